@@ -11,10 +11,11 @@ READY      := $(VENV)/.ready
 MEMBERS    := libs/gpucore libs/gpukube services/extender services/deviceplugin services/inspect
 E2E        := PYTHONPATH=e2e $(BIN)/python -m
 KEEP       ?=
+KEEP_GOING ?=
+NODES      ?= 3
 CLUSTER    ?= gpushare-e2e
 ARGS       ?=
 CASES      ?=
-APART      := e2e/cases/test_demo.py e2e/cases/test_images.py
 WORKERS    ?= auto
 MARK       ?= e2e and not ondemand
 VERSION    ?=
@@ -23,13 +24,16 @@ DOWNLOADS  ?=
 KEY        ?=
 IDENTITY   ?=
 UNIT       := not gpu and not e2e
-PARALLEL   := $(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal
-STAGES     := build/stages
-STAGE      := $(BIN)/python e2e/stages/__main__.py
+FAIL_FAST  := $(if $(GPUSHARE_FAIL_FAST),--exitfirst)
+PARALLEL   := $(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal $(FAIL_FAST)
 
 # The Kubernetes of the cluster: empty for the newest, or a version such as 1.20 or 1.36.4.
 KUBERNETES ?=
 export KUBERNETES
+
+# A package index that answers slowly, or fails once, is tried again.
+export UV_HTTP_TIMEOUT ?= 120
+export UV_HTTP_RETRIES ?= 8
 
 # Every start of Python would compile all it imports, twice as slow as it is where it is installed.
 export PYTHONDONTWRITEBYTECODE :=
@@ -44,7 +48,7 @@ $(READY): requirements/dev.txt requirements/uv.txt $(addsuffix /pyproject.toml,$
 	  || { echo "gpushare needs Python 3.11 or newer as '$(PYTHON)'; set PYTHON=..." >&2; exit 1; }
 	@[ -x $(BIN)/python ] || $(PYTHON) -m venv $(VENV) \
 	  || { echo "cannot create $(VENV): on Debian or Ubuntu, apt-get install python3-venv" >&2; exit 1; }
-	@$(BIN)/python -m pip install --quiet --require-hashes -r requirements/uv.txt
+	@$(BIN)/python -m pip install --quiet --retries 10 --timeout 60 --require-hashes -r requirements/uv.txt
 	@$(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements/dev.txt
 	@$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation $(addprefix -e ,$(MEMBERS))
 	@touch $@
@@ -61,30 +65,26 @@ demo-down: $(READY) ## Remove all of the demo
 	@$(E2E) demo down
 
 .PHONY: test
-test: $(READY) ## Everything: lint, types, contracts, unit, chart and kind tests
-	@rm -f $(STAGES); status=0; $(MAKE) --no-print-directory stages || status=$$?; \
-	  $(STAGE) table $(STAGES); exit $$status
+# ARGS goes by the environment: a shell must not read it twice.
+test test-all: export ARGS := $(ARGS)
+test: $(READY) ## Everything: lint, types, contracts, unit, chart and kind tests; KEEP_GOING=1 runs on after a failure
+	@$(E2E) stages test --cluster $(CLUSTER) $(if $(KEEP_GOING),--keep-going)
 
-# What is compared with a bound of time runs first, alone: beside other work it measures that work.
-# The cases on a control plane of processes have the machine to themselves. Those on kind mostly
-# wait, so the unit tests run beside them and give way; when they are done, the cases that need no
-# cluster or their own do, and those on 1.20.
-.PHONY: stages stage-newest stage-others
-stages:
-	@$(STAGE) run $(STAGES) "lint, types, contracts" $(MAKE) --no-print-directory lint
-	@$(STAGE) run $(STAGES) "budgets of time" $(MAKE) --no-print-directory budgets
-	@$(STAGE) run $(STAGES) "prepare the newest Kubernetes" env $(E2E) cluster prepare
-	@$(STAGE) run $(STAGES) "prepare Kubernetes 1.20" env KUBERNETES=1.20 $(E2E) cluster prepare
-	@$(STAGE) run $(STAGES) "cases on a control plane" $(MAKE) --no-print-directory e2e CASES="services e2e/chaos"
-	@$(MAKE) --no-print-directory --jobs=2 stage-newest stage-others
+.PHONY: test-all
+test-all: $(READY) ## The same and the cases on demand, which take long: once per release
+	@$(E2E) stages all --cluster $(CLUSTER) $(if $(KEEP_GOING),--keep-going)
 
-stage-newest:
-	@$(STAGE) run $(STAGES) "cases on the newest" $(MAKE) --no-print-directory e2e CASES=e2e ARGS="$(addprefix --ignore=,e2e/chaos $(APART)) $(ARGS)"
+.PHONY: preflight
+preflight: $(READY) ## Show what the nodes of test clusters need and what this machine has (NODES=3)
+	@$(E2E) preflight --nodes $(NODES)
 
-stage-others:
-	@$(STAGE) run $(STAGES) "unit, property, chart tests" nice $(MAKE) --no-print-directory unit WORKERS=0 UNIT="$(UNIT) and not budget"
-	@$(STAGE) run $(STAGES) "demo and images" $(MAKE) --no-print-directory e2e CASES="$(APART)"
-	@$(STAGE) run $(STAGES) "cases on 1.20" $(MAKE) --no-print-directory e2e-oldest CLUSTER=$(CLUSTER)-oldest
+.PHONY: preflight-fix
+preflight-fix: $(READY)
+	@$(E2E) preflight --fix --nodes $(NODES)
+
+.PHONY: prepare
+prepare: $(READY) ## Build or fetch what the cases run on: node and base images, programs
+	@$(E2E) cluster prepare
 
 .PHONY: check quick
 check: $(READY) ## The fast inner loop: no cluster, under a minute
@@ -105,12 +105,12 @@ unit: $(READY) ## Unit, property and chart tests
 
 .PHONY: budgets
 budgets: $(READY) ## The tests that compare time with a bound, one after the other
-	@echo "==> budgets of time"; $(BIN)/python -m pytest -q -m budget $(ARGS)
+	@echo "==> budgets of time"; $(BIN)/python -m pytest -q -m budget $(FAIL_FAST) $(ARGS)
 
 .PHONY: e2e
 e2e: $(READY) ## The cases on a kind cluster; KEEP=1 leaves the cluster, KUBERNETES=1.20 is another version
-	@echo "==> what the cases run on"; $(E2E) cluster prepare
-	@echo "==> cases on a kind cluster"; $(BIN)/python -m pytest -m "$(MARK)" -v --durations=15 --cluster-name $(CLUSTER) $(if $(KEEP),--keep-cluster) $(CASES) $(ARGS)
+	@echo "==> what the cases run on"; $(E2E) preflight --fix --nodes 6; $(E2E) cluster prepare
+	@echo "==> cases on a kind cluster"; $(BIN)/python -m pytest -m "$(MARK)" -v --durations=15 $(FAIL_FAST) --cluster-name $(CLUSTER) $(if $(KEEP),--keep-cluster) $(CASES) $(ARGS)
 
 .PHONY: e2e-oldest
 e2e-oldest: ## The short run on the oldest supported Kubernetes: the cases marked so

@@ -13,7 +13,9 @@ from environments.endedpods import EndedPods
 from environments.environment import Environment, UnavailableError
 from environments.given import GivenEnvironment, is_given
 from host.errors import SetupError
+from host.solerun import sole_run
 
+CASES_RUN = "cases"
 CASE_SECONDS = 1200
 """Of one case: several waits of :data:`environments.waiting.PATIENCE_SECONDS` after one another."""
 
@@ -47,6 +49,7 @@ def environment(request: pytest.FixtureRequest) -> Iterator[Environment]:
         return
     from environments.kind import KindEnvironment  # noqa: PLC0415 - unit tests here need no kind
 
+    request.getfixturevalue("alone")
     keep = bool(request.config.getoption("keep_cluster"))
     world = KindEnvironment(name=request.config.getoption("cluster_name"), reuse=keep)
     try:
@@ -64,8 +67,16 @@ def environment(request: pytest.FixtureRequest) -> Iterator[Environment]:
 
 
 @pytest.fixture(scope="session")
+def alone() -> Iterator[None]:
+    """The only run of the cases on this machine: another one, of any checkout, is waited for."""
+    with sole_run(CASES_RUN):
+        yield
+
+
+@pytest.fixture(scope="session")
 def prepared(request: pytest.FixtureRequest) -> Any:
     """The same before it was started: an engine and a node image, for a cluster of a case's own."""
+    request.getfixturevalue("alone")
     from environments.kind import KindEnvironment  # noqa: PLC0415 - unit tests here need no kind
 
     world = KindEnvironment(name=request.config.getoption("cluster_name"))

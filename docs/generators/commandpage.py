@@ -21,6 +21,7 @@ from typer.main import get_command
 from gpudeviceplugin.settings import DevicePluginSettings
 from gpuextender.settings import ExtenderSettings
 from gpuinspect.commands.main import app
+from gpuinspect.commands.options.absent import sentences
 
 PAGE = Path(__file__).resolve().parents[1] / "reference" / "commands.md"
 HEAD: Final = """\
@@ -96,13 +97,15 @@ def _rows(command: TyperCommand) -> list[str]:
 
 
 def _command(path: str, command: TyperCommand, rows: Sequence[str], reading: Sequence[str]) -> str:
-    """A section: how it is called, what it does, the flags of its own."""
+    """A section: how it is called, what it does, its own flags, and why it lacks shared ones."""
     usage = " ".join(command.collect_usage_pieces(typer.Context(command)))
     summary = " ".join((command.help or "").split("\f")[0].split())
     own = [row for row in rows if row not in reading]
     table = f"\n{TABLE}{''.join(own)}" if own else ""
     more = f"\n{READING}\n" if len(rows) > len(own) else ""
-    return f"## {path}\n\n`{path} {usage}`\n\n{summary}\n{table}{more}"
+    lacking = " ".join(sentences(path.partition(" ")[2]))
+    reasons = f"\n{lacking}\n" if lacking else ""
+    return f"## {path}\n\n`{path} {usage}`\n\n{summary}\n{table}{more}{reasons}"
 
 
 def _option(option: TyperOption, context: typer.Context) -> str:

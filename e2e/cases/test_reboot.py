@@ -1,6 +1,8 @@
 """A node is shut down and started again: what its pods hold is known before and after."""
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -8,6 +10,7 @@ import pytest
 from environments import podresources
 from environments.case import Case
 from environments.kind import KindEnvironment
+from environments.nodereadiness import is_ready
 from environments.waiting import until
 
 pytestmark = pytest.mark.e2e
@@ -22,10 +25,20 @@ def entries(environment: KindEnvironment, node: str, uid: str) -> list[Any]:
     return [(each["ContainerName"], each["DeviceIDs"]) for each in found if each["PodUID"] == uid]
 
 
-def is_ready(environment: KindEnvironment, node: str) -> bool:
-    """The node is reported as ready."""
-    conditions = environment.objects.node(node)["status"]["conditions"]
-    return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
+def internal_ip(environment: KindEnvironment, node: str) -> str:
+    """The address that kubelet reports."""
+    addresses = environment.objects.node(node)["status"]["addresses"]
+    return next(str(each["address"]) for each in addresses if each["type"] == "InternalIP")
+
+
+@contextmanager
+def restarted(environment: KindEnvironment, node: str, address: str) -> Iterator[None]:
+    """Start a stopped node at the end, while another container has the address that it had."""
+    with environment.address_taken(address):
+        try:
+            yield
+        finally:
+            environment.start_node(node)
 
 
 def test_a_rebooted_node_keeps_its_accounts_and_serves_shares_again(
@@ -33,7 +46,8 @@ def test_a_rebooted_node_keeps_its_accounts_and_serves_shares_again(
 ) -> None:
     """The checkpoint of kubelet outlives the reboot; pods are served anew, and none counts twice.
 
-    They belong to a Deployment: kubelet fails a pod that it admits before the plugin registers, and
+    The node comes back with another address, since another container took its own meanwhile. Pods
+    belong to a Deployment: kubelet fails a pod that it admits before the plugin registers, and
     the controller makes another.
     """
     size = environment.nodes[small][0].units
@@ -42,15 +56,15 @@ def test_a_rebooted_node_keeps_its_accounts_and_serves_shares_again(
     uids = [case.get(name)["metadata"]["uid"] for name in case.running("served")]
     before = [entries(environment, small, uid) for uid in uids]
     assert all(before)
+    address = internal_ip(environment, small)
     environment.stop_node(small)
-    try:
-        until("the node is missed", lambda: not is_ready(environment, small))
+    with restarted(environment, small, address):
+        until("the node is missed", lambda: not is_ready(small, environment.objects))
         # Read before kubelet starts: it drops pods from it that it does not admit again.
         kept = [entries(environment, small, uid) for uid in uids]
-    finally:
-        environment.start_node(small)
     assert kept == before
-    until("the node is back", lambda: is_ready(environment, small))
+    until("the node has another address", lambda: internal_ip(environment, small) != address)
+    environment.wait_node_ready(small)
     environment.wait_ready()
     case.wait_available("served")
     case.create_running(*(case.pod(f"rest-{i}", 4, node=small) for i in range(2)))

@@ -14,6 +14,7 @@ from cluster import daemonconfig, runcwrapper
 from host import cachedir
 from host.commands import succeeds
 from host.errors import SetupError
+from host.fetching import APT
 from host.privilege import as_root, can_be_root, installed
 from host.progress import step
 from host.waiting import DeadlineError, until
@@ -83,7 +84,7 @@ def _demand_setup_is_possible() -> None:
 def _install() -> None:
     if not installed("dockerd"):
         with step("install docker.io"):
-            as_root(["apt-get", "update", "-q"], timeout_s=300)
+            as_root(["apt-get", *APT, "update", "-q"], timeout_s=300)
             _install_package("docker.io")
     if not installed("docker"):
         # A package of its own from Debian trixie on.
@@ -94,7 +95,7 @@ def _install() -> None:
 
 
 def _install_package(name: str) -> None:
-    install = ["apt-get", "install", "-y", "-q", "--no-install-recommends"]
+    install = ["apt-get", *APT, "install", "-y", "-q", "--no-install-recommends"]
     as_root([*install, name], timeout_s=600)
 
 

@@ -19,6 +19,8 @@ from environments.kubectl import KubectlError
 from host.commands import run_command
 from host.errors import SetupError
 from host.progress import step
+from host.solerun import sole_run
+from preflight.require import require
 
 NAME = "gpushare-demo"
 MACHINES = ("t4-2x16", "a100-pcie-4x40")
@@ -30,6 +32,12 @@ LARGE = 41
 PAGES_IMAGE = "docker.io/library/busybox:1.36"
 """What the tutorial calls an image with a shell."""
 ASK_SECONDS = 60
+INTERRUPTED = (
+    "interrupted; `make demo` goes on from here (a cluster that was half created is made anew), "
+    "`make demo-down` removes it"
+)
+INTERRUPTED_STATUS = 130
+"""That of a shell whose command was ended with Ctrl-C."""
 
 NEXT = """
 Try next, in this shell:
@@ -50,6 +58,7 @@ Try next, in this shell:
 def up(name: str) -> None:
     """The cluster, the stack, the pods, and what the commands of every day print."""
     world = KindEnvironment(name, MACHINES)
+    require()
     world.start()
     with step("run sample pods that share GPUs"):
         _samples(world)
@@ -98,10 +107,14 @@ def main() -> int:
     parser.add_argument("--name", default=NAME, help="of the kind cluster (default: %(default)s)")
     options = parser.parse_args()
     try:
-        up(options.name) if options.action == "up" else KindEnvironment(options.name).stop()
-    except (SetupError, UnavailableError, KubectlError) as error:
+        with sole_run(options.name):
+            up(options.name) if options.action == "up" else KindEnvironment(options.name).stop()
+    except (SetupError, UnavailableError, KubectlError, AssertionError) as error:
         print(f"demo: {error}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        print(f"demo: {INTERRUPTED}", file=sys.stderr)
+        return INTERRUPTED_STATUS
     return 0
 
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from environments import workloads
+from environments import podfaults, workloads
 from environments.environment import Environment
 from environments.kubectl import KubectlError, Object
 from environments.waiting import PATIENCE_SECONDS, until
@@ -199,8 +199,9 @@ def _ready(pod: Object) -> bool:
     """Every container of the pod runs.
 
     Raises:
-        AssertionError: the pod has ended.
+        AssertionError: the pod has ended, or its node lacks an image.
     """
+    podfaults.demand_images([pod])
     status = pod["status"]
     if status["phase"] in {"Failed", "Succeeded"}:
         raise AssertionError(f"pod {pod['metadata']['name']} ended: {json.dumps(status)}")

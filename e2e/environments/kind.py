@@ -15,12 +15,21 @@ from typing import Any
 from pytest_kind.cluster import KindCluster
 
 from cluster import engine, kindconfig, lifecycle, nodeimage, tools
-from environments import audit, clusterscheduler, helm, imageloading, machines, rollouts
+from environments import (
+    audit,
+    clusterscheduler,
+    helm,
+    imageloading,
+    machines,
+    nodereadiness,
+    rollouts,
+)
 from environments.environment import MachineGpu, UnavailableError
 from environments.kubectl import Kubectl
 from environments.objects import Objects
 from environments.waiting import until
 from host import cachedir, docker
+from host.addresses import holding_address
 from host.commands import run_command
 from host.errors import SetupError
 from host.progress import step
@@ -210,9 +219,27 @@ class KindEnvironment:
         """Stop a worker as a machine is shut down; what lies on its disk stays."""
         run_command(["docker", "stop", "--time=20", node], timeout_s=300)
 
+    @contextmanager
+    def address_taken(self, address: str) -> Iterator[None]:
+        """Have another container take an address, as a cluster made meanwhile would.
+
+        A worker that had it and is started again gets another one.
+        """
+        with holding_address(address, network="kind", image=self.image):
+            yield
+
     def start_node(self, node: str) -> None:
-        """Start a stopped worker again."""
+        """Start a stopped worker again; it may get another address."""
         run_command(["docker", "start", node], timeout_s=300)
+
+    def wait_node_ready(self, node: str) -> None:
+        """Wait until a worker is Ready.
+
+        Raises:
+            NodeFaultError: its log shows why it never will be.
+            DeadlineError: it is not in time; names what its log shows.
+        """
+        nodereadiness.wait(node, self.objects)
 
     def wait_ready(self) -> None:
         """Wait until scheduler, extender and plugins run and the nodes offer their units."""
@@ -268,7 +295,7 @@ class KindEnvironment:
             name,
             kubeconfig,
             image=image.name,
-            kind_path=programs.kind,
+            kind_path=self._retaining(programs.kind),
             kubectl_path=programs.kubectl,
         )
 
@@ -279,6 +306,14 @@ class KindEnvironment:
 
         create = partial(kind.create, config_file=config)
         imageloading.while_created(create, meanwhile, workers=tuple(self.nodes))
+
+    def _retaining(self, kind: Path) -> Path:
+        """A kind that keeps the nodes of a failed creation, which pytest-kind has no word for."""
+        program = self.folder / "kind-retain"
+        retain = '[ "$1 $2" != "create cluster" ] || set -- "$@" --retain'
+        program.write_text(f'#!/bin/sh\n{retain}\nexec "{kind}" "$@"\n')
+        program.chmod(0o755)
+        return program
 
     def load(self, built: images.Built) -> None:
         """Put the images into the workers."""

@@ -31,6 +31,9 @@ _LOST = re.compile(
     r"|connection reset by peer|unexpected EOF"
 )
 """The server may have got the request: only what is the same twice is sent again."""
+_ABSENT = re.compile(r"Error from server \(NotFound\): \S+ \S+ not found")
+_EXPECTING = frozenset({"label", "annotate", "exec", "taint", "cordon", "drain", "scale", "patch"})
+"""Verbs that act on an object which the caller expects: it is waited for by name."""
 _REPEATABLE = frozenset(
     {"get", "apply", "label", "annotate", "logs", "describe", "rollout", "wait"}
 )
@@ -65,7 +68,8 @@ class Kubectl:
     def __call__(self, *args: str, stdin: str | None = None) -> str:
         """Standard output of ``kubectl args``.
 
-        A command that did not reach its server is given again for up to a minute.
+        A command that did not reach its server is given again for up to a minute, and so is one
+        that acts on an object which is not there yet.
 
         Raises:
             KubectlError: the command failed or took longer than :data:`COMMAND_SECONDS`.
@@ -81,7 +85,10 @@ class Kubectl:
         (done,) = last
         if done.returncode:
             line = " ".join(["kubectl", *args])
-            raise KubectlError(f"{line}\nexit {done.returncode}: {done.stderr or done.stdout}")
+            waited = f" (waited {TRANSPORT_SECONDS} s for it)" if _absent(args, done) else ""
+            raise KubectlError(
+                f"{line}\nexit {done.returncode}: {done.stderr or done.stdout}{waited}"
+            )
         return done.stdout
 
     def attempt(self, *args: str, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
@@ -118,8 +125,13 @@ class Kubectl:
 
 
 def _cut_off(args: Sequence[str], done: subprocess.CompletedProcess[str]) -> bool:
-    """Whether the command failed on its way to the server and may be given again."""
+    """Whether the command may be given again: it was lost on its way, or came too early."""
     if not done.returncode:
         return False
     lost = args[0] in _REPEATABLE and _LOST.search(done.stderr)
-    return bool(_UNSENT.search(done.stderr) or lost)
+    return bool(_UNSENT.search(done.stderr) or lost) or _absent(args, done)
+
+
+def _absent(args: Sequence[str], done: subprocess.CompletedProcess[str]) -> bool:
+    """Whether the object that the command acts on is not there, or not yet."""
+    return args[0] in _EXPECTING and bool(_ABSENT.search(done.stderr))

@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from host.commands import run_command, succeeds
+from host.fetching import with_retries
 
 _CLASSIC = {"DOCKER_BUILDKIT": "0"}
 
@@ -43,7 +44,7 @@ def build(
     pairs = [word for name, value in arguments.items() for word in _build_argument(name, value)]
     options = ["--network=host", "--tag", tag, *pairs, *([] if cached else ["--no-cache"])]
     command = ["docker", "build", *options, "--file", str(dockerfile), str(context)]
-    run_command(command, timeout_s=900, env=_CLASSIC)
+    with_retries(lambda: run_command(command, timeout_s=900, env=_CLASSIC))
 
 
 def cgroup_version() -> str:

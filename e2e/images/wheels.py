@@ -11,6 +11,7 @@ from pathlib import Path
 
 from host import cachedir
 from host.commands import run_command
+from host.fetching import with_retries
 from host.progress import step
 from images.base import Base
 
@@ -24,9 +25,8 @@ def fetch(requirements: Path, base: Base) -> Path:
 
     def fill(folder: Path) -> None:
         with step(f"fetch the wheels of {requirements.name} for Python {base.python}"):
-            run_command(
-                download_command(requirements, base, into=folder), timeout_s=_FETCH_TIMEOUT_S
-            )
+            command = download_command(requirements, base, into=folder)
+            with_retries(lambda: run_command(command, timeout_s=_FETCH_TIMEOUT_S))
 
     return cachedir.entry("wheels", key, fill)
 

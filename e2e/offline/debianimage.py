@@ -5,10 +5,12 @@ knows no private certificate authority and packages are signed anyway.
 """
 
 import tempfile
+from functools import partial
 from pathlib import Path
 
 from host import cachedir, docker
 from host.errors import SetupError
+from host.fetching import APT, with_retries
 from host.privilege import as_root, can_be_root, installed
 from host.progress import step
 from offline import packages
@@ -37,10 +39,15 @@ def _make(tag: str) -> None:
     with tempfile.TemporaryDirectory(dir=cachedir.root(), prefix="rootfs-") as folder:
         tree, tar = Path(folder) / "tree", Path(folder) / "rootfs.tar"
         with step(f"debootstrap Debian {SUITE}"):
-            as_root(["debootstrap", *_OPTIONS, SUITE, tree, mirror], timeout_s=900)
+            with_retries(partial(_debootstrap, tree, mirror))
             as_root(["tar", "-C", tree, *_LEFT_OUT, "-cf", tar, "."], timeout_s=300)
             as_root(["rm", "-rf", tree], timeout_s=120)
         docker.import_rootfs(tar, tag)
+
+
+def _debootstrap(tree: Path, mirror: str) -> None:
+    as_root(["rm", "-rf", tree], timeout_s=120)
+    as_root(["debootstrap", *_OPTIONS, SUITE, tree, mirror], timeout_s=900)
 
 
 def _install_debootstrap() -> None:
@@ -48,4 +55,4 @@ def _install_debootstrap() -> None:
         raise SetupError("building images from Debian packages needs root or passwordless sudo")
     if not installed("debootstrap"):
         with step("install debootstrap"):
-            as_root(["apt-get", "install", "-y", "-q", "debootstrap"], timeout_s=300)
+            as_root(["apt-get", *APT, "install", "-y", "-q", "debootstrap"], timeout_s=300)

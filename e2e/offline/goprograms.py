@@ -14,6 +14,7 @@ from pathlib import Path
 from host import cachedir
 from host.commands import run_command
 from host.errors import SetupError
+from host.fetching import with_retries
 from host.progress import step
 from offline import gotoolchain
 
@@ -104,4 +105,5 @@ def go(words: Sequence[str | Path], *, cwd: Path, timeout_s: float) -> str:
         "GO111MODULE": "on",
         "CGO_ENABLED": "0",
     }
-    return run_command([gotoolchain.ensure(), *words], timeout_s=timeout_s, cwd=cwd, env=env)
+    command = [gotoolchain.ensure(), *words]
+    return with_retries(lambda: run_command(command, timeout_s=timeout_s, cwd=cwd, env=env))

@@ -101,7 +101,8 @@ def _options(folder: Path) -> list[str]:
         "Dir::Cache::srcpkgcache": "",
         # apt's sandbox user cannot write below a private home.
         "APT::Sandbox::User": "root" if os.geteuid() == 0 else "",
-        "Acquire::Retries": "2",
+        "Acquire::Retries": "5",
+        "Acquire::http::Timeout": "60",
     }
     return [word for name, value in settings.items() for word in ("-o", f"{name}={value}")]
 

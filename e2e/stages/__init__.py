@@ -1,1 +1,1 @@
-"""The stages of `make test`: each is timed, and a table at the end states where the time went."""
+"""The stages of `make test`: run in order or beside each other, ended by the first that fails."""

@@ -1,57 +1,64 @@
-"""Run a command as a stage of `make test`, or print the table of the stages that ran.
+"""Run the stages of `make test`.
 
-    python e2e/stages/__main__.py run FILE NAME COMMAND...    run it, note in FILE how long it took
-    python e2e/stages/__main__.py table FILE                  print what FILE holds
+    python -m stages test [--keep-going]     what a change must pass
+    python -m stages all [--keep-going]      the cases on demand too, which take long
 
-The exit status of `run` is the command's. Stages may run beside each other, so that their times add
-up to more than the whole.
+The first stage that fails ends the run; the last lines name it, its reason, and what did not run.
 """
 
-import subprocess
+import argparse
+import os
+import signal
 import sys
-import time
 from pathlib import Path
 
-PASSED, FAILED = "passed", "failed"
+from host.errors import SetupError
+from host.solerun import sole_run
+from stages import summary
+from stages.plan import plan
+from stages.runner import Run, not_run
+
+LOGS = Path("build/stages")
+INTERRUPTED = 130
 
 
-def main(arguments: list[str]) -> int:
-    """Run one of the two sub commands; the exit status."""
-    match arguments:
-        case ["run", file, name, *command] if command:
-            return run_stage(Path(file), name, command)
-        case ["table", file]:
-            print(table(Path(file)))
-            return 0
-    print(__doc__, file=sys.stderr)
-    return 2
+def main(arguments: list[str] | None = None) -> int:
+    """Exit status 0 where every stage passed."""
+    parser = argparse.ArgumentParser(
+        prog="stages", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("plan", choices=("test", "all"))
+    parser.add_argument("--cluster", default="gpushare-e2e", help="name of the cases' cluster")
+    parser.add_argument("--keep-going", action="store_true", help="run all, whatever fails")
+    options = parser.parse_args(arguments)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        # Another run of the cases would remove the clusters of this one.
+        with sole_run("cases"):
+            return _run(options)
+    except SetupError as error:
+        print(f"stages: {error}", file=sys.stderr)
+        return 1
 
 
-def run_stage(file: Path, name: str, command: list[str]) -> int:
-    """Run a command and add a line to the file: name, seconds, outcome; the command's status."""
-    begin = time.monotonic()
-    # Open files are left to it: make hands its job slots down by them.
-    status = subprocess.run(command, check=False, close_fds=False).returncode
-    seconds = time.monotonic() - begin
-    file.parent.mkdir(parents=True, exist_ok=True)
-    with file.open("a", encoding="utf-8") as sink:
-        sink.write(f"{name}\t{seconds:.0f}\t{FAILED if status else PASSED}\n")
-    return status
-
-
-def table(file: Path) -> str:
-    """The stages in the order in which they ended."""
-    lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
-    rows = [line.split("\t") for line in lines]
-    width = max([len("STAGE"), *(len(name) for name, *_ in rows)])
-    shown = [f"{'STAGE':{width}}  {'TIME':>8}  OUTCOME"]
-    shown += [f"{name:{width}}  {_clock(int(took)):>8}  {outcome}" for name, took, outcome in rows]
-    return "\n".join(shown)
-
-
-def _clock(seconds: int) -> str:
-    return f"{seconds // 60}m {seconds % 60:02}s"
+def _run(options: argparse.Namespace) -> int:
+    os.environ["GPUSHARE_FAIL_FAST"] = "" if options.keep_going else "1"
+    phases = plan(
+        cluster=options.cluster,
+        ondemand=options.plan == "all",
+        arguments=os.environ.get("ARGS", ""),
+    )
+    run = Run(LOGS, keep_going=options.keep_going)
+    status = 0
+    try:
+        run.run(phases)
+    except KeyboardInterrupt:
+        status = INTERRUPTED
+    print(f"\n{summary.table(run.results, not_run(phases, run.results))}")
+    if run.failures:
+        print(f"\n{summary.reasons(run.failures, LOGS)}")
+    return status or int(bool(run.failures))
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())

@@ -27,6 +27,12 @@ case "$1 $2" in
 esac
 """
 
+EXPLAINED = """
+case "$*" in
+  *journalctl*) echo "watcher: too many open files"; exit 0 ;;
+  *json*State*) echo '{"Running": true, "ExitCode": 0}'; exit 0 ;;
+esac
+"""
 FRESH = {"running": "true", "started": "00:00:02", "tag": "v1.32.2"}
 
 
@@ -34,6 +40,7 @@ FRESH = {"running": "true", "started": "00:00:02", "tag": "v1.32.2"}
 def kubectl_from_path(monkeypatch: pytest.MonkeyPatch) -> None:
     """The fake image holds no program, and no version is requested."""
     monkeypatch.setattr("platform.system", lambda: "Darwin")
+    monkeypatch.setattr(lifecycle, "require", lambda: None)
     monkeypatch.delenv("KUBERNETES", raising=False)
 
 
@@ -43,7 +50,7 @@ def made(programs: FakePrograms, tmp_path: Path) -> Path:
     made = tmp_path / "made"
     programs.add("kind", KIND.format(made=made, rm="/bin/rm"))
     programs.add("docker", DOCKER.format(**FRESH))
-    programs.add("kubectl", "exit 0")
+    programs.add("kubectl", "echo node/demo-control-plane")
     return made
 
 
@@ -90,18 +97,51 @@ def test_a_cluster_that_cannot_be_trusted_is_made_anew(
 
 def test_nodes_that_never_get_ready_are_reported(programs: FakePrograms, tmp_path: Path) -> None:
     """When kubectl gives up, its own words are in the error."""
-    programs.add("kubectl", "echo 'timed out waiting for the condition on nodes/demo' >&2; exit 1")
+    late = "*wait*) echo 'timed out waiting for the condition on nodes/demo' >&2; exit 1 ;;"
+    programs.add("kubectl", f'case "$*" in {late} esac')
     kubectl = programs.folder / "kubectl"
     with pytest.raises(
         SetupError, match=r"(?s)not ready within 60 s.*timed out waiting for the condition"
     ):
-        lifecycle.wait_ready(tmp_path / "kubeconfig", kubectl=kubectl, timeout_s=60)
+        lifecycle.wait_ready(tmp_path / "kubeconfig", [], kubectl=kubectl, timeout_s=60)
 
 
 def test_both_waits_share_one_deadline(programs: FakePrograms, tmp_path: Path) -> None:
     """Each check gets the time that is left, never more than the whole."""
     programs.add("kubectl", "exit 0")
     kubectl = programs.folder / "kubectl"
-    lifecycle.wait_ready(tmp_path / "kubeconfig", kubectl=kubectl, timeout_s=60)
-    limits = [float(call.rpartition("--timeout=")[2].rstrip("s")) for call in programs.calls()]
+    lifecycle.wait_ready(tmp_path / "kubeconfig", [], kubectl=kubectl, timeout_s=60)
+    waits = [call for call in programs.calls() if "--timeout=" in call]
+    limits = [float(call.rpartition("--timeout=")[2].rstrip("s")) for call in waits]
     assert 60 >= limits[0] >= limits[1] > 0
+
+
+def test_a_cluster_whose_creation_was_interrupted_is_made_anew(
+    programs: FakePrograms, made: Path, tmp_path: Path
+) -> None:
+    """Its nodes run, but kind was ended before all had joined."""
+    made.touch()
+    up(tmp_path)
+    words = [call.split()[1] for call in programs.calls() if call.startswith("kind")]
+    assert [word for word in words if word in {"create", "delete"}] == ["delete", "create"]
+
+
+def test_a_failed_creation_names_what_the_nodes_logged_and_leaves_none(
+    programs: FakePrograms, made: Path, tmp_path: Path
+) -> None:
+    """The engine keeps them for that; they go once their logs were read."""
+    fails = f'[ "$1" = create ] && {{ : > "{made}"; exit 1; }}\n'
+    programs.add("kind", fails + KIND.format(made=made, rm="/bin/rm"))
+    programs.add("docker", EXPLAINED + DOCKER.format(**FRESH))
+    with pytest.raises(SetupError, match=r"(?s)was not created: node demo.*too many open files"):
+        up(tmp_path)
+    assert not made.exists()
+
+
+def test_a_node_that_never_registers_is_named(programs: FakePrograms, tmp_path: Path) -> None:
+    """Whoever labels it later would only learn that it is not found."""
+    programs.add("kubectl", "echo node/demo-control-plane")
+    programs.add("docker", "exit 1")
+    kubectl = [str(programs.folder / "kubectl")]
+    with pytest.raises(SetupError, match=r"demo-worker did not register .*container is gone"):
+        lifecycle.wait_registered(kubectl, ["demo-control-plane", "demo-worker"], seconds=0.1)

@@ -15,7 +15,8 @@ SERVICES = frozenset({"gpuextender", "gpudeviceplugin", "gpuinspect"})
 BELOW: Mapping[str, frozenset[str]] = {
     "host": frozenset(),
     "offline": frozenset({"host"}),
-    "cluster": frozenset({"host", "offline"}),
+    "preflight": frozenset({"host"}),
+    "cluster": frozenset({"host", "offline", "preflight"}),
     "images": frozenset({"host", "cluster"}),
     "mocknvml": frozenset(),
     "environments": frozenset({"host", "offline", "cluster", "images", "mocknvml", "standins"}),

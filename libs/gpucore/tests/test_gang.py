@@ -142,7 +142,7 @@ def test_a_gang_that_does_not_fit_takes_nothing_and_reports_what_fits() -> None:
     wide = requested(book, member(0, 2, mem=17), "ab")
     assert isinstance(wide, Shortage)
     assert wide.sentence == (
-        "gang train needs 2 x 17 units of GPU memory: capacity for 0 members on 0 nodes"
+        "gang train needs 2 x 17 GiB of GPU memory: capacity for 0 members on 0 nodes"
     )
 
 

@@ -167,7 +167,7 @@ def test_a_gang_without_room_for_all_gets_nothing() -> None:
     bench = Bench()
     pending = bench.come(*(member(f"g{number}", 4) for number in range(4)))
     reason = bench.gangs.admit(pending, NODES)
-    assert reason == "gang g needs 4 x 6 units of GPU memory: capacity for 3 members on 3 nodes"
+    assert reason == "gang g needs 4 x 6 GiB of GPU memory: capacity for 3 members on 3 nodes"
     assert not bench.gangs.could_go(pending, NODES)
     assert not bench.state.ledger.allocations()
 

@@ -4,6 +4,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from gpucore.units import MemoryUnit
+
 
 class Gpu(NamedTuple):
     """One GPU of an inventory."""
@@ -122,7 +124,7 @@ def _inventory(node: str, indexes: Sequence[Gpu], unit: str) -> str:
             "uuid": f"GPU-{node}-{index}",
             "model": gpu.model,
             "units": gpu.units,
-            "memoryMiB": gpu.units * 1024,
+            "memoryMiB": MemoryUnit.parse(unit).mib * gpu.units,
             "numa": 0,
             "healthy": gpu.healthy,
             "mode": gpu.mode,

@@ -1,6 +1,7 @@
 """``gpushare cost``: hours that Prometheus has recorded, and nothing invented where it has none."""
 
 import json
+from pathlib import Path
 
 import fakeprometheus
 import pytest
@@ -16,7 +17,7 @@ def test_hours_and_cost(run: Run) -> None:
     """Granted hours are paid, used ones are shown beside them."""
     answers = {GRANTED: {"red": "100", "blue": "12.25"}, USED: {"red": "40"}}
     with fakeprometheus.serving(answers) as url:
-        outcome = run("cost", "--price", "2.5", "--prometheus", url)
+        outcome = run("cost", "-A", "--price", "2.5", "--prometheus", url)
     assert outcome.code == 0
     assert [line.split() for line in outcome.out.splitlines()] == [
         ["NAMESPACE", "GRANTED", "GPU-HOURS", "USED", "GPU-HOURS", "COST"],
@@ -30,7 +31,7 @@ def test_json_has_the_figures_unrounded(run: Run) -> None:
     """A namespace of which no use is known has null, not 0."""
     answers = {GRANTED: {"red": "100", "blue": "12.25"}, USED: {"red": "40"}}
     with fakeprometheus.serving(answers) as url:
-        outcome = run("cost", "--price", "2.5", "-o", "json", "--prometheus", url)
+        outcome = run("cost", "-A", "--price", "2.5", "-o", "json", "--prometheus", url)
     assert outcome.code == 0
     document = json.loads(outcome.out)
     assert (document["kind"], document["since"], document["price"]) == ("CostList", "7d", 2.5)
@@ -66,3 +67,28 @@ def test_a_server_that_is_none(run: Run) -> None:
 def test_times_that_are_none(run: Run, since: str) -> None:
     """Nothing else reaches the query."""
     assert run("cost", "--since", since, "--prometheus", "http://x").code == 2
+
+
+def test_one_namespace_is_that_of_the_context(run: Run, tmp_path: Path) -> None:
+    """As in all commands that count pods: -n names another one, -A all."""
+    config = tmp_path / "kubeconfig"
+    config.write_text(
+        "{apiVersion: v1, kind: Config, current-context: lab, clusters: [], users: [],"
+        " contexts: [{name: lab, context: {cluster: c, namespace: blue}}]}"
+    )
+    answers = {GRANTED: {"red": "100", "blue": "12.25"}, USED: {"red": "40"}}
+    with fakeprometheus.serving(answers) as url:
+        line = ("cost", "--price", "2", "--no-headers", "--prometheus", url)
+        own = run(*line, f"--kubeconfig={config}")
+        other = run(*line, "-n", "red")
+        assert run(*line, "-n", "red", "-A").code == 2
+    assert (own.out.split(), own.err) == (["blue", "12.2", "-", "24.50"], "")
+    assert other.out.split() == ["red", "100.0", "40.0", "200.00"]
+
+
+def test_a_namespace_without_hours_is_named(run: Run) -> None:
+    """The rules record others, so that nothing is to be installed."""
+    with fakeprometheus.serving({GRANTED: {"red": "100"}, USED: {}}) as url:
+        outcome = run("cost", "-n", "blue", "--prometheus", url)
+    said = "no GPU-hours were granted in namespace blue in 7d; -A reads all namespaces\n"
+    assert (outcome.code, outcome.out, outcome.err) == (0, "", said)

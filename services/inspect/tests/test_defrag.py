@@ -55,7 +55,23 @@ def test_no_plan(run: Run, cluster: FakeCluster) -> None:
     cluster.node("n", gpus=[Gpu(15), Gpu(15)])
     cluster.pod("a", 8, node="n", index=0).pod("b", 8, node="n", index=1)
     outcome = run("defrag", "--gpus", "1", on=cluster)
-    assert outcome == (1, "", "error: moving pods cannot free that capacity\n")
+    assert outcome == (1, "", "error: moving pods cannot free 1 GPU on one node\n")
+
+
+def test_what_cannot_be_freed_is_named(run: Run, scattered: FakeCluster) -> None:
+    """The amount with its unit, and the nodes that were looked at."""
+    assert run("defrag", "--units", "99", on=scattered).err == (
+        "error: moving pods cannot free 99 GiB on one GPU\n"
+    )
+    assert run("defrag", "--gpus", "9", "-l", "zone=none", on=scattered).err == (
+        "error: no node that matches --selector zone=none is ready and schedulable\n"
+    )
+
+
+def test_nothing_waits(run: Run, cluster: FakeCluster) -> None:
+    """No plan is needed where no pod waits: the sentence names no pod."""
+    outcome = run("defrag", on=cluster.node("n", gpus=[Gpu(15)]))
+    assert outcome.out == "nothing is evicted: no pod waits for GPUs\n"
 
 
 def test_nodes_that_take_no_pods_play_no_part(run: Run, cluster: FakeCluster) -> None:

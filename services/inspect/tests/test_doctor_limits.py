@@ -174,7 +174,7 @@ FOUND: list[tuple[str, Change, list[str]]] = [
     (
         "message-size",
         lambda c: units(c, 69_906),
-        ["n1: 69906 units are too many for kubelet; use 256MiB"],
+        ["n1: 69906 device IDs, one for each MiB, are too many for kubelet; use 256MiB"],
     ),
     (
         "extender-ready",

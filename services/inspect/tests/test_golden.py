@@ -48,7 +48,7 @@ COMMANDS = {
     "defrag": ("defrag", "--gpus", "2", "-l", "zone=a"),
     "defrag-evictions": ("defrag",),
     "doctor": ("doctor",),
-    "cost": ("cost", "--price", "2.5", "--prometheus", "PROMETHEUS"),
+    "cost": ("cost", "-A", "--price", "2.5", "--prometheus", "PROMETHEUS"),
     "node-template": ("node-template", "gpu-a"),
 }
 

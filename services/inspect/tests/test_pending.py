@@ -60,7 +60,7 @@ def test_the_namespace_of_the_context_is_meant(
     assert outcome.code == 0
     line = " ".join(rows(outcome.out)[0])
     reason = "1 node: largest free block 0 GiB, requested 4"
-    assert line == f"team mine 120m 4 units of memory on one GPU {reason}"
+    assert line == f"team mine 120m 4 GiB of memory on one GPU {reason}"
     assert len(rows(outcome.out)) == 1
 
 
@@ -111,7 +111,7 @@ def test_nothing_waits(run: Run, cluster: FakeCluster) -> None:
     cluster.node("n", total=15).pod("p", 1, node="n", index=0).pod("idle", phase="Pending")
     outcome = run("pending", on=cluster)
     assert (outcome.code, outcome.out) == (0, "")
-    assert outcome.err == "no pod waits for GPUs in namespace default\n"
+    assert outcome.err == "no pod waits for GPUs in namespace default; -A reads all namespaces\n"
 
 
 @pytest.mark.parametrize(

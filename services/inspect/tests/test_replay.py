@@ -94,3 +94,11 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
     result = CliRunner().invoke(app, args)
     assert result.exit_code == 1
     assert "none.csv" in result.stderr
+
+
+def test_every_format_has_the_figures(tmp_path: Path) -> None:
+    """As in all commands, ``-o`` takes expressions as well."""
+    line = ("--policy", "binpack")
+    assert run(tmp_path, *line, "-o", "jsonpath={.gpus}").stdout.strip() == "10"
+    assert "policy: binpack\n" in run(tmp_path, *line, "-o", "yaml").stdout
+    assert run(tmp_path, *line, "-o", "name").stdout == "policy/binpack\n"

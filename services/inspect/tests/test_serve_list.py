@@ -82,7 +82,7 @@ def test_an_empty_list_is_a_note(run: Run, server: FakeApiServer, flag: str) -> 
     server.lists[DEPLOYMENTS] = []
     outcome = run("serve", "list", flag)
     assert (outcome.code, outcome.out) == (0, "")
-    assert outcome.err == "nothing is served in namespace default\n"
+    assert outcome.err == "nothing is served in namespace default; -A reads all namespaces\n"
 
 
 def test_get_lists_the_pods_and_their_gpus(run: Run, server: FakeApiServer, flag: str) -> None:
@@ -122,7 +122,9 @@ def test_a_refusal_of_the_cluster_is_a_sentence(run: Run, server: FakeApiServer,
     server.statuses[DEPLOYMENTS] = 403
     outcome = run("serve", "list", flag)
     assert outcome.code == 1
-    assert outcome.err == f"error: GET {DEPLOYMENTS}: 403 the fake refuses\n"
+    assert outcome.err.startswith(
+        f"error: a right is missing: GET {DEPLOYMENTS}: 403 the fake refuses\n  where: server "
+    )
 
 
 def test_pods_that_wait_for_their_turn_are_shown(run: Run, tmp_path: Path) -> None:
@@ -140,3 +142,23 @@ def test_pods_that_wait_for_their_turn_are_shown(run: Run, tmp_path: Path) -> No
         assert "WaitsForTurn" in shown
         document = json.loads(run("serve", "list", flag, "-o", "json").out)
     assert document["items"][0]["waiting"] == 1
+
+
+@pytest.mark.parametrize("words", ["list", "get mnist"])
+def test_reading_for_somebody_else(run: Run, server: FakeApiServer, flag: str, words: str) -> None:
+    """``--as`` is sent with every request, and named where a right is missing."""
+    line = ("serve", *words.split(), flag, "--as", "anna")
+    assert run(*line).code == 0
+    assert set(server.impersonated) == {"anna"}
+    server.statuses[DEPLOYMENTS] = 403
+    outcome = run(*line)
+    first, where, step = outcome.err.splitlines()
+    assert (outcome.code, "a right is missing" in first) == (1, True)
+    assert "user me as anna" in where
+    assert step.startswith("  next: ")
+
+
+def test_one_namespace_or_all(run: Run, flag: str) -> None:
+    """As in all commands, both flags together are refused."""
+    outcome = run("serve", "list", flag, "-A", "-n", "default")
+    assert (outcome.code, "cannot be combined" in outcome.err) == (2, True)

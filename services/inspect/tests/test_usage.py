@@ -150,3 +150,55 @@ def test_nodes_need_their_rights(run: Run, server: FakeApiServer, tmp_path: Path
     assert (
         "error: --by node needs the nodes, which cannot be read: GET /api/v1/nodes" in outcome.err
     )
+
+
+def test_a_namespace_without_pods_is_named(run: Run, teams: FakeCluster) -> None:
+    """What was read is stated, and how to read the rest: the cluster has pods and nodes."""
+    outcome = run("usage", "-n", "empty", on=teams)
+    said = "no pod of namespace empty requests GPUs; -A reads all namespaces\n"
+    assert (outcome.code, outcome.out, outcome.err) == (0, "", said)
+
+
+def test_no_pod_of_the_cluster_requests_gpus(run: Run, cluster: FakeCluster) -> None:
+    """Nodes with GPUs are there, and another command shows them."""
+    outcome = run("usage", "-A", on=cluster.node("n", gpus=[Gpu(15)]).pod("p", node="n"))
+    said = "no pod of any namespace requests GPUs; --by node shows the nodes\n"
+    assert (outcome.out, outcome.err) == ("", said)
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (["-A"], "no pod of any namespace requests GPUs, and no node has any"),
+        (["-n", "empty"], "no pod of namespace empty requests GPUs, and no node has any"),
+        (["--by", "node"], "no node has GPUs"),
+        (["--by", "model"], "no node has GPUs"),
+    ],
+)
+def test_no_node_of_the_cluster_has_gpus(
+    run: Run, cluster: FakeCluster, flags: list[str], said: str
+) -> None:
+    """The next step is the same for all: what keeps the nodes from offering their GPUs."""
+    cluster.node("plain", resources={"cpu": "8"}).pod("p", node="plain")
+    assert run("usage", *flags, on=cluster).err == f"{said} (see 'gpushare doctor')\n"
+
+
+def test_nothing_is_said_of_nodes_that_cannot_be_read(
+    run: Run, server: FakeApiServer, tmp_path: Path
+) -> None:
+    """With the rights of one namespace only its pods are known."""
+    for path in (f"{OWN}/pods", f"{OWN}/resourcequotas"):
+        server.lists[path] = []
+    outcome = run("usage", f"--kubeconfig={server.kubeconfig(tmp_path)}")
+    first, *_ = outcome.err.splitlines()
+    assert first == "no pod of namespace default requests GPUs; -A reads all namespaces"
+
+
+def test_nodes_are_selected_by_their_labels(run: Run, cluster: FakeCluster) -> None:
+    """Groups of nodes and models count the nodes that match; groups of pods count all."""
+    cluster.node("a", gpus=[Gpu(15)], labels={"zone": "a"}).node("b", gpus=[Gpu(15)])
+    found = items(run("usage", "--by", "node", "-l", "zone=a", "-o", "json", on=cluster).out)
+    assert set(found) == {"a"}
+    outcome = run("usage", "-l", "zone=a", on=cluster)
+    assert outcome.code == 2
+    assert "--selector selects nodes: it needs --by node or --by model" in outcome.err

@@ -62,6 +62,18 @@ def test_frames_follow_each_other_without_a_terminal(
     assert all("resourceVersion=0" in request for request in server.requests)
 
 
+def test_nodes_and_pods_are_chosen_as_in_inspect(
+    run: Run, server: FakeApiServer, tmp_path: Path
+) -> None:
+    """-l chooses nodes, -n the pods of -d; -A is for all of them."""
+    config = f"--kubeconfig={server.kubeconfig(tmp_path)}"
+    line = ("watch", "-d", "--count=1", config)
+    others = (["-n", "other"], ["-A"], ["-n", "default"])
+    assert ["default" in run(*line, *flags).out for flags in others] == [False, True, True]
+    assert run(*line, "-n", "other", "-A").code == 2
+    assert "no node offers shares" in run(*line, "-l", "zone=a").out
+
+
 def test_a_server_that_stops_answering_is_reported(
     run: Run, server: FakeApiServer, tmp_path: Path
 ) -> None:

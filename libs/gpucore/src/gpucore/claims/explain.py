@@ -11,7 +11,7 @@ from gpucore.claims.selectors import unknown_terms
 from gpucore.explain.groups import grouped
 from gpucore.explain.pod_states import Explanation, PodState
 from gpucore.explain.pods import gated
-from gpucore.explain.sentences import placement_sentence, unit_of
+from gpucore.explain.sentences import placement_sentence, unit_of, unit_words
 from gpucore.kubescheduler.candidates import Candidates
 from gpucore.kubescheduler.constraints import PodConstraints
 from gpucore.kubescheduler.node_fit import constraint_refusals
@@ -135,7 +135,8 @@ def _neighbours(held: Allocation, infos: Mapping[NodeName, NodeInfo]) -> Iterato
             if uid != held.uid
         )
         beside = f"beside {', '.join(others)}" if others else "alone"
-        yield f"GPU {index}: {beside}; {device.free} of {device.total} {unit_of(info)} free"
+        unit = unit_words(unit_of(info))
+        yield f"GPU {index}: {beside}; {device.free} of {device.total} {unit} free"
 
 
 def user_of(held: Allocation) -> str:
@@ -235,7 +236,8 @@ def _less(rules: ClaimRules, node: ClaimNode) -> tuple[int, str]:
         free = device.free_mib // unit.mib
         if device.device.shared and not misfit(device, smallest.ways[0], MIB) and free:
             place = f"GPU {device.index} of node {node.node_info.name}"
-            best = max(best, (free * unit.mib, f"request at most {free} {unit}: {place} has"))
+            words = f"request at most {free} {unit_words(unit)}: {place} has"
+            best = max(best, (free * unit.mib, words))
     return best
 
 

@@ -11,13 +11,16 @@ from gpucore.explain.sentences import (
     CONSTRAINT_CODES,
     amount_hint,
     headline,
+    memory_words,
     resource_words,
     sentence,
     unit_of,
+    unit_words,
+    with_unit,
 )
 from gpucore.model import Code, FitError
 from gpucore.steps import Steps
-from gpucore.units import NodeName
+from gpucore.units import MemoryUnit, NodeName
 
 _OF_COMPUTE: Final = frozenset({Code.INSUFFICIENT_CORE, Code.COMPUTE_TOO_LARGE})
 _MEASURED: Final = frozenset(
@@ -30,6 +33,7 @@ _MEASURED: Final = frozenset(
     }
 )
 """Reasons with figures; the others are given in words."""
+_PERCENT: Final = "percent"
 _Ranked = tuple[int, NodeName, FitError]
 
 
@@ -73,7 +77,8 @@ def grouped(
 
 
 def _group(code: Code, alike: Sequence[_Ranked], node_infos: Mapping[NodeName, NodeInfo]) -> Group:
-    _, _, nearest = min(alike, key=lambda ranked: ranked[:2])
+    _, name, refusal = min(alike, key=lambda ranked: ranked[:2])
+    nearest = with_unit(refusal, node_infos[name])
     return Group(
         code=code,
         reason=headline(nearest) if code is not Code.NOT_SHARED else _sentence_of(code),
@@ -119,7 +124,7 @@ def _largest(refusal: FitError) -> int:
 def _measure(code: Code, node_info: NodeInfo) -> str:
     if code is Code.INSUFFICIENT_GPUS:
         return "gpus"
-    return "percent" if code in _OF_COMPUTE else str(unit_of(node_info))
+    return _PERCENT if code in _OF_COMPUTE else str(unit_of(node_info))
 
 
 def figures(group: Group) -> str:
@@ -134,13 +139,9 @@ def figures(group: Group) -> str:
     if group.measure == "gpus":
         plural = "" if group.largest == 1 else "s"
         return f"{group.largest} GPU{plural} free, requested {group.requested}"
-    requested = memory_requested(group.requested).removesuffix(" units")
-    return f"{noun} {group.largest} {group.measure}, requested {requested}{group.detail}"
-
-
-def memory_requested(amount: int) -> str:
-    """``8 units``, or ``8Gi`` where bytes were written."""
-    for size, suffix in ((30, "Gi"), (20, "Mi")):
-        if amount >> size and not amount % (1 << size):
-            return f"{amount >> size}{suffix}"
-    return f"{amount} units"
+    if group.measure == _PERCENT:
+        return f"{noun} {group.largest} {_PERCENT}, requested {group.requested}{group.detail}"
+    unit = MemoryUnit.parse(group.measure)
+    requested = memory_words(group.requested, unit).removesuffix(f" {unit_words(unit)}")
+    most = f"{group.largest} {unit_words(unit)}"
+    return f"{noun} {most}, requested {requested}{group.detail}"

@@ -10,10 +10,17 @@ from typing import Final
 import msgspec
 
 from gpucore.accounting.node_info import NodeInfo
-from gpucore.explain.groups import grouped, memory_requested
+from gpucore.explain.groups import grouped
 from gpucore.explain.placement_reason import why
 from gpucore.explain.pod_states import Cluster, Explanation, PodFacts, PodState
-from gpucore.explain.sentences import placement_sentence, unit_of
+from gpucore.explain.sentences import (
+    common_unit,
+    memory_words,
+    placement_sentence,
+    unit_of,
+    unit_words,
+    with_unit,
+)
 from gpucore.explain.suggestions import NAMED, suggest
 from gpucore.gang.placement import GangPlacement, Shortage, place_gang
 from gpucore.gang.sentences import gang_words
@@ -22,12 +29,16 @@ from gpucore.kubescheduler.candidates import PodRequirements
 from gpucore.kubescheduler.cluster_policy import ClusterPolicy
 from gpucore.model import Allocation, FitError, PodRequest
 from gpucore.steps import Steps
-from gpucore.units import NodeName
+from gpucore.units import MemoryUnit, NodeName
 from gpucore.wire.pod.gangs import gang_of
 
 _UNPLACED: Final = (
     "the scheduler that bound it did not call the extender: name the scheduler in its"
     " spec.schedulerName and create it again (see 'gpushare doctor')"
+)
+_CHANGED: Final = (
+    "the annotations that name its GPU were changed: create the pod again, and restrict write"
+    " access to annotations (see 'gpushare doctor')"
 )
 
 
@@ -39,7 +50,7 @@ def explain_pod(facts: PodFacts, cluster: Cluster) -> Steps[Explanation]:
     base = Explanation(
         pod,
         PodState.FINISHED,
-        request_summary=request_sentence(pod_request),
+        request_summary=request_sentence(pod_request, _unit(facts, cluster)),
         sightings=facts.sightings,
         policy=cluster.policy,
         pod_request=pod_request,
@@ -55,11 +66,20 @@ def explain_pod(facts: PodFacts, cluster: Cluster) -> Steps[Explanation]:
     return _never_scheduled(found, facts)
 
 
-def request_sentence(pod_request: PodRequest) -> str:
-    """What a pod requests, in words."""
+def _unit(facts: PodFacts, cluster: Cluster) -> MemoryUnit | None:
+    """What the pod's amounts are counted in: by its node, or by all nodes that it could use."""
+    allocation, node_infos = cluster.ledger.allocation(facts.pod.uid), cluster.nodes.node_infos
+    if allocation is None:
+        return common_unit(node_infos.values())
+    node_info = cluster.ledger.nodes()[allocation.placement.node]
+    return allocation.unit or (unit_of(node_info) if node_info.devices else None)
+
+
+def request_sentence(pod_request: PodRequest, unit: MemoryUnit | None) -> str:
+    """What a pod requests, in words; memory in ``unit``."""
     if pod_request.gpus:
         return f"{pod_request.gpus} exclusive GPU{'s' if pod_request.gpus > 1 else ''}"
-    parts = [f"{memory_requested(pod_request.mem)} of memory"] if pod_request.mem else []
+    parts = [f"{memory_words(pod_request.mem, unit)} of memory"] if pod_request.mem else []
     parts += [f"{pod_request.core} percent of compute"] if pod_request.core else []
     spread = (
         f", spread over {pod_request.gpu_count} GPUs"
@@ -72,7 +92,7 @@ def request_sentence(pod_request: PodRequest) -> str:
         if pod_request.isolation.value != "none"
         else ""
     )
-    burst = f", up to {memory_requested(pod_request.burst)}" if pod_request.burst else ""
+    burst = f", up to {memory_words(pod_request.burst, unit)}" if pod_request.burst else ""
     return " and ".join(parts) + spread + alone + burst + isolation
 
 
@@ -89,7 +109,7 @@ def _placed(
         else "",
         neighbours=tuple(_neighbours(allocation, node_info)),
         faults=allocation.faults,
-        helps=() if known else (_UNPLACED,),
+        helps=() if known else (_CHANGED if allocation.faults else _UNPLACED,),
     )
 
 
@@ -100,7 +120,7 @@ def _why(
 
 
 def _neighbours(allocation: Allocation, node_info: NodeInfo) -> Iterator[str]:
-    unit = unit_of(node_info)
+    unit = unit_words(unit_of(node_info))
     for index, device in sorted(node_info.devices.items()):
         if allocation.uid not in device.holders:
             continue
@@ -140,7 +160,7 @@ def _waiting(
         groups=groups,
         fits=fits,
         helps=tuple(helps),
-        refusals=refused,
+        refusals={name: with_unit(why, nodes.node_infos[name]) for name, why in refused.items()},
     )
     return _with_gang(found, facts, pod_request, cluster)
 

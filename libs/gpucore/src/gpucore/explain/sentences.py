@@ -3,8 +3,10 @@
 Sentences begin with the originals' own text where they had one: people's tools look for it.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import Final
+
+import msgspec
 
 from gpucore.accounting.node_info import NodeInfo
 from gpucore.explain.catalogue import CATALOGUE, Entry, catalogue_page
@@ -18,13 +20,17 @@ __all__ = [
     "Entry",
     "amount_hint",
     "catalogue_page",
+    "common_unit",
     "gpus_named",
     "headline",
+    "memory_words",
     "placement_sentence",
     "request_words",
     "resource_words",
     "sentence",
     "unit_of",
+    "unit_words",
+    "with_unit",
 ]
 
 GIB_GPUS_END: Final = 100
@@ -80,7 +86,7 @@ def sentence(refusal: FitError) -> str:
 
 
 def _words(refusal: FitError) -> str:
-    unit = _unit(refusal.unit)
+    unit = f" {unit_words(refusal.unit)}"
     if refusal.code in _SHARE_CODES and refusal.code is not Code.PENDING_UNITS:
         return _share_words(refusal, unit)
     if refusal.code is Code.PENDING_UNITS:
@@ -167,18 +173,27 @@ def amount_hint(refusal: FitError) -> str:
     return ""
 
 
-def _unit(unit: MemoryUnit | None) -> str:
+def unit_words(unit: MemoryUnit | None) -> str:
+    """What follows an amount: ``GiB``, ``units of 256MiB``, or ``units`` where it is unknown."""
     if unit is None:
-        return " units"
+        return "units"
     text = str(unit)
-    return f" {text}" if not text[0].isdigit() else f" units of {text}"
+    return text if not text[0].isdigit() else f"units of {text}"
+
+
+def memory_words(amount: int, unit: MemoryUnit | None) -> str:
+    """``8 GiB``, or ``8Gi`` where the pod gives bytes in place of a number of units."""
+    for size, suffix in ((30, "Gi"), (20, "Mi")):
+        if amount >> size and not amount % (1 << size):
+            return f"{amount >> size}{suffix}"
+    return f"{amount} {unit_words(unit)}"
 
 
 def placement_sentence(placement: Placement, unit: MemoryUnit | None) -> str:
     """Where a pod sits, e.g. ``8 GiB on GPU 1 of node n1``."""
     if placement.group:
         return f"{gpus_named(placement.group)} of node {placement.node}, exclusive"
-    parts = [_amounts(placement.mem, _unit(unit))] if placement.mem else []
+    parts = [_amounts(placement.mem, f" {unit_words(unit)}")] if placement.mem else []
     parts += [_amounts(placement.core, " percent of compute")] if placement.core else []
     return (
         f"{' and '.join(parts)} of node {placement.node}"
@@ -199,14 +214,35 @@ def gpus_named(gpus: Collection[int]) -> str:
 
 def unit_of(node_info: NodeInfo) -> MemoryUnit:
     """The unit of the node: as its plugin publishes it, else as the original guesses it."""
+    if node_info.unit is not None:
+        return node_info.unit
     largest = max((gpu.total for gpu in node_info.devices.values()), default=0)
-    return node_info.unit or (MIB if largest > GIB_GPUS_END else GIB)
+    return MIB if largest > GIB_GPUS_END else GIB
 
 
-def request_words(pod_request: PodRequest) -> str:
-    """What a pod requests, in words."""
+def common_unit(node_infos: Iterable[NodeInfo]) -> MemoryUnit | None:
+    """The unit of all nodes with GPUs; ``None`` where they differ, and where there are none."""
+    common: MemoryUnit | None = None
+    for node_info in node_infos:
+        if node_info.devices:
+            unit = unit_of(node_info)
+            if common not in {None, unit}:
+                return None
+            common = unit
+    return common
+
+
+def with_unit(refusal: FitError, node_info: NodeInfo) -> FitError:
+    """The refusal with the unit of its node, also where the node does not publish it."""
+    if refusal.unit is not None:
+        return refusal
+    return msgspec.structs.replace(refusal, unit=unit_of(node_info))
+
+
+def request_words(pod_request: PodRequest, unit: MemoryUnit | None) -> str:
+    """What a pod requests, in words; memory in ``unit``."""
     if pod_request.gpus:
         return f"{pod_request.gpus} GPU" if pod_request.gpus == 1 else f"{pod_request.gpus} GPUs"
-    parts = [f"{pod_request.mem} units of GPU memory"] if pod_request.mem else []
+    parts = [f"{memory_words(pod_request.mem, unit)} of GPU memory"] if pod_request.mem else []
     parts += [f"{pod_request.core} % of compute"] if pod_request.core else []
     return " and ".join(parts)

@@ -19,6 +19,8 @@ from gpucore.explain.sentences import (
     gpus_named,
     resource_words,
     unit_of,
+    unit_words,
+    with_unit,
 )
 from gpucore.kubescheduler.candidates import Candidates, PodRequirements
 from gpucore.model import Code, ContainerRequest, FitError, IsolationMode, PodRequest
@@ -171,7 +173,7 @@ def _for_share(
     steps = (for_share(node_info, pod_request) for node_info in node_infos.values())
     step = yield from smallest(steps, pod, cluster)
     if step is not None:
-        unit = unit_of(node_infos[step.node])
+        unit = unit_words(unit_of(node_infos[step.node]))
         pods = " and ".join(_pods(step, node_infos[step.node]))
         freed = f" ({step.units} {unit})" if step.units else ""  # none of an exclusive GPU
         found.append(f"it fits GPU {step.gpu} of {step.node} once {pods} ends{freed}")
@@ -190,7 +192,7 @@ def _too_large(
     for name, node_info in node_infos.items():
         refusal = refusals[name]
         if not hint and refusal is not None and refusal.code is Code.TOO_LARGE:
-            hint = amount_hint(refusal)
+            hint = amount_hint(with_unit(refusal, node_info))
         most = max(most, _capacity(node_info))
         yield
     spread = ", or spread the pod over GPUs with the label gpu-count"
@@ -209,7 +211,8 @@ def _smaller_share(
             pod.pod_request, mem=room, containers=(ContainerRequest(mem=room),), gpu_count=1
         )
         if cluster.refusal(name, PodRequirements(less, pod.constraints)) is None:
-            yield f"a share of {room} {unit_of(cluster.node_infos[name])} fits now, on {name}"
+            unit = unit_words(unit_of(cluster.node_infos[name]))
+            yield f"a share of {room} {unit} fits now, on {name}"
             return
 
 

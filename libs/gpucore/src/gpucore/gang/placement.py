@@ -21,14 +21,14 @@ import msgspec
 
 from gpucore.accounting.ledger import Ledger
 from gpucore.accounting.node_info import NodeInfo
-from gpucore.explain.sentences import request_words
+from gpucore.explain.sentences import common_unit, request_words
 from gpucore.gang.members import MOST_RESERVED, Members, Postponed, incomplete, too_many
 from gpucore.gang.spread import NodeOffer, Rules, spread_over
 from gpucore.model import Allocation, AllocationState, FitError, Placement, PodRequest
 from gpucore.scheduling.device_fit import per_device
 from gpucore.scheduling.filter import filter_nodes, fit
 from gpucore.scheduling.policy import place
-from gpucore.units import GpuIndex, NodeName, PodUid
+from gpucore.units import GpuIndex, MemoryUnit, NodeName, PodUid
 from gpucore.wire.pod.gangs import Gang
 
 ROOMIEST: Final = 3
@@ -55,6 +55,7 @@ class Shortage(msgspec.Struct, frozen=True):
         missing: pods that need a placement; some may be placed already.
         room: how many could be placed, on how many ``nodes``.
         roomiest: the nodes that fit most pods, and how many; :data:`ROOMIEST` of them.
+        unit: of the nodes that could be used; ``None`` where they differ.
     """
 
     gang: Gang
@@ -63,13 +64,14 @@ class Shortage(msgspec.Struct, frozen=True):
     room: int
     nodes: int
     roomiest: tuple[tuple[NodeName, int], ...] = ()
+    unit: MemoryUnit | None = None
 
     @property
     def sentence(self) -> str:
         """The reason with its figures."""
         more = " more" if self.missing < self.gang.size else ""
         room = f"capacity for {_count(self.room, 'member')} on {_count(self.nodes, 'node')}"
-        request = request_words(self.pod_request)
+        request = request_words(self.pod_request, self.unit)
         return f"gang {self.gang.name} needs {self.missing}{more} x {request}: {room}"
 
 
@@ -123,7 +125,8 @@ def place_gang(
         most = nlargest(ROOMIEST, offers, key=lambda one: one.room)
         roomiest = tuple((one.name, one.room) for one in most)
         room = sum(one.room for one in offers)
-        return Shortage(gang, pod_request, missing, room, len(offers), roomiest)
+        unit = common_unit(one for name in names if (one := ledger.node(name)))
+        return Shortage(gang, pod_request, missing, room, len(offers), roomiest, unit)
     placements = [placement for offer, count in chosen for placement in offer.load(count)]
     since = min((one.assume_time for one in reservations), default=now_ns)
     fresh = _reserved(gang, placements, pod_request, ledger, since)

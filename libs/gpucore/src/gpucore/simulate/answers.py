@@ -14,7 +14,7 @@ import msgspec
 from gpucore.accounting.node_info import NodeInfo
 from gpucore.claims.offers import ClaimOffers
 from gpucore.explain.groups import Group, grouped
-from gpucore.explain.sentences import unit_of
+from gpucore.explain.sentences import unit_of, with_unit
 from gpucore.kubescheduler.candidates import Candidates
 from gpucore.kubescheduler.cluster_policy import ClusterPolicy
 from gpucore.model import FitError
@@ -124,7 +124,8 @@ def _answer(outcome: WhatIfOutcome, trial: Trial) -> Steps[Answer]:
         return Answer(outcome, unit=unit_of(trial.node_infos[outcome.placement.node]))
     groups = yield from grouped(outcome.refusals, trial.node_infos)
     few: dict[NodeName, FitError] = {
-        name: outcome.refusals[name] for name in sorted(outcome.refusals)[:MOST_REFUSALS]
+        name: with_unit(outcome.refusals[name], trial.node_infos[name])
+        for name in sorted(outcome.refusals)[:MOST_REFUSALS]
     }
     return Answer(
         WhatIfOutcome(outcome.name, refusals=few), groups=groups, refusing=len(outcome.refusals)

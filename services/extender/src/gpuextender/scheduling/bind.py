@@ -171,7 +171,8 @@ class Bind:
             return BindResult("refused", f"node {node} is not known")
         placement = self._placed(pending, pending.pod_request, node_info)
         if isinstance(placement, str):
-            return BindResult("refused", _no_place(pod, pending.pod_request, node, placement))
+            request = request_words(pending.pod_request, node_info.unit)
+            return BindResult("refused", _no_place(pod, request, node, placement))
         allocation = self._state.assume(pod, placement, now_ns=self._clock())
         annotations = binding.annotations(
             allocation, pending.pod_request, self._state.names, node_info
@@ -229,11 +230,11 @@ class Bind:
         return BindResult("bound")
 
 
-def _no_place(pod: Pod, pod_request: PodRequest, node: NodeName, reason: str) -> str:
+def _no_place(pod: Pod, request: str, node: NodeName, reason: str) -> str:
     """The original's words, with what the pod requests for its specification, and the reason."""
     return (
         f"The node {node} can't place the pod {pod.name} in ns {pod.namespace},"
-        f"and the pod spec is {request_words(pod_request)}: {reason}"
+        f"and the pod spec is {request}: {reason}"
     )
 
 

@@ -16,6 +16,7 @@ from gpuinspect.cluster.scoped import NO_CLAIMS, gaps
 from gpuinspect.cluster.without_gc import uncollected_for_good
 from gpuinspect.commands.options import answers
 from gpuinspect.commands.options.formats import Format, NoHeaders, Output, emit, names_only
+from gpuinspect.commands.options.namespaces import EveryNamespace, OwnNamespace, named_namespace
 from gpuinspect.commands.options.reading import Reader, note, reading
 from gpuinspect.commands.options.selecting import Selector, selected
 from gpuinspect.documents.inspect import node_share_list
@@ -23,7 +24,7 @@ from gpuinspect.layout.fitted import fitted
 from gpuinspect.layout.notes import notes
 from gpuinspect.layout.shares import details as detail_text
 from gpuinspect.layout.shares import summary, wide
-from gpuinspect.queries.views import ClusterView
+from gpuinspect.queries.views import ClusterView, of_namespace
 from gpuinspect.terminal import output as terminal
 
 OWN_NAME: Final = "gpushare"
@@ -47,12 +48,8 @@ def inspect(
     ] = "",
     *,
     details: Annotated[bool, typer.Option("-d", "--details", help="a line for every pod")] = False,
-    namespace: Annotated[
-        str, typer.Option("-n", "--namespace", help="only pods of this namespace, with -d")
-    ] = "",
-    all_namespaces: Annotated[
-        bool, typer.Option("-A", "--all-namespaces", help="pods of all namespaces (default)")
-    ] = False,
+    namespace: OwnNamespace = "",
+    all_namespaces: EveryNamespace = False,
     selector: Selector = "",
     sort_by: Annotated[
         Order, typer.Option(help="order of the nodes; free, used: highest part of the memory first")
@@ -61,6 +58,7 @@ def inspect(
     no_headers: NoHeaders = False,
 ) -> None:
     """Show allocated GPU memory of every GPU on nodes that share GPUs."""
+    only_pods = named_namespace(namespace, everywhere=all_namespaces)
     own = ctx.find_root().info_name == OWN_NAME and not no_headers
     columns = terminal.width() if own else None
     named = details or columns is not None or output.is_document
@@ -71,7 +69,7 @@ def inspect(
         cluster = selected(found, selector)
         whole = cluster_view(cluster, reader.names, only=only, every_pod=named)
     everything = _sorted(whole, sort_by)
-    view = _only(everything, namespace) if namespace and not all_namespaces else everything
+    view = of_namespace(everything, only_pods)
     if output.is_document:
         emit(node_share_list(view), output)
     elif output is Format.NAME:
@@ -90,19 +88,6 @@ def _sorted(view: ClusterView, order: Order) -> ClusterView:
     sign = 1 if order is Order.FREE else -1
     nodes = sorted(view.nodes, key=lambda n: (sign * n.used / max(n.total, 1), n.name))
     return msgspec.structs.replace(view, nodes=tuple(nodes))
-
-
-def _only(view: ClusterView, namespace: str) -> ClusterView:
-    """The rows of one namespace; the sums stay those of the node."""
-    return msgspec.structs.replace(
-        view,
-        nodes=tuple(
-            msgspec.structs.replace(
-                node, pods=tuple(pod for pod in node.pods if pod.namespace == namespace)
-            )
-            for node in view.nodes
-        ),
-    )
 
 
 def _print(

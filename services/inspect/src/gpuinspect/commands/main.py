@@ -130,7 +130,9 @@ def _built(lazy: Lazy, name: str) -> Any:
         found = door
     command = command_of(found)
     command.name = name
-    return command
+    from gpuinspect.commands.options.absent import with_reasons  # noqa: PLC0415 - no list needs it
+
+    return with_reasons(command, name)
 
 
 app = typer.Typer(cls=LazyGroup, no_args_is_help=True, **PLAIN)

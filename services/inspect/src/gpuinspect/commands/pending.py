@@ -10,7 +10,7 @@ from gpuinspect.cluster.collect import COUNTED
 from gpuinspect.cluster.schedulers import SCHEDULER_CONFIGS, WEBHOOKS
 from gpuinspect.cluster.scoped import REASONS, gaps, read
 from gpuinspect.commands.options.formats import Format, NoHeaders, Output, emit, names_only
-from gpuinspect.commands.options.namespaces import AllNamespaces, Namespace, chosen
+from gpuinspect.commands.options.namespaces import READ_ALL, AllNamespaces, Namespace, chosen
 from gpuinspect.commands.options.reading import Reader, note, reading
 from gpuinspect.documents.pending import pending_pod_list
 from gpuinspect.layout.pending import pending as table
@@ -56,7 +56,8 @@ def pending(
         sys.stdout.write(table(waiting, ages.now(), wide=wide, headers=not no_headers))
         sys.stdout.flush()
     else:
-        note(f"no pod waits for GPUs in {f'namespace {where}' if where else 'any namespace'}")
+        place = f"namespace {where}; {READ_ALL}" if where else "any namespace"
+        note(f"no pod waits for GPUs in {place}")
     for sentence in unread:
         note(f"note: {sentence}")
 

@@ -18,7 +18,7 @@ from gpucore.simulate.hosts import HostWorkload
 from gpucore.simulate.replay import Replayed
 from gpucore.simulate.replay import replay as replayed
 from gpucore.simulate.traces import TraceNode, TracePod
-from gpuinspect.commands.options.formats import Format, emit
+from gpuinspect.commands.options.formats import Format, Output, emit, names_only
 from gpuinspect.commands.options.reading import fail
 from gpuinspect.errors import InspectError
 from gpuinspect.sources.trace_files import read_nodes, read_pods
@@ -40,13 +40,6 @@ class PlacementPolicyName(StrEnum):
     CLAIMS_FRAGMENTATION_PACKED = "claims-fragmentation-packed"
     CLAIMS_BINPACK_NOMINATED = "claims-binpack-nominated"
     CLAIMS_FRAGMENTATION_NOMINATED = "claims-fragmentation-nominated"
-
-
-class Form(StrEnum):
-    """Values of ``-o``."""
-
-    TABLE = "table"
-    JSON = "json"
 
 
 class Report(msgspec.Struct, frozen=True):
@@ -74,7 +67,7 @@ def replay(
         float, typer.Option(help="stop when requests reach this multiple of all GPUs", min=0.0)
     ] = 1.3,
     seed: Annotated[int, typer.Option(help="random seed for drawing pods from the trace")] = 0,
-    output: Annotated[Form, typer.Option("-o", "--output", help="output format")] = Form.TABLE,
+    output: Output = Format.TABLE,
 ) -> None:
     """Draw pods from a trace until they request more GPUs than exist; count unallocated GPUs.
 
@@ -84,8 +77,10 @@ def replay(
         report = _report(read_nodes(nodes), read_pods(pods), policy, arrivals, seed)
     except InspectError as error:
         fail(error)
-    if output is Form.JSON:
-        emit(report, Format.JSON)
+    if output.is_document:
+        emit(report, output)
+    elif output is Format.NAME:
+        names_only("policy", [report.policy])
     else:
         sys.stdout.write(_table(report))
 

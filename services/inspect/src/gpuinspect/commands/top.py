@@ -51,7 +51,10 @@ def top_node(
     *,
     details: Annotated[bool, typer.Option("-d", "--details", help="with pods")] = False,
     share: Annotated[
-        bool, typer.Option("-s", "--share", help="only nodes that share GPUs, in memory units")
+        bool,
+        typer.Option(
+            "-s", "--share", help="only nodes that share GPUs, with memory in place of GPUs"
+        ),
     ] = False,
     gpu_mode: Annotated[
         str,
@@ -140,17 +143,33 @@ def top_gpu(
     ] = False,
     interval: Annotated[float, typer.Option(help="seconds between two updates", min=0.1)] = 2.0,
     count: Annotated[int, typer.Option(help="number of updates; 0: until Ctrl-C", min=0)] = 0,
+    selector: Selector = "",
+    output: Output = Format.TABLE,
     no_headers: NoHeaders = False,
 ) -> None:
-    """Show memory allocated and in use of every GPU; in use needs Prometheus."""
+    """Show memory allocated and in use of every GPU; in use needs Prometheus.
+
+    TOTAL(NVML) is all memory of the GPU; inspect shows what of it can be allocated:
+    whole GiB (or MiB), less what the driver reserves.
+    """
+    if watch and (output.is_document or output is Format.NAME):
+        raise typer.BadParameter(f"--watch refreshes a table: it takes no -o {output}")
+
+    def measured() -> Sequence[TopNode]:
+        snapshot = selected(reader.source.read(*COUNTED), selector)
+        found = top_nodes(snapshot, reader.names, only=nodes or [], kind="")
+        with_gpus = [node for node in found if node.gpus]
+        return with_figures(with_gpus, gpu_figures(prometheus)) if prometheus else with_gpus
 
     def table() -> str:
-        found = top_nodes(reader.source.read(*COUNTED), reader.names, only=nodes or [], kind="")
-        figures = with_figures(found, gpu_figures(prometheus)) if prometheus else found
-        return topnode.gpus(_ordered(figures, sort_by), headers=not no_headers)
+        return topnode.gpus(_ordered(measured(), sort_by), headers=not no_headers)
 
+    if output.is_document or output is Format.NAME:
+        _gpus(measured(), details=True, output=output, headers=not no_headers, metric=True)
+        return
     if not watch:
         sys.stdout.write(table())
+        sys.stdout.flush()
         if not prometheus:
             note("note: memory in use is unknown: give --prometheus URL")
         return

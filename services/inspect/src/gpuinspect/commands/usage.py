@@ -12,8 +12,9 @@ from gpuinspect.cluster.collect import COUNTED, ListRequest
 from gpuinspect.cluster.scoped import gaps, is_partial, read
 from gpuinspect.cluster.snapshots import Snapshot
 from gpuinspect.commands.options.formats import Format, NoHeaders, Output, emit, names_only
-from gpuinspect.commands.options.namespaces import AllNamespaces, Namespace, chosen
+from gpuinspect.commands.options.namespaces import READ_ALL, AllNamespaces, Namespace, chosen
 from gpuinspect.commands.options.reading import Reader, fail, note, reading
+from gpuinspect.commands.options.selecting import Selector, selected
 from gpuinspect.documents.usage import usage_list
 from gpuinspect.layout.usage import of_gpus, of_pods
 from gpuinspect.queries.claims import DEVICE_CLASSES, claim_templates
@@ -33,6 +34,7 @@ _FOLLOWS: Final = {
     **_NO_NODES,
     "ResourceQuota": "limits are not shown, since resource quotas cannot be read",
 }
+DOCTOR: Final = "(see 'gpushare doctor')"
 BY: Final = ("namespace", "node", "model", "label:KEY")
 
 
@@ -65,15 +67,19 @@ def usage(
     sort_by: Annotated[
         UsageOrder, typer.Option(help="order of the lines; amounts: largest first")
     ] = UsageOrder.NAME,
+    selector: Selector = "",
     output: Output = Format.TABLE,
     no_headers: NoHeaders = False,
 ) -> None:
     """Show how much GPU memory is granted, limited, in use and waited for, in groups."""
     _check(by)
     of_nodes = by in {"node", "model"}
+    if selector and not of_nodes:
+        raise typer.BadParameter("--selector selects nodes: it needs --by node or --by model")
     where = "" if of_nodes else chosen(reader.source, namespace, everywhere=all_namespaces)
     claims = (DEVICE_CLASSES, claim_templates(where))
-    snapshot = read(reader.source, where, *COUNTED, *claims, _quotas(where))
+    found = read(reader.source, where, *COUNTED, *claims, _quotas(where))
+    snapshot = selected(found, selector)
     report = _sorted(_report(snapshot, reader, by, where, prometheus), sort_by)
     if of_nodes and is_partial(snapshot):
         fail(*gaps(snapshot, {"Node": f"--by {by} needs the nodes, which cannot be read"}))
@@ -88,9 +94,26 @@ def usage(
         sys.stdout.write(draw(report, title, used=bool(prometheus), headers=not no_headers))
         sys.stdout.flush()
     else:
-        note("no pod requests GPUs and no node has any, as far as can be read")
+        known = "Node" not in snapshot.missing
+        note(_nothing(where, nodes=not known or bool(report.unit), of_nodes=of_nodes))
     for sentence in unread:
         note(f"note: {sentence}")
+
+
+def _nothing(where: str, *, nodes: bool, of_nodes: bool) -> str:
+    """What was read and holds no group.
+
+    Args:
+        where: the namespace; empty for all.
+        nodes: nodes have GPUs, or cannot be read.
+        of_nodes: the groups are of nodes.
+    """
+    if of_nodes:
+        return f"no node has GPUs {DOCTOR}"
+    none = f"no pod of {f'namespace {where}' if where else 'any namespace'} requests GPUs"
+    if not nodes:
+        return f"{none}, and no node has any {DOCTOR}"
+    return f"{none}; {READ_ALL if where else '--by node shows the nodes'}"
 
 
 def _check(by: str) -> None:

@@ -5,21 +5,26 @@ shows when the API server does not respond, and the command retries; missing rig
 """
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from typing import Annotated
 
 import typer
 
+from gpucore.wire.names import Names
 from gpuinspect.cluster.collect import COUNTED, live
+from gpuinspect.cluster.snapshots import Snapshot
 from gpuinspect.commands.options import answers
+from gpuinspect.commands.options.namespaces import EveryNamespace, OwnNamespace, named_namespace
 from gpuinspect.commands.options.reading import Reader, fail, reading
+from gpuinspect.commands.options.selecting import Selector, selected
 from gpuinspect.errors import sentence
 from gpuinspect.layout.notes import notes
 from gpuinspect.layout.shares import details as detail_text
 from gpuinspect.layout.shares import summary
 from gpuinspect.queries.shares import cluster_view
-from gpuinspect.queries.views import ClusterView
+from gpuinspect.queries.views import ClusterView, of_namespace
 from gpuinspect.terminal.screens import screen
 from gpukube.errors import ForbiddenError, KubeError
 
@@ -32,13 +37,18 @@ def watch(
     ] = "",
     *,
     details: Annotated[bool, typer.Option("-d", "--details", help="a line for every pod")] = False,
+    namespace: OwnNamespace = "",
+    all_namespaces: EveryNamespace = False,
+    selector: Selector = "",
     interval: Annotated[float, typer.Option(help="seconds between two updates", min=0.1)] = 2.0,
     count: Annotated[int, typer.Option(help="number of updates; 0: until Ctrl-C", min=0)] = 0,
 ) -> None:
     """Show allocated GPU memory and refresh it; changed lines are marked with *."""
     if reader.source.snapshot is not None:
         fail("a snapshot does not change: use inspect")
-    texts = _texts(reader, node, details=details)
+    only = named_namespace(namespace, everywhere=all_namespaces)
+    cluster = partial(_shares, names=reader.names, only=[node] if node else [], selector=selector)
+    texts = _texts(reader, lambda found: of_namespace(cluster(found), only), details=details)
     with screen() as show:
         for number, text in enumerate(texts, start=1):
             show(text)
@@ -47,7 +57,13 @@ def watch(
             time.sleep(interval)
 
 
-def _texts(reader: Reader, node: str, *, details: bool) -> Iterator[str]:
+def _shares(found: Snapshot, *, names: Names, only: Sequence[str], selector: str) -> ClusterView:
+    return cluster_view(selected(found, selector), names, only=only)
+
+
+def _texts(
+    reader: Reader, viewed: Callable[[Snapshot], ClusterView], *, details: bool
+) -> Iterator[str]:
     kube = reader.source.connect()
     last = ""
     while True:
@@ -59,9 +75,7 @@ def _texts(reader: Reader, node: str, *, details: bool) -> Iterator[str]:
         except KubeError as error:
             yield f"{now}  {sentence(error)}; showing the last known state\n{last}"
             continue
-        last = _text(
-            cluster_view(snapshot, reader.names, only=[node] if node else []), details=details
-        )
+        last = _text(viewed(snapshot), details=details)
         yield f"{now}\n{last}"
 
 

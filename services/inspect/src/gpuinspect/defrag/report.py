@@ -95,8 +95,8 @@ def conclusion(report: RunReport) -> str:
     """What was evicted, or would be, and for which pod."""
     plan = report.found.plan
     if plan is None:
-        why = f": {report.stopped}" if report.stopped else ": no waiting pod would fit by it"
-        return f"nothing is evicted{why}"
+        none = "no waiting pod would fit by it" if report.found.reasons else "no pod waits for GPUs"
+        return f"nothing is evicted: {report.stopped or none}"
     fits = f"so that {plan.waiting} fits node {plan.node}"
     if not report.applied:
         return f"dry run: --apply evicts {_pods(len(plan.evictions))} {fits}"

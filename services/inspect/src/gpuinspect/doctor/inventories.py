@@ -6,7 +6,7 @@ from typing import Final
 import msgspec
 
 from gpucore.accounting.node_info import NodeInfo
-from gpucore.explain.sentences import GIB_GPUS_END, unit_of
+from gpucore.explain.sentences import GIB_GPUS_END, memory_words, unit_of
 from gpucore.units import MIB
 from gpucore.wire.errors import WireError
 from gpucore.wire.names import INVENTORY, UNHEALTHY_KEY
@@ -56,7 +56,7 @@ def _readable(evidence: Evidence) -> Iterator[str]:
 @check(
     "inventory-agrees",
     Level.FAIL,
-    "inventory and kubelet agree on the number of units",
+    "inventory and kubelet agree on the amount of memory",
     do="restart the node's device plugin, so that it registers again",
 )
 def _total_agrees(evidence: Evidence) -> Iterator[str]:
@@ -64,7 +64,8 @@ def _total_agrees(evidence: Evidence) -> Iterator[str]:
         published = sum(gpu.units for gpu in node_info.inventory.gpus) if node_info.inventory else 0
         offered = amount(node.capacity.get(evidence.names.gpu_mem, "0"))
         if node_info.shape.offers_shares and published != offered:
-            yield f"{node.name}: GPUs of {published} units in total, kubelet has {offered}"
+            total = memory_words(published, node_info.unit)
+            yield f"{node.name}: GPUs of {total} in total, kubelet has {offered}"
 
 
 @check(
@@ -117,7 +118,8 @@ def _message_size(evidence: Evidence) -> Iterator[str]:
         units = sum(gpu.units for gpu in node_info.inventory.gpus) if node_info.inventory else 0
         if units * DEVICE_BYTES > MESSAGE_BYTES:
             coarser = "256MiB" if node_info.unit == MIB else "GiB"
-            yield f"{node.name}: {units} units are too many for kubelet; use {coarser}"
+            ids = f"{units} device IDs, one for each {node_info.unit}"
+            yield f"{node.name}: {ids}, are too many for kubelet; use {coarser}"
 
 
 @check(

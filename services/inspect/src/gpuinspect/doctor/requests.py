@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Final
 
+from gpucore.explain.sentences import common_unit, memory_words
 from gpucore.scheduling.device_fit import per_device
 from gpucore.wire.names import ENV_VISIBLE_DEVICES
 from gpuinspect.doctor.checks import Checklist, Level
@@ -34,10 +35,12 @@ def _faulty(evidence: Evidence) -> Iterator[str]:
 )
 def _too_large(evidence: Evidence) -> Iterator[str]:
     largest = max((node_info.shape.largest_gpu for _, node_info in evidence.sharing), default=0)
+    unit = common_unit(node_info for _, node_info in evidence.sharing)
     for pod, pod_request in evidence.waiting:
         requested = per_device(pod_request)[0]
         if requested > largest:
-            yield f"{called(pod)} requests {requested} units, the largest GPU has {largest}"
+            words = memory_words(requested, unit)
+            yield f"{called(pod)} requests {words}, the largest GPU has {largest}"
 
 
 @check(

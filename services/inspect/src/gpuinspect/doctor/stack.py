@@ -63,8 +63,8 @@ def _foreign(evidence: Evidence) -> Iterator[str]:
     "extender-ready",
     Level.FAIL,
     "a scheduler extender is ready",
-    do="kubectl describe its pod; without it pods with GPU requests stay pending or "
-    "are placed without regard to GPUs",
+    do="kubectl describe its pod, or install the chart where there is none; without it pods with "
+    "GPU requests stay pending or are placed without regard to GPUs",
 )
 def _extender(evidence: Evidence) -> Iterator[str]:
     if not evidence.extenders:

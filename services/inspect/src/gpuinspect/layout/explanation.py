@@ -83,9 +83,13 @@ def _seen(found: Explanation) -> str:
     return "no events of it are available"
 
 
+_GANG: Final = frozenset({PodState.GANG_WAITS, PodState.GANG_INCOMPLETE})
+
+
 def _refusals(found: Explanation, *, wide: bool) -> Iterator[str]:
     if found.fits:
-        yield f"\nIt fits on {nodes(len(found.fits))}: {_names(found.fits, wide=wide)}\n"
+        fits = "Alone it fits" if found.state in _GANG else "It fits"
+        yield f"\n{fits} on {nodes(len(found.fits))}: {_names(found.fits, wide=wide)}\n"
     if found.groups:
         count = sum(len(group.nodes) for group in found.groups)
         yield f"\nRefused by {nodes(count)}:\n"
@@ -140,7 +144,8 @@ def _workload_head(ref: WorkloadRef, groups: Sequence[Alike], not_created: str) 
     count = sum(len(group.pods) for group in groups)
     waiting = sum(len(group.pods) for group in groups if group.pods[0].waits)
     yield f"Workload:\t{ref}\n"
-    yield f"Pods:\t{count} with GPU requests, of which {waiting} wait\n"
+    wait = "waits" if waiting == 1 else "wait"
+    yield f"Pods:\t{count} with GPU requests, of which {waiting} {wait}\n"
     if not_created:
         yield f"Controller:\tcould not create a pod: {not_created}\n"
 

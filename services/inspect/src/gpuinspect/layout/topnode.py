@@ -151,7 +151,10 @@ def _gib(amount: float | None) -> str:
     return UNKNOWN if amount is None else f"{amount / _GIB:.1f} GiB"
 
 
-_HEADS: Final = ("NODE", "GPU", "MODEL", "TOTAL", "ALLOCATED", "USED", "USED/ALLOCATED", "UTIL")
+_HEADS: Final = (
+    *("NODE", "GPU", "MODEL", "TOTAL(NVML)"),
+    *("ALLOCATED", "USED", "USED/ALLOCATED", "UTIL"),
+)
 
 
 def gpus(pairs: Sequence[tuple[TopNode, TopGpu]], *, headers: bool = True) -> str:
@@ -163,7 +166,8 @@ def gpus(pairs: Sequence[tuple[TopNode, TopGpu]], *, headers: bool = True) -> st
 
 def _line(node: TopNode, gpu: TopGpu) -> tuple[str, ...]:
     model = one_line(gpu.model.removeprefix("NVIDIA ")) or UNKNOWN
-    amounts = map(_gib, (gpu.total_bytes, gpu.allocated_bytes, gpu.used_bytes))
+    total = gpu.total_bytes if gpu.reported else None
+    amounts = map(_gib, (total, gpu.allocated_bytes, gpu.used_bytes))
     util = UNKNOWN if gpu.utilization is None else f"{gpu.utilization:.0f}%"
     return (node.name, str(gpu.index), model, *amounts, _part(gpu), util)
 

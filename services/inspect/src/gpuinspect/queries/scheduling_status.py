@@ -14,8 +14,9 @@ from gpucore.claims.explain import ClaimFacts
 from gpucore.explain.groups import figures
 from gpucore.explain.pod_states import Cluster, Explanation, PodState
 from gpucore.explain.pods import gated, request_sentence
-from gpucore.explain.sentences import placement_sentence
+from gpucore.explain.sentences import common_unit, placement_sentence, unit_of
 from gpucore.model import Allocation, Code, PodRequest
+from gpucore.units import MemoryUnit
 from gpucore.wire.constraints import pod_constraints
 from gpucore.wire.names import Names
 from gpucore.wire.pod.gangs import gang_of
@@ -30,9 +31,8 @@ from gpuinspect.queries.claims import NOTHING, PodClaims
 from gpuinspect.queries.explain import cluster_of, explain, likeness
 
 UNSEEN: Final = "no scheduler has recorded an attempt: check that a scheduler named {} runs"
-UNPLACED: Final = (
-    "bound to {}, but on no known GPU: the scheduler that bound it did not call the extender"
-)
+UNPLACED: Final = "bound to {}, but on no known GPU: {}"
+UNCALLED: Final = "the scheduler that bound it did not call the extender"
 WAITING: Final = frozenset(PodState) - {PodState.ASKS_NOTHING, PodState.FINISHED, PodState.PLACED}
 _GROUPS: Final = 2
 
@@ -70,6 +70,18 @@ class SchedulingStatuses:
     @cached_property
     def _schedulers(self) -> Schedulers:
         return schedulers_of(self._snapshot, self._names)
+
+    @cached_property
+    def _unit(self) -> MemoryUnit | None:
+        return common_unit(self.ledger.nodes().values())
+
+    def _unit_for(self, allocation: Allocation | None) -> MemoryUnit | None:
+        """What the amounts of a pod are counted in; ``None`` where its node is unknown."""
+        if allocation is None:
+            return self._unit
+        node_info = self.ledger.nodes()[allocation.placement.node]
+        known = unit_of(node_info) if node_info.devices else None
+        return allocation.unit or known
 
     @cached_property
     def cluster(self) -> Cluster:
@@ -138,8 +150,8 @@ class SchedulingStatuses:
         return Explanation(
             pod,
             _state(pod, allocation),
-            request_summary=request_sentence(pod_request),
-            where=_where(allocation),
+            request_summary=request_sentence(pod_request, self._unit_for(allocation)),
+            where=_where(allocation, self._unit_for(allocation)),
             faults=allocation.faults if allocation else (),
             sightings=seen,
             pod_request=pod_request,
@@ -161,15 +173,15 @@ def _is_known(allocation: Allocation) -> bool:
     return bool(placement.mem or placement.core or placement.group)
 
 
-def _where(allocation: Allocation | None) -> str:
+def _where(allocation: Allocation | None, unit: MemoryUnit | None) -> str:
     if allocation is None or not _is_known(allocation):
         return ""
-    return placement_sentence(allocation.placement, allocation.unit)
+    return placement_sentence(allocation.placement, unit)
 
 
 def _reason(found: Explanation, pod: Pod, seen: Sightings, unseen: str) -> str:
     if found.state is PodState.PENDING:
-        return UNPLACED.format(pod.node)
+        return UNPLACED.format(pod.node, next(iter(found.faults), UNCALLED))
     if found.state not in WAITING:
         return found.where or found.state.value
     if found.state is PodState.GATED or unseen:

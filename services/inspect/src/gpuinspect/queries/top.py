@@ -14,6 +14,7 @@ import msgspec
 from gpucore.accounting.device_info import DeviceInfo
 from gpucore.accounting.ledger import Ledger
 from gpucore.accounting.node_info import NodeInfo
+from gpucore.explain.sentences import unit_of
 from gpucore.model import Allocation
 from gpucore.units import NodeName
 from gpucore.wire.names import Names
@@ -58,6 +59,8 @@ class TopGpu(msgspec.Struct, frozen=True):
     """A GPU: its memory, how much of it is allocated, and the figures of Prometheus.
 
     Attributes:
+        total_bytes: as NVML reports it; where the node does not publish that, what it offers.
+        reported: the total is that of NVML.
         used_bytes: memory in use; ``None`` where Prometheus has no figure for the GPU.
         utilization: percent; ``None`` as above, and where no dcgm-exporter runs.
     """
@@ -69,6 +72,7 @@ class TopGpu(msgspec.Struct, frozen=True):
     used_bytes: float | None = None
     utilization: float | None = None
     model: str = ""
+    reported: bool = True
 
 
 class TopNode(msgspec.Struct, frozen=True):
@@ -184,16 +188,22 @@ def _with_figures(node: TopNode, figures: GpuFigures, used: Mapping[str, float])
 
 
 def _gpus(node_info: NodeInfo) -> Iterator[TopGpu]:
-    unit = node_info.shape.unit
+    unit = unit_of(node_info).mib
     for index, device in sorted(node_info.devices.items()):
         if device.gpu is None:
             continue
-        units_mib = unit.mib if unit else 0
-        total = device.gpu.memory_mib or device.gpu.units * units_mib
+        reported = device.gpu.memory_mib
+        total = reported or device.gpu.units * unit
         exclusive = any(hold.whole or hold.alone for hold in device.holders.values())
-        allocated = total if exclusive else device.used * units_mib
+        allocated = total if exclusive else device.used * unit
         amounts = (total * MIB_BYTES, allocated * MIB_BYTES)
-        yield TopGpu(index, device.gpu.uuid, *amounts, model=device.gpu.model)
+        yield TopGpu(
+            index,
+            device.gpu.uuid,
+            *amounts,
+            model=device.gpu.model,
+            reported=bool(reported),
+        )
 
 
 def _kinds(node_info: NodeInfo, foreign: int) -> frozenset[str]:

@@ -165,3 +165,16 @@ class GpuNode(msgspec.Struct, frozen=True):
 def percent(part: int, whole: int) -> int:
     """Whole percent, rounded down; 0 of nothing."""
     return part * 100 // whole if whole > 0 else 0
+
+
+def of_namespace(view: ClusterView, namespace: str) -> ClusterView:
+    """The rows of one namespace, all where none is named; the sums stay those of the node."""
+    if not namespace:
+        return view
+    nodes = (
+        msgspec.structs.replace(
+            node, pods=tuple(pod for pod in node.pods if pod.namespace == namespace)
+        )
+        for node in view.nodes
+    )
+    return msgspec.structs.replace(view, nodes=tuple(nodes))

@@ -65,16 +65,19 @@ def pod_figures(url: str) -> Mapping[str, float]:
         return _query(pool, url, POD_USED_BYTES)
 
 
-def gpu_hours(url: str, series: str, since: str) -> Mapping[str, float]:
+def gpu_hours(
+    url: str, series: str, since: str, *, seconds: float = TIMEOUT_SECONDS
+) -> Mapping[str, float]:
     """Hours of a GPU by namespace, of a series that is recorded once a minute.
 
     Args:
         since: range of PromQL, such as ``7d``.
+        seconds: timeout of the request.
 
     Raises:
         PrometheusError: as of :func:`gpu_figures`.
     """
-    with urllib3.PoolManager(timeout=TIMEOUT_SECONDS, retries=False) as pool:
+    with urllib3.PoolManager(timeout=seconds, retries=False) as pool:
         return _query(pool, url, GPU_HOURS.format(series=series, since=since))
 
 

@@ -7,20 +7,24 @@ from typing import Annotated, Final
 
 import typer
 
-from gpuinspect.commands.options.formats import Format, Output, emit, names_only
-from gpuinspect.commands.options.reading import fail, note
+from gpuinspect.cluster.collect import ClusterSource
+from gpuinspect.commands.options.formats import Format, NoHeaders, Output, emit, names_only
+from gpuinspect.commands.options.namespaces import READ_ALL, AllNamespaces, Namespace, chosen
+from gpuinspect.commands.options.reading import Context, Kubeconfig, fail, note
 from gpuinspect.documents.cost import cost_list
 from gpuinspect.errors import PrometheusError
 from gpuinspect.sources.prometheus import gpu_hours
 from gpuinspect.terminal.tables import align
 
+GRANTED: Final = "namespace:gpushare_granted_gpus:sum"
+USED: Final = "namespace:gpushare_used_gpus:sum"
 SINCE: Final = re.compile(r"^[1-9][0-9]{0,4}[hdw]$")
 NO_HISTORY: Final = (
     "no history: the API server stores only pods that exist. Give --prometheus URL of a Prometheus"
     " with the recording rules (chart value monitoring.recordingRules.enabled)"
 )
 NO_RULES: Final = (
-    "Prometheus has no series namespace:gpushare_granted_gpus:sum in that time: install the"
+    f"Prometheus has no series {GRANTED} in that time: install the"
     " recording rules (chart value monitoring.recordingRules.enabled), or choose a longer --since"
 )
 
@@ -41,7 +45,18 @@ def cost(
         str,
         typer.Option(envvar="GPUSHARE_PROMETHEUS", help="URL of Prometheus", metavar="URL"),
     ] = "",
+    namespace: Namespace = "",
+    all_namespaces: AllNamespaces = False,
     output: Output = Format.TABLE,
+    no_headers: NoHeaders = False,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    request_timeout: Annotated[
+        float,
+        typer.Option(
+            help="timeout of a request to Prometheus in seconds", metavar="SECONDS", min=0.1
+        ),
+    ] = 30.0,
 ) -> None:
     """Print the GPU-hours that were granted and used in each namespace, and what they cost.
 
@@ -49,32 +64,50 @@ def cost(
     """
     if not SINCE.match(since):
         raise typer.BadParameter("--since takes a number with h, d or w, such as 12h, 7d or 4w")
+    where = chosen(ClusterSource(kubeconfig, context), namespace, everywhere=all_namespaces)
     if not prometheus:
         fail(NO_HISTORY)
+    every, in_use = _hours(prometheus, since, request_timeout)
+    granted, used = _only(every, where), _only(in_use, where)
+    if output.is_document:
+        emit(cost_list(granted, used, since=since, price=price), output)
+    elif output is Format.NAME:
+        names_only("namespace", sorted(granted))
+    elif not granted:
+        note(f"no GPU-hours were granted in namespace {where} in {since}; {READ_ALL}")
+    else:
+        sys.stdout.write(_table(granted, used, price, headers=not no_headers))
+        sys.stdout.flush()
+        if not price:
+            note("note: --price sets the price of an hour of one GPU")
+        if not in_use:
+            note("note: no hours are known as used: set devicePlugin.hostProcesses in the chart")
+
+
+def _hours(url: str, since: str, seconds: float) -> tuple[Mapping[str, float], Mapping[str, float]]:
+    """Granted hours by namespace, and used ones."""
     try:
-        granted = gpu_hours(prometheus, "namespace:gpushare_granted_gpus:sum", since)
-        used = gpu_hours(prometheus, "namespace:gpushare_used_gpus:sum", since)
+        granted = gpu_hours(url, GRANTED, since, seconds=seconds)
+        used = gpu_hours(url, USED, since, seconds=seconds)
     except PrometheusError as error:
         fail(error)
     if not granted:
         fail(NO_RULES)
-    if output.is_document:
-        emit(cost_list(granted, used, since=since, price=price), output)
-        return
-    if output is Format.NAME:
-        names_only("namespace", sorted(granted))
-        return
-    _table(granted, used, price)
-    if not price:
-        note("note: --price sets the price of an hour of one GPU")
-    if not used:
-        note("note: no hours are known as used: set devicePlugin.hostProcesses in the chart")
+    return granted, used
 
 
-def _table(granted: Mapping[str, float], used: Mapping[str, float], price: float) -> None:
-    rows = ["NAMESPACE\tGRANTED GPU-HOURS\tUSED GPU-HOURS\tCOST\n"]
-    for name, hours in [*sorted(granted.items()), ("total", sum(granted.values()))]:
+def _only(hours: Mapping[str, float], namespace: str) -> Mapping[str, float]:
+    """The hours of one namespace; an empty name is for all."""
+    return {name: each for name, each in hours.items() if namespace in {"", name}}
+
+
+def _table(
+    granted: Mapping[str, float], used: Mapping[str, float], price: float, *, headers: bool
+) -> str:
+    rows = ["NAMESPACE\tGRANTED GPU-HOURS\tUSED GPU-HOURS\tCOST\n"] if headers else []
+    total = [("total", sum(granted.values()))] if len(granted) > 1 else []
+    for name, hours in [*sorted(granted.items()), *total]:
         own = used.get(name, sum(used.values()) if name == "total" and used else None)
         shown = "-" if own is None else f"{own:.1f}"
         rows.append(f"{name}\t{hours:.1f}\t{shown}\t{hours * price:.2f}\n")
-    sys.stdout.write(align("".join(rows)))
+    return align("".join(rows))

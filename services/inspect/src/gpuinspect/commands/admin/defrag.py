@@ -1,14 +1,15 @@
 """``gpushare defrag``: which pods to move so that something larger fits, and their evictions."""
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Annotated
 
 import typer
 
+from gpucore.accounting.node_info import NodeInfo
 from gpucore.defrag.budgets import Budgets
 from gpucore.defrag.pods import left_alone
-from gpucore.explain.sentences import unit_of
+from gpucore.explain.sentences import common_unit, memory_words, unit_of
 from gpucore.simulate.defrag import Goal, defragment
 from gpucore.units import GIB
 from gpucore.wire.pods import pod_request_of
@@ -33,7 +34,8 @@ def defrag(
         int, typer.Option("--gpus", help="number of GPUs of one node to free", min=0)
     ] = 0,
     units: Annotated[
-        int, typer.Option(help="number of memory units to free on one GPU", min=0)
+        int,
+        typer.Option(help="memory to free on one GPU, in GiB unless the nodes count in MiB", min=0),
     ] = 0,
     selector: Selector = "",
     apply: Annotated[
@@ -128,7 +130,7 @@ def _note_claims(sentences: Iterable[str]) -> None:
 
 
 def _free(reader: Reader, goal: Goal, selector: str, output: Format, *, no_headers: bool) -> None:
-    """The moves that free GPUs, or units of one GPU."""
+    """The moves that free GPUs, or memory of one GPU."""
     if goal.gpus and goal.units:
         raise typer.BadParameter("give either --gpus or --units")
     snapshot = reader.source.read(*COUNTED)
@@ -140,7 +142,7 @@ def _free(reader: Reader, goal: Goal, selector: str, output: Format, *, no_heade
     plan = defragment(node_infos, {uid: d for uid, d in requests if d is not None}, goal)
     _note_claims(left_alone(node_infos.values()))
     if plan is None:
-        fail("moving pods cannot free that capacity")
+        fail(_impossible(goal, node_infos.values(), selector))
     unit = unit_of(node_infos[plan.node])
     if output.is_document:
         emit(defrag_plan(plan, conclusion(plan, goal, unit)), output)
@@ -148,3 +150,13 @@ def _free(reader: Reader, goal: Goal, selector: str, output: Format, *, no_heade
         names_only("pod", (move.allocation.name for move in plan.moves))
     else:
         sys.stdout.write(table(plan, goal, unit, headers=not no_headers))
+
+
+def _impossible(goal: Goal, node_infos: Collection[NodeInfo], selector: str) -> str:
+    """What moves cannot free, and on which nodes they were looked for."""
+    matching = f" that matches --selector {selector}" if selector else ""
+    if not node_infos:
+        return f"no node{matching} is ready and schedulable"
+    memory = memory_words(goal.units, common_unit(node_infos))
+    what = memory if goal.units else f"{goal.gpus} GPU{'' if goal.gpus == 1 else 's'}"
+    return f"moving pods cannot free {what} on {'one GPU' if goal.units else 'one node'}{matching}"

@@ -8,6 +8,8 @@ from gpuinspect.cluster.collect import ClusterSource
 from gpuinspect.commands.options.answers import namespaces as complete_namespaces
 
 DEFAULT: Final = "default"
+READ_ALL: Final = "-A reads all namespaces"
+"""The next step where the namespace that was read has nothing to show."""
 
 Namespace = Annotated[
     str,
@@ -20,15 +22,39 @@ Namespace = Annotated[
     ),
 ]
 AllNamespaces = Annotated[
-    bool, typer.Option("-A", "--all-namespaces", help="pods of all namespaces")
+    bool, typer.Option("-A", "--all-namespaces", help="all namespaces in place of one")
+]
+
+OwnNamespace = Annotated[
+    str,
+    typer.Option(
+        "-n",
+        "--namespace",
+        help="only pods of this namespace, with -d",
+        metavar="NAME",
+        autocompletion=complete_namespaces,
+    ),
+]
+"""For tables of nodes, which show the pods of all namespaces unless one is named."""
+EveryNamespace = Annotated[
+    bool, typer.Option("-A", "--all-namespaces", help="pods of all namespaces (default)")
 ]
 
 
-def chosen(source: ClusterSource, namespace: str, *, everywhere: bool = False) -> str:
-    """The namespace that is meant; empty for all."""
+def named_namespace(namespace: str, *, everywhere: bool) -> str:
+    """The namespace that is named; empty for none.
+
+    Raises:
+        typer.BadParameter: both flags are given.
+    """
     if everywhere and namespace:
         raise typer.BadParameter("--namespace and --all-namespaces cannot be combined")
-    if everywhere or namespace:
+    return namespace
+
+
+def chosen(source: ClusterSource, namespace: str, *, everywhere: bool = False) -> str:
+    """The namespace that is meant, that of the context by default; empty for all."""
+    if named_namespace(namespace, everywhere=everywhere) or everywhere:
         return namespace
     if source.snapshot is not None:
         return DEFAULT

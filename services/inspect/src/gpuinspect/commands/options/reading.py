@@ -7,7 +7,8 @@ the one place that turns errors into a sentence on stderr and exit code 1.
 import functools
 import inspect
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, Concatenate, Final, NoReturn, ParamSpec
 
@@ -31,10 +32,21 @@ Context = Annotated[
     str | None,
     typer.Option(help="context of the kubeconfig", metavar="NAME", autocompletion=answers.contexts),
 ]
+
+
+def _printable(user: str) -> str:
+    if not (user.isascii() and user.isprintable()):
+        raise typer.BadParameter("--as takes printable ASCII characters")
+    return user
+
+
 AsUser = Annotated[
     str,
     typer.Option(
-        "--as", help="user to impersonate, such as system:serviceaccount:team:bot", metavar="USER"
+        "--as",
+        help="user to impersonate, such as system:serviceaccount:team:bot",
+        metavar="USER",
+        callback=_printable,
     ),
 ]
 SnapshotFile = Annotated[
@@ -82,8 +94,6 @@ def _flags(
     resource_domain: Domain = "aliyun.com",
     annotation_prefix: Prefix = "ALIYUN_COM",
 ) -> Reader:
-    if not (as_user.isascii() and as_user.isprintable()):
-        raise typer.BadParameter("--as takes printable ASCII characters")
     source = ClusterSource(kubeconfig, context, snapshot, request_timeout, as_user)
     return Reader(source, Names(resource_domain, annotation_prefix))
 
@@ -98,9 +108,8 @@ def reading(command: Callable[Concatenate[Reader, P], None]) -> Callable[..., No
     def wrapper(*args: Any, **kwargs: Any) -> None:
         reader = _flags(**{flag.name: kwargs.pop(flag.name) for flag in _FLAGS})
         try:
-            command(reader, *args, **kwargs)
-        except (KubeError, ConfigError) as error:
-            fail_to_read(error, reader.source)
+            with read_errors(reader.source):
+                command(reader, *args, **kwargs)
         except (*FAILURES, WireError) as error:
             fail(error)
         except msgspec.MsgspecError as error:
@@ -115,6 +124,15 @@ def reading(command: Callable[Concatenate[Reader, P], None]) -> Callable[..., No
 def note(text: str) -> None:
     """A remark for people, beside the data; its later lines are indented."""
     sys.stderr.write(wrapped(text, terminal.width(sys.stderr), indent=2))
+
+
+@contextmanager
+def read_errors(source: ClusterSource) -> Iterator[None]:
+    """End with three lines where the API server cannot be read."""
+    try:
+        yield
+    except (KubeError, ConfigError) as error:
+        fail_to_read(error, source)
 
 
 def fail_to_read(error: Exception, source: ClusterSource) -> NoReturn:

@@ -67,7 +67,12 @@ MonitoringConfig = Annotated[
     ),
 ]
 GpuMemory = Annotated[
-    int, typer.Option("--gpumemory", help="units of GPU memory of each replica", min=0)
+    int,
+    typer.Option(
+        "--gpumemory",
+        help="GPU memory of each replica, in GiB unless the nodes count in MiB",
+        min=0,
+    ),
 ]
 Gpus = Annotated[int, typer.Option("--gpus", help="exclusive GPUs of each replica", min=0)]
 GpuCore = Annotated[

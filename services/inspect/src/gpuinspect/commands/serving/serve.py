@@ -17,7 +17,23 @@ from gpucore.wire.errors import WireError
 from gpucore.wire.names import Names
 from gpuinspect.cluster.collect import ClusterSource
 from gpuinspect.commands.options.formats import Format, NoHeaders, Output, emit, names_only
-from gpuinspect.commands.options.reading import Context, Domain, Kubeconfig, Timeout, fail, note
+from gpuinspect.commands.options.namespaces import (
+    READ_ALL,
+    AllNamespaces,
+    Namespace,
+    chosen,
+)
+from gpuinspect.commands.options.reading import (
+    AsUser,
+    Context,
+    Domain,
+    Kubeconfig,
+    Prefix,
+    Timeout,
+    fail,
+    note,
+    read_errors,
+)
 from gpuinspect.commands.serving.request import parameters, serving_request
 from gpuinspect.errors import FAILURES, MissingObjectError
 from gpuinspect.layout import serving as layout
@@ -63,10 +79,6 @@ SUMMARIES: Final = {
 }
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None)
-Namespace = Annotated[
-    str, typer.Option("-n", "--namespace", help="namespace; default the context's")
-]
-Everywhere = Annotated[bool, typer.Option("-A", "--all-namespaces", help="of all namespaces")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="print the manifests; change nothing")]
 ServedName = Annotated[str, typer.Argument(help="the model server's --name", metavar="NAME")]
 
@@ -190,18 +202,21 @@ for _name, _sentence in ELSEWHERE.items():
 def list_servings(
     *,
     namespace: Namespace = "",
-    all_namespaces: Everywhere = False,
+    all_namespaces: AllNamespaces = False,
     output: Output = Format.TABLE,
     no_headers: NoHeaders = False,
     kubeconfig: Kubeconfig = None,
     context: Context = None,
+    as_user: AsUser = "",
     request_timeout: Timeout = 30.0,
     resource_domain: Domain = "aliyun.com",
+    annotation_prefix: Prefix = "ALIYUN_COM",
 ) -> None:
     """List model servers deployed by this command and by arena."""
-    kube = ClusterSource(kubeconfig, context, None, request_timeout).connect()
-    chosen = "" if all_namespaces else _place(namespace, kubeconfig, context).namespace
-    found = servings(kube, Names(resource_domain), chosen)
+    source = ClusterSource(kubeconfig, context, None, request_timeout, as_user)
+    where = chosen(source, namespace, everywhere=all_namespaces)
+    with read_errors(source):
+        found = servings(source.connect(), Names(resource_domain, annotation_prefix), where)
     if output.is_document:
         emit(serving_list((each, ()) for each in found), output)
     elif output is Format.NAME:
@@ -210,7 +225,7 @@ def list_servings(
         headers = not no_headers
         sys.stdout.write(layout.servings(found, namespaces=all_namespaces, headers=headers))
     else:
-        note(NOTHING if all_namespaces else f"{NOTHING} in namespace {chosen}")
+        note(f"{NOTHING} in namespace {where}; {READ_ALL}" if where else NOTHING)
 
 
 @app.command("get")
@@ -222,17 +237,20 @@ def get_serving(
     output: Output = Format.TABLE,
     kubeconfig: Kubeconfig = None,
     context: Context = None,
+    as_user: AsUser = "",
     request_timeout: Timeout = 30.0,
     resource_domain: Domain = "aliyun.com",
+    annotation_prefix: Prefix = "ALIYUN_COM",
 ) -> None:
     """Show one model server: its endpoints, its pods and their GPUs."""
-    kube = ClusterSource(kubeconfig, context, None, request_timeout).connect()
-    chosen = _place(namespace, kubeconfig, context).namespace
-    names = Names(resource_domain)
-    found = servings(kube, names, chosen, name)
-    if not found:
-        raise MissingObjectError(f"{name} is not served in namespace {chosen}")
-    served = [(each, instances(kube, names, each)) for each in found]
+    source = ClusterSource(kubeconfig, context, None, request_timeout, as_user)
+    where, names = chosen(source, namespace), Names(resource_domain, annotation_prefix)
+    with read_errors(source):
+        kube = source.connect()
+        found = servings(kube, names, where, name)
+        served = [(each, instances(kube, names, each)) for each in found]
+    if not served:
+        raise MissingObjectError(f"{name} is not served in namespace {where}")
     if output.is_document:
         emit(serving_list(served), output)
     elif output is Format.NAME:

@@ -86,7 +86,7 @@ def _node(frame: Frame, node: NodeSummary) -> dict[str, Any]:
     marks = (
         ("cordoned", node.cordoned),
         ("not ready", not node.ready),
-        (f"{node.pending} pending units", node.pending > 0),
+        (f"{node.pending} {frame.view.unit} pending", node.pending > 0),
     )
     return {
         "link": Link(node.name, f"/nodes/{node.name}"),

@@ -15,24 +15,27 @@ from gpuinspect.web.rendering import Table, View, pod_link, table
 def node(frame: Frame, found: NodeSummary) -> View:
     """Facts, unhealthy GPUs, bars, memory over time, pods and the matrix of links."""
     matrix = _matrix(frame.nodes[found.name], frame.ledger.names)
+    pods = _pods(found, str(frame.view.unit))
     values = {
         "name": found.name,
-        "facts": _facts(found),
+        "facts": _facts(found, str(frame.view.unit)),
         "unhealthy": unhealthy(each for each in frame.unhealthy if each.node == found.name),
         "chart": chart(frame.history.of(found.name), found.total, str(frame.view.unit)),
         "gpus": [bars.gpu(found, each, frame.in_use(each.uuid)) for each in found.gpus],
-        "tables": [each for each in (_gpus(found), _pods(found), matrix) if each],
+        "tables": [each for each in (_gpus(found), pods, matrix) if each],
     }
     return View("node.html", values)
 
 
-def _facts(found: NodeSummary) -> str:
+def _facts(found: NodeSummary, shown: str) -> str:
+    """In words; ``shown`` is the unit of the figures, which may not be that of the node."""
     state = "ready" if found.ready else "not ready"
     cordoned = ", cordoned" if found.cordoned else ""
     unit = found.unit if found.explicit else f"{found.unit} (derived from its figures)"
     return (
         f"{found.address or 'no address'}, {state}{cordoned}; driver {found.driver or 'unknown'};"
-        f" unit {unit}; {found.used} of {found.total} allocated, {found.pending} pending units"
+        f" unit {unit}; {found.used} of {found.total} {shown} allocated,"
+        f" {found.pending} {shown} pending"
     )
 
 
@@ -53,7 +56,7 @@ def _gpus(found: NodeSummary) -> Table:
     return table(heads, rows, caption="GPUs")
 
 
-def _pods(found: NodeSummary) -> Table:
+def _pods(found: NodeSummary, unit: str) -> Table:
     rows = (
         (
             pod_link(pod.namespace, pod.name),
@@ -63,7 +66,7 @@ def _pods(found: NodeSummary) -> Table:
         )
         for pod in found.pods
     )
-    return table(("Pod", "Allocated", "Pending units", "State"), rows, caption="Pods")
+    return table(("Pod", f"Allocated ({unit})", f"Pending ({unit})", "State"), rows, caption="Pods")
 
 
 def _matrix(found: Node, names: Names) -> Table | None:

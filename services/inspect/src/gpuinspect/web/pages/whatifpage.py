@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from gpucore.accounting.ledger import Ledger
-from gpucore.explain.sentences import placement_sentence
+from gpucore.explain.sentences import common_unit, placement_sentence, unit_words
 from gpucore.simulate.answers import Answer
 from gpucore.simulate.manifests import WorkloadPods
 from gpucore.units import PodUid
@@ -19,7 +19,7 @@ MOST: Final = 100  # pods and nodes of one simulation
 LOOKS: Final = 20_000  # nodes times pods: about a second, in which other requests wait
 Values = dict[str, Any]
 _FIELDS: Final = (
-    ("mem", "Memory units", 0, 1 << 20),
+    ("mem", "Memory ({})", 0, 1 << 20),
     ("core", "Compute in percent", 0, 100),
     ("gpus", "Exclusive GPUs", 0, 64),
     ("replicas", "Number of pods", 1, MOST),
@@ -29,8 +29,11 @@ _FIELDS: Final = (
 
 def whatif(frame: Frame, query: Mapping[str, str]) -> View:
     """The form with its values, and the result once it was submitted."""
+    unit = unit_words(common_unit(frame.ledger.nodes().values()))
     values = {
-        "fields": [_field(query, *each) for each in _FIELDS],
+        "fields": [
+            _field(query, name, text.format(unit), low, high) for name, text, low, high in _FIELDS
+        ],
         "nodes": [node.name for node in frame.view.nodes[:1000]],
         "like": query.get("like", ""),
         "refused": "",
