@@ -13,8 +13,8 @@ from typing import Final
 from gpucore.node.allocation.allocation_error import AllocationErrorCode
 from gpucore.node.reconcile.corrections import ADOPTED, CORRECTED
 from gpudeviceplugin.cluster import health_events as announce
-from gpudeviceplugin.gpus import usage
 from gpudeviceplugin.isolation import driver_limits, limits
+from gpudeviceplugin.node import usage
 from gpuinspect.defrag import evictions
 
 PAGE = Path(__file__).resolve().parents[1] / "reference" / "events.md"

@@ -1,4 +1,4 @@
-"""Fixtures: a fake API server and no settings of whoever runs the tests."""
+"""Fixtures: a fake API server, and no settings of the environment."""
 
 import asyncio
 import os
@@ -16,7 +16,7 @@ from gpukube.testing.clock import FakeClock
 
 @pytest.fixture(autouse=True, scope="module")
 def no_proxy_from_outside() -> Iterator[None]:
-    """No proxy of whoever runs the tests."""
+    """No proxy of the environment."""
     with pytest.MonkeyPatch.context() as patch:
         for name in list(os.environ):
             if name.lower() in {"http_proxy", "https_proxy", "no_proxy", "all_proxy"}:

@@ -1,4 +1,4 @@
-"""A fake TLS server that opens a watch and from then on listens to nobody."""
+"""A fake TLS server that opens a watch and then reads no further request."""
 
 import asyncio
 import ssl

@@ -165,7 +165,7 @@ def test_what_is_sent_is_json_of_its_kind(client: BlockingClient, server: FakeSe
 def test_failures_are_those_of_the_client(
     client: BlockingClient, server: FakeServer, status: int, kind: type[Exception]
 ) -> None:
-    """The request, the status and the words of the server reach the caller's thread."""
+    """The request, the status and the message of the server reach the caller's thread."""
     server.replies["/api/v1/pods"] = status, b'{"message": "no"}'
     with pytest.raises(kind, match=f"GET /api/v1/pods: {status} no"):
         client.get("/api/v1/pods")
@@ -222,7 +222,7 @@ def test_a_redirect_is_no_success(client: BlockingClient, server: FakeServer) ->
 
 
 def test_a_lost_connection_is_not_tried_again(server: FakeServer, client: BlockingClient) -> None:
-    """Only the caller knows whether a request may be sent twice."""
+    """The caller decides whether a request may be sent twice."""
     server.replies["/reviews"] = -1, b""
     with pytest.raises(UnreachableError, match="POST /reviews"):
         client.post("/reviews", {})
@@ -250,6 +250,6 @@ def test_the_token_is_found_wherever_the_metadata_is(body: bytes) -> None:
 
 
 def test_a_page_that_begins_as_a_list_is_not_read_to_its_end() -> None:
-    """Its objects are decoded by who wants them."""
+    """The caller decodes the objects."""
     body = b'{"kind":"List","apiVersion":"a.b/v1","metadata":{"continue":"x"},"items":[ no JSON'
     assert _continue("/api/v1/pods", body) == "x"

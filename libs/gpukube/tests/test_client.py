@@ -1,4 +1,4 @@
-"""The one file that knows a Kubernetes client: failures by kind, credentials, lines."""
+"""The aiohttp client: failures by kind, credentials, lines."""
 
 import asyncio
 from collections.abc import AsyncIterator

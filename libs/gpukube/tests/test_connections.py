@@ -106,7 +106,7 @@ def test_of_requests_alone_the_oldest_is_closed(clients: Clients) -> None:
     [(ConnectionPhase.HEAD, 10), (ConnectionPhase.BUSY, 60), (ConnectionPhase.IDLE, 120)],
 )
 def test_each_phase_has_its_time(clients: Clients, phase: ConnectionPhase, seconds: int) -> None:
-    """Who is slower than the limit of the phase is disconnected, and nobody before."""
+    """A client slower than the limit of the phase is disconnected, and none before that."""
     clients.open("10.0.0.1", 1, phase)
     clients.clock.now += seconds
     clients.gate.sweep()

@@ -133,7 +133,7 @@ async def test_an_event_that_expired_is_written_anew(monkeypatch: pytest.MonkeyP
 
 
 async def test_an_event_that_cannot_be_written_is_dropped_and_the_next_one_goes_on() -> None:
-    """Nobody waits for an event, and nothing is retried."""
+    """No caller waits for an event, and no request is retried."""
     api = FakeClient()
     api.failures.append(UnreachableError("down"))
     recorder = recorder_of(api)

@@ -30,7 +30,7 @@ async def test_it_lists_then_follows(cluster: FakeApiServer, tmp_path: Path) -> 
 async def test_the_first_list_comes_from_memory_and_later_ones_are_consistent(
     cluster: FakeApiServer, tmp_path: Path
 ) -> None:
-    """Only a process that knows nothing yet takes what the API server remembers."""
+    """Only a process without any list accepts one from the API server's cache."""
     requested: list[dict[str, str]] = []
     for _ in range(2):
         cluster.fail_next("list", lambda request: requested.append(dict(request.query)))
@@ -102,7 +102,7 @@ async def test_bookmarks_carry_the_version_over_compaction(
 async def test_410_lists_again_and_finds_what_was_deleted_meanwhile(
     cluster: FakeApiServer, tmp_path: Path
 ) -> None:
-    """The deletion that no event will ever tell is seen by its absence."""
+    """An object missing from a new list counts as deleted, though no event came."""
     for name in ("a", "b"):
         await cluster.put("nodes", node(name))
     async with following(cluster, tmp_path) as (handler, _):

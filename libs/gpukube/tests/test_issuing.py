@@ -120,7 +120,7 @@ async def test_the_key_of_a_server_authenticates_no_client(
 
 
 async def test_a_second_run_writes_nothing(server: FakeApiServer, client: HttpKubeClient) -> None:
-    """Whoever runs it again, by a CronJob or by hand, changes no certificate."""
+    """Another run, by a CronJob or by hand, changes no certificate."""
     await CertificateIssuer(client, PLAN, NOW).renew()
     before = {name: data(server, name) for name in NAMES}
     assert await CertificateIssuer(client, PLAN, NOW + timedelta(days=200)).renew() == 0
@@ -130,7 +130,7 @@ async def test_a_second_run_writes_nothing(server: FakeApiServer, client: HttpKu
 async def test_a_certificate_is_renewed_in_the_last_third_of_its_validity(
     server: FakeApiServer, client: HttpKubeClient
 ) -> None:
-    """The authority stays, so that nobody distrusts the new certificate."""
+    """The authority stays, so that clients trust the new certificate."""
     await CertificateIssuer(client, PLAN, NOW).renew()
     before = {name: data(server, name) for name in NAMES}
     assert await CertificateIssuer(client, PLAN, NOW + timedelta(days=244)).renew() == 3

@@ -19,7 +19,7 @@ HTTPS = {"server": "https://127.0.0.1:1/"}
 
 
 def document(cluster: dict[str, Any], user: dict[str, Any]) -> dict[str, Any]:
-    """A kubeconfig with one context of its own, and the context and user of somebody else."""
+    """A kubeconfig with one context of its own, and the context and user of another."""
     return {
         "current-context": "c",
         "contexts": [
@@ -118,7 +118,7 @@ def test_everything_else_is_left_to_the_official_client(
 
 
 def test_several_files_and_repeated_names_are_left_to_the_official_client(tmp_path: Path) -> None:
-    """Which of them counts is for the official client to say; an unknown context is its error."""
+    """The official client decides between several files, and reports an unknown context."""
     repeated = document({}, {"token": "t"})
     path = save(tmp_path, repeated)
     assert plain.read(Path(f"{path}:{path}")) is None

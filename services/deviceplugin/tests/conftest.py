@@ -20,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).parent))  # the fakes are packages beside 
 
 @pytest.fixture(autouse=True)
 def no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every setting may come from a variable: those of whoever runs the tests are none."""
+    """Every setting may come from a variable: tests ignore those of their environment."""
     for name in [name for name in os.environ if name.lower() in DevicePluginSettings.model_fields]:
         monkeypatch.delenv(name)
 

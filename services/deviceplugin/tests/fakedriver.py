@@ -100,7 +100,7 @@ class FakeDriver:
         self._deaf = set(self.lost)
 
     def next_xid(self, timeout_ms: int) -> Xid | None:
-        """As with NVML, a GPU that was lost reports nothing until somebody subscribes anew."""
+        """As with NVML, a GPU that was lost reports nothing until the next subscription."""
         self._deaf |= self.lost
         try:
             event = self.xids.get(timeout=min(timeout_ms, 50) / 1000)

@@ -46,10 +46,10 @@ class World:
         self._held: dict[str, dict[int, int]] = {}
 
     def restarted(self) -> DriverLimits:
-        """A new process's limits, which know nothing of the earlier one's."""
+        """The limits of a new process, without the state of the earlier one."""
         tree = CgroupTree(self.root, "")
         patient = PatientDriver(self.driver)
-        self.limits = DriverLimits(self.state, patient, self, tree, every=60.0)  # type: ignore[arg-type]
+        self.limits = DriverLimits(self.state, patient, self, tree, interval_seconds=60.0)  # type: ignore[arg-type]
         self.limits.on_change = self._changed
         self.limits.want([FIRST, SECOND])
         return self.limits

@@ -67,7 +67,7 @@ class MpsStage:
         self._task = asyncio.create_task(self.supervisor.run())
 
     def cancel(self) -> None:
-        """Tell it to end."""
+        """Cancel the task of the supervisor."""
         assert self._task is not None
         self._task.cancel()
 
@@ -138,7 +138,7 @@ async def mps_stage(
 
 @asynccontextmanager
 async def leftover(stage: MpsStage) -> AsyncIterator[asyncio.subprocess.Process]:
-    """A daemon that somebody else has started in the same directories."""
+    """A daemon of another program in the same directories."""
     prepare(stage.folders)
     process = await asyncio.create_subprocess_exec(
         stage.program, "-f", env=stage.environment, stdout=asyncio.subprocess.DEVNULL

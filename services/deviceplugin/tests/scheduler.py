@@ -2,6 +2,7 @@
 
 import random
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fakecluster.objects import pod
@@ -14,7 +15,7 @@ from gpucore.wire.pod.placements import annotations_of
 from gpucore.wire.pods import allocation_of, decode_pod, pod_request_of
 from gpukube.testing.apiserver import FakeApiServer
 
-Asks = list[dict[str, int]]
+Limits = Sequence[Mapping[str, int]]
 
 
 class FakeScheduler:
@@ -34,7 +35,9 @@ class FakeScheduler:
                 total.update(allocation.placement.mem)
         return total
 
-    def create(self, name: str, containers: Asks, *, inits: Asks = [], plan: bool = True) -> bool:  # noqa: B006
+    def create(
+        self, name: str, containers: Limits, *, inits: Limits = (), plan: bool = True
+    ) -> bool:
         """Create a bound pod with a plan (or without one); false where no GPU has room."""
         item = pod(name, containers, inits=inits)
         pod_request = pod_request_of(decode_pod(json.encode(item)), DEFAULT_NAMES)
@@ -50,7 +53,11 @@ class FakeScheduler:
         return True
 
     def _annotations(self, gpu: GpuIndex, pod_request: Any) -> dict[str, str]:
-        mem = {place: {gpu: ask.mem} for place, ask in enumerate(pod_request.containers) if ask.mem}
+        mem = {
+            place: {gpu: limit.mem}
+            for place, limit in enumerate(pod_request.containers)
+            if limit.mem
+        }
         core = {gpu: pod_request.core} if pod_request.core else {}
         placement = Placement(NodeName("n1"), {gpu: pod_request.mem}, core, mem)
         return annotations_of(

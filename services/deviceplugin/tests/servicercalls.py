@@ -46,7 +46,7 @@ def node(policy: GrantPolicy | None = None) -> NodeState:
 
 def servicer(state: NodeState, resource: Resource = Resource.MEM, **more: Any) -> Servicer:
     """The servicer of one resource; it does not wait for pods unless the test wants it to."""
-    return Servicer(state, resource, **{"patience": 0.0, "numa_hints": False} | more)
+    return Servicer(state, resource, **{"patience_seconds": 0.0, "numa_hints": False} | more)
 
 
 def pod(name: str, limits: dict[str, int], gpu: int) -> Pod:

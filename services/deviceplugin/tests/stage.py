@@ -79,7 +79,7 @@ class Stage:
         self._running = None
 
     async def informed(self) -> None:
-        """Until the plugin knows the pods of the node, and what kubelet reports they hold."""
+        """Wait until the plugin has listed the node's pods and kubelet's allocations."""
         assert self.plugin is not None
         async with asyncio.timeout(SECONDS):
             await self.plugin._pods.synced.wait()

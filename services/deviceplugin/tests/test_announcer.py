@@ -22,7 +22,7 @@ from gpudeviceplugin.cluster.health_events import (
     AGAIN_SECONDS,
     LOOK_SECONDS,
     HealthEventRecorder,
-    Notice,
+    NodeEvent,
 )
 from gpudeviceplugin.gpus.devices import NodeHardware
 from gpudeviceplugin.gpus.inventory import inventory_of
@@ -167,8 +167,8 @@ async def test_a_return_is_reported_as_good_news(world: World) -> None:
 
 async def test_a_notice_about_no_gpu_is_the_nodes_alone(world: World) -> None:
     """Its words are the message."""
-    world.announcer.notify(Notice("GpuIsolation", "the label is wrong"))
-    world.announcer.notify(Notice("GpuIsolation", "of a GPU that left", uuid="GPU-gone"))
+    world.announcer.notify(NodeEvent("GpuIsolation", "the label is wrong"))
+    world.announcer.notify(NodeEvent("GpuIsolation", "of a GPU that left", uuid="GPU-gone"))
     assert await events_of(world) == [("n1", "GpuIsolation", "the label is wrong", WARNING)]
 
 
@@ -232,7 +232,7 @@ async def test_a_config_map_of_somebody_else_is_left_alone(
 async def test_the_config_map_is_looked_at_after_changes_and_every_five_minutes(
     world: World, logs: list[Any]
 ) -> None:
-    """After an error sooner; somebody may have removed it."""
+    """After an error sooner; the ConfigMap may have been removed."""
     keeping = asyncio.create_task(world.announcer.keep_map())
     await asyncio.sleep(10)
     world.healthy(False, True)

@@ -235,6 +235,6 @@ async def test_the_end_of_the_last_share_is_found_without_a_signal(clock: FakeCl
 
 
 def test_questions_keep_their_distance() -> None:
-    """A thousand nodes ask one API server."""
+    """A thousand nodes send requests to one API server."""
     assert PROBE_SECONDS >= 60
     assert RETRY_SECONDS >= 1

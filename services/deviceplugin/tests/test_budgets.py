@@ -65,7 +65,7 @@ def busy_state() -> NodeState:
 
 
 def servicer(state: NodeState) -> Servicer:
-    return Servicer(state, Resource.MEM, patience=0.0, numa_hints=False)
+    return Servicer(state, Resource.MEM, patience_seconds=0.0, numa_hints=False)
 
 
 async def fill(serve: Servicer, state: NodeState) -> tuple[list[float], list[float]]:

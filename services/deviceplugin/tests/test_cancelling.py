@@ -70,7 +70,9 @@ class DeafKubelet(FakeKubelet):
 
 
 def endpoint(directory: Path) -> Endpoint:
-    servicer = Servicer(NodeState(GrantPolicy()), Resource.MEM, patience=0, numa_hints=False)
+    servicer = Servicer(
+        NodeState(GrantPolicy()), Resource.MEM, patience_seconds=0, numa_hints=False
+    )
     return Endpoint(Resource.MEM, "aliyun.com/gpu-mem", servicer, directory)
 
 
@@ -125,7 +127,7 @@ async def test_a_registration_that_is_cancelled_at_any_step_leaves_nothing_serve
 
 
 async def test_a_stop_that_is_cancelled_is_waited_for_by_the_next(tmp_path: Path) -> None:
-    """Half a stop is none: who stops it again returns when nobody is served any more."""
+    """After a cancelled stop, a second stop returns once no call is served any more."""
     async with FakeKubelet(tmp_path, FakeApiServer()) as kubelet:
         served = endpoint(kubelet.directory)
         await served.start()

@@ -72,7 +72,7 @@ async def test_a_container_is_given_a_device_with_its_whole_environment(
 async def test_the_nodes_versions_decide_by_default(
     tmp_path: Path, folder: Path, versions: tuple[str, str], *, used: bool
 ) -> None:
-    """With kubelet and runtime that know CDI it is on; others get what they always got."""
+    """CDI is used where kubelet and runtime support it; other nodes get environment variables."""
     async with Stage(tmp_path, cdi_dir=folder) as stage:
         stage.cluster.nodes.put(with_versions(stage.node(), *versions))
         await stage.offered(30)

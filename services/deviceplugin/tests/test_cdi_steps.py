@@ -77,7 +77,7 @@ def test_a_file_that_could_not_be_finished_is_written_again(
 
 
 def test_a_device_that_was_removed_is_written_when_it_is_held_again(tmp_path: Path) -> None:
-    """An orphan is forgotten, too; a file that somebody removed before is no error."""
+    """An orphan is forgotten, too; a file that is already gone is no error."""
     files = CdiFiles(tmp_path, "on")
     files.sync(held(3, 4), [])
     assert names(tmp_path) == {name_of(3), name_of(4)}
@@ -109,7 +109,7 @@ def test_a_grant_keeps_its_file_for_a_minute_without_kubelets_account(tmp_path: 
 
 
 def test_a_directory_that_cannot_be_written_is_logged_and_no_end(tmp_path: Path) -> None:
-    """The account of kubelet is believed all the same."""
+    """Kubelet's allocations are accepted all the same."""
     files = CdiFiles(tmp_path / "missing", "on")
     with capture_logs() as logged:
         files.sync(held(3), [])
@@ -130,7 +130,7 @@ def test_a_directory_must_be_writable_and_searchable(
 
 
 def test_a_copy_of_a_file_under_another_name_is_not_ours(tmp_path: Path) -> None:
-    """Somebody's backup is neither known nor removed."""
+    """A backup copy is neither read nor removed."""
     CdiFiles(tmp_path, "on").deliver(device(3))
     (tmp_path / name_of(3)).rename(tmp_path / "gpushare.io-share_backup.json")
     files = CdiFiles(tmp_path, "on")

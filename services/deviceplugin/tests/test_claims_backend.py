@@ -198,7 +198,7 @@ async def test_the_label_switches_an_empty_node_both_ways(stage: ClaimStage) -> 
 
 @pytest.mark.slow
 async def test_devices_in_use_keep_the_node_from_claims(tmp_path: Path) -> None:
-    """An event on the node and the readiness say why; the last pod's end completes the change."""
+    """An event on the node and the readiness give the reason; the last pod's end completes it."""
     stage = ClaimStage(tmp_path)
     async with stage:
         await stage.offered(30)

@@ -37,7 +37,7 @@ async def test_pods_of_different_sizes_are_never_swapped(tmp_path: Path) -> None
 
 
 async def test_a_watch_that_is_behind_is_waited_for(tmp_path: Path) -> None:
-    """Kubelet calls before the plugin has heard of the pod: a bounded wait finds its plan."""
+    """Kubelet calls before the watch delivers the pod: a bounded wait finds its plan."""
     async with Stage(tmp_path, match_patience=5.0) as stage:
         await stage.offered(30)
         stage.cluster.watch_delay = 0.2

@@ -52,13 +52,13 @@ async def test_a_command_without_an_answer_leaves_no_process(tmp_path: Path) -> 
 
 
 async def test_a_program_that_is_missing_is_named() -> None:
-    """With the words of the system."""
+    """The message has the error text of the operating system."""
     with pytest.raises(ControlError, match=r"^cannot run /none: No such file or directory$"):
         await Control("/none", FOLDERS).send("ps", seconds=SECONDS)
 
 
 def test_a_daemon_inherits_nothing_of_another_mps(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever started the plugin may have set variables; only a daemon has a GPU."""
+    """CUDA variables of the plugin's environment are not passed on; only a daemon has a GPU."""
     monkeypatch.setenv("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT", "0=1G")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "7")
     place = {"CUDA_MPS_PIPE_DIRECTORY": "/mps/pipe", "CUDA_MPS_LOG_DIRECTORY": "/mps/log"}

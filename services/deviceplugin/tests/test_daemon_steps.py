@@ -153,7 +153,7 @@ async def test_a_daemon_that_does_not_leave_keeps_its_pipes(world: World) -> Non
 
 
 async def test_a_program_that_is_missing_is_named(world: World) -> None:
-    """With the words of the operating system."""
+    """The message has the error text of the operating system."""
     world.error = FileNotFoundError(2, "No such file or directory")
     with pytest.raises(MpsError, match="cannot run mps: No such file or directory"):
         await world.daemon.start()
@@ -200,7 +200,7 @@ async def test_a_daemon_that_does_not_quit_is_ended_step_by_step(world: World) -
 
 
 async def test_a_daemon_that_does_not_answer_is_terminated_at_once(world: World) -> None:
-    """To wait for an end that nobody promised would be lost time."""
+    """A daemon that does not answer quit is terminated without a wait for its end."""
     world.mute = True
     await world.daemon.start()
     world.effects.clear()
@@ -228,7 +228,7 @@ async def test_servers_are_ended_by_their_session(world: World) -> None:
 
 
 async def test_the_output_of_a_daemon_is_read_while_it_lives(world: World) -> None:
-    """A pipe that nobody reads would stop it; after a stop nobody reads."""
+    """A full pipe would block the daemon; after a stop no task reads it."""
     await world.daemon.start()
     for _ in range(100):
         world.process.stdout.feed_data(b"x" * 4096)

@@ -238,7 +238,7 @@ async def test_a_hostile_claim_harms_that_claim_alone(stage: DraStage) -> None:
 async def test_a_fault_of_the_program_harms_one_claim(
     stage: DraStage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An exception that nobody expects is an error of its claim, not of the call."""
+    """An unexpected exception is an error of its claim, not of the call."""
     stage.claims.add("u-1", 0)
     kubelet = await stage.kubelet()
     monkeypatch.setattr(stage, "node", None)
@@ -403,7 +403,7 @@ async def test_the_driver_serves_until_it_is_cancelled(stage: DraStage) -> None:
     await stage.driver.stop()
     running = asyncio.create_task(stage.driver.run())
     async with asyncio.timeout(60):
-        while cdi_claims(stage.cdi) != {"u-1"}:  # noqa: ASYNC110 - files notify nobody
+        while cdi_claims(stage.cdi) != {"u-1"}:  # noqa: ASYNC110 - files send no event
             await asyncio.sleep(0.01)
         assert (await (await stage.kubelet()).prepare("u-1"))["u-1"].error == ""
     running.cancel()

@@ -77,7 +77,7 @@ async def test_a_registration_that_kubelet_refuses_holds_the_node_out(tmp_path: 
 
 
 async def test_a_stop_while_the_api_server_is_away_is_not_held_up(tmp_path: Path) -> None:
-    """Nobody can be notified; the plugin still ends."""
+    """Schedulers cannot be notified; the plugin still ends."""
     async with Stage(tmp_path, drain_seconds=0.0) as stage:
         await stage.eventually(lambda: stage.inventory().get("serving"))
         stage.cluster.fail["PATCH", "/nodes/n1"] = 503

@@ -46,15 +46,15 @@ class Node:
         if self.error is not None:
             raise self.error
 
-    def drain(self, settle: float) -> asyncio.Task[None]:
+    def drain(self, settle_seconds: float) -> asyncio.Task[None]:
         """Begin to drain this node."""
-        return asyncio.create_task(Drain(self, self, settle=settle).run())  # type: ignore[arg-type]
+        return asyncio.create_task(Drain(self, self, settle_seconds=settle_seconds).run())  # type: ignore[arg-type]
 
 
 async def test_a_pod_that_is_bound_while_schedulers_learn_is_waited_for() -> None:
     """It arrives after the news was sent, and the drain ends once it has its devices."""
     node = Node()
-    drain = node.drain(settle=0.2)
+    drain = node.drain(settle_seconds=0.2)
     await node.notified.wait()
     node.waiting = [BOUND]
     async with asyncio.timeout(60):
@@ -76,7 +76,7 @@ async def test_a_pod_that_kubelet_never_allocates_for_does_not_hold_up_the_stop(
     node = Node()
     node.waiting = [BOUND]
     async with asyncio.timeout(60):
-        await node.drain(settle=0.0)
+        await node.drain(settle_seconds=0.0)
 
 
 @pytest.mark.parametrize("serving", [True, False])
@@ -85,7 +85,7 @@ async def test_a_plugin_that_nobody_can_need_stops_at_once(serving: bool) -> Non
     node = Node()
     node.serving, node.error = serving, UnreachableError("no answer")
     async with asyncio.timeout(60):
-        await node.drain(settle=3600)
+        await node.drain(settle_seconds=3600)
     assert node.calls == (["withdraw"] if serving else [])
 
 
@@ -117,7 +117,7 @@ async def test_a_registration_counts_once_kubelet_was_sent_the_devices(
     """Kubelet admits no pod between the registration and its first device list."""
     monkeypatch.setattr("gpudeviceplugin.kubelet.endpoint.LIST_SECONDS", 30.0)
     state = NodeState(SimpleNamespace(mps=None))  # type: ignore[arg-type]
-    servicer = Servicer(state, Resource.MEM, patience=0, numa_hints=False)
+    servicer = Servicer(state, Resource.MEM, patience_seconds=0, numa_hints=False)
     endpoint = Endpoint(Resource.MEM, "aliyun.com/gpu-mem", servicer, tmp_path)
     async with SlowKubelet(tmp_path) as kubelet, asyncio.timeout(60):
         starting = asyncio.create_task(endpoint.start())

@@ -50,9 +50,9 @@ class World:
             raise self.error
         self.serving = False
 
-    async def drain(self, settle: float = 1.0) -> float:
+    async def drain(self, settle_seconds: float = 1.0) -> float:
         """Drain; returns how long it took."""
-        await Drain(self, self, settle=settle).run()  # type: ignore[arg-type]
+        await Drain(self, self, settle_seconds=settle_seconds).run()  # type: ignore[arg-type]
         return self.now()
 
 

@@ -30,7 +30,7 @@ SHARE = MemoryLimit(3 << 30, 3 << 30)
 
 
 class Quiet(Nvml):
-    """Without error events: nobody waits for one in the library while it is closed."""
+    """A driver without error events, so no call waits in the library while it is closed."""
 
     def next_xid(self, timeout_ms: int) -> None:
         time.sleep(min(timeout_ms, 50) / 1000)
@@ -78,7 +78,7 @@ class Node:
         return self.nvml.memory_limit(self.nvml.machine().gpus[gpu].uuid, cgroup)
 
     def happens(self, line: str) -> None:
-        """A line of the state file: somebody else's doing."""
+        """Add a line to the state file, as another program would."""
         with (self.root / "nvml.state").open("a") as file:
             file.write(f"{line}\n")
 
@@ -256,7 +256,7 @@ async def test_a_pod_may_use_more_than_it_requests_where_the_driver_limits(node:
 
 
 async def test_a_restarted_plugin_restores_a_limit(node: Node) -> None:
-    """What somebody took off while there was no plugin."""
+    """Limits that were removed while no plugin ran."""
     async with node.stage(isolation="driver") as stage:
         await stage.eventually(lambda: modes(stage) == ["driver", "driver"])
         cgroup = await running(stage, node, "p", 0)

@@ -202,7 +202,7 @@ async def test_a_lost_gpu_is_without_the_mode(world: World) -> None:
 
 
 async def test_a_restarted_plugin_restores_what_was_lost_meanwhile(world: World) -> None:
-    """Nobody can say who changed it, so it is set and no event is recorded."""
+    """The change has no known cause, so the limit is set and no event is recorded."""
     world.pod("a", gpu0=3)
     await world.limits.look()
     world.driver.limits.clear()
@@ -319,7 +319,7 @@ async def test_changes_are_followed_until_cancelled(world: World) -> None:
 
 @pytest.mark.slow
 async def test_no_limit_is_missing_after_a_thousand_random_pods(world: World) -> None:
-    """Pods come and go, somebody changes limits, the plugin restarts: two looks later all hold."""
+    """Pods come and go, limits are changed, the plugin restarts: two checks later all hold."""
     dice = random.Random(20)
     live: dict[str, dict[str, int]] = {}
     for number in range(1000):

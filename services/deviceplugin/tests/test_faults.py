@@ -58,7 +58,7 @@ async def test_publishing_waits_for_an_api_server_that_refuses(tmp_path: Path) -
 
 
 async def test_pods_are_admitted_while_the_api_server_is_away(tmp_path: Path) -> None:
-    """A node cut off from the API server still answers kubelet, for pods it has heard of."""
+    """A node cut off from the API server still answers kubelet, for pods that it has listed."""
     async with Stage(tmp_path, match_patience=0.05) as stage:
         await stage.offered(30)
         for method in ("GET", "PATCH", "POST"):

@@ -44,7 +44,7 @@ def test_pipes_are_held_while_somebody_listens(pipe: Path, sockets: ExitStack) -
 
 
 def test_a_daemon_that_hangs_holds_its_pipes(pipe: Path, sockets: ExitStack) -> None:
-    """It accepts nobody and its queue is full: it lives all the same."""
+    """A socket that accepts no connection and has a full queue counts as in use."""
     listener(sockets, pipe / "control_privileged")
     while True:
         waiting = sockets.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET))

@@ -104,7 +104,7 @@ async def test_a_gpu_that_hangs_is_withdrawn_and_holds_up_nobody(tmp_path: Path)
 
 
 async def test_somebody_elses_list_of_unhealthy_gpus_is_left_alone(tmp_path: Path) -> None:
-    """A ConfigMap without our label belongs to somebody else."""
+    """A ConfigMap without the plugin's label belongs to another program."""
     async with Stage(tmp_path, clean_probes=NEVER) as stage:
         foreign = {
             "metadata": {"namespace": CONFIG_MAP[0], "name": CONFIG_MAP[1]},
@@ -180,7 +180,7 @@ async def test_a_count_that_kubelet_reset_is_written_again(tmp_path: Path) -> No
 
 
 async def test_the_type_of_the_machine_comes_from_its_label(tmp_path: Path) -> None:
-    """NODE_TYPE is the well-known instance-type label where nobody sets it."""
+    """NODE_TYPE defaults to the well-known instance-type label."""
     stage = Stage(tmp_path)
     stage.labels = {"gpushare": "true", "node.kubernetes.io/instance-type": "ecs.gn6"}
     async with stage:

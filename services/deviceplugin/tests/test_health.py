@@ -13,7 +13,7 @@ from gpucore.units import GpuIndex, NodeName, PodUid
 from gpucore.wire.pods import Pod
 from gpudeviceplugin.gpus.devices import DriverError, Xid
 from gpudeviceplugin.gpus.driver import PatientDriver
-from gpudeviceplugin.gpus.health import FIRST_PAUSE, LONGEST_PAUSE, HealthMonitor
+from gpudeviceplugin.gpus.health import FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, HealthMonitor
 
 GPU = t4(0)
 EVERY = 5.0
@@ -30,7 +30,7 @@ class Watched:
         self.listening: asyncio.Task[None] | None = None
         self.patient = PatientDriver(self.driver)
         book = HealthRecords(clean_probes=3, ignored_xids={31})
-        self.health = HealthMonitor(book, Breaker(limit=2), self.patient, every=EVERY)
+        self.health = HealthMonitor(book, Breaker(limit=2), self.patient, interval_seconds=EVERY)
         self.health.watch_only([(GpuIndex(0), GPU.uuid)])
         self.health.on_verdicts = self._note
         resubscribe = self.driver.resubscribe
@@ -165,5 +165,10 @@ async def test_a_driver_without_events_is_queried_again_less_and_less_often(
 
     monkeypatch.setattr(watched.patient, "next_xid", refused)
     await watched.reported(lambda: len(watched.clock.slept) > 9)
-    assert watched.clock.slept[:4] == [0.0, FIRST_PAUSE, 2 * FIRST_PAUSE, 4 * FIRST_PAUSE]
-    assert max(watched.clock.slept) == LONGEST_PAUSE
+    assert watched.clock.slept[:4] == [
+        0.0,
+        FIRST_PAUSE_SECONDS,
+        2 * FIRST_PAUSE_SECONDS,
+        4 * FIRST_PAUSE_SECONDS,
+    ]
+    assert max(watched.clock.slept) == LONGEST_PAUSE_SECONDS

@@ -14,7 +14,7 @@ from gpucore.node.health.records import HealthRecords, HealthStatus
 from gpucore.units import GpuIndex, NodeName, PodUid
 from gpucore.wire.pods import Pod
 from gpudeviceplugin.gpus.devices import DriverError, GpuLostError, Xid
-from gpudeviceplugin.gpus.health import FIRST_PAUSE, HealthMonitor
+from gpudeviceplugin.gpus.health import FIRST_PAUSE_SECONDS, HealthMonitor
 from gpukube.testing.clock import FakeClock
 
 FIRST, SECOND = t4(0).uuid, t4(1).uuid
@@ -67,7 +67,7 @@ class World:
         self.driver = Driver(self.effects)
         self.book = HealthRecords(clean_probes=2, ignored_xids={31})
         breaker = Breaker(limit=2)
-        self.health = HealthMonitor(self.book, breaker, self.driver, every=EVERY)  # type: ignore[arg-type]
+        self.health = HealthMonitor(self.book, breaker, self.driver, interval_seconds=EVERY)  # type: ignore[arg-type]
         self.health.watch_only((GpuIndex(index), t4(index).uuid) for index in (0, 1))
         self.health.on_verdicts = self._take
 
@@ -123,7 +123,7 @@ async def test_a_slow_gpu_holds_up_no_other(world: World) -> None:
 
 
 async def test_a_verdict_has_the_drivers_words(world: World) -> None:
-    """Whoever reads the event learns what the driver answered."""
+    """The event has the driver's error."""
     world.driver.lost.add(SECOND)
     await world.for_seconds(EVERY + 1, world.health.probe)
     why = f"it does not respond ({SECOND} is lost)"
@@ -200,7 +200,7 @@ async def test_a_gpu_that_fails_again_soon_proves_itself_twice_as_long(world: Wo
 
 
 async def test_error_events_are_counted_logged_and_judged(world: World, logs: list[Any]) -> None:
-    """An application's code is counted as well, but judges nobody."""
+    """The XID of an application is counted, but changes no health."""
     world.driver.events = [None, Xid(31, SECOND), Xid(79, SECOND)]
     assert await world.for_seconds(1, world.health.listen) == ["1 False"]
     assert world.verdicts[0].why == "XID 79"
@@ -212,7 +212,7 @@ async def test_error_events_are_counted_logged_and_judged(world: World, logs: li
 
 
 async def test_an_event_of_no_gpu_in_particular_judges_all(world: World) -> None:
-    """The driver could not say which."""
+    """The driver reports no GPU for the event."""
     world.driver.events = [Xid(79, "")]
     assert await world.for_seconds(1, world.health.listen) == ["0 False", "1 False"]
 
@@ -222,14 +222,14 @@ async def test_pauses_start_over_after_a_wait_that_went_well(world: World, logs:
     refused = DriverError("not supported")
     world.driver.events = [refused, refused, None, refused, refused, refused]
     before = world.clock.seconds
-    await world.for_seconds(FIRST_PAUSE * 10, world.health.listen)
-    assert world.clock.seconds == before + FIRST_PAUSE * 10
+    await world.for_seconds(FIRST_PAUSE_SECONDS * 10, world.health.listen)
+    assert world.clock.seconds == before + FIRST_PAUSE_SECONDS * 10
     assert [line["again_in"] for line in logs] == [
         0.0,
-        FIRST_PAUSE,
+        FIRST_PAUSE_SECONDS,
         0.0,
-        FIRST_PAUSE,
-        2 * FIRST_PAUSE,
+        FIRST_PAUSE_SECONDS,
+        2 * FIRST_PAUSE_SECONDS,
     ]
     assert {(line["event"], line["log_level"], line["why"]) for line in logs} == {
         ("no error events", "info", "not supported")

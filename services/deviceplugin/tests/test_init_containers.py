@@ -17,7 +17,7 @@ INDEX = "ALIYUN_COM_GPU_MEM_IDX"
 async def test_a_pod_without_a_requesting_container_is_confirmed_and_corrected(
     tmp_path: Path, more: dict[str, Any]
 ) -> None:
-    """A kept plan is confirmed; a pod that nobody planned gets the GPU that it really has."""
+    """A kept plan is confirmed; a pod without a plan gets the GPU that it really has."""
     async with Stage(tmp_path) as stage:
         await stage.offered(30)
         stage.create("kept", {}, annotations=planned(1, 3), **more)

@@ -17,8 +17,8 @@ from gpudeviceplugin.cluster.node_watch import NodeWatch
 from gpudeviceplugin.gpus.devices import MigInstance
 from gpudeviceplugin.gpus.driver import PatientDriver
 from gpudeviceplugin.gpus.health import HealthMonitor
-from gpudeviceplugin.gpus.inventory_manager import InventoryManager
 from gpudeviceplugin.isolation.modes import Isolation
+from gpudeviceplugin.node.inventory_manager import InventoryManager
 from gpudeviceplugin.signals import Signal
 from gpudeviceplugin.state import NodeState
 
@@ -35,7 +35,7 @@ class Kept:
         self.state = NodeState(GrantPolicy())
         patient = PatientDriver(driver)
         book = HealthRecords(clean_probes=1, ignored_xids=())
-        self.health = HealthMonitor(book, Breaker(limit=5), patient, every=1.0)
+        self.health = HealthMonitor(book, Breaker(limit=5), patient, interval_seconds=1.0)
         watch = NodeWatch(Signal())
         self.isolation = Isolation(self.state, watch, None, default=IsolationMode.NONE)
         self.manager = InventoryManager(
@@ -46,8 +46,8 @@ class Kept:
             unit=unit,
             reserve_mib=reserve_mib,
             numa_hints=False,
-            every=EVERY,
-            retry=RETRY,
+            interval_seconds=EVERY,
+            retry_seconds=RETRY,
         )
         self.health.on_verdicts = lambda _: self.manager.publish()
 
@@ -138,7 +138,7 @@ async def test_a_driver_that_is_away_is_tried_again_and_reported(
 ) -> None:
     """The pause is the setting; what was known stays known."""
     clock = Clock()
-    clock.rule(monkeypatch, "gpudeviceplugin.gpus.inventory_manager")
+    clock.rule(monkeypatch, "gpudeviceplugin.node.inventory_manager")
     kept = Kept(FakeDriver(t4(0)))
     kept.driver.absent = True
     tried = asyncio.Event()

@@ -20,7 +20,7 @@ from gpudeviceplugin.gpus.devices import (
     GpuLostError,
     NodeHardware,
 )
-from gpudeviceplugin.gpus.inventory_manager import InventoryManager
+from gpudeviceplugin.node.inventory_manager import InventoryManager
 from gpudeviceplugin.state import NodeState
 from gpukube.testing.clock import FakeClock
 
@@ -58,8 +58,8 @@ class World:
             unit=unit,
             reserve_mib=0,
             numa_hints=False,
-            every=EVERY,
-            retry=RETRY,
+            interval_seconds=EVERY,
+            retry_seconds=RETRY,
         )
 
     def note(self, effect: str) -> None:
@@ -323,7 +323,7 @@ async def test_a_unit_that_kubelet_could_not_read_is_logged_with_its_reason(
 async def test_memory_that_a_driver_may_keep_is_mentioned_once_a_driver(
     world: World, logs: list[Any]
 ) -> None:
-    """Only for GPUs of which it does not tell; none at all is an answer too."""
+    """Only for GPUs whose reserve is not reported; a reserve of 0 is a report."""
     reported = replace(SECOND, reserved_mib=0)
     world.take(NodeHardware("535.1", (FIRST, reported)), NodeHardware("535.1", (FIRST, reported)))
     assert [(line["driver"], line["gpus"]) for line in logs] == [("535.1", [FIRST.uuid])]

@@ -219,7 +219,7 @@ def overridden(pod: str, by: str) -> float | None:
 
 
 async def test_where_cdi_replaces_the_variable_nothing_is_overridden(tmp_path: Path) -> None:
-    """The pod's value never reaches the container, so there is nothing to tell."""
+    """The pod's value never reaches the container, so no event is recorded."""
     folder = tmp_path / "cdi"
     folder.mkdir()
     async with Stage(tmp_path, usage_seconds=0.05, cdi="on", cdi_dir=folder) as stage:

@@ -83,7 +83,7 @@ class World:
 
 @pytest.fixture
 async def world() -> World:
-    """A node whose label wants MPS."""
+    """A node whose label selects MPS."""
     made = World()
     made.node("mps")
     return made
@@ -167,7 +167,7 @@ async def test_a_gpu_in_use_keeps_its_mode_and_the_node_gets_one_event(world: Wo
 
 
 async def test_before_kubelet_has_reported_every_gpu_counts_as_used(world: World) -> None:
-    """Nobody could say yet that it is empty."""
+    """The GPU may be in use until kubelet has listed its allocations."""
     world.gpus()
     world.node("none")
     assert not world.look(trusted=False)
@@ -186,7 +186,7 @@ async def test_a_new_gpu_counts_as_used_until_it_is_offered(world: World) -> Non
 
 
 async def test_a_restarted_plugin_goes_on_with_what_was_published() -> None:
-    """The label went meanwhile; a GPU that nobody published takes the requested mode."""
+    """The label was removed meanwhile; an unpublished GPU takes the requested mode."""
     before = replace(INVENTORY, gpus=(replace(INVENTORY.gpus[0], isolation=MPS),))
     world = World()
     world.node("", **{PUBLISHED: encode_inventory(before)})
@@ -198,7 +198,7 @@ async def test_a_restarted_plugin_goes_on_with_what_was_published() -> None:
 
 
 async def test_the_setting_is_the_weakest_word() -> None:
-    """Nobody has labelled the node."""
+    """The node has no label."""
     world = World(default=MPS)
     world.node()
     world.gpus()

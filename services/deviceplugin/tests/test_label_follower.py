@@ -11,10 +11,10 @@ from gpucore.node.allocation.device_ids import SHARES, Resource
 from gpucore.node.grant import GrantPolicy
 from gpucore.units import GIB, NodeName
 from gpucore.wire.nodes import Node
-from gpudeviceplugin.cluster.node_labels import PATIENCE_SECONDS, LabelFollower
 from gpudeviceplugin.cluster.node_watch import NodeWatch
 from gpudeviceplugin.gpus.devices import NodeHardware
 from gpudeviceplugin.gpus.inventory import inventory_of
+from gpudeviceplugin.node.node_labels import PATIENCE_SECONDS, LabelFollower
 from gpudeviceplugin.state import NodeState
 from gpukube.testing.clock import FakeClock
 
@@ -78,7 +78,7 @@ async def test_nothing_is_offered_before_the_pods_are_known(world: World) -> Non
 
 
 async def test_what_is_not_known_is_waited_for_a_bounded_time(world: World) -> None:
-    """A kubelet that does not tell who holds what must not keep the node away for ever."""
+    """A kubelet that lists no allocations must not keep the node unregistered for ever."""
     world.state.equip(INVENTORY)
     world.node(gpushare="true")
     assert await world.until(PATIENCE_SECONDS - 0.1) == []

@@ -101,7 +101,7 @@ async def test_a_series_goes_with_its_reason() -> None:
 async def test_clients_and_processes_of_which_nothing_is_known_are_left_alone(
     client: bool | None,
 ) -> None:
-    """An older driver does not tell."""
+    """An older driver does not report the clients of MPS."""
     world = World(pod("a"))
     for _ in range(3):
         assert await world.round(client=client) is None

@@ -119,7 +119,7 @@ async def test_a_daemon_that_cannot_start_reports_why_and_is_tried_again() -> No
 
 
 async def test_a_missing_program_is_a_reason_not_a_crash() -> None:
-    """An image without the driver's programs, say."""
+    """For example in an image without the driver's programs."""
     async with mps_stage(program="/nowhere/nvidia-cuda-mps-control") as stage:
         stage.run()
         assert "cannot run /nowhere/nvidia-cuda-mps-control" in await stage.failure()

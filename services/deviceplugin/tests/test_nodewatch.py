@@ -13,7 +13,7 @@ LABEL = "ack.node.gpu.schedule.oversell"
 
 
 def test_a_deleted_node_is_unknown_from_then_on() -> None:
-    """Nothing is published or offered by what it had before; whoever waits is woken."""
+    """Nothing is published or offered by the old object; waiting tasks are woken."""
     changed = Signal()
     watch = NodeWatch(changed)
     watch.on_replace((NODE,))

@@ -113,7 +113,7 @@ def test_instances_of_a_gpu_in_mig_mode_are_gpus_of_their_own(machine: Open) -> 
 
 
 def test_usage_names_the_processes_of_a_gpu(machine: Open) -> None:
-    """Two inference servers on GPU 0 of the T4 machine, nobody on GPU 1."""
+    """Two inference servers on GPU 0 of the T4 machine, no process on GPU 1."""
     nvml = machine("t4-2x16")
     first, second = nvml.machine().gpus
     assert [process.pid for process in nvml.usage(first.uuid).processes] == [21034, 21877]

@@ -82,7 +82,7 @@ def process(pid: int, used: int | None) -> Any:
 
 
 def test_a_process_in_both_lists_counts_once_with_the_larger_figure(monkeypatch: Patch) -> None:
-    """Where the driver does not tell a size, it is 0."""
+    """A size that the driver does not report is 0."""
     answers(
         monkeypatch,
         DeviceGetHandleByUUID=HANDLE,
@@ -99,7 +99,7 @@ def test_a_process_in_both_lists_counts_once_with_the_larger_figure(monkeypatch:
 def test_a_driver_without_the_list_of_mps_clients_reports_none(
     monkeypatch: Patch,
 ) -> None:
-    """Nobody is called a client or an escape by it."""
+    """It is then unknown whether a process is a client of the daemon."""
     answers(
         monkeypatch,
         DeviceGetHandleByUUID=HANDLE,

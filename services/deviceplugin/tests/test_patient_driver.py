@@ -20,7 +20,7 @@ SECONDS = 60.0
 
 
 class Driver(FakeDriver):
-    """Records calls in order; a question about GPU 0 may hang until it is let go."""
+    """Records calls in order; a call about GPU 0 may hang until it is released."""
 
     def __init__(self) -> None:
         super().__init__(t4(0), t4(1))

@@ -12,9 +12,9 @@ from gpucore.node.allocation.holdings import Held
 from gpucore.wire.names import DEFAULT_NAMES
 from gpudeviceplugin.kubelet.pod_resources import (
     LIST_SECONDS,
-    RECEIVE_LIMIT,
+    RECEIVE_LIMIT_BYTES,
     PodResourcesClient,
-    TruthError,
+    PodResourcesError,
 )
 from gpudeviceplugin.proto import podresources_pb2 as api
 
@@ -97,7 +97,7 @@ async def test_ids_are_reported_by_pod_container_and_resource(kubelet: Kubelet) 
 async def test_the_answer_may_be_long_and_must_come_in_time(kubelet: Kubelet) -> None:
     """A node with many pods has more than gRPC takes by default."""
     await client(Path("/k.sock")).list()
-    assert kubelet.calls == [(Path("/k.sock"), RECEIVE_LIMIT), LIST_SECONDS, "closed"]
+    assert kubelet.calls == [(Path("/k.sock"), RECEIVE_LIMIT_BYTES), LIST_SECONDS, "closed"]
 
 
 async def test_a_kubelet_that_does_not_answer_is_an_error_with_its_socket(
@@ -105,7 +105,7 @@ async def test_a_kubelet_that_does_not_answer_is_an_error_with_its_socket(
 ) -> None:
     """And the connection is closed."""
     kubelet.away = True
-    with pytest.raises(TruthError, match=r"/k\.sock: no such socket"):
+    with pytest.raises(PodResourcesError, match=r"/k\.sock: no such socket"):
         await client(Path("/k.sock")).list()
     assert kubelet.calls[-1] == "closed"
 
@@ -131,7 +131,7 @@ async def test_a_restart_is_reported_once_before_the_first_reply_of_the_new_kube
 async def test_a_reply_during_which_kubelet_restarted_is_not_used(
     kubelet: Kubelet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nobody knows which of the two processes it came from."""
+    """The answer may be from either of the two kubelet processes."""
     socket = tmp_path / "kubelet.sock"
     socket.touch()
     answer = kubelet.list
@@ -143,5 +143,5 @@ async def test_a_reply_during_which_kubelet_restarted_is_not_used(
 
     stub = type("Stub", (), {"List": staticmethod(replaced)})
     monkeypatch.setattr(f"{MODULE}.PodResourcesListerStub", lambda _: stub)
-    with pytest.raises(TruthError, match="kubelet restarted during the call"):
+    with pytest.raises(PodResourcesError, match="kubelet restarted during the call"):
         await client(socket).list()

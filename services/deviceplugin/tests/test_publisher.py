@@ -13,7 +13,7 @@ from gpucore.units import GIB, NodeName
 from gpucore.wire.names import INVENTORY, INVENTORY_HASH
 from gpucore.wire.nodes import Node
 from gpudeviceplugin.cluster.node_watch import NodeWatch
-from gpudeviceplugin.cluster.publisher import FIRST_PAUSE, LONGEST_PAUSE, Publisher
+from gpudeviceplugin.cluster.publisher import FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, Publisher
 from gpudeviceplugin.gpus.devices import NodeHardware
 from gpudeviceplugin.gpus.inventory import inventory_of
 from gpudeviceplugin.state import NodeState
@@ -114,5 +114,9 @@ async def test_a_write_that_fails_is_tried_again_less_and_less_often(
         await enough.wait()
     running.cancel()
     await asyncio.wait({running})
-    assert clock.slept[:3] == [FIRST_PAUSE, 2 * FIRST_PAUSE, 4 * FIRST_PAUSE]
-    assert max(clock.slept) == LONGEST_PAUSE
+    assert clock.slept[:3] == [
+        FIRST_PAUSE_SECONDS,
+        2 * FIRST_PAUSE_SECONDS,
+        4 * FIRST_PAUSE_SECONDS,
+    ]
+    assert max(clock.slept) == LONGEST_PAUSE_SECONDS

@@ -16,7 +16,12 @@ from gpucore.units import GIB, NodeName
 from gpucore.wire.names import INVENTORY, INVENTORY_HASH
 from gpucore.wire.nodes import Node, inventory_hash
 from gpudeviceplugin.cluster.node_watch import NodeWatch
-from gpudeviceplugin.cluster.publisher import FIRST_PAUSE, LONGEST_PAUSE, Publisher, differing
+from gpudeviceplugin.cluster.publisher import (
+    FIRST_PAUSE_SECONDS,
+    LONGEST_PAUSE_SECONDS,
+    Publisher,
+    differing,
+)
 from gpudeviceplugin.gpus.devices import NodeHardware
 from gpudeviceplugin.gpus.inventory import inventory_of
 from gpudeviceplugin.state import NodeState
@@ -141,10 +146,10 @@ async def test_pauses_after_failures_grow_to_a_minute_and_start_over(
     world.state.serve(serving=False)
     at = await running
     pauses = [after - before for before, after in pairwise(at)]
-    doubled = [FIRST_PAUSE * 2**times for times in range(7)]
-    assert pauses[:9] == [*doubled, LONGEST_PAUSE, LONGEST_PAUSE]
-    assert pauses[10:] == [FIRST_PAUSE]
-    assert [line["again_in"] for line in logs] == [*pauses[:9], FIRST_PAUSE]
+    doubled = [FIRST_PAUSE_SECONDS * 2**times for times in range(7)]
+    assert pauses[:9] == [*doubled, LONGEST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS]
+    assert pauses[10:] == [FIRST_PAUSE_SECONDS]
+    assert [line["again_in"] for line in logs] == [*pauses[:9], FIRST_PAUSE_SECONDS]
     assert {(line["event"], line["log_level"]) for line in logs} == {
         ("cannot publish the GPUs", "warning")
     }
@@ -158,7 +163,7 @@ async def test_whoever_keeps_taking_writes_back_is_answered_more_and_more_rarely
     world.undone = True
     at = await world.for_seconds(100)
     pauses = [after - before for before, after in pairwise(at)]
-    assert pauses == [FIRST_PAUSE * 2**times for times in range(7)]
+    assert pauses == [FIRST_PAUSE_SECONDS * 2**times for times in range(7)]
 
 
 async def test_the_first_write_has_all_that_a_scheduler_reads(world: World) -> None:
@@ -179,7 +184,7 @@ async def test_the_first_write_has_all_that_a_scheduler_reads(world: World) -> N
 
 
 async def test_only_the_field_that_differs_is_written(world: World) -> None:
-    """A label that somebody removed; a count that kubelet has in one place alone."""
+    """A label that was removed; a count that kubelet has in one place alone."""
     await world.publish()
     node = world.watch.node
     assert node is not None
@@ -239,7 +244,7 @@ async def test_a_withdrawal_is_written_before_it_returns(world: World) -> None:
 
 
 async def test_a_withdrawal_that_cannot_be_written_is_an_error(world: World) -> None:
-    """Whoever drains must not wait for schedulers that know nothing."""
+    """A drain must not wait for schedulers that were not notified."""
     await world.publish()
     world.fails = [UnreachableError("no answer")]
     with pytest.raises(UnreachableError):
@@ -266,7 +271,7 @@ async def test_the_type_of_a_node_is_the_setting_else_its_label(
 
 
 async def test_gpus_without_links_have_no_topology(world: World) -> None:
-    """A node of one GPU, say."""
+    """For example on a node with one GPU."""
     world.state.equip(inventory_of(NodeHardware("535.1", (t4(0),)), GIB))
     metadata, status = await world.publish()
     assert "GPU_TOPOLOGY" not in metadata[1]["metadata"]["annotations"]
@@ -274,7 +279,7 @@ async def test_gpus_without_links_have_no_topology(world: World) -> None:
 
 
 def test_what_differs_is_what_is_missing_or_another_text() -> None:
-    """What somebody else added is left alone."""
+    """Fields of other programs are left alone."""
     assert differing({"a": "1", "b": "2", "z": "9"}, {"a": "1", "b": "3", "c": ""}) == {
         "b": "3",
         "c": "",

@@ -15,7 +15,7 @@ from gpucore.wire.names import DEFAULT_NAMES as NAMES
 from gpucore.wire.pods import Container, Pod
 from gpudeviceplugin.gpus.devices import NodeHardware
 from gpudeviceplugin.gpus.inventory import inventory_of
-from gpudeviceplugin.kubelet.pod_resources import TruthError
+from gpudeviceplugin.kubelet.pod_resources import PodResourcesError
 from gpudeviceplugin.kubelet.reconciler import Reconciler
 from gpudeviceplugin.state import NodeState
 from gpukube.errors import ConflictError, UnreachableError
@@ -42,7 +42,7 @@ class World:
         self.held: list[Held] = [self.rows(1)]
         self.effects: list[Any] = []
         self.error: Exception | None = None
-        self.reconciler = Reconciler(self.state, self, self, self, every=30)  # type: ignore[arg-type]
+        self.reconciler = Reconciler(self.state, self, self, self, interval_seconds=30)  # type: ignore[arg-type]
 
     def rows(self, gpu: int) -> Held:
         """The pod has three units of a GPU."""
@@ -52,7 +52,7 @@ class World:
     async def list(self) -> list[Held]:
         """As kubelet's PodResources."""
         self.effects.append("list")
-        if isinstance(self.error, TruthError):
+        if isinstance(self.error, PodResourcesError):
             raise self.error
         return self.held
 
@@ -112,9 +112,9 @@ async def test_a_pod_whose_plan_was_kept_is_confirmed_without_an_event() -> None
 
 
 async def test_the_account_is_known_once_kubelet_has_reported_it() -> None:
-    """Until then nothing is believed, and holders stay as they were."""
+    """Until then no answer is accepted, and holders stay as they were."""
     world = World()
-    world.error = TruthError("no such socket")
+    world.error = PodResourcesError("no such socket")
     assert await world.look()
     assert not world.reconciler.synced.is_set()
     assert world.state.matcher.gpus_held("default", "p") == frozenset()

@@ -1,4 +1,4 @@
-"""The reconciler over time: when it looks, what it believes of an answer, and what is counted."""
+"""The reconciler over time: its intervals, the answers that it accepts, and its metrics."""
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
@@ -20,7 +20,7 @@ from gpucore.wire.pods import Container, Pod
 from gpudeviceplugin.cluster.events import Subject
 from gpudeviceplugin.gpus.devices import NodeHardware
 from gpudeviceplugin.gpus.inventory import inventory_of
-from gpudeviceplugin.kubelet.pod_resources import TruthError
+from gpudeviceplugin.kubelet.pod_resources import PodResourcesError
 from gpudeviceplugin.kubelet.reconciler import RETRY_SECONDS, SETTLE_SECONDS, Reconciler
 from gpudeviceplugin.state import NOTED_SECONDS, NodeState
 from gpukube.errors import ConflictError, KubeError, UnreachableError
@@ -54,13 +54,13 @@ class World:
         self.state = NodeState(GrantPolicy())
         self.state.equip(INVENTORY)
         self.state.on_replace(pods)
-        self.held: list[Held] | TruthError = []
+        self.held: list[Held] | PodResourcesError = []
         self.meanwhile: Callable[[], None] = lambda: None
         self.refuses: KubeError | None = None
         self.looks: list[float] = []
         self.patches: list[tuple[str, dict[str, Any]]] = []
         self.events: list[tuple[Subject, str, str]] = []
-        self.reconciler = Reconciler(self.state, self, self, self, every=EVERY)  # type: ignore[arg-type]
+        self.reconciler = Reconciler(self.state, self, self, self, interval_seconds=EVERY)  # type: ignore[arg-type]
 
     def row(self, gpu: int, pod: Pod = POD) -> Held:
         """The pod has three units of a GPU."""
@@ -72,7 +72,7 @@ class World:
         self.looks.append(round(self.clock.seconds - self.began, 3))
         answer = self.held
         self.meanwhile()
-        if isinstance(answer, TruthError):
+        if isinstance(answer, PodResourcesError):
             raise answer
         return answer
 
@@ -253,7 +253,7 @@ async def test_a_kubelet_that_does_not_answer_changes_nothing(
     """It is queried again after the interval, and what was known stays known."""
     world.held = [world.row(1)]
     await world.reconciler.look()
-    world.held = TruthError("no such socket")
+    world.held = PodResourcesError("no such socket")
     assert await world.reconciler.look()
     assert world.state.matcher.gpus_held("team", "p") == {1}
     assert logs[-1] == {

@@ -135,7 +135,7 @@ def logs() -> Iterator[list[Any]]:
 
 
 async def test_what_is_registered_is_looked_at_every_five_seconds(world: World) -> None:
-    """A change that nobody noticed is found then: somebody removed the socket."""
+    """The periodic check finds a socket that was removed without a notification."""
     world.registrar.want([Resource.GPU])
     assert await world.until(0.5) == [(0, "start gpu"), (0, "serving True")]
     (world.directory.path / "gpu.sock").unlink()
@@ -282,7 +282,7 @@ async def test_a_resource_that_goes_while_kubelet_is_away_is_withdrawn(world: Wo
 
 
 async def test_an_end_stops_every_socket_and_the_watch(world: World) -> None:
-    """Kubelet keeps what it has handed out; nobody is left to watch its directory."""
+    """Allocations of kubelet stay; no task watches its directory any more."""
     world.registrar.want([Resource.GPU, Resource.MEM])
     await world.until(1)
     assert await world.end() == [(1, "stop gpu"), (1, "stop gpu-mem")]

@@ -151,5 +151,5 @@ def test_the_reckoned_size_of_a_list_is_that_of_the_real_message(*, numa_hints: 
     )
     state = NodeState(GrantPolicy())
     state.equip(Inventory(gpus=gpus))
-    servicer = Servicer(state, Resource.MEM, patience=0, numa_hints=numa_hints)
+    servicer = Servicer(state, Resource.MEM, patience_seconds=0, numa_hints=numa_hints)
     assert servicer.devices().ByteSize() == list_bytes(gpus, GIB, numa=numa_hints)

@@ -46,7 +46,7 @@ async def test_pods_that_came_while_kubelet_was_down_get_their_gpus(tmp_path: Pa
 async def test_a_kubelet_that_starts_lists_no_pods_and_they_keep_their_ids_all_the_same(
     tmp_path: Path,
 ) -> None:
-    """The plugin reads that list before it can know of the restart from kubelet's other socket."""
+    """The plugin reads that list before kubelet's other socket shows the restart."""
     async with Stage(tmp_path, reconcile_seconds=30) as stage:
         await stage.offered(30)
         stage.create("old", {"gpu-mem": 11}, annotations=planned(0, 11))
@@ -66,7 +66,7 @@ async def test_a_kubelet_that_starts_lists_no_pods_and_they_keep_their_ids_all_t
 
 
 async def test_a_removed_plugin_socket_is_made_again(tmp_path: Path) -> None:
-    """Somebody cleans kubelet's directory: the plugin notices and registers again."""
+    """The plugin registers again after its socket was removed from kubelet's directory."""
     async with Stage(tmp_path) as stage:
         await stage.offered(30)
         (stage.kubelet.directory / "gpushare-gpu-mem.sock").unlink()

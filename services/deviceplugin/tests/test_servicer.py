@@ -80,7 +80,7 @@ async def test_waiting_for_a_pod_is_bounded_on_a_busy_node() -> None:
     busy = asyncio.create_task(_fire(state))
     try:
         async with asyncio.timeout(SECONDS):
-            made = servicer(state, patience=0.1)
+            made = servicer(state, patience_seconds=0.1)
             answer = await made.GetPreferredAllocation(preferred(state, 3), CONTEXT)
     finally:
         busy.cancel()
@@ -97,7 +97,7 @@ async def _fire(state: NodeState) -> None:
 async def test_a_pod_that_arrives_while_kubelet_waits_gets_its_planned_gpu() -> None:
     """The watch is a moment behind kubelet."""
     state = node()
-    made = servicer(state, patience=SECONDS)
+    made = servicer(state, patience_seconds=SECONDS)
     asking = asyncio.ensure_future(made.GetPreferredAllocation(preferred(state, 3), CONTEXT))
     await asyncio.sleep(0)
     state.on_replace((pod("p", {"gpu-mem": 3}, 1),))
@@ -107,7 +107,7 @@ async def test_a_pod_that_arrives_while_kubelet_waits_gets_its_planned_gpu() -> 
 
 
 async def test_what_is_allocated_is_held_before_kubelet_is_answered() -> None:
-    """The next call, and whoever looks, finds the ids taken; the reconciler is woken."""
+    """The ids count as taken from the next call on, and the reconciler is woken."""
     state = node()
     state.on_replace((pod("p", {"gpu-mem": 3}, 1),))
     seen = state.grant_made.count

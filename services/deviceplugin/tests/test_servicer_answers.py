@@ -220,7 +220,7 @@ async def test_a_pod_that_is_not_known_is_waited_for_and_then_served(clock: Fake
     state = node()
     began = clock.seconds
     with capture_logs() as logged:
-        answer = await servicer(state, patience=0.3).GetPreferredAllocation(
+        answer = await servicer(state, patience_seconds=0.3).GetPreferredAllocation(
             preferred(state, 3), CONTEXT
         )
     assert clock.seconds == pytest.approx(began + 0.3)
@@ -235,7 +235,7 @@ async def test_a_pod_that_is_not_known_is_waited_for_and_then_served(clock: Fake
 
 
 async def test_an_allocation_for_a_known_pod_names_it_in_log_and_metric() -> None:
-    """The one for a pod that nobody knows is counted apart."""
+    """Allocations of an unknown pod are counted apart."""
     state = node()
     state.on_replace((pod("p", {"gpu-mem": 3}, 1),))
     made = servicer(state)

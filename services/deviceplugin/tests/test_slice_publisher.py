@@ -16,7 +16,7 @@ from gpucore.model import Inventory
 from gpucore.units import GIB
 from gpucore.wire.claim.resource_slices import PATH
 from gpucore.wire.names import CLAIM_DRIVER
-from gpudeviceplugin.dra.publisher import LONGEST_PAUSE, WRITES_PER_SECOND
+from gpudeviceplugin.dra.publisher import LONGEST_PAUSE_SECONDS, WRITES_PER_SECOND
 from gpudeviceplugin.dra.slices import slice_name
 from gpudeviceplugin.gpus.inventory import inventory_of
 from gpukube.client import HttpKubeClient
@@ -265,7 +265,7 @@ async def test_pauses_after_failures_grow_to_a_minute(world: World) -> None:
         await until("tried", lambda: len(agent.writes) >= 14)
         pauses = [seconds for seconds in world.clock.slept if seconds > 0.5]
         assert min(pauses) <= 1.6
-        assert LONGEST_PAUSE / 2 <= max(pauses) <= LONGEST_PAUSE
+        assert LONGEST_PAUSE_SECONDS / 2 <= max(pauses) <= LONGEST_PAUSE_SECONDS
 
 
 async def test_nothing_is_written_before_node_driver_and_slices_are_known(world: World) -> None:

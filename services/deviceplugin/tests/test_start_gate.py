@@ -15,14 +15,14 @@ from gpucore.node.allocation.device_ids import Resource
 from gpucore.node.allocation.holdings import Held
 from gpucore.node.isolation.driver_limits import NO_LIMIT
 from gpucore.units import PodUid
-from gpudeviceplugin.isolation.start_gate import (
-    FIRST_PAUSE,
-    LONGEST_PAUSE,
+from gpudeviceplugin.isolation.start_turns import StartTurns
+from gpudeviceplugin.kubelet.pod_resources import PodResourcesError
+from gpudeviceplugin.kubelet.start_gate import (
+    FIRST_PAUSE_SECONDS,
+    LONGEST_PAUSE_SECONDS,
     WAIT_SECONDS,
     StartGate,
 )
-from gpudeviceplugin.isolation.start_turns import StartTurns
-from gpudeviceplugin.kubelet.pod_resources import TruthError
 from gpudeviceplugin.proto import deviceplugin_pb2 as api
 from gpukube.testing.clock import FakeClock
 
@@ -47,7 +47,7 @@ class Gated:
     async def read(self) -> None:
         """As the reconciler reads kubelet's allocations."""
         if self.account is None:
-            raise TruthError("no answer")
+            raise PodResourcesError("no answer")
         state = self.world.state
         state.sync_from_kubelet(self.account, requested_at=state.matcher.holdings.turn)
 
@@ -128,7 +128,7 @@ async def test_a_container_without_a_limit_does_not_start(
 async def test_without_a_limit_to_set_no_start_is_refused_for_what_is_not_known(
     gated: Gated, case: str
 ) -> None:
-    """A turn is a courtesy: where nobody can say whose it is, the container starts."""
+    """A turn is optional: a container whose pod is unknown starts."""
     gated.gate._limits = None
     gated.modes.known = False
     gated.world.pod("a", phase="Pending", gpu0=3)
@@ -271,13 +271,15 @@ async def test_a_start_that_waits_long_looks_more_and_more_rarely(
     began = clock.seconds
     assert await gated.gate.wait(("GPU-0-_-1",)) != ""
     pauses = [after - before for before, after in pairwise(looks)]
-    assert pauses[:3] == pytest.approx([FIRST_PAUSE, 2 * FIRST_PAUSE, 4 * FIRST_PAUSE])
-    assert max(pauses) == pytest.approx(LONGEST_PAUSE)
-    assert WAIT_SECONDS - LONGEST_PAUSE <= clock.seconds - began < WAIT_SECONDS
+    assert pauses[:3] == pytest.approx(
+        [FIRST_PAUSE_SECONDS, 2 * FIRST_PAUSE_SECONDS, 4 * FIRST_PAUSE_SECONDS]
+    )
+    assert max(pauses) == pytest.approx(LONGEST_PAUSE_SECONDS)
+    assert WAIT_SECONDS - LONGEST_PAUSE_SECONDS <= clock.seconds - began < WAIT_SECONDS
 
 
 async def test_kubelet_is_instructed_to_call_and_gets_the_sentence() -> None:
-    """Only where somebody decides about starts."""
+    """Only where a start gate is configured."""
 
     async def check(ids: tuple[str, ...]) -> str:
         return "" if ids == ("x",) else "no limit"

@@ -26,7 +26,7 @@ class World:
         self.turns = self.restarted()
 
     def restarted(self) -> StartTurns:
-        """A new process's turns, which know nothing of the earlier one's."""
+        """The turns of a new process, without those of the earlier one."""
         self.turns = StartTurns(
             self.state, clock=lambda: self.now, wall=lambda: START.timestamp() + self.now
         )
@@ -91,7 +91,7 @@ def test_a_holder_that_is_killed_has_no_turn(world: World) -> None:
 
 
 def test_other_gpus_other_namespaces_and_other_pods_do_not_wait(world: World) -> None:
-    """Nobody can hold up the pods of others."""
+    """A pod cannot delay pods of other namespaces."""
     world.turns.take(world.pod("a"), [FIRST])
     assert world.turns.take(world.pod("b"), [SECOND]) == ""
     assert world.turns.take(world.pod("c", namespace="other"), [FIRST]) == ""

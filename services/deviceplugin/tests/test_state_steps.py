@@ -120,7 +120,7 @@ async def test_a_signal_wakes_all_who_have_not_seen_the_change(clock: FakeClock)
 
 
 async def test_other_gpus_are_news_and_the_same_are_not(world: World) -> None:
-    """Whoever offers and whoever publishes is woken."""
+    """The servicer and the publisher are woken."""
     assert not world.state.equip(INVENTORY)
     assert world.fired() == set()
     assert world.state.equip(replace(INVENTORY, gpus=INVENTORY.gpus[:1]))
@@ -275,7 +275,7 @@ async def test_only_init_containers_that_request_gpus_keep_cdi_files(world: Worl
 
 
 async def test_a_pod_of_the_same_name_that_has_ended_keeps_nothing(world: World) -> None:
-    """It replaces nobody: what the other one had is free when that one goes."""
+    """It replaces no pod: devices of the other one are free once that one is deleted."""
     old, new = pod("p", uid="old"), pod("p", uid="new", phase="Failed")
     world.state.on_replace((old,))
     world.sync_from_kubelet(world.held("p", *world.ids(0)))
@@ -286,7 +286,7 @@ async def test_a_pod_of_the_same_name_that_has_ended_keeps_nothing(world: World)
 
 
 async def test_pods_of_a_list_are_expected_in_order_of_creation(world: World) -> None:
-    """As kubelet takes them; whoever waits for a pod is woken."""
+    """As kubelet takes them; calls that wait for a pod are woken."""
     late, early = pod("late", creation="2026-01-02"), pod("early", creation="2026-01-01")
     world.state.on_replace((late, early))
     assert [each.name for each in world.state.matcher.queue] == ["early", "late"]
@@ -326,7 +326,7 @@ async def test_what_kubelet_remembers_is_certain_once_pods_and_account_agree(
 
 
 async def test_what_kubelet_forgot_is_kept_for_the_pod_that_runs_with_it(world: World) -> None:
-    """It lists the pod without devices; nobody else gets three units of GPU 0."""
+    """Kubelet lists the pod without devices; no other pod gets its three units of GPU 0."""
     world.state.on_replace((RUNNING,))
     world.sync_from_kubelet(world.held("p"))
     assert world.state.forgotten == {RUNNING.uid}

@@ -1,4 +1,4 @@
-"""A node that an original plugin served: its pods stay where their annotations say they are."""
+"""A node that an original plugin served: its pods stay on the GPUs of their annotations."""
 
 from pathlib import Path
 
@@ -20,7 +20,7 @@ def as_the_original_left_it(stage: Stage, name: str, gpu: int, units: int) -> di
 async def test_the_word_of_the_original_stands_against_kubelets_ids(tmp_path: Path) -> None:
     """Ten units on GPU 1 that kubelet counts on GPU 0: GPU 1 has five left, not minus ten.
 
-    A new process of the plugin stands for the one that takes over: it has given nobody anything.
+    A new process of the plugin stands for the one that takes over: it has allocated nothing.
     """
     async with Stage(tmp_path) as stage:
         await stage.offered(30)

@@ -19,7 +19,7 @@ UNITS = 140
 
 
 def disagreements(stage: Stage) -> list[str]:
-    """Running pods whose annotations do not say exactly what kubelet handed out."""
+    """Running pods whose annotations differ from kubelet's allocations."""
     wrong = []
     for (_, name), item in stage.cluster.pods.objects.items():
         if item["status"]["phase"] != "Running":
@@ -46,7 +46,7 @@ def _shape(scheduler: FakeScheduler) -> tuple[list[dict[str, int]], list[dict[st
 
 @pytest.mark.parametrize("count", [150])
 async def test_random_pods_end_with_true_annotations(tmp_path: Path, count: int) -> None:
-    """Bursts of random pods, some of which nobody planned: no annotation differs from kubelet."""
+    """Bursts of random pods, some without a plan: no annotation differs from kubelet."""
     driver = FakeDriver(*(t4(index, memory_mib=H200_MIB) for index in range(8)))
     async with Stage(tmp_path, driver) as stage:
         await stage.offered(8 * UNITS)

@@ -59,7 +59,7 @@ async def test_a_turn_survives_the_plugin(tmp_path: Path) -> None:
 
 
 async def test_without_turns_and_limits_kubelet_is_not_instructed_to_call(tmp_path: Path) -> None:
-    """A stopped plugin then keeps nobody from starting."""
+    """A stopped plugin then keeps no container from starting."""
     async with Stage(tmp_path) as stage:
         await stage.offered(30)
         assert not any(each.wants_start for each in stage.kubelet.manager.plugins.values())

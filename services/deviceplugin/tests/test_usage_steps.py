@@ -20,7 +20,7 @@ from gpucore.wire.pods import Container, Pod
 from gpudeviceplugin.cluster.events import WARNING, Subject
 from gpudeviceplugin.gpus.devices import GpuLostError, NodeHardware, Process, Usage
 from gpudeviceplugin.gpus.inventory import inventory_of
-from gpudeviceplugin.gpus.usage import MIB, OVERUSED, UsageMeter, Watch
+from gpudeviceplugin.node.usage import MIB, OVERUSED, UsageMeter, UsageSettings
 from gpudeviceplugin.state import NodeState
 
 FIRST, SECOND = t4(0).uuid, t4(1).uuid
@@ -47,7 +47,7 @@ class World:
         self.usages: dict[str, Usage] = {}
         self.events: list[tuple[Subject, str, str, str]] = []
         self.effects: list[Any] = []
-        watch = Watch(proc, every=4.0, slack=slack)
+        watch = UsageSettings(proc, interval_seconds=4.0, slack_bytes=slack)
         self.meter = UsageMeter(self.state, self, self, watch, self)  # type: ignore[arg-type]
 
     async def usage(self, uuid: str) -> Usage:
@@ -117,7 +117,7 @@ def of_gpu(name: str, gpu: int) -> float | None:
 
 
 async def test_bytes_are_those_of_the_pods_whose_processes_use_them(world: World) -> None:
-    """Processes of a pod are added up; those of no known pod are nobody's."""
+    """Processes of a pod are added up; those of no known pod are unattributed."""
     world.used(FIRST, p11=100, p12=20, p21=3, p31=7, p99=1000, p404=5)
     await world.meter.measure()
     assert (of_pod("used_bytes", "a"), of_pod("used_bytes", "b")) == (120, 3)
@@ -213,7 +213,7 @@ async def test_over_use_that_goes_on_is_reported_again_after_ten_minutes(
 ) -> None:
     """Its metric stays meanwhile; over-use that ended and began again is news."""
     now = [1000.0]
-    monkeypatch.setattr("gpudeviceplugin.gpus.usage.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("gpudeviceplugin.node.usage.time.monotonic", lambda: now[0])
     world.used(FIRST, p11=3 * GI)
     for seconds, expected in ((0, 1), (AGAIN_SECONDS - 1, 1), (AGAIN_SECONDS, 2)):
         now[0] = 1000.0 + seconds
@@ -330,7 +330,7 @@ async def test_a_change_during_a_round_is_measured_in_the_next_one_at_once(
 
 
 async def test_a_claim_of_a_whole_gpu_is_exempt_from_limits(world: World) -> None:
-    """Nobody is beside it, so its processes need no MPS daemon."""
+    """No other pod shares the GPU, so its processes need no MPS daemon."""
     gpu = world.state.inventory.gpus[1]
     claiming = Pod(uid(3), "team", "c", NodeName("n1"), phase="Running", claims=("own",))
     world.state.on_update(claiming, b"")

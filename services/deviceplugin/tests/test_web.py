@@ -49,12 +49,12 @@ async def serving(folder: Path) -> AsyncIterator[int]:
 
 
 def trusting(folder: Path) -> ssl.SSLContext:
-    """A client that believes the certificate in the folder and no other."""
+    """A client that trusts the certificate in the folder and no other."""
     return ssl.create_default_context(cafile=str(folder / "tls.crt"))
 
 
 def anybody() -> ssl.SSLContext:
-    """A client that believes everything."""
+    """A client that verifies no certificate."""
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     return context

@@ -17,7 +17,7 @@ from gpucore.node.health.records import HealthStatus
 from gpucore.units import GIB, GpuIndex, NodeName, PodUid
 from gpucore.wire.nodes import Node
 from gpucore.wire.pods import Pod
-from gpudeviceplugin.cluster.health_events import DAEMON_FAILED, DAEMON_SERVES, Notice
+from gpudeviceplugin.cluster.health_events import DAEMON_FAILED, DAEMON_SERVES, NodeEvent
 from gpudeviceplugin.gpus.devices import NodeHardware
 from gpudeviceplugin.gpus.inventory import inventory_of
 from gpudeviceplugin.isolation.mps.supervisor import MpsDaemonPhase
@@ -87,7 +87,7 @@ async def with_mps(tmp_path: Path) -> AsyncIterator[World]:
 async def test_a_verdict_is_published_before_it_is_announced(world: World) -> None:
     """Who reads the event finds the GPU withdrawn."""
     world.noted(world.plugin._keeper, "publish")
-    world.noted(world.plugin._announcer, "announce")
+    world.noted(world.plugin._health_events, "announce")
     verdicts = [HealthStatus(FIRST, healthy=False, why="XID 79")]
     world.plugin._health.on_verdicts(verdicts)
     assert world.taken() == [("publish",), ("announce", verdicts)]
@@ -97,16 +97,19 @@ async def test_a_daemon_that_fails_withdraws_its_gpu_and_is_reported(with_mps: W
     """Its first start is no news, its return is."""
     plugin = with_mps.plugin
     with_mps.noted(plugin._keeper, "publish")
-    with_mps.noted(plugin._announcer, "notify")
+    with_mps.noted(plugin._health_events, "notify")
     assert plugin._fleet is not None
     changed = plugin._fleet.on_change
     changed(FIRST, MpsDaemonPhase.STARTING, MpsDaemonPhase.SERVING, "")
     assert with_mps.taken() == [("publish",)]
     changed(FIRST, MpsDaemonPhase.SERVING, MpsDaemonPhase.FAILED, "its MPS daemon fails: it hangs")
     words = "accepts no new pods: its MPS daemon fails: it hangs"
-    assert with_mps.taken() == [("publish",), ("notify", Notice(DAEMON_FAILED, words, uuid=FIRST))]
+    assert with_mps.taken() == [
+        ("publish",),
+        ("notify", NodeEvent(DAEMON_FAILED, words, uuid=FIRST)),
+    ]
     changed(FIRST, MpsDaemonPhase.FAILED, MpsDaemonPhase.SERVING, "")
-    good = Notice(DAEMON_SERVES, "is served by its MPS daemon again", uuid=FIRST, good=True)
+    good = NodeEvent(DAEMON_SERVES, "is served by its MPS daemon again", uuid=FIRST, good=True)
     assert with_mps.taken() == [("publish",), ("notify", good)]
 
 
@@ -115,10 +118,10 @@ async def test_a_change_of_isolation_is_published_and_its_faults_are_reported(
 ) -> None:
     """Each fault is a notice of the node."""
     plugin = with_mps.plugin
-    with_mps.noted(plugin._announcer, "notify")
+    with_mps.noted(plugin._health_events, "notify")
     plugin._isolation.on_faults(("one", "two"))
     assert with_mps.taken() == [
-        ("notify", Notice("GpuIsolation", words)) for words in ("one", "two")
+        ("notify", NodeEvent("GpuIsolation", words)) for words in ("one", "two")
     ]
     plugin._keeper._known = INVENTORY
     plugin._isolation.known = True
@@ -280,12 +283,12 @@ async def test_settings_reach_the_parts_that_they_are_about(tmp_path: Path) -> N
         ignored_xids=(99,),
     )
     plugin = world.plugin
-    assert plugin._health._every == 2.5
-    assert (plugin._keeper._every, plugin._keeper._retry) == (3.5, 4.5)
-    assert plugin._reconciler._every == 5.5
-    assert plugin._usage._watch.every == 6.5
-    assert plugin._usage._watch.slack == 11 * 1024 * 1024
-    assert plugin._drain._settle == 7.5
+    assert plugin._health._interval_seconds == 2.5
+    assert (plugin._keeper._interval_seconds, plugin._keeper._retry_seconds) == (3.5, 4.5)
+    assert plugin._reconciler._interval_seconds == 5.5
+    assert plugin._usage._settings.interval_seconds == 6.5
+    assert plugin._usage._settings.slack_bytes == 11 * 1024 * 1024
+    assert plugin._drain._settle_seconds == 7.5
     assert plugin._publisher._node_type == "own"
     assert plugin._health._book._clean_probes == 8
     assert plugin._health._book._ignored_xids == {99}
@@ -297,7 +300,7 @@ async def test_settings_reach_the_parts_that_they_are_about(tmp_path: Path) -> N
     assert plugin._fleet._timing is not None
     assert plugin._fleet._timing.check == 1.5
     servicer = plugin._endpoint(Resource.CORE)._servicer
-    assert (servicer._patience, servicer._numa_hints) == (0.75, True)
+    assert (servicer._patience_seconds, servicer._numa_hints) == (0.75, True)
     await plugin.close()
 
 
@@ -334,8 +337,8 @@ async def test_the_first_part_that_breaks_ends_all(
         (plugin._pods, "run"),
         (plugin._reconciler, "run"),
         (plugin._publisher, "run"),
-        (plugin._announcer, "tell_pods"),
-        (plugin._announcer, "keep_map"),
+        (plugin._health_events, "tell_pods"),
+        (plugin._health_events, "keep_map"),
         (plugin._events, "run"),
         (plugin._usage, "run"),
         (plugin, "_follow_labels"),

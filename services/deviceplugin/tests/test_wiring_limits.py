@@ -14,7 +14,7 @@ from gpucore.node.allocation.holdings import Held
 from gpucore.units import GIB, NodeName, PodUid
 from gpucore.wire.nodes import Node
 from gpucore.wire.pods import Pod
-from gpudeviceplugin.cluster.health_events import API_REFUSED, Notice
+from gpudeviceplugin.cluster.health_events import API_REFUSED, NodeEvent
 from gpudeviceplugin.gpus.devices import NodeHardware
 from gpudeviceplugin.gpus.inventory import inventory_of
 from gpudeviceplugin.plugin import Plugin
@@ -119,7 +119,7 @@ async def test_an_api_that_cannot_be_had_is_an_event_on_the_node(world: World) -
     world.plugin._node.on_update(Node(NodeName("n1"), labels={"gpushare/api": "nonsense"}), b"")
     world.plugin._claims.switch.decide()
     ((_, notice),) = world.calls
-    assert notice == Notice(API_REFUSED, world.plugin._claims.switch.why)
+    assert notice == NodeEvent(API_REFUSED, world.plugin._claims.switch.why)
 
 
 async def test_a_pod_that_is_not_known_has_the_watch_try_again_at_once(world: World) -> None:

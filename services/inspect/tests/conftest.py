@@ -21,7 +21,7 @@ GOLDEN = Path(__file__).parent / "golden"
 
 @pytest.fixture(autouse=True)
 def nothing_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither settings nor a proxy of whoever runs the tests stand between them and us."""
+    """Tests use neither settings nor a proxy of the environment they run in."""
     for name in [name for name in os.environ if name.startswith("GPUSHARE_")]:
         monkeypatch.delenv(name)
     for name in ("no_proxy", "NO_PROXY"):
@@ -64,7 +64,7 @@ def golden() -> Callable[[str], str]:
 
 @pytest.fixture
 def helm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeHelm:
-    """A helm on PATH that knows one release, of another chart."""
+    """A helm on PATH that lists one release, of another chart."""
     fake = FakeHelm(tmp_path, other="wordpress")
     monkeypatch.setenv("PATH", fake.path)
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))

@@ -75,7 +75,7 @@ class FakeCluster:
         limits: Mapping[str, str] | None = None,
         **fields: Any,
     ) -> "FakeCluster":
-        """A pod whose containers ask for ``units``, placed on GPU ``index`` of ``node``."""
+        """A pod whose containers request ``units``, placed on GPU ``index`` of ``node``."""
         amounts = [units] if isinstance(units, int) else list(units)
         placed = {} if index is None else {"ALIYUN_COM_GPU_MEM_IDX": str(index)}
         per_container = [{"aliyun.com/gpu-mem": str(n)} if n else {} for n in amounts]
@@ -95,8 +95,8 @@ class FakeCluster:
                     **({"nodeName": node} if node else {}),
                     "schedulerName": "gpushare-scheduler",
                     "containers": [
-                        {"name": f"c{i}", "resources": {"limits": {**ask, **(limits or {})}}}
-                        for i, ask in enumerate(per_container)
+                        {"name": f"c{i}", "resources": {"limits": {**own, **(limits or {})}}}
+                        for i, own in enumerate(per_container)
                     ],
                     **fields.pop("spec", {}),
                 },

@@ -16,7 +16,7 @@ TOKEN = "a-token"
 
 
 class FakeApiServer:
-    """Serves lists of objects by path, ``page`` at a time, to whoever has the token.
+    """Serves lists of objects by path, ``page`` at a time, to clients with the token.
 
     Attributes:
         objects: single objects by path.

@@ -1,4 +1,4 @@
-"""A Prometheus that knows the answers to some queries."""
+"""A fake Prometheus with prepared results of some queries."""
 
 import json
 from collections.abc import Iterator, Mapping

@@ -231,7 +231,7 @@ def test_the_end_of_a_pod_counts_its_cpu_too(run: Run, cluster: FakeCluster) -> 
 
 
 def test_a_misspelt_scheduler(run: Run, cluster: FakeCluster, tmp_path: Path) -> None:
-    """A scheduler that nobody runs is named by explain and whatif, with the one there is."""
+    """Both explain and whatif name a scheduler that does not run, and the one that does."""
     two_nodes(cluster)
     cluster.pod("placed", 1, node="n1", index=0)
     cluster.items[2]["spec"]["schedulerName"] = "gpushare-schedular"

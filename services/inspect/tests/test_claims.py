@@ -46,7 +46,7 @@ def test_details_name_the_pod_of_a_claim(run: Run, both: FakeCluster) -> None:
 
 
 def test_a_claim_without_a_pod_has_its_own_name(run: Run, both: FakeCluster) -> None:
-    """What it holds is not free, although nobody uses it."""
+    """The memory of an allocated claim is not free, although no pod uses it."""
     both.add(claim("kept", allocated("n2", 0, "2Gi"), namespace="team"))
     rows = [line.split() for line in run("inspect", "-d", "n2", on=both).out.splitlines()]
     assert ["kept", "team", "2", "0"] in rows

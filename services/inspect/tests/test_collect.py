@@ -80,7 +80,7 @@ def test_a_kind_is_unknown_where_one_of_its_lists_is(
 
 
 def test_a_kind_that_was_not_requested_is_unknown(kube: BlockingClient) -> None:
-    """Nobody requested it, so nothing is known of it."""
+    """A list that was not requested counts as unread."""
     assert not live(kube).was_read("ConfigMap")
 
 
@@ -158,8 +158,8 @@ def test_a_source_has_the_credentials_of_its_flags(server: FakeApiServer, tmp_pa
     assert not any("resourceVersion" in request for request in server.requests)
     with pytest.raises(ForbiddenError, match="401"):
         ClusterSource(kubeconfig=config, context="stranger").read()
-    assert ClusterSource().timeout == 30.0
-    assert ClusterSource(kubeconfig=config, timeout=7.0).connect().seconds == 7.0
+    assert ClusterSource().timeout_seconds == 30.0
+    assert ClusterSource(kubeconfig=config, timeout_seconds=7.0).connect().seconds == 7.0
 
 
 def test_what_was_not_requested_again_keeps_its_reason(

@@ -12,7 +12,13 @@ from drawncluster import FakeCluster, Gpu
 from fakeapiserver import FakeApiServer
 from invoking import Run
 
-from gpuinspect.commands.main import COMMANDS, app, command_of, from_one_file
+from gpuinspect.commands.main import (
+    COMMANDS,
+    app,
+    command_of,
+    complete_inspect_gpushare,
+    from_one_file,
+)
 from gpuinspect.commands.options import completion
 
 
@@ -158,7 +164,7 @@ def test_kubectl_completion(
 ) -> None:
     """TAB after kubectl gets candidates, one a line, and the directive for no file names."""
     monkeypatch.setattr(sys, "argv", ["kubectl_complete-inspect-gpushare", "--det"])
-    completion.kubectl_inspect_gpushare()
+    complete_inspect_gpushare()
     assert capsys.readouterr().out == "--details\n:4\n"
 
 

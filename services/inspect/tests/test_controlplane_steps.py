@@ -18,7 +18,7 @@ OURS = "/etc/kubernetes/gpushare/scheduler-abc.yaml"
 
 
 class Clock:
-    """Time that passes only while somebody sleeps."""
+    """A clock that advances only by sleeps."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 100.0
@@ -114,7 +114,7 @@ def test_what_is_missing_is_reported_at_the_end(clock: Clock, reply: Any, senten
 
 
 def test_too_short_a_time_is_reported(clock: Clock) -> None:
-    """It runs, but nobody can tell yet whether it stays."""
+    """The pod runs, but not yet for the required time."""
     with pytest.raises(ControlPlaneError, match="not run for long enough"):
         wait(Kube(mirror(f"--config={OURS}")), seconds=3)
 

@@ -49,7 +49,7 @@ def reader(cluster: FakeCluster) -> FakeReader:
 @pytest.fixture
 def feed(reader: FakeReader) -> Feed:
     """A feed that reads when it is instructed to."""
-    return Feed(reader, DEFAULT_NAMES, interval=3600, began=1.0)
+    return Feed(reader, DEFAULT_NAMES, interval_seconds=3600, began=1.0)
 
 
 @pytest.fixture
@@ -179,7 +179,7 @@ def test_large_clusters_are_paged() -> None:
     cluster = FakeCluster()
     for i in range(120):
         cluster.node(f"n{i:03}", gpus=[Gpu(15)])
-    feed = Feed(FakeReader(cluster), DEFAULT_NAMES, interval=3600)
+    feed = Feed(FakeReader(cluster), DEFAULT_NAMES, interval_seconds=3600)
     asyncio.run(feed.refresh())
     browser = TestClient(make_app(feed))
     first, last = browser.get("/").text, browser.get("/", params={"page": "3"}).text
@@ -190,7 +190,7 @@ def test_large_clusters_are_paged() -> None:
 
 def test_before_the_first_read(reader: FakeReader) -> None:
     """A page before the cluster was read reports it, and the service is not ready."""
-    browser = TestClient(make_app(Feed(reader, DEFAULT_NAMES, interval=3600)))
+    browser = TestClient(make_app(Feed(reader, DEFAULT_NAMES, interval_seconds=3600)))
     assert browser.get("/").status_code == 503
     assert browser.get("/readyz").status_code == 503
     assert browser.get("/healthz").status_code == 200
@@ -232,7 +232,7 @@ def test_the_window_is_named_after_what_it_shows(browser: TestClient) -> None:
 
 
 async def test_only_changes_are_news(feed: Feed, cluster: FakeCluster) -> None:
-    """Reading the same again wakes nobody; a new pod wakes every listener once."""
+    """An unchanged read wakes no listener; a new pod wakes every listener once."""
     await feed.refresh()
     listener = _versions(feed)
     assert await anext(listener) == "data: 1000-1\n\n"

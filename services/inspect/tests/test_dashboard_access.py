@@ -16,7 +16,6 @@ from starlette.testclient import TestClient
 
 from gpucore.wire.names import DEFAULT_NAMES
 from gpuinspect.cluster.snapshots import decode
-from gpuinspect.cluster.tokens import ACCESS_REVIEWS, TOKEN_REVIEWS, TokenReviewer
 from gpuinspect.web.access import (
     COOKIE,
     MOST_SESSIONS,
@@ -27,12 +26,13 @@ from gpuinspect.web.access import (
 )
 from gpuinspect.web.app import make_app
 from gpuinspect.web.feed import Feed
+from gpuinspect.web.tokens import ACCESS_REVIEWS, TOKEN_REVIEWS, TokenReviewer
 from gpukube.blocking import BlockingClient
 from gpukube.errors import InvalidReplyError, UnreachableError
 
 
 class FakeReviewer:
-    """Knows one token, and counts how often it is called."""
+    """A reviewer that accepts one token and counts its calls."""
 
     def __init__(self) -> None:
         self.reviewed = 0
@@ -49,7 +49,7 @@ class FakeReviewer:
 
 @pytest.fixture
 def reviewer() -> FakeReviewer:
-    """Knows the token ``right``."""
+    """A reviewer that accepts the token ``right``."""
     return FakeReviewer()
 
 
@@ -57,7 +57,7 @@ def reviewer() -> FakeReviewer:
 def browser(reviewer: FakeReviewer) -> Iterator[TestClient]:
     """A browser in front of a gated page; it follows no redirect by itself."""
     raw = FakeCluster().node("n", gpus=[Gpu(15)]).json().encode()
-    feed = Feed(lambda: decode(raw), DEFAULT_NAMES, interval=3600)
+    feed = Feed(lambda: decode(raw), DEFAULT_NAMES, interval_seconds=3600)
     asyncio.run(feed.refresh())
     client = TestClient(make_app(feed, reviewer), follow_redirects=False)
     yield client
@@ -276,14 +276,14 @@ def test_reviews_are_those_of_the_api() -> None:
 
 
 def test_a_token_that_is_not_genuine_gets_no_second_review() -> None:
-    """What is no user may not list pods, whatever a second review would say."""
+    """An unauthenticated token is refused without a SubjectAccessReview."""
     server = reviews(authenticated=False)
     assert not TokenReviewer(server).may_look("a-token")
     assert [path for path, _ in server.sent] == [TOKEN_REVIEWS]
 
 
 def test_an_answer_without_a_status_is_a_no() -> None:
-    """What the API server does not say is refused."""
+    """A review without a status is refused."""
     server = Reviews({TOKEN_REVIEWS: b"{}", ACCESS_REVIEWS: b"{}"})
     assert not TokenReviewer(server).may_look("a-token")
     server.answers[TOKEN_REVIEWS] = b'{"status": {"authenticated": true}}'

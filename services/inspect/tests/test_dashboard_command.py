@@ -28,10 +28,12 @@ class Served:
         self.app, self.config = app, configure(app)
         on_listening(4321)
 
-    def feed(self, read: Any, names: Any, *, interval: float, measure: Any, began: float) -> Feed:
-        self.interval, self.wanted = interval, getattr(read, "_wanted", None)
+    def feed(
+        self, read: Any, names: Any, *, interval_seconds: float, measure: Any, began: float
+    ) -> Feed:
+        self.interval, self.wanted = interval_seconds, getattr(read, "_wanted", None)
         self.names, self.measure = names, measure
-        return Feed(read, names, interval=interval, measure=measure, began=began)
+        return Feed(read, names, interval_seconds=interval_seconds, measure=measure, began=began)
 
 
 @pytest.fixture
@@ -62,7 +64,7 @@ def test_by_default_only_this_machine_is_served(
 def test_another_address_is_served_to_everybody_with_a_warning(
     run: Run, cluster: FakeCluster, served: Served
 ) -> None:
-    """Whoever reaches it, by whatever name."""
+    """Without a token check, any client and any host name is accepted."""
     flags = ("--host", "0.0.0.0", "--port", "9", "--interval", "2")
     outcome = run("dashboard", *flags, on=cluster)
     assert "every client of this address can read the pods of all namespaces" in outcome.err
@@ -74,7 +76,7 @@ def test_another_address_is_served_to_everybody_with_a_warning(
 def test_with_tokens_strangers_are_sent_to_the_login(
     run: Run, served: Served, tmp_path: Path
 ) -> None:
-    """And nobody is warned."""
+    """No warning is printed."""
     with FakeApiServer({}).serving() as server:
         flags = ("--require-token", "--host", "0.0.0.0")
         outcome = run("dashboard", *flags, "--kubeconfig", str(server.kubeconfig(tmp_path)))

@@ -50,7 +50,7 @@ def opened(cluster: FakeCluster) -> Open:
         feed = Feed(
             lambda: decode(cluster.json().encode()),
             DEFAULT_NAMES,
-            interval=3600,
+            interval_seconds=3600,
             measure=measure,
             clock=lambda: next(times),
         )
@@ -102,7 +102,7 @@ def test_usage_in_groups(opened: Open, query: dict[str, str], expected: tuple[st
 
 def test_viewers_cannot_fill_the_memory_with_groupings(cluster: FakeCluster) -> None:
     """A frame caches a bounded number of them."""
-    feed = Feed(lambda: decode(cluster.json().encode()), DEFAULT_NAMES, interval=3600)
+    feed = Feed(lambda: decode(cluster.json().encode()), DEFAULT_NAMES, interval_seconds=3600)
     asyncio.run(feed.refresh())
     assert feed.frame is not None
     for i in range(2 * MOST_REPORTS):

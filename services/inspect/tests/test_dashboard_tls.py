@@ -33,7 +33,7 @@ def renew(folder: Path, key: tuple[str, ...] = EC) -> None:
 
 
 def trusting(folder: Path) -> ssl.SSLContext:
-    """A client that believes the certificate in the folder and no other."""
+    """A client that trusts the certificate in the folder and no other."""
     return ssl.create_default_context(cafile=str(folder / "tls.crt"))
 
 

@@ -253,7 +253,7 @@ def test_a_tenant_cannot_evict_pods_of_another_namespace(
 def test_pods_that_would_lose_their_work_stay(
     defrag: Defrag, server: EvictingServer, metadata: Object, spec: Object
 ) -> None:
-    """Neither pods that nobody creates again nor members of gangs are evicted."""
+    """Neither pods without a controller nor members of gangs are evicted."""
     server.pod("c")["metadata"] |= metadata
     server.pod("c")["spec"] |= spec
     assert "nothing is evicted" in defrag("--apply").out

@@ -172,7 +172,7 @@ def test_every_check_has_a_fault() -> None:
 
 
 def test_what_is_not_at_hand_is_skipped(run: Run) -> None:
-    """Nodes and pods alone leave some checks undecided, and they say which kind they lack."""
+    """With nodes and pods alone some checks are skipped, and name the kind that is missing."""
     cluster = sound()
     cluster.items = [i for i in cluster.items if i["kind"] in {"Node", "Pod"}]
     skipped = [c for c in verdicts(run, cluster).values() if c["result"] == "skip"]

@@ -45,7 +45,7 @@ def versions(cluster: FakeCluster, text: str, *nodes: str) -> None:
 
 
 def webhook(cluster: FakeCluster, **hook: Any) -> None:
-    """A webhook of somebody else."""
+    """A webhook of another program."""
     kind = {"kind": "MutatingWebhookConfiguration", "metadata": {"name": "istio"}}
     cluster.add({**kind, "webhooks": [{"name": "i", **hook}]})
 

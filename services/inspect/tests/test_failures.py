@@ -182,7 +182,7 @@ def test_a_refused_port(run: Run, written: Callable[..., Path]) -> None:
 
 
 def test_an_unknown_name(run: Run, written: Callable[..., Path]) -> None:
-    """A server whose name DNS does not know."""
+    """A server whose name DNS cannot resolve."""
     server, what = "https://nosuch.invalid:6443", "the name of the API server is unknown to DNS"
     check(run, written(server), what=what, step="VPN", server=server, words="inspect")
 
@@ -248,7 +248,7 @@ def test_a_file_that_is_none(run: Run, tmp_path: Path, content: bytes, what: str
 
 
 def test_an_untrusted_certificate(run: Run, written: Callable[..., Path], tls_port: int) -> None:
-    """A server with a certificate of somebody else."""
+    """A server with a certificate of another authority."""
     server = f"https://127.0.0.1:{tls_port}"
     what, step = "the certificate of the API server is not trusted", "certificate-authority-data"
     check(run, written(server), what=what, step=step, server=server, words="inspect")

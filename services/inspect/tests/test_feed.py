@@ -1,4 +1,4 @@
-"""What the dashboard reads, when listeners hear of it, and what its routes answer."""
+"""The reads of the dashboard, the notification of listeners, and the responses of its routes."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -48,7 +48,7 @@ def reader(cluster: FakeCluster) -> Reader:
 @pytest.fixture
 def feed(reader: Reader) -> Feed:
     """Reads when the test specifies it."""
-    return Feed(reader, DEFAULT_NAMES, interval=3600, began=1.0)
+    return Feed(reader, DEFAULT_NAMES, interval_seconds=3600, began=1.0)
 
 
 @pytest.mark.parametrize(
@@ -125,7 +125,7 @@ async def test_a_quiet_stream_shows_that_it_lives(
     feed: Feed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By a comment, which browsers ignore; a proxy would close a silent connection."""
-    monkeypatch.setattr(web_app, "HEARTBEAT", 0.01)
+    monkeypatch.setattr(web_app, "HEARTBEAT_SECONDS", 0.01)
     stream: AsyncIterator[str] = _versions(feed)
     found = [await anext(stream) for _ in range(3)]
     assert found == ["data: 1000-0\n\n", ": alive\n\n", ": alive\n\n"]

@@ -71,7 +71,7 @@ def test_the_policy_is_that_of_the_extender(run: Run, four: FakeCluster) -> None
 
 
 def test_nodes_without_pods_are_listed(run: Run, four: FakeCluster) -> None:
-    """A node that offers exclusive GPUs is there before anybody holds one, whoever describes it."""
+    """A node that offers exclusive GPUs is listed before a pod holds one, with any plugin."""
     four.node("free", gpus=[Gpu(15)] * 2, resources={"aliyun.com/gpu": "2"})
     four.node("old", resources={"aliyun.com/gpu": "8"})
     rows = run("gpu", "--no-headers", on=four).out.splitlines()

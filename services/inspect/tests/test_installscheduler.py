@@ -19,7 +19,7 @@ from gpuinspect.controlplane import configuration, manifest, plan
 from gpuinspect.controlplane.carrying import carry_out
 from gpuinspect.controlplane.configuration import SchedulerOffer
 from gpuinspect.controlplane.files import Files
-from gpuinspect.controlplane.plan import BACKUP, MANIFEST, Found
+from gpuinspect.controlplane.plan import BACKUP, MANIFEST, SchedulerFiles
 from gpuinspect.errors import ControlPlaneError
 
 EXTENDER = {
@@ -132,9 +132,11 @@ def test_plain_scalars_mean_to_kubelet_what_they_meant(scalar: str) -> None:
 @given(manifests())
 def test_installing_twice_is_nothing_and_uninstalling_gives_the_same_bytes(text: str) -> None:
     """A second install has no change to make; the way back ends where it began."""
-    first = Found(manifest=text, config=yaml.safe_dump({"kind": "KubeSchedulerConfiguration"}))
+    first = SchedulerFiles(
+        manifest=text, config=yaml.safe_dump({"kind": "KubeSchedulerConfiguration"})
+    )
     made = {each.path: each.after for each in plan.install(first, OFFER).changes}
-    installed = Found(
+    installed = SchedulerFiles(
         manifest=str(made[MANIFEST]),
         original=made[BACKUP],
         config=first.config,
@@ -189,7 +191,7 @@ def test_a_present_configuration_keeps_its_settings() -> None:
 
 
 def test_a_second_extender_that_binds_is_refused() -> None:
-    """kube-scheduler would not start with two; better to say so before."""
+    """kube-scheduler does not start with two, so the command refuses."""
     present = {"kind": "KubeSchedulerConfiguration", "extenders": [OTHER | {"bindVerb": "bind"}]}
     with pytest.raises(ControlPlaneError, match="only one extender may"):
         configuration.render(yaml.safe_dump(present), {}, "", OFFER)
@@ -200,11 +202,11 @@ def test_the_originals_policy_goes_and_anybody_elses_is_refused() -> None:
     text = written((*FLAGS, "--policy-config-file=/etc/kubernetes/policy.json"))
     ours = {"urlPrefix": "http://127.0.0.1:32766/gpushare-scheduler", "bindVerb": "bind"}
     policy = json.dumps({"kind": "Policy", "apiVersion": "v1", "extenders": [ours]})
-    made = plan.install(Found(manifest=text, policy=policy), OFFER).changes[-1].after
+    made = plan.install(SchedulerFiles(manifest=text, policy=policy), OFFER).changes[-1].after
     assert manifest.POLICY not in manifest.read(str(made)).flags
     for other in ({"extenders": [OTHER]}, {"extenders": [ours], "priorities": []}):
         with pytest.raises(ControlPlaneError, match="policy with more than"):
-            plan.install(Found(manifest=text, policy=json.dumps(other)), OFFER)
+            plan.install(SchedulerFiles(manifest=text, policy=json.dumps(other)), OFFER)
 
 
 @pytest.mark.parametrize("text", ["", "a: [", "kind: Pod", "spec: {containers: [{name: etcd}]}"])
@@ -217,8 +219,10 @@ def test_what_is_no_scheduler_is_refused(text: str) -> None:
 def test_a_manifest_that_was_edited_since_is_left_alone() -> None:
     """Neither command throws away what a person did after the install."""
     text = written()
-    made = {each.path: each.after for each in plan.install(Found(manifest=text), OFFER).changes}
-    edited = Found(manifest=f"{made[MANIFEST]}# by hand\n", original=made[BACKUP])
+    made = {
+        each.path: each.after for each in plan.install(SchedulerFiles(manifest=text), OFFER).changes
+    }
+    edited = SchedulerFiles(manifest=f"{made[MANIFEST]}# by hand\n", original=made[BACKUP])
     for act in (plan.uninstall, lambda found: plan.install(found, OFFER)):
         with pytest.raises(ControlPlaneError, match="was changed after"):
             act(edited)
@@ -226,7 +230,7 @@ def test_a_manifest_that_was_edited_since_is_left_alone() -> None:
 
 def test_private_keys_are_not_shown() -> None:
     """The diff ends up in terminals and tickets."""
-    shown = plan.install(Found(manifest=written()), OFFER).diff()
+    shown = plan.install(SchedulerFiles(manifest=written()), OFFER).diff()
     assert "c2VjcmV0" not in shown
     assert "(a private key)" in shown
     assert "+    - --config=/etc/kubernetes/gpushare/scheduler-" in shown
@@ -376,7 +380,7 @@ def test_an_extender_without_tls_is_called_as_it_is(
 def test_a_scheduler_that_kubelet_never_reports_is_put_back(
     run: Run, node: FakeNode, server: FakeApiServer, tmp_path: Path, impatient: None
 ) -> None:
-    """The API server knows no such pod, so the command waits, restores, and ends with 1."""
+    """The API server has no such pod, so the command waits, restores, and exits with 1."""
     access = ("--root", str(node.root), "--kubeconfig", str(server.kubeconfig(tmp_path)))
     outcome = run("install-scheduler", "--apply", "--wait", "1", *access)
     assert outcome.code == 1

@@ -102,7 +102,7 @@ def test_the_context_chooses_the_user(run: Run, flag: str) -> None:
 
 
 def test_no_server_is_a_sentence(run: Run, tmp_path: Path) -> None:
-    """Where nobody listens, the command reports it and ends with exit code 1."""
+    """Without a listener on the port, the command reports it and exits with code 1."""
     with FakeApiServer({}).serving() as gone:
         path = gone.kubeconfig(tmp_path)
     with socket.socket() as silent:  # has a port that nobody else can take, and does not listen

@@ -22,7 +22,7 @@ PROBLEM = "The API server refuses this token, or it may not list pods."
 
 
 class Reviewer:
-    """Knows the token ``right``, and keeps the tokens it was called with."""
+    """A reviewer that accepts the token ``right`` and records all tokens."""
 
     def __init__(self) -> None:
         self.reviewed: list[str] = []
@@ -60,7 +60,7 @@ async def socket(connection: WebSocket) -> None:
 
 @pytest.fixture
 def reviewer() -> Reviewer:
-    """Knows one token."""
+    """A reviewer that accepts one token."""
     return Reviewer()
 
 
@@ -203,7 +203,7 @@ def test_a_token_goes_before_a_session(browser: TestClient) -> None:
 
 @pytest.mark.parametrize("scheme", ["Bearer", "bearer", "BEARER"])
 def test_the_scheme_is_read_in_any_case(browser: TestClient, scheme: str) -> None:
-    """As HTTP wants it."""
+    """As HTTP requires."""
     assert browser.get("/", headers={"Authorization": f"{scheme} right"}).text == "inside /"
 
 

@@ -135,7 +135,7 @@ def test_the_operators_plugin_is_held_by_its_node_label() -> None:
 
 @pytest.mark.parametrize("text", ["null", "{", "3", '{"nodeAffinity": 3}', '{"nodeAffinity": {}}'])
 def test_what_was_changed_since_is_named_and_left(text: str) -> None:
-    """An affinity that hold did not make, or an annotation of somebody else, stops no other."""
+    """An affinity or annotation of another program does not keep the others from being restored."""
     strange = daemon_set(affinity={"podAffinity": {}})
     strange["metadata"]["annotations"] = {NVIDIA_HELD_AFFINITY: text}
     (patch,) = hold([daemon_set()], [])

@@ -54,7 +54,7 @@ PAGES = {
 
 
 class FakeReviewer:
-    """Knows one token."""
+    """A reviewer that accepts one token."""
 
     def may_look(self, token: str) -> bool:
         """The token is the right one."""
@@ -125,7 +125,7 @@ def everything(*, many: bool = True) -> FakeCluster:
 def served(cluster: FakeCluster) -> Iterator[TestClient]:
     """A browser in front of the dashboard, at a fixed time."""
     raw = cluster.json().encode()
-    feed = Feed(lambda: decode(raw), DEFAULT_NAMES, interval=3600)
+    feed = Feed(lambda: decode(raw), DEFAULT_NAMES, interval_seconds=3600)
     asyncio.run(feed.refresh())
     assert feed.frame is not None
     feed.frame.taken = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -170,7 +170,7 @@ def test_empty_pages() -> None:
 def test_pages_before_the_first_read() -> None:
     """The login form, again with the reason; a page that has nothing to show yet."""
     raw = FakeCluster().json().encode()
-    feed = Feed(lambda: decode(raw), DEFAULT_NAMES, interval=3600)
+    feed = Feed(lambda: decode(raw), DEFAULT_NAMES, interval_seconds=3600)
     client = TestClient(make_app(feed, FakeReviewer()))
     for name, reply in (
         ("login", client.get("/login")),

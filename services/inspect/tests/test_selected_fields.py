@@ -4,8 +4,8 @@ import pytest
 from drawncluster import FakeCluster, Gpu
 from invoking import Run
 
-from gpuinspect.documents.columns import table
-from gpuinspect.documents.jsonpath import JsonPathError, render
+from gpuinspect.terminal.columns import table
+from gpuinspect.terminal.jsonpath import JsonPathError, render
 
 DOCUMENT = {
     "kind": "List",

@@ -18,7 +18,7 @@ NAMESPACE = ("-n", "team")
 
 
 def test_a_release_is_installed(run: Run, helm: FakeHelm) -> None:
-    """The chart that travels with the command is installed with what the flags say."""
+    """The chart in the wheel is installed with the values of the flags."""
     outcome = run("serve", "tensorflow", *SHARE, *NAMESPACE)
     assert (outcome.code, outcome.out) == (0, "deployment/mnist-tensorflow-serving created\n")
     assert "kubectl rollout status deployment/mnist-tensorflow-serving -n team" in outcome.err
@@ -168,7 +168,7 @@ def test_the_library_renders_where_there_is_no_helm(run: Run) -> None:
 
 @pytest.mark.usefixtures("no_helm")
 def test_the_charts_refusals_are_sentences(run: Run) -> None:
-    """What only the chart knows to be wrong is reported in its words."""
+    """An error that only the chart detects is reported with the chart's message."""
     outcome = run("serve", "vllm", *SHARE, "--cpu", "much", "--dry-run", *NAMESPACE)
     assert outcome.code == 1
     assert "/cpu" in outcome.err

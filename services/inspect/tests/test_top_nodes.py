@@ -108,7 +108,7 @@ def test_nodes_are_chosen_by_name_and_kind() -> None:
 
 
 def test_figures_of_prometheus_are_put_to_their_gpu() -> None:
-    """By its UUID; a GPU that Prometheus does not know has none."""
+    """Figures are matched by UUID; a GPU without a series has none."""
     nodes = figures(FakeCluster().node("n", gpus=[Gpu(15), Gpu(15)]))
     found = GpuFigures(used_bytes={"GPU-n-1": 7.0}, utilization={"GPU-n-0": 30.0})
     (node,) = with_figures(nodes, found)

@@ -88,7 +88,7 @@ def test_gpus(run: Run, teams: FakeCluster, by: str, figures: dict[str, Any]) ->
 
 
 def test_memory_in_use(run: Run, teams: FakeCluster) -> None:
-    """Prometheus reports it for pods and for GPUs; what it does not know is a dash."""
+    """Prometheus reports it for pods and for GPUs; a missing figure is a dash."""
     answers = {
         POD_USED_BYTES: {"default/a": str(2 * GIB), "default/b": str(GIB)},
         USED_BYTES: {"GPU-n-0": str(3 * GIB)},

@@ -36,7 +36,7 @@ class Backoff:
         self._failures = 0
 
     def after_failure(self, *, lasted: float, retry_after: float = 0) -> float:
-        """Seconds to wait now.
+        """The next pause in seconds.
 
         Args:
             lasted: seconds of success before the failure.

@@ -40,7 +40,7 @@ class _List(msgspec.Struct):
 _BEGINNING: Final = re.compile(
     rb'\{"kind":"\w+","apiVersion":"[\w./]+","metadata":(\{[^{}]*\}),"items":'
 )
-"""How the API server begins a page; saves reading all of it a second time for its token."""
+"""The beginning of a page; its continue token is read without a second parse of the page."""
 
 
 class BlockingClient:
@@ -148,7 +148,7 @@ class BlockingClient:
 
 
 def _reason(error: HTTPError) -> Exception:
-    """What went wrong with a connection, without the layers of urllib3 around it."""
+    """The cause of a connection error, without the exceptions of urllib3 around it."""
     cause = error.args[-1] if isinstance(error, ProtocolError) else error
     if isinstance(cause, HTTPException) and not isinstance(cause, ConnectionError):
         words = " ".join(str(cause).split())  # what the server sent, as one line

@@ -15,7 +15,7 @@ from gpukube.errors import ConfigError
 
 MOUNTED: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 TOKEN_SECONDS: Final = 60.0
-"""How often the token file is read again; kubelet replaces it before the token expires."""
+"""Seconds between reads of the token file; kubelet replaces it before the token expires."""
 
 
 class ClientConfig(Protocol):

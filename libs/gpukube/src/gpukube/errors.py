@@ -23,7 +23,7 @@ from typing import Final, Self
 
 import msgspec
 
-RETRY_AFTER_LIMIT: Final = 60.0
+RETRY_AFTER_LIMIT_SECONDS: Final = 60.0
 """Longest ``Retry-After`` in seconds that is honoured; a longer one would stop a service."""
 GONE: Final = 410
 GATEWAY_TIMEOUT: Final = 504
@@ -176,7 +176,9 @@ def failure_of(
         request,
         status=status,
         message=found.message or reason,
-        retry_after=min(float(retry_after), RETRY_AFTER_LIMIT) if retry_after.isdecimal() else 0,
+        retry_after=min(float(retry_after), RETRY_AFTER_LIMIT_SECONDS)
+        if retry_after.isdecimal()
+        else 0,
         version_too_large=found.version_too_large,
     )
 

@@ -45,7 +45,7 @@ class ObjectReference(msgspec.Struct, frozen=True, omit_defaults=True, rename="c
 
 
 class EventSource(msgspec.Struct, frozen=True):
-    """Who records.
+    """The component that records events.
 
     Attributes:
         component: name of the program.
@@ -181,7 +181,7 @@ class EventRecorder:
 
 
 def event_path(about: ObjectReference) -> str:
-    """Where events about an object are created."""
+    """The path at which events about an object are created."""
     return f"/api/v1/namespaces/{_namespace(about)}/events"
 
 

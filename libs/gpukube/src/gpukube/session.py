@@ -11,18 +11,18 @@ from gpukube.errors import UnreachableError
 from gpukube.interface import Reply, failure_in
 
 CONNECTIONS: Final = 128
-READ_BUFFER: Final = 2**18
+READ_BUFFER_BYTES: Final = 2**18
 
 
 def split_lines(rest: bytes, chunk: bytes) -> tuple[list[bytes], bytes]:
-    """Whole lines in ``rest + chunk``, and what is left of the last one."""
+    """The complete lines in ``rest + chunk``, and the incomplete last one."""
     lines = (rest + chunk).split(b"\n")
     left = lines.pop()
     return [line for line in lines if line], left
 
 
 class Session:
-    """One pool of connections; a watch holds one of them.
+    """A pool of connections; each watch holds one.
 
     Args:
         host: with its scheme and port.
@@ -56,7 +56,7 @@ class Session:
             ),
             proxy=proxy,
             timeout=aiohttp.ClientTimeout(total=seconds, sock_connect=connect_seconds),
-            read_bufsize=READ_BUFFER,
+            read_bufsize=READ_BUFFER_BYTES,
         )
 
     async def close(self) -> None:

@@ -22,18 +22,15 @@ from gpudeviceplugin.cluster.health_events import (
     DAEMON_SERVES,
     ISOLATION,
     HealthEventRecorder,
-    Notice,
+    NodeEvent,
 )
 from gpudeviceplugin.cluster.informers import SILENCE_SECONDS, Relists, node_named, pods_of
-from gpudeviceplugin.cluster.node_labels import LabelFollower
 from gpudeviceplugin.cluster.node_watch import NodeWatch
 from gpudeviceplugin.cluster.publisher import Publisher
 from gpudeviceplugin.dra.backend import ClaimBackEnd
 from gpudeviceplugin.gpus.devices import Driver
 from gpudeviceplugin.gpus.driver import PatientDriver
 from gpudeviceplugin.gpus.health import health_of
-from gpudeviceplugin.gpus.inventory_manager import InventoryManager
-from gpudeviceplugin.gpus.usage import UsageMeter, watch_of
 from gpudeviceplugin.isolation.cdi import CdiFiles
 from gpudeviceplugin.isolation.claim_limits import ClaimLimits
 from gpudeviceplugin.isolation.driver_limits import limits_of
@@ -41,7 +38,6 @@ from gpudeviceplugin.isolation.limits import LimitWatch
 from gpudeviceplugin.isolation.modes import Isolation
 from gpudeviceplugin.isolation.mps.fleet import configured_fleet
 from gpudeviceplugin.isolation.mps.supervisor import MpsDaemonPhase
-from gpudeviceplugin.isolation.start_gate import gate_of
 from gpudeviceplugin.isolation.start_turns import StartTurns
 from gpudeviceplugin.kubelet.draining import Drain
 from gpudeviceplugin.kubelet.endpoint import Endpoint
@@ -49,7 +45,11 @@ from gpudeviceplugin.kubelet.pod_resources import PodResourcesClient
 from gpudeviceplugin.kubelet.reconciler import Reconciler
 from gpudeviceplugin.kubelet.registration import Registrar
 from gpudeviceplugin.kubelet.servicer import Servicer
+from gpudeviceplugin.kubelet.start_gate import gate_of
 from gpudeviceplugin.memory import keep_small
+from gpudeviceplugin.node.inventory_manager import InventoryManager
+from gpudeviceplugin.node.node_labels import LabelFollower
+from gpudeviceplugin.node.usage import UsageMeter, usage_settings
 from gpudeviceplugin.settings import DevicePluginSettings
 from gpudeviceplugin.state import NodeState
 from gpudeviceplugin.web import Web
@@ -90,21 +90,21 @@ class Plugin:
             unit=settings.unit,
             reserve_mib=settings.reserve_mib,
             numa_hints=settings.numa_hints,
-            every=settings.refresh_seconds,
-            retry=settings.driver_retry_seconds,
+            interval_seconds=settings.refresh_seconds,
+            retry_seconds=settings.driver_retry_seconds,
         )
         kubelet = PodResourcesClient(
             settings.pod_resources_socket, names, kubelet_restarted=self.state.kubelet_restarted
         )
         self._reconciler = Reconciler(
-            self.state, kubelet, kube, self._events, every=settings.reconcile_seconds
+            self.state, kubelet, kube, self._events, interval_seconds=settings.reconcile_seconds
         )
         limits, read = self._driver_limits, self._reconciler.read
         turns = StartTurns(self.state) if settings.start_turns else None
         self._gate = gate_of(self.state, limits, turns, read, self._isolation)
         self._publisher = Publisher(self.state, self._node, kube, node_type=settings.node_type)
         self._draining = False
-        self._drain = Drain(self.state, self._publisher, settle=settings.drain_seconds)
+        self._drain = Drain(self.state, self._publisher, settle_seconds=settings.drain_seconds)
         self.registrar = Registrar(
             settings.kubelet_dir,
             self._endpoint,
@@ -113,18 +113,20 @@ class Plugin:
         )
         self._cdi = CdiFiles(settings.cdi_dir, settings.cdi)
         self._labels = LabelFollower(self.state, self._node, self.registrar, self._cdi)
-        self._announcer = HealthEventRecorder(self.state, kube, self._events, settings.node_name)
+        self._health_events = HealthEventRecorder(
+            self.state, kube, self._events, settings.node_name
+        )
         self._claims = ClaimBackEnd(
             settings,
             self.state,
             self._node,
             kube,
             enforce=ClaimLimits(self.state, limits).enforce if limits else None,
-            on_refused=lambda why: self._announcer.notify(Notice(API_REFUSED, why)),
+            on_refused=lambda why: self._health_events.notify(NodeEvent(API_REFUSED, why)),
         )
         watch = LimitWatch(self.state, self._events, self._limits_replaced)
         exact = limits.used if limits else None
-        measure = watch_of(settings)
+        measure = usage_settings(settings)
         self._usage = UsageMeter(
             self.state, self._driver, self._events, measure, watch, exact=exact
         )
@@ -165,8 +167,8 @@ class Plugin:
                 self._pods.run,
                 self._reconciler.run,
                 self._publisher.run,
-                self._announcer.tell_pods,
-                self._announcer.keep_map,
+                self._health_events.tell_pods,
+                self._health_events.keep_map,
                 self._events.run,
                 self._usage.run,
                 self._follow_labels,
@@ -186,7 +188,7 @@ class Plugin:
         self.state.serve(serving=serving and not self._draining)
 
     async def close(self) -> None:
-        """Let go of everything; kubelet keeps what it has handed out."""
+        """Close all connections; allocations of kubelet stay."""
         await self._web.stop()
         await self._kube.close()
         self._driver.close()
@@ -228,7 +230,7 @@ class Plugin:
                 "GPU health changed", uuid=verdict.uuid, healthy=verdict.healthy, why=verdict.why
             )
         self._keeper.publish()
-        self._announcer.announce(verdicts)
+        self._health_events.announce(verdicts)
 
     async def _run_isolation(self) -> None:
         async with asyncio.TaskGroup() as group:
@@ -247,18 +249,18 @@ class Plugin:
         self._keeper.publish()
         if after is MpsDaemonPhase.FAILED:
             words = f"accepts no new pods: {why}"
-            self._announcer.notify(Notice(DAEMON_FAILED, words, uuid=uuid))
+            self._health_events.notify(NodeEvent(DAEMON_FAILED, words, uuid=uuid))
         elif before is MpsDaemonPhase.FAILED:
             words = "is served by its MPS daemon again"
-            self._announcer.notify(Notice(DAEMON_SERVES, words, uuid=uuid, good=True))
+            self._health_events.notify(NodeEvent(DAEMON_SERVES, words, uuid=uuid, good=True))
 
     def _isolation_faults(self, faults: tuple[str, ...]) -> None:
         for fault in faults:
             log.warning("isolation", why=fault)
-            self._announcer.notify(Notice(ISOLATION, fault))
+            self._health_events.notify(NodeEvent(ISOLATION, fault))
 
     def _started(self, pod: Pod, raw: bytes) -> None:
-        """What the container runtime reports about the GPUs of a pod counts like a probe."""
+        """Take a container's start, or its failure to start, as a probe of the pod's GPUs."""
         if self._gate is not None:
             self._gate.seen(pod, raw)
         indexes = self.state.matcher.gpus_held(pod.namespace, pod.name)
@@ -274,7 +276,7 @@ class Plugin:
         servicer = Servicer(
             self.state,
             resource,
-            patience=self._settings.match_patience,
+            patience_seconds=self._settings.match_patience,
             numa_hints=self._settings.numa_hints,
             before_start=gate.wait if gate else None,
         )
@@ -295,7 +297,7 @@ class Plugin:
         )
 
     def missing(self) -> str:
-        """What keeps this node from serving GPUs; empty when nothing does."""
+        """Why this node does not serve GPUs; empty when it does."""
         checks = (
             (self._keeper.trouble, not self._keeper.trouble),
             ("the pods of the node are not listed yet", self._pods.synced.is_set()),
@@ -305,7 +307,7 @@ class Plugin:
         return next((words for words, well in checks if not well), "")
 
     def _registered(self) -> bool:
-        """Where claims are offered, the device plugin API has nothing to register."""
+        """Kubelet accepted the registration, or the node offers claims and needs none."""
         return self.registrar.registered.is_set() or self.state.api == API_CLAIMS
 
 

@@ -238,7 +238,7 @@ class DevicePluginSettings(BaseSettings):
 
     @property
     def default_isolation(self) -> IsolationMode | None:
-        """Of GPUs without a label or annotation; ``None``: the strongest."""
+        """The isolation mode of GPUs without a label or annotation; ``None``: the strongest."""
         if self.isolation == "auto":
             return None
         legacy = IsolationMode.MPS if self.mps else IsolationMode.NONE
@@ -246,7 +246,7 @@ class DevicePluginSettings(BaseSettings):
 
     @property
     def mps_place(self) -> MpsPlace | None:
-        """Where MPS daemons are; ``None`` where no GPU of this node can have one."""
+        """The directories of MPS daemons; ``None`` where no GPU of this node can have one."""
         if self.mps_root or self.mps_pipe:
             return MpsPlace(self.mps_root, self.mps_pipe, read_only=self.mps_read_only_pipes)
         return MpsPlace("", pipe=PIPE_OF_2019) if self.mps else None

@@ -12,18 +12,18 @@ class Signal:
         self._event = asyncio.Event()
 
     def fire(self) -> None:
-        """Something has changed."""
+        """Count a change and wake all waiters."""
         self.count += 1
         self._event.set()
         self._event = asyncio.Event()
 
     async def beyond(self, seen: int) -> None:
-        """Until there is a change that ``seen`` does not count."""
+        """Wait for a change after the first ``seen`` changes."""
         while self.count <= seen:
             await self._event.wait()
 
     async def beyond_or_after(self, seen: int, seconds: float) -> None:
-        """As :meth:`beyond`, but not longer than so many seconds."""
+        """As :meth:`beyond`, for at most this number of seconds."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self.beyond(seen)

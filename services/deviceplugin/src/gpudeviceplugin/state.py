@@ -29,7 +29,7 @@ from gpucore.wire.pods import Pod
 from gpudeviceplugin.signals import Signal
 
 NOTED_SECONDS: Final = 2.0
-"""kubelet writes a grant down after it was made; until then its silence about it means nothing."""
+"""Seconds until kubelet lists an allocation; a shorter absence from its list means nothing."""
 
 
 def ignore(*_: object) -> None:
@@ -115,13 +115,13 @@ class NodeState:
             self._offer()
 
     def serve(self, *, serving: bool) -> None:
-        """Whether pods that are bound to this node from now on get their devices."""
+        """Set whether kubelet takes devices from this plugin."""
         if serving != self.serving:
             self.serving = serving
             self.outlook_changed.fire()
 
     def offer(self, api: str) -> None:
-        """The node offers its GPUs as ``devices`` or ``claims``; empty: neither."""
+        """Set how the node offers its GPUs: ``devices``, ``claims``, or empty for neither."""
         if api != self.api:
             self.api = api
             self.outlook_changed.fire()
@@ -145,7 +145,7 @@ class NodeState:
         return answer
 
     def sync_from_kubelet(self, held: Iterable[Held], *, requested_at: int) -> bool:
-        """Take kubelet's account for the truth; false while it owes an account of some grant."""
+        """Take over kubelet's allocations; false while one that was granted is missing."""
         live = [each for each in held if not self._ended(each.namespace, each.name)]
         lost = self._lost(live)
         listed = {
@@ -167,7 +167,7 @@ class NodeState:
         )
 
     def kubelet_restarted(self) -> None:
-        """Until kubelet has reported its allocations, no pod gets devices that running pods had."""
+        """Reserve the devices of running pods until kubelet has reported its allocations."""
         self.matcher.queue.kubelet_restarted()
         self._suspicious = True
         self.matcher.reserve(self._allocated(self._running()))
@@ -175,11 +175,11 @@ class NodeState:
 
     @property
     def suspicious(self) -> bool:
-        """Kubelet or this plugin restarted, and it is not known what kubelet remembers."""
+        """Kubelet or this plugin restarted, and kubelet has not listed its allocations since."""
         return self._suspicious
 
     def _lost(self, live: list[Held]) -> list[Held]:
-        """What running pods hold that kubelet has forgotten, or has yet to list after a restart."""
+        """Devices of running pods that kubelet has forgotten, or not listed since a restart."""
         found = forgotten(live, self.pods.values(), self.policy.names)
         if not self._suspicious:
             self.forgotten &= found
@@ -228,7 +228,7 @@ class NodeState:
     def _inherit(self) -> None:
         """Find the pods of an original plugin, whose GPUs kubelet does not report.
 
-        GPUs, pods and kubelet's account become known in any order.
+        GPUs, pods and kubelet's account arrive in any order.
         """
         self.inherited = inherited(
             self._held,
@@ -240,14 +240,14 @@ class NodeState:
         self.matcher.displaced = self.inherited.displaced
 
     def settled_turn(self) -> int:
-        """Up to which turn of the holdings kubelet's silence counts."""
+        """The turn of the holdings up to which a device missing from kubelet's list is free."""
         long_ago = time.monotonic() - NOTED_SECONDS
         while self._recent and self._recent[0].made < long_ago:
             self._recent.popleft()
         return self._recent[0].turn if self._recent else self.matcher.holdings.turn
 
     def on_replace(self, items: Iterable[Pod]) -> None:
-        """These are all pods of the node; new ones come in order of creation, as for kubelet."""
+        """Replace all pods of the node; new ones are added in order of creation, as by kubelet."""
         listed = sorted(items, key=lambda pod: pod.creation)
         present = {pod.uid for pod in listed}
         for uid in [uid for uid in self.pods if uid not in present]:
@@ -261,13 +261,13 @@ class NodeState:
             self.grant_made.fire()  # look at once
 
     def on_update(self, item: Pod, line: bytes) -> None:
-        """One pod is new or has changed."""
+        """Take over a new or changed pod."""
         self._see(item)
         self.on_status(item, line)
         self.pods_changed.fire()
 
     def on_delete(self, item: Pod) -> None:
-        """One pod was deleted."""
+        """Forget a deleted pod."""
         self._forget(item)
         self.pods_changed.fire()
 
@@ -301,21 +301,21 @@ class NodeState:
         return found
 
     def shares_behind_mps(self) -> bool:
-        """Somebody holds a part of a GPU that an MPS daemon serves."""
+        """A pod holds a part of a GPU that an MPS daemon serves."""
         return any(self.in_use(gpu.index) for gpu in self.inventory.gpus if gpu.isolation.uses_mps)
 
     def in_use(self, index: GpuIndex) -> bool:
-        """Somebody holds a part of the GPU, as devices or by a claim."""
+        """A pod holds a part of the GPU, as devices or by a claim."""
         uuids = [gpu.uuid for gpu in self.inventory.gpus if gpu.index == index]
         return self.granted(index) or any(map(self.claims.on, uuids))
 
     def granted(self, index: GpuIndex) -> bool:
-        """Somebody holds a part of the GPU as devices of the device plugin."""
+        """A pod holds a part of the GPU as devices of the device plugin."""
         matcher = self.matcher
         return any(matcher.holdings.holders(each, index) for each in matcher.tables.values())
 
     def _ended(self, namespace: str, name: str) -> bool:
-        """The pod is known and has ended; kubelet still lists what it had."""
+        """The pod has ended, though kubelet may still list its devices."""
         same = [pod for pod in self.pods.values() if (pod.namespace, pod.name) == (namespace, name)]
         return bool(same) and all(pod.finished for pod in same)
 

@@ -107,7 +107,7 @@ _OF_GPUS = (GPU_HEALTHY, GPU_UNITS, GPU_GRANTED, GPU_MEMORY, GPU_USED, UNATTRIBU
 
 
 def forget_gpus(gone: Iterable[tuple[str, str]]) -> None:
-    """These GPUs, each an index and a UUID, have left the node: their series end."""
+    """Remove the series of GPUs that left the node, each given by index and UUID."""
     for labels in gone:
         for gauge in _OF_GPUS:
             with suppress(KeyError):

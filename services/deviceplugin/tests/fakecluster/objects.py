@@ -5,24 +5,24 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 Object = dict[str, Any]
-Asks = Mapping[str, int]
+Requests = Mapping[str, int]
 
 _numbers = itertools.count(1)
 
 
 def pod(
     name: str,
-    containers: Sequence[Asks],
+    containers: Sequence[Requests],
     *,
     node: str = "n1",
-    inits: Sequence[Asks] = (),
-    sidecars: Sequence[Asks] = (),
+    inits: Sequence[Requests] = (),
+    sidecars: Sequence[Requests] = (),
     annotations: Mapping[str, str] | None = None,
     labels: Mapping[str, str] | None = None,
     created: int | None = None,
     namespace: str = "default",
 ) -> Object:
-    """A bound pod; an ask is ``{"gpu-mem": 3}`` without the domain."""
+    """A bound pod; a request is ``{"gpu-mem": 3}`` without the domain."""
     number = next(_numbers)
     second = number if created is None else created
     return {
@@ -36,12 +36,12 @@ def pod(
         },
         "spec": {
             "nodeName": node,
-            "containers": [_container(f"c{i}", ask) for i, ask in enumerate(containers)],
+            "containers": [_container(f"c{i}", request) for i, request in enumerate(containers)],
             "initContainers": [
-                *(_container(f"i{i}", ask) for i, ask in enumerate(inits)),
+                *(_container(f"i{i}", request) for i, request in enumerate(inits)),
                 *(
-                    _container(f"s{i}", ask) | {"restartPolicy": "Always"}
-                    for i, ask in enumerate(sidecars)
+                    _container(f"s{i}", request) | {"restartPolicy": "Always"}
+                    for i, request in enumerate(sidecars)
                 ),
             ],
         },
@@ -53,8 +53,8 @@ def _time(second: int) -> str:
     return f"2026-01-01T{second // 3600:02}:{second // 60 % 60:02}:{second % 60:02}Z"
 
 
-def _container(name: str, ask: Asks) -> Object:
-    limits = {f"aliyun.com/{resource}": str(amount) for resource, amount in ask.items()}
+def _container(name: str, request: Requests) -> Object:
+    limits = {f"aliyun.com/{resource}": str(amount) for resource, amount in request.items()}
     return {"name": name, "resources": {"limits": limits, "requests": limits}}
 
 
@@ -70,7 +70,7 @@ def planned(gpu: int, amount: int, *, dev: int = 15) -> dict[str, str]:
 
 
 def node(name: str = "n1", labels: Mapping[str, str] | None = None) -> Object:
-    """A node that offers shares unless its labels say otherwise."""
+    """A node that offers shares unless its labels differ."""
     return {
         "metadata": {
             "uid": f"node-{name}",

@@ -1,4 +1,4 @@
-"""A kubelet for tests, as far as device plugins can tell.
+"""A kubelet for tests, with the behaviour that device plugins see.
 
 Real sockets, and the rules of the real device manager.
 """

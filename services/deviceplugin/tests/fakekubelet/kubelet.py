@@ -152,7 +152,7 @@ class FakeKubelet(api_grpc.RegistrationServicer, truth_grpc.PodResourcesListerSe
         return server
 
     async def stop(self) -> None:
-        """Go down; pods keep running. Nobody can register while what he brought is let go."""
+        """Stop; pods keep running. No plugin can register while connections are closed."""
         for server in self._servers:
             await server.stop(None)
         for task in self._tasks:

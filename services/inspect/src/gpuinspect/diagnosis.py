@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from gpuinspect.cluster.place import IN_CLUSTER, Place
+from gpuinspect.cluster.current_context import IN_CLUSTER, CurrentContext
 from gpuinspect.cluster.scoped import VIEWER
 from gpuinspect.errors import sentence
 from gpukube.errors import (
@@ -85,55 +85,55 @@ _READ: Final = frozenset({"nodes", "pods", "events", "resourcequotas"})
 _PROXIES: Final = ("HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy", "ALL_PROXY")
 
 
-def lines(error: Exception, place: Place) -> Iterator[str]:
+def lines(error: Exception, current: CurrentContext) -> Iterator[str]:
     """The error message in lines: what happened, where, and the next step."""
-    found = diagnosed(error, place)
+    found = diagnosed(error, current)
     yield f"error: {found.what}"
-    yield f"  where: {where(place)}"
+    yield f"  where: {where(current)}"
     yield f"  next: {found.step}"
 
 
-def where(place: Place) -> str:
-    """Server, context and kubeconfig, as far as they are known."""
-    files = ", ".join(map(str, place.files))
+def where(current: CurrentContext) -> str:
+    """Server, context, user and kubeconfig, without the unknown ones."""
+    files = ", ".join(map(str, current.files))
     parts = [
-        f"server {place.server}" if place.server else "no server",
-        f"context {place.context}" if place.context else "",
-        f"user {place.user}" if place.user and place.user != IN_CLUSTER else "",
+        f"server {current.server}" if current.server else "no server",
+        f"context {current.context}" if current.context else "",
+        f"user {current.user}" if current.user and current.user != IN_CLUSTER else "",
         f"kubeconfig {files}" if files else IN_CLUSTER,
     ]
     return ", ".join(part for part in parts if part)
 
 
-def diagnosed(error: Exception, place: Place) -> Diagnosis:
-    """What a failure means."""
+def diagnosed(error: Exception, current: CurrentContext) -> Diagnosis:
+    """The cause of a failure and the next step."""
     if isinstance(error, ConfigError):
-        return _configuration(error, place)
+        return _configuration(error, current)
     if isinstance(error, UnreachableError):
         return _unreachable(error)
     if isinstance(error, InvalidReplyError) or _is_page(str(error)):
         return _stranger(error)
     if isinstance(error, StatusError):
-        return _refusal(error, place)
+        return _refusal(error, current)
     return Diagnosis(sentence(error), "try again")
 
 
-def _configuration(error: ConfigError, place: Place) -> Diagnosis:
-    files = ", ".join(map(str, place.files))
-    if not any(file.exists() for file in place.files):
+def _configuration(error: ConfigError, current: CurrentContext) -> Diagnosis:
+    files = ", ".join(map(str, current.files))
+    if not any(file.exists() for file in current.files):
         return Diagnosis(
             f"no kubeconfig: tried {files or 'the service account of this pod'} ({error})",
             "give --kubeconfig FILE or set KUBECONFIG; the administrator of the cluster, or the"
             " command line of the cloud, writes one",
         )
-    if place.trouble:
+    if current.trouble:
         return Diagnosis(
-            f"the kubeconfig cannot be read: {place.trouble}",
+            f"the kubeconfig cannot be read: {current.trouble}",
             "give another file with --kubeconfig or KUBECONFIG",
         )
-    if place.context not in place.contexts:
-        known = ", ".join(place.contexts) or "none"
-        named = f'no context "{place.context}"' if place.context else "no current context"
+    if current.context not in current.contexts:
+        known = ", ".join(current.contexts) or "none"
+        named = f'no context "{current.context}"' if current.context else "no current context"
         return Diagnosis(
             f"the kubeconfig has {named}; its contexts are: {known}",
             "name one of them with --context, or choose it with 'kubectl config use-context'",
@@ -169,11 +169,12 @@ def _stranger(error: Exception) -> Diagnosis:
     )
 
 
-def _refusal(error: StatusError, place: Place) -> Diagnosis:
+def _refusal(error: StatusError, current: CurrentContext) -> Diagnosis:
     if error.status == 401:
+        user = current.user or "of this context"
         return Diagnosis(
             f"the API server does not accept the credentials: {error}",
-            f"log in again: the credentials of user {place.user or 'of this context'} are wrong or"
+            f"log in again: the credentials of user {user} are wrong or"
             " have expired (compare 'kubectl auth whoami')",
         )
     if error.status == 403:

@@ -1,4 +1,4 @@
-"""Why a command cannot answer, in words for the person at the terminal.
+"""Failures of a command, with messages for the person at the terminal.
 
 ::
 
@@ -41,6 +41,6 @@ FAILURES: Final = (InspectError, KubeError, ConfigError)
 
 
 def sentence(error: Exception) -> str:
-    """What the person at the terminal, or in front of the dashboard, reads."""
+    """The message of an error for a terminal or the dashboard."""
     missing = isinstance(error, UnreachableError)
     return f"the API server does not respond: {error}" if missing else str(error)

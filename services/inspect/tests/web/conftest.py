@@ -58,7 +58,7 @@ def _serving(*flags: str) -> Iterator[str]:
 
 
 def _wait_until_ready(url: str) -> None:
-    """Ask until the service has read the cluster."""
+    """Send requests until the service has read the cluster."""
     direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     end = time.monotonic() + SECONDS
     while time.monotonic() < end:

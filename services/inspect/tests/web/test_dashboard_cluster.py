@@ -10,7 +10,7 @@ import pytest
 from drawncluster import FakeCluster, Gpu
 from fakeapiserver import FakeApiServer
 
-from gpuinspect.cluster.tokens import ACCESS_REVIEWS, TOKEN_REVIEWS
+from gpuinspect.web.tokens import ACCESS_REVIEWS, TOKEN_REVIEWS
 
 pytestmark = pytest.mark.slow
 
@@ -34,7 +34,7 @@ def pod(name: str, units: int, index: int) -> dict[str, Any]:
 
 @pytest.fixture
 def server() -> Iterator[FakeApiServer]:
-    """An API server with a node and a pod, which trusts everybody who shows any token."""
+    """An API server with a node and a pod, which accepts any token."""
     nodes = FakeCluster().node("n1", gpus=[Gpu(15)] * 2).items
     with FakeApiServer({NODES: nodes, PODS: [pod("web", 6, 0)], EVENTS: []}).serving() as server:
         server.reviews = {
@@ -82,7 +82,7 @@ def test_log_in_and_watch(
 def open_address(
     server: FakeApiServer, serving: Callable[..., Any], tmp_path: Path
 ) -> Iterator[str]:
-    """Where the page shows that cluster to everybody."""
+    """The address of a dashboard of that cluster, without authentication."""
     with serving(f"--kubeconfig={server.kubeconfig(tmp_path)}") as url:
         yield url
 

@@ -54,9 +54,9 @@ def test_other_machines(host: str) -> None:
 
 @pytest.mark.parametrize(("host", "status"), [("localhost:8080", 200), ("evil.example:8080", 421)])
 def test_a_web_site_cannot_pass_for_the_visitor(host: str, status: int) -> None:
-    """A name that somebody else made to resolve to this machine is refused on every path."""
+    """A foreign host name that resolves to this machine is refused on every path."""
     raw = FakeCluster().node("n", gpus=[Gpu(15)]).json().encode()
-    feed = Feed(lambda: decode(raw), DEFAULT_NAMES, interval=3600)
+    feed = Feed(lambda: decode(raw), DEFAULT_NAMES, interval_seconds=3600)
     asyncio.run(feed.refresh())
     with TestClient(make_app(feed, local_only=True)) as browser:
         answers = [browser.get(path, headers={"Host": host}) for path in ("/", "/pods", "/healthz")]

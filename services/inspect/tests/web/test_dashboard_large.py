@@ -26,7 +26,7 @@ def browser() -> Iterator[TestClient]:
         cluster.pod(f"web-{i:04}", 30, node=f"n{i:04}", index=i % 8)
     for i in range(300):
         cluster.pod(f"wait-{i}", 50, phase="Pending")
-    feed = Feed(lambda: decode(cluster.json().encode()), DEFAULT_NAMES, interval=3600)
+    feed = Feed(lambda: decode(cluster.json().encode()), DEFAULT_NAMES, interval_seconds=3600)
     asyncio.run(feed.refresh())
     client = TestClient(make_app(feed))
     yield client

@@ -30,7 +30,7 @@ RENEW_SHARE: Final = 1 / 3
 """A certificate is renewed when less than this share of its validity is left."""
 
 
-class Pair(msgspec.Struct, frozen=True):
+class CertificateAndKey(msgspec.Struct, frozen=True):
     """A certificate and its private key, both in PEM."""
 
     certificate: bytes
@@ -61,7 +61,7 @@ class Authority:
         ValueError: they are no PEM, or do not belong together.
     """
 
-    def __init__(self, pair: Pair) -> None:
+    def __init__(self, pair: CertificateAndKey) -> None:
         self.pair = pair
         self._certificate = x509.load_pem_x509_certificate(pair.certificate)
         key = load_pem_private_key(pair.key, None)
@@ -89,7 +89,7 @@ class Authority:
         """Whether it would expire soon: a year that a new certificate may be valid, and a third."""
         return self._certificate.not_valid_after_utc - now < AUTHORITY_VALID * (2 / 15)
 
-    def sign(self, request: CertificateRequest, now: datetime) -> Pair:
+    def sign(self, request: CertificateRequest, now: datetime) -> CertificateAndKey:
         """A new key, and a certificate of this authority for it."""
         key = ec.generate_private_key(ec.SECP256R1())
         subject = _common_name(request.names[0])
@@ -105,7 +105,9 @@ class Authority:
         )
         return _pair(certificate, key)
 
-    def renewal_reason(self, pair: Pair, request: CertificateRequest, now: datetime) -> str:
+    def renewal_reason(
+        self, pair: CertificateAndKey, request: CertificateRequest, now: datetime
+    ) -> str:
         """Why a certificate has to be issued again; empty where it is still good.
 
         Args:
@@ -190,6 +192,6 @@ def _names_of(certificate: x509.Certificate) -> frozenset[str]:
     return frozenset(str(name.value) for name in found.value)
 
 
-def _pair(certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey) -> Pair:
+def _pair(certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey) -> CertificateAndKey:
     text = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-    return Pair(certificate.public_bytes(Encoding.PEM), text)
+    return CertificateAndKey(certificate.public_bytes(Encoding.PEM), text)

@@ -1,4 +1,4 @@
-"""Which certificates a release needs, as the command line of the Job names them."""
+"""The certificates that a release needs, from the command line of the Job."""
 
 import msgspec
 

@@ -13,7 +13,7 @@ import msgspec
 import structlog
 
 from gpukube.interface import KubeClient
-from gpukube.issuing.authority import Authority, Pair
+from gpukube.issuing.authority import Authority, CertificateAndKey
 from gpukube.issuing.plan import Plan, SecretPlan
 
 CERTIFICATE: Final = "tls.crt"
@@ -30,9 +30,9 @@ class SecretData(msgspec.Struct, frozen=True):
     version: str
     values: dict[str, bytes]
 
-    def pair(self, certificate: str, key: str) -> Pair:
+    def pair(self, certificate: str, key: str) -> CertificateAndKey:
         """Two of the values; empty ones where they are missing."""
-        return Pair(self.values.get(certificate, b""), self.values.get(key, b""))
+        return CertificateAndKey(self.values.get(certificate, b""), self.values.get(key, b""))
 
 
 class CertificateIssuer:
@@ -122,7 +122,7 @@ class CertificateIssuer:
         await self._client.patch(path, {"metadata": {"resourceVersion": version}, "data": data})
 
 
-def _authority(pair: Pair) -> Authority | None:
+def _authority(pair: CertificateAndKey) -> Authority | None:
     try:
         return Authority(pair)
     except (ValueError, TypeError):

@@ -1,4 +1,4 @@
-"""Which configuration a program uses: a kubeconfig file as kubectl finds it, or that of its pod."""
+"""Finds the configuration of a program: a kubeconfig as kubectl does, or the service account."""
 
 import os
 from contextlib import suppress

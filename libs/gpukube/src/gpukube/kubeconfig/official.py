@@ -43,7 +43,7 @@ class KubeconfigFile:
         return self._text
 
     def _token(self) -> str:
-        """May run a credential plugin."""
+        """The current token; may run a credential plugin."""
         return self._configuration.get_api_key_with_prefix("BearerToken") or ""
 
 
@@ -95,7 +95,7 @@ def official_loader() -> Any:
 
 @contextmanager
 def _readable(loader: Any) -> Iterator[None]:
-    """What the loader raises for a file that is YAML but no kubeconfig, as one error."""
+    """Turn every error of the loader for YAML that is no kubeconfig into ConfigError."""
     damaged = (TypeError, AttributeError, KeyError, ValueError)
     try:
         yield

@@ -151,7 +151,7 @@ def _context(cluster: _Cluster, user: _User, folder: Path) -> ssl.SSLContext:
 
 
 def _verifying(cluster: _Cluster, folder: Path) -> ssl.SSLContext:
-    """What the certificate of the server is compared with; the system's authorities by default."""
+    """The CA bundle that verifies the server's certificate; by default that of the system."""
     authority = _bytes(cluster.certificate_authority, cluster.certificate_authority_data, folder)
     if not cluster.insecure_skip_tls_verify:
         return ssl.create_default_context(cadata=authority.decode() if authority else None)

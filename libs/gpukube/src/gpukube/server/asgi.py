@@ -28,7 +28,7 @@ class GatedServer(uvicorn.Server):
 
     @property
     def port(self) -> int:
-        """Where it listens; known once it has started."""
+        """The address that it listens on; set once it has started."""
         found: int = self.servers[0].sockets[0].getsockname()[1]
         return found
 

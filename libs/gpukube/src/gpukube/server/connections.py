@@ -62,7 +62,7 @@ class Limits:
 
 
 class ConnectionPhase(Enum):
-    """What a connection is doing."""
+    """The phase of a connection."""
 
     HEAD = "head"
     BUSY = "busy"
@@ -70,7 +70,7 @@ class ConnectionPhase(Enum):
 
 
 class Transport(Protocol):
-    """What a connection needs of a transport."""
+    """The part of a transport that a connection uses."""
 
     def get_extra_info(self, name: str) -> Any:
         """See :meth:`asyncio.BaseTransport.get_extra_info`."""
@@ -152,13 +152,13 @@ class ConnectionGate:
         return connection
 
     def forget(self, connection: Connection) -> None:
-        """It has ended."""
+        """Remove a closed connection."""
         self._leave(connection)
         if self._open.get(connection.peer) is connection:
             del self._open[connection.peer]
 
     def received(self, connection: Connection) -> None:
-        """Bytes came; the first ones after a response begin the next request."""
+        """Note received bytes; the first ones after a response begin the next request."""
         if connection.phase is ConnectionPhase.IDLE:
             self._enter(connection, ConnectionPhase.HEAD)
 

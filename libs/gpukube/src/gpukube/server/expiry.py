@@ -7,7 +7,7 @@ first lists are requested before.
 
 
 class ExpiryError(ValueError):
-    """The text holds no certificate that can be read."""
+    """The file has no readable certificate."""
 
 
 def not_after(pem: str) -> float:

@@ -44,7 +44,7 @@ class SharedScrape:
 
 
 async def pieces(text: bytes) -> AsyncIterator[bytes]:
-    """The text in pieces, so that other work is done while it is sent, and encrypted."""
+    """The text in chunks, so that other requests run while it is encrypted and sent."""
     view = memoryview(text)
     for start in range(0, len(text), PIECE_BYTES):
         yield bytes(view[start : start + PIECE_BYTES])

@@ -20,7 +20,7 @@ from aiohttp import web
 from gpukube.testing.answers import Key, Object, selector_of, status, too_large
 from gpukube.testing.objectrequests import ObjectRequests
 from gpukube.testing.store import Revision, Store
-from gpukube.testing.watches import Flow, Watches
+from gpukube.testing.watches import Watches, WatchTiming
 from gpukube.watch.collection import PROBE
 
 Fault = Callable[[web.Request], Any]
@@ -61,7 +61,7 @@ class FakeApiServer:
     def __init__(self) -> None:
         self._revision = Revision()
         self.stores = {plural: Store(self._revision) for plural in KINDS}
-        self._watches = Watches(self._revision, self._flow)
+        self._watches = Watches(self._revision, self._watch_timing)
         self._objects = ObjectRequests(self.stores)
         self._faults: dict[str, deque[Fault]] = defaultdict(deque)
         self._lists: Counter[str] = Counter()
@@ -281,5 +281,5 @@ class FakeApiServer:
             return web.json_response(too_large(version, self._revision.number), status=504)
         return await self._watches.serve(request, store, version)
 
-    def _flow(self) -> Flow:
-        return Flow(self.watch_delay, self.watches_flow, self.bookmarks_every)
+    def _watch_timing(self) -> WatchTiming:
+        return WatchTiming(self.watch_delay, self.watches_flow, self.bookmarks_every)

@@ -23,7 +23,7 @@ class FakeClock:
         self._selector.select = self._skip
 
     def now(self) -> float:
-        """Seconds, as ``time.monotonic`` has them."""
+        """Seconds, like ``time.monotonic``."""
         return self.seconds
 
     def now_ns(self) -> int:

@@ -5,7 +5,7 @@ from contextlib import suppress
 
 
 def limited(files: int, *command: str) -> tuple[str, ...]:
-    """The command that runs ``command`` with so many file descriptors at most.
+    """The command that runs ``command`` with a limit of open files.
 
     A shell sets the limit: Python code between fork and exec is not safe beside other threads.
     """

@@ -89,7 +89,7 @@ class ScriptedClient:
 
 
 async def no_reply(_: RecordedRequest) -> bytes:
-    """Nothing comes back, for as long as the client waits."""
+    """Never respond."""
     await asyncio.get_running_loop().create_future()
     raise AssertionError("no future is done")
 

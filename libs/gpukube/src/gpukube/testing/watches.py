@@ -12,10 +12,10 @@ from gpukube.testing.answers import Object, Selector, selector_of, send_event, s
 from gpukube.testing.store import Revision, Store
 
 
-class Flow(NamedTuple):
-    """How watches deliver; see the attributes of the fake API server."""
+class WatchTiming(NamedTuple):
+    """When watches deliver events; see the attributes of the fake API server."""
 
-    delay: float
+    delay_seconds: float
     open: asyncio.Event
     bookmarks_every: float | None
 
@@ -25,11 +25,11 @@ class Watches:
 
     Args:
         revision: of all stores.
-        flow: how watches deliver at the moment.
+        timing: returns when watches deliver events.
     """
 
-    def __init__(self, revision: Revision, flow: Callable[[], Flow]) -> None:
-        self._revision, self._flow = revision, flow
+    def __init__(self, revision: Revision, timing: Callable[[], WatchTiming]) -> None:
+        self._revision, self._timing = revision, timing
         self._tasks: set[asyncio.Task[None]] = set()
 
     def drop(self) -> None:
@@ -69,18 +69,18 @@ class Watches:
             for made, kind, item in store.events_since(version, selected):
                 await self._due(made)
                 await send_event(response, kind, item)
-            if version < upto or (version == upto and self._flow().bookmarks_every):
+            if version < upto or (version == upto and self._timing().bookmarks_every):
                 await self._due(time.monotonic())
                 await send_event(response, "BOOKMARK", _bookmark(upto))
             version = max(version, upto)
             with suppress(TimeoutError):
-                async with asyncio.timeout(self._flow().bookmarks_every):
+                async with asyncio.timeout(self._timing().bookmarks_every):
                     await self._revision.wait_beyond(version)
 
     async def _due(self, made: float) -> None:
-        flow = self._flow()
-        await asyncio.sleep(max(0.0, made + flow.delay - time.monotonic()))
-        await flow.open.wait()
+        timing = self._timing()
+        await asyncio.sleep(max(0.0, made + timing.delay_seconds - time.monotonic()))
+        await timing.open.wait()
 
 
 def _bookmark(version: int) -> Object:

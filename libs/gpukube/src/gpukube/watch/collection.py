@@ -97,7 +97,7 @@ class KnownObjects(Generic[K, T]):
         self.items: dict[K, T] = {}
 
     def on_replace(self, items: Iterable[T]) -> None:
-        """These are all."""
+        """Replace all objects."""
         self.items.clear()
         self.items.update({self._key(each): each for each in items})
         for each in self.items.values():
@@ -105,11 +105,11 @@ class KnownObjects(Generic[K, T]):
         self._changed(None)
 
     def on_update(self, item: T, line: bytes) -> None:  # noqa: ARG002 - the protocol's
-        """One was added or changed."""
+        """Add or replace an object."""
         self.items[self._key(item)] = item
         self._changed(item)
 
     def on_delete(self, item: T) -> None:
-        """One was deleted."""
+        """Remove an object."""
         self.items.pop(self._key(item), None)
         self._changed(None)

@@ -51,8 +51,8 @@ SHORT_SECONDS: Final = 1.0
 SILENT_PART: Final = 0.9
 """Part of its time-out after which a watch without any line is taken for a silent one."""
 HURRY_SECONDS: Final = 2.0
-HURRY_PAUSE: Final = 0.1
-"""For how long, and after what pause, failures are tried again once :meth:`Informer.retry_now`."""
+HURRY_PAUSE_SECONDS: Final = 0.1
+"""Seconds of quick retries after :meth:`Informer.retry_now`, and the pause between them."""
 YIELD_EVERY: Final = 16
 """Number of events between two turns of the event loop: less than a millisecond."""
 
@@ -172,7 +172,7 @@ class Informer(Generic[T]):
         if not hurried:
             await asyncio.sleep(seconds)
         elif monotonic() < self._hurry_until:
-            await asyncio.sleep(min(seconds, HURRY_PAUSE))
+            await asyncio.sleep(min(seconds, HURRY_PAUSE_SECONDS))
         else:
             self._hurry.clear()
             with suppress(TimeoutError):

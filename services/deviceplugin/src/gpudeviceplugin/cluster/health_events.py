@@ -1,7 +1,7 @@
 """Records events when a GPU becomes unhealthy or healthy again.
 
 The pods on it get an event, the node gets one, and the ConfigMap ``unhealthy-gpu-<node>`` lists the
-unhealthy GPUs for an original extender. A ConfigMap that somebody else wrote is left alone.
+unhealthy GPUs for an original extender. A ConfigMap of another program is left alone.
 """
 
 import asyncio
@@ -32,11 +32,11 @@ LOOK_SECONDS: Final = 300.0
 AGAIN_SECONDS: Final = 5.0
 
 
-class Notice(NamedTuple):
-    """One health change to report as an event.
+class NodeEvent(NamedTuple):
+    """An event on the node, and on the pods of a GPU.
 
     Attributes:
-        words: what happened to the GPU or the node.
+        words: the message, without the name of the GPU.
         uuid: the GPU concerned; empty: the node alone.
         good: a recovery, reported as a Normal event.
     """
@@ -64,7 +64,7 @@ class HealthEventRecorder:
         self._kube = kube
         self._events = events
         self._node = node
-        self._notices: asyncio.Queue[Notice] = asyncio.Queue()
+        self._notices: asyncio.Queue[NodeEvent] = asyncio.Queue()
         self._collection = f"/api/v1/namespaces/{wire_names.UNHEALTHY_NAMESPACE}/configmaps"
         self._name = f"{wire_names.UNHEALTHY_PREFIX}{node}"
 
@@ -74,9 +74,11 @@ class HealthEventRecorder:
             state = "healthy again" if verdict.healthy else "unhealthy"
             reason = RECOVERED if verdict.healthy else UNHEALTHY
             good = verdict.healthy
-            self.notify(Notice(reason, f"is {state}: {verdict.why}", uuid=verdict.uuid, good=good))
+            self.notify(
+                NodeEvent(reason, f"is {state}: {verdict.why}", uuid=verdict.uuid, good=good)
+            )
 
-    def notify(self, notice: Notice) -> None:
+    def notify(self, notice: NodeEvent) -> None:
         """Queue one event."""
         self._notices.put_nowait(notice)
 
@@ -85,7 +87,7 @@ class HealthEventRecorder:
         while True:
             await self._tell(await self._notices.get())
 
-    async def _tell(self, notice: Notice) -> None:
+    async def _tell(self, notice: NodeEvent) -> None:
         kind = NORMAL if notice.good else WARNING
         node = Subject("Node", self._node, uid=self._node)
         if not notice.uuid:

@@ -38,7 +38,7 @@ def pods_of(node: str, listed: Callable[[bytes], object] | None = None) -> Colle
 
 
 def node_named(node: str) -> Collection[Node]:
-    """One Node."""
+    """The Node with this name."""
     return Collection(
         "nodes",
         "/api/v1/nodes",

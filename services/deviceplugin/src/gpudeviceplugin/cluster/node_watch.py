@@ -38,7 +38,7 @@ class NodeWatch:
 
 
 def resources_of(labels: Mapping[str, str]) -> Collection[Resource]:
-    """What a node with these labels offers: shares, exclusive GPUs, or both."""
+    """The resources that a node with these labels offers: shares, exclusive GPUs, or both."""
     wanted: list[Resource] = []
     if labels.get(wire_names.LABEL_SHARE) == "true":
         wanted += SHARES
@@ -48,6 +48,6 @@ def resources_of(labels: Mapping[str, str]) -> Collection[Resource]:
 
 
 def oversell_of(labels: Mapping[str, str]) -> int:
-    """How many times over memory is offered; anything but a small number means once."""
+    """The factor by which memory is oversold; 1 unless the label is a small number."""
     text = labels.get(wire_names.LABEL_OVERSELL, "1")
     return min(number(text, below=1 << 16) or 1, MOST_OVERSELL)

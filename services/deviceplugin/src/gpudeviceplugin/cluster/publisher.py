@@ -22,8 +22,8 @@ from gpukube.errors import KubeError
 
 log = structlog.get_logger()
 
-FIRST_PAUSE: Final = 0.5
-LONGEST_PAUSE: Final = 60.0
+FIRST_PAUSE_SECONDS: Final = 0.5
+LONGEST_PAUSE_SECONDS: Final = 60.0
 INSTANCE_TYPE_LABELS: Final = (
     "node.kubernetes.io/instance-type",
     "beta.kubernetes.io/instance-type",
@@ -31,7 +31,7 @@ INSTANCE_TYPE_LABELS: Final = (
 
 
 class Publisher:
-    """One node's annotations and gpu-count."""
+    """Publishes the annotations and gpu-count of one node."""
 
     def __init__(
         self, state: NodeState, watch: NodeWatch, kube: KubeClient, *, node_type: str
@@ -43,7 +43,7 @@ class Publisher:
 
     async def run(self) -> None:
         """Publish after every change, until cancelled."""
-        pause = FIRST_PAUSE
+        pause = FIRST_PAUSE_SECONDS
         while True:
             seen = self._state.outlook_changed.count
             try:
@@ -51,12 +51,12 @@ class Publisher:
             except KubeError as error:
                 log.warning("cannot publish the GPUs", why=str(error), again_in=pause)
             else:
-                await self._state.outlook_changed.beyond_or_after(seen, LONGEST_PAUSE)
+                await self._state.outlook_changed.beyond_or_after(seen, LONGEST_PAUSE_SECONDS)
                 if not wrote:
-                    pause = FIRST_PAUSE
+                    pause = FIRST_PAUSE_SECONDS
                     continue
             await asyncio.sleep(pause)
-            pause = min(pause * 2, LONGEST_PAUSE)
+            pause = min(pause * 2, LONGEST_PAUSE_SECONDS)
 
     async def _publish(self) -> bool:
         """Write what differs; true when anything had to be written."""

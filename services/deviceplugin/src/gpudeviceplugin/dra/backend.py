@@ -109,7 +109,7 @@ class ClaimBackEnd:
         return "" if self._state.api == API_CLAIMS else NOT_OFFERED
 
     def missing(self) -> str:
-        """What keeps this node from offering claims; empty where nothing does, or it need not."""
+        """Why this node does not offer claims; empty where it does, or where it should not."""
         if not self._state.api:
             return self.switch.why or "it is not known yet by which API to offer the GPUs"
         if self._state.api == API_CLAIMS and not self._endpoint.registered.is_set():

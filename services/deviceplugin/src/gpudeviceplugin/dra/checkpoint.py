@@ -120,7 +120,7 @@ class ClaimFiles:
             return known
 
     def unprepare(self, uid: str) -> None:
-        """Remove every file of a claim; one that is not known has none.
+        """Remove every file of a claim; an unknown claim has none.
 
         Raises:
             OSError: a file cannot be removed.
@@ -151,7 +151,7 @@ class ClaimFiles:
         return True
 
     def _unfinished(self) -> list[Path]:
-        """Other programs write to the CDI directory too: only ours there."""
+        """Unfinished files of this plugin; other programs write to the CDI directory too."""
         ours = list(self._cdi.glob(f"{_PREFIX}*{_UNFINISHED}"))
         return [*ours, *self._checkpoints.glob(f"*{_UNFINISHED}")]
 

@@ -28,13 +28,13 @@ class HealthServicer:
         changed: Signal,
         messages: Any,
         *,
-        every: float = HEALTH_SECONDS,
+        interval_seconds: float = HEALTH_SECONDS,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._node = node
         self._changed = changed
         self._messages = messages
-        self._every = every
+        self._interval_seconds = interval_seconds
         self._clock = clock
         self._ended = asyncio.Event()
 
@@ -53,7 +53,7 @@ class HealthServicer:
 
     async def _change_or_end(self, seen: int) -> None:
         waits: list[asyncio.Task[Any]] = [
-            asyncio.create_task(self._changed.beyond_or_after(seen, self._every)),
+            asyncio.create_task(self._changed.beyond_or_after(seen, self._interval_seconds)),
             asyncio.create_task(self._ended.wait()),
         ]
         try:

@@ -24,7 +24,7 @@ CLAIMS: Final = "/apis/resource.k8s.io/v1/namespaces/{namespace}/resourceclaims/
 
 
 class Enforcer(Protocol):
-    """What must hold before a container of a claim may start."""
+    """Puts limits in force before a container of a claim may start."""
 
     async def __call__(self, claim: PreparedClaim, pods: Collection[PodUid]) -> None:
         """Have the limits of these pods in force.
@@ -35,7 +35,7 @@ class Enforcer(Protocol):
 
 
 class Claims(Protocol):
-    """Where claims are read."""
+    """Reads ResourceClaims."""
 
     async def get(self, path: str) -> bytes:
         """GET an object."""

@@ -40,11 +40,11 @@ DEBOUNCE_SECONDS: Final = 0.2
 LOOK_SECONDS: Final = 10.0
 """Longest time between two comparisons of what is published with what should be."""
 WRITES_PER_SECOND: Final = 2.0
-LONGEST_PAUSE: Final = 60.0
+LONGEST_PAUSE_SECONDS: Final = 60.0
 
 
 class SlicePublisher:
-    """One node's ResourceSlice.
+    """Publishes the ResourceSlice of one node.
 
     Args:
         state: the GPUs, whether they are offered as claims, and what claims hold; every change of
@@ -68,7 +68,7 @@ class SlicePublisher:
         self._state, self._watch = state, watch
         self._slices, self._kube = slices, kube
         self._driver, self._policy, self._unhealthy = driver, policy, unhealthy
-        self._backoff = Backoff(last=LONGEST_PAUSE)
+        self._backoff = Backoff(last=LONGEST_PAUSE_SECONDS)
         self._limiter = RateLimiter(burst=1, quiet=WRITES_PER_SECOND, busy=WRITES_PER_SECOND)
         self._failed_at = float("-inf")
 
@@ -184,7 +184,7 @@ def _fixed(found: ResourceSlice) -> tuple[str, str, str]:
 
 
 def _same(wanted: ResourceSlice, present: ResourceSlice) -> bool:
-    """Nothing to write: generation, version and times of taints aside they are equal."""
+    """The slices are equal apart from generation, version and times of taints."""
     timed = with_taint_times(wanted, present)
     ours = (timed.devices, timed.pool, timed.count)
     return ours == (present.devices, present.pool, present.count) and (

@@ -21,7 +21,7 @@ SERVICES: Final = (
     "v1.DRAResourceHealth",
     "v1alpha1.DRAResourceHealth",
 )
-"""As kubelet names them; it uses the newest that it supports."""
+"""API versions in kubelet's spelling; kubelet uses the newest that it supports."""
 
 
 class RegistrationServicer:
@@ -39,7 +39,7 @@ class RegistrationServicer:
     async def GetInfo(  # noqa: N802 - a name of the protocol
         self, _request: api.InfoRequest, _context: grpc.aio.ServicerContext[Any, Any]
     ) -> api.PluginInfo:
-        """What this driver is, and where it serves."""
+        """The name of this driver, its versions and its socket."""
         return api.PluginInfo(
             type=TYPE, name=self._driver, endpoint=self._endpoint, supported_versions=SERVICES
         )

@@ -17,9 +17,9 @@ from gpukube.errors import KubeError
 log = structlog.get_logger()
 
 LOOK_SECONDS: Final = 2.0
-"""Nothing reports that the last pod of the device plugin has ended."""
+"""Seconds between checks whether pods of the device plugin remain, since no event reports it."""
 PROBE_SECONDS: Final = 300.0
-"""Between two questions to an API server that has no consumable capacity."""
+"""Seconds between requests to an API server without consumable capacity."""
 RETRY_SECONDS: Final = 5.0
 
 

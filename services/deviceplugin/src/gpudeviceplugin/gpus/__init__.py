@@ -1,1 +1,1 @@
-"""The GPUs of this node: NVML, inventory, health, usage."""
+"""The GPUs of this node: calls to the driver, inventory, health."""

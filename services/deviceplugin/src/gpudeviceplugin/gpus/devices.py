@@ -71,7 +71,7 @@ class DriverGpu(msgspec.Struct, frozen=True):
 
 
 class NodeHardware(msgspec.Struct, frozen=True):
-    """All that is fixed about a node's GPUs.
+    """The GPUs of a node and their links.
 
     Attributes:
         gpus: GPUs that responded, by index.
@@ -100,7 +100,7 @@ class Process(msgspec.Struct, frozen=True):
 
 
 class Usage(msgspec.Struct, frozen=True):
-    """Bytes of a GPU, and who uses them."""
+    """Total and used bytes of a GPU, and the processes that use them."""
 
     total_bytes: int
     used_bytes: int
@@ -130,7 +130,7 @@ class Driver(Protocol):
         """Touch one GPU. Raises GpuLostError."""
 
     def usage(self, uuid: str) -> Usage:
-        """Who uses the memory of one GPU. Raises GpuLostError."""
+        """The processes that use the memory of one GPU. Raises GpuLostError."""
 
     def memory_limit(self, uuid: str, cgroup: str) -> MemoryLimit:
         """The limit in force of a cgroup on one GPU. Raises DriverError."""

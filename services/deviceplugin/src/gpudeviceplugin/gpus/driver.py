@@ -1,6 +1,6 @@
 """Calls the driver outside the event loop, with a deadline for every call.
 
-Questions about one GPU are put one after the other. One that hangs (a GPU fallen off its bus
+Calls about one GPU run one after the other. One that hangs (a GPU fallen off its bus
 can do that) keeps its thread; the next about the same GPU is refused until it returns, so that
 one hanging GPU cannot use up the threads of the others.
 """
@@ -52,7 +52,7 @@ class PatientDriver:
         await self._ask(uuid, PROBE_SECONDS, self._driver.probe, uuid)
 
     async def usage(self, uuid: str) -> Usage:
-        """Who uses one GPU. Raises DriverError."""
+        """The processes that use one GPU. Raises DriverError."""
         return await self._ask(uuid, PROBE_SECONDS, self._driver.usage, uuid)
 
     async def memory_limit(self, uuid: str, cgroup: str) -> MemoryLimit:
@@ -78,7 +78,7 @@ class PatientDriver:
         self._driver.resubscribe()
 
     def close(self) -> None:
-        """End the connection without waiting for questions that hang."""
+        """End the connection without waiting for calls that hang."""
         self._pool.shutdown(wait=False, cancel_futures=True)
         if not self._hanging:
             self._driver.close()

@@ -32,29 +32,34 @@ from gpudeviceplugin.state import ignore
 
 log = structlog.get_logger()
 
-FIRST_PAUSE: Final = 0.5
-LONGEST_PAUSE: Final = 30.0
+FIRST_PAUSE_SECONDS: Final = 0.5
+LONGEST_PAUSE_SECONDS: Final = 30.0
 
 
 class HealthMonitor:
     """The health of this node's GPUs."""
 
     def __init__(
-        self, book: HealthRecords, breaker: Breaker, driver: PatientDriver, *, every: float
+        self,
+        book: HealthRecords,
+        breaker: Breaker,
+        driver: PatientDriver,
+        *,
+        interval_seconds: float,
     ) -> None:
         self._book = book
         self._breaker = breaker
         self._driver = driver
-        self._every = every
+        self._interval_seconds = interval_seconds
         self._uuids: dict[GpuIndex, str] = {}
         self.on_verdicts: Callable[[list[HealthStatus]], None] = ignore
 
     def healthy(self, uuid: str) -> bool:
-        """May be offered."""
+        """True if the GPU may be advertised as healthy."""
         return self._book.healthy(uuid)
 
     def watch_only(self, gpus: Iterable[tuple[GpuIndex, str]]) -> None:
-        """These are the GPUs."""
+        """Set the GPUs to monitor."""
         self._uuids = dict(gpus)
         self._book.watch_only(self._uuids.values())
 
@@ -74,9 +79,9 @@ class HealthMonitor:
         self._breaker.started(gpus)
 
     async def probe(self) -> None:
-        """Touch every GPU every so often, until cancelled."""
+        """Probe every GPU periodically, until cancelled."""
         while True:
-            await asyncio.sleep(self._every)
+            await asyncio.sleep(self._interval_seconds)
             await asyncio.gather(*map(self._probe, self._book))
 
     async def _probe(self, uuid: str) -> None:
@@ -91,9 +96,10 @@ class HealthMonitor:
         """Take error events as they come, until cancelled."""
         retrying = AsyncRetrying(
             retry=retry_if_exception_type(DriverError),
-            # The first new try is at once: events are not kept for those who come late.
+            # The first retry is immediate: NVML keeps no events for late subscribers.
             wait=wait_chain(
-                wait_none(), wait_exponential(multiplier=FIRST_PAUSE / 2, max=LONGEST_PAUSE)
+                wait_none(),
+                wait_exponential(multiplier=FIRST_PAUSE_SECONDS / 2, max=LONGEST_PAUSE_SECONDS),
             ),
             before_sleep=_note_silence,
             sleep=asyncio.sleep,
@@ -121,4 +127,4 @@ def health_of(settings: DevicePluginSettings, driver: PatientDriver) -> HealthMo
     """The monitor that the settings describe."""
     book = HealthRecords(clean_probes=settings.clean_probes, ignored_xids=settings.ignored_xids)
     breaker = Breaker(limit=settings.breaker_failures)
-    return HealthMonitor(book, breaker, driver, every=settings.probe_seconds)
+    return HealthMonitor(book, breaker, driver, interval_seconds=settings.probe_seconds)

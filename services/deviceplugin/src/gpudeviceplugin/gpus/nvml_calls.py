@@ -31,7 +31,7 @@ _NOT_REPORTED: Final = {
 
 
 def call(function: Callable[..., T], *arguments: Any) -> T:
-    """Call NVML; the library's errors become ours."""
+    """Call NVML; its errors are raised as DriverError."""
     try:
         return function(*arguments)
     except pynvml.NVMLError as error:

@@ -118,7 +118,7 @@ def _instance(slot: int, handle: Any) -> MigInstance:
 
 
 def _links(handles: Mapping[int, Any]) -> dict[str, tuple[str, ...]]:
-    """How each pair of GPUs is connected: the PCIe way, and NVLinks where there are any."""
+    """The link of each pair of GPUs: PCIe, and NVLinks where there are any."""
     ends = {index: _nvlink_ends(handle) for index, handle in handles.items()}
     bus = {index: _bus_id(handle) for index, handle in handles.items()}
     found: dict[str, tuple[str, ...]] = {}

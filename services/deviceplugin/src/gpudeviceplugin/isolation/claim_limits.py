@@ -45,7 +45,7 @@ class ClaimLimits:
         self._limits.look_soon()
 
     def _wanted(self, gpu: Gpu, claim: PreparedClaim, uid: PodUid, pods: int) -> MemoryLimit | None:
-        """Of all that the pod holds, where the watch has delivered the pod already."""
+        """The pod's limit on the GPU; that of the claim alone while the watch lacks the pod."""
         known = granted_limits(self._state, gpu).get(uid)
         size = bytes_on(claim, gpu)
         if known is not None or is_whole(self._state, gpu, size):

@@ -52,7 +52,7 @@ class DriverLimits:
     """The limits of this node's pods.
 
     Args:
-        every: seconds between two looks when nothing happens.
+        interval_seconds: seconds between two looks when nothing happens.
 
     Attributes:
         on_change: is called when a GPU is to be offered with the mode, or no longer.
@@ -65,13 +65,13 @@ class DriverLimits:
         events: Events,
         tree: CgroupTree,
         *,
-        every: float,
+        interval_seconds: float,
     ) -> None:
         self._state = state
         self._driver = driver
         self._events = events
         self._tree = tree
-        self._every = every
+        self._interval_seconds = interval_seconds
         self._wanted: frozenset[str] = frozenset()
         self._holding: set[str] = set()
         self._confirmed: dict[_Key, _Confirmed] = {}
@@ -81,11 +81,11 @@ class DriverLimits:
         self.on_change: Callable[[], None] = ignore
 
     def ready(self) -> bool:
-        """The cgroups of pods are there."""
+        """The cgroups of pods exist."""
         return bool(self._tree.pods())
 
     def want(self, uuids: Collection[str], holding: Collection[str] = ()) -> None:
-        """These GPUs are in mode driver.
+        """Set the GPUs in mode driver.
 
         Args:
             uuids: of the GPUs.
@@ -97,7 +97,7 @@ class DriverLimits:
             self._changed.fire()
 
     def look_soon(self) -> None:
-        """Other pods hold GPUs."""
+        """Check soon, since allocations changed."""
         self._changed.fire()
 
     def holds(self, uuid: str) -> bool:
@@ -105,7 +105,7 @@ class DriverLimits:
         return uuid in self._holding and uuid in self._wanted
 
     def limited(self, indexes: Collection[GpuIndex]) -> list[Gpu]:
-        """Those of the GPUs that are in mode driver."""
+        """The given GPUs that are in mode driver."""
         gpus = self._state.inventory.gpus
         return [gpu for gpu in gpus if gpu.uuid in self._wanted and gpu.index in indexes]
 
@@ -146,19 +146,19 @@ class DriverLimits:
                     found[key.pod] = await self._driver.memory_used(key.uuid, confirmed.cgroup)
         return found
 
-    async def run(self, truth: asyncio.Event) -> None:
+    async def run(self, synced: asyncio.Event) -> None:
         """Check after every change and periodically, once kubelet has reported its allocations."""
-        await truth.wait()
+        await synced.wait()
         pending = PENDING_SECONDS
         while True:
             seen = self._changed.count
             findings = await self.look()
-            pauses = [self._every]
+            pauses = [self._interval_seconds]
             pauses += [BROKEN_SECONDS] if Finding.BROKEN in findings else []
             pauses += [pending] if Finding.PENDING in findings else []
             await self._changed.beyond_or_after(seen, min(pauses))
             fresh = self._changed.count > seen
-            pending = PENDING_SECONDS if fresh else min(pending * 2, self._every)
+            pending = PENDING_SECONDS if fresh else min(pending * 2, self._interval_seconds)
 
     async def look(self) -> set[Finding]:
         """Bring all limits to what they should be; returns what was found."""
@@ -204,7 +204,7 @@ class DriverLimits:
     async def _set(
         self, uuid: str, cgroup: str, wanted: MemoryLimit
     ) -> tuple[MemoryLimit, MemoryLimit]:
-        """What was in force, and what is now."""
+        """The limits in force before and after."""
         read = await self._driver.memory_limit(uuid, cgroup)
         if read == wanted:
             return read, read
@@ -259,11 +259,13 @@ class DriverLimits:
 def limits_of(
     settings: DevicePluginSettings, state: NodeState, driver: PatientDriver, events: Events
 ) -> DriverLimits | None:
-    """As the settings want them; ``None`` where they are off."""
+    """The driver limits that the settings configure; ``None`` where they are disabled."""
     if not settings.driver_limits:
         return None
     tree = CgroupTree(settings.cgroup_root, settings.cgroup_parent)
-    return DriverLimits(state, driver, events, tree, every=settings.driver_limits_seconds)
+    return DriverLimits(
+        state, driver, events, tree, interval_seconds=settings.driver_limits_seconds
+    )
 
 
 def _words(read: MemoryLimit, wanted: MemoryLimit) -> str:

@@ -26,10 +26,11 @@ PROCESS: Final = "process"
 
 
 class LimitWatch:
-    """Looks whether pods keep the limits that they were given.
+    """Detects pods that run without the limits of their shares.
 
     Args:
-        replaced: the container runtime surely replaces variables of a pod by ours.
+        replaced: returns true where the container runtime replaces variables of a pod by those
+            of the plugin.
     """
 
     def __init__(self, state: NodeState, events: Events, replaced: Callable[[], bool]) -> None:

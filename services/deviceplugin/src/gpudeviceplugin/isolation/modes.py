@@ -46,7 +46,7 @@ class Isolation:
         limits: the driver's memory limits; ``None`` where they are not used.
 
     Attributes:
-        known: the isolation modes are what they should be.
+        known: the isolation modes have been decided.
     """
 
     def __init__(
@@ -78,12 +78,12 @@ class Isolation:
         capabilities: Mapping[str, tuple[int, int]],
         limited: Collection[str] = (),
     ) -> None:
-        """These are the GPUs, with their compute capabilities by uuid.
+        """Set the GPUs and their compute capabilities.
 
         Args:
             inventory: the GPUs.
             capabilities: compute capabilities by uuid.
-            limited: uuids of the GPUs of which the driver answers for memory limits.
+            limited: uuids of the GPUs for which the driver supports memory limits.
         """
         self._inventory = inventory
         ready = self._limits is not None and self._limits.ready()
@@ -106,23 +106,23 @@ class Isolation:
         self._look(trusted=False)
 
     def isolation(self, uuid: str) -> IsolationMode:
-        """What enforces shares on a GPU: that of the driver counts while its limits hold."""
+        """The isolation mode in force on a GPU; mode driver counts while its limits hold."""
         isolation = self._isolations.get(uuid, IsolationMode.NONE)
         if isolation.uses_driver and not (self._limits and self._limits.holds(uuid)):
             return IsolationMode.MPS if isolation.uses_mps else IsolationMode.NONE
         return isolation
 
     def usable(self, uuid: str) -> bool:
-        """What enforces shares on the GPU works."""
+        """The GPU's isolation mode is operational: its MPS daemon serves where it needs one."""
         if self._fleet is None or not self.isolation(uuid).uses_mps:
             return True
         return self._fleet.serving(uuid)
 
-    async def run(self, truth: asyncio.Event) -> None:
-        """Follow until cancelled; before kubelet's ``truth`` is known no GPU counts as empty."""
+    async def run(self, synced: asyncio.Event) -> None:
+        """Follow until cancelled; until ``synced`` with kubelet no GPU counts as empty."""
         while not self._none_possible:
             seen = self._state.outlook_changed.count
-            if self._look(trusted=truth.is_set()):
+            if self._look(trusted=synced.is_set()):
                 self.on_change()
             await self._state.outlook_changed.beyond_or_after(seen, LOOK_SECONDS)
 
@@ -154,7 +154,7 @@ class Isolation:
         )
 
     def _busy(self, *, trusted: bool) -> set[str]:
-        """GPUs in use, and those whose use is not known yet."""
+        """GPUs in use, and those whose use is unknown."""
         reported = {gpu.uuid for gpu in self._state.inventory.gpus} if trusted else set[str]()
         return {
             gpu.uuid
@@ -163,7 +163,7 @@ class Isolation:
         }
 
     def _tell(self, requested: RequestedModes, isolations: Mapping[str, IsolationMode]) -> None:
-        """What cannot be had (yet), once."""
+        """Report each mode that cannot be applied, or not yet, once."""
         faults = [*requested.faults]
         for gpu in self._inventory.gpus:
             if isolations[gpu.uuid] is not requested.isolations[gpu.uuid]:

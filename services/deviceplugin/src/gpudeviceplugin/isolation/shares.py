@@ -1,4 +1,4 @@
-"""What each pod was given of a GPU, as devices or by claims, and the driver's limit of that."""
+"""Memory of a GPU granted to each pod, as devices or by claims, and the driver's limit of it."""
 
 from collections import Counter
 from collections.abc import Collection, Mapping
@@ -65,16 +65,16 @@ def has_share(state: NodeState, pod: Pod, resources: Collection[Resource]) -> bo
     return any(devices) or state.claims.uses(pod)
 
 
-def is_whole(state: NodeState, gpu: Gpu, size: int) -> bool:
-    """So many bytes are all of the GPU that can be allocated, so nothing has to be limited."""
+def is_whole(state: NodeState, gpu: Gpu, size_bytes: int) -> bool:
+    """True if ``size_bytes`` is all allocatable memory of the GPU: no limit is needed."""
     unit = state.inventory.unit
-    return size >= gpu.units * (unit.mib * MIB if unit else 0)
+    return size_bytes >= gpu.units * (unit.mib * MIB if unit else 0)
 
 
 def granted_limits(state: NodeState, gpu: Gpu) -> dict[PodUid, MemoryLimit]:
     """The driver's limit of each pod with a share of the GPU's memory, by kubelet and by claims.
 
-    What the plugin has granted since kubelet's last answer does not count: whose it is, is a guess.
+    Grants since kubelet's last report do not count: the pod that holds them is a guess.
     """
     table = state.matcher.tables[Resource.MEM]
     units = {
@@ -93,7 +93,7 @@ def granted_limits(state: NodeState, gpu: Gpu) -> dict[PodUid, MemoryLimit]:
 
 
 def share_limit(state: NodeState, pod: Pod, gpu: Gpu, units: int) -> MemoryLimit:
-    """The driver's limit of a pod with so many units of the GPU's memory."""
+    """The driver's limit of a pod with this number of units of the GPU's memory."""
     unit = state.inventory.unit or MemoryUnit(1)
     return memory_limit(pod, gpu, units, unit, state.policy.names)
 

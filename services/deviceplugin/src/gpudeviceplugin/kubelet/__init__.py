@@ -1,1 +1,1 @@
-"""Registration with kubelet, the device plugin API, and PodResources."""
+"""Registration with kubelet, the device plugin API, PodResources, and the start gate."""

@@ -25,13 +25,13 @@ class Drain:
     Args:
         state: of the node.
         publisher: publishes that the node accepts no pods.
-        settle: seconds that a scheduler may need to react to it.
+        settle_seconds: seconds that a scheduler may need to react to it.
     """
 
-    def __init__(self, state: NodeState, publisher: Publisher, *, settle: float) -> None:
+    def __init__(self, state: NodeState, publisher: Publisher, *, settle_seconds: float) -> None:
         self._state = state
         self._publisher = publisher
-        self._settle = settle
+        self._settle_seconds = settle_seconds
 
     async def run(self) -> None:
         """Return when no pod needs this plugin any more, or after a bounded time."""
@@ -43,7 +43,7 @@ class Drain:
         except (KubeError, TimeoutError) as error:
             log.warning("cannot exclude the node from scheduling", why=str(error))
             return
-        await asyncio.sleep(self._settle)
+        await asyncio.sleep(self._settle_seconds)
         try:
             async with asyncio.timeout(WAITING_SECONDS):
                 await self._all_served()

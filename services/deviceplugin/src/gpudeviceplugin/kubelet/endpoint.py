@@ -30,7 +30,7 @@ STOP_SECONDS: Final = 1.0
 LIST_SECONDS: Final = 2.0
 """Longest wait after a registration for kubelet to fetch the device list."""
 # kubelet names every available device in a question, so it may be as long as the list it was sent.
-RECEIVE_LIMIT: Final = 16 * 1024 * 1024
+RECEIVE_LIMIT_BYTES: Final = 16 * 1024 * 1024
 
 
 class RegistrationError(Exception):
@@ -52,7 +52,7 @@ class Endpoint:
 
     @property
     def socket(self) -> Path:
-        """Where kubelet calls this plugin."""
+        """The socket on which kubelet calls this plugin."""
         return self._directory / f"gpushare-{self.resource.split('.')[0]}.sock"
 
     async def start(self) -> None:
@@ -63,7 +63,7 @@ class Endpoint:
         """
         await self.stop()
         self.socket.unlink(missing_ok=True)
-        options = [("grpc.max_receive_message_length", RECEIVE_LIMIT)]
+        options = [("grpc.max_receive_message_length", RECEIVE_LIMIT_BYTES)]
         server = grpc.aio.server(options=options)
         add_DevicePluginServicer_to_server(self._servicer, server)  # type: ignore[no-untyped-call]
         server.add_insecure_port(f"unix:{self.socket}")
@@ -104,14 +104,14 @@ class Endpoint:
             await asyncio.shield(self._stopping)  # half a stop leaves a broken server
 
     async def withdraw(self) -> None:
-        """Offer nothing, then serve no more: the node does not carry this resource."""
+        """Advertise no devices, then stop: the node no longer offers this resource."""
         self._servicer.withdraw()
         await self.stop()
         self.socket.unlink(missing_ok=True)
 
 
-def kubelet_channel(socket: Path, *, receive_limit: int = RECEIVE_LIMIT) -> grpc.aio.Channel:
-    """A channel to a socket of kubelet, which wants to be called localhost."""
+def kubelet_channel(socket: Path, *, receive_limit: int = RECEIVE_LIMIT_BYTES) -> grpc.aio.Channel:
+    """A channel to a socket of kubelet, with the authority localhost that kubelet requires."""
     options = [
         ("grpc.default_authority", "localhost"),
         ("grpc.max_receive_message_length", receive_limit),
@@ -120,7 +120,7 @@ def kubelet_channel(socket: Path, *, receive_limit: int = RECEIVE_LIMIT) -> grpc
 
 
 def socket_identity(socket: Path) -> tuple[int, int] | None:
-    """What distinguishes the sockets of two kubelet processes; ``None`` without a socket."""
+    """The identity of a socket, which differs between kubelet processes; ``None`` without one."""
     try:
         found = socket.stat()
     except OSError:

@@ -14,10 +14,10 @@ from gpudeviceplugin.proto import podresources_pb2 as api
 from gpudeviceplugin.proto.podresources_pb2_grpc import PodResourcesListerStub
 
 LIST_SECONDS: Final = 5.0
-RECEIVE_LIMIT: Final = 64 * 1024 * 1024
+RECEIVE_LIMIT_BYTES: Final = 64 * 1024 * 1024
 
 
-class TruthError(Exception):
+class PodResourcesError(Exception):
     """cannot read kubelet's allocations."""
 
 
@@ -42,17 +42,17 @@ class PodResourcesClient:
         """What every pod holds of our resources, pods that hold nothing included.
 
         Raises:
-            TruthError: kubelet does not answer, or restarts meanwhile.
+            PodResourcesError: kubelet does not answer, or restarts meanwhile.
         """
         kubelet = socket_identity(self._socket)
         try:
-            async with kubelet_channel(self._socket, receive_limit=RECEIVE_LIMIT) as channel:
+            async with kubelet_channel(self._socket, receive_limit=RECEIVE_LIMIT_BYTES) as channel:
                 stub = PodResourcesListerStub(channel)  # type: ignore[no-untyped-call]
                 answer = await stub.List(api.ListPodResourcesRequest(), timeout=LIST_SECONDS)
         except grpc.aio.AioRpcError as error:
-            raise TruthError(f"{self._socket}: {error.details()}") from error
+            raise PodResourcesError(f"{self._socket}: {error.details()}") from error
         if kubelet != socket_identity(self._socket):
-            raise TruthError(f"{self._socket}: kubelet restarted during the call")
+            raise PodResourcesError(f"{self._socket}: kubelet restarted during the call")
         if self._kubelet not in {None, kubelet}:
             self._kubelet_restarted()
         self._kubelet = kubelet

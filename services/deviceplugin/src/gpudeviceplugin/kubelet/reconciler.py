@@ -14,7 +14,7 @@ import structlog
 from gpucore.node.reconcile.corrections import Correction, Truth, corrections
 from gpudeviceplugin import telemetry
 from gpudeviceplugin.cluster.events import Events, Subject
-from gpudeviceplugin.kubelet.pod_resources import PodResourcesClient, TruthError
+from gpudeviceplugin.kubelet.pod_resources import PodResourcesClient, PodResourcesError
 from gpudeviceplugin.state import NodeState
 from gpukube.client import KubeClient
 from gpukube.errors import KubeError
@@ -23,11 +23,11 @@ log = structlog.get_logger()
 
 SETTLE_SECONDS: Final = 0.05
 RETRY_SECONDS: Final = 1.0
-"""Pause while it is not known what a restarted kubelet remembers."""
+"""Seconds between comparisons until a restarted kubelet has listed its allocations."""
 
 
 class Reconciler:
-    """One node's annotations."""
+    """Keeps the annotations of one node's pods equal to kubelet's allocations."""
 
     def __init__(
         self,
@@ -36,23 +36,23 @@ class Reconciler:
         kube: KubeClient,
         events: Events,
         *,
-        every: float,
+        interval_seconds: float,
     ) -> None:
         self._state = state
         self._kubelet = kubelet
         self._kube = kube
         self._events = events
-        self._every = every
+        self._interval_seconds = interval_seconds
         self._reading = asyncio.Lock()
         self.synced = asyncio.Event()
 
     async def run(self) -> None:
-        """Look again after every grant and every so often, until cancelled."""
+        """Compare after every Allocate and periodically, until cancelled."""
         while True:
             seen = self._state.grant_made.count
-            pause = self._every if await self.look() else SETTLE_SECONDS
+            pause = self._interval_seconds if await self.look() else SETTLE_SECONDS
             if self._state.suspicious:
-                pause = min(max(pause, RETRY_SECONDS), self._every)
+                pause = min(max(pause, RETRY_SECONDS), self._interval_seconds)
             await self._state.grant_made.beyond_or_after(seen, pause)
             await asyncio.sleep(SETTLE_SECONDS)  # kubelet notes a grant just after it was made
 
@@ -62,7 +62,7 @@ class Reconciler:
         known = set(state.forgotten)
         try:
             reported = await self.read()
-        except TruthError as error:
+        except PodResourcesError as error:
             log.warning("cannot read kubelet's allocations", why=str(error))
             return True
         for uid in state.forgotten - known:
@@ -85,7 +85,7 @@ class Reconciler:
         One after the other: an earlier answer never replaces a later one.
 
         Raises:
-            TruthError: kubelet does not answer.
+            PodResourcesError: kubelet does not answer.
         """
         async with self._reading:
             requested_at = self._state.settled_turn()

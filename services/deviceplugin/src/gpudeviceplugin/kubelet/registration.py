@@ -32,7 +32,7 @@ class ServingCallback(Protocol):
     """Receives whether kubelet hands out this plugin's devices."""
 
     def __call__(self, *, serving: bool) -> None:
-        """Note it."""
+        """Take the new state."""
 
 
 class Registrar:

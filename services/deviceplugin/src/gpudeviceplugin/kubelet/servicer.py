@@ -38,7 +38,7 @@ class Servicer(DevicePluginServicer):
     """One resource of the node.
 
     Args:
-        patience: seconds that GetPreferredAllocation waits for a pod.
+        patience_seconds: seconds that GetPreferredAllocation waits for a pod.
         before_start: is called before each container with this resource starts; ``None``: kubelet
             does not call the plugin then.
     """
@@ -48,13 +48,13 @@ class Servicer(DevicePluginServicer):
         state: NodeState,
         resource: Resource,
         *,
-        patience: float,
+        patience_seconds: float,
         numa_hints: bool,
         before_start: StartCheck | None = None,
     ) -> None:
         self._state = state
         self._resource = resource
-        self._patience = patience
+        self._patience_seconds = patience_seconds
         self._numa_hints = numa_hints
         self._before_start = before_start
         self._withdrawn = False
@@ -63,7 +63,7 @@ class Servicer(DevicePluginServicer):
 
     @property
     def options(self) -> api.DevicePluginOptions:
-        """Which calls kubelet makes; the registration carries them."""
+        """The optional calls that kubelet should make, sent with the registration."""
         return api.DevicePluginOptions(
             get_preferred_allocation_available=True,
             pre_start_required=self._before_start is not None,
@@ -87,7 +87,7 @@ class Servicer(DevicePluginServicer):
         self._state.inventory_changed.fire()
 
     def withdraw(self) -> None:
-        """Offer nothing any more."""
+        """Advertise no devices from now on."""
         self._withdrawn = True
 
     async def GetDevicePluginOptions(  # noqa: N802 - the protocol's name
@@ -159,7 +159,7 @@ class Servicer(DevicePluginServicer):
 
     async def _advise(self, question: PreferenceRequest) -> tuple[str, ...] | AllocationError:
         arrivals = self._state.pods_changed
-        deadline = asyncio.get_running_loop().time() + self._patience
+        deadline = asyncio.get_running_loop().time() + self._patience_seconds
         seen = arrivals.count
         while (answer := self._state.matcher.prefer(question)) is None:
             self._state.on_unknown_pod()

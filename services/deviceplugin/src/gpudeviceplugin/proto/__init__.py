@@ -1,1 +1,1 @@
-"""The two kubelet protocols, and the stubs made from them by ``services/deviceplugin/stubs.py``."""
+"""The kubelet protocols, and the stubs made from them by ``services/deviceplugin/stubs.py``."""

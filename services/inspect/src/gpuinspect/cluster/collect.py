@@ -1,4 +1,4 @@
-"""Where the commands read a cluster from: a live API server or a snapshot file, alike.
+"""Reads a cluster, from a live API server or a snapshot file.
 
 A command lists only the kinds that it needs. A kind that the credentials may not read is recorded
 as missing instead of failing the command, since nodes and pods suffice for most commands.
@@ -19,7 +19,7 @@ from gpucore.wire.lists import decode_pods
 from gpucore.wire.names import CLAIM_DRIVER, UNHEALTHY_NAMESPACE
 from gpucore.wire.pod.spec import Pod
 from gpuinspect.cluster import snapshots
-from gpuinspect.cluster.ahead import ReadAhead
+from gpuinspect.cluster.read_ahead import ReadAhead
 from gpuinspect.cluster.snapshots import Arriving, Snapshot
 from gpukube.errors import ForbiddenError, InvalidReplyError, KubeError, NotFoundError
 
@@ -67,7 +67,7 @@ CLAIM_LISTS: Final = (
 """GPUs that nodes offer as claims, and the claims; read wherever GPUs are counted."""
 
 COUNTED: Final = (CONFIG_MAPS, *CLAIM_LISTS)
-"""What allocations depend on besides nodes and pods."""
+"""Lists besides nodes and pods that allocations depend on."""
 
 FAILED_SCHEDULING: Final = ListRequest(
     "Event",
@@ -92,14 +92,14 @@ class ClusterSource(msgspec.Struct, frozen=True):
 
     Attributes:
         snapshot: file to read instead of a cluster; ``-`` is standard input.
-        timeout: timeout of a request in seconds.
+        timeout_seconds: timeout of a request.
         as_user: user to impersonate; empty for none.
     """
 
     kubeconfig: Path | None = None
     context: str | None = None
     snapshot: Path | None = None
-    timeout: float = 30.0
+    timeout_seconds: float = 30.0
     as_user: str = ""
 
     def read(self, *wanted: ListRequest, count: Count | None = None) -> Snapshot:
@@ -146,7 +146,7 @@ class ClusterSource(msgspec.Struct, frozen=True):
             self.kubeconfig,
             context=self.context or "",
             user_agent=USER_AGENT,
-            seconds=self.timeout,
+            seconds=self.timeout_seconds,
             as_user=self.as_user,
         )
 
@@ -198,7 +198,7 @@ def _parsing() -> Iterator[None]:
 
 
 class _Others(NamedTuple):
-    """What is read besides pods."""
+    """The nodes and the other lists that were read besides pods."""
 
     objects: list[tuple[str, msgspec.Raw]]
     wanted: Sequence[ListRequest]
@@ -226,7 +226,7 @@ class _Others(NamedTuple):
         return found
 
     def snapshot(self, pods: Iterable[tuple[str, msgspec.Raw]] = ()) -> Snapshot:
-        """All of it, and ``pods``."""
+        """The snapshot of these objects and ``pods``."""
         with _parsing():
             found = snapshots.gather(chain(self.objects, pods))
         none: dict[str, tuple[msgspec.Raw, ...]] = {each.kind: () for each in self.wanted}

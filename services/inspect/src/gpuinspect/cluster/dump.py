@@ -56,7 +56,7 @@ def _items(objects: Iterable[_Object]) -> Iterator[dict[str, Any]]:
 
 
 def _has_gpu_data(config_map: dict[str, Any]) -> bool:
-    """It speaks of GPUs or configures a scheduler."""
+    """The ConfigMap lists unhealthy GPUs or configures a scheduler."""
     name = config_map.get("metadata", {}).get("name", "")
     texts = (config_map.get("data") or {}).values()
     return name.startswith(UNHEALTHY_PREFIX) or any(

@@ -15,7 +15,7 @@ from gpucore.wire.names import POLICY_NAMES, TOPOLOGY_NAMES, Names
 from gpucore.wire.pod.spec import Pod
 from gpuinspect.cluster.collect import ListRequest
 from gpuinspect.cluster.snapshots import Snapshot
-from gpuinspect.sources.topology_sets import mounted_sets
+from gpuinspect.cluster.topology_sets import mounted_sets
 
 DEFAULT_SCHEDULER: Final = "default-scheduler"
 CONFIGURATION: Final = "KubeSchedulerConfiguration"
@@ -119,7 +119,7 @@ class _ConfigMap(msgspec.Struct):
     data: Mapping[str, str] | None = None
 
 
-class _Named(msgspec.Struct):
+class _WebhookConfiguration(msgspec.Struct):
     metadata: _Metadata = msgspec.field(default_factory=_Metadata)
 
 
@@ -157,7 +157,10 @@ def steered(snapshot: Snapshot) -> bool | None:
     if not snapshot.was_read(WEBHOOKS.kind):
         return None
     raws = snapshot.all(WEBHOOKS.kind)
-    return any("gpushare" in msgspec.json.decode(raw, type=_Named).metadata.name for raw in raws)
+    return any(
+        "gpushare" in msgspec.json.decode(raw, type=_WebhookConfiguration).metadata.name
+        for raw in raws
+    )
 
 
 class Schedulers(msgspec.Struct, frozen=True):

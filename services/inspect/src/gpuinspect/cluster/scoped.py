@@ -85,7 +85,7 @@ def _objects(kube: "BlockingClient", wanted: ListRequest) -> _Found:
 
 
 def _refused(error: ForbiddenError) -> str:
-    """Its text, where it is about rights; an unknown user has none anywhere."""
+    """The error text of a 403; a 401 is raised, since an unknown user has no rights anywhere."""
     if error.status != _FORBIDDEN:
         raise error
     return str(error)

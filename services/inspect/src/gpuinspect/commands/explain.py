@@ -32,7 +32,7 @@ from gpuinspect.layout.explanation import workload as blocks
 from gpuinspect.queries.claims import DEVICE_CLASSES, claim_templates
 from gpuinspect.queries.explain import explain as explain_pod
 from gpuinspect.queries.explain import find
-from gpuinspect.queries.standings import Standings
+from gpuinspect.queries.scheduling_status import SchedulingStatuses
 from gpuinspect.queries.workloads import (
     KINDS,
     Alike,
@@ -86,10 +86,10 @@ def pod(
     lists = (*_lists(where), _events(where, name))
     snapshot = read(reader.source, where, *lists)
     target = find(snapshot, namespace=where, name=name)
-    standings = Standings(snapshot, reader.names, policy=policy)
-    found = _explanation(snapshot, target, standings)
+    statuses = SchedulingStatuses(snapshot, reader.names, policy=policy)
+    found = _explanation(snapshot, target, statuses)
     if output.is_document:
-        emit(complete(pod_explanation(found, standings.cluster)), output)
+        emit(complete(pod_explanation(found, statuses.cluster)), output)
     elif output is Format.NAME:
         names_only("node", found.fits)
     else:
@@ -99,15 +99,15 @@ def pod(
         note(f"note: {sentence}")
 
 
-def _explanation(snapshot: Snapshot, target: Pod, standings: Standings) -> Explanation:
+def _explanation(snapshot: Snapshot, target: Pod, statuses: SchedulingStatuses) -> Explanation:
     raw = raw_pod(snapshot, target)
-    facts = standings.claims_of(target, raw)
+    facts = statuses.claims_of(target, raw)
     if facts is not None:
-        return standings.explained_claims(facts)
-    pod_request = pod_request_of(target, standings.ledger.names)
+        return statuses.explained_claims(facts)
+    pod_request = pod_request_of(target, statuses.ledger.names)
     if pod_request is None or not is_partial(snapshot):
-        return explain_pod(snapshot, target, standings.cluster)
-    return standings.standing(target, pod_request, raw).found
+        return explain_pod(snapshot, target, statuses.cluster)
+    return statuses.of_pod(target, pod_request, raw).found
 
 
 def _workload(kind: str) -> Callable[..., None]:
@@ -126,8 +126,8 @@ def _workload(kind: str) -> Callable[..., None]:
         lists = (*_lists(where), _failed_creations(where))
         snapshot = read(reader.source, where, *lists)
         uids = uids_of(snapshot, ref)
-        standings = Standings(snapshot, reader.names, policy=policy)
-        groups = alike(standings.of(where, only=uids))
+        statuses = SchedulingStatuses(snapshot, reader.names, policy=policy)
+        groups = alike(statuses.in_namespace(where, only=uids))
         _show(ref, groups, refused_pods(snapshot, ref), list(gaps(snapshot, REASONS)), output)
 
     workload.__doc__ = f"Explain the pods of a {KINDS[kind]} in groups by reason."

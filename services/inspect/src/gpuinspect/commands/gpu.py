@@ -3,44 +3,24 @@
 import sys
 from typing import Annotated
 
-import msgspec
 import typer
 
 from gpucore.accounting.node_info import NodeInfo
 from gpucore.accounting.node_reading import node_matrix
-from gpucore.wire.documents import API_VERSION
 from gpucore.wire.names import NODE_TYPE, Names
 from gpucore.wire.nodes import Node
 from gpuinspect.cluster.collect import COUNTED
+from gpuinspect.cluster.ledger import ledger_of
 from gpuinspect.cluster.schedulers import policy_of
-from gpuinspect.cluster.state import ledger_of
 from gpuinspect.commands.options import answers
 from gpuinspect.commands.options.formats import Format, NoHeaders, Output, emit, names_only
 from gpuinspect.commands.options.reading import Reader, fail, note, reading
 from gpuinspect.commands.options.selecting import Selector, selected
+from gpuinspect.documents.gpunode import gpu_node_list
 from gpuinspect.errors import MissingObjectError
-from gpuinspect.layout.gpunode import GpuNode, GpuWithPods, summary
 from gpuinspect.layout.gpunode import details as detail_text
-
-
-class GpuNodeDoc(msgspec.Struct, frozen=True, rename="camel"):
-    """One node; ``links`` is ``"0-1"`` to what joins the two GPUs."""
-
-    name: str
-    node_type: str
-    all_gpu: int
-    used_gpu: int
-    gpus: list[GpuWithPods]
-    links: dict[str, list[str]]
-
-
-class GpuNodeList(msgspec.Struct, frozen=True, rename="camel"):
-    """The answer of ``kubectl inspect gpu -o json``; ``policy`` chooses GPUs by their links."""
-
-    api_version: str
-    kind: str
-    items: list[GpuNodeDoc]
-    policy: str
+from gpuinspect.layout.gpunode import summary
+from gpuinspect.queries.views import GpuNode, GpuWithPods
 
 
 @reading
@@ -69,8 +49,7 @@ def gpu(
     if not found:
         fail("no node offers exclusive GPUs")
     if output.is_document:
-        documents = [_document(each) for each in found]
-        emit(GpuNodeList(API_VERSION, "GpuNodeList", documents, policy.topology), output)
+        emit(gpu_node_list(found, policy.topology), output)
     elif output is Format.NAME:
         names_only("node", (each.name for each in found))
     elif details:
@@ -102,20 +81,3 @@ def _notes(nodes: list[GpuNode]) -> None:
     for node in nodes:
         for remark in node.matrix.notes if node.matrix else ():
             note(f"note: {node.name}: {remark}")
-
-
-def _links(node: GpuNode) -> dict[str, list[str]]:
-    if node.matrix is None:
-        return {}
-    return {f"{a}-{b}": list(links) for (a, b), links in sorted(node.matrix.links.items())}
-
-
-def _document(node: GpuNode) -> GpuNodeDoc:
-    return GpuNodeDoc(
-        name=node.name,
-        node_type=node.node_type,
-        all_gpu=len(node.gpus),
-        used_gpu=len(node.used),
-        gpus=list(node.gpus),
-        links=_links(node),
-    )

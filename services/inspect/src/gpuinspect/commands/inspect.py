@@ -64,10 +64,10 @@ def inspect(
     named = details or columns is not None or output.is_document
     only = [node] if node else []
     with uncollected_for_good(), reader.source.arriving(*COUNTED) as found:
-        from gpuinspect.cluster import state  # noqa: PLC0415 - while the API server answers
+        from gpuinspect.queries.shares import cluster_view  # noqa: PLC0415 - while the API server answers
 
         cluster = selected(found, selector)
-        whole = state.shares(cluster, reader.names, only=only, every_pod=named)
+        whole = cluster_view(cluster, reader.names, only=only, every_pod=named)
     everything = _sorted(whole, sort_by)
     view = of_namespace(everything, only_pods)
     if output.is_document:

@@ -113,7 +113,7 @@ class LazyGroup(TyperGroup):
 
 
 def _range_of(error: typer.BadParameter) -> str:
-    """The whole numbers that an option takes, in words."""
+    """A description of the whole numbers that an option accepts."""
     kind: Any = error.param.type if error.param else None
     lowest, highest = getattr(kind, "min", None), getattr(kind, "max", None)
     if highest is None:
@@ -193,6 +193,12 @@ def inspect_gpushare_v2() -> None:
 def inspect_gpu() -> None:
     """The console script ``kubectl-inspect-gpu``, found by kubectl as ``inspect gpu``."""
     _built(COMMANDS["gpu"], "gpu")(prog_name="kubectl inspect gpu")
+
+
+def complete_inspect_gpushare() -> None:
+    """The console script ``kubectl_complete-inspect-gpushare``, which kubectl runs on TAB."""
+    completion = import_module("gpuinspect.commands.options.completion")
+    completion.print_for_kubectl(_built(COMMANDS["inspect"], "inspect"))
 
 
 _SCRIPTS: Final = {

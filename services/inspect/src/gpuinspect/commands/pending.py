@@ -15,7 +15,7 @@ from gpuinspect.commands.options.reading import Reader, note, reading
 from gpuinspect.documents.pending import pending_pod_list
 from gpuinspect.layout.pending import pending as table
 from gpuinspect.queries.claims import DEVICE_CLASSES, claim_templates
-from gpuinspect.queries.standings import Standing, Standings, oldest_first
+from gpuinspect.queries.scheduling_status import SchedulingStatus, SchedulingStatuses, oldest_first
 from gpuinspect.terminal import ages
 
 
@@ -43,8 +43,8 @@ def pending(
     where = chosen(reader.source, namespace, everywhere=all_namespaces)
     claims = (DEVICE_CLASSES, claim_templates(where))
     snapshot = read(reader.source, where, *COUNTED, *claims, SCHEDULER_CONFIGS, WEBHOOKS)
-    standings = Standings(snapshot, reader.names).of(where)
-    waiting = _sorted([each for each in standings if each.waits], sort_by)
+    statuses = SchedulingStatuses(snapshot, reader.names).in_namespace(where)
+    waiting = _sorted([each for each in statuses if each.waits], sort_by)
     unread = list(gaps(snapshot, REASONS))
     if output.is_document:
         emit(pending_pod_list(waiting, namespace=where, gaps=unread), output)
@@ -62,7 +62,7 @@ def pending(
         note(f"note: {sentence}")
 
 
-def _sorted(waiting: list[Standing], order: PendingOrder) -> list[Standing]:
+def _sorted(waiting: list[SchedulingStatus], order: PendingOrder) -> list[SchedulingStatus]:
     found = oldest_first(waiting)
     if order is PendingOrder.NAME:
         found.sort(key=lambda each: (each.pod.namespace, each.pod.name))

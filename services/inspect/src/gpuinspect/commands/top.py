@@ -10,7 +10,6 @@ from typing import Annotated, Final
 
 import typer
 
-from gpuinspect.cluster import state
 from gpuinspect.cluster.collect import COUNTED
 from gpuinspect.commands.options import answers
 from gpuinspect.commands.options.formats import Format, NoHeaders, Output, emit, names_only
@@ -19,6 +18,7 @@ from gpuinspect.commands.options.selecting import Selector, selected
 from gpuinspect.documents.inspect import node_share_list
 from gpuinspect.documents.top import node_gpu_list
 from gpuinspect.layout import shares, topnode
+from gpuinspect.queries.shares import cluster_view
 from gpuinspect.queries.top import KINDS, TopGpu, TopNode, top_nodes, with_figures
 from gpuinspect.queries.views import ClusterView
 from gpuinspect.sources.prometheus import gpu_figures, pod_figures
@@ -96,7 +96,7 @@ def top_node(
     while True:
         snapshot = selected(reader.source.read(*COUNTED), selector)
         if share:
-            view = state.shares(snapshot, reader.names, only=only)
+            view = cluster_view(snapshot, reader.names, only=only)
             _shares(view, details=details, output=output, headers=not no_headers)
         else:
             found = top_nodes(snapshot, reader.names, only=only, kind=kind)

@@ -19,7 +19,7 @@ from gpucore.topology.policies import GpuGroup, Impossible, plan
 from gpucore.topology.static import StaticSets, decode_static
 from gpucore.wire.names import NODE_TYPE
 from gpucore.wire.node.matrices import decode_matrix
-from gpuinspect.cluster.state import ledger_of
+from gpuinspect.cluster.ledger import ledger_of
 from gpuinspect.commands.options.formats import Format, Output, emit
 from gpuinspect.commands.options.reading import Reader, fail, note, reading
 from gpuinspect.errors import MissingObjectError

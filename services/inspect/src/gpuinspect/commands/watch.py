@@ -13,7 +13,6 @@ from typing import Annotated
 import typer
 
 from gpucore.wire.names import Names
-from gpuinspect.cluster import state
 from gpuinspect.cluster.collect import COUNTED, live
 from gpuinspect.cluster.snapshots import Snapshot
 from gpuinspect.commands.options import answers
@@ -24,6 +23,7 @@ from gpuinspect.errors import sentence
 from gpuinspect.layout.notes import notes
 from gpuinspect.layout.shares import details as detail_text
 from gpuinspect.layout.shares import summary
+from gpuinspect.queries.shares import cluster_view
 from gpuinspect.queries.views import ClusterView, of_namespace
 from gpuinspect.terminal.screens import screen
 from gpukube.errors import ForbiddenError, KubeError
@@ -58,7 +58,7 @@ def watch(
 
 
 def _shares(found: Snapshot, *, names: Names, only: Sequence[str], selector: str) -> ClusterView:
-    return state.shares(selected(found, selector), names, only=only)
+    return cluster_view(selected(found, selector), names, only=only)
 
 
 def _texts(

@@ -10,8 +10,8 @@ import typer
 from gpucore.explain.whatif_documents import what_if_document
 from gpucore.steps import complete
 from gpuinspect.cluster.collect import COUNTED
+from gpuinspect.cluster.ledger import ledger_of
 from gpuinspect.cluster.schedulers import SCHEDULER_CONFIGS, WEBHOOKS, policy_of
-from gpuinspect.cluster.state import ledger_of
 from gpuinspect.commands.options import answers
 from gpuinspect.commands.options.formats import Format, NoHeaders, Output, emit, names_only
 from gpuinspect.commands.options.policies import PolicyName, check_policy

@@ -17,7 +17,7 @@ def carry_out(plan: ChangePlan, files: Files, wait: Wait, *, before: str) -> Non
         plan: what to do.
         files: of the node.
         wait: for the scheduler.
-        before: the ``--config`` of ours that the scheduler had; empty where none.
+        before: the ``--config`` that gpushare wrote for the scheduler before; empty where none.
 
     Raises:
         InspectError: it did not work; the manifest is as it was before.

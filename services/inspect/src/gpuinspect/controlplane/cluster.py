@@ -20,7 +20,7 @@ from gpukube.errors import KubeError
 _COMPONENT: Final = "app.kubernetes.io/component=extender"
 _POLL_SECONDS: Final = 1.0
 STEADY_SECONDS: Final = 5.0
-"""How long it must have run: one that dies of its configuration does so at once."""
+"""Seconds that the scheduler must have run: a configuration that it rejects ends it at once."""
 
 
 def offered(kube: BlockingClient, namespace: str) -> SchedulerOffer:
@@ -46,7 +46,7 @@ def offered(kube: BlockingClient, namespace: str) -> SchedulerOffer:
 
 
 def _credentials(secret: bytes) -> dict[str, str]:
-    """Whom the scheduler trusts, and what it shows of itself; in base64, as its file wants them."""
+    """CA bundle and client certificate of the scheduler, in base64 as its kubeconfig has them."""
     data = json.loads(secret)["data"]
     return {"caData": data["ca.crt"], "certData": data["tls.crt"], "keyData": data["tls.key"]}
 
@@ -69,7 +69,7 @@ def wait_running(kube: BlockingClient, node: str, config: str, *, seconds: float
     Args:
         kube: the API server.
         node: name of the control-plane node.
-        config: path that ``--config`` must have; empty: none of ours.
+        config: path that ``--config`` must have; empty: none that gpushare wrote.
         seconds: how long to wait at most.
 
     Raises:
@@ -106,7 +106,7 @@ def _name(node: str) -> str:
 
 
 def _state(pod: Mapping[str, Any] | None, config: str) -> str:
-    """What is still missing; empty when the pod is as it should be."""
+    """Why the pod does not yet run as requested; empty when it does."""
     if pod is None:
         return "kubelet has not reported kube-scheduler to the API server"
     container = pod["spec"]["containers"][0]

@@ -15,7 +15,7 @@ import yaml
 from gpuinspect.errors import ControlPlaneError
 
 PATH: Final = "/gpushare-scheduler"
-"""How the address of a gpushare extender ends, ours and the original's."""
+"""Suffixes of the address of an extender, of gpushare or of the original."""
 _GROUP: Final = "kubescheduler.config.k8s.io"
 _VERSIONS: Final = ((25, "v1"), (23, "v1beta3"), (22, "v1beta2"), (19, "v1beta1"))
 _HEAD: Final = "# Made by gpushare install-scheduler; gpushare uninstall-scheduler takes it out.\n"
@@ -65,7 +65,7 @@ def render(present: str | None, flags: Mapping[str, str], image: str, offer: Sch
         offer: what to put in.
 
     Raises:
-        ControlPlaneError: the present configuration leaves no place for an extender of ours.
+        ControlPlaneError: gpushare's extender cannot be added to the present configuration.
     """
     config = _fresh(flags, image, offer) if present is None else _parsed(present)
     others = [each for each in config.get("extenders") or () if not is_ours(each)]
@@ -80,7 +80,7 @@ def render(present: str | None, flags: Mapping[str, str], image: str, offer: Sch
 
 
 def is_ours(extender: Mapping[str, Any]) -> bool:
-    """True for an entry that leads to a gpushare extender, ours or the original's."""
+    """True for the entry of an extender of gpushare or of the original."""
     return urlsplit(str(extender.get("urlPrefix", ""))).path.rstrip("/") == PATH
 
 

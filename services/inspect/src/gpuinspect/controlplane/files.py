@@ -1,6 +1,6 @@
 """The node's files: read as they are, written so that kubelet never sees half of one.
 
-Everything of ours is in one folder outside that of the manifests, for kubelet takes every file
+All files of gpushare are in one folder outside that of the manifests, for kubelet takes every file
 there for a pod. A configuration can hold a private key, so only root may read it.
 """
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from gpuinspect.controlplane import manifest
-from gpuinspect.controlplane.plan import BACKUP, MANIFEST, FileChange, Found
+from gpuinspect.controlplane.plan import BACKUP, MANIFEST, FileChange, SchedulerFiles
 from gpuinspect.errors import ControlPlaneError
 
 _PRIVATE: Final = 0o600
@@ -27,8 +27,8 @@ class Files:
     def __init__(self, root: Path) -> None:
         self._root = root
 
-    def found(self) -> Found:
-        """All that a plan is made from.
+    def found(self) -> SchedulerFiles:
+        """The files that a plan is made from.
 
         Raises:
             ControlPlaneError: there is no manifest, or one of the files cannot be read.
@@ -42,7 +42,7 @@ class Files:
         pod = manifest.read(text)
         original = self._text(BACKUP)
         base = manifest.read(original) if pod.ours and original is not None else pod
-        return Found(
+        return SchedulerFiles(
             manifest=text,
             original=original,
             config=self._text(base.flags.get(manifest.CONFIG, "")),
@@ -76,13 +76,13 @@ class Files:
             raise ControlPlaneError(f"cannot write {path}: {error.strerror}") from error
 
     def tidy(self, *, keep: str) -> None:
-        """Remove configurations of ours but one; without one, the folder and the copy in it."""
+        """Remove all configurations of gpushare but one; without one, the folder and its backup."""
         folder = self._at(manifest.FOLDER)
         for path in folder.glob("*.yaml"):
             if not keep or f"{manifest.FOLDER}/{path.name}" not in {keep, BACKUP}:
                 path.unlink(missing_ok=True)
         if not keep:
-            with contextlib.suppress(OSError):  # somebody keeps a file of theirs there
+            with contextlib.suppress(OSError):  # the folder has files of other programs
                 folder.rmdir()
 
     def _at(self, path: str) -> Path:
@@ -101,7 +101,7 @@ class Files:
 
 
 def _replace(path: Path, raw: bytes) -> None:
-    """In one step, with the mode it had; kubelet overlooks a name that begins with a dot."""
+    """Replace a file atomically, with its mode; kubelet ignores names that begin with a dot."""
     mode = path.stat().st_mode & 0o777 if path.exists() else _PRIVATE
     temporary = path.with_name(f".{path.name}.gpushare")
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)

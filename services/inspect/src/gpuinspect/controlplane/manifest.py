@@ -18,7 +18,7 @@ from ruamel.yaml.util import load_yaml_guess_indent
 from gpuinspect.errors import ControlPlaneError
 
 FOLDER: Final = "/etc/kubernetes/gpushare"
-"""Where all files of ours are: on the node, and at the same path in the pod."""
+"""Folder of the files of gpushare, at the same path on the node and in the pod."""
 CONFIG: Final = "config"
 POLICY: Final = "policy-config-file"
 _VOLUME: Final = "gpushare"
@@ -41,7 +41,7 @@ class StaticPod(msgspec.Struct, frozen=True):
 
     @property
     def ours(self) -> str:
-        """Path of our configuration that it uses; empty where it uses none of ours."""
+        """Path of the configuration of gpushare that the pod uses; empty for none."""
         path = self.flags.get(CONFIG, "")
         return path if path.startswith(f"{FOLDER}/") else ""
 
@@ -130,7 +130,7 @@ def _gone(words: Sequence[str], names: set[str]) -> set[int]:
 
 
 def _first(words: Sequence[str]) -> int:
-    """Where a flag may be put in: in front of all others, behind the program's name."""
+    """Index at which a flag may be inserted: before all others, after the program's name."""
     return 0 if str(words[0]).startswith("-") else 1
 
 

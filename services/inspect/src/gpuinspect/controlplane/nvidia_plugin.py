@@ -23,7 +23,7 @@ from gpucore.wire.names import (
 
 NVIDIA_GPU: Final = "nvidia.com/gpu"
 _CONTAINER: Final = "nvidia-device-plugin"
-"""How the plugin's container is named in NVIDIA's manifest, chart and operator."""
+"""Names of the plugin's container in NVIDIA's manifest, chart and operator."""
 _OPERATOR: Final = "ClusterPolicy"
 _EXCLUDED: Final = tuple(
     {"key": label, "operator": "NotIn", "values": ["true"]}
@@ -61,7 +61,7 @@ def hold(daemon_sets: Iterable[Object], nodes: Sequence[Object]) -> Iterator[Pat
 
 
 def release(daemon_sets: Iterable[Object], nodes: Iterable[Object]) -> Iterator[Patch]:
-    """Give back what :func:`hold` changed, but for what somebody has changed since."""
+    """Restore what :func:`hold` changed, except what was changed since."""
     held = (item for item in daemon_sets if NVIDIA_HELD_AFFINITY in _annotations(item))
     yield from (_affinity_back(item) for item in held if _is_as_left(item))
     kinds = (str, type(None))
@@ -170,7 +170,7 @@ def _is_as_left(item: Object) -> bool:
 
 
 def _kept(item: Object, annotation: str) -> Any:
-    """What :func:`hold` wrote down; :data:`_NONE` where there is nothing that can be read."""
+    """The state that :func:`hold` recorded; :data:`_NONE` where none can be read."""
     try:
         return json.loads(_annotations(item)[annotation])
     except (KeyError, ValueError):

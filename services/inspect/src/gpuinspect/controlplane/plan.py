@@ -2,7 +2,7 @@
 
 The manifest that was there before is kept beside our configuration, and everything is always made
 from it anew: installing twice changes nothing, and uninstalling gives back the same bytes. Where
-somebody has edited the manifest in the meantime, both refuse.
+the manifest was edited in the meantime, both refuse.
 """
 
 import difflib
@@ -24,15 +24,15 @@ _CHANGED: Final = (
 )
 
 
-class Found(msgspec.Struct, frozen=True):
+class SchedulerFiles(msgspec.Struct, frozen=True):
     """The files as they are; ``None`` where there is none.
 
     Attributes:
         manifest: text of the static pod.
-        original: text of the manifest that was kept when ours was put in.
+        original: text of the manifest before gpushare was installed.
         config: text of the file that the original's ``--config`` names.
         policy: text of the file that the original's ``--policy-config-file`` names.
-        installed: text of our configuration that the manifest uses.
+        installed: text of the configuration of gpushare that the manifest uses.
     """
 
     manifest: str
@@ -43,10 +43,10 @@ class Found(msgspec.Struct, frozen=True):
 
     @property
     def base(self) -> str:
-        """The manifest without us.
+        """The manifest without the changes of gpushare.
 
         Raises:
-            ControlPlaneError: it is not known, or somebody has changed what was made of it.
+            ControlPlaneError: the backup is missing, or the manifest was edited since.
         """
         ours = manifest.read(self.manifest).ours
         if not ours:
@@ -71,18 +71,18 @@ class ChangePlan(msgspec.Struct, frozen=True):
 
     Attributes:
         changes: empty where all is in place.
-        config: path that ``--config`` has afterwards; empty where it is not ours.
+        config: path that ``--config`` has afterwards; empty where gpushare did not write it.
     """
 
     changes: tuple[FileChange, ...]
     config: str
 
     def diff(self) -> str:
-        """All of it for a person; private keys are left out."""
+        """The changes as a diff, without private keys."""
         return "".join(line for change in self.changes for line in _diff(change))
 
 
-def install(found: Found, offer: SchedulerOffer) -> ChangePlan:
+def install(found: SchedulerFiles, offer: SchedulerOffer) -> ChangePlan:
     """Have the scheduler call the extender that is offered.
 
     Raises:
@@ -108,11 +108,11 @@ def install(found: Found, offer: SchedulerOffer) -> ChangePlan:
     return ChangePlan(tuple(each for each in changes if each.before != each.after), path)
 
 
-def uninstall(found: Found) -> ChangePlan:
+def uninstall(found: SchedulerFiles) -> ChangePlan:
     """Have the manifest as it was, byte for byte.
 
     Raises:
-        ControlPlaneError: what it was is not known.
+        ControlPlaneError: the original manifest is unknown.
     """
     base = found.base
     if base == found.manifest:

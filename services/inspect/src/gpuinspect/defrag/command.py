@@ -34,14 +34,14 @@ class EvictionSettings(msgspec.Struct, frozen=True):
     """What an operator set.
 
     Attributes:
-        waited: seconds for which a pod must have waited.
+        waited_seconds: seconds for which a pod must have waited.
         scheduler: the only scheduler whose pods count as waiting; empty for all.
         lease: ``NAMESPACE/NAME``.
         apply: evict.
     """
 
     budgets: Budgets = Budgets()
-    waited: int = 120
+    waited_seconds: int = 120
     scheduler: str = ""
     lease: str = "kube-system/gpushare-defrag"
     apply: bool = False
@@ -116,5 +116,9 @@ def _state(
     snapshot: Snapshot, names: Names, wanted: EvictionSettings, moment: datetime
 ) -> DefragState:
     return defrag_state(
-        snapshot, names, now=moment, waited=wanted.waited, scheduler=wanted.scheduler
+        snapshot,
+        names,
+        now=moment,
+        waited_seconds=wanted.waited_seconds,
+        scheduler=wanted.scheduler,
     )

@@ -17,7 +17,7 @@ from gpuinspect.errors import InspectError
 from gpukube.errors import ConflictError, InvalidReplyError, NotFoundError, StatusError
 
 SECONDS: Final = 120
-"""Of the Lease: longer than reading a large cluster takes."""
+"""Lease duration in seconds: longer than a read of a large cluster takes."""
 _UNPROCESSABLE: Final = 422
 _PRECONDITION_FAILED: Final = frozenset({409, _UNPROCESSABLE})
 

@@ -17,6 +17,7 @@ from gpucore.wire.pod.spec import Pod
 from gpucore.wire.pods import pod_request_of
 from gpuinspect.cluster.candidates import candidates
 from gpuinspect.cluster.collect import COUNTED
+from gpuinspect.cluster.ledger import ledger_of
 from gpuinspect.cluster.schedulers import (
     SCHEDULER_CONFIGS,
     WEBHOOKS,
@@ -25,19 +26,18 @@ from gpuinspect.cluster.schedulers import (
     schedulers_of,
 )
 from gpuinspect.cluster.snapshots import Snapshot
-from gpuinspect.cluster.state import ledger_of
 
 READ: Final = (*COUNTED, SCHEDULER_CONFIGS, WEBHOOKS)
 """Lists that a decision needs besides nodes and pods."""
 
 
 def defrag_state(
-    snapshot: Snapshot, names: Names, *, now: datetime, waited: int, scheduler: str = ""
+    snapshot: Snapshot, names: Names, *, now: datetime, waited_seconds: int, scheduler: str = ""
 ) -> DefragState:
     """The cluster at one moment.
 
     Args:
-        waited: seconds for which a pod must have waited before pods are moved for it.
+        waited_seconds: seconds for which a pod must have waited before pods are moved for it.
         scheduler: name of the only scheduler for whose pods pods are moved; empty for every
             scheduler that may call the extender.
     """
@@ -61,7 +61,9 @@ def defrag_state(
         elif not pod.gated and not pod.terminating:
             obstacle = f"its scheduler is not {scheduler}"
             if scheduler in {"", pod.scheduler_name}:
-                obstacle = _passed_over(pod, constraints, schedulers, now=now, waited=waited)
+                obstacle = _passed_over(
+                    pod, constraints, schedulers, now=now, waited_seconds=waited_seconds
+                )
             waiting.append(_pod(pod, pod_request, constraints, obstacle))
     living = [pod for pod in snapshot.pods if not (pod.terminating or pod.finished)]
     return DefragState(
@@ -76,7 +78,7 @@ def defrag_state(
 
 
 def _waits_with_claims(pod: Pod) -> bool:
-    """It requests GPUs by no resource; its claims may be for them."""
+    """The pod requests no GPU resource; its claims may be for GPUs."""
     waits = not (pod.node or pod.finished or pod.gated or pod.terminating)
     return waits and bool(pod.claims or pod.claim_templates)
 
@@ -118,12 +120,17 @@ def _stays(
 
 
 def _passed_over(
-    pod: Pod, constraints: PodConstraints, schedulers: Schedulers, *, now: datetime, waited: int
+    pod: Pod,
+    constraints: PodConstraints,
+    schedulers: Schedulers,
+    *,
+    now: datetime,
+    waited_seconds: int,
 ) -> str:
     if pod.claims:
         return "it uses ResourceClaims, for which nothing is moved"
-    if _age(pod.creation, now) < waited:
-        return f"it has waited for less than {waited} s"
+    if _age(pod.creation, now) < waited_seconds:
+        return f"it has waited for less than {waited_seconds} s"
     return waiting_obstacle(pod, constraints, schedulers.misses(pod.scheduler_name))
 
 

@@ -20,7 +20,7 @@ from gpukube.errors import ConflictError, KubeError, NotFoundError, ThrottledErr
 
 
 class EvictionCalls(Protocol):
-    """What a run does to the cluster."""
+    """The calls by which a run changes the cluster."""
 
     def read(self) -> DefragState:
         """The cluster as it is now."""
@@ -52,7 +52,7 @@ class RunReport(msgspec.Struct, frozen=True):
 
 
 def planned(state: DefragState, budgets: Budgets, history: tuple[PastEviction, ...]) -> RunReport:
-    """What a run would do."""
+    """Find a plan and evict nothing."""
     return RunReport(find_plan(state, Allowance(budgets, history)))
 
 

@@ -14,8 +14,8 @@ from gpucore.wire.names import LABEL_SHARE, LABEL_TOPOLOGY, Names
 from gpucore.wire.nodes import Node
 from gpucore.wire.pod.spec import Pod
 from gpucore.wire.pods import pod_request_of
+from gpuinspect.cluster.ledger import ledger_of
 from gpuinspect.cluster.snapshots import Snapshot
-from gpuinspect.cluster.state import ledger_of
 from gpuinspect.doctor.rawobjects import DoctorPodFacts, NodeVersions, node_versions, pod_facts
 
 T = TypeVar("T")
@@ -25,7 +25,7 @@ _ORIGINAL_EXTENDER: Final = "gpushare-schd-extender"
 
 
 class Evidence:
-    """One snapshot, decoded as far as the checks need; it decides nothing."""
+    """The objects of one snapshot that the checks read; nothing is decided here."""
 
     def __init__(self, snapshot: Snapshot, names: Names) -> None:
         self.snapshot = snapshot
@@ -39,7 +39,7 @@ class Evidence:
 
     @cached_property
     def labelled(self) -> tuple[Node, ...]:
-        """Nodes that should offer something of ours, by name."""
+        """Nodes labelled to offer shares or exclusive GPUs, by name."""
         chosen = (n for n in self.snapshot.nodes if wants_shares(n) or offers_gpus(n))
         return tuple(sorted(chosen, key=lambda node: node.name))
 
@@ -58,7 +58,7 @@ class Evidence:
 
     @cached_property
     def waiting(self) -> tuple[tuple[Pod, PodRequest], ...]:
-        """Of these, the ones that no node has."""
+        """The pods among :attr:`pod_requests` that are bound to no node."""
         return tuple(pair for pair in self.pod_requests if not pair[0].node)
 
     @cached_property
@@ -83,12 +83,12 @@ class Evidence:
 
     @cached_property
     def plugins(self) -> tuple[Pod, ...]:
-        """Pods of the device plugin, ours or the original."""
+        """Pods of the device plugin, of gpushare or of the original."""
         return tuple(self._component("device-plugin", "device-plugin", _ORIGINAL_PLUGIN))
 
     @cached_property
     def extenders(self) -> tuple[Pod, ...]:
-        """Pods with the scheduler extender in them, ours or the original."""
+        """Pods with the scheduler extender in them, of gpushare or of the original."""
         beside = self._component("scheduler", "extender", _ORIGINAL_EXTENDER)
         return (*beside, *self._component("extender", "extender", "-"))
 
@@ -104,12 +104,12 @@ class Evidence:
 
 
 def wants_shares(node: Node) -> bool:
-    """It is labelled to offer shares."""
+    """The node is labelled to offer shares."""
     return node.labels.get(LABEL_SHARE) == "true"
 
 
 def offers_gpus(node: Node) -> bool:
-    """It is labelled to offer exclusive GPUs by topology."""
+    """The node is labelled to offer exclusive GPUs by topology."""
     return node.labels.get(LABEL_TOPOLOGY) == "true"
 
 

@@ -16,8 +16,8 @@ from gpuinspect.doctor.checks import Checklist, Level
 from gpuinspect.doctor.evidence import Evidence
 from gpuinspect.doctor.rawobjects import RawConfigMap
 
-MESSAGE: Final = 4 << 20  # kubelet takes no larger message of gRPC
-DEVICE: Final = 60  # bytes that one unit takes in it
+MESSAGE_BYTES: Final = 4 << 20  # kubelet takes no larger message of gRPC
+DEVICE_BYTES: Final = 60  # bytes that one unit takes in it
 
 check = Checklist()
 
@@ -116,7 +116,7 @@ def _one_unit(evidence: Evidence) -> Iterator[str]:
 def _message_size(evidence: Evidence) -> Iterator[str]:
     for node, node_info in _explicit(evidence):
         units = sum(gpu.units for gpu in node_info.inventory.gpus) if node_info.inventory else 0
-        if units * DEVICE > MESSAGE:
+        if units * DEVICE_BYTES > MESSAGE_BYTES:
             coarser = "256MiB" if node_info.unit == MIB else "GiB"
             ids = f"{units} device IDs, one for each {node_info.unit}"
             yield f"{node.name}: {ids}, are too many for kubelet; use {coarser}"

@@ -10,7 +10,7 @@ from gpucore.wire.pod.spec import Pod
 from gpuinspect.cluster.collect import ListRequest
 from gpuinspect.doctor.checks import Checklist, Level
 from gpuinspect.doctor.evidence import Evidence, called
-from gpuinspect.doctor.rawobjects import Named
+from gpuinspect.doctor.rawobjects import NamedObject
 
 check = Checklist()
 OLDEST: Final = (1, 22)
@@ -130,7 +130,7 @@ def _allowed(evidence: Evidence) -> Iterator[str]:
 
 def _roles(evidence: Evidence) -> Iterator[tuple[str, _Role]]:
     for raw in evidence.snapshot.all("ClusterRole"):
-        name = msgspec.json.decode(raw, type=Named).metadata.name
+        name = msgspec.json.decode(raw, type=NamedObject).metadata.name
         yield name, msgspec.json.decode(raw, type=_Role)
 
 
@@ -172,6 +172,6 @@ def _policies(evidence: Evidence) -> Iterator[tuple[str, bytes]]:
         for spec in (msgspec.json.decode(raw, type=_PolicyBinding).spec,)
     }
     for raw in evidence.snapshot.all("ValidatingAdmissionPolicy"):
-        name = msgspec.json.decode(raw, type=Named).metadata.name
+        name = msgspec.json.decode(raw, type=NamedObject).metadata.name
         if enforced.get(name):
             yield name, bytes(raw)

@@ -86,8 +86,8 @@ class RawConfigMap(msgspec.Struct):
     data: Mapping[str, str] | None = None
 
 
-class Named(msgspec.Struct):
-    """Any object, for its name."""
+class NamedObject(msgspec.Struct):
+    """The metadata of an object of any kind."""
 
     metadata: ObjectMeta
 

@@ -14,7 +14,7 @@ from gpuinspect.cluster.schedulers import (
 )
 from gpuinspect.doctor.checks import Checklist, Level
 from gpuinspect.doctor.evidence import Evidence, called
-from gpuinspect.doctor.rawobjects import Named, WebhookConfiguration
+from gpuinspect.doctor.rawobjects import NamedObject, WebhookConfiguration
 
 check = Checklist()
 RESTARTS: Final = 5
@@ -120,7 +120,7 @@ def _version(evidence: Evidence) -> Iterator[str]:
 )
 def _runtime_class(evidence: Evidence) -> Iterator[str]:
     raws = evidence.snapshot.all("RuntimeClass")
-    known = {msgspec.json.decode(raw, type=Named).metadata.name for raw in raws}
+    known = {msgspec.json.decode(raw, type=NamedObject).metadata.name for raw in raws}
     wanted = {evidence.facts(pod).runtime_class for pod in evidence.plugins} - {""}
     yield from (f"{name} does not exist" for name in sorted(wanted - known))
 

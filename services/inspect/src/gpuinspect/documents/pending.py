@@ -6,7 +6,7 @@ import msgspec
 
 from gpucore.explain.documents import RequestDoc, request_doc
 from gpucore.wire.documents import API_VERSION
-from gpuinspect.queries.standings import Standing
+from gpuinspect.queries.scheduling_status import SchedulingStatus
 
 
 class PendingPodDoc(msgspec.Struct, frozen=True, rename="camel"):
@@ -38,24 +38,24 @@ class PendingPodList(msgspec.Struct, frozen=True, rename="camel"):
 
 
 def pending_pod_list(
-    waiting: Iterable[Standing], *, namespace: str, gaps: Sequence[str]
+    waiting: Iterable[SchedulingStatus], *, namespace: str, gaps: Sequence[str]
 ) -> PendingPodList:
     """The document of waiting pods."""
     items = [_pod(each) for each in waiting]
     return PendingPodList(API_VERSION, "PendingPodList", namespace, list(gaps), items)
 
 
-def _pod(standing: Standing) -> PendingPodDoc:
-    pod, found = standing.pod, standing.found
+def _pod(status: SchedulingStatus) -> PendingPodDoc:
+    pod, found = status.pod, status.found
     return PendingPodDoc(
         namespace=pod.namespace,
         name=pod.name,
         uid=pod.uid,
         since=pod.creation,
-        state=standing.state.label,
+        state=status.state.label,
         request_summary=found.request_summary,
-        reason=standing.reason,
+        reason=status.reason,
         helps=list(found.helps),
         scheduler=pod.scheduler_name,
-        request=request_doc(standing.pod_request),
+        request=request_doc(status.pod_request),
     )

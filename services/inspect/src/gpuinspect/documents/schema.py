@@ -13,11 +13,11 @@ import msgspec
 from gpucore.explain.documents import PodExplanation
 from gpucore.explain.whatif_documents import WhatIfDoc
 from gpucore.wire.documents import API_VERSION
-from gpuinspect.commands.admin.defrag import DefragPlan
-from gpuinspect.commands.gpu import GpuNodeList
 from gpuinspect.defrag.report import EvictionPlanDoc
 from gpuinspect.documents.cost import CostList
+from gpuinspect.documents.defrag import DefragPlan
 from gpuinspect.documents.doctor import Examination
+from gpuinspect.documents.gpunode import GpuNodeList
 from gpuinspect.documents.inspect import NodeShareList
 from gpuinspect.documents.nodetemplate import NodeTemplateDoc
 from gpuinspect.documents.pending import PendingPodList

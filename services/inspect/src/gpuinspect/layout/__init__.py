@@ -1,1 +1,1 @@
-"""The text people see: the originals' tables to the byte, and ours."""
+"""Tables and texts for a terminal; those of the original commands are the same to the byte."""

@@ -16,7 +16,7 @@ def defrag(plan: MovePlan, goal: Goal, unit: MemoryUnit, *, headers: bool = True
 
 
 def conclusion(plan: MovePlan, goal: Goal, unit: MemoryUnit) -> str:
-    """What the moves free, in a sentence."""
+    """A sentence with the capacity that the moves free."""
     gpus = ", ".join(map(str, plan.gpus))
     noun = "GPU" if len(plan.gpus) == 1 else "GPUs"
     what = f"{goal.units} {unit} on {noun} {gpus}" if goal.units else f"{noun} {gpus}"

@@ -9,7 +9,7 @@ from typing import Final
 
 from gpucore.explain.groups import Group, figures
 from gpucore.explain.pod_states import Explanation, PodState
-from gpuinspect.queries.standings import Standing
+from gpuinspect.queries.scheduling_status import SchedulingStatus
 from gpuinspect.queries.workloads import Alike, WorkloadRef
 from gpuinspect.terminal.tables import align
 from gpuinspect.terminal.wrapping import one_line, wrapped
@@ -166,7 +166,7 @@ def _pods(count: int) -> str:
     return f"{count} pod{'' if count == 1 else 's'}"
 
 
-def _pod_names(pods: Sequence[Standing], *, wide: bool) -> str:
+def _pod_names(pods: Sequence[SchedulingStatus], *, wide: bool) -> str:
     shown = pods if wide else pods[:SHOWN_PODS]
     rest = len(pods) - len(shown)
     return ", ".join(each.pod.name for each in shown) + (f" and {rest} more" if rest else "")

@@ -5,36 +5,9 @@ The spelling ``topolocy`` is the original's, and tools look for it.
 
 from collections.abc import Sequence
 
-import msgspec
-
-from gpucore.model.links import Matrix
 from gpucore.topology.drawing import LEGEND, RULE, draw
+from gpuinspect.queries.views import GpuNode
 from gpuinspect.terminal.tables import align
-
-
-class GpuWithPods(msgspec.Struct, frozen=True):
-    """One GPU and who holds it, as ``namespace/name``."""
-
-    index: int
-    uuid: str
-    model: str
-    numa: int
-    healthy: bool
-    holders: tuple[str, ...]
-
-
-class GpuNode(msgspec.Struct, frozen=True):
-    """The GPUs of one node with their links; no matrix where the node publishes no links."""
-
-    name: str
-    node_type: str
-    gpus: tuple[GpuWithPods, ...]
-    matrix: Matrix | None
-
-    @property
-    def used(self) -> tuple[int, ...]:
-        """Indexes of GPUs that somebody holds."""
-        return tuple(device.index for device in self.gpus if device.holders)
 
 
 def summary(nodes: Sequence[GpuNode], *, headers: bool = True) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Final
 
-from gpuinspect.queries.standings import Standing
+from gpuinspect.queries.scheduling_status import SchedulingStatus
 from gpuinspect.terminal.ages import age
 from gpuinspect.terminal.tables import align
 from gpuinspect.terminal.wrapping import one_line
@@ -14,7 +14,7 @@ _WIDE: Final = ("STATE", "SCHEDULER", "SINCE")
 
 
 def pending(
-    waiting: Iterable[Standing], at: datetime, *, wide: bool = False, headers: bool = True
+    waiting: Iterable[SchedulingStatus], at: datetime, *, wide: bool = False, headers: bool = True
 ) -> str:
     """One line a pod; ``wide`` adds its state, its scheduler and the time of its creation."""
     heads = (*_HEADS, *(_WIDE if wide else ()), "REASON")
@@ -23,8 +23,8 @@ def pending(
     return align("".join("\t".join(row) + "\n" for row in rows))
 
 
-def _row(standing: Standing, at: datetime, *, wide: bool) -> tuple[str, ...]:
-    pod = standing.pod
-    more = (standing.state.label, pod.scheduler_name or "-", pod.creation or "-") if wide else ()
-    first = (pod.namespace, pod.name, age(pod.creation, at), standing.found.request_summary)
-    return (*first, *more, one_line(standing.reason))
+def _row(status: SchedulingStatus, at: datetime, *, wide: bool) -> tuple[str, ...]:
+    pod = status.pod
+    more = (status.state.label, pod.scheduler_name or "-", pod.creation or "-") if wide else ()
+    first = (pod.namespace, pod.name, age(pod.creation, at), status.found.request_summary)
+    return (*first, *more, one_line(status.reason))

@@ -84,7 +84,7 @@ def _block(node: NodeSummary, dashes: str) -> str:
 
 
 def _isolation(node: NodeSummary) -> str:
-    """What enforces shares, GPU by GPU; the original has no word for it and so no line."""
+    """The isolation modes of the GPUs; the original prints no such line."""
     if all(gpu.mode == UNENFORCED for gpu in node.gpus):
         return ""
     gpus = ", ".join(f"GPU{gpu.index} {gpu.mode}" for gpu in node.gpus)
@@ -173,7 +173,7 @@ def _wide_row(node: NodeSummary, width: int) -> str:
 
 
 def _status(node: NodeSummary) -> str:
-    """As kubectl prints it."""
+    """The state of a node as kubectl prints it."""
     return ("Ready" if node.ready else "NotReady") + (
         ",SchedulingDisabled" if node.cordoned else ""
     )

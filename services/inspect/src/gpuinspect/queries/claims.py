@@ -120,7 +120,7 @@ class PodClaims:
         return msgspec.structs.replace(found, pod=facts.pod, sightings=facts.sightings)
 
     def facts(self, pod: Pod, raw: msgspec.Raw) -> ClaimFacts | None:
-        """What is known of a pod with claims; ``None`` where it uses no claim for GPUs of ours."""
+        """Claims and events of a pod; ``None`` where it uses no claim for GPUs of gpushare."""
         known = self._snapshot.was_read("Event")
         return self._objects.facts(
             pod,

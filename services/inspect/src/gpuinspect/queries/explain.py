@@ -20,7 +20,7 @@ from gpuinspect.cluster.candidates import candidates, raw_pod
 from gpuinspect.cluster.schedulers import policy_of, schedulers_of
 from gpuinspect.cluster.snapshots import Snapshot
 from gpuinspect.errors import MissingObjectError
-from gpuinspect.queries.near import SHOWN, near
+from gpuinspect.queries.similar_names import SHOWN, similar_names
 
 
 def find(snapshot: Snapshot, *, namespace: str, name: str) -> Pod:
@@ -34,7 +34,9 @@ def find(snapshot: Snapshot, *, namespace: str, name: str) -> Pod:
             return pod
     names = (pod.name for pod in snapshot.pods if pod.namespace == namespace)
     elsewhere = sorted({pod.namespace for pod in snapshot.pods if pod.name == name})[:SHOWN]
-    others = f"; it is in namespace {', '.join(elsewhere)}" if elsewhere else near(name, names)
+    others = (
+        f"; it is in namespace {', '.join(elsewhere)}" if elsewhere else similar_names(name, names)
+    )
     raise MissingObjectError(f'pods "{name}" not found in namespace "{namespace}"{others}')
 
 
@@ -47,7 +49,7 @@ def cluster_of(
         snapshot: the objects.
         ledger: allocations of the same snapshot.
         policy: name of a policy to use in place of the extender's; empty for none.
-        nodes: those of the same snapshot, where they are known already.
+        nodes: the candidate nodes of the same snapshot, where they were computed before.
 
     Raises:
         WireError: an amount is no Kubernetes quantity (no API server accepts such an object).

@@ -20,10 +20,10 @@ from gpucore.wire.names import Names
 from gpucore.wire.nodes import Node
 from gpucore.wire.pod.spec import Pod
 from gpucore.wire.quantity import amount
+from gpuinspect.cluster.ledger import ledger_of
 from gpuinspect.cluster.snapshots import Snapshot
-from gpuinspect.cluster.state import ledger_of
 from gpuinspect.errors import InspectError, MissingObjectError
-from gpuinspect.queries.near import near
+from gpuinspect.queries.similar_names import similar_names
 from gpuinspect.sources.prometheus import GpuFigures
 
 NVIDIA_GPU: Final = "nvidia.com/gpu"
@@ -33,11 +33,11 @@ _OLD_ROLE: Final = "kubernetes.io/role"
 
 
 KINDS: Final = ("none", "exclusive", "topology", "share")
-"""What arena calls GPU modes: no GPUs, NVIDIA's own resource, exclusive GPUs of ours, shares."""
+"""GPU modes of arena: no GPUs, NVIDIA's resource, exclusive GPUs of gpushare, shares."""
 
 
 class TwoKindsError(InspectError):
-    """A node offers its GPUs twice: to NVIDIA's plugin and to ours."""
+    """A node offers its GPUs twice: by NVIDIA's device plugin and by that of gpushare."""
 
 
 class TopPod(msgspec.Struct, frozen=True):
@@ -115,7 +115,7 @@ def top_nodes(
     known = {node.name: node for node in snapshot.nodes}
     for name in only:
         if name not in known:
-            raise MissingObjectError(f'nodes "{name}" not found{near(name, known)}')
+            raise MissingObjectError(f'nodes "{name}" not found{similar_names(name, known)}')
     chosen = (known[NodeName(name)] for name in sorted(set(only) or known))
     found = (_top_node(each, ledger, users.get(each.name, ()), names) for each in chosen)
     return tuple(node for node in found if not kind or kind in node.kinds)

@@ -1,4 +1,4 @@
-"""Who uses how much GPU memory: granted, limit, in use and waited for, in groups.
+"""GPU memory by group: allocated, limit, in use, and requested by pending pods.
 
 Figures are those of the ledger. With the rights of one namespace the nodes are unknown, and so is
 the unit; amounts are then those that the pods request.
@@ -15,9 +15,10 @@ from gpucore.wire.names import Names
 from gpucore.wire.pod.spec import Pod
 from gpucore.wire.pods import pod_request_of
 from gpucore.wire.quantity import amount
+from gpuinspect.cluster.ledger import ledger_of
 from gpuinspect.cluster.snapshots import Snapshot
-from gpuinspect.cluster.state import ledger_of, view
 from gpuinspect.queries.claims import PodClaims
+from gpuinspect.queries.shares import view_of_nodes
 from gpuinspect.queries.views import ClusterView
 
 T = TypeVar("T", int, float)
@@ -184,7 +185,7 @@ def _view(snapshot: Snapshot, names: Names) -> ClusterView:
     ledger = ledger_of(snapshot, names)
     infos = ledger.nodes()
     nodes = (node for node in snapshot.nodes if node.name in infos and infos[node.name].devices)
-    return view(ledger, sorted(nodes, key=lambda node: node.name), names)
+    return view_of_nodes(ledger, sorted(nodes, key=lambda node: node.name), names)
 
 
 def _held(shown: ClusterView) -> Mapping[str, tuple[int, int]]:

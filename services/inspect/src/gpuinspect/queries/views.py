@@ -1,13 +1,14 @@
 """What the tables and documents show of a cluster: plain figures, all in one unit of memory.
 
-Made from the ledger by :mod:`gpuinspect.cluster.state`; nothing here decides or adds up differently
-from what the scheduler extender sees.
+Made from the ledger by :mod:`gpuinspect.queries.shares`; nothing here decides or adds up
+differently from what the scheduler extender sees.
 """
 
 from collections.abc import Mapping
 
 import msgspec
 
+from gpucore.model.links import Matrix
 from gpucore.units import GpuIndex, MemoryUnit, NodeName
 
 
@@ -43,7 +44,7 @@ class PodSummary(msgspec.Struct, frozen=True):
         group: GPUs it holds as a whole.
         pending: units on the node but on no known GPU.
         state: ``bound`` until the node has handed the GPUs out, then ``confirmed``.
-        faults: what is wrong with its annotations, in words.
+        faults: sentences about errors in its annotations.
         claim: name of the ResourceClaim that holds it; empty for a pod of the device plugin. Where
             no pod or several may use the claim, ``uid`` and ``name`` are those of the claim.
     """
@@ -134,6 +135,31 @@ class ClusterView(msgspec.Struct, frozen=True):
         """The part of it that takes new pods: healthy GPUs of ready nodes without a cordon."""
         nodes = (node for node in self.nodes if node.ready and not node.cordoned)
         return ClusterView(tuple(node.healthy_part for node in nodes), self.unit)
+
+
+class GpuWithPods(msgspec.Struct, frozen=True):
+    """One GPU and who holds it, as ``namespace/name``."""
+
+    index: int
+    uuid: str
+    model: str
+    numa: int
+    healthy: bool
+    holders: tuple[str, ...]
+
+
+class GpuNode(msgspec.Struct, frozen=True):
+    """The GPUs of one node with their links; no matrix where the node publishes no links."""
+
+    name: str
+    node_type: str
+    gpus: tuple[GpuWithPods, ...]
+    matrix: Matrix | None
+
+    @property
+    def used(self) -> tuple[int, ...]:
+        """Indexes of the GPUs that pods hold."""
+        return tuple(device.index for device in self.gpus if device.holders)
 
 
 def percent(part: int, whole: int) -> int:

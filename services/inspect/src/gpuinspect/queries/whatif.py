@@ -1,4 +1,4 @@
-"""What if these pods came, and these nodes: the pods of a manifest on a copy of a snapshot."""
+"""What-if: places the pods of a manifest, and adds its nodes, on a copy of a snapshot."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
@@ -47,7 +47,7 @@ def whatif_answers(
         ledger: of the cluster; it is not changed.
         addition: nodes that might be added.
         policy: what holds where neither pod nor node names a policy.
-        nodes: those of the same snapshot, where they are known already.
+        nodes: the candidate nodes of the same snapshot, where they were computed before.
         taken: gives the pods one after the other, and may show how many were placed.
 
     Raises:
@@ -72,7 +72,7 @@ def whatif_answers(
 
 
 def remarks(snapshot: Snapshot, wanted: Iterable[WorkloadPods], names: Names) -> Iterator[str]:
-    """What the answer leaves open about each pod, as sentences."""
+    """Sentences about each pod that the result does not decide."""
     schedulers = schedulers_of(snapshot, names)
     for each in wanted:
         unseen = schedulers.misses(each.pod.scheduler_name, new=True)

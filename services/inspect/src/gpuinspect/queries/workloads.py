@@ -14,7 +14,7 @@ import msgspec
 from gpucore.explain.pod_states import PodState
 from gpuinspect.cluster.snapshots import Snapshot
 from gpuinspect.errors import MissingObjectError
-from gpuinspect.queries.standings import Standing
+from gpuinspect.queries.scheduling_status import SchedulingStatus
 
 KINDS: Final = {
     "deployment": "Deployment",
@@ -146,12 +146,12 @@ class Alike(msgspec.Struct, frozen=True):
 
     state: PodState
     reason: str
-    pods: tuple[Standing, ...]
+    pods: tuple[SchedulingStatus, ...]
 
 
-def alike(standings: Iterable[Standing]) -> tuple[Alike, ...]:
+def alike(statuses: Iterable[SchedulingStatus]) -> tuple[Alike, ...]:
     """Those that wait first, most pods first."""
-    ordered = sorted(standings, key=lambda each: (*_kind(each), each.pod.name))
+    ordered = sorted(statuses, key=lambda each: (*_kind(each), each.pod.name))
     groups = [
         Alike(PodState(state), reason, tuple(members))
         for (state, reason), members in _grouped(ordered)
@@ -159,10 +159,12 @@ def alike(standings: Iterable[Standing]) -> tuple[Alike, ...]:
     return tuple(sorted(groups, key=lambda g: (not g.pods[0].waits, -len(g.pods), g.reason)))
 
 
-def _grouped(ordered: Sequence[Standing]) -> Iterator[tuple[tuple[str, str], list[Standing]]]:
+def _grouped(
+    ordered: Sequence[SchedulingStatus],
+) -> Iterator[tuple[tuple[str, str], list[SchedulingStatus]]]:
     for key, members in groupby(ordered, _kind):
         yield key, list(members)
 
 
-def _kind(standing: Standing) -> tuple[str, str]:
-    return (standing.state.value, standing.reason if standing.waits else "")
+def _kind(status: SchedulingStatus) -> tuple[str, str]:
+    return (status.state.value, status.reason if status.waits else "")

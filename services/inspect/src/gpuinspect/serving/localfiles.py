@@ -10,7 +10,7 @@ from typing import Any, Final
 from gpuinspect.serving.errors import FlagError
 
 MOST_BYTES: Final = 512 * 1024
-"""Of all files of a release: its objects hold them twice, and none may be larger than 1 MiB."""
+"""Maximum bytes of the files of a release: objects, at most 1 MiB each, hold them twice."""
 
 
 def config_files(flag: str, texts: Iterable[str]) -> list[dict[str, Any]]:

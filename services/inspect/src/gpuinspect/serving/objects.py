@@ -8,19 +8,19 @@ from gpucore.wire.names import START_TURN_WORDS
 
 
 class TemplateResources(msgspec.Struct, frozen=True):
-    """Of a container; amounts are texts, or numbers where a template is not normalised."""
+    """Resource requests and limits of a container; numbers where a template is not normalised."""
 
     limits: dict[str, Any] = {}
 
 
 class TemplateContainer(msgspec.Struct, frozen=True):
-    """Of a pod template."""
+    """A container of a pod template."""
 
     resources: TemplateResources = TemplateResources()
 
 
 class ServingObjectMeta(msgspec.Struct, frozen=True):
-    """Of any object."""
+    """Metadata of an object."""
 
     name: str
     namespace: str = ""
@@ -28,25 +28,25 @@ class ServingObjectMeta(msgspec.Struct, frozen=True):
 
 
 class PodSpec(msgspec.Struct, frozen=True):
-    """Of a pod template."""
+    """The specification of a pod template."""
 
     containers: list[TemplateContainer] = []
 
 
 class Template(msgspec.Struct, frozen=True):
-    """Of a Deployment."""
+    """The pod template of a Deployment."""
 
     spec: PodSpec = PodSpec()
 
 
 class Selector(msgspec.Struct, frozen=True, rename="camel"):
-    """Which pods are a Deployment's."""
+    """The label selector of a Deployment."""
 
     match_labels: dict[str, str] = {}
 
 
 class DeploymentSpec(msgspec.Struct, frozen=True):
-    """What is wanted."""
+    """The specification of a Deployment."""
 
     replicas: int = 1
     selector: Selector = Selector()
@@ -54,7 +54,7 @@ class DeploymentSpec(msgspec.Struct, frozen=True):
 
 
 class DeploymentStatus(msgspec.Struct, frozen=True, rename="camel"):
-    """What there is."""
+    """The status of a Deployment."""
 
     available_replicas: int = 0
 
@@ -68,14 +68,14 @@ class Deployment(msgspec.Struct, frozen=True):
 
 
 class Port(msgspec.Struct, frozen=True):
-    """Of a Service."""
+    """A port of a Service."""
 
     port: int
     name: str = ""
 
 
 class ServiceSpec(msgspec.Struct, frozen=True, rename="camel"):
-    """Where a Service answers."""
+    """The specification of a Service."""
 
     cluster_ip: str = msgspec.field(name="clusterIP", default="")
     ports: list[Port] = []
@@ -95,7 +95,7 @@ class Waiting(msgspec.Struct, frozen=True):
 
 
 class ContainerState(msgspec.Struct, frozen=True):
-    """What a container does; only waiting is read."""
+    """The state of a container; only ``waiting`` is read."""
 
     waiting: Waiting | None = None
 

@@ -15,7 +15,7 @@ from gpuinspect.serving.errors import FlagError
 COMMAND: Final = "command="
 """Begins the one option of ``exec``; the rest is a command line."""
 ACTIONS: Final = {"httpGet": "port", "tcpSocket": "port", "grpc": "port", "exec": "command"}
-"""What a probe can do, and the option that it cannot do without."""
+"""Actions of a probe, and the option that each requires."""
 
 
 def probe(

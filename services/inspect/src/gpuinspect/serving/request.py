@@ -44,7 +44,7 @@ class ServerKind(StrEnum):
 
 
 class Rule(StrEnum):
-    """How a share becomes a fraction; see :mod:`gpucore.serving`."""
+    """The rule that turns a share into a memory fraction; see :mod:`gpucore.serving`."""
 
     SHARE = "share"
     QUOTIENT = "quotient"
@@ -87,7 +87,7 @@ class ServingRequest(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(self, more=overlaid(self.more, values))
 
     def refusal(self) -> str:
-        """What is wrong with it, in a sentence that names flags; empty where nothing is."""
+        """A sentence with the flag that is wrong and why; empty for a valid request."""
         custom = self.server is ServerKind.CUSTOM
         return self._gpus() or self._names() or (self._custom() if custom else self._model())
 

@@ -46,13 +46,13 @@ class Progress:
         self._lock = threading.Lock()
 
     def add(self, number: float = 1) -> None:
-        """So many more are done."""
+        """Add a number of finished objects."""
         with self._lock:
             self._done += number
             self._show()
 
     def reach(self, done: float) -> None:
-        """So many are done in all."""
+        """Set the number of finished objects."""
         with self._lock:
             self._done = done
             self._show()

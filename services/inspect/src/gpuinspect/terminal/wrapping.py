@@ -21,5 +21,5 @@ def wrapped(text: str, width: int | None, *, indent: int = 0) -> str:
 
 
 def one_line(text: str) -> str:
-    """The text without line breaks and without characters that a terminal obeys."""
+    """The text without line breaks and without control characters."""
     return " ".join("".join(c if c.isprintable() else " " for c in text).split())

@@ -27,14 +27,14 @@ SESSION_SECONDS: Final = 3600
 REMEMBERED_SECONDS: Final = 60
 MOST_SESSIONS: Final = 10_000
 _OPEN: Final = ("/healthz", "/readyz", "/static/")
-_BODY_LIMIT: Final = 16 << 10  # bytes of a login form; tokens take a few
+_BODY_LIMIT_BYTES: Final = 16 << 10  # bytes of a login form; tokens take a few
 
 
 class Reviewer(Protocol):
     """Checks a token with the API server."""
 
     def may_look(self, token: str) -> bool:
-        """The token is known and its user may list pods of all namespaces."""
+        """The token is valid and its user may list pods of all namespaces."""
         ...
 
 
@@ -133,7 +133,7 @@ async def _posted_token(request: Request) -> str:
     body = b""
     async for chunk in request.stream():
         body += chunk
-        if len(body) > _BODY_LIMIT:
+        if len(body) > _BODY_LIMIT_BYTES:
             return ""
     fields = parse_qs(body.decode("ascii", "replace"))
     return fields.get("token", [""])[0].strip()

@@ -30,7 +30,7 @@ from gpuinspect.web.pages.frame import content, page, sentence
 from gpuinspect.web.rendering import View
 
 STATIC: Final = Path(__file__).parent / "static"
-HEARTBEAT: Final = 15.0
+HEARTBEAT_SECONDS: Final = 15.0
 """Seconds between two signs of life of an event stream, so that proxies keep it open."""
 REVISION: Final = "X-Revision"
 """Header of a part of a page: the revision that it shows."""
@@ -145,7 +145,7 @@ async def _versions(feed: Feed) -> AsyncIterator[str]:
     yield f"data: {feed.revision}\n\n"
     while True:
         try:
-            version = await asyncio.wait_for(feed.newer(version), HEARTBEAT)
+            version = await asyncio.wait_for(feed.newer(version), HEARTBEAT_SECONDS)
             yield f"data: {feed.revision}\n\n"
         except TimeoutError:
             yield ": alive\n\n"

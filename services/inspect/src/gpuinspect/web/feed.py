@@ -25,9 +25,9 @@ PAUSE: Final = 9
 """Times the length of a read that follow it without one."""
 
 
-def pause(interval: float, *, after: float) -> float:
-    """Seconds without a read, following one that took ``after`` seconds."""
-    return max(interval, PAUSE * after)
+def pause(interval_seconds: float, *, after: float) -> float:
+    """Pause in seconds after a read that took ``after`` seconds."""
+    return max(interval_seconds, PAUSE * after)
 
 
 class Feed:
@@ -36,7 +36,7 @@ class Feed:
     Args:
         read: the cluster.
         names: of the resources.
-        interval: seconds between reads.
+        interval_seconds: seconds between reads.
         measure: memory in use from Prometheus; ``None`` without one. Its failure is a note of the
             frame and does not stop the reads.
         clock: Unix seconds.
@@ -51,14 +51,14 @@ class Feed:
         read: Callable[[], Snapshot],
         names: Names,
         *,
-        interval: float,
+        interval_seconds: float,
         measure: Callable[[], Figures] | None = None,
         clock: Callable[[], float] = time.time,
         began: float = 0.0,
     ) -> None:
         self._read = read
         self._names = names
-        self._interval = interval
+        self._interval_seconds = interval_seconds
         self._measure = measure
         self._clock = clock
         self.history = History()
@@ -78,7 +78,7 @@ class Feed:
         while True:
             began = time.monotonic()
             await self.refresh()
-            await asyncio.sleep(pause(self._interval, after=time.monotonic() - began))
+            await asyncio.sleep(pause(self._interval_seconds, after=time.monotonic() - began))
 
     async def refresh(self) -> None:
         """Read once, and wake the listeners when something changed."""

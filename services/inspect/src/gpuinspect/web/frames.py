@@ -21,13 +21,14 @@ from gpucore.wire.names import Names
 from gpucore.wire.nodes import Node
 from gpucore.wire.pod.spec import Pod
 from gpucore.wire.pods import pod_request_of
-from gpuinspect.cluster import state
 from gpuinspect.cluster.candidates import candidates, raw_pod
+from gpuinspect.cluster.ledger import ledger_of
 from gpuinspect.cluster.schedulers import policy_of
 from gpuinspect.cluster.snapshots import Snapshot
 from gpuinspect.queries.claims import NOTHING, PodClaims
 from gpuinspect.queries.explain import cluster_of, explain, likeness
 from gpuinspect.queries.gpuhealth import UnhealthyGpu, unhealthy_gpus
+from gpuinspect.queries.shares import view_of_ledger
 from gpuinspect.queries.usage import Figures, UsageReport, grouped
 from gpuinspect.queries.views import ClusterView, NodeSummary
 from gpuinspect.web.history import CLUSTER, Amounts, History
@@ -63,8 +64,8 @@ class Frame:
         self.error = ""
         self.history = History()
         self._reports: dict[str, UsageReport] = {}
-        self.ledger: Ledger = state.ledger_of(snapshot, names)
-        self.view: ClusterView = state.shown(self.ledger, snapshot.nodes)
+        self.ledger: Ledger = ledger_of(snapshot, names)
+        self.view: ClusterView = view_of_ledger(self.ledger, snapshot.nodes)
         self._claims = PodClaims(snapshot, self.ledger)
         self._explained: dict[tuple[object, ...], Explanation] = {}
 

@@ -30,7 +30,7 @@ class Link(msgspec.Struct, frozen=True):
     href: str
 
 
-class Moment(msgspec.Struct, frozen=True):
+class Timestamp(msgspec.Struct, frozen=True):
     """A point in time, which the script of the pages shows in the browser's time zone.
 
     Attributes:
@@ -40,7 +40,7 @@ class Moment(msgspec.Struct, frozen=True):
     iso: str
 
 
-Cell = str | int | Link | Moment
+Cell = str | int | Link | Timestamp
 
 
 class Table(msgspec.Struct, frozen=True):

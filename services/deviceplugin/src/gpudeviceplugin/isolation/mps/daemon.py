@@ -18,9 +18,9 @@ from gpudeviceplugin.isolation.mps.folders import Folders, clear, held, prepare
 from gpudeviceplugin.isolation.mps.output import DaemonOutput
 
 GRACE_SECONDS: Final = 3.0
-"""For each of quit, SIGTERM and SIGKILL."""
+"""Timeout in seconds of each of quit, SIGTERM and SIGKILL."""
 LOOK_SECONDS: Final = 0.05
-"""Between looks at the directories of a daemon that is no child of ours: its end is no event."""
+"""Seconds between checks of a daemon that is no child process, whose end is no event."""
 
 _NO_DAEMON: Final = "Cannot find MPS control daemon process"
 """What the program prints when it was not started as a daemon: it takes no notice of options that
@@ -28,7 +28,7 @@ it does not know, and of those beside them, and looks for a daemon to send comma
 
 
 class Daemon:
-    """A daemon of ours; make a new one for every start.
+    """A daemon that the plugin runs; each start needs a new object.
 
     Args:
         command: the program and its flags.
@@ -60,11 +60,11 @@ class Daemon:
         """Take over the directories and start the process; it may not serve yet.
 
         Raises:
-            MpsError: the directories are somebody else's, or there is no such program.
+            MpsError: the directories belong to another user, or the program does not exist.
         """
         prepare(self._folders)
         if held(self._folders.pipe):
-            await self._evict()
+            await self._stop_leftover_daemon()
         clear(self._folders.pipe)
         try:
             self._process = await spawn(
@@ -79,8 +79,8 @@ class Daemon:
             raise MpsError(f"cannot run {self._command[0]}: {error.strerror}") from error
         self._listening = asyncio.create_task(self._listen(self._process))
 
-    async def _evict(self) -> None:
-        """A daemon of an earlier plugin still runs: send it quit; it replies before it exits."""
+    async def _stop_leftover_daemon(self) -> None:
+        """Stop the daemon of an earlier plugin, which replies to quit before it exits."""
         with suppress(ControlError):
             await self._control.send("quit", seconds=self._grace)
         end = asyncio.get_running_loop().time() + self._grace
@@ -90,7 +90,7 @@ class Daemon:
             await asyncio.sleep(LOOK_SECONDS)
 
     async def ended(self) -> str:
-        """Wait for its end; why it ended, in words."""
+        """Wait for the process to end; returns the reason as text."""
         assert self._process is not None
         status = await self._process.wait()
         if self._listening is not None:

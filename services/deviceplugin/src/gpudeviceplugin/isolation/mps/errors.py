@@ -6,8 +6,8 @@ class MpsError(Exception):
 
 
 class ControlError(MpsError):
-    """It did not answer a command."""
+    """The MPS control daemon did not answer a command."""
 
 
 class FolderError(MpsError):
-    """Its directories cannot be used."""
+    """The directories of the MPS daemon cannot be used."""

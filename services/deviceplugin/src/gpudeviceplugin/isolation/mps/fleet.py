@@ -57,7 +57,7 @@ class Fleet:
         self.on_change: Callable[[str, MpsDaemonPhase, MpsDaemonPhase, str], None] = ignore
 
     def want(self, uuids: Collection[str]) -> None:
-        """These GPUs have a daemon from now on, and no others."""
+        """Run daemons for these GPUs only."""
         if frozenset(uuids) != self._wanted:
             self._wanted = frozenset(uuids)
             self._changed.fire()

@@ -24,7 +24,7 @@ LOCK: Final = "control_lock"
 CUDA_FILES: Final = "cuda.shm."
 """Segments of daemons and clients."""
 LONGEST_SOCKET: Final = 107
-"""Bytes of a path that Linux takes for a unix socket."""
+"""Maximum bytes of the path of a unix socket on Linux."""
 LOG_BYTES: Final = 4 * 1024 * 1024
 """A log larger than this is emptied: under /run it would eat the node's memory."""
 _OPEN: Final = 0o755

@@ -35,7 +35,7 @@ NEWS_SECONDS: Final = 1.0
 
 
 class MpsDaemonPhase(StrEnum):
-    """Where the daemon of a GPU is."""
+    """The phase of the daemon of a GPU."""
 
     STARTING = "starting"
     SERVING = "serving"
@@ -43,16 +43,16 @@ class MpsDaemonPhase(StrEnum):
 
 
 class Timing(msgspec.Struct, frozen=True):
-    """Seconds.
+    """Intervals and timeouts of a supervisor, in seconds.
 
     Attributes:
-        check: between two looks at a daemon.
-        answer: for an answer; longer is a daemon that hangs.
-        start: until a new daemon must answer.
-        poll: between two tries to reach a new daemon.
-        first_pause, longest_pause: after failures, doubled each time.
-        calm: served so long, a daemon's failures are forgotten.
-        grace: for each step of a stop.
+        check: interval between two checks of a daemon.
+        answer: timeout of an answer, after which a daemon counts as hanging.
+        start: timeout of a new daemon's first answer.
+        poll: interval between two attempts to reach a new daemon.
+        first_pause, longest_pause: pauses after failures, doubled each time.
+        calm: time of service after which earlier failures no longer count.
+        grace: timeout of each step of a stop.
     """
 
     check: float = 5.0
@@ -70,7 +70,7 @@ class Program(msgspec.Struct, frozen=True):
 
     Attributes:
         path: of it, or its name on PATH.
-        flags: for a daemon of ours; ``None`` where the operator runs the daemon.
+        flags: of a daemon that the plugin runs; ``None`` where the operator runs it.
     """
 
     path: str
@@ -88,7 +88,7 @@ class Supervisor:
 
     Attributes:
         phase: new pods may rely on it while SERVING.
-        why: what is wrong with it, in words.
+        why: the reason why it does not serve, as text.
         starts: how often it was started.
     """
 
@@ -120,7 +120,7 @@ class Supervisor:
                 await asyncio.sleep(pause)
 
     async def _live(self) -> None:
-        """One life of the daemon; always ends with MpsError, or cancelled."""
+        """Run the daemon once, until MpsError or cancellation."""
         self.starts += 1
         if self._program.flags is None:
             await self._watch()

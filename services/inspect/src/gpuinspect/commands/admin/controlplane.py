@@ -17,7 +17,7 @@ from gpuinspect.controlplane.carrying import carry_out
 from gpuinspect.controlplane.cluster import offered, wait_running
 from gpuinspect.controlplane.files import Files
 from gpuinspect.controlplane.manifest import read
-from gpuinspect.controlplane.plan import ChangePlan, Found
+from gpuinspect.controlplane.plan import ChangePlan, SchedulerFiles
 from gpuinspect.errors import FAILURES
 from gpukube.blocking import BlockingClient
 
@@ -39,13 +39,15 @@ Wait = Annotated[
 class _Node:
     """The node that the command is for: its files, and the API server about it."""
 
-    def __init__(self, files: Files, kube: BlockingClient, name: str, *, wait: float) -> None:
+    def __init__(
+        self, files: Files, kube: BlockingClient, name: str, *, wait_seconds: float
+    ) -> None:
         self.files = files
         self.kube = kube
         self._name = name
-        self._wait = wait
+        self._wait_seconds = wait_seconds
 
-    def finish(self, found: Found, plan: ChangePlan, *, apply: bool) -> None:
+    def finish(self, found: SchedulerFiles, plan: ChangePlan, *, apply: bool) -> None:
         """Show the plan, and carry it out where that is wanted."""
         if not plan.changes:
             note("nothing to do")
@@ -60,7 +62,7 @@ class _Node:
         note("done")
 
     def _running(self, config: str) -> None:
-        wait_running(self.kube, self._name, config, seconds=self._wait)
+        wait_running(self.kube, self._name, config, seconds=self._wait_seconds)
 
 
 def install_scheduler(
@@ -106,11 +108,11 @@ def uninstall_scheduler(
 
 
 def _here(
-    root: Path, node: str | None, wait: float, access: tuple[Path | None, str | None, float]
+    root: Path, node: str | None, wait_seconds: float, access: tuple[Path | None, str | None, float]
 ) -> _Node:
     """Kubeadm's own kubeconfig is the default, as for other tools on such a node."""
     files = Files(root)
     kubeconfig, context, timeout = access
     path = kubeconfig or (files.admin() if context is None else None)
     kube = ClusterSource(path, context, None, timeout).connect()
-    return _Node(files, kube, node or files.hostname(), wait=wait)
+    return _Node(files, kube, node or files.hostname(), wait_seconds=wait_seconds)

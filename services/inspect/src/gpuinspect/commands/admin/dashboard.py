@@ -21,7 +21,6 @@ from gpuinspect.cluster.collect import (
     LiveReader,
 )
 from gpuinspect.cluster.snapshots import Snapshot
-from gpuinspect.cluster.tokens import TokenReviewer
 from gpuinspect.commands.options.reading import Reader, note, reading
 from gpuinspect.queries.claims import DEVICE_CLASSES, claim_templates
 from gpuinspect.queries.usage import Figures
@@ -30,6 +29,7 @@ from gpuinspect.web.app import Job, make_app
 from gpuinspect.web.feed import Feed
 from gpuinspect.web.hosts import is_local
 from gpuinspect.web.listening import listen
+from gpuinspect.web.tokens import TokenReviewer
 from gpukube.server.certificates import CertificateWatcher
 
 
@@ -90,7 +90,7 @@ def dashboard(
     wanted = (*maps, FAILED_SCHEDULING, GPU_HEALTH, *claims)
     measure = partial(_measured, prometheus) if prometheus else None
     reads = _reads(reader, wanted)
-    feed = Feed(reads, reader.names, interval=interval, measure=measure, began=time.time())
+    feed = Feed(reads, reader.names, interval_seconds=interval, measure=measure, began=time.time())
     local = is_local(host)
     if not local and reviewer is None:
         note(

@@ -4,49 +4,26 @@ import sys
 from collections.abc import Collection, Iterable
 from typing import Annotated
 
-import msgspec
 import typer
 
 from gpucore.accounting.node_info import NodeInfo, common_unit, unit_of
 from gpucore.defrag.budgets import Budgets
 from gpucore.defrag.pods import left_alone
 from gpucore.explain.sentences import memory_words
-from gpucore.simulate.defrag import Goal, MovePlan, defragment
+from gpucore.simulate.defrag import Goal, defragment
 from gpucore.units import GIB
-from gpucore.wire.documents import API_VERSION
 from gpucore.wire.pods import pod_request_of
 from gpuinspect.cluster.collect import COUNTED
-from gpuinspect.cluster.state import ledger_of
+from gpuinspect.cluster.ledger import ledger_of
 from gpuinspect.commands.options.formats import Format, NoHeaders, Output, emit, names_only
 from gpuinspect.commands.options.reading import Reader, fail, note, reading
 from gpuinspect.commands.options.selecting import Selector, selected
 from gpuinspect.defrag.command import EvictionSettings, plan_or_evict
 from gpuinspect.defrag.report import document
 from gpuinspect.defrag.report import table as evictions
+from gpuinspect.documents.defrag import defrag_plan
 from gpuinspect.layout.defrag import conclusion
 from gpuinspect.layout.defrag import defrag as table
-
-
-class MoveDoc(msgspec.Struct, frozen=True, rename="camel"):
-    """One pod to move; units by index of the GPU."""
-
-    namespace: str
-    name: str
-    from_node: str
-    from_gpus: dict[str, int]
-    to_node: str
-    to_gpus: dict[str, int]
-
-
-class DefragPlan(msgspec.Struct, frozen=True, rename="camel"):
-    """The answer of ``gpushare defrag -o json``."""
-
-    api_version: str
-    kind: str
-    node: str
-    gpus: list[int]
-    conclusion: str
-    moves: list[MoveDoc]
 
 
 @reading
@@ -168,7 +145,7 @@ def _free(reader: Reader, goal: Goal, selector: str, output: Format, *, no_heade
         fail(_impossible(goal, node_infos.values(), selector))
     unit = unit_of(node_infos[plan.node])
     if output.is_document:
-        emit(_document(plan, conclusion(plan, goal, unit)), output)
+        emit(defrag_plan(plan, conclusion(plan, goal, unit)), output)
     elif output is Format.NAME:
         names_only("pod", (move.allocation.name for move in plan.moves))
     else:
@@ -183,18 +160,3 @@ def _impossible(goal: Goal, node_infos: Collection[NodeInfo], selector: str) -> 
     memory = memory_words(goal.units, common_unit(node_infos))
     what = memory if goal.units else f"{goal.gpus} GPU{'' if goal.gpus == 1 else 's'}"
     return f"moving pods cannot free {what} on {'one GPU' if goal.units else 'one node'}{matching}"
-
-
-def _document(plan: MovePlan, words: str) -> DefragPlan:
-    moves = [
-        MoveDoc(
-            namespace=move.allocation.namespace,
-            name=move.allocation.name,
-            from_node=move.allocation.placement.node,
-            from_gpus={str(i): units for i, units in move.allocation.placement.mem.items()},
-            to_node=move.to.node,
-            to_gpus={str(i): units for i, units in move.to.mem.items()},
-        )
-        for move in plan.moves
-    ]
-    return DefragPlan(API_VERSION, "DefragPlan", plan.node, list(plan.gpus), words, moves)

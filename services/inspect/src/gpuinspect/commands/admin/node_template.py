@@ -18,7 +18,7 @@ from gpuinspect.commands.options import answers
 from gpuinspect.commands.options.formats import Format, Output, emit, names_only
 from gpuinspect.commands.options.reading import Reader, fail, note, reading
 from gpuinspect.documents.nodetemplate import node_template_document
-from gpuinspect.queries.near import near
+from gpuinspect.queries.similar_names import similar_names
 
 
 class Autoscaler(StrEnum):
@@ -51,7 +51,7 @@ def node_template(
     nodes = {each.name: each for each in reader.source.read().nodes}
     found = nodes.get(node)  # type: ignore[call-overload]
     if found is None:
-        fail(f'nodes "{node}" not found{near(node, nodes)}')
+        fail(f'nodes "{node}" not found{similar_names(node, nodes)}')
     template = group_template(found, reader.names)
     if not template.resources:
         fail(f"node {node} offers no GPUs: the device plugin does not run there, or has found none")

@@ -25,9 +25,9 @@ class _Object(msgspec.Struct):
 
 def contexts(ctx: Any, incomplete: str) -> list[str]:
     """Contexts of the kubeconfig."""
-    from gpuinspect.cluster.place import place_of  # noqa: PLC0415 - most completions need none
+    from gpuinspect.cluster.current_context import current_context  # noqa: PLC0415 - most completions need none
 
-    names = place_of(_source(ctx)).contexts
+    names = current_context(_source(ctx)).contexts
     return [name for name in names if name.startswith(incomplete)]
 
 
@@ -66,4 +66,4 @@ def _listed(kube: Any, path: str) -> Iterator[str]:
 
 def _source(ctx: Any) -> ClusterSource:
     kubeconfig, context = ctx.params.get("kubeconfig"), ctx.params.get("context")
-    return ClusterSource(Path(kubeconfig) if kubeconfig else None, context, timeout=SECONDS)
+    return ClusterSource(Path(kubeconfig) if kubeconfig else None, context, timeout_seconds=SECONDS)

@@ -11,7 +11,6 @@ from typing import Annotated, Any, Final
 import typer
 from typer._completion_classes import BashComplete, completion_init
 from typer._completion_shared import get_completion_script
-from typer.main import get_command
 
 VARIABLE: Final = "_GPUSHARE_COMPLETE"
 _NO_FILES: Final = ":4"  # the directive ShellCompDirectiveNoFileComp
@@ -36,18 +35,14 @@ def prepare() -> None:
 
 
 def candidates(command: Any, words: list[str]) -> list[str]:
-    """What could stand in the place of the last of ``words``."""
+    """The possible completions of the last of ``words``."""
     completer = BashComplete(command, {}, "gpushare", VARIABLE)
     *before, incomplete = words or [""]
     return [item.value for item in completer.get_completions(before, incomplete)]
 
 
-def kubectl_inspect_gpushare() -> None:
-    """The console script ``kubectl_complete-inspect-gpushare``, which kubectl runs on TAB."""
-    from gpuinspect.commands.inspect import inspect  # noqa: PLC0415 - the scripts are apart
-
-    door = typer.Typer(add_completion=False)
-    door.command()(inspect)
-    for word in candidates(get_command(door), sys.argv[1:]):
+def print_for_kubectl(command: Any) -> None:
+    """Print the candidates for the arguments of this process, and kubectl's directive."""
+    for word in candidates(command, sys.argv[1:]):
         print(word)
     print(_NO_FILES)

@@ -88,7 +88,7 @@ def emit(document: Any, form: Format) -> None:
 
 
 def _selected(document: Any, form: Format) -> str:
-    from gpuinspect.documents import columns, jsonpath  # noqa: PLC0415 - few commands need them
+    from gpuinspect.terminal import columns, jsonpath  # noqa: PLC0415 - few commands need them
 
     try:
         if form.startswith(COLUMNS):

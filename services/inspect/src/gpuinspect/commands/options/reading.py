@@ -137,13 +137,13 @@ def read_errors(source: ClusterSource) -> Iterator[None]:
 
 def fail_to_read(error: Exception, source: ClusterSource) -> NoReturn:
     """End with what failed between here and the API server, where, and the next step."""
-    from gpuinspect.cluster.place import place_of  # noqa: PLC0415 - only failures need it
+    from gpuinspect.cluster.current_context import current_context  # noqa: PLC0415 - only failures need it
     from gpuinspect.diagnosis import lines  # noqa: PLC0415 - as above
 
-    place = place_of(source)
+    current = current_context(source)
     if source.as_user:
-        place = msgspec.structs.replace(place, user=f"{place.user} as {source.as_user}")
-    for line in lines(error, place):
+        current = msgspec.structs.replace(current, user=f"{current.user} as {source.as_user}")
+    for line in lines(error, current):
         note(line)
     raise typer.Exit(1)
 

@@ -10,7 +10,7 @@ from gpuinspect.web.rendering import pod_link
 SHADES = 6
 
 
-class Piece(msgspec.Struct, frozen=True):
+class BarSegment(msgspec.Struct, frozen=True):
     """A pod's part of a bar; sizes are percentages of the bar."""
 
     href: str
@@ -21,7 +21,7 @@ class Piece(msgspec.Struct, frozen=True):
 
 
 class Bar(msgspec.Struct, frozen=True):
-    """A GPU with its figures and marks in words.
+    """A GPU with its figures and marks as text.
 
     Attributes:
         used: part of its memory in use, such as ``40.00%``; empty where it is unknown.
@@ -31,12 +31,12 @@ class Bar(msgspec.Struct, frozen=True):
     node: str
     healthy: bool
     marks: list[str]
-    pieces: list[Piece]
+    segments: list[BarSegment]
     used: str = ""
 
 
 def gpu(node: NodeSummary, shown: GpuSummary, in_use: float | None = None) -> Bar:
-    """The bar of one GPU; ``in_use`` is its memory in use in units, if it is known."""
+    """The bar of one GPU; ``in_use`` is its memory in use in units, ``None`` where unknown."""
     holders = [(place, pod) for place, pod in enumerate(node.pods) if shown.index in pod.gpus]
     marks = [
         word
@@ -49,18 +49,18 @@ def gpu(node: NodeSummary, shown: GpuSummary, in_use: float | None = None) -> Ba
         if holds
     ]
     label = f"GPU{shown.index} {shown.used}/{shown.total}"
-    pieces, used = list(_pieces(shown, holders)), ""
+    segments, used = list(_segments(shown, holders)), ""
     if in_use is not None:
         label = f"{label}, {in_use:.1f} in use"
         used = f"{min(100 * in_use / max(shown.total, shown.used, 1), 100):.2f}%"
-    return Bar(label, node.name, shown.healthy, marks, pieces, used)
+    return Bar(label, node.name, shown.healthy, marks, segments, used)
 
 
-def _pieces(shown: GpuSummary, holders: list[tuple[int, PodSummary]]) -> Iterator[Piece]:
+def _segments(shown: GpuSummary, holders: list[tuple[int, PodSummary]]) -> Iterator[BarSegment]:
     scale, start = 100 / max(shown.total, shown.used, 1), 0.0
     for place, pod in holders:
         width = pod.gpus[shown.index] * scale
         link = pod_link(pod.namespace, pod.name)
         title = f"{link.text}: {pod.gpus[shown.index]}"
-        yield Piece(link.href, title, place % SHADES, f"{start:.2f}%", f"{width:.2f}%")
+        yield BarSegment(link.href, title, place % SHADES, f"{start:.2f}%", f"{width:.2f}%")
         start += width

@@ -1,4 +1,4 @@
-"""Memory over time as an SVG chart with its summary in words."""
+"""Memory over time as an SVG chart with a text summary."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -13,7 +13,7 @@ _GAP: Final = 3 * STEP_SECONDS
 
 
 class Chart(msgspec.Struct, frozen=True):
-    """Lines in a box of 100 by 100, and the same in words.
+    """Lines in a box of 100 by 100, and the same as text.
 
     Attributes:
         allocated: a list of point lists, as SVG's ``points``.

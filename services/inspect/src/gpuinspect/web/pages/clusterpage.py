@@ -77,7 +77,7 @@ def _in_use(frame: Frame) -> str:
 
 
 def _models(node: NodeSummary) -> str:
-    """Such as ``, 2 x Tesla T4``."""
+    """The GPU models of a node, such as ``, 2 x Tesla T4``."""
     counts = Counter(gpu.model or "unknown model" for gpu in node.gpus)
     return "".join(f", {count} x {model}" for model, count in sorted(counts.items()))
 

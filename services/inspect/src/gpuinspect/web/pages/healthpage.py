@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from gpuinspect.queries.gpuhealth import UnhealthyGpu
 from gpuinspect.web.frames import Frame
-from gpuinspect.web.rendering import Cell, Link, Moment, Table, View, pod_link, table
+from gpuinspect.web.rendering import Cell, Link, Table, Timestamp, View, pod_link, table
 
 
 def health(frame: Frame) -> View:
@@ -27,7 +27,7 @@ def _gpu(found: UnhealthyGpu) -> list[Cell]:
         Link(found.node, f"/nodes/{found.node}"),
         found.model or "unknown",
         found.reason,
-        Moment(found.since) if found.since else "unknown",
+        Timestamp(found.since) if found.since else "unknown",
     ]
 
 

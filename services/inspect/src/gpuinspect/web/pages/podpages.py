@@ -4,9 +4,9 @@ from typing import Final
 
 from gpucore.explain.groups import Group, figures
 from gpucore.explain.pod_states import Explanation
-from gpuinspect.queries.standings import refusals
+from gpuinspect.queries.scheduling_status import refusals
 from gpuinspect.web.frames import Frame
-from gpuinspect.web.rendering import Link, Moment, Table, View, pod_link, table
+from gpuinspect.web.rendering import Link, Table, Timestamp, View, pod_link, table
 
 SHOWN: Final = 200  # oldest first; a longer list is counted
 
@@ -17,7 +17,7 @@ def waiting(frame: Frame) -> View:
     for pod, pod_request in frame.waiting[:SHOWN]:
         found = frame.reason(pod, pod_request)
         link = pod_link(pod.namespace, pod.name)
-        since = Moment(pod.creation) if pod.creation else "unknown"
+        since = Timestamp(pod.creation) if pod.creation else "unknown"
         rows.append((link, found.request_summary, _short(found), since))
     heads = ("Pod", "Request", "Reason", "Since")
     shown = table(heads, rows, caption="Pods with GPU requests", stacks=True)
@@ -31,7 +31,7 @@ def _short(found: Explanation) -> str:
 
 
 def pod(found: Explanation) -> View:
-    """Its GPUs, or why it is pending in groups of nodes, and suggestions."""
+    """The GPUs of a pod, or the reasons by groups of nodes why it is pending, and suggestions."""
     pod, words = found.pod, found.sightings.last_words
     facts = (
         ("State", found.state.value),

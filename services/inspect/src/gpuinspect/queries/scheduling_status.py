@@ -1,4 +1,4 @@
-"""The state of pods with GPU requests, each in one line; equal pods are explained once.
+"""The scheduling status of pods with GPU requests; equal pods are explained once.
 
 With the whole cluster at hand the core decides again. With less, the scheduler's last message is
 the reason, because allocations of other namespaces are unknown.
@@ -25,10 +25,10 @@ from gpucore.wire.pod.gangs import gang_of
 from gpucore.wire.pod.scheduler_events import Sightings, sightings
 from gpucore.wire.pod.spec import Pod
 from gpucore.wire.pods import pod_request_of
+from gpuinspect.cluster.ledger import ledger_of
 from gpuinspect.cluster.schedulers import Schedulers, schedulers_of
 from gpuinspect.cluster.scoped import is_partial
 from gpuinspect.cluster.snapshots import Snapshot
-from gpuinspect.cluster.state import ledger_of
 from gpuinspect.queries.claims import NOTHING, PodClaims
 from gpuinspect.queries.explain import cluster_of, explain, likeness
 
@@ -39,8 +39,8 @@ WAITING: Final = frozenset(PodState) - {PodState.ASKS_NOTHING, PodState.FINISHED
 _GROUPS: Final = 2
 
 
-class Standing(msgspec.Struct, frozen=True):
-    """The state of one pod.
+class SchedulingStatus(msgspec.Struct, frozen=True):
+    """The scheduling status of one pod.
 
     Attributes:
         reason: why it waits, or where it is placed, in one line.
@@ -56,12 +56,12 @@ class Standing(msgspec.Struct, frozen=True):
 
     @property
     def waits(self) -> bool:
-        """It has no GPU yet."""
+        """True while the pod has no GPU."""
         return self.state in WAITING
 
 
-class Standings:
-    """Answers for the pods of one snapshot."""
+class SchedulingStatuses:
+    """The scheduling status of the pods of one snapshot."""
 
     def __init__(self, snapshot: Snapshot, names: Names, *, policy: str = "") -> None:
         self._snapshot, self._names, self._policy = snapshot, names, policy
@@ -90,7 +90,9 @@ class Standings:
         """The cluster that the core decides on."""
         return cluster_of(self._snapshot, self.ledger, policy=self._policy)
 
-    def of(self, namespace: str, *, only: Collection[str] | None = None) -> Iterator[Standing]:
+    def in_namespace(
+        self, namespace: str, *, only: Collection[str] | None = None
+    ) -> Iterator[SchedulingStatus]:
         """The pods of a namespace that request GPUs.
 
         Args:
@@ -103,25 +105,25 @@ class Standings:
             pod_request = pod_request_of(pod, self._names)
             facts = self._claims.facts(pod, raw)
             if facts is not None:
-                yield self.of_claims(facts)
+                yield self.of_pod_with_claims(facts)
             elif pod_request is not None:
-                yield self.standing(pod, pod_request, raw)
+                yield self.of_pod(pod, pod_request, raw)
 
     def claims_of(self, pod: Pod, raw: msgspec.Raw) -> ClaimFacts | None:
-        """What is known of a pod with claims; ``None`` where it uses none of ours."""
+        """The claims of a pod; ``None`` where it uses none for GPUs of gpushare."""
         return self._claims.facts(pod, raw)
 
-    def of_claims(self, facts: ClaimFacts) -> Standing:
-        """Where a pod with claims stands."""
+    def of_pod_with_claims(self, facts: ClaimFacts) -> SchedulingStatus:
+        """The status of a pod with claims."""
         found = self.explained_claims(facts)
-        return Standing(facts.pod, NOTHING, found.state, _reason_of_claims(found), found)
+        return SchedulingStatus(facts.pod, NOTHING, found.state, _reason_of_claims(found), found)
 
     def explained_claims(self, facts: ClaimFacts) -> Explanation:
-        """The core's explanation of a pod with claims, on the cluster as far as it is known."""
+        """The core's explanation of a pod with claims, on the part of the cluster that was read."""
         return self._claims.explain(facts, self.cluster.nodes)
 
-    def standing(self, pod: Pod, pod_request: PodRequest, raw: msgspec.Raw) -> Standing:
-        """The state of one pod."""
+    def of_pod(self, pod: Pod, pod_request: PodRequest, raw: msgspec.Raw) -> SchedulingStatus:
+        """The status of a pod without claims."""
         known = self._snapshot.was_read("Event")
         seen = sightings(raw, self._snapshot.all("Event"), complete=known)
         found = self._partly(pod, pod_request, raw, seen)
@@ -129,7 +131,7 @@ class Standings:
             found = self._explained(pod, pod_request, raw)
         unseen = "" if pod.node else self._schedulers.misses(pod.scheduler_name)
         reason = _reason(found, pod, seen, unseen)
-        return Standing(pod, pod_request, found.state, reason, found)
+        return SchedulingStatus(pod, pod_request, found.state, reason, found)
 
     def _explained(self, pod: Pod, pod_request: PodRequest, raw: msgspec.Raw) -> Explanation:
         if pod.node:
@@ -223,6 +225,6 @@ def _nodes(count: int) -> str:
     return f"{count} node{'' if count == 1 else 's'}"
 
 
-def oldest_first(standings: Iterable[Standing]) -> list[Standing]:
+def oldest_first(statuses: Iterable[SchedulingStatus]) -> list[SchedulingStatus]:
     """By time of creation, then by name."""
-    return sorted(standings, key=lambda s: (s.pod.creation, s.pod.namespace, s.pod.name))
+    return sorted(statuses, key=lambda s: (s.pod.creation, s.pod.namespace, s.pod.name))

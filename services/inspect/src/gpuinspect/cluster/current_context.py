@@ -16,8 +16,8 @@ from gpuinspect.cluster.collect import ClusterSource
 IN_CLUSTER: Final = "the service account of this pod"
 
 
-class Place(msgspec.Struct, frozen=True):
-    """Where a command reads.
+class CurrentContext(msgspec.Struct, frozen=True):
+    """The context of the kubeconfig that a command uses, and the API server it leads to.
 
     Attributes:
         files: kubeconfig files that were tried, in order; empty inside a pod.
@@ -36,14 +36,14 @@ class Place(msgspec.Struct, frozen=True):
     trouble: str = ""
 
 
-def place_of(source: ClusterSource) -> Place:
+def current_context(source: ClusterSource) -> CurrentContext:
     """Server, context and user of a source's kubeconfig; never raises."""
     from gpukube.kubeconfig.finding import found_by_kubectl  # noqa: PLC0415 - no client needed
 
     found = found_by_kubectl(source.kubeconfig, source.context or "")
     if found is None:
         host, port = (os.environ.get(f"KUBERNETES_SERVICE_{it}", "") for it in ("HOST", "PORT"))
-        return Place(server=f"https://{host}:{port}", user=IN_CLUSTER)
+        return CurrentContext(server=f"https://{host}:{port}", user=IN_CLUSTER)
     files = tuple(Path(part) for part in str(found).split(os.pathsep) if part)
     documents, trouble = [], []
     for file in files:
@@ -73,14 +73,14 @@ def _reason(file: Path, error: Exception) -> str:
 
 def _merged(
     files: tuple[Path, ...], documents: list[Mapping[str, Any]], context: str, trouble: str
-) -> Place:
+) -> CurrentContext:
     """The first file that has a value wins, as for kubectl."""
     current = next((str(d["current-context"]) for d in documents if d.get("current-context")), "")
     name = context or current
     contexts = dict(_named(documents, "context"))
     its = contexts.get(name, {})
     cluster = dict(_named(documents, "cluster")).get(str(its.get("cluster", "")), {})
-    return Place(
+    return CurrentContext(
         files=files,
         context=name,
         contexts=tuple(sorted(contexts)),

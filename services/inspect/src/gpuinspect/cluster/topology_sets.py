@@ -15,7 +15,7 @@ class MountedSets(msgspec.Struct, frozen=True):
 
     Attributes:
         static: empty where they cannot be read.
-        source: in words.
+        source: where they were read, for messages.
     """
 
     static: Mapping[str, StaticSets] = NO_SETS

@@ -30,7 +30,7 @@ class LabelFollower:
         self._cdi = cdi
 
     async def run(self, *known: asyncio.Event) -> None:
-        """Follow until cancelled; first wait a bounded moment for what should be ``known``."""
+        """Follow the labels until cancelled; first wait a bounded time for the ``known`` events."""
         with suppress(TimeoutError):
             async with asyncio.timeout(PATIENCE_SECONDS):
                 for event in known:

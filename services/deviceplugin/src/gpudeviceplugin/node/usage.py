@@ -41,26 +41,26 @@ ExactUse = Callable[[Gpu], Awaitable[Mapping[PodUid, int]]]
 OVERUSED: Final = "GpuMemoryOverused"
 
 
-class Watch(NamedTuple):
-    """How the memory is watched.
+class UsageSettings(NamedTuple):
+    """Settings of the usage sampling.
 
     Attributes:
-        proc: the host's processes.
-        every: seconds between two rounds.
-        slack: bytes beyond its share that a pod may use before it gets an event.
+        proc: directory of the host's ``/proc``.
+        interval_seconds: seconds between two samples.
+        slack_bytes: bytes beyond its share that a pod may use before it gets an event.
     """
 
     proc: Path
-    every: float
-    slack: int
+    interval_seconds: float
+    slack_bytes: int
 
 
-def watch_of(settings: DevicePluginSettings) -> Watch:
-    """The part of the settings that is about measuring."""
-    return Watch(
+def usage_settings(settings: DevicePluginSettings) -> UsageSettings:
+    """The settings of the usage sampling."""
+    return UsageSettings(
         settings.host_proc,
-        every=settings.usage_seconds,
-        slack=settings.overuse_slack_mib * MIB,
+        interval_seconds=settings.usage_seconds,
+        slack_bytes=settings.overuse_slack_mib * MIB,
     )
 
 
@@ -76,7 +76,7 @@ class UsageMeter:
         state: NodeState,
         driver: PatientDriver,
         events: Events,
-        watch: Watch,
+        settings: UsageSettings,
         limits: LimitWatch,
         *,
         exact: ExactUse | None = None,
@@ -84,17 +84,19 @@ class UsageMeter:
         self._state = state
         self._driver = driver
         self._events = events
-        self._watch = watch
+        self._settings = settings
         self._limits = limits
         self._exact = exact
         self._reminders = Reminders()
 
     async def run(self) -> None:
-        """Measure every so often, until cancelled."""
+        """Measure periodically, until cancelled."""
         while True:
             seen = self._state.inventory_changed.count
             await self.measure()
-            await self._state.inventory_changed.beyond_or_after(seen, self._watch.every)
+            await self._state.inventory_changed.beyond_or_after(
+                seen, self._settings.interval_seconds
+            )
 
     async def measure(self) -> None:
         """One round over all GPUs; a GPU that does not answer keeps its last figures."""
@@ -131,7 +133,7 @@ class UsageMeter:
 
     def _cgroup(self, pid: int) -> str:
         try:
-            return (self._watch.proc / str(pid) / "cgroup").read_text()
+            return (self._settings.proc / str(pid) / "cgroup").read_text()
         except OSError:  # it has ended, or this container does not see the host's processes
             return ""
 
@@ -153,7 +155,7 @@ class UsageMeter:
             used=found.pods,
             granted=allowed_bytes(self._state, gpu),
             exempt=self._exempt(gpu, found),
-            slack=self._watch.slack,
+            slack=self._settings.slack_bytes,
         )
         for each in over:
             pod = self._state.pods[each.pod]

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, Final
 
-from gpuinspect.documents.jsonpath import JsonPathError, joined, select
+from gpuinspect.terminal.jsonpath import JsonPathError, joined, select
 from gpuinspect.terminal.tables import align
 from gpuinspect.terminal.wrapping import one_line
 

@@ -36,8 +36,8 @@ class InventoryManager:
         unit: MemoryUnit,
         reserve_mib: int,
         numa_hints: bool,
-        every: float,
-        retry: float,
+        interval_seconds: float,
+        retry_seconds: float,
     ) -> None:
         self._state = state
         self._driver = driver
@@ -46,8 +46,8 @@ class InventoryManager:
         self._unit = unit
         self._reserve_mib = reserve_mib
         self._numa_hints = numa_hints
-        self._every = every
-        self._retry = retry
+        self._interval_seconds = interval_seconds
+        self._retry_seconds = retry_seconds
         self._known = Inventory(gpus=(), unit=unit)
         self._kick = asyncio.Event()
         self._mentioned = ""
@@ -58,7 +58,7 @@ class InventoryManager:
         self._kick.set()
 
     async def run(self) -> None:
-        """Enumerate for ever."""
+        """Enumerate periodically, until cancelled."""
         await self._open()
         while True:
             self._kick.clear()
@@ -66,13 +66,15 @@ class InventoryManager:
                 self._take(await self._driver.machine())
             except DriverUnavailableError as error:
                 log.warning("the driver is no longer available", why=str(error))
-                await asyncio.sleep(self._retry)
+                await asyncio.sleep(self._retry_seconds)
                 await self._open()
                 continue
             except DriverError as error:
                 log.warning("cannot enumerate the GPUs", why=str(error))
             try:
-                async with asyncio.timeout(self._every if not self.trouble else self._retry):
+                async with asyncio.timeout(
+                    self._interval_seconds if not self.trouble else self._retry_seconds
+                ):
                     await self._kick.wait()
             except TimeoutError:
                 continue
@@ -80,7 +82,7 @@ class InventoryManager:
     async def _open(self) -> None:
         retrying = AsyncRetrying(
             retry=retry_if_exception_type(DriverError),
-            wait=wait_fixed(self._retry),
+            wait=wait_fixed(self._retry_seconds),
             before_sleep=self._note_failure,
             sleep=asyncio.sleep,
         )

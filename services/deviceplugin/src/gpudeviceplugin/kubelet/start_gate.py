@@ -16,13 +16,13 @@ from gpucore.wire.pods import Pod
 from gpudeviceplugin.isolation.driver_limits import DriverLimits
 from gpudeviceplugin.isolation.modes import Isolation
 from gpudeviceplugin.isolation.start_turns import StartTurns
-from gpudeviceplugin.kubelet.pod_resources import TruthError
+from gpudeviceplugin.kubelet.pod_resources import PodResourcesError
 from gpudeviceplugin.state import NodeState
 
 WAIT_SECONDS: Final = 20.0
 """kubelet waits 30 seconds, and retries a start that was refused."""
-FIRST_PAUSE: Final = 0.02
-LONGEST_PAUSE: Final = 1.0
+FIRST_PAUSE_SECONDS: Final = 0.02
+LONGEST_PAUSE_SECONDS: Final = 1.0
 
 
 class StartGate:
@@ -31,7 +31,7 @@ class StartGate:
     Args:
         limits: the driver's memory limits; ``None`` where they are not used.
         turns: of pods that start one after the other; ``None`` where they are not used.
-        read: reads kubelet's allocations into the state; raises TruthError.
+        read: reads kubelet's allocations into the state; raises PodResourcesError.
         seconds: longest wait for a limit.
     """
 
@@ -55,11 +55,11 @@ class StartGate:
     async def wait(self, ids: tuple[str, ...]) -> str:
         """Wait until the container with these IDs may start; returns why it may not, or ''."""
         clock = asyncio.get_running_loop().time
-        deadline, pause = clock() + self._seconds, FIRST_PAUSE
+        deadline, pause = clock() + self._seconds, FIRST_PAUSE_SECONDS
         why = await self._check(ids)
         while why and clock() + pause < deadline:
             await asyncio.sleep(pause)
-            pause = min(pause * 2, LONGEST_PAUSE)
+            pause = min(pause * 2, LONGEST_PAUSE_SECONDS)
             why = await self._check(ids)
         return why
 
@@ -71,7 +71,7 @@ class StartGate:
             return early
         try:
             await self._read()
-        except TruthError as error:
+        except PodResourcesError as error:
             return f"cannot read kubelet's allocations: {error}" if limited else ""
         found = self._whose(ids)
         pod = None if found is None else self._pod(found)
@@ -81,7 +81,7 @@ class StartGate:
         return await self._allow(pod, found, gpus)
 
     def _too_early(self, gpus: Collection[GpuIndex]) -> str:
-        """Why it is not known whether the driver limits these GPUs, where it may."""
+        """Why it is still undecided whether the driver limits these GPUs; empty where it is not."""
         if self._limits is None:
             return ""
         if not self._isolation.known:

@@ -1,81 +1,30 @@
-"""Computes the shown figures from the objects of a cluster, with the core's ledger.
+"""The GPU shares of each node, computed with the core's ledger.
 
 The figures therefore equal those of the scheduler extender. The only additional rule is the unit of
 a node whose plugin does not publish it: more than 100 units a GPU are taken for MiB, as in the
 original (wrong for GPUs of 101 GiB and more, so this project's plugin publishes the unit).
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 
-import msgspec
-
-from gpucore.accounting.claims import ClaimAccounts, holder
+from gpucore.accounting.claims import holder
 from gpucore.accounting.device_info import DeviceInfo
-from gpucore.accounting.ledger import Ledger, rebuilt
+from gpucore.accounting.ledger import Ledger
 from gpucore.accounting.node_info import NodeInfo, unit_of
 from gpucore.model import Allocation, Gpu
 from gpucore.node.isolation.burst import burst_units
 from gpucore.units import GIB, MIB, GpuIndex, MemoryUnit, NodeName
-from gpucore.wire.claim.resource_claims import decode_claim
-from gpucore.wire.claim.resource_slices import decode_slice
-from gpucore.wire.names import CLAIM_DRIVER, UNHEALTHY_KEY, UNHEALTHY_NAMESPACE, Names
-from gpucore.wire.nodes import Node, kept_by_plugin, unhealthy_indexes, unhealthy_node
+from gpucore.wire.names import Names
+from gpucore.wire.nodes import Node
 from gpucore.wire.quantity import amount
-from gpuinspect.cluster.snapshots import Arriving, ListedObjects, Snapshot
-from gpuinspect.cluster.without_gc import uncollected
+from gpuinspect.cluster.ledger import ledger_of
+from gpuinspect.cluster.snapshots import Arriving, Snapshot
 from gpuinspect.errors import MissingObjectError
-from gpuinspect.queries.near import near
+from gpuinspect.queries.similar_names import similar_names
 from gpuinspect.queries.views import ClusterView, GpuSummary, NodeSummary, PodSummary
 
 
-class _Metadata(msgspec.Struct):
-    name: str = ""
-    namespace: str = ""
-    labels: Mapping[str, str] | None = None
-
-
-class _ConfigMap(msgspec.Struct):
-    metadata: _Metadata
-    data: Mapping[str, str] | None = None
-
-
-def ledger_of(snapshot: Snapshot | Arriving, names: Names) -> Ledger:
-    """The ledger that these objects give.
-
-    Raises:
-        WireError: an amount is no Kubernetes quantity (no API server accepts such an object).
-        KubeError: pods that are still being read cannot be.
-    """
-    with uncollected():
-        ledger = rebuilt(names, map(_whole, snapshot.nodes), snapshot.pods)
-    for raw in snapshot.all("ConfigMap"):
-        config_map = msgspec.json.decode(raw, type=_ConfigMap)
-        metadata = config_map.metadata
-        node = unhealthy_node(metadata.name)
-        if metadata.namespace != UNHEALTHY_NAMESPACE or kept_by_plugin(metadata.labels):
-            continue
-        if node is not None:
-            text = (config_map.data or {}).get(UNHEALTHY_KEY, "")
-            ledger.unhealthy_changed(node, unhealthy_indexes(text))
-    _enter_claims(snapshot, ledger)
-    return ledger
-
-
-def _enter_claims(snapshot: ListedObjects, ledger: Ledger) -> None:
-    accounts = ClaimAccounts(ledger, CLAIM_DRIVER)
-    with uncollected():
-        accounts.relist_slices(map(decode_slice, snapshot.all("ResourceSlice")))
-        accounts.relist_claims(map(decode_claim, snapshot.all("ResourceClaim")))
-
-
-def _whole(node: Node) -> Node:
-    """Kubelet reports both; a hand-made file may have only the field that the original read."""
-    if node.capacity:
-        return node
-    return msgspec.structs.replace(node, capacity=node.allocatable)
-
-
-def shares(
+def cluster_view(
     snapshot: Snapshot | Arriving,
     names: Names,
     *,
@@ -94,13 +43,15 @@ def shares(
         MissingObjectError: there is no node of a name.
         WireError, KubeError: as :func:`ledger_of`.
     """
-    return shown(ledger_of(snapshot, names), snapshot.nodes, only=only, every_pod=every_pod)
+    return view_of_ledger(
+        ledger_of(snapshot, names), snapshot.nodes, only=only, every_pod=every_pod
+    )
 
 
-def shown(
+def view_of_ledger(
     ledger: Ledger, nodes: Iterable[Node], *, only: Collection[str] = (), every_pod: bool = True
 ) -> ClusterView:
-    """As :func:`shares`, from an existing ledger.
+    """As :func:`cluster_view`, from an existing ledger.
 
     Raises:
         MissingObjectError: there is no node of a name.
@@ -109,10 +60,10 @@ def shown(
     chosen = [each for each in known if _wanted(each, ledger, only)]
     for name in only:
         if all(each.name != name for each in chosen):
-            others = near(name, (each.name for each in known))
+            others = similar_names(name, (each.name for each in known))
             raise MissingObjectError(f'nodes "{name}" not found{others}')
     chosen.sort(key=lambda each: each.name)
-    return view(ledger, chosen, ledger.names, every_pod=every_pod)
+    return view_of_nodes(ledger, chosen, ledger.names, every_pod=every_pod)
 
 
 def _wanted(node: Node, ledger: Ledger, only: Collection[str]) -> bool:
@@ -125,10 +76,10 @@ def _wanted(node: Node, ledger: Ledger, only: Collection[str]) -> bool:
     return any(amount(text) > 0 for text in offered if text is not None)
 
 
-def view(
+def view_of_nodes(
     ledger: Ledger, nodes: Iterable[Node], names: Names, *, every_pod: bool = True
 ) -> ClusterView:
-    """These nodes with every amount in one unit: theirs where they agree, else MiB."""
+    """These nodes with every amount in one unit: that of the nodes where all agree, else MiB."""
     node_infos = [(node, _node_info(ledger, node.name)) for node in nodes]
     units = {unit_of(node_info) for _, node_info in node_infos if node_info.devices}
     unit = units.pop() if len(units) == 1 else MIB if units else GIB
@@ -212,7 +163,7 @@ def _is_whole(device: DeviceInfo) -> bool:
 
 
 def _is_shown(allocation: Allocation, node_info: NodeInfo) -> bool:
-    """Of a pod whose extended resource is allocated by a claim, the claim is shown."""
+    """False for a pod whose extended resource is allocated by a claim: the claim is shown."""
     if allocation.users is not None or not node_info.shape.claims:
         return True
     return any(device.holders.get(allocation.uid) for device in node_info.devices.values())
@@ -236,7 +187,7 @@ def _pod(allocation: Allocation, node_info: NodeInfo, scale: int) -> PodSummary:
 
 
 def _limits(allocation: Allocation, node_info: NodeInfo) -> dict[GpuIndex, int]:
-    """What a pod may use beyond its share, where the driver limits memory."""
+    """Memory limits above the pod's share, on GPUs whose memory the driver limits."""
     if not allocation.burst:
         return {}
     held = _held(allocation, node_info)
