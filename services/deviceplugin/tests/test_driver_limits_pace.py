@@ -66,7 +66,9 @@ class Paced:
         self.tree = Tree(root, clock.now)
         events: Any = self.world
         driver: Any = self.driver
-        self.limits = DriverLimits(self.world.state, driver, events, self.tree, every=EVERY)
+        self.limits = DriverLimits(
+            self.world.state, driver, events, self.tree, interval_seconds=EVERY
+        )
         self.limits.want([FIRST])
         self.truth = asyncio.Event()
         self.running: asyncio.Task[None] | None = None

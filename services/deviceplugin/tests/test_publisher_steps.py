@@ -114,10 +114,10 @@ async def test_what_is_published_is_compared_every_minute_without_any_signal(
     world: World,
 ) -> None:
     """A change that no watch reported is put right."""
-    running = asyncio.create_task(world.for_seconds(2 * LONGEST_PAUSE + 2))
-    await asyncio.sleep(LONGEST_PAUSE + 5)
+    running = asyncio.create_task(world.for_seconds(2 * LONGEST_PAUSE_SECONDS + 2))
+    await asyncio.sleep(LONGEST_PAUSE_SECONDS + 5)
     world.watch.node = world.node
-    assert await running == [0, 2 * LONGEST_PAUSE + FIRST_PAUSE]
+    assert await running == [0, 2 * LONGEST_PAUSE_SECONDS + FIRST_PAUSE_SECONDS]
 
 
 async def test_a_node_that_offers_claims_is_published_though_kubelet_takes_no_devices(

@@ -141,7 +141,7 @@ async def test_a_node_that_is_looked_at_often_is_so_after_a_restart_too(clock: F
     texts = {**POD.annotations, NAMES.mem_assigned: "true", V2_ASSIGNED: "true"}
     world = World(clock, replace(POD, annotations=texts))
     world.held = []  # the running pod is not listed yet
-    world.reconciler = Reconciler(world.state, world, world, world, every=0.5)  # type: ignore[arg-type]
+    world.reconciler = Reconciler(world.state, world, world, world, interval_seconds=0.5)  # type: ignore[arg-type]
     assert await world.for_seconds(1.2) == [0, 0.55, 1.1]
     assert world.state.suspicious
 

@@ -210,7 +210,9 @@ async def test_other_pods_that_come_meanwhile_do_not_make_the_wait_longer(
 
     changing = asyncio.create_task(busy())
     async with asyncio.timeout(60):
-        await servicer(state, patience=0.35).GetPreferredAllocation(preferred(state, 3), CONTEXT)
+        await servicer(state, patience_seconds=0.35).GetPreferredAllocation(
+            preferred(state, 3), CONTEXT
+        )
     assert clock.seconds == pytest.approx(began + 0.35)
     changing.cancel()
 

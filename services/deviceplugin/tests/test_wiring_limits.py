@@ -115,7 +115,7 @@ async def test_limits_of_claims_are_put_in_force_where_the_driver_limits_memory(
 
 async def test_an_api_that_cannot_be_had_is_an_event_on_the_node(world: World) -> None:
     """With the sentence of the switch."""
-    world.noted(world.plugin._announcer, "notify")
+    world.noted(world.plugin._health_events, "notify")
     world.plugin._node.on_update(Node(NodeName("n1"), labels={"gpushare/api": "nonsense"}), b"")
     world.plugin._claims.switch.decide()
     ((_, notice),) = world.calls
