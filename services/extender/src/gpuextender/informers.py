@@ -17,12 +17,15 @@ from gpucore.wire.claim.resource_slices import PATH, ResourceSlice
 from gpucore.wire.configmaps import ConfigMap, decode_config_map_event, decode_config_maps
 from gpucore.wire.names import CLAIM_DRIVER, UNHEALTHY_KEY, UNHEALTHY_NAMESPACE
 from gpucore.wire.nodes import Node, kept_by_plugin, unhealthy_node
+from gpucore.wire.pod import pod_groups
+from gpucore.wire.pod.pod_groups import PodGroup
 from gpucore.wire.pods import Pod
 from gpuextender import metrics
 from gpuextender.settings import ExtenderSettings
 from gpuextender.state import State
 from gpukube.backoff import Backoff
 from gpukube.client import KubeClient
+from gpukube.errors import KubeError
 from gpukube.watch.collection import Collection, EventHandler
 from gpukube.watch.first_list import NODES_PATH, PODS_PATH
 from gpukube.watch.informer import Informer
@@ -162,6 +165,11 @@ DEVICE_CLASSES: Final = Collection(
     lists.decode_device_classes,
     lists.decode_device_class_event,
 )
+POD_GROUPS: Final = Collection(
+    "podgroups", pod_groups.PATH, lists.decode_pod_groups, lists.decode_pod_group_event
+)
+SERVED_SECONDS: Final = 60.0
+"""Between two looks for an API that is not served."""
 _MAPS_PATH: Final = f"/api/v1/namespaces/{UNHEALTHY_NAMESPACE}/configmaps"
 CONFIG_MAPS: Final = Collection(
     "configmaps",
@@ -234,6 +242,24 @@ class ClaimHandler:
         return {each.placement.node for each in held if each is not None}
 
 
+class PodGroupHandler:
+    """PodGroups into the state."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+
+    def on_replace(self, items: Iterable[PodGroup]) -> None:
+        self._state.pod_groups.relist(items)
+        self._state.group_changed()
+
+    def on_update(self, item: PodGroup, line: bytes) -> None:  # noqa: ARG002 - the protocol's
+        if self._state.pod_groups.note(item):
+            self._state.group_changed()
+
+    def on_delete(self, item: PodGroup) -> None:
+        self._state.pod_groups.drop(item)
+
+
 class Informers:
     """The informers of one process, and what they count.
 
@@ -278,6 +304,20 @@ class Informers:
     def follow(self, collection: Collection[Any], handler: EventHandler[Any]) -> None:
         """Follow another collection, which readiness does not depend on."""
         self.all.append(self._informer(collection, handler))
+
+    async def follow_pod_groups(self) -> None:
+        """Follow PodGroups once the API server serves them, which few clusters do."""
+        informer = self._informer(POD_GROUPS, PodGroupHandler(self.state))
+        while True:
+            if await self._serves_pod_groups():
+                await informer.run()
+            await asyncio.sleep(SERVED_SECONDS)
+
+    async def _serves_pod_groups(self) -> bool:
+        try:
+            return pod_groups.serves_pod_groups(await self._api.get(pod_groups.API))
+        except KubeError:
+            return False
 
     async def listed_once(self) -> None:
         """Wait until every collection was listed once, those of claims included."""

@@ -6,14 +6,16 @@ Nothing else changes the ledger: the event handler is called for every changed n
 drops the results of that node.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from time import monotonic, time_ns
 from typing import Final
 
 from gpucore.accounting.ledger import Ledger
 from gpucore.gang.gang_pods import GangPods
+from gpucore.gang.group_plan import reserved_for
 from gpucore.gang.members import LIMIT_SECONDS, Member, Members, ReservationTime
 from gpucore.gang.placement import reservation_of, spare, vanished_gangs
+from gpucore.gang.pod_groups import PodGroups
 from gpucore.kubescheduler.candidate_nodes import CandidateNodes
 from gpucore.kubescheduler.constraints import PodConstraints
 from gpucore.model import Allocation, AllocationState, Placement, PodRequest
@@ -39,6 +41,7 @@ class State:
     Attributes:
         reservation_time: for how long incomplete gangs reserved GPUs, by namespace.
         nominations: waiting pods for which others are evicted, by node.
+        pod_groups: the PodGroups of Kubernetes.
         candidates: the nodes as kube-scheduler's filters see them.
         filter_called: called with each pod of a scheduler's request.
         filtered: when a scheduler last sent a pod, in seconds of the monotonic clock.
@@ -60,6 +63,7 @@ class State:
         self._node_changed: Callable[[NodeName], object] = self._unreported.setdefault
         self._member_added: Callable[[], object] = lambda: None
         self.nominations = Nominations()
+        self.pod_groups = PodGroups()
         self.candidates = CandidateNodes(names)
         self.filter_called: Callable[[Pod], object] = lambda _: None
         self.filtered = 0.0
@@ -112,6 +116,14 @@ class State:
         """The pods of a gang that exist, for one of them that has no place."""
         return self._gang_pods.members(Member(pending.pod, pending.pod_request), gang)
 
+    def group(self, pending: UnscheduledPod, gang: Gang) -> list[Member]:
+        """All existing pods of a PodGroup, ``pending`` first."""
+        return self._gang_pods.group(Member(pending.pod, pending.pod_request), gang)
+
+    def gang_of(self, pod: Pod) -> Gang | None:
+        """The gang of a pod, with the size of its PodGroup."""
+        return self.pod_groups.gang_of(pod)
+
     def alike(self, pending: UnscheduledPod, gang: Gang) -> list[UnscheduledPod]:
         """The pods of a gang that have no place and request what this one requests."""
         found = self._gang_pods.without_place(Member(pending.pod, pending.pod_request), gang)
@@ -154,6 +166,16 @@ class State:
         self._around(allocation.uid, lambda: self.ledger.reserve(allocation))
         if pod is not None:
             self._reserve_requests(pod, allocation)
+
+    def reservations(self, gang: Gang) -> list[Allocation]:
+        """The places that are kept for pods of a gang."""
+        held = self.ledger.gang(gang.namespace, gang.name)
+        return [one for one in held if one.state is AllocationState.RESERVED]
+
+    def release(self, uid: PodUid) -> None:
+        """A place that was kept for a pod of a gang was kept in vain."""
+        self._charge(self.ledger.allocation(uid), self._clock())
+        self.forget(uid)
 
     def forget(self, uid: PodUid) -> None:
         """Give back what was assumed or reserved; a gang keeps the place of its member."""
@@ -296,10 +318,21 @@ class State:
         allocations = self.ledger.gang(gang.namespace, gang.name)
         if not any(allocation.state is AllocationState.RESERVED for allocation in allocations):
             return
-        waiting = self._gang_pods.waiting(gang, self._pending.seen_of(gang))
-        for uid in spare(allocations, gang.size, waiting=waiting):
-            self._charge(self.ledger.allocation(uid), self._clock())
-            self.forget(uid)
+        for uid in self._spare(gang, allocations):
+            self.release(uid)
+
+    def _spare(self, gang: Gang, allocations: Sequence[Allocation]) -> Iterable[PodUid]:
+        """Reservations of a gang that no pod will use."""
+        seen = self._pending.seen_of(gang)
+        if not gang.is_group:
+            waiting = self._gang_pods.waiting(gang, seen)
+            return spare(allocations, gang.size, waiting=waiting)
+        places = reserved_for(self.ledger, gang)
+        return [places[uid].uid for uid in self._gang_pods.unclaimed(gang, places, seen)]
+
+    def group_changed(self) -> None:
+        """A PodGroup came, or needs another number of pods."""
+        self._member_added()
 
     def _charge(self, allocation: Allocation | None, now_ns: int) -> None:
         """A place that was kept for a pod of a gang ends without it."""

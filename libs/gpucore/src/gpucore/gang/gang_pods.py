@@ -68,6 +68,23 @@ class GangPods:
             if one.pending and not self._holds(uid) and one.like(pending)
         ]
 
+    def group(self, pending: Member, gang: Gang) -> list[Member]:
+        """All pods of the gang, ``pending`` first."""
+        uid = pending.pod.uid
+        return [pending, *(one for key, one in self._members(gang).items() if key != uid)]
+
+    def unclaimed(
+        self, gang: Gang, reserved: Iterable[PodUid], seen: Iterable[PodUid]
+    ) -> set[PodUid]:
+        """The UIDs of ``reserved`` whose pod does not wait for a placement any more.
+
+        Args:
+            seen: UIDs of the gang's pods in requests of the scheduler.
+        """
+        pending = {uid for uid, one in self._members(gang).items() if one.pending}
+        waiting = {uid for uid in pending.union(seen) if not self._holds(uid)}
+        return set(reserved) - waiting
+
     def waiting(self, gang: Gang, requested: Iterable[PodUid]) -> int:
         """Pods of the gang without a placement, with those known only from scheduler requests.
 

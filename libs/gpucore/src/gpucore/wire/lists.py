@@ -20,6 +20,7 @@ from gpucore.wire.errors import WireError
 from gpucore.wire.node import spec as nodespec
 from gpucore.wire.node.spec import Node
 from gpucore.wire.pod import spec as podspec
+from gpucore.wire.pod.pod_groups import PodGroup, decode_pod_group
 from gpucore.wire.pod.spec import Pod
 
 T = TypeVar("T")
@@ -221,6 +222,15 @@ def decode_device_classes(raw: bytes) -> Page[DeviceClass]:
     return _raw_page(raw, decode_device_class)
 
 
+def decode_pod_groups(raw: bytes) -> Page[PodGroup]:
+    """Read a page of a list of PodGroups.
+
+    Raises:
+        WireError: the bytes are no list of PodGroups.
+    """
+    return _raw_page(raw, decode_pod_group)
+
+
 def _raw_page(raw: bytes, decode: Callable[[msgspec.Raw], T]) -> Page[T]:
     try:
         page = _RAW_ITEMS.decode(raw)
@@ -294,6 +304,15 @@ def decode_device_class_event(raw: bytes) -> WatchEvent[DeviceClass]:
         WireError: the bytes are no event of a DeviceClass.
     """
     return _event(raw, decode_device_class)
+
+
+def decode_pod_group_event(raw: bytes) -> WatchEvent[PodGroup]:
+    """Read one line of a watch on PodGroups.
+
+    Raises:
+        WireError: the bytes are no event of a PodGroup.
+    """
+    return _event(raw, decode_pod_group)
 
 
 def _event(raw: bytes, decode: Callable[[msgspec.Raw], V]) -> WatchEvent[V]:

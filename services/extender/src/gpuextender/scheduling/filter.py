@@ -233,7 +233,8 @@ class Filter:
             fits, statuses = found
         if fits:
             self._requeue.accepted(pending)
-            self._expected.expect(pending.pod.uid)
+            if not pending.pod.pod_group:  # the binds of a group come after its last filter call
+                self._expected.expect(pending.pod.uid)
         elif not pending.pod_request.fault:
             self._requeue.refused(pending, pending.pod_request, names, judged=judged)
         for code, count in statuses.counts.items():

@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Final
 
 from gpucore.explain.sentences import sentence
+from gpucore.gang.group_plan import reservation_uid
 from gpucore.gang.members import Postponed, resting
 from gpucore.gang.placement import GangPlacement, Shortage, place_gang, taken
 from gpucore.gang.spread import Rules
@@ -21,6 +22,7 @@ from gpucore.scheduling.policy import MAX_SCORE
 from gpucore.units import NodeName, PodUid
 from gpucore.wire.pod.gangs import Gang, gang_of
 from gpuextender.scheduling.messages import FilterStatuses
+from gpuextender.scheduling.podgroups import PodGroupCycles
 from gpuextender.state import State
 
 _NO_LIMITS: Final[Mapping[NodeName, int]] = MappingProxyType({})
@@ -38,17 +40,21 @@ class Gangs:
         self._state = state
         self._rules = rules
         self._clock = clock
+        self.groups = PodGroupCycles(state, rules, clock)
 
     def admit(
         self, pending: UnscheduledPod, names: Sequence[NodeName]
     ) -> frozenset[NodeName] | str | None:
         """Nodes of ``names`` that the pod may go to, or why to none; ``None``: it has no gang."""
-        gang = gang_of(pending.pod)
+        gang = self._state.gang_of(pending.pod)
         if gang is None or pending.pod_request is None or pending.pod_request.fault:
             return None
         standing = self._state.ledger.allocation(pending.pod.uid)
         if standing is not None:
             return frozenset({standing.placement.node}.intersection(names))
+        if gang.is_group:
+            place = self.groups.admit(pending, gang, names)
+            return place if isinstance(place, str) else frozenset({place.placement.node})
         reservations = self._reservations(gang, pending, pending.pod_request, names)
         if isinstance(reservations, str):
             return reservations
@@ -56,14 +62,18 @@ class Gangs:
 
     def could_go(self, pending: UnscheduledPod, names: Sequence[NodeName]) -> bool:
         """Its gang could be placed now, the pod on one of ``names``; nothing is reserved."""
-        gang = gang_of(pending.pod)
+        gang = self._state.gang_of(pending.pod)
         if gang is None or pending.pod_request is None or pending.pod_request.fault:
             return False
+        if gang.is_group:
+            return self.groups.could_go(pending, gang, names)
         return not isinstance(self._place_gang(gang, pending, pending.pod_request, names), str)
 
     def complete(self, pending: UnscheduledPod) -> bool:
         """All pods of its gang exist; a pod without a gang is complete."""
-        gang = gang_of(pending.pod)
+        gang = self._state.gang_of(pending.pod)
+        if gang is not None and gang.is_group:
+            return self.groups.complete(pending, gang)
         return gang is None or self._state.members(pending, gang).exist >= gang.size
 
     def filter(
@@ -86,10 +96,23 @@ class Gangs:
         self, pending: UnscheduledPod, names: Sequence[NodeName]
     ) -> dict[NodeName, int] | None:
         """The best mark for nodes where a place is kept, 0 for others; ``None``: it has no gang."""
+        gang = gang_of(pending.pod)
+        if gang is not None and gang.is_group:
+            return self._group_scores(pending, gang, names)
         found = self.filter(pending, names)
         if found is None:
             return None
         return dict.fromkeys(names, 0) | dict.fromkeys(found[0], MAX_SCORE)
+
+    def _group_scores(
+        self, pending: UnscheduledPod, gang: Gang, names: Sequence[NodeName]
+    ) -> dict[NodeName, int]:
+        """The best mark for the node of the pod's place; a call of prioritize begins no cycle."""
+        uids = (pending.pod.uid, reservation_uid(gang, pending.pod.uid))
+        held = filter(None, map(self._state.ledger.allocation, uids))
+        return dict.fromkeys(names, 0) | {
+            one.placement.node: MAX_SCORE for one in held if one.placement.node in names
+        }
 
     def plan(
         self, pending: UnscheduledPod, limits: Mapping[NodeName, int]
@@ -105,6 +128,8 @@ class Gangs:
         gang = gang_of(pending.pod)
         if gang is None or pending.pod_request is None or pending.pod_request.fault:
             return (), ()
+        if gang.is_group:
+            return (), ()  # its scheduler places it in one cycle and evaluates all nodes for it
         found = self._place_gang(gang, pending, pending.pod_request, limits, limits)
         if isinstance(found, str):
             return (), ()
@@ -123,7 +148,7 @@ class Gangs:
 
         Answers why it has none there, or ``None`` for a pod of no gang.
         """
-        gang = gang_of(pending.pod)
+        gang = self._state.gang_of(pending.pod)
         if gang is None or pod_request.fault:
             return None
         nominated = self._state.ledger.nomination(pending.pod.uid)
@@ -131,6 +156,9 @@ class Gangs:
             placement = self._taken(nominated, pod_request)
             self._state.forget(pending.pod.uid)
             return placement
+        if gang.is_group:
+            place = self.groups.take(pending, gang, node)
+            return place if isinstance(place, str) else self._taken(place, pod_request)
         reservations = self._reservations(gang, pending, pod_request, (node,))
         if isinstance(reservations, str):
             return reservations

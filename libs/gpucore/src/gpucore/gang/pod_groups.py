@@ -1,0 +1,45 @@
+"""The PodGroups that exist, and the gangs of pods with their sizes."""
+
+from collections.abc import Iterable
+
+import msgspec
+
+from gpucore.wire.pod.gangs import GROUP_PREFIX, Gang, gang_of
+from gpucore.wire.pod.pod_groups import PodGroup
+from gpucore.wire.pods import Pod
+
+
+class PodGroups:
+    """PodGroups by namespace and name, kept current by a watch.
+
+    A PodGroup that was not read has a size of 1: kube-scheduler enforces ``minCount`` itself and
+    binds no pod below it, so such a group is refused member by member and not as a whole.
+    """
+
+    def __init__(self) -> None:
+        self._sizes: dict[tuple[str, str], int] = {}
+
+    def note(self, group: PodGroup) -> bool:
+        """A PodGroup was added or changed; whether its size is new."""
+        key = (group.namespace, GROUP_PREFIX + group.name)
+        known = self._sizes.get(key)
+        self._sizes[key] = group.min_count
+        return known != group.min_count
+
+    def drop(self, group: PodGroup) -> None:
+        """A PodGroup was deleted."""
+        self._sizes.pop((group.namespace, GROUP_PREFIX + group.name), None)
+
+    def relist(self, groups: Iterable[PodGroup]) -> None:
+        """These are all PodGroups."""
+        self._sizes.clear()
+        for group in groups:
+            self.note(group)
+
+    def gang_of(self, pod: Pod) -> Gang | None:
+        """The gang of a pod, with the size of its PodGroup."""
+        gang = gang_of(pod)
+        size = self._sizes.get(gang.key) if gang else None
+        if gang is None or size is None:
+            return gang
+        return msgspec.structs.replace(gang, size=size)

@@ -1,0 +1,86 @@
+"""PodGroups of Kubernetes (scheduling.k8s.io/v1beta1), narrowed to what placement reads."""
+
+from typing import Final
+
+import msgspec
+
+from gpucore.wire.errors import WireError
+
+API: Final = "/apis/scheduling.k8s.io/v1beta1"
+RESOURCE: Final = "podgroups"
+PATH: Final = f"{API}/{RESOURCE}"
+
+
+class PodGroup(msgspec.Struct, frozen=True, gc=False):
+    """One PodGroup.
+
+    Attributes:
+        min_count: pods that are placed together at least; 1 for the basic policy.
+    """
+
+    namespace: str
+    name: str
+    min_count: int = 1
+    resource_version: str = ""
+
+
+class _Metadata(msgspec.Struct, rename="camel", gc=False):
+    namespace: str = ""
+    name: str = ""
+    resource_version: str = ""
+
+
+class _Gang(msgspec.Struct, rename="camel", gc=False):
+    min_count: int = 1
+
+
+class _Policy(msgspec.Struct, gc=False):
+    gang: _Gang | None = None
+
+
+class _Spec(msgspec.Struct, rename="camel", gc=False):
+    scheduling_policy: _Policy | None = None
+
+
+class _Object(msgspec.Struct, gc=False):
+    metadata: _Metadata
+    spec: _Spec | None = None
+
+
+class _Resource(msgspec.Struct, gc=False):
+    name: str = ""
+
+
+class _ResourceList(msgspec.Struct, gc=False):
+    resources: list[_Resource] | None = None
+
+
+_OBJECT: Final = msgspec.json.Decoder(_Object)
+_RESOURCES: Final = msgspec.json.Decoder(_ResourceList)
+
+
+def decode_pod_group(raw: bytes | msgspec.Raw) -> PodGroup:
+    """Read one PodGroup.
+
+    Raises:
+        WireError: the bytes are no PodGroup.
+    """
+    try:
+        found = _OBJECT.decode(raw)
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        raise WireError(f"no PodGroup: {error}") from error
+    policy = found.spec.scheduling_policy if found.spec else None
+    gang = policy.gang if policy else None
+    meta = found.metadata
+    return PodGroup(
+        meta.namespace, meta.name, max(gang.min_count, 1) if gang else 1, meta.resource_version
+    )
+
+
+def serves_pod_groups(raw: bytes) -> bool:
+    """Whether the resources of the API group version, as discovery lists them, have PodGroups."""
+    try:
+        found = _RESOURCES.decode(raw)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return False
+    return any(each.name == RESOURCE for each in found.resources or ())
