@@ -23,6 +23,8 @@ NODES: Final = "/api/v1/nodes"
 PODS: Final = "/api/v1/namespaces/default/pods"
 GROUPS: Final = f"/apis/{GROUP_API}/namespaces/default/podgroups"
 SCHEDULER: Final = "groups"
+UNITS: Final = 79
+"""Of each GPU."""
 WAIT_SECONDS: Final = 60.0
 """On a machine that may stall."""
 
@@ -112,6 +114,30 @@ class GroupCluster:
                 raise AssertionError(f"{found} of {count} pods of {group} are bound")
             await asyncio.sleep(0.05)
         return monotonic() - begin
+
+    async def until_some_group(self, groups: Sequence[str], count: int, seconds: float) -> None:
+        """Wait until ``count`` pods of one of the groups are bound."""
+        end = monotonic() + seconds
+        while monotonic() < end:
+            for name in groups:
+                if len(await self.bound(name)) >= count:
+                    return
+            await asyncio.sleep(0.05)
+        raise AssertionError(f"none of {groups} has {count} bound pods after {seconds} s")
+
+    async def double(self) -> list[str]:
+        """GPUs of which more is given than they have."""
+        return [gpu for gpu, units in (await self.used()).items() if units > UNITS]
+
+    async def used(self) -> dict[str, int]:
+        """Units that are given, by node and GPU."""
+        used: dict[str, int] = {}
+        for item in await self.pods():
+            notes = item["metadata"].get("annotations", {})
+            if item["spec"].get("nodeName"):
+                gpu = f"{item['spec']['nodeName']}/{notes['ALIYUN_COM_GPU_MEM_IDX']}"
+                used[gpu] = used.get(gpu, 0) + int(notes["ALIYUN_COM_GPU_MEM_POD"])
+        return used
 
     async def clear(self) -> None:
         """Delete all pods and groups."""
