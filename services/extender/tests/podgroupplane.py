@@ -65,10 +65,23 @@ class GroupCluster:
     def __init__(self, calls: ApiCalls, extender: Running) -> None:
         self.calls, self.extender = calls, extender
 
-    async def create_group(self, name: str, minimum: int | None, *sizes: int) -> None:
+    async def create_group(
+        self, name: str, minimum: int | None, *sizes: int, priority: str = ""
+    ) -> None:
         """A PodGroup and its pods, of ``sizes`` units each."""
-        await self.calls.call("POST", GROUPS, pod_group(name, minimum))
-        await self.add(*(member(name, number, size) for number, size in enumerate(sizes)))
+        classed = {"priorityClassName": priority} if priority else {}
+        await self.calls.call("POST", GROUPS, pod_group(name, minimum, **classed))
+        pods = [member(name, number, size) for number, size in enumerate(sizes)]
+        for item in pods:
+            item["spec"].update(classed)
+        await self.add(*pods)
+
+    async def priority_class(self, name: str, value: int) -> None:
+        """A PriorityClass; one that exists stays."""
+        head = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass"}
+        body = head | {"metadata": {"name": name}, "value": value}
+        path = "/apis/scheduling.k8s.io/v1/priorityclasses"
+        await self.calls.call("POST", path, body, fine=(201, 409))
 
     async def add(self, *pods: Object) -> None:
         """Create pods."""

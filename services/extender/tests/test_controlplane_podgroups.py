@@ -176,3 +176,39 @@ async def test_a_hostile_group_reserves_nothing_for_pods_that_do_not_exist(
             assert await cluster.bound("hostile") == {}
 
         await always(nothing_bound, 1.0)
+
+
+async def test_a_group_evicts_no_pod_for_gpus(plane: ControlPlane, tmp_path: Path) -> None:
+    """A pod of low priority holds the fifth GPU: the group waits whole, and the pod stays."""
+    async with group_cluster(plane, tmp_path, nodes(3)) as cluster:
+        await cluster.priority_class("high", 1000)
+        await cluster.add(alone("low-0"), alone("low-1"))
+        await until_alone_bound(cluster, "low-0", "low-1")
+        await cluster.create_group("high", 5, *[SHARE] * 5, priority="high")
+        await cluster.refused("high")
+
+        async def nothing_changed() -> None:
+            assert await cluster.bound("high") == {}
+            assert not [
+                one for one in await cluster.pods() if "deletionTimestamp" in one["metadata"]
+            ]
+
+        await always(nothing_changed, 3.0)
+        await cluster.delete("low-0")
+        await cluster.until_bound("high", 5)
+
+
+async def test_a_group_is_placed_beside_nominations_of_a_backlog(
+    plane: ControlPlane, tmp_path: Path
+) -> None:
+    """Pods of no group are nominated ahead; the group gets what is left, whole."""
+    async with group_cluster(
+        plane, tmp_path, nodes(4), nominate="backlog", nominate_after=0
+    ) as cluster:
+        names = [f"alone-{number}" for number in range(4)]
+        await asyncio.gather(
+            cluster.add(*map(alone, names)), cluster.create_group("four", 4, *[SHARE] * 4)
+        )
+        await until_alone_bound(cluster, *names)
+        await cluster.until_bound("four", 4)
+        assert await cluster.double() == []

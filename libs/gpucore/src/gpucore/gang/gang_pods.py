@@ -73,6 +73,14 @@ class GangPods:
         uid = pending.pod.uid
         return [pending, *(one for key, one in self._members(gang).items() if key != uid)]
 
+    def gang_with(self, uid: PodUid) -> tuple[str, str] | None:
+        """Namespace and name of the gang of a pod that has not ended."""
+        return self._gangs.get(uid)
+
+    def placed(self, key: tuple[str, str]) -> set[PodUid]:
+        """The UIDs of the gang's pods that have a node."""
+        return {uid for uid, one in self._watched.get(key, _NOBODY).items() if one.pod.node}
+
     def unclaimed(
         self, gang: Gang, reserved: Iterable[PodUid], seen: Iterable[PodUid]
     ) -> set[PodUid]:

@@ -16,12 +16,14 @@ class PodGroup(msgspec.Struct, frozen=True, gc=False):
 
     Attributes:
         min_count: pods that are placed together at least; 1 for the basic policy.
+        disrupted_whole: preemption evicts all its pods or none.
     """
 
     namespace: str
     name: str
     min_count: int = 1
     resource_version: str = ""
+    disrupted_whole: bool = False
 
 
 class _Metadata(msgspec.Struct, rename="camel", gc=False):
@@ -38,8 +40,17 @@ class _Policy(msgspec.Struct, gc=False):
     gang: _Gang | None = None
 
 
+class _All(msgspec.Struct, gc=False):
+    """Has no fields."""
+
+
+class _DisruptionMode(msgspec.Struct, gc=False):
+    all: _All | None = None
+
+
 class _Spec(msgspec.Struct, rename="camel", gc=False):
     scheduling_policy: _Policy | None = None
+    disruption_mode: _DisruptionMode | None = None
 
 
 class _Object(msgspec.Struct, gc=False):
@@ -69,11 +80,14 @@ def decode_pod_group(raw: bytes | msgspec.Raw) -> PodGroup:
         found = _OBJECT.decode(raw)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise WireError(f"no PodGroup: {error}") from error
-    policy = found.spec.scheduling_policy if found.spec else None
-    gang = policy.gang if policy else None
-    meta = found.metadata
+    meta, spec = found.metadata, found.spec or _Spec()
+    gang = spec.scheduling_policy.gang if spec.scheduling_policy else None
     return PodGroup(
-        meta.namespace, meta.name, max(gang.min_count, 1) if gang else 1, meta.resource_version
+        namespace=meta.namespace,
+        name=meta.name,
+        min_count=max(gang.min_count, 1) if gang else 1,
+        resource_version=meta.resource_version,
+        disrupted_whole=bool(spec.disruption_mode and spec.disruption_mode.all),
     )
 
 
