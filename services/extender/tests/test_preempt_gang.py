@@ -1,4 +1,4 @@
-"""preempt for pods of a gang: nobody is evicted; of a PodGroup that ends as a whole, all or none."""
+"""preempt for pods of a gang: nobody is evicted; of a PodGroup that ends whole, all or none."""
 
 import json
 

@@ -120,12 +120,12 @@ class State:
         """All existing pods of a PodGroup, ``pending`` first."""
         return self._gang_pods.group(Member(pending.pod, pending.pod_request), gang)
 
-    def evicted_with(self, uid: PodUid) -> set[PodUid]:
-        """The pods that preemption evicts together with this one, itself included."""
+    def evicted_with(self, uid: PodUid) -> dict[PodUid, NodeName]:
+        """The pods that preemption evicts together with this one, by their nodes."""
         key = self._gang_pods.gang_with(uid)
         if key is None or not self.pod_groups.disrupted_whole(key):
-            return {uid}
-        return self._gang_pods.placed(key) | {uid}
+            return {}
+        return self._gang_pods.placed(key)
 
     def gang_of(self, pod: Pod) -> Gang | None:
         """The gang of a pod, with the size of its PodGroup."""

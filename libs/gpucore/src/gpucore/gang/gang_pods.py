@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from gpucore.gang.members import Member, Members, member_of, members_of
-from gpucore.units import PodUid
+from gpucore.units import NodeName, PodUid
 from gpucore.wire.names import Names
 from gpucore.wire.pod.gangs import Gang, gang_of
 from gpucore.wire.pods import Pod
@@ -77,9 +77,10 @@ class GangPods:
         """Namespace and name of the gang of a pod that has not ended."""
         return self._gangs.get(uid)
 
-    def placed(self, key: tuple[str, str]) -> set[PodUid]:
-        """The UIDs of the gang's pods that have a node."""
-        return {uid for uid, one in self._watched.get(key, _NOBODY).items() if one.pod.node}
+    def placed(self, key: tuple[str, str]) -> dict[PodUid, NodeName]:
+        """The nodes of the gang's pods that have one."""
+        members = self._watched.get(key, _NOBODY).items()
+        return {uid: one.pod.node for uid, one in members if one.pod.node}
 
     def unclaimed(
         self, gang: Gang, reserved: Iterable[PodUid], seen: Iterable[PodUid]

@@ -71,21 +71,27 @@ class Preempt:
                 continue
             victims = messages.decode(raw, Victims)
             listed = self._identify(victims.pods or ())
-            needed = self._whole(listed, self._needed(node, pod, pod_request, listed))
+            needed = self._needed(node, pod, pod_request, listed)
+            needed = self._whole(node, listed, needed)
             if needed:
                 pods = [MetaPod(victim.uid) for victim in needed]
                 chosen[node] = MetaVictims(pods, victims.num_pdb_violations)
         return PreemptionResult(chosen)
 
-    def _whole(self, listed: Sequence[Victim], needed: Sequence[Victim]) -> Sequence[Victim]:
+    def _whole(
+        self, node: str, listed: Sequence[Victim], needed: Sequence[Victim]
+    ) -> Sequence[Victim]:
         """``needed`` with all pods of their PodGroups where those are evicted as a whole.
 
         None where a pod of such a group is on another node: kube-scheduler rejects the reply if it
         names a pod of another node, and would evict a part of the group if it does not.
         """
-        evicted = set[PodUid]().union(*(self._state.evicted_with(one.uid) for one in needed))
-        found = [one for one in listed if one.uid in evicted]
-        return found if evicted == {one.uid for one in found} else ()
+        chosen, nodes = {one.uid for one in needed}, dict[PodUid, NodeName]()
+        for uid in chosen:
+            nodes |= self._state.evicted_with(uid)
+        found = [one for one in listed if one.uid in chosen | nodes.keys()]
+        here = all(name == node for name in nodes.values())
+        return found if here and len(found) == len(chosen | nodes.keys()) else ()
 
     def _identify(self, pods: Iterable[msgspec.Raw]) -> list[Victim]:
         """Victims as whole pods, or by UID alone."""
