@@ -28,6 +28,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 Object = dict[str, Any]
 COMPOSITE_API: Final = "scheduling.k8s.io/v1alpha3"
 COMPOSITES: Final = f"/apis/{COMPOSITE_API}/namespaces/default/compositepodgroups"
+WORKLOAD: Final = {"workloadName": "work", "templateName": "part"}
 ZONE: Final = "topology.kubernetes.io/zone"
 SHARE: Final = 40
 
@@ -97,11 +98,20 @@ async def composite(cluster: GroupCluster, name: str, groups: int) -> None:
         "apiVersion": COMPOSITE_API,
         "kind": "CompositePodGroup",
         "metadata": {"name": name, "namespace": "default"},
-        "spec": {"schedulingPolicy": {"gang": {"minGroupCount": groups}}},
+        "spec": {
+            "schedulingPolicy": {"gang": {"minGroupCount": groups}},
+            "workloadRef": WORKLOAD,
+        },
     }
     await cluster.calls.call("POST", COMPOSITES, body)
     made = (
-        create(cluster, f"{name}-{number}", 2, parentCompositePodGroupName=name)
+        create(
+            cluster,
+            f"{name}-{number}",
+            2,
+            parentCompositePodGroupName=name,
+            workloadRef=WORKLOAD,
+        )
         for number in range(groups)
     )
     await asyncio.gather(*made)
