@@ -53,8 +53,7 @@ async def test_a_group_waits_until_it_fits_and_then_goes_back(
         await cluster.put("pods", held := placed(pod("held", 8, uid="held"), "n", 0))
         first, second = await prepare(cluster, extender, 2)
         await extender.knows_pod("held")
-        await until("the group is known", lambda: cluster.calls[LISTS])
-        await until("its size", lambda: refused_as_a_whole(extender))
+        await until("its size is read", lambda: size_of(extender) == 2)
         assert (await extender.filter(first, "n"))["NodeNames"] == []
         await cluster.delete("pods", held["metadata"]["name"], "default")
         path = "/api/v1/namespaces/default/pods/g0/status"
@@ -65,10 +64,10 @@ async def test_a_group_waits_until_it_fits_and_then_goes_back(
             assert await extender.bind(item, "n") == (200, "")
 
 
-def refused_as_a_whole(extender: Running) -> bool:
-    """The extender has read the size of the group."""
+def size_of(extender: Running) -> int:
+    """The size of the group, as the extender has read it."""
     found = extender.state.find("default", "g0")
-    return bool(found and extender.state.gang_of(found.pod).size == 2)
+    return int(extender.state.gang_of(found.pod).size) if found else 0
 
 
 async def test_an_api_server_without_pod_groups_is_not_listed(
@@ -82,6 +81,19 @@ async def test_an_api_server_without_pod_groups_is_not_listed(
         assert (await extender.filter(item, "n"))["NodeNames"] == ["n"]
     assert (await extender.filter(third, "n"))["NodeNames"] == []
     assert not cluster.calls[LISTS]
+
+
+async def test_explain_states_the_size_of_a_group(cluster: FakeApiServer, tmp_path: Path) -> None:
+    """Three pods and two GPUs: each pod would fit alone, and waits with its group."""
+    cluster.pod_groups = True
+    await cluster.put("podgroups", group(3))
+    async with Running(cluster, tmp_path) as extender:
+        await extender.ready()
+        await prepare(cluster, extender, 3)
+        await until("its size is read", lambda: size_of(extender) == 3)
+        _, text = await extender.get("/api/v1/pods/default/g0/explain")
+        assert "gang podgroup/g needs 3 x 8 units of GPU memory: capacity for 2 members" in text
+        assert "but only with the pods of podgroup/g" in text
 
 
 async def test_an_api_that_is_served_later_is_followed(
