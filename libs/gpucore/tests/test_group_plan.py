@@ -244,6 +244,24 @@ def test_a_pod_group_is_read(spec: object, size: int, *, whole: bool) -> None:
     assert decode_pod_group_event(line).item == expected
 
 
+def test_a_pod_group_states_its_composite_and_that_it_was_scheduled() -> None:
+    """The composite is what kube-scheduler places in one cycle."""
+    conditions = [{"type": "Other", "status": "False"}]
+    item = {
+        "metadata": {"name": "g", "namespace": "default"},
+        "spec": {"parentCompositePodGroupName": "all"},
+        "status": {"conditions": conditions},
+    }
+    groups = PodGroups()
+    groups.note(decode_pod_group(json.dumps(item).encode()))
+    assert groups.root(GANG.key) == ("default", "composite/all")
+    assert not groups.scheduled(GANG.key)
+    conditions.append({"type": "PodGroupInitiallyScheduled", "status": "True"})
+    groups.note(decode_pod_group(json.dumps(item).encode()))
+    assert groups.scheduled(GANG.key)
+    assert groups.root(("default", "other")) == ("default", "other")
+
+
 @pytest.mark.parametrize("raw", [b"", b"[]", b'{"metadata": 5}', b'{"spec": {}}'])
 def test_what_is_no_pod_group_is_an_error(raw: bytes) -> None:
     """Of one kind."""

@@ -86,6 +86,12 @@ class Bench:
         assert found is not None
         return found.placement.node
 
+    async def settled(self, pending: UnscheduledPod) -> None:
+        """What filter awaits before a group is judged."""
+        gang = self.state.gang_of(pending.pod)
+        assert gang is not None
+        await self.gangs.groups.settled(gang)
+
     def wait(self, seconds: float) -> None:
         """Time passes, and the job that releases plans looks."""
         self.now += int(seconds * SECOND)
@@ -354,3 +360,63 @@ def test_a_cycle_is_forgotten_in_the_end(seconds: float) -> None:
     bench.wait(seconds)
     bench.state.pod_changed(a_pod(placed(pod("other", 6), nodes[2], 0)))
     assert "has no place for the pod" in str(bench.bind(pods[0], nodes[0]))
+
+
+async def test_the_next_group_gets_the_gpus_of_a_cycle_without_binds() -> None:
+    """kube-scheduler calls for another group, so the cycle before has ended in vain."""
+    bench = Bench(2)
+    bench.state.pod_groups.note(PodGroup("default", "h", 3))
+    pods = bench.come(member(0), member(1))
+    others = bench.come(*(member(number, group="h") for number in range(3)))
+    for one in pods:
+        bench.node_of(one)
+    await bench.settled(others[0])
+    assert bench.reserved() == []
+    assert all(map(bench.node_of, others))
+
+
+async def test_the_next_group_waits_for_the_binds_of_the_cycle_before() -> None:
+    """A bind has come: the places of its group stay."""
+    bench = Bench(2)
+    pods = bench.come(member(0), member(1))
+    others = bench.come(member(0, group="h"))
+    nodes = [bench.node_of(one) for one in pods]
+    bench.bind(pods[0], nodes[0])
+    await bench.settled(others[0])
+    assert bench.reserved() == [nodes[1]]
+
+
+async def test_a_cycle_that_kube_scheduler_accepted_keeps_its_places() -> None:
+    """Its binds wait for a volume, and the status of the PodGroup says that they will come."""
+    bench = Bench(2)
+    pods = bench.come(member(0), member(1))
+    others = bench.come(member(0, group="h"))
+    for one in pods:
+        bench.node_of(one)
+    bench.state.pod_groups.note(PodGroup("default", "g", 2, scheduled=True))
+    await bench.settled(others[0])
+    bench.wait(10 * RELEASE_SECONDS)
+    assert len(bench.reserved()) == 2
+
+
+async def test_a_later_cycle_of_a_group_that_runs_ends_like_any_other() -> None:
+    """The status was true before, so it says nothing about this cycle."""
+    bench = Bench(2)
+    bench.state.pod_groups.note(PodGroup("default", "g", 2, scheduled=True))
+    pods = bench.come(member(0), member(1))
+    for one in pods:
+        bench.node_of(one)
+    bench.wait(RELEASE_SECONDS)
+    assert bench.reserved() == []
+
+
+async def test_groups_of_one_composite_share_a_cycle() -> None:
+    """The second group of a CompositePodGroup is called while the first is not bound yet."""
+    bench = Bench(2)
+    for name in "gh":
+        bench.state.pod_groups.note(PodGroup("default", name, 1, parent="all"))
+    pods = bench.come(member(0), member(0, group="h"))
+    node = bench.node_of(pods[0])
+    await bench.settled(pods[1])
+    assert bench.reserved() == [node]
+    assert bench.node_of(pods[1]) not in {"", node}

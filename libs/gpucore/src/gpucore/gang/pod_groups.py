@@ -8,6 +8,9 @@ from gpucore.wire.pod.gangs import GROUP_PREFIX, Gang, gang_of
 from gpucore.wire.pod.pod_groups import PodGroup
 from gpucore.wire.pods import Pod
 
+Key = tuple[str, str]
+"""Namespace and name of a gang."""
+
 
 class PodGroups:
     """PodGroups by namespace and name, kept current by a watch.
@@ -17,41 +20,46 @@ class PodGroups:
     """
 
     def __init__(self) -> None:
-        self._sizes: dict[tuple[str, str], int] = {}
-        self._whole: set[tuple[str, str]] = set()
+        self._groups: dict[Key, PodGroup] = {}
 
     def note(self, group: PodGroup) -> bool:
         """A PodGroup was added or changed; whether its size is new."""
-        key = (group.namespace, GROUP_PREFIX + group.name)
-        known = self._sizes.get(key)
-        self._sizes[key] = group.min_count
-        if group.disrupted_whole:
-            self._whole.add(key)
-        else:
-            self._whole.discard(key)
-        return known != group.min_count
+        key = _key_of(group)
+        known = self._groups.get(key)
+        self._groups[key] = group
+        return known is None or known.min_count != group.min_count
 
     def drop(self, group: PodGroup) -> None:
         """A PodGroup was deleted."""
-        key = (group.namespace, GROUP_PREFIX + group.name)
-        self._sizes.pop(key, None)
-        self._whole.discard(key)
+        self._groups.pop(_key_of(group), None)
 
     def relist(self, groups: Iterable[PodGroup]) -> None:
         """These are all PodGroups."""
-        self._sizes.clear()
-        self._whole.clear()
-        for group in groups:
-            self.note(group)
+        self._groups = {_key_of(group): group for group in groups}
 
-    def disrupted_whole(self, key: tuple[str, str]) -> bool:
+    def disrupted_whole(self, key: Key) -> bool:
         """Preemption evicts all pods of this gang or none."""
-        return key in self._whole
+        group = self._groups.get(key)
+        return group is not None and group.disrupted_whole
+
+    def scheduled(self, key: Key) -> bool:
+        """kube-scheduler has found nodes for as many pods of this gang as it needs."""
+        group = self._groups.get(key)
+        return group is not None and group.scheduled
+
+    def root(self, key: Key) -> Key:
+        """What kube-scheduler places in one cycle: the gang, or the composite that has it."""
+        group = self._groups.get(key)
+        return (key[0], f"composite/{group.parent}") if group and group.parent else key
 
     def gang_of(self, pod: Pod) -> Gang | None:
         """The gang of a pod, with the size of its PodGroup."""
         gang = gang_of(pod)
-        size = self._sizes.get(gang.key) if gang else None
-        if gang is None or size is None:
+        group = self._groups.get(gang.key) if gang else None
+        if gang is None or group is None:
             return gang
-        return msgspec.structs.replace(gang, size=size)
+        return msgspec.structs.replace(gang, size=group.min_count)
+
+
+def _key_of(group: PodGroup) -> Key:
+    return group.namespace, GROUP_PREFIX + group.name

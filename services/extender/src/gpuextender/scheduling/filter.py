@@ -225,8 +225,11 @@ class Filter:
         if nominated is not None:
             return nominated, FilterStatuses()
         await self._expected.wait(pending.pod.uid)
+        gang = gang_of(pending.pod)
+        if gang is not None and gang.is_group:
+            await self._gangs.groups.settled(gang)
         judged = self._requeue.change
-        found = self._gangs.filter(pending, names) if gang_of(pending.pod) else None
+        found = self._gangs.filter(pending, names) if gang else None
         if found is None:
             fits, statuses = await self._alone(pending, raw, pending.pod_request, names)
         else:

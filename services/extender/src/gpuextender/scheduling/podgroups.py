@@ -6,8 +6,10 @@ of its own from then on: a repeated cycle gets the same answers, and no GPU is g
 of a pod that may not go to its place exchanges it with one that was not called yet, or plans anew
 for all that were not called.
 
-A plan is released when :data:`RELEASE_SECONDS` pass without a call and without a bind. A bind that
-comes later reserves all places of its cycle again, or is refused with all others.
+A plan is released when :data:`RELEASE_SECONDS` pass without a call and without a bind, or when
+another group is called: kube-scheduler runs one cycle after the other, and starts the binds of a
+cycle at its end. A bind that comes later reserves all places of its cycle again, or is refused with
+all others. No plan is released that kube-scheduler has accepted, by the status of the PodGroup.
 """
 
 import asyncio
@@ -36,6 +38,9 @@ from gpuextender.state import State
 
 RELEASE_SECONDS: Final = 2.0
 """kube-scheduler calls filter for the next pod of a group, or binds, within milliseconds."""
+BIND_SECONDS: Final = 0.1
+"""For how long the next group waits for the binds of the cycle before."""
+LOOK_SECONDS: Final = 0.01
 REMEMBER_SECONDS: Final = 120.0
 """For how long a late bind finds the places of its cycle."""
 SIMULATIONS: Final = 8
@@ -54,10 +59,12 @@ class GroupCycle:
         nodes: what was offered to each kind of pods.
         shortage: why the whole group is refused, and in which state of the cluster.
         binding: a bind has come, so the answers hold until the pods are bound.
+        scheduled: kube-scheduler had placed the group before this cycle.
         called_ns: when the last call came.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, scheduled: bool) -> None:
+        self.scheduled = scheduled
         self.answered: dict[PodUid, Allocation] = {}
         self.earlier: deque[Places] = deque(maxlen=SIMULATIONS)
         self.nodes: dict[Kind, Collection[NodeName]] = {}
@@ -66,9 +73,12 @@ class GroupCycle:
         self.binding = False
         self.called_ns = 0
 
-    def called(self, uid: PodUid, waiting: Collection[PodUid], now_ns: int) -> None:
+    def called(
+        self, uid: PodUid, waiting: Collection[PodUid], now_ns: int, *, scheduled: bool
+    ) -> None:
         """Filter is called for a pod; a second call for it begins another cycle."""
         self.called_ns = now_ns
+        self.scheduled = self.scheduled or (scheduled and not self.answered)
         self.answered = {key: one for key, one in self.answered.items() if key in waiting}
         self.binding = self.binding and bool(self.answered)
         if uid in self.refused or (uid in self.answered and not self.binding):
@@ -107,9 +117,9 @@ class PodGroupCycles:
     ) -> Allocation | str:
         """The place of a pod on one of ``names``, reserved from now on; or why it has none."""
         view = self._view(pending, gang)
-        cycle = self._cycles.setdefault(gang.key, GroupCycle())
+        cycle, scheduled = self._cycle(gang.key), self._state.pod_groups.scheduled(gang.key)
         waiting = {member.uid for member in view.members}
-        cycle.called(pending.pod.uid, waiting, self._clock())
+        cycle.called(pending.pod.uid, waiting, self._clock(), scheduled=scheduled)
         if view.exist < gang.size:
             return incomplete(gang, view.exist).sentence
         text, change = cycle.shortage
@@ -143,7 +153,7 @@ class PodGroupCycles:
     def take(self, pending: UnscheduledPod, gang: Gang, node: NodeName) -> Allocation | str:
         """The place of a pod that is being bound to ``node``; or why it has none."""
         view = self._view(pending, gang)
-        cycle = self._cycles.setdefault(gang.key, GroupCycle())
+        cycle = self._cycle(gang.key)
         cycle.called_ns = self._clock()
         own = view.reserved.get(pending.pod.uid)
         if own is None or own.placement.node != node:
@@ -156,6 +166,39 @@ class PodGroupCycles:
         return own
 
     # Release.
+
+    async def settled(self, gang: Gang) -> None:
+        """Wait for the binds of the cycle before that of ``gang``, and release it without any."""
+        root = self._state.pod_groups.root(gang.key)
+        until = asyncio.get_running_loop().time() + BIND_SECONDS
+        while before := self._unbound_beside(root):
+            if asyncio.get_running_loop().time() >= until:
+                for key in before:
+                    self._release(key, self._cycles[key])
+                return
+            await asyncio.sleep(LOOK_SECONDS)
+
+    def _unbound_beside(self, root: tuple[str, str]) -> list[tuple[str, str]]:
+        """Other groups with a plan of which no pod was bound."""
+        return [
+            key
+            for key, cycle in self._cycles.items()
+            if cycle.answered
+            and not self._accepted(key, cycle)
+            and self._state.pod_groups.root(key) != root
+            and self._state.reservations(Gang(*key, 0))
+        ]
+
+    def _accepted(self, key: tuple[str, str], cycle: GroupCycle) -> bool:
+        """kube-scheduler binds the pods of the cycle."""
+        if not cycle.scheduled and self._state.pod_groups.scheduled(key):
+            cycle.scheduled, cycle.binding = True, bool(cycle.answered)
+        return cycle.binding
+
+    def _cycle(self, key: tuple[str, str]) -> GroupCycle:
+        if key not in self._cycles:
+            self._cycles[key] = GroupCycle(scheduled=self._state.pod_groups.scheduled(key))
+        return self._cycles[key]
 
     async def run(self) -> None:
         """Release the plans of cycles that ended without binds, for ever."""
@@ -179,7 +222,8 @@ class PodGroupCycles:
     def _release(self, key: tuple[str, str], cycle: GroupCycle) -> None:
         """A pod of a cycle that is being bound keeps its place until the reservation expires."""
         gang = Gang(*key, 0)
-        held = {reservation_uid(gang, uid) for uid in cycle.answered} if cycle.binding else set()
+        accepted = self._accepted(key, cycle)
+        held = {reservation_uid(gang, uid) for uid in cycle.answered} if accepted else set()
         for one in self._state.reservations(gang):
             if one.uid not in held:
                 self._state.release(one.uid)

@@ -9,6 +9,7 @@ from gpucore.wire.errors import WireError
 API: Final = "/apis/scheduling.k8s.io/v1beta1"
 RESOURCE: Final = "podgroups"
 PATH: Final = f"{API}/{RESOURCE}"
+_SCHEDULED: Final = ("PodGroupInitiallyScheduled", "True")
 
 
 class PodGroup(msgspec.Struct, frozen=True, gc=False):
@@ -17,6 +18,8 @@ class PodGroup(msgspec.Struct, frozen=True, gc=False):
     Attributes:
         min_count: pods that are placed together at least; 1 for the basic policy.
         disrupted_whole: preemption evicts all its pods or none.
+        parent: name of its CompositePodGroup; empty where it has none.
+        scheduled: kube-scheduler has found nodes for as many pods as it needs.
     """
 
     namespace: str
@@ -24,6 +27,8 @@ class PodGroup(msgspec.Struct, frozen=True, gc=False):
     min_count: int = 1
     resource_version: str = ""
     disrupted_whole: bool = False
+    parent: str = ""
+    scheduled: bool = False
 
 
 class _Metadata(msgspec.Struct, rename="camel", gc=False):
@@ -51,11 +56,22 @@ class _DisruptionMode(msgspec.Struct, gc=False):
 class _Spec(msgspec.Struct, rename="camel", gc=False):
     scheduling_policy: _Policy | None = None
     disruption_mode: _DisruptionMode | None = None
+    parent_composite_pod_group_name: str | None = None
+
+
+class _Condition(msgspec.Struct, gc=False):
+    type: str = ""
+    status: str = ""
+
+
+class _Status(msgspec.Struct, gc=False):
+    conditions: list[_Condition] | None = None
 
 
 class _Object(msgspec.Struct, gc=False):
     metadata: _Metadata
     spec: _Spec | None = None
+    status: _Status | None = None
 
 
 class _Resource(msgspec.Struct, gc=False):
@@ -81,6 +97,7 @@ def decode_pod_group(raw: bytes | msgspec.Raw) -> PodGroup:
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise WireError(f"no PodGroup: {error}") from error
     meta, spec = found.metadata, found.spec or _Spec()
+    conditions = (found.status and found.status.conditions) or ()
     gang = spec.scheduling_policy.gang if spec.scheduling_policy else None
     return PodGroup(
         namespace=meta.namespace,
@@ -88,6 +105,8 @@ def decode_pod_group(raw: bytes | msgspec.Raw) -> PodGroup:
         min_count=max(gang.min_count, 1) if gang else 1,
         resource_version=meta.resource_version,
         disrupted_whole=bool(spec.disruption_mode and spec.disruption_mode.all),
+        parent=spec.parent_composite_pod_group_name or "",
+        scheduled=any((one.type, one.status) == _SCHEDULED for one in conditions),
     )
 
 
