@@ -25,9 +25,14 @@ from gpucore.gang.spread import Rules
 from gpucore.model import Allocation
 from gpucore.units import NodeName, PodUid
 from gpucore.wire.errors import WireError
-from gpucore.wire.lists import decode_pod_group_event, decode_pod_groups
 from gpucore.wire.pod.gangs import Gang, gang_of
-from gpucore.wire.pod.pod_groups import PodGroup, decode_pod_group, serves_pod_groups
+from gpucore.wire.pod.pod_groups import (
+    PodGroup,
+    decode_pod_group,
+    decode_pod_group_event,
+    decode_pod_groups,
+    serves_pod_groups,
+)
 from gpucore.wire.pods import Pod, decode_pod
 
 UNITS = 8
@@ -184,12 +189,16 @@ def test_a_place_names_its_pod() -> None:
     assert reservation_uid(GANG, PodUid("u")) == "gang/default/podgroup/g/u"
 
 
-def test_places_whose_pod_does_not_wait_are_unclaimed() -> None:
+def test_places_whose_pod_does_not_wait_are_spare() -> None:
     """Pods of the watch and of a scheduler's request wait."""
+    book = book_of(3)
+    for one in plan(book, [member(number, 4) for number in range(3)], 3).values():  # type: ignore[union-attr]
+        book.reserve(one)
     gang_pods = GangPods(NAMES, lambda _: False)
-    waits, seen, gone = PodUid("uid-p0"), PodUid("seen"), PodUid("gone")
     gang_pods.note(grouped(0, 4))
-    assert gang_pods.unclaimed(GANG, [waits, seen, gone], [seen]) == {gone}
+    held = book.gang(*GANG.key)
+    found = gang_pods.spare(GANG, held, [PodUid("uid-p1")])
+    assert found == [reservation_uid(GANG, PodUid("uid-p2"))]
 
 
 def test_a_pod_names_its_group() -> None:
@@ -201,7 +210,7 @@ def test_a_pod_names_its_group() -> None:
     found = decode_pod(json.dumps(body).encode())
     assert gang_of(found) == Gang("default", "podgroup/g", 1)
     groups = PodGroups()
-    groups.note(PodGroup("default", "g", 7))
+    groups.on_update(PodGroup("default", "g", 7))
     assert groups.gang_of(found) == Gang("default", "podgroup/g", 7)
     assert gang_of(found).is_group  # type: ignore[union-attr]
     body["spec"] = {"schedulingGroup": {}}
@@ -211,14 +220,17 @@ def test_a_pod_names_its_group() -> None:
 def test_groups_follow_their_watch() -> None:
     """A change of the size is news, another one is none."""
     groups, one = PodGroups(), PodGroup("default", "g", 7, disrupted_whole=True)
-    assert groups.note(one)
-    assert not groups.note(one)
+    news: list[int] = []
+    groups.resized = lambda: news.append(1)
+    groups.on_update(one)
+    groups.on_update(one)
+    assert news == [1]
     assert groups.disrupted_whole(GANG.key)
-    groups.relist([PodGroup("default", "h", 2)])
+    groups.on_replace([PodGroup("default", "h", 2)])
     assert not groups.disrupted_whole(GANG.key)
     assert groups.gang_of(grouped(0, 1)) == Gang("default", "podgroup/g", 1)
-    groups.note(one)
-    groups.drop(one)
+    groups.on_update(one)
+    groups.on_delete(one)
     assert groups.gang_of(grouped(0, 1)) == Gang("default", "podgroup/g", 1)
     assert groups.gang_of(pod("alone", 1)) is None
 
@@ -253,11 +265,11 @@ def test_a_pod_group_states_its_composite_and_that_it_was_scheduled() -> None:
         "status": {"conditions": conditions},
     }
     groups = PodGroups()
-    groups.note(decode_pod_group(json.dumps(item).encode()))
+    groups.on_update(decode_pod_group(json.dumps(item).encode()))
     assert groups.root(GANG.key) == ("default", "composite/all")
     assert not groups.scheduled(GANG.key)
     conditions.append({"type": "PodGroupInitiallyScheduled", "status": "True"})
-    groups.note(decode_pod_group(json.dumps(item).encode()))
+    groups.on_update(decode_pod_group(json.dumps(item).encode()))
     assert groups.scheduled(GANG.key)
     assert groups.root(("default", "other")) == ("default", "other")
 

@@ -6,6 +6,7 @@ import pytest
 from decoded import a_node, a_pod, state_of
 from objects import Object, placed, pod
 
+from gpucore.gang.group_cycles import RELEASE_SECONDS, REMEMBER_SECONDS
 from gpucore.gang.members import MOST_RESERVED
 from gpucore.gang.spread import Rules
 from gpucore.model import Allocation, AllocationState, Placement
@@ -14,7 +15,6 @@ from gpucore.scheduling.policy import MAX_SCORE
 from gpucore.units import NodeName, PodUid
 from gpucore.wire.pod.pod_groups import PodGroup
 from gpuextender.scheduling.gangs import Gangs
-from gpuextender.scheduling.podgroups import RELEASE_SECONDS, REMEMBER_SECONDS
 from gpuextender.state import State
 
 NOW = 500_000_000_000
@@ -42,7 +42,7 @@ class Bench:
         self.state.add_event_handler(
             lambda _: self.gangs.groups.changed(), self.gangs.groups.changed
         )
-        self.state.pod_groups.note(PodGroup("default", "g", minimum))
+        self.state.gangs.groups.on_update(PodGroup("default", "g", minimum))
 
     def come(self, *items: Object) -> list[UnscheduledPod]:
         """The watch brings pods."""
@@ -88,9 +88,7 @@ class Bench:
 
     async def settled(self, pending: UnscheduledPod) -> None:
         """What filter awaits before a group is judged."""
-        gang = self.state.gang_of(pending.pod)
-        assert gang is not None
-        await self.gangs.groups.settled(gang)
+        await self.gangs.settled(pending.pod)
 
     def wait(self, seconds: float) -> None:
         """Time passes, and the job that releases plans looks."""
@@ -317,8 +315,7 @@ def test_a_changed_minimum_holds_at_once() -> None:
     bench = Bench(4)
     pods = bench.come(*map(member, range(4)))
     bench.why(pods[0])
-    bench.state.pod_groups.note(PodGroup("default", "g", 3))
-    bench.state.group_changed()
+    bench.state.gangs.groups.on_update(PodGroup("default", "g", 3))
     assert bench.node_of(pods[0])
 
 
@@ -365,7 +362,7 @@ def test_a_cycle_is_forgotten_in_the_end(seconds: float) -> None:
 async def test_the_next_group_gets_the_gpus_of_a_cycle_without_binds() -> None:
     """kube-scheduler calls for another group, so the cycle before has ended in vain."""
     bench = Bench(2)
-    bench.state.pod_groups.note(PodGroup("default", "h", 3))
+    bench.state.gangs.groups.on_update(PodGroup("default", "h", 3))
     pods = bench.come(member(0), member(1))
     others = bench.come(*(member(number, group="h") for number in range(3)))
     for one in pods:
@@ -393,7 +390,7 @@ async def test_a_cycle_that_kube_scheduler_accepted_keeps_its_places() -> None:
     others = bench.come(member(0, group="h"))
     for one in pods:
         bench.node_of(one)
-    bench.state.pod_groups.note(PodGroup("default", "g", 2, scheduled=True))
+    bench.state.gangs.groups.on_update(PodGroup("default", "g", 2, scheduled=True))
     await bench.settled(others[0])
     bench.wait(10 * RELEASE_SECONDS)
     assert len(bench.reserved()) == 2
@@ -402,7 +399,7 @@ async def test_a_cycle_that_kube_scheduler_accepted_keeps_its_places() -> None:
 async def test_a_later_cycle_of_a_group_that_runs_ends_like_any_other() -> None:
     """The status was true before, so it says nothing about this cycle."""
     bench = Bench(2)
-    bench.state.pod_groups.note(PodGroup("default", "g", 2, scheduled=True))
+    bench.state.gangs.groups.on_update(PodGroup("default", "g", 2, scheduled=True))
     pods = bench.come(member(0), member(1))
     for one in pods:
         bench.node_of(one)
@@ -414,7 +411,7 @@ async def test_groups_of_one_composite_share_a_cycle() -> None:
     """The second group of a CompositePodGroup is called while the first is not bound yet."""
     bench = Bench(2)
     for name in "gh":
-        bench.state.pod_groups.note(PodGroup("default", name, 1, parent="all"))
+        bench.state.gangs.groups.on_update(PodGroup("default", name, 1, parent="all"))
     pods = bench.come(member(0), member(0, group="h"))
     node = bench.node_of(pods[0])
     await bench.settled(pods[1])

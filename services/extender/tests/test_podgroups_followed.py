@@ -67,7 +67,7 @@ async def test_a_group_waits_until_it_fits_and_then_goes_back(
 def size_of(extender: Running) -> int:
     """The size of the group, as the extender has read it."""
     found = extender.state.find("default", "g0")
-    return int(extender.state.gang_of(found.pod).size) if found else 0
+    return int(extender.state.gangs.gang_of(found.pod).size) if found else 0
 
 
 async def test_an_api_server_without_pod_groups_is_not_listed(

@@ -41,7 +41,7 @@ async def test_a_pod_of_a_gang_evicts_nobody(
 def running_group(*nodes: str, whole: bool = True) -> State:
     """A node of three GPUs and another; a pod ``g<number>`` of a PodGroup on each of ``nodes``."""
     state = state_of(a_node("n", 15, 15, 15), a_node("m", 15))
-    state.pod_groups.note(PodGroup("default", "g", 2, disrupted_whole=whole))
+    state.gangs.groups.on_update(PodGroup("default", "g", 2, disrupted_whole=whole))
     for number, name in enumerate(nodes):
         item = pod(f"g{number}", 15, uid=f"g{number}")
         item["spec"]["schedulingGroup"] = {"podGroupName": "g"}
@@ -81,5 +81,5 @@ def test_a_pod_beside_a_group_is_evicted_alone() -> None:
 def test_a_group_that_may_end_in_parts_again_is_read_anew() -> None:
     """The PodGroup was deleted and made again with the default."""
     state = running_group("n", "n")
-    state.pod_groups.drop(PodGroup("default", "g", 2, disrupted_whole=True))
+    state.gangs.groups.on_delete(PodGroup("default", "g", 2, disrupted_whole=True))
     assert len(evicted(state, "g0", "g1")) == 1

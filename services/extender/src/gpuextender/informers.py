@@ -18,7 +18,6 @@ from gpucore.wire.configmaps import ConfigMap, decode_config_map_event, decode_c
 from gpucore.wire.names import CLAIM_DRIVER, UNHEALTHY_KEY, UNHEALTHY_NAMESPACE
 from gpucore.wire.nodes import Node, kept_by_plugin, unhealthy_node
 from gpucore.wire.pod import pod_groups
-from gpucore.wire.pod.pod_groups import PodGroup
 from gpucore.wire.pods import Pod
 from gpuextender import metrics
 from gpuextender.settings import ExtenderSettings
@@ -166,7 +165,7 @@ DEVICE_CLASSES: Final = Collection(
     lists.decode_device_class_event,
 )
 POD_GROUPS: Final = Collection(
-    "podgroups", pod_groups.PATH, lists.decode_pod_groups, lists.decode_pod_group_event
+    "podgroups", pod_groups.PATH, pod_groups.decode_pod_groups, pod_groups.decode_pod_group_event
 )
 SERVED_SECONDS: Final = 60.0
 """Between two looks for an API that is not served."""
@@ -242,24 +241,6 @@ class ClaimHandler:
         return {each.placement.node for each in held if each is not None}
 
 
-class PodGroupHandler:
-    """PodGroups into the state."""
-
-    def __init__(self, state: State) -> None:
-        self._state = state
-
-    def on_replace(self, items: Iterable[PodGroup]) -> None:
-        self._state.pod_groups.relist(items)
-        self._state.group_changed()
-
-    def on_update(self, item: PodGroup, line: bytes) -> None:  # noqa: ARG002 - the protocol's
-        if self._state.pod_groups.note(item):
-            self._state.group_changed()
-
-    def on_delete(self, item: PodGroup) -> None:
-        self._state.pod_groups.drop(item)
-
-
 class Informers:
     """The informers of one process, and what they count.
 
@@ -307,7 +288,7 @@ class Informers:
 
     async def follow_pod_groups(self) -> None:
         """Follow PodGroups once the API server serves them, which few clusters do."""
-        informer = self._informer(POD_GROUPS, PodGroupHandler(self.state))
+        informer = self._informer(POD_GROUPS, self.state.gangs.groups)
         while True:
             if await self._serves_pod_groups():
                 await informer.run()

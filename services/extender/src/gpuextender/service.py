@@ -149,7 +149,7 @@ class ExtenderService:
             *(informer.run() for informer in self._informers.all),
             self._recorder.run(),
             self.requeue.run(),
-            self._gangs.groups.run(),
+            self._gangs.release_ended(),
             self._informers.follow_pod_groups(),
             self._tables.run(),
             expire_reservations(self.state, self.health, ttl=self._settings.assume_ttl),

@@ -6,16 +6,14 @@ Nothing else changes the ledger: the event handler is called for every changed n
 drops the results of that node.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from time import monotonic, time_ns
 from typing import Final
 
 from gpucore.accounting.ledger import Ledger
 from gpucore.gang.gang_pods import GangPods
-from gpucore.gang.group_plan import reserved_for
 from gpucore.gang.members import LIMIT_SECONDS, Member, Members, ReservationTime
-from gpucore.gang.placement import reservation_of, spare, vanished_gangs
-from gpucore.gang.pod_groups import PodGroups
+from gpucore.gang.placement import reservation_of, vanished_gangs
 from gpucore.kubescheduler.candidate_nodes import CandidateNodes
 from gpucore.kubescheduler.constraints import PodConstraints
 from gpucore.model import Allocation, AllocationState, Placement, PodRequest
@@ -41,7 +39,7 @@ class State:
     Attributes:
         reservation_time: for how long incomplete gangs reserved GPUs, by namespace.
         nominations: waiting pods for which others are evicted, by node.
-        pod_groups: the PodGroups of Kubernetes.
+        gangs: the pods of each gang, and the PodGroups of Kubernetes.
         candidates: the nodes as kube-scheduler's filters see them.
         filter_called: called with each pod of a scheduler's request.
         filtered: when a scheduler last sent a pod, in seconds of the monotonic clock.
@@ -58,12 +56,11 @@ class State:
         self.ledger = Ledger(names)
         self.reservation_time = ReservationTime(reservation_limit)
         self._clock = clock
-        self._gang_pods = GangPods(names, lambda uid: self.ledger.allocation(uid) is not None)
+        self.gangs = GangPods(names, lambda uid: self.ledger.allocation(uid) is not None)
         self._unreported: dict[NodeName, None] = {}
         self._node_changed: Callable[[NodeName], object] = self._unreported.setdefault
         self._member_added: Callable[[], object] = lambda: None
         self.nominations = Nominations()
-        self.pod_groups = PodGroups()
         self.candidates = CandidateNodes(names)
         self.filter_called: Callable[[Pod], object] = lambda _: None
         self.filtered = 0.0
@@ -84,6 +81,7 @@ class State:
             member_added: called when the watch brings a pod that is new to its gang.
         """
         self._node_changed, self._member_added = node_changed, member_added
+        self.gangs.groups.resized = member_added
         for name in self._unreported:
             node_changed(name)
         self._unreported.clear()
@@ -114,26 +112,11 @@ class State:
 
     def members(self, pending: UnscheduledPod, gang: Gang) -> Members:
         """The pods of a gang that exist, for one of them that has no place."""
-        return self._gang_pods.members(Member(pending.pod, pending.pod_request), gang)
-
-    def group(self, pending: UnscheduledPod, gang: Gang) -> list[Member]:
-        """All existing pods of a PodGroup, ``pending`` first."""
-        return self._gang_pods.group(Member(pending.pod, pending.pod_request), gang)
-
-    def evicted_with(self, uid: PodUid) -> dict[PodUid, NodeName]:
-        """The pods that preemption evicts together with this one, by their nodes."""
-        key = self._gang_pods.gang_with(uid)
-        if key is None or not self.pod_groups.disrupted_whole(key):
-            return {}
-        return self._gang_pods.placed(key)
-
-    def gang_of(self, pod: Pod) -> Gang | None:
-        """The gang of a pod, with the size of its PodGroup."""
-        return self.pod_groups.gang_of(pod)
+        return self.gangs.members(Member(pending.pod, pending.pod_request), gang)
 
     def alike(self, pending: UnscheduledPod, gang: Gang) -> list[UnscheduledPod]:
         """The pods of a gang that have no place and request what this one requests."""
-        found = self._gang_pods.without_place(Member(pending.pod, pending.pod_request), gang)
+        found = self.gangs.without_place(Member(pending.pod, pending.pod_request), gang)
         return [UnscheduledPod(one.pod, one.pod_request) for one in found]
 
     def priority(self, uid: PodUid) -> int:
@@ -173,11 +156,6 @@ class State:
         self._around(allocation.uid, lambda: self.ledger.reserve(allocation))
         if pod is not None:
             self._reserve_requests(pod, allocation)
-
-    def reservations(self, gang: Gang) -> list[Allocation]:
-        """The places that are kept for pods of a gang."""
-        held = self.ledger.gang(gang.namespace, gang.name)
-        return [one for one in held if one.state is AllocationState.RESERVED]
 
     def release(self, uid: PodUid) -> None:
         """A place that was kept for a pod of a gang was kept in vain."""
@@ -221,7 +199,7 @@ class State:
         """A pod object was deleted."""
         self.candidates.pod_gone(pod.uid)
         self._around(pod.uid, lambda: self.ledger.pod_gone(pod.uid))
-        self._gang_pods.drop(pod.uid)
+        self.gangs.drop(pod.uid)
         self._freed(self.nominations.drop(pod.uid))
         self._pending.gone(pod)
         self._priorities.pop(pod.uid, None)
@@ -238,7 +216,7 @@ class State:
         self._touch_changed(before)
         self._pending.clear()
         self._priorities.clear()
-        self._gang_pods.clear()
+        self.gangs.clear()
         self.nominations.clear()
         for pod in listed:
             self._note(pod)
@@ -325,21 +303,9 @@ class State:
         allocations = self.ledger.gang(gang.namespace, gang.name)
         if not any(allocation.state is AllocationState.RESERVED for allocation in allocations):
             return
-        for uid in self._spare(gang, allocations):
-            self.release(uid)
-
-    def _spare(self, gang: Gang, allocations: Sequence[Allocation]) -> Iterable[PodUid]:
-        """Reservations of a gang that no pod will use."""
         seen = self._pending.seen_of(gang)
-        if not gang.is_group:
-            waiting = self._gang_pods.waiting(gang, seen)
-            return spare(allocations, gang.size, waiting=waiting)
-        places = reserved_for(self.ledger, gang)
-        return [places[uid].uid for uid in self._gang_pods.unclaimed(gang, places, seen)]
-
-    def group_changed(self) -> None:
-        """A PodGroup came, or needs another number of pods."""
-        self._member_added()
+        for uid in self.gangs.spare(gang, allocations, seen):
+            self.release(uid)
 
     def _charge(self, allocation: Allocation | None, now_ns: int) -> None:
         """A place that was kept for a pod of a gang ends without it."""
@@ -357,7 +323,7 @@ class State:
             self._priorities[pod.uid] = pod.priority
         else:
             self._priorities.pop(pod.uid, None)
-        joined = self._gang_pods.note(pod)
+        joined = self.gangs.note(pod)
         if pod.node or pod.finished or pod.terminating:
             self._pending.placed(pod)
             self._freed(self.nominations.drop(pod.uid))

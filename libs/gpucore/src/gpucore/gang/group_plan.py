@@ -87,10 +87,15 @@ def reservation_uid(gang: Gang, uid: PodUid) -> PodUid:
 
 def reserved_for(ledger: Ledger, gang: Gang) -> dict[PodUid, Allocation]:
     """The places that are reserved for pods of a group, by the pods' UIDs."""
+    return reserved_of(gang, ledger.gang(gang.namespace, gang.name))
+
+
+def reserved_of(gang: Gang, allocations: Iterable[Allocation]) -> dict[PodUid, Allocation]:
+    """The same of all allocations of the group."""
     prefix = len(reservation_uid(gang, PodUid("")))
     return {
         PodUid(one.uid[prefix:]): one
-        for one in ledger.gang(gang.namespace, gang.name)
+        for one in allocations
         if one.state is AllocationState.RESERVED
     }
 

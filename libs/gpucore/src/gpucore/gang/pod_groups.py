@@ -1,6 +1,6 @@
 """The PodGroups that exist, and the gangs of pods with their sizes."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import msgspec
 
@@ -17,25 +17,31 @@ class PodGroups:
 
     A PodGroup that was not read has a size of 1: kube-scheduler enforces ``minCount`` itself and
     binds no pod below it, so such a group is refused member by member and not as a whole.
+
+    Attributes:
+        resized: called when the size of a group may be new.
     """
 
     def __init__(self) -> None:
         self._groups: dict[Key, PodGroup] = {}
+        self.resized: Callable[[], object] = lambda: None
 
-    def note(self, group: PodGroup) -> bool:
-        """A PodGroup was added or changed; whether its size is new."""
-        key = _key_of(group)
+    def on_update(self, item: PodGroup, line: bytes = b"") -> None:  # noqa: ARG002 - of a watch
+        """A PodGroup was added or changed."""
+        key = _key_of(item)
         known = self._groups.get(key)
-        self._groups[key] = group
-        return known is None or known.min_count != group.min_count
+        self._groups[key] = item
+        if known is None or known.min_count != item.min_count:
+            self.resized()
 
-    def drop(self, group: PodGroup) -> None:
+    def on_delete(self, item: PodGroup) -> None:
         """A PodGroup was deleted."""
-        self._groups.pop(_key_of(group), None)
+        self._groups.pop(_key_of(item), None)
 
-    def relist(self, groups: Iterable[PodGroup]) -> None:
+    def on_replace(self, items: Iterable[PodGroup]) -> None:
         """These are all PodGroups."""
-        self._groups = {_key_of(group): group for group in groups}
+        self._groups = {_key_of(group): group for group in items}
+        self.resized()
 
     def disrupted_whole(self, key: Key) -> bool:
         """Preemption evicts all pods of this gang or none."""

@@ -211,7 +211,7 @@ class PodQuestions:
         return await self._api.get(path, params=query)
 
     def _with_gang(self, pod: Pod, pod_request: PodRequest, raw: bytes) -> PodFacts:
-        gang = self._state.gang_of(pod)
+        gang = self._state.gangs.gang_of(pod)
         constraints = pod_constraints(raw, self._state.names)
         check_size(pod.name, constraints)
         return PodFacts(

@@ -225,11 +225,9 @@ class Filter:
         if nominated is not None:
             return nominated, FilterStatuses()
         await self._expected.wait(pending.pod.uid)
-        gang = gang_of(pending.pod)
-        if gang is not None and gang.is_group:
-            await self._gangs.groups.settled(gang)
+        await self._gangs.settled(pending.pod)
         judged = self._requeue.change
-        found = self._gangs.filter(pending, names) if gang else None
+        found = self._gangs.filter(pending, names) if gang_of(pending.pod) else None
         if found is None:
             fits, statuses = await self._alone(pending, raw, pending.pod_request, names)
         else:

@@ -5,6 +5,7 @@ because a scheduler may be configured to make any of them alone, and a repeated 
 nothing. A gang never preempts: evictions for one of its pods do not help the others.
 """
 
+import asyncio
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from time import time_ns
@@ -12,6 +13,7 @@ from types import MappingProxyType
 from typing import Final
 
 from gpucore.explain.sentences import sentence
+from gpucore.gang.group_cycles import RELEASE_SECONDS, PodGroupCycles
 from gpucore.gang.group_plan import reservation_uid
 from gpucore.gang.members import Postponed, resting
 from gpucore.gang.placement import GangPlacement, Shortage, place_gang, taken
@@ -21,10 +23,13 @@ from gpucore.scheduling.pending_pods import UnscheduledPod
 from gpucore.scheduling.policy import MAX_SCORE
 from gpucore.units import NodeName, PodUid
 from gpucore.wire.pod.gangs import Gang, gang_of
+from gpucore.wire.pods import Pod
 from gpuextender.scheduling.messages import FilterStatuses
-from gpuextender.scheduling.podgroups import PodGroupCycles
 from gpuextender.state import State
 
+BIND_SECONDS: Final = 0.1
+"""For how long a PodGroup waits for the binds of the cycle before."""
+LOOK_SECONDS: Final = 0.01
 _NO_LIMITS: Final[Mapping[NodeName, int]] = MappingProxyType({})
 
 
@@ -46,7 +51,7 @@ class Gangs:
         self, pending: UnscheduledPod, names: Sequence[NodeName]
     ) -> frozenset[NodeName] | str | None:
         """Nodes of ``names`` that the pod may go to, or why to none; ``None``: it has no gang."""
-        gang = self._state.gang_of(pending.pod)
+        gang = self._state.gangs.gang_of(pending.pod)
         if gang is None or pending.pod_request is None or pending.pod_request.fault:
             return None
         standing = self._state.ledger.allocation(pending.pod.uid)
@@ -60,9 +65,28 @@ class Gangs:
             return reservations
         return frozenset(one.placement.node for one in reservations).intersection(names)
 
+    async def settled(self, pod: Pod) -> None:
+        """Before a PodGroup is judged, wait for the binds of the cycle before, or release it."""
+        gang = gang_of(pod)
+        if gang is None or not gang.is_group:
+            return
+        until = asyncio.get_running_loop().time() + BIND_SECONDS
+        while before := self.groups.unbound_beside(gang):
+            if asyncio.get_running_loop().time() >= until:
+                for key in before:
+                    self.groups.release(key)
+                return
+            await asyncio.sleep(LOOK_SECONDS)
+
+    async def release_ended(self) -> None:
+        """Release the plans of cycles that ended without binds, for ever."""
+        while True:
+            await asyncio.sleep(RELEASE_SECONDS / 2)
+            self.groups.release_ended()
+
     def could_go(self, pending: UnscheduledPod, names: Sequence[NodeName]) -> bool:
         """Its gang could be placed now, the pod on one of ``names``; nothing is reserved."""
-        gang = self._state.gang_of(pending.pod)
+        gang = self._state.gangs.gang_of(pending.pod)
         if gang is None or pending.pod_request is None or pending.pod_request.fault:
             return False
         if gang.is_group:
@@ -71,7 +95,7 @@ class Gangs:
 
     def complete(self, pending: UnscheduledPod) -> bool:
         """All pods of its gang exist; a pod without a gang is complete."""
-        gang = self._state.gang_of(pending.pod)
+        gang = self._state.gangs.gang_of(pending.pod)
         if gang is not None and gang.is_group:
             return self.groups.complete(pending, gang)
         return gang is None or self._state.members(pending, gang).exist >= gang.size
@@ -148,7 +172,7 @@ class Gangs:
 
         Answers why it has none there, or ``None`` for a pod of no gang.
         """
-        gang = self._state.gang_of(pending.pod)
+        gang = self._state.gangs.gang_of(pending.pod)
         if gang is None or pod_request.fault:
             return None
         nominated = self._state.ledger.nomination(pending.pod.uid)

@@ -88,7 +88,7 @@ class Preempt:
         """
         chosen, nodes = {one.uid for one in needed}, dict[PodUid, NodeName]()
         for uid in chosen:
-            nodes |= self._state.evicted_with(uid)
+            nodes |= self._state.gangs.evicted_with(uid)
         found = [one for one in listed if one.uid in chosen | nodes.keys()]
         here = all(name == node for name in nodes.values())
         return found if here and len(found) == len(chosen | nodes.keys()) else ()
