@@ -167,8 +167,7 @@ DEVICE_CLASSES: Final = Collection(
 POD_GROUPS: Final = Collection(
     "podgroups", pod_groups.PATH, pod_groups.decode_pod_groups, pod_groups.decode_pod_group_event
 )
-SERVED_SECONDS: Final = 60.0
-"""Between two looks for an API that is not served."""
+SERVED_SECONDS: Final = 60.0  # between two looks for an API that is not served
 _MAPS_PATH: Final = f"/api/v1/namespaces/{UNHEALTHY_NAMESPACE}/configmaps"
 CONFIG_MAPS: Final = Collection(
     "configmaps",

@@ -114,11 +114,6 @@ class State:
         """The pods of a gang that exist, for one of them that has no place."""
         return self.gangs.members(Member(pending.pod, pending.pod_request), gang)
 
-    def alike(self, pending: UnscheduledPod, gang: Gang) -> list[UnscheduledPod]:
-        """The pods of a gang that have no place and request what this one requests."""
-        found = self.gangs.without_place(Member(pending.pod, pending.pod_request), gang)
-        return [UnscheduledPod(one.pod, one.pod_request) for one in found]
-
     def priority(self, uid: PodUid) -> int:
         """Priority of a bound pod that holds an allocation; 0 where nothing is known."""
         return self._priorities.get(uid, 0)
@@ -171,10 +166,8 @@ class State:
 
     def forget_nomination(self, uid: PodUid) -> None:
         """Give back what is reserved for a nominated pod, unless it is being bound."""
-        allocation = self.ledger.nomination(uid)
-        if allocation is not None:
-            self._charge(allocation, self._clock())
-            self.forget(uid)
+        if self.ledger.nomination(uid) is not None:
+            self.release(uid)
 
     def expire(self, *, now_ns: int, ttl_ns: int) -> list[PodUid]:
         """Give back what nothing confirmed for ``ttl_ns``."""
@@ -303,8 +296,7 @@ class State:
         allocations = self.ledger.gang(gang.namespace, gang.name)
         if not any(allocation.state is AllocationState.RESERVED for allocation in allocations):
             return
-        seen = self._pending.seen_of(gang)
-        for uid in self.gangs.spare(gang, allocations, seen):
+        for uid in self.gangs.spare(gang, allocations, self._pending.seen_of(gang)):
             self.release(uid)
 
     def _charge(self, allocation: Allocation | None, now_ns: int) -> None:
