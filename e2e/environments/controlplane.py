@@ -37,6 +37,8 @@ class ControlPlane:
 
     Args:
         version: of Kubernetes; the chosen one by default.
+        features: feature gates that are switched on in the API server and the schedulers.
+        apis: API versions that are off by default, and served nevertheless.
 
     Attributes:
         version: of Kubernetes.
@@ -45,11 +47,19 @@ class ControlPlane:
         kubeconfig: for programs that want a file.
     """
 
-    def __init__(self, version: str | None = None) -> None:
+    def __init__(
+        self,
+        version: str | None = None,
+        *,
+        features: Sequence[str] = (),
+        apis: Sequence[str] = (),
+    ) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="gpushare-control-plane-"))
         self.token = secrets.token_hex(16)
         self.kubeconfig = self.folder / "kubeconfig"
         self.version = version or offline.chosen_version()
+        self._features = [f"--feature-gates={name}=true" for name in features]
+        self._apis = [f"--runtime-config={name}=true" for name in apis]
         self._programs = offline.ensure_programs(self.version)
         self._port = free_port()
         self._etcd_url, self._peer_url = (f"http://127.0.0.1:{free_port()}" for _ in range(2))
@@ -127,6 +137,7 @@ class ControlPlane:
             "--bind-address=127.0.0.1",
             f"--cert-dir={self.folder / name}",
             *(["--port=0"] if self._oldest else []),
+            *self._features,
         ]
         process = self._run(name, argv)
         until(f"{name} is healthy", lambda: self._healthy(process, port), seconds=START_SECONDS)
@@ -226,6 +237,8 @@ class ControlPlane:
             "--max-requests-inflight=2000",
             "--max-mutating-requests-inflight=1000",
             "--watch-cache-sizes=pods#20000,nodes#10000",
+            *self._features,
+            *self._apis,
         ]
         process = self._run("kube-apiserver", argv)
         port = self._port

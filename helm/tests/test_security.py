@@ -11,6 +11,7 @@ ALLOWED = {
         ("", "pods/binding"): {"create"},
         ("", "pods/status"): {"patch"},
         ("", "events"): {"create", "patch"},
+        ("scheduling.k8s.io", "podgroups"): {"list", "watch"},
     },
     "scheduler-leader-election": {("coordination.k8s.io", "leases"): {"create", "get", "update"}},
     "device-plugin": {

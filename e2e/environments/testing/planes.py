@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 
@@ -11,14 +12,15 @@ from host.errors import SetupError
 
 
 @contextmanager
-def control_plane(version: str | None = None) -> Iterator[ControlPlane]:
+def control_plane(version: str | None = None, **options: Any) -> Iterator[ControlPlane]:
     """Start etcd and an API server; their absence is a failure only with CI=true.
 
     Args:
         version: of Kubernetes; the chosen one by default.
+        options: of the control plane.
     """
     try:
-        one = ControlPlane(version)
+        one = ControlPlane(version, **options)
     except SetupError as reason:
         if os.environ.get("CI", "").lower() in {"1", "true"}:
             raise

@@ -11,7 +11,7 @@ from typing import Any, Final, Generic, TypeVar
 
 from gpucore.accounting.claims import ClaimAccounts
 from gpucore.units import NodeName
-from gpucore.wire import lists
+from gpucore.wire import lists, pod_groups
 from gpucore.wire.claim.resource_claims import ResourceClaim, node_of_claim
 from gpucore.wire.claim.resource_slices import PATH, ResourceSlice
 from gpucore.wire.configmaps import ConfigMap, decode_config_map_event, decode_config_maps
@@ -23,6 +23,7 @@ from gpuextender.settings import ExtenderSettings
 from gpuextender.state import State
 from gpukube.backoff import Backoff
 from gpukube.client import KubeClient
+from gpukube.errors import KubeError
 from gpukube.watch.collection import Collection, EventHandler
 from gpukube.watch.first_list import NODES_PATH, PODS_PATH
 from gpukube.watch.informer import Informer
@@ -162,6 +163,10 @@ DEVICE_CLASSES: Final = Collection(
     lists.decode_device_classes,
     lists.decode_device_class_event,
 )
+POD_GROUPS: Final = Collection(
+    "podgroups", pod_groups.PATH, pod_groups.decode_pod_groups, pod_groups.decode_pod_group_event
+)
+SERVED_SECONDS: Final = 60.0  # between two looks for an API that is not served
 _MAPS_PATH: Final = f"/api/v1/namespaces/{UNHEALTHY_NAMESPACE}/configmaps"
 CONFIG_MAPS: Final = Collection(
     "configmaps",
@@ -278,6 +283,20 @@ class Informers:
     def follow(self, collection: Collection[Any], handler: EventHandler[Any]) -> None:
         """Follow another collection, which readiness does not depend on."""
         self.all.append(self._informer(collection, handler))
+
+    async def follow_pod_groups(self) -> None:
+        """Follow PodGroups once the API server serves them, which few clusters do."""
+        informer = self._informer(POD_GROUPS, self.state.gangs.groups)
+        while True:
+            if await self._serves_pod_groups():
+                await informer.run()
+            await asyncio.sleep(SERVED_SECONDS)
+
+    async def _serves_pod_groups(self) -> bool:
+        try:
+            return pod_groups.serves_pod_groups(await self._api.get(pod_groups.API))
+        except KubeError:
+            return False
 
     async def listed_once(self) -> None:
         """Wait until every collection was listed once, those of claims included."""

@@ -79,7 +79,7 @@ class ExtenderService:
         self.state = self._informers.state
         self._recorder = Recorder(api, instance=socket.gethostname())
         self._grouping = settings.grouping()
-        gangs = Gangs(self.state, Rules(settings.policy, self._grouping))
+        gangs = self._gangs = Gangs(self.state, Rules(settings.policy, self._grouping))
         self._cache = NodeCache(self.state.ledger)
         self.requeue = Requeue(self.state, api, gangs)
         best = BestNodes(
@@ -149,6 +149,8 @@ class ExtenderService:
             *(informer.run() for informer in self._informers.all),
             self._recorder.run(),
             self.requeue.run(),
+            self._gangs.release_ended(),
+            self._informers.follow_pod_groups(),
             self._tables.run(),
             expire_reservations(self.state, self.health, ttl=self._settings.assume_ttl),
             forget_after_lists(
@@ -223,7 +225,7 @@ class ExtenderService:
     async def _loaded(self) -> None:
         """Wait until the cluster is read, and be ready for questions about it."""
         await self._informers.synced()
-        self.state.add_event_handler(self._node_changed, self.requeue.pod_came)
+        self.state.add_event_handler(self._node_changed, self._member_added)
         if self._settings.nominate != "off" and await evaluates_nominated_first(self._api):
             self.state.filter_called = self._nominator.scheduler_called
             self.state.candidates.on_change = self._candidate_changed
@@ -251,7 +253,12 @@ class ExtenderService:
         if self._for_claims is not None:
             self._for_claims.node_changed(node)
 
+    def _member_added(self) -> None:
+        self._gangs.groups.changed()
+        self.requeue.pod_came()
+
     def _node_changed(self, node: NodeName) -> None:
+        self._gangs.groups.changed()
         self._cache.node_changed(node)
         self._filter.node_changed()
         self.requeue.node_changed(node)

@@ -13,7 +13,7 @@ from typing import Final
 from gpucore.accounting.ledger import Ledger
 from gpucore.gang.gang_pods import GangPods
 from gpucore.gang.members import LIMIT_SECONDS, Member, Members, ReservationTime
-from gpucore.gang.reservations import reservation_of, spare, vanished_gangs
+from gpucore.gang.reservations import reservation_of, vanished_gangs
 from gpucore.kubescheduler.candidate_nodes import CandidateNodes
 from gpucore.model import Allocation, AllocationState, Placement, PodRequest
 from gpucore.model.constraints import PodConstraints
@@ -39,6 +39,7 @@ class State:
     Attributes:
         reservation_time: for how long incomplete gangs reserved GPUs, by namespace.
         nominations: waiting pods for which others are evicted, by node.
+        gangs: the pods of each gang, and the PodGroups of Kubernetes.
         candidates: the nodes as kube-scheduler's filters see them.
         filter_called: called with each pod of a scheduler's request.
         filtered: when a scheduler last sent a pod, in seconds of the monotonic clock.
@@ -55,7 +56,7 @@ class State:
         self.ledger = Ledger(names)
         self.reservation_time = ReservationTime(reservation_limit)
         self._clock = clock
-        self._gang_pods = GangPods(names, lambda uid: self.ledger.allocation(uid) is not None)
+        self.gangs = GangPods(names, lambda uid: self.ledger.allocation(uid) is not None)
         self._unreported: dict[NodeName, None] = {}
         self._node_changed: Callable[[NodeName], object] = self._unreported.setdefault
         self._member_added: Callable[[], object] = lambda: None
@@ -80,6 +81,7 @@ class State:
             member_added: called when the watch brings a pod that is new to its gang.
         """
         self._node_changed, self._member_added = node_changed, member_added
+        self.gangs.groups.resized = member_added
         for name in self._unreported:
             node_changed(name)
         self._unreported.clear()
@@ -110,12 +112,7 @@ class State:
 
     def members(self, pending: UnscheduledPod, gang: Gang) -> Members:
         """The pods of a gang that exist, for one of them that has no place."""
-        return self._gang_pods.members(Member(pending.pod, pending.pod_request), gang)
-
-    def alike(self, pending: UnscheduledPod, gang: Gang) -> list[UnscheduledPod]:
-        """The pods of a gang that have no place and request what this one requests."""
-        found = self._gang_pods.without_place(Member(pending.pod, pending.pod_request), gang)
-        return [UnscheduledPod(one.pod, one.pod_request) for one in found]
+        return self.gangs.members(Member(pending.pod, pending.pod_request), gang)
 
     def priority(self, uid: PodUid) -> int:
         """Priority of a bound pod that holds an allocation; 0 where nothing is known."""
@@ -155,6 +152,11 @@ class State:
         if pod is not None:
             self._reserve_requests(pod, allocation)
 
+    def release(self, uid: PodUid) -> None:
+        """A place that was kept for a pod of a gang was kept in vain."""
+        self._charge(self.ledger.allocation(uid), self._clock())
+        self.forget(uid)
+
     def forget(self, uid: PodUid) -> None:
         """Give back what was assumed or reserved; a gang keeps the place of its member."""
         one = self.ledger.allocation(uid)
@@ -164,10 +166,8 @@ class State:
 
     def forget_nomination(self, uid: PodUid) -> None:
         """Give back what is reserved for a nominated pod, unless it is being bound."""
-        allocation = self.ledger.nomination(uid)
-        if allocation is not None:
-            self._charge(allocation, self._clock())
-            self.forget(uid)
+        if self.ledger.nomination(uid) is not None:
+            self.release(uid)
 
     def expire(self, *, now_ns: int, ttl_ns: int) -> list[PodUid]:
         """Give back what nothing confirmed for ``ttl_ns``."""
@@ -192,7 +192,7 @@ class State:
         """A pod object was deleted."""
         self.candidates.pod_gone(pod.uid)
         self._around(pod.uid, lambda: self.ledger.pod_gone(pod.uid))
-        self._gang_pods.drop(pod.uid)
+        self.gangs.drop(pod.uid)
         self._freed(self.nominations.drop(pod.uid))
         self._pending.gone(pod)
         self._priorities.pop(pod.uid, None)
@@ -209,7 +209,7 @@ class State:
         self._touch_changed(before)
         self._pending.clear()
         self._priorities.clear()
-        self._gang_pods.clear()
+        self.gangs.clear()
         self.nominations.clear()
         for pod in listed:
             self._note(pod)
@@ -296,10 +296,8 @@ class State:
         allocations = self.ledger.gang(gang.namespace, gang.name)
         if not any(allocation.state is AllocationState.RESERVED for allocation in allocations):
             return
-        waiting = self._gang_pods.waiting(gang, self._pending.seen_of(gang))
-        for uid in spare(allocations, gang.size, waiting=waiting):
-            self._charge(self.ledger.allocation(uid), self._clock())
-            self.forget(uid)
+        for uid in self.gangs.spare(gang, allocations, self._pending.seen_of(gang)):
+            self.release(uid)
 
     def _charge(self, allocation: Allocation | None, now_ns: int) -> None:
         """A place that was kept for a pod of a gang ends without it."""
@@ -317,7 +315,7 @@ class State:
             self._priorities[pod.uid] = pod.priority
         else:
             self._priorities.pop(pod.uid, None)
-        joined = self._gang_pods.note(pod)
+        joined = self.gangs.note(pod)
         if pod.node or pod.finished or pod.terminating:
             self._pending.placed(pod)
             self._freed(self.nominations.drop(pod.uid))

@@ -126,6 +126,8 @@ def _text(found: Explanation, cluster: Cluster) -> str:
     gates = ", once its scheduling gates are removed" if found.gates else ""
     gang = gang_of(found.pod)
     together = f", but only with all {gang.size} pods of gang {gang.name}" if gang else ""
+    if gang and gang.is_group:
+        together = f", but only with the pods of {gang.name}"
     return f"{len(found.fits)} of {count} nodes with GPUs can take it{gates}{together}"
 
 

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from gpucore.accounting.ledger import Ledger
 from gpucore.explain.sentences import gpus_named, request_words
+from gpucore.gang.group_plan import GroupCause, GroupRefusal, GroupShortage, Refused
 from gpucore.gang.members import MOST_RESERVED, Postponed, PostponedCause
 from gpucore.gang.values import GangPlacement, Rules, Shortage
 from gpucore.model import Allocation
@@ -13,6 +14,32 @@ from gpucore.units import NodeName
 def gang_sentence(answer: Shortage | Postponed) -> str:
     """Why a gang gets no placement, with the figures."""
     return _shortage(answer) if isinstance(answer, Shortage) else _postponed(answer)
+
+
+def group_sentence(answer: Refused) -> str:
+    """Why a pod of a PodGroup gets no place, with the figures."""
+    if isinstance(answer, GroupShortage):
+        return _group_shortage(answer)
+    return _group_refusal(answer) if isinstance(answer, GroupRefusal) else _postponed(answer)
+
+
+def _group_shortage(shortage: GroupShortage) -> str:
+    requests = (
+        f"{count} x {request_words(one, shortage.unit)}" for one, count in shortage.requests
+    )
+    return (
+        f"{shortage.gang.name} needs GPUs for {shortage.needed} of its pending pods at once"
+        f" ({', '.join(requests)}): capacity for {shortage.found}"
+    )
+
+
+def _group_refusal(refusal: GroupRefusal) -> str:
+    name = refusal.gang.name
+    if refusal.cause is GroupCause.OTHERS_ONLY:
+        return f"{name} has GPUs for {refusal.placed} of its pending pods"
+    if refusal.cause is GroupCause.LOST:
+        return f"{name} has lost its GPUs to other pods since filter was called"
+    return f"{name} has no place for the pod on {refusal.node}"
 
 
 def _shortage(shortage: Shortage) -> str:

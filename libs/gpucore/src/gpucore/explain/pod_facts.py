@@ -9,6 +9,7 @@ from gpucore.model.constraints import UNCONSTRAINED, PodConstraints
 from gpucore.scheduling.candidates import Candidates
 from gpucore.scheduling.cluster_policy import ClusterPolicy
 from gpucore.scheduling.pending_pods import Nominations
+from gpucore.wire.pod.gangs import Gang
 from gpucore.wire.pod.scheduler_events import Sightings
 from gpucore.wire.pod.spec import Pod
 
@@ -22,6 +23,7 @@ class PodFacts(msgspec.Struct, frozen=True):
         sightings: what schedulers have recorded about it.
         unseen: why no scheduler that calls the extender sees it; empty where one may.
         members: the pods of its gang; ``None`` where it has none.
+        gang: its gang, with the size of a PodGroup; ``None``: as the pod alone states it.
     """
 
     pod: Pod
@@ -30,6 +32,7 @@ class PodFacts(msgspec.Struct, frozen=True):
     sightings: Sightings = Sightings()
     unseen: str = ""
     members: Members | None = None
+    gang: Gang | None = None
 
 
 class Cluster(msgspec.Struct, frozen=True):

@@ -180,7 +180,8 @@ def _with_gang(
     found: Explanation, facts: PodFacts, pod_request: PodRequest, cluster: Cluster
 ) -> Explanation:
     """A pod of a gang that would fit alone: it waits until all pods can be placed."""
-    gang, members, ledger = gang_of(facts.pod), facts.members, cluster.ledger
+    gang, members = facts.gang or gang_of(facts.pod), facts.members
+    ledger = cluster.ledger
     if gang is None or members is None or not found.fits:
         return found
     rules = Rules(found.policy.name, found.policy.grouping)

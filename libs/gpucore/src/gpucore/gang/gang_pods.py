@@ -1,10 +1,14 @@
 """The pods of each gang that exist, kept current as the watch brings and removes pods."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Final
 
+from gpucore.gang.group_plan import reserved_of
 from gpucore.gang.members import Member, Members, member_of, members_of
-from gpucore.units import PodUid
+from gpucore.gang.pod_groups import PodGroups
+from gpucore.gang.reservations import spare
+from gpucore.model import Allocation
+from gpucore.units import NodeName, PodUid
 from gpucore.wire.names import Names
 from gpucore.wire.pod.gangs import Gang, gang_of
 from gpucore.wire.pod.spec import Pod
@@ -17,9 +21,13 @@ class GangPods:
 
     Args:
         holds: whether the pod with this UID holds a place.
+
+    Attributes:
+        groups: the PodGroups of Kubernetes.
     """
 
     def __init__(self, names: Names, holds: Callable[[PodUid], bool]) -> None:
+        self.groups = PodGroups()
         self._names = names
         self._holds = holds
         self._watched: dict[tuple[str, str], dict[PodUid, Member]] = {}
@@ -66,6 +74,40 @@ class GangPods:
             one
             for uid, one in found.items()
             if one.pending and not self._holds(uid) and one.like(pending)
+        ]
+
+    def group(self, pending: Member, gang: Gang) -> list[Member]:
+        """All pods of the gang, ``pending`` first."""
+        uid = pending.pod.uid
+        return [pending, *(one for key, one in self._members(gang).items() if key != uid)]
+
+    def gang_of(self, pod: Pod) -> Gang | None:
+        """The gang of a pod, with the size of its PodGroup."""
+        return self.groups.gang_of(pod)
+
+    def evicted_with(self, uid: PodUid) -> dict[PodUid, NodeName]:
+        """The pods that preemption evicts together with this one, by their nodes."""
+        key = self._gangs.get(uid)
+        if key is None or not self.groups.disrupted_whole(key):
+            return {}
+        members = self._watched.get(key, _NOBODY).items()
+        return {uid: one.pod.node for uid, one in members if one.pod.node}
+
+    def spare(
+        self, gang: Gang, allocations: Collection[Allocation], seen: Collection[PodUid]
+    ) -> list[PodUid]:
+        """Reservations of a gang that no pod will use.
+
+        Args:
+            allocations: all that are of the gang.
+            seen: UIDs of the gang's pods in requests of the scheduler.
+        """
+        if not gang.is_group:
+            return spare(allocations, gang.size, waiting=self.waiting(gang, seen))
+        pending = {uid for uid, one in self._members(gang).items() if one.pending}
+        waiting = {uid for uid in pending.union(seen) if not self._holds(uid)}
+        return [
+            one.uid for uid, one in reserved_of(gang, allocations).items() if uid not in waiting
         ]
 
     def waiting(self, gang: Gang, requested: Iterable[PodUid]) -> int:

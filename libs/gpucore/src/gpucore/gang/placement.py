@@ -64,9 +64,9 @@ def place_gang(
     if not placed and members.exist < gang.size:
         return incomplete(gang, members.exist)
     missing = max(min(gang.size - placed, members.alike), 1)
-    without = _without(ledger, reservations)
+    without = without_reservations(ledger, reservations)
     kept = tuple(
-        one for one in reservations if _stands(without[one.placement.node], one, pod_request)
+        one for one in reservations if stands(without[one.placement.node], one, pod_request)
     )
     if len(kept) >= missing and any(one.placement.node in names for one in kept):
         return GangPlacement(kept)
@@ -75,7 +75,7 @@ def place_gang(
     home = {
         allocation.placement.node for allocation in allocations if allocation not in reservations
     }
-    node_infos = _able(ledger, without, pod_request, names)
+    node_infos = able_nodes(ledger, without, pod_request, names)
     offers = [
         NodeOffer(one, pod_request, rules, most=min(missing, limits.get(one.name, missing)))
         for one in node_infos
@@ -97,7 +97,7 @@ def taken(
     ledger: Ledger, kept: Allocation, pod_request: PodRequest, rules: Rules
 ) -> Placement | FitError:
     """The placement of a pod that takes a place that is kept in ``ledger``."""
-    node_info = _without(ledger, [kept])[kept.placement.node]
+    node_info = without_reservations(ledger, [kept])[kept.placement.node]
 
     def choose(_: NodeInfo, free: Sequence[GpuIndex], count: int) -> tuple[GpuIndex, ...]:
         gpus = tuple(gpu for gpu in _gpus(kept.placement) if gpu in free)
@@ -106,7 +106,9 @@ def taken(
     return place(node_info, pod_request, rules.policy, choose_group=choose)
 
 
-def _without(ledger: Ledger, reservations: Iterable[Allocation]) -> dict[NodeName, NodeInfo]:
+def without_reservations(
+    ledger: Ledger, reservations: Iterable[Allocation]
+) -> dict[NodeName, NodeInfo]:
     """Copies of the nodes with reservations of the gang, without those."""
     without: dict[NodeName, NodeInfo] = {}
     for one in reservations:
@@ -116,7 +118,7 @@ def _without(ledger: Ledger, reservations: Iterable[Allocation]) -> dict[NodeNam
     return without
 
 
-def _stands(node_info: NodeInfo, kept: Allocation, pod_request: PodRequest) -> bool:
+def stands(node_info: NodeInfo, kept: Allocation, pod_request: PodRequest) -> bool:
     """The place still is what a pod with ``demand`` needs and could be given."""
     placement, (mem, _) = kept.placement, per_device(pod_request)
     gpus = [node_info.devices.get(index) for index in _gpus(placement)]
@@ -137,7 +139,7 @@ def _gpus(placement: Placement) -> tuple[GpuIndex, ...]:
     return placement.group or tuple(placement.mem or placement.core)
 
 
-def _able(
+def able_nodes(
     ledger: Ledger,
     without: Mapping[NodeName, NodeInfo],
     pod_request: PodRequest,

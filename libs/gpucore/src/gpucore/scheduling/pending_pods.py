@@ -55,7 +55,7 @@ class PendingPods:
 
     def seen_of(self, gang: Gang) -> list[PodUid]:
         """The pods of a gang that requests brought."""
-        return [uid for uid, one in self._seen.items() if gang_of(one.pod) == gang]
+        return [uid for uid, one in self._seen.items() if _is_of(one.pod, gang)]
 
     def saw(self, pending: UnscheduledPod) -> None:
         """A request brought this pod; the one that was seen least recently is dropped."""
@@ -103,6 +103,11 @@ def before(pods: Iterable[NominatedPod], uid: PodUid, priority: int) -> list[Nom
         priority: of the other pod.
     """
     return [one for one in pods if one.uid != uid and one.priority >= priority]
+
+
+def _is_of(pod: Pod, gang: Gang) -> bool:
+    found = gang_of(pod)
+    return found is not None and found.key == gang.key
 
 
 class Nominations:

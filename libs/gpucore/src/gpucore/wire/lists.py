@@ -165,7 +165,7 @@ def decode_constrained_pods(raw: bytes) -> Page[Pod]:
     Raises:
         WireError: the bytes are no pod list.
     """
-    return _raw_page(raw, _constrained)
+    return raw_page(raw, _constrained)
 
 
 def _constrained(raw: msgspec.Raw) -> Pod:
@@ -191,7 +191,7 @@ def decode_slices(raw: bytes) -> Page[ResourceSlice]:
     Raises:
         WireError: the bytes are no list of ResourceSlices.
     """
-    return _raw_page(raw, resourceslices.decode_slice)
+    return raw_page(raw, resourceslices.decode_slice)
 
 
 def decode_claims(raw: bytes) -> Page[ResourceClaim]:
@@ -200,7 +200,7 @@ def decode_claims(raw: bytes) -> Page[ResourceClaim]:
     Raises:
         WireError: the bytes are no list of ResourceClaims.
     """
-    return _raw_page(raw, decode_claim)
+    return raw_page(raw, decode_claim)
 
 
 def decode_claim_templates(raw: bytes) -> Page[ClaimTemplate]:
@@ -209,7 +209,7 @@ def decode_claim_templates(raw: bytes) -> Page[ClaimTemplate]:
     Raises:
         WireError: the bytes are no list of ResourceClaimTemplates.
     """
-    return _raw_page(raw, decode_claim_template)
+    return raw_page(raw, decode_claim_template)
 
 
 def decode_device_classes(raw: bytes) -> Page[DeviceClass]:
@@ -218,10 +218,11 @@ def decode_device_classes(raw: bytes) -> Page[DeviceClass]:
     Raises:
         WireError: the bytes are no list of DeviceClasses.
     """
-    return _raw_page(raw, decode_device_class)
+    return raw_page(raw, decode_device_class)
 
 
-def _raw_page(raw: bytes, decode: Callable[[msgspec.Raw], T]) -> Page[T]:
+def raw_page(raw: bytes, decode: Callable[[msgspec.Raw], T]) -> Page[T]:
+    """Read a page whose items ``decode`` reads."""
     try:
         page = _RAW_ITEMS.decode(raw)
     except _BROKEN as error:
@@ -239,7 +240,7 @@ def decode_pod_event(raw: bytes) -> WatchEvent[Pod]:
     Raises:
         WireError: the bytes are no event of a pod.
     """
-    return _event(raw, podspec.decode_pod)
+    return event_of(raw, podspec.decode_pod)
 
 
 def decode_constrained_pod_event(raw: bytes) -> WatchEvent[Pod]:
@@ -248,7 +249,7 @@ def decode_constrained_pod_event(raw: bytes) -> WatchEvent[Pod]:
     Raises:
         WireError: the bytes are no event of a pod.
     """
-    return _event(raw, _constrained)
+    return event_of(raw, _constrained)
 
 
 def decode_node_event(raw: bytes) -> WatchEvent[Node]:
@@ -257,7 +258,7 @@ def decode_node_event(raw: bytes) -> WatchEvent[Node]:
     Raises:
         WireError: the bytes are no event of a node.
     """
-    return _event(raw, nodespec.decode_node)
+    return event_of(raw, nodespec.decode_node)
 
 
 def decode_slice_event(raw: bytes) -> WatchEvent[ResourceSlice]:
@@ -266,7 +267,7 @@ def decode_slice_event(raw: bytes) -> WatchEvent[ResourceSlice]:
     Raises:
         WireError: the bytes are no event of a ResourceSlice.
     """
-    return _event(raw, resourceslices.decode_slice)
+    return event_of(raw, resourceslices.decode_slice)
 
 
 def decode_claim_event(raw: bytes) -> WatchEvent[ResourceClaim]:
@@ -275,7 +276,7 @@ def decode_claim_event(raw: bytes) -> WatchEvent[ResourceClaim]:
     Raises:
         WireError: the bytes are no event of a ResourceClaim.
     """
-    return _event(raw, decode_claim)
+    return event_of(raw, decode_claim)
 
 
 def decode_claim_template_event(raw: bytes) -> WatchEvent[ClaimTemplate]:
@@ -284,7 +285,7 @@ def decode_claim_template_event(raw: bytes) -> WatchEvent[ClaimTemplate]:
     Raises:
         WireError: the bytes are no event of a ResourceClaimTemplate.
     """
-    return _event(raw, decode_claim_template)
+    return event_of(raw, decode_claim_template)
 
 
 def decode_device_class_event(raw: bytes) -> WatchEvent[DeviceClass]:
@@ -293,10 +294,11 @@ def decode_device_class_event(raw: bytes) -> WatchEvent[DeviceClass]:
     Raises:
         WireError: the bytes are no event of a DeviceClass.
     """
-    return _event(raw, decode_device_class)
+    return event_of(raw, decode_device_class)
 
 
-def _event(raw: bytes, decode: Callable[[msgspec.Raw], V]) -> WatchEvent[V]:
+def event_of(raw: bytes, decode: Callable[[msgspec.Raw], V]) -> WatchEvent[V]:
+    """Read one line of a watch on objects that ``decode`` reads."""
     line = _line(raw)
     if line.type in {WatchEventType.BOOKMARK, WatchEventType.ERROR}:
         return _notice(line)

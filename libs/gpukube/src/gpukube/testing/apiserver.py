@@ -37,6 +37,7 @@ KINDS = {
     "resourceclaims": "ResourceClaim",
     "resourceclaimtemplates": "ResourceClaimTemplate",
     "deviceclasses": "DeviceClass",
+    "podgroups": "PodGroup",
 }
 
 
@@ -53,6 +54,7 @@ class FakeApiServer:
         bookmarks_every: seconds between bookmarks of a quiet watch; None sends none.
         watch_delay: seconds by which watches are late.
         watches_flow: while it is cleared, watches deliver nothing.
+        pod_groups: the API of PodGroups is served.
         watch_cache: lists with resourceVersion=0 ignore their limit, as they do with a watch cache.
         reject_future_watches: a watch from a version that was not reached gets 504 instead of
             silence.
@@ -70,6 +72,7 @@ class FakeApiServer:
         self.fail: dict[tuple[str, str], int] = {}
         self.refuse = False
         self.watch_cache = True
+        self.pod_groups = False
         self.reject_future_watches = False
         self.bookmarks_every: float | None = None
         self.watch_delay = 0.0
@@ -100,6 +103,7 @@ class FakeApiServer:
             "/api/v1/namespaces/{namespace}",
             "/apis/resource.k8s.io/v1",
             "/apis/admissionregistration.k8s.io/v1",
+            "/apis/scheduling.k8s.io/v1beta1",
             "/apis/resource.k8s.io/v1/namespaces/{namespace}",
         ):
             app.router.add_get(prefix + "/{plural}", self._collection)
@@ -111,6 +115,7 @@ class FakeApiServer:
             app.router.add_delete(prefix + one, self._unless("delete", self._objects.delete))
             bind = self._unless("bind", self.apply_binding)
             app.router.add_post(prefix + "/pods/{name}/binding", bind)
+        app.router.add_get("/apis/scheduling.k8s.io/v1beta1", self._pod_group_api)
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
         await self._runner.setup()
         await web.TCPSite(self._runner, "127.0.0.1", 0).start()
@@ -250,6 +255,11 @@ class FakeApiServer:
     async def apply_binding(self, request: web.Request) -> web.StreamResponse:
         """Bind as the real server does; a fault may call this and still answer otherwise."""
         return await self._objects.bind(request)
+
+    async def _pod_group_api(self, request: web.Request) -> web.StreamResponse:  # noqa: ARG002
+        """Discovery of the API version that PodGroups have; PriorityClasses had it long before."""
+        names = ["podgroups"] if self.pod_groups else ["priorityclasses"]
+        return web.json_response({"resources": [{"name": name} for name in names]})
 
     async def _collection(self, request: web.Request) -> web.StreamResponse:
         if request.query.get("watch"):

@@ -46,7 +46,6 @@ from gpucore.steps import Steps
 from gpucore.units import NodeName
 from gpucore.wire.constraints import pod_constraints
 from gpucore.wire.errors import WireError
-from gpucore.wire.pod.gangs import gang_of
 from gpucore.wire.pod.scheduler_events import sightings
 from gpucore.wire.pods import Pod, decode_pod, pod_request_of
 from gpuextender.health import Readiness
@@ -216,7 +215,7 @@ class PodQuestions:
         return await self._api.get(path, params=query)
 
     def _with_gang(self, pod: Pod, pod_request: PodRequest, raw: bytes) -> PodFacts:
-        gang = gang_of(pod)
+        gang = self._state.gangs.gang_of(pod)
         constraints = pod_constraints(raw, self._state.names)
         check_size(pod.name, constraints)
         return PodFacts(
@@ -225,6 +224,7 @@ class PodQuestions:
             constraints=constraints,
             sightings=sightings(raw),
             members=self._state.members(UnscheduledPod(pod, pod_request), gang) if gang else None,
+            gang=gang,
         )
 
 

@@ -11,6 +11,7 @@ the nominations of the other pods are given back too, so that half a gang keeps 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Final
 
+from gpucore.gang.members import Member
 from gpucore.model import Allocation, AllocationState, Placement
 from gpucore.scheduling.candidates import PodRequirements
 from gpucore.scheduling.pending_pods import UnscheduledPod
@@ -119,7 +120,8 @@ class GangBatches:
     def members(self, pending: UnscheduledPod, gang: Gang) -> list[UnscheduledPod]:
         """The pods to be nominated with this one, itself included; empty if any may not be."""
         kind = self._kind_of(pending)
-        found = self._state.alike(pending, gang)
+        alike = self._state.gangs.without_place(Member(pending.pod, pending.pod_request), gang)
+        found = [UnscheduledPod(one.pod, one.pod_request) for one in alike]
         if kind is None or any(self._kind_of(one) != kind for one in found):
             return []
         return sorted(found, key=lambda one: (-one.pod.priority, one.pod.creation, one.pod.name))

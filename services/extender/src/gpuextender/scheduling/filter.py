@@ -227,6 +227,8 @@ class Filter:
         if nominated is not None:
             return nominated, FilterStatuses()
         await self._expected.wait(pending.pod.uid)
+        if pending.pod.pod_group:
+            await self._gangs.settled(pending.pod)
         judged = self._requeue.change
         found = self._gangs.filter(pending, names) if gang_of(pending.pod) else None
         if found is None:
@@ -235,7 +237,8 @@ class Filter:
             fits, statuses = found
         if fits:
             self._requeue.accepted(pending)
-            self._expected.expect(pending.pod.uid)
+            if not pending.pod.pod_group:  # the binds of a group come after its last filter call
+                self._expected.expect(pending.pod.uid)
         elif not pending.pod_request.fault:
             self._requeue.refused(pending, pending.pod_request, names, judged=judged)
         for code, count in statuses.counts.items():

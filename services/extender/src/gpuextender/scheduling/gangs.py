@@ -5,14 +5,17 @@ because a scheduler may be configured to make any of them alone, and a repeated 
 nothing. A gang never preempts: evictions for one of its pods do not help the others.
 """
 
+import asyncio
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from time import time_ns
 from types import MappingProxyType
 from typing import Final
 
-from gpucore.explain.gangs import gang_sentence
+from gpucore.explain.gangs import gang_sentence, group_sentence
 from gpucore.explain.sentences import sentence
+from gpucore.gang.group_cycles import RELEASE_SECONDS, PodGroupCycles
+from gpucore.gang.group_plan import reservation_uid
 from gpucore.gang.members import Postponed, resting
 from gpucore.gang.placement import place_gang, taken
 from gpucore.gang.values import GangPlacement, Rules, Shortage
@@ -21,9 +24,13 @@ from gpucore.scheduling.pending_pods import UnscheduledPod
 from gpucore.scheduling.policy import MAX_SCORE
 from gpucore.units import NodeName, PodUid
 from gpucore.wire.pod.gangs import Gang, gang_of
+from gpucore.wire.pods import Pod
 from gpuextender.scheduling.messages import FilterStatuses
 from gpuextender.state import State
 
+BIND_SECONDS: Final = 0.1
+"""For how long a PodGroup waits for the binds of the cycle before."""
+LOOK_SECONDS: Final = 0.01
 _NO_LIMITS: Final[Mapping[NodeName, int]] = MappingProxyType({})
 
 
@@ -39,32 +46,61 @@ class Gangs:
         self._state = state
         self._rules = rules
         self._clock = clock
+        self.groups = PodGroupCycles(state, rules, clock)
 
     def admit(
         self, pending: UnscheduledPod, names: Sequence[NodeName]
     ) -> frozenset[NodeName] | str | None:
         """Nodes of ``names`` that the pod may go to, or why to none; ``None``: it has no gang."""
-        gang = gang_of(pending.pod)
+        gang = self._state.gangs.gang_of(pending.pod)
         if gang is None or pending.pod_request is None or pending.pod_request.fault:
             return None
         standing = self._state.ledger.allocation(pending.pod.uid)
         if standing is not None:
             return frozenset({standing.placement.node}.intersection(names))
+        if gang.is_group:
+            place = self.groups.admit(pending, gang, names)
+            if isinstance(place, Allocation):
+                return frozenset({place.placement.node})
+            return group_sentence(place)
         reservations = self._reservations(gang, pending, pending.pod_request, names)
         if isinstance(reservations, str):
             return reservations
         return frozenset(one.placement.node for one in reservations).intersection(names)
 
+    async def settled(self, pod: Pod) -> None:
+        """Before a PodGroup is judged, wait for the binds of the cycle before, or release it."""
+        gang = gang_of(pod)
+        if gang is None or not gang.is_group:
+            return
+        until = asyncio.get_running_loop().time() + BIND_SECONDS
+        while before := self.groups.unbound_beside(gang):
+            if asyncio.get_running_loop().time() >= until:
+                for key in before:
+                    self.groups.release(key)
+                return
+            await asyncio.sleep(LOOK_SECONDS)
+
+    async def release_ended(self) -> None:
+        """Release the plans of cycles that ended without binds, for ever."""
+        while True:
+            await asyncio.sleep(RELEASE_SECONDS / 2)
+            self.groups.release_ended()
+
     def could_go(self, pending: UnscheduledPod, names: Sequence[NodeName]) -> bool:
         """Its gang could be placed now, the pod on one of ``names``; nothing is reserved."""
-        gang = gang_of(pending.pod)
+        gang = self._state.gangs.gang_of(pending.pod)
         if gang is None or pending.pod_request is None or pending.pod_request.fault:
             return False
+        if gang.is_group:
+            return self.groups.could_go(pending, gang, names)
         return not isinstance(self._place_gang(gang, pending, pending.pod_request, names), str)
 
     def complete(self, pending: UnscheduledPod) -> bool:
         """All pods of its gang exist; a pod without a gang is complete."""
-        gang = gang_of(pending.pod)
+        gang = self._state.gangs.gang_of(pending.pod)
+        if gang is not None and gang.is_group:
+            return self.groups.complete(pending, gang)
         return gang is None or self._state.members(pending, gang).exist >= gang.size
 
     def filter(
@@ -87,10 +123,23 @@ class Gangs:
         self, pending: UnscheduledPod, names: Sequence[NodeName]
     ) -> dict[NodeName, int] | None:
         """The best mark for nodes where a place is kept, 0 for others; ``None``: it has no gang."""
+        gang = gang_of(pending.pod)
+        if gang is not None and gang.is_group:
+            return self._group_scores(pending, gang, names)
         found = self.filter(pending, names)
         if found is None:
             return None
         return dict.fromkeys(names, 0) | dict.fromkeys(found[0], MAX_SCORE)
+
+    def _group_scores(
+        self, pending: UnscheduledPod, gang: Gang, names: Sequence[NodeName]
+    ) -> dict[NodeName, int]:
+        """The best mark for the node of the pod's place; a call of prioritize begins no cycle."""
+        uids = (pending.pod.uid, reservation_uid(gang, pending.pod.uid))
+        held = filter(None, map(self._state.ledger.allocation, uids))
+        return dict.fromkeys(names, 0) | {
+            one.placement.node: MAX_SCORE for one in held if one.placement.node in names
+        }
 
     def plan(
         self, pending: UnscheduledPod, limits: Mapping[NodeName, int]
@@ -106,6 +155,8 @@ class Gangs:
         gang = gang_of(pending.pod)
         if gang is None or pending.pod_request is None or pending.pod_request.fault:
             return (), ()
+        if gang.is_group:
+            return (), ()  # its scheduler places it in one cycle and evaluates all nodes for it
         found = self._place_gang(gang, pending, pending.pod_request, limits, limits)
         if isinstance(found, str):
             return (), ()
@@ -124,7 +175,7 @@ class Gangs:
 
         Answers why it has none there, or ``None`` for a pod of no gang.
         """
-        gang = gang_of(pending.pod)
+        gang = self._state.gangs.gang_of(pending.pod)
         if gang is None or pod_request.fault:
             return None
         nominated = self._state.ledger.nomination(pending.pod.uid)
@@ -132,6 +183,11 @@ class Gangs:
             placement = self._taken(nominated, pod_request)
             self._state.forget(pending.pod.uid)
             return placement
+        if gang.is_group:
+            place = self.groups.take(pending, gang, node)
+            if isinstance(place, Allocation):
+                return self._taken(place, pod_request)
+            return group_sentence(place)
         reservations = self._reservations(gang, pending, pod_request, (node,))
         if isinstance(reservations, str):
             return reservations

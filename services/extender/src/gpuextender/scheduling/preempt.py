@@ -1,7 +1,8 @@
 """preempt: keeps those of the scheduler's victims whose GPUs make the request fit.
 
 The scheduler counts a node's units as one sum: it would evict pods of two GPUs for a share that
-needs one. The core chooses the victims that are needed (:mod:`gpucore.scheduling.preemption`). The
+needs one. The core chooses the victims that are needed (:mod:`gpucore.scheduling.preemption`), and
+never a part of a PodGroup that is evicted as a whole. The
 reply omits nodes on which no eviction helps. A pod of a gang evicts no pod, because evictions for
 one member do not help the others. Nor does a nominated pod, or one that is about to be: it fits on
 a node that the scheduler did not evaluate.
@@ -69,11 +70,28 @@ class Preempt:
             if not messages.given(raw):
                 continue
             victims = messages.decode(raw, Victims)
-            needed = self._needed(node, pod, pod_request, self._identify(victims.pods or ()))
+            listed = self._identify(victims.pods or ())
+            needed = self._needed(node, pod, pod_request, listed)
+            needed = self._whole(node, listed, needed)
             if needed:
                 pods = [MetaPod(victim.uid) for victim in needed]
                 chosen[node] = MetaVictims(pods, victims.num_pdb_violations)
         return PreemptionResult(chosen)
+
+    def _whole(
+        self, node: str, listed: Sequence[Victim], needed: Sequence[Victim]
+    ) -> Sequence[Victim]:
+        """``needed`` with all pods of their PodGroups where those are evicted as a whole.
+
+        None where a pod of such a group is on another node: kube-scheduler rejects the reply if it
+        names a pod of another node, and would evict a part of the group if it does not.
+        """
+        chosen, nodes = {one.uid for one in needed}, dict[PodUid, NodeName]()
+        for uid in chosen:
+            nodes |= self._state.gangs.evicted_with(uid)
+        found = [one for one in listed if one.uid in chosen | nodes.keys()]
+        here = all(name == node for name in nodes.values())
+        return found if here and len(found) == len(chosen | nodes.keys()) else ()
 
     def _identify(self, pods: Iterable[msgspec.Raw]) -> list[Victim]:
         """Victims as whole pods, or by UID alone."""

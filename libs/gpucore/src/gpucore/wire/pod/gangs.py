@@ -1,9 +1,12 @@
-"""Gang of a pod, by the labels that training launchers set.
+"""Gang of a pod: its PodGroup, or the labels that training launchers set.
 
-One label names the gang and another has its number of pods. Three pairs of labels mean the same;
-of several pairs on one pod the first counts. A gang lives in one namespace; pods of two namespaces
-never form one.
+A PodGroup of Kubernetes goes before labels, because kube-scheduler then places the group in one
+cycle. Of labels, one names the gang and another has its number of pods. Three pairs of labels mean
+the same; of several pairs on one pod the first counts. A gang lives in one namespace; pods of two
+namespaces never form one.
 """
+
+from typing import Final
 
 import msgspec
 
@@ -12,21 +15,40 @@ from gpucore.wire.digits import number
 from gpucore.wire.names import GANG_LABELS
 from gpucore.wire.pod.spec import Pod
 
+GROUP_PREFIX: Final = "podgroup/"
+"""Before the name of a PodGroup in the name of its gang; no label value can contain a slash."""
+
 
 class Gang(msgspec.Struct, frozen=True):
-    """A gang, as the labels of any of its pods describe it.
+    """A gang, as the labels of any of its pods describe it, or its PodGroup.
 
     Attributes:
-        size: pods it has in all.
+        size: pods it has in all; of a PodGroup, the number that is placed together at least.
     """
 
     namespace: str
     name: str
     size: int
 
+    @property
+    def key(self) -> tuple[str, str]:
+        """Namespace and name."""
+        return self.namespace, self.name
+
+    @property
+    def is_group(self) -> bool:
+        """It is a PodGroup, whose pods kube-scheduler places in one cycle."""
+        return self.name.startswith(GROUP_PREFIX)
+
 
 def gang_of(pod: Pod) -> Gang | None:
-    """The gang ``pod`` belongs to; ``None`` for a pod of its own, or of a gang of one."""
+    """The gang ``pod`` belongs to; ``None`` for a pod of its own, or of a gang of one.
+
+    A pod does not have the size of its PodGroup: it is 1 here
+    (:class:`gpucore.gang.pod_groups.PodGroups` has it).
+    """
+    if pod.pod_group:
+        return Gang(pod.namespace, GROUP_PREFIX + pod.pod_group, 1)
     for name_label, size_label in GANG_LABELS:
         if name := pod.labels.get(name_label):
             size = _size(pod.labels.get(size_label))

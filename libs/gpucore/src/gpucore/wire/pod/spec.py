@@ -53,6 +53,7 @@ class Pod(msgspec.Struct, frozen=True, gc=False):
         reason, message: why the pod is in its phase, as kubelet reports.
         owner: UID of the controller that created it; empty where none did.
         gated: it has scheduling gates, so no scheduler tries it yet.
+        pod_group: name of its PodGroup (``spec.schedulingGroup``); empty where it has none.
         nominated: its ``status.nominatedNodeName``; empty where it has none.
         requests: of the pod as a whole, which replace those of its containers.
         overhead: of its runtime class, on top of what its containers request.
@@ -88,6 +89,7 @@ class Pod(msgspec.Struct, frozen=True, gc=False):
     constraints: PodConstraints | None = None
     claims: tuple[str, ...] = ()
     claim_templates: tuple[str, ...] = ()
+    pod_group: str = ""
 
     @property
     def finished(self) -> bool:
@@ -161,6 +163,10 @@ class _ClaimName(msgspec.Struct, rename="camel", gc=False):
     resource_claim_template_name: str | None = None
 
 
+class _SchedulingGroup(msgspec.Struct, rename="camel", gc=False):
+    pod_group_name: str | None = None
+
+
 class _Spec(msgspec.Struct, rename="camel", gc=False):
     node_name: str | None = None
     containers: list[_Container] | None = None
@@ -172,6 +178,7 @@ class _Spec(msgspec.Struct, rename="camel", gc=False):
     resources: Resources | None = None
     overhead: Amounts | None = None
     resource_claims: list[_ClaimName] | None = None
+    scheduling_group: _SchedulingGroup | None = None
 
 
 class _Status(msgspec.Struct, rename="camel", gc=False):
@@ -240,6 +247,7 @@ def flat(pod: PodObject, constraints: PodConstraints | None = None) -> Pod:
         constraints=constraints,
         claims=_claims(spec, status),
         claim_templates=_templates(spec.resource_claims) if spec.resource_claims else (),
+        pod_group=(group.pod_group_name or "") if (group := spec.scheduling_group) else "",
     )
 
 

@@ -1,0 +1,59 @@
+"""What was answered to the pods of one PodGroup, in this cycle of kube-scheduler and before."""
+
+from collections import deque
+from collections.abc import Collection, Mapping
+from typing import Final
+
+from gpucore.gang.group_plan import Kind, Refused
+from gpucore.model import Allocation
+from gpucore.units import NodeName, PodUid
+
+SIMULATIONS: Final = 8
+"""Earlier answers that are remembered: kube-scheduler may try several sets of nodes in a cycle."""
+
+Places = Mapping[PodUid, Allocation]
+
+
+class GroupCycle:
+    """What was answered to the pods of one group.
+
+    Attributes:
+        answered: the places that the current cycle was given.
+        earlier: those of cycles before, and of other sets of nodes.
+        nodes: what was offered to each kind of pods.
+        shortage: why the whole group is refused, and in which state of the cluster.
+        binding: a bind has come, so the answers hold until the pods are bound.
+        scheduled: kube-scheduler had placed the group before this cycle.
+        called_ns: when the last call came.
+    """
+
+    def __init__(self, *, scheduled: bool) -> None:
+        self.scheduled = scheduled
+        self.answered: dict[PodUid, Allocation] = {}
+        self.earlier: deque[Places] = deque(maxlen=SIMULATIONS)
+        self.nodes: dict[Kind, Collection[NodeName]] = {}
+        self.shortage: tuple[Refused | None, int] = (None, -1)
+        self.refused: set[PodUid] = set()
+        self.binding = False
+        self.called_ns = 0
+
+    def called(
+        self, uid: PodUid, waiting: Collection[PodUid], now_ns: int, *, scheduled: bool
+    ) -> None:
+        """Filter is called for a pod; a second call for it begins another cycle."""
+        self.called_ns = now_ns
+        self.scheduled = self.scheduled or (scheduled and not self.answered)
+        self.answered = {key: one for key, one in self.answered.items() if key in waiting}
+        self.binding = self.binding and bool(self.answered)
+        if uid in self.refused or (uid in self.answered and not self.binding):
+            self.refused.clear()
+            self.shortage = (None, -1)
+        if uid in self.answered and not self.binding:
+            self.earlier.append(self.answered)
+            self.answered = {}
+            self.nodes.clear()
+
+    def answers_for(self, uid: PodUid, node: NodeName) -> Places | None:
+        """The newest answers in which the pod was sent to ``node``."""
+        found = (self.answered, *reversed(self.earlier))
+        return next((one for one in found if uid in one and one[uid].placement.node == node), None)

@@ -1,0 +1,198 @@
+"""The place of one pod of a PodGroup: its own, that of another pod, or one of a new plan."""
+
+from collections.abc import Callable, Collection
+from typing import Protocol
+
+import msgspec
+
+from gpucore.accounting.ledger import Ledger
+from gpucore.gang.gang_pods import GangPods
+from gpucore.gang.group_cycle import GroupCycle, Places
+from gpucore.gang.group_plan import (
+    GroupCause,
+    GroupMember,
+    GroupRefusal,
+    GroupShortage,
+    Kind,
+    Refused,
+    plan_group,
+    reservation,
+)
+from gpucore.gang.group_view import GroupView, standing
+from gpucore.gang.members import MOST_RESERVED, Postponed, ReservationTime, resting, too_many
+from gpucore.gang.values import Rules
+from gpucore.model import Allocation
+from gpucore.units import NodeName, PodUid
+
+
+class GroupState(Protocol):
+    """What is known of the cluster, and where places are reserved."""
+
+    @property
+    def ledger(self) -> Ledger:
+        """Allocations of all nodes."""
+        ...
+
+    @property
+    def gangs(self) -> GangPods:
+        """The pods of each gang."""
+        ...
+
+    @property
+    def reservation_time(self) -> ReservationTime:
+        """For how long namespaces reserved in vain."""
+        ...
+
+    def reserve(self, allocation: Allocation) -> None:
+        """Keep a place."""
+        ...
+
+    def forget(self, uid: PodUid) -> None:
+        """Give a place back."""
+        ...
+
+    def release(self, uid: PodUid) -> None:
+        """Give back a place that was kept in vain."""
+        ...
+
+
+class GroupPlaces:
+    """The places of the groups of one cluster.
+
+    Args:
+        clock: Unix nanoseconds.
+    """
+
+    def __init__(self, state: GroupState, rules: Rules, clock: Callable[[], int]) -> None:
+        self._state, self._rules, self._clock = state, rules, clock
+
+    def may_reserve(self, view: GroupView) -> bool:
+        """The namespace may have the places that the group needs."""
+        return view.needed <= self._room(view)
+
+    def _room(self, view: GroupView) -> int:
+        """How many reserved places the group may have."""
+        namespace = view.gang.namespace
+        others = self._state.ledger.reserved(namespace) - len(view.reserved)
+        return MOST_RESERVED - others
+
+    def place(
+        self, view: GroupView, cycle: GroupCycle, mine: GroupMember, names: Collection[NodeName]
+    ) -> Allocation | Refused:
+        """The place of ``mine``: its own, that of another pod, or one of a new plan."""
+        own = view.reserved.get(mine.uid)
+        if own is not None and own.placement.node in names and self.stand(view, {mine.uid: own}):
+            return own
+        exchanged = self._exchange(view, cycle, mine, names)
+        if exchanged is not None:
+            return exchanged
+        alone = self._beside(view, mine, names)
+        return alone or self._anew(view, cycle, mine)
+
+    def _exchange(
+        self, view: GroupView, cycle: GroupCycle, mine: GroupMember, names: Collection[NodeName]
+    ) -> Allocation | None:
+        """The place of an equal pod that was not called yet, which gets the place of ``mine``."""
+        for other in view.members[1:]:
+            theirs = view.reserved.get(other.uid)
+            if other.like != mine.like or theirs is None or other.uid in cycle.answered:
+                continue
+            if theirs.placement.node in names and self.stand(view, {other.uid: theirs}):
+                own = view.reserved.get(mine.uid)
+                self._state.forget(theirs.uid)
+                if own is not None:
+                    self._reserve(view, other, own)
+                return self._reserve(view, mine, theirs)
+        return None
+
+    def _beside(
+        self, view: GroupView, mine: GroupMember, names: Collection[NodeName]
+    ) -> Allocation | None:
+        """A place beside all others that are reserved for the group."""
+        kept = {uid: one for uid, one in view.reserved.items() if uid != mine.uid}
+        if not kept or len(kept) >= self._room(view):
+            return None
+        found = self.plan(view, kept, [mine], lambda _: names)
+        if not isinstance(found, dict) or mine.uid not in found:
+            return None
+        self._state.reserve(found[mine.uid])
+        return found[mine.uid]
+
+    def _anew(self, view: GroupView, cycle: GroupCycle, mine: GroupMember) -> Allocation | Refused:
+        """A new plan for all pods that were not called yet."""
+        kept = {uid: one for uid, one in view.reserved.items() if uid in cycle.answered}
+        kept.pop(mine.uid, None)
+        rest = [member for member in view.members if member.uid not in kept]
+        every = self._state.ledger.nodes().keys()
+        found = self.plan(view, kept, rest, lambda kind: cycle.nodes.get(kind, every))
+        if not isinstance(found, dict):
+            if not kept:
+                self.keep_only(view, {})
+            return found
+        self.keep_only(view, kept | found)
+        if mine.uid in found:
+            return found[mine.uid]
+        return GroupRefusal(view.gang, GroupCause.OTHERS_ONLY, placed=len(kept) + len(found))
+
+    def plan(
+        self,
+        view: GroupView,
+        kept: Places,
+        members: Collection[GroupMember],
+        nodes: Callable[[Kind], Collection[NodeName]],
+    ) -> dict[PodUid, Allocation] | GroupShortage | Postponed:
+        room, gang, now_ns = self._room(view), view.gang, self._clock()
+        if view.needed > room or len(kept) >= room:
+            return too_many(gang)
+        if not view.reserved:
+            pause = self._state.reservation_time.pause(gang.namespace, now_ns)
+            if pause:
+                return resting(gang, pause)
+        since = min((one.assume_time for one in view.reserved.values()), default=now_ns)
+        return plan_group(
+            self._state.ledger,
+            gang,
+            list(members)[: room - len(kept)],
+            self._rules,
+            nodes=nodes,
+            kept=kept,
+            needed=view.needed,
+            now_ns=since,
+        )
+
+    def unknown(
+        self, view: GroupView, cycle: GroupCycle, mine: GroupMember, node: NodeName
+    ) -> Allocation | Refused:
+        """The same where nobody remembers the cycle: this pod on ``node``, the others anywhere."""
+        kept = {uid: one for uid, one in view.reserved.items() if uid != mine.uid}
+        alone = msgspec.structs.replace(view, needed=1)
+        first = self.plan(alone, kept, [mine], lambda _: {node})
+        if not isinstance(first, dict):
+            return first
+        rest = [member for member in view.members if member.uid not in kept | first]
+        every = self._state.ledger.nodes().keys()
+        others = self.plan(view, kept | first, rest, lambda _: every)
+        if not isinstance(others, dict) or mine.uid not in first:
+            return GroupRefusal(view.gang, GroupCause.NOT_THERE, node=node)
+        self.keep_only(view, kept | first | others)
+        cycle.answered[mine.uid] = first[mine.uid]
+        return first[mine.uid]
+
+    def stand(self, view: GroupView, places: Places) -> dict[PodUid, Allocation] | None:
+        """``places`` as they can be reserved now; ``None`` where not all can."""
+        return standing(self._state.ledger, view, places)
+
+    def keep_only(self, view: GroupView, places: Places) -> None:
+        """Reserve these places for the group and no others."""
+        for uid, one in view.reserved.items():
+            if places.get(uid) != one:
+                self._state.forget(one.uid)
+        for one in places.values():
+            self._state.reserve(one)
+
+    def _reserve(self, view: GroupView, member: GroupMember, place: Allocation) -> Allocation:
+        found = reservation(
+            view.gang, member, place.placement, self._state.ledger, place.assume_time
+        )
+        self._state.reserve(found)
+        return found
