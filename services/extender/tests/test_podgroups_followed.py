@@ -92,7 +92,7 @@ async def test_explain_states_the_size_of_a_group(cluster: FakeApiServer, tmp_pa
         await prepare(cluster, extender, 3)
         await until("its size is read", lambda: size_of(extender) == 3)
         _, text = await extender.get("/api/v1/pods/default/g0/explain")
-        assert "gang podgroup/g needs 3 x 8 units of GPU memory: capacity for 2 members" in text
+        assert "gang podgroup/g needs 3 x 8 GiB of GPU memory: capacity for 2 members" in text
         assert "but only with the pods of podgroup/g" in text
 
 
