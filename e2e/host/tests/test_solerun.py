@@ -19,6 +19,12 @@ with sole_run('cases'):
 TAKE = "from host.solerun import sole_run\nwith sole_run('cases', wait_s=0.1): print('ran')"
 
 
+@pytest.fixture(autouse=True)
+def no_run_around_this_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`make test`, which runs these tests, holds a lock of the same name itself."""
+    monkeypatch.delenv("GPUSHARE_CASES_RUN", raising=False)
+
+
 def other_process(script: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, "-c", script],
@@ -35,18 +41,14 @@ def test_a_second_run_waits_names_the_first_and_gives_up_in_time(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """The lock is free once the first has ended, however it ended."""
-    first = other_process(HOLD)
-    assert first.stdout is not None
-    assert first.stdout.readline() == "has it\n"
-    named = rf"process {first.pid} in .*still uses its clusters"
-    with pytest.raises(SetupError, match=named), sole_run("cases", wait_s=0.1):
-        pytest.fail("both have it")
-    assert f"process {first.pid} in {E2E}" in capsys.readouterr().err
-    first.kill()
-    first.wait(timeout=30)
-    first.stdout.close()
-    assert first.stdin is not None
-    first.stdin.close()
+    with other_process(HOLD) as first:
+        assert first.stdout is not None
+        assert first.stdout.readline() == "has it\n"
+        named = rf"process {first.pid} in .*still uses its clusters"
+        with pytest.raises(SetupError, match=named), sole_run("cases", wait_s=0.1):
+            pytest.fail("both have it")
+        assert f"process {first.pid} in {E2E}" in capsys.readouterr().err
+        first.kill()
     with sole_run("cases", wait_s=0.1):
         pass
 
@@ -56,8 +58,8 @@ def test_a_second_run_waits_names_the_first_and_gives_up_in_time(
 def test_what_a_run_starts_is_part_of_it() -> None:
     """`make test` holds the lock for the cases that it starts."""
     with sole_run("cases"):
-        beside = other_process(TAKE)
-        assert beside.communicate(timeout=30)[0] == "ran\n"
+        with other_process(TAKE) as beside:
+            assert beside.communicate(timeout=30)[0] == "ran\n"
         assert beside.returncode == 0
 
 
