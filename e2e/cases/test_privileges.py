@@ -33,6 +33,9 @@ UNTRIED = {
 }
 """Rights that no case has the time to use, each with its reason."""
 
+OPTIONAL = {("scheduling.k8s.io", "podgroups")}
+"""What a cluster serves only behind a feature gate: no right to it can be used where it is not."""
+
 BIND = """
 import http.client, json
 call = http.client.HTTPConnection("127.0.0.1", 39999, timeout=10)
@@ -54,6 +57,13 @@ def bind(name: str, *, namespace: str, uid: str, node: str) -> str:
     """A program that calls the bind endpoint of its pod's extender, as a scheduler would."""
     body = {"PodName": name, "PodNamespace": namespace, "PodUID": uid, "Node": node}
     return BIND.format(body=body)
+
+
+def usable(environment: KindEnvironment, granted: set[Right]) -> set[Right]:
+    """Those to resources that this cluster serves; only optional ones may be missing."""
+    served = set(environment.kubectl("api-resources", "-o", "name").split())
+    missing = {each for each in OPTIONAL if f"{each[1]}.{each[0]}" not in served}
+    return {right for right in granted if (right.group, right.resource) not in missing}
 
 
 def unused(environment: KindEnvironment, granted: set[Right]) -> set[Right]:
@@ -119,7 +129,7 @@ def test_the_stack_uses_every_right_it_has(
 ) -> None:
     """Binds, corrections and unhealthy GPUs by scheduler, extender and plugin: none is refused."""
     begun = datetime.now(UTC)
-    granted = rights.granted(environment.kubectl, RELEASE)
+    granted = usable(environment, rights.granted(environment.kubectl, RELEASE))
     case.create_running(case.pod("share", 1, node=small))
     stray = case.pod("stray", 1)
     stray["spec"]["nodeName"] = small
@@ -165,5 +175,5 @@ def test_the_parts_that_are_not_there_by_default_use_every_right_they_have(
         bound("nobody", "none")
         until("the extender binds the pod", lambda: bound("waiting", uid))
         case.wait_running("waiting")
-        granted = rights.granted(environment.kubectl, release)
+        granted = usable(environment, rights.granted(environment.kubectl, release))
     assert_all_used(environment, {each for each in granted if not each.account.endswith(PLUGIN)})
