@@ -3,6 +3,7 @@
 import os
 import secrets
 from collections.abc import Generator, Iterator
+from contextlib import ExitStack
 from typing import Any, NoReturn
 
 import pytest
@@ -67,9 +68,13 @@ def environment(request: pytest.FixtureRequest) -> Iterator[Environment]:
 
 
 @pytest.fixture(scope="session")
-def alone() -> Iterator[None]:
+def alone(pytestconfig: pytest.Config) -> Iterator[None]:
     """The only run of the cases on this machine: another one, of any checkout, is waited for."""
-    with sole_run(CASES_RUN):
+    capture = pytestconfig.pluginmanager.getplugin("capturemanager")
+    assert capture is not None
+    with ExitStack() as held:
+        with capture.global_and_fixture_disabled():  # whoever waits reads for whom
+            held.enter_context(sole_run(CASES_RUN))
         yield
 
 

@@ -39,6 +39,9 @@ def main(arguments: list[str] | None = None) -> int:
     except SetupError as error:
         print(f"stages: {error}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        print("stages: interrupted before the first stage", file=sys.stderr)
+        return INTERRUPTED
 
 
 def _run(options: argparse.Namespace) -> int:
