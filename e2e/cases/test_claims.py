@@ -29,7 +29,7 @@ pytestmark = [
 
 BURST = 40
 GIBIBYTES = 1 << 30
-NUMA = f"{claims.DRIVER}/numaNode"
+NUMA = "resource.kubernetes.io/numaNode"
 DOCS = Path(__file__).parents[2] / "docs"
 
 
@@ -241,7 +241,7 @@ def test_a_share_and_a_device_of_another_driver_are_one_claim(
 ) -> None:
     """Both drivers prepare the claim; the only NIC beside a GPU is on the NUMA node of GPU 1."""
     numa = {
-        each["attributes"]["index"]["int"]: each["attributes"]["numaNode"]["int"]
+        each["attributes"]["index"]["int"]: each["attributes"][NUMA]["int"]
         for each in claims.devices(offering.kubectl, small)
     }
     assert len(set(numa.values())) == 2

@@ -11,7 +11,7 @@ from gpucore.wire.claim.devices import SliceDevice
 from gpucore.wire.names import CLAIM_DRIVER
 
 GPU = SliceDevice(
-    "gpu-0", 0, uuid="GPU-0", product="Tesla T4", isolation="mps", memory_mib=15 * 1024
+    "gpu-0", 0, uuid="GPU-0", product="Tesla T4", isolation="mps", memory_mib=15 * 1024, numa=1
 )
 DOMAIN = f"['{CLAIM_DRIVER}']"
 
@@ -32,6 +32,8 @@ DOMAIN = f"['{CLAIM_DRIVER}']"
         (f"device.attributes{DOMAIN}.index == 0", True),
         (f"device.attributes{DOMAIN}.missing != 'x'", False),
         ("device.attributes['other.example'].index == 0", False),
+        ("device.attributes['resource.kubernetes.io'].numaNode == 1", True),
+        ("device.attributes['resource.kubernetes.io'].numaNode == 0", False),
         (f"device.capacity{DOMAIN}.memory.compareTo(quantity('15Gi')) >= 0", True),
         (f"device.capacity{DOMAIN}.memory.compareTo(quantity('16Gi')) >= 0", False),
         (f"device.capacity{DOMAIN}.memory.compareTo( quantity( '15Gi' ) ) < 0", False),

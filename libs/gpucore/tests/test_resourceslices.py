@@ -97,6 +97,16 @@ def test_a_shared_gpu_has_the_shape_that_the_scheduler_allocates() -> None:
     }
 
 
+def test_the_numa_node_has_the_name_that_drivers_of_other_devices_use() -> None:
+    """A GPU without a NUMA node has neither name: one value for all would align what is apart."""
+    placed = device_of(msgspec.structs.replace(T4, numa=1), GIB)
+    attributes = encode_device(placed)["attributes"]
+    assert attributes["resource.kubernetes.io/numaNode"] == {"int": 1}
+    assert attributes["numaNode"] == {"int": 1}
+    without = encode_device(device_of(T4, GIB))["attributes"]
+    assert not {"numaNode", "resource.kubernetes.io/numaNode"} & without.keys()
+
+
 def test_a_limited_number_of_shares_is_a_capacity_of_its_own() -> None:
     """Every share consumes one, and none can consume more."""
     capacity = encode_device(device_of(T4, GIB, max_shares=48))["capacity"]

@@ -13,7 +13,15 @@ from typing import Final
 
 import msgspec
 
-from gpucore.wire.claim.devices import COMPUTE, MEMORY, MIB_BYTES, PCIE_ROOT, SHARES, SliceDevice
+from gpucore.wire.claim.devices import (
+    COMPUTE,
+    MEMORY,
+    MIB_BYTES,
+    NUMA_NODE,
+    PCIE_ROOT,
+    SHARES,
+    SliceDevice,
+)
 from gpucore.wire.errors import WireError
 from gpucore.wire.quantity import exact
 
@@ -99,7 +107,8 @@ def attributes_of(device: SliceDevice, driver: str) -> Mapping[str, Value]:
     numbers = {"index": device.index, "numaNode": device.numa}
     found: dict[str, Value] = {f"{driver}/{key}": text for key, text in texts.items() if text}
     found |= {f"{driver}/{key}": value for key, value in numbers.items() if value >= 0}
-    return found | ({PCIE_ROOT: device.pcie_root} if device.pcie_root else {})
+    standard: dict[str, Value] = {PCIE_ROOT: device.pcie_root} if device.pcie_root else {}
+    return found | standard | ({NUMA_NODE: device.numa} if device.numa >= 0 else {})
 
 
 @lru_cache(1024)

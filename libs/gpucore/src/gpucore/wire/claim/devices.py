@@ -28,6 +28,8 @@ NO_EXECUTE: Final = "NoExecute"
 MIB_BYTES: Final = 1 << 20
 _MAX_TEXT: Final = 64
 PCIE_ROOT: Final = "resource.kubernetes.io/pcieRoot"
+NUMA_NODE: Final = "resource.kubernetes.io/numaNode"
+"""Kubernetes' own name: drivers of other devices have it, so that one claim aligns both."""
 """The attribute that all drivers use, so that devices of different drivers can be aligned."""
 _NO_MODE: Final = IsolationMode.NONE
 _NO_LABEL: Final = re.compile("[^a-z0-9-]")
@@ -201,7 +203,7 @@ def _attributes(device: SliceDevice) -> dict[str, Any]:
         "linkGroup": device.link_group,
         PCIE_ROOT: device.pcie_root,
     }
-    numbers = {"index": device.index, "numaNode": device.numa}
+    numbers = {"index": device.index, "numaNode": device.numa, NUMA_NODE: device.numa}
     found: dict[str, Any] = {key: {"string": text} for key, text in texts.items() if text}
     return found | {key: {"int": value} for key, value in numbers.items() if value >= 0}
 
