@@ -22,6 +22,7 @@ FORBIDDEN = {
     "layers": [
         ("gpukube.client", "gpuextender.state"),
         ("gpucore.model.links", "gpukube.errors"),
+        ("gpucore.model.links", "gpuprobe.driver"),
     ],
     "core": [
         ("gpucore.wire.digits", "gpucore.simulate.hosts"),
@@ -55,6 +56,11 @@ FORBIDDEN = {
         ("gpukube.backoff", "gpukube.errors"),
         ("gpukube.issuing.plan", "gpukube.testing.store"),
     ],
+    "probe": [
+        ("gpuprobe.driver", "gpuprobe.worker"),
+        ("gpuprobe.checks.verdicts", "gpuprobe.driver"),
+    ],
+    "checks-pure": [("gpuprobe.checks.verdicts", "os")],
     "deviceplugin": [
         ("gpudeviceplugin.cluster.events", "gpudeviceplugin.gpus.devices"),
         ("gpudeviceplugin.gpus.devices", "gpudeviceplugin.isolation.modes"),
@@ -94,6 +100,7 @@ FORBIDDEN = {
 ARCHITECTURE = {
     "gpucore": "libs/gpucore/src/gpucore",
     "gpukube": "libs/gpukube/src/gpukube",
+    "gpuprobe": "libs/gpuprobe/src/gpuprobe",
     "gpuextender": "services/extender/src/gpuextender",
     "gpudeviceplugin": "services/deviceplugin/src/gpudeviceplugin",
     "gpuinspect": "services/inspect/src/gpuinspect",
@@ -102,7 +109,7 @@ ARCHITECTURE = {
 UNORDERED = {"e2e": "e2e"}
 """Packages whose folders ARCHITECTURE.md lists in any order, and their paths."""
 GENERATED = {"proto"}
-PACKAGES = ("gpucore", "gpukube", "gpuextender", "gpudeviceplugin", "gpuinspect")
+PACKAGES = ("gpucore", "gpukube", "gpuprobe", "gpuextender", "gpudeviceplugin", "gpuinspect")
 CASES = [(contract, *pair) for contract, pairs in FORBIDDEN.items() for pair in pairs]
 CONTRACTS: Mapping[str, type[Contract]] = {
     "acyclic_siblings": AcyclicSiblingsContract,

@@ -35,6 +35,7 @@ def test_no_event_of_the_services_is_without_words() -> None:
         "services/extender/src",
         "libs/gpucore/src",
         "libs/gpukube/src",
+        "libs/gpuprobe/src",
         "services/inspect/src/gpuinspect/defrag",
     )
     sources = [path for folder in folders for path in (ROOT / folder).rglob("*.py")]

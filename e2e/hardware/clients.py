@@ -18,7 +18,7 @@ from typing import Any, Final, Self
 from hardware.grants import PIPES
 
 HOME: Final = Path(__file__).parents[1]
-PROGRAM: Final = (sys.executable, "-m", "hardware.cuda")
+PROGRAM: Final = (sys.executable, "-m", "gpuprobe")
 NO_PIPES: Final = "/nonexistent/mps"
 """CUDA looks for a daemon in /tmp/nvidia-mps unless another place is configured."""
 ANSWER_SECONDS: Final = 120.0

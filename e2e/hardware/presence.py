@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from hardware import nvidiasmi
-from hardware.cuda.driver import LibraryError, load
+from gpuprobe.driver import LibraryError, load
 from hardware.nvidiasmi import SmiError, SmiGpu
 
 MPS_CONTROL: Final = "nvidia-cuda-mps-control"

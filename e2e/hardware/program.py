@@ -5,9 +5,11 @@ import zipfile
 from pathlib import Path
 from typing import Final
 
+import gpuprobe
+
 NAME: Final = "client.pyz"
-_HERE: Final = Path(__file__).parent
-_MAIN: Final = "import sys\nfrom hardware.cuda.__main__ import main\nsys.exit(main())\n"
+_HERE: Final = Path(gpuprobe.__file__).parent
+_MAIN: Final = "import sys\nfrom gpuprobe.__main__ import main\nsys.exit(main())\n"
 _WHEN: Final = (1980, 1, 1, 0, 0, 0)
 
 
@@ -15,7 +17,7 @@ def archive() -> bytes:
     """A zip that ``python`` runs; equal sources give equal bytes."""
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w") as file:
-        for path in sorted([_HERE / "__init__.py", *(_HERE / "cuda").glob("*.py")]):
+        for path in sorted(_HERE.glob("*.py")):
             name = str(path.relative_to(_HERE.parent))
             file.writestr(zipfile.ZipInfo(name, _WHEN), path.read_bytes())
         file.writestr(zipfile.ZipInfo("__main__.py", _WHEN), _MAIN)

@@ -14,7 +14,7 @@ import pytest
 
 from hardware import memory
 from hardware.compute import whole
-from hardware.cuda.driver import OUT_OF_MEMORY
+from gpuprobe.names import OUT_OF_MEMORY
 from hardware.podsite import PodSite
 from hardware.presence import NoGpuError
 

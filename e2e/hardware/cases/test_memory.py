@@ -4,7 +4,7 @@ import pytest
 
 from hardware import memory
 from hardware.barenode import BareNode
-from hardware.cuda.driver import OUT_OF_MEMORY
+from gpuprobe.names import OUT_OF_MEMORY
 from hardware.grants import LIMIT_MIB, MEMORY_LIMIT, PublishedGpu
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(600)]

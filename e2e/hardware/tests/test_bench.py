@@ -10,7 +10,7 @@ import pytest
 
 from hardware import bench
 from hardware.clients import HOME
-from hardware.cuda.driver import OUT_OF_MEMORY
+from gpuprobe.names import OUT_OF_MEMORY
 from hardware.tests.fakenode import FakeMachine
 
 pytestmark = pytest.mark.slow

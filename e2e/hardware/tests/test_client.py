@@ -11,7 +11,7 @@ import pytest
 
 from hardware import program
 from hardware.clients import Client, CudaRefusedError, LostError, together
-from hardware.cuda import kernels
+from gpuprobe import kernels
 
 UUID = "GPU-84bc6439-fa3f-4477-8cd2-a7a3d5d9f18f"
 

@@ -10,8 +10,9 @@ from ctypes import c_uint32, c_uint64
 from functools import partial
 from typing import Any, Final
 
-from hardware.cuda import kernels
-from hardware.cuda.driver import OUT_OF_MEMORY, CudaDevice, CudaError
+from gpuprobe import kernels
+from gpuprobe.driver import CudaDevice, CudaError
+from gpuprobe.names import OUT_OF_MEMORY
 
 MIB: Final = 1024 * 1024
 SMALLEST_STEP_MIB: Final = 2  # the driver maps device memory in pages of this size
