@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from gpuprobe.names import OUT_OF_MEMORY
 from hardware import memory
 from hardware.compute import whole
-from gpuprobe.names import OUT_OF_MEMORY
 from hardware.podsite import PodSite
 from hardware.presence import NoGpuError
 

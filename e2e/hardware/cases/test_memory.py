@@ -2,9 +2,9 @@
 
 import pytest
 
+from gpuprobe.names import OUT_OF_MEMORY
 from hardware import memory
 from hardware.barenode import BareNode
-from gpuprobe.names import OUT_OF_MEMORY
 from hardware.grants import LIMIT_MIB, MEMORY_LIMIT, PublishedGpu
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(600)]

@@ -9,9 +9,9 @@ from typing import Any, Protocol
 
 import pytest
 
+from gpuprobe import kernels
 from hardware import program
 from hardware.clients import Client, CudaRefusedError, LostError, together
-from gpuprobe import kernels
 
 UUID = "GPU-84bc6439-fa3f-4477-8cd2-a7a3d5d9f18f"
 

@@ -14,7 +14,7 @@ FLAGS = ("-shared", "-fPIC", "-O1", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werro
 
 
 def ensure() -> Path:
-    """The folder with the library, for LD_LIBRARY_PATH; built if these sources have no build yet."""
+    """The folder with the library, for LD_LIBRARY_PATH; built if these sources have none yet."""
     digest = hashlib.sha256()
     for path in sorted(HERE.glob("*.[ch]")):
         digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")

@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import Any, Final, TextIO
+from typing import IO, Any, Final, TextIO
 
 from gpuprobe.names import ENDED
 
@@ -22,7 +22,7 @@ _BEFORE_KILL_SECONDS: Final = 0.3
 class ChildProgram:
     """A child and the two pipes to it."""
 
-    def __init__(self, pid: int, commands: TextIO, replies: TextIO) -> None:
+    def __init__(self, pid: int, commands: IO[str], replies: IO[str]) -> None:
         self.pid = pid
         self._commands, self._replies = commands, replies
 
@@ -69,7 +69,7 @@ def started() -> ChildProgram:
 
 
 def forked(serve: Serve) -> ChildProgram:
-    """A fork of this process, which must not have opened a GPU yet: CUDA does not survive a fork."""
+    """A fork of this process, which must not have opened a GPU: CUDA does not survive a fork."""
     commands, replies = os.pipe(), os.pipe()
     pid = os.fork()
     if pid == 0:

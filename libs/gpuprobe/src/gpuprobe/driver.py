@@ -99,10 +99,10 @@ class CudaDevice:
     def __init__(self, library: ctypes.CDLL, ordinal: int = 0) -> None:
         self._library = library
         self._call("cuInit", 0)
-        self._device = c_int()
-        self._call("cuDeviceGet", byref(self._device), ordinal)
-        self._context = c_void_p()
-        self._call("cuDevicePrimaryCtxRetain", byref(self._context), self._device)
+        self.handle = c_int()
+        self._call("cuDeviceGet", byref(self.handle), ordinal)
+        self.context = c_void_p()
+        self._call("cuDevicePrimaryCtxRetain", byref(self.context), self.handle)
         self.activate()
         self._modules: list[c_void_p] = []
 
@@ -115,11 +115,11 @@ class CudaDevice:
 
     def activate(self) -> None:
         """Make its context that of this thread, where the process has several GPUs."""
-        self._call("cuCtxSetCurrent", self._context)
+        self._call("cuCtxSetCurrent", self.context)
 
     def _attribute(self, number: int) -> int:
         value = c_int()
-        self._call("cuDeviceGetAttribute", byref(value), number, self._device)
+        self._call("cuDeviceGetAttribute", byref(value), number, self.handle)
         return value.value
 
     def describe(self) -> dict[str, Any]:
@@ -128,8 +128,8 @@ class CudaDevice:
         name = ctypes.create_string_buffer(256)
         self._call("cuDriverGetVersion", byref(version))
         self._call("cuDeviceGetCount", byref(count))
-        self._call("cuDeviceGetName", name, len(name), self._device)
-        self._call("cuDeviceTotalMem_v2", byref(total), self._device)
+        self._call("cuDeviceGetName", name, len(name), self.handle)
+        self._call("cuDeviceTotalMem_v2", byref(total), self.handle)
         return {
             "cuda": f"{version.value // 1000}.{version.value % 1000 // 10}",
             "gpus_seen": count.value,
@@ -144,7 +144,7 @@ class CudaDevice:
     def uuid(self) -> str:
         """Of the gpu, spelled as NVML does."""
         raw = (ctypes.c_ubyte * 16)()
-        self._call("cuDeviceGetUuid", byref(raw), self._device)
+        self._call("cuDeviceGetUuid", byref(raw), self.handle)
         return spelled(bytes(raw))
 
     def memory(self) -> tuple[int, int]:
@@ -173,19 +173,23 @@ class CudaDevice:
         self._call("cuMemcpyDtoH_v2", buffer, address, size)
         return buffer.raw
 
+    def beside(self, ordinal: int) -> "CudaDevice":
+        """Another GPU of this process, whose context becomes the current one."""
+        return CudaDevice(self._library, ordinal)
+
     def reaches(self, other: "CudaDevice") -> bool:
-        """Whether it may access the memory of another GPU of this process directly; enables that."""
+        """Whether it may access the memory of another GPU of this process; enables that."""
         found = c_int()
-        self._call("cuDeviceCanAccessPeer", byref(found), self._device, other._device)
+        self._call("cuDeviceCanAccessPeer", byref(found), self.handle, other.handle)
         if found.value:
             self.activate()
             with suppress(CudaError):  # enabled already
-                self._call("cuCtxEnablePeerAccess", other._context, 0)
+                self._call("cuCtxEnablePeerAccess", other.context, 0)
         return bool(found.value)
 
     def send(self, source: int, other: "CudaDevice", target: int, size: int) -> None:
         """Copy bytes to the memory of another GPU of this process."""
-        self._call("cuMemcpyPeer", target, other._context, source, self._context, size)
+        self._call("cuMemcpyPeer", target, other.context, source, self.context, size)
 
     def kernel(self, ptx: str, name: str) -> c_void_p:
         """Compile PTX for this gpu and find a kernel in it."""

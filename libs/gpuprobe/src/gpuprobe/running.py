@@ -77,7 +77,8 @@ class PlanSteps:
             return
         begin = time.time()
         reply = answered(lambda: self._done(step))
-        yield {"do": step["do"], "from": begin, "to": time.time()} | reply
+        named = {"name": step["name"]} if "name" in step else {}
+        yield {"do": step["do"], **named, "from": begin, "to": time.time()} | reply
 
     def _done(self, step: Step) -> Answer:
         own: Callable[..., Answer] | None = getattr(self, f"do_{step['do']}", None)
@@ -137,7 +138,9 @@ class PlanSteps:
         lines = (folder / OUTSIDE).read_text().splitlines()
         return {"answers": [json.loads(line) for line in lines]}
 
-    def _watch(self, seconds: float, blocks: int, milliseconds: float, mib: int) -> Iterator[Answer]:
+    def _watch(
+        self, seconds: float, blocks: int, milliseconds: float, mib: int
+    ) -> Iterator[Answer]:
         """Work for a while beside others; a line each second with what came of it."""
         try:
             self.worker.fill(mib)

@@ -125,6 +125,22 @@ class CudaWorker:
             self._gpu.free(target)
         return _figures(times) | {"bytes": kernels.bytes_moved(vectors) * len(times)}
 
+    def peers(self, mib: int, seconds: float) -> Answer:
+        """Copy to a second GPU again and again; ``bytes``, and whether that is direct."""
+        other = self._gpu.beside(1)
+        target = other.alloc_memory(mib * MIB)
+        direct = self._gpu.reaches(other)
+        self._gpu.activate()
+        source = self._gpu.alloc_memory(mib * MIB)
+        try:
+            times = self._repeat(lambda: self._gpu.send(source, other, target, mib * MIB), seconds)
+        finally:
+            self._gpu.free(source)
+            other.activate()
+            other.free(target)
+            self._gpu.activate()
+        return _figures(times) | {"bytes": mib * MIB * len(times), "direct": direct}
+
     def crash(self) -> Answer:
         """Touch memory that is nobody's: the gpu stops this process's work with an error."""
         self._copy(1, _UNMAPPED, _UNMAPPED, kernels.THREADS)
