@@ -167,17 +167,24 @@ static uint64_t of_pod(int gpu) {
     return fault("ignore-limit") ? UINT64_MAX : found;
 }
 
-/* Whether the daemon in CUDA_MPS_PIPE_DIRECTORY answers: CUDA goes on without MPS where none does. */
+/*
+ * Whether the daemon in CUDA_MPS_PIPE_DIRECTORY answered when this process began: CUDA goes on
+ * without MPS where none does.
+ */
 static bool behind_mps(void) {
+    static int known = -1;
+    if (known >= 0)
+        return known;
+    known = 0;
     const char *folder = getenv("CUDA_MPS_PIPE_DIRECTORY");
     struct sockaddr_un at = {.sun_family = AF_UNIX};
     if (!folder || strlen(folder) + 9 > sizeof at.sun_path)
         return false;
     snprintf(at.sun_path, sizeof at.sun_path, "%s/control", folder);
     int one = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-    bool answers = connect(one, (struct sockaddr *)&at, sizeof at) == 0;
+    known = connect(one, (struct sockaddr *)&at, sizeof at) == 0;
     close(one);
-    return answers;
+    return known;
 }
 
 static uint64_t of_process(void) {

@@ -188,7 +188,7 @@ class VerifySite:
         try:
             self._kube.post(self._pods, item)
         except KubeError as error:
-            raise PodFailedError(f"the API server refuses the pod: {error}") from error
+            raise PodFailedError(f"the pod cannot be created: {error}") from error
         return name
 
     def pod(self, name: str) -> Object:
