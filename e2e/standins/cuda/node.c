@@ -178,7 +178,7 @@ static bool behind_mps(void) {
     known = 0;
     const char *folder = getenv("CUDA_MPS_PIPE_DIRECTORY");
     struct sockaddr_un at = {.sun_family = AF_UNIX};
-    if (!folder || strlen(folder) + 9 > sizeof at.sun_path)
+    if (!folder || fault("no-mps") || strlen(folder) + 9 > sizeof at.sun_path)
         return false;
     snprintf(at.sun_path, sizeof at.sun_path, "%s/control", folder);
     int one = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
