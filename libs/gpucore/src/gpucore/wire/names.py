@@ -27,6 +27,7 @@ DEFRAG_NEVER: Final = "never"
 DEFRAG_ALLOW: Final = "allow"  # though its controller is none that is known to replace pods
 DEFRAG_HISTORY: Final = "gpushare/defrag-history"  # annotation of defrag's Lease: its evictions
 VERIFY: Final = "gpushare/verify"  # label of every object of a run of `gpushare verify`: its part
+VERIFIED: Final = "gpushare/verified"  # annotation of the plugin's pod: results on its node
 VERIFY_UNTIL: Final = "gpushare/verify-until"  # namespace annotation: Unix time of its deadline
 START_TURN: Final = "gpushare/start-turn"  # pod annotation: seconds to start alone on its GPU
 START_TURN_WORDS: Final = "waits for its turn"  # in kubelet's message about such a pod

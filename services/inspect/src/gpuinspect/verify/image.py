@@ -4,6 +4,7 @@ from typing import Final
 
 import msgspec
 
+from gpucore.wire.pod.spec import Pod
 from gpuinspect.cluster.snapshots import Snapshot
 from gpuinspect.errors import InspectError
 
@@ -21,6 +22,15 @@ class _Spec(msgspec.Struct):
 
 class _Pod(msgspec.Struct):
     spec: _Spec
+
+
+def plugin_pods(snapshot: Snapshot) -> dict[str, Pod]:
+    """The pod of the device plugin by node."""
+    return {
+        str(pod.node): pod
+        for pod in snapshot.pods
+        if pod.labels.get(_COMPONENT) == _PLUGIN and pod.node and not pod.finished
+    }
 
 
 def image_on(snapshot: Snapshot, node: str) -> str:

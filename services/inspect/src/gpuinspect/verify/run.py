@@ -17,6 +17,7 @@ from gpuinspect.errors import InspectError
 from gpuinspect.verify import rights
 from gpuinspect.verify.image import image_on
 from gpuinspect.verify.objects import RunPlace
+from gpuinspect.verify.record import record
 from gpuinspect.verify.rows import RowOutcome, RowRunner
 from gpuinspect.verify.site import OutOfTimeError, VerifySite
 from gpuinspect.verify.targets import ProofTarget, targets
@@ -40,6 +41,7 @@ class VerifySettings(msgspec.Struct, frozen=True, kw_only=True):
         seconds: of the whole run.
         starts: pods of the row ``start``.
         keep: leave the objects until the guard removes them.
+        record: write the results where monitoring finds them.
     """
 
     rows: tuple[str, ...]
@@ -52,6 +54,7 @@ class VerifySettings(msgspec.Struct, frozen=True, kw_only=True):
     seconds: int = 900
     starts: int = 20
     keep: bool = False
+    record: bool = False
 
 
 class VerifyRun(msgspec.Struct, frozen=True):
@@ -60,11 +63,13 @@ class VerifyRun(msgspec.Struct, frozen=True):
     Attributes:
         described: what CUDA reported of each GPU, by UUID.
         left: path of an object that could not be removed; empty for none.
+        unrecorded: why results could not be recorded.
     """
 
     outcomes: tuple[RowOutcome, ...]
     described: Mapping[str, Mapping[str, object]] = msgspec.field(default_factory=dict)
     left: str = ""
+    unrecorded: tuple[str, ...] = ()
 
 
 class _Stopped(BaseException):
@@ -103,7 +108,8 @@ def verify(
                 report(target, proof)
                 outcomes.append(RowOutcome(target, proof))
             described[target.uuid] = runner.described
-    return VerifyRun(tuple(outcomes), described, site.left_behind)
+    errors = record(kube, snapshot, outcomes) if wanted.record else []
+    return VerifyRun(tuple(outcomes), described, site.left_behind, tuple(errors))
 
 
 def _rows(runner: RowRunner, wanted: Sequence[str]) -> Iterator[Proof]:

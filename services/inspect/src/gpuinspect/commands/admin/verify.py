@@ -69,6 +69,13 @@ def verify(
     keep: Annotated[
         bool, typer.Option("--keep", help="leave all objects until the time of --timeout")
     ] = False,
+    record: Annotated[
+        bool,
+        typer.Option(
+            "--record",
+            help="write the results to the device plugin's pods, for metrics, and as node events",
+        ),
+    ] = False,
     image: Annotated[
         str,
         typer.Option(
@@ -113,6 +120,7 @@ def verify(
         seconds=timeout,
         starts=starts,
         keep=keep,
+        record=record,
     )
     with reader.source.connect() as kube:
         kubernetes = msgspec.json.decode(kube.get("/version"), type=_Version).git_version
@@ -120,6 +128,8 @@ def verify(
     _print(found, output, kubernetes, headers=not no_headers)
     if found.left:
         fail(f"an object could not be removed in time: {found.left}")
+    if found.unrecorded:
+        fail("; ".join(found.unrecorded))
     if not holds(found):
         raise typer.Exit(1)
 
