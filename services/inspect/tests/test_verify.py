@@ -9,8 +9,11 @@ from typing import Any
 import pytest
 from drawncluster import FakeCluster, Gpu
 from invoking import Run, WhatIfOutcome
-from verifyingserver import CONTEXT_MIB, VerifyingServer
+from verifyingserver import CONTEXT_MIB, VerifyingServer, listed
 
+from gpucore.wire.lists import decode_pods
+from gpucore.wire.verified import decode_verified
+from gpuinspect.queries.verified import verified_rows
 from gpuprobe.checks import compute, neighbour
 from standins.cuda import build
 
@@ -338,3 +341,31 @@ def test_a_named_gpu_is_reached_with_fillers(serve: Serve, verify: Verify) -> No
     assert gpu["gpu"] == 1
     assert outcome.code == 0, outcome.out
     assert any("/pods/filler-" in path for path in server.created)
+
+
+def test_results_are_recorded_on_the_plugins_pod_and_as_events(
+    serve: Serve, verify: Verify
+) -> None:
+    """Metrics and the dashboard show the annotation; the event on the node has what was seen."""
+    server = serve("driver")
+    server.limits = False
+    assert verify(server, "--only", "quick", "--record").code == 1
+    (plugin,) = [pod for pod in server.lists["/api/v1/pods"] if "selfLink" in pod]
+    found = decode_verified(plugin["metadata"]["annotations"]["gpushare/verified"])
+    assert found is not None
+    assert found.gpus == {"0": {"share": "pass", "accounting": "pass", "memory": "fail"}}
+    (event,) = [item for path, item in server.objects.items() if "/events/" in path]
+    assert event["reason"] == "GpuVerifyFailed"
+    assert event["involvedObject"]["kind"] == "Node"
+    assert "memory: expected out of memory" in event["message"]
+    (row, *_) = verified_rows(decode_pods(listed([plugin]).encode()).items)
+    assert (row.node, row.gpu, row.row, row.verdict) == ("n1", "0", "accounting", "pass")
+
+
+def test_results_that_cannot_be_recorded_are_an_error(serve: Serve, verify: Verify) -> None:
+    """A CronJob whose metrics are stale must fail, though every row holds."""
+    server = serve("driver")
+    server.lists["/api/v1/pods"][-1].pop("selfLink")
+    outcome = verify(server, "--only", "quick", "--record")
+    assert outcome.code == 1
+    assert "the results of node n1 are not recorded" in " ".join(outcome.err.split())

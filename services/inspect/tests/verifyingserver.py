@@ -180,9 +180,9 @@ class VerifyingServer(FakeApiServer):
 
     def _bind(self, pod: Object) -> tuple[Any, int | None, int, str]:
         """Choose the GPU as the extender does, and annotate the pod."""
-        nodes = decode_nodes(_listed(self.lists[NODES]).encode()).items
-        pods = decode_pods(_listed(self.lists[PODS]).encode()).items
-        own = decode_pods(_listed([pod]).encode()).items[0]
+        nodes = decode_nodes(listed(self.lists[NODES]).encode()).items
+        pods = decode_pods(listed(self.lists[PODS]).encode()).items
+        own = decode_pods(listed([pod]).encode()).items[0]
         terms = pod["spec"]["affinity"]["nodeAffinity"]
         field = terms["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"][0]
         (name,) = field["matchFields"][0]["values"]
@@ -264,10 +264,12 @@ def _plugin(node: str) -> Object:
     return {
         "apiVersion": "v1",
         "kind": "Pod",
+        "selfLink": f"/api/v1/namespaces/gpushare/pods/plugin-{node}",
         "metadata": {
             "name": f"plugin-{node}",
             "namespace": "gpushare",
             "uid": f"uid-plugin-{node}",
+            "resourceVersion": "1",
             "labels": {"app.kubernetes.io/component": "device-plugin"},
         },
         "spec": {
@@ -278,5 +280,6 @@ def _plugin(node: str) -> Object:
     }
 
 
-def _listed(items: list[Object]) -> str:
+def listed(items: list[Object]) -> str:
+    """A list as the API server sends it."""
     return json.dumps({"metadata": {"resourceVersion": "1"}, "items": items})
