@@ -47,6 +47,7 @@ class ChildProgram:
         self._commands.flush()
         time.sleep(_BEFORE_KILL_SECONDS)
         os.kill(self.pid, signal.SIGKILL)
+        os.waitpid(self.pid, 0)  # what it held is free once it is gone
 
     def end(self) -> None:
         """Close its input, which ends it, and wait for that."""

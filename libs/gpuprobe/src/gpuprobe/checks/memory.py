@@ -95,4 +95,4 @@ def _next(mode: str, *, too_little: bool) -> str:
         return "enable isolation: label the node gpushare/isolation=driver or =mps"
     if mode == "mps":
         return "check that the MPS daemon of the GPU runs: gpushare doctor, alert GpushareMpsDown"
-    return "read the events GpuLimitNotInForce of the pod and the node, and docs/isolation.md"
+    return "read the events GpuLimitNotInForce of the pod and the node (docs/isolation.md)"
