@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
 
-import jsonschema
+import jsonschema  # type: ignore[import-untyped]
 import pytest
 
 from hardware import bench, plot, report, reports
@@ -122,11 +122,9 @@ def test_all_is_written_side_by_side(figures: dict[str, Any], tmp_path: Path) ->
     """Page, plots and figures are written together, and every picture of the page exists."""
     bench.write(figures, tmp_path)
     page = (tmp_path / "isolation.md").read_text()
-    pictures = [part.split(")")[0] for part in page.split("](")[1:]]
-    assert [each for each in pictures if each.endswith(".svg")] == [
-        "isolation/threads.svg",
-        "isolation/crowds.svg",
-    ]
+    links = [part.split(")")[0] for part in page.split("](")[1:]]
+    pictures = [link for link in links if link.endswith(".svg")]
+    assert pictures == ["isolation/threads.svg", "isolation/crowds.svg"]
     for picture in pictures:
         ET.parse(tmp_path / picture)
     assert json.loads((tmp_path / "isolation" / "figures.json").read_text()) == figures

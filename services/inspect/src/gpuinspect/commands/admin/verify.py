@@ -9,18 +9,29 @@ import typer
 
 from gpuinspect.commands.options.answers import namespaces as complete_namespaces
 from gpuinspect.commands.options.answers import nodes as complete_nodes
-from gpuinspect.commands.options.formats import Format as DocumentFormat
-from gpuinspect.commands.options.formats import NoHeaders, emit
+from gpuinspect.commands.options.formats import (
+    FORMS,
+    Format,
+    NoHeaders,
+    emit,
+    names_only,
+    parsed,
+)
 from gpuinspect.commands.options.reading import Reader, fail, note, reading
-from gpuinspect.documents.verify import holds, junit, verify_report
+from gpuinspect.documents.verify import VerifyReport, holds, junit, verify_report
 from gpuinspect.layout import verify as layout
 from gpuinspect.terminal import output as terminal
 from gpuinspect.verify.run import VerifyRun, VerifySettings
 from gpuinspect.verify.run import verify as run_verify
 from gpuinspect.verify.targets import ProofTarget
-from gpuprobe.checks.verdicts import QUICK, ROWS, Proof
+from gpuprobe.checks.verdicts import QUICK, ROWS, Proof, ProofVerdict
 
-FORMS: Final = ("table", "json", "yaml", "junit")
+JUNIT: Final = "junit"
+
+
+def _form(text: str) -> Format:
+    """A format of all commands, or ``junit``."""
+    return Format(JUNIT) if text == JUNIT else parsed(text)
 
 
 class _Version(msgspec.Struct, rename="camel"):
@@ -94,19 +105,18 @@ def verify(
         ),
     ] = "",
     output: Annotated[
-        str,
+        Format,
         typer.Option(
             "-o",
             "--output",
+            parser=_form,
             metavar="FORMAT",
-            help=f"output format: {', '.join(FORMS)}; json and yaml have no names of the cluster",
+            help=f"output format: {', '.join(FORMS)}, or {JUNIT}; documents have no names",
         ),
-    ] = "table",
+    ] = Format.TABLE,
     no_headers: NoHeaders = False,
 ) -> None:
     """Run small pods on free GPU shares and check what they get; exit code 1 when a row fails."""
-    if output not in FORMS:
-        raise typer.BadParameter(f"{output!r} is none of {', '.join(FORMS)}")
     if reader.source.snapshot is not None:
         raise typer.BadParameter("verify needs a cluster: a snapshot runs no pods")
     wanted = VerifySettings(
@@ -149,19 +159,24 @@ def _progress(target: ProofTarget, proof: Proof) -> None:
     note(layout.progress(target, proof).rstrip("\n"))
 
 
-def _print(found: VerifyRun, output: str, kubernetes: str, *, headers: bool) -> None:
-    if output == "junit":
+def _print(found: VerifyRun, output: Format, kubernetes: str, *, headers: bool) -> None:
+    if output == JUNIT:
         sys.stdout.write(junit(found))
-    elif output == "table":
-        width = terminal.width()
-        sys.stdout.write(layout.table(found, headers=headers))
-        sys.stdout.write(layout.failures(found, width=width) + layout.count(found))
+    elif output.is_document:
+        emit(_document(found, kubernetes), output)
+    elif output is Format.NAME:
+        failed = (each for each in found.outcomes if each.proof.verdict is ProofVerdict.FAIL)
+        names_only("row", (each.proof.row for each in failed))
     else:
-        from importlib.metadata import distributions  # noqa: PLC0415 - as `gpushare version`
+        sys.stdout.write(layout.table(found, headers=headers))
+        sys.stdout.write(layout.failures(found, width=terminal.width()) + layout.count(found))
 
-        from gpuinspect.commands.main import DISTRIBUTIONS  # noqa: PLC0415 - as above
 
-        own = next(each for name in DISTRIBUTIONS for each in distributions(name=name))
-        date = datetime.now(tz=UTC).date().isoformat()
-        document = verify_report(found, version=own.version, kubernetes=kubernetes, date=date)
-        emit(document, DocumentFormat.JSON if output == "json" else DocumentFormat.YAML)
+def _document(found: VerifyRun, kubernetes: str) -> VerifyReport:
+    from importlib.metadata import distributions  # noqa: PLC0415 - as `gpushare version`
+
+    from gpuinspect.commands.main import DISTRIBUTIONS  # noqa: PLC0415 - as above
+
+    own = next(each for name in DISTRIBUTIONS for each in distributions(name=name))
+    date = datetime.now(tz=UTC).date().isoformat()
+    return verify_report(found, version=own.version, kubernetes=kubernetes, date=date)
