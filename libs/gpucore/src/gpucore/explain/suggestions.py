@@ -27,7 +27,7 @@ from gpucore.scheduling.device_fit import per_device
 from gpucore.scheduling.fit import fit
 from gpucore.scheduling.grouping import BY_LINKS, Grouping
 from gpucore.simulate.endings import Step, for_gpus, for_share, smallest
-from gpucore.steps import Steps, complete
+from gpucore.steps import Steps
 from gpucore.units import NodeName
 
 NAMED: Final = 3
@@ -35,17 +35,6 @@ NAMED: Final = 3
 
 _UNOFFERED: Final = frozenset({Code.NOT_SHARED, Code.NODE_UNKNOWN})
 Refusals = Mapping[NodeName, FitError | None]
-
-
-def suggestions(
-    pod: PodRequirements,
-    cluster: Candidates,
-    refusals: Refusals,
-    *,
-    grouping: Grouping = BY_LINKS,
-) -> Iterator[str]:
-    """Sentences, the smallest step first; arguments as of :func:`suggest`."""
-    return iter(complete(suggest(pod, cluster, refusals, grouping=grouping)))
 
 
 def suggest(
