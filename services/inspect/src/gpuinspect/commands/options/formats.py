@@ -39,7 +39,7 @@ def emit(document: Any, form: Format) -> None:
         import yaml  # noqa: PLC0415 - its import takes as long as all the rest, and few commands
         # need it
 
-        yaml.safe_dump(msgspec.to_builtins(document), sys.stdout, sort_keys=False)
+        yaml.safe_dump(msgspec.to_builtins(document, str_keys=True), sys.stdout, sort_keys=False)
     else:
         raw = msgspec.json.format(msgspec.json.encode(document), indent=2)
         sys.stdout.write(raw.decode() + "\n")
