@@ -4,7 +4,6 @@ from collections.abc import Mapping
 
 from corebuilders import assumed, ledger, make_gpus, pod, pod_request, share_node
 
-from gpucore.explain.catalogue import CATALOGUE
 from gpucore.explain.suggestions import suggest
 from gpucore.model import Code
 from gpucore.model.constraints import CandidateNode, PodConstraints, Resources, Taint
@@ -52,7 +51,7 @@ def test_a_pod_whose_end_frees_no_cpu_is_not_named() -> None:
     """Where others hold the cpu, the neighbour's end makes no room, and nothing is promised."""
     small = PodConstraints(requests=(("cpu", 2000),))
     found = words(pod("p", 8), node("n", cpu=3000), holding={"n": pod("a", 12)}, constraints=small)
-    assert found == [CATALOGUE[Code.INSUFFICIENT_RESOURCES].remedy]
+    assert found == [Code.INSUFFICIENT_RESOURCES.remedy]
 
 
 def test_every_rule_that_excludes_a_node_is_named() -> None:
@@ -107,7 +106,7 @@ def test_without_a_certain_step_the_catalogue_answers() -> None:
     waiting = PodRequirements(pod_request(pending))
     cluster = Candidates(book.nodes(), {NodeName(n): node(n) for n in ("n", "m")})
     assert complete(suggest(waiting, cluster, cluster.refusals(waiting))) == [
-        CATALOGUE[Code.ISOLATION_MODE_MISSING].remedy
+        Code.ISOLATION_MODE_MISSING.remedy
     ]
 
 
