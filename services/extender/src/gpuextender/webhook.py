@@ -60,7 +60,7 @@ def review_pod(
 
     Args:
         namespace: of the request; the object may lack it.
-        accounts: state of all nodes; none while it is unknown.
+        node_infos: state of all nodes; none while it is unknown.
         scheduler: configured to call this extender; empty where every scheduler is.
 
     Raises:
