@@ -17,6 +17,7 @@ from typing import Any, Final
 import msgspec
 from fastapi import FastAPI, Request, Response
 
+from gpucore import VERSION
 from gpucore.accounting.node_info import NodeInfo
 from gpucore.claims.convert import ClaimRequests, convert
 from gpucore.model import PodRequest
@@ -25,7 +26,7 @@ from gpucore.units import MIB
 from gpucore.wire.errors import WireError
 from gpucore.wire.names import Names
 from gpucore.wire.pods import Container, Pod, decode_pod, pod_request_of
-from gpuextender import VERSION, metrics
+from gpuextender import metrics
 from gpuextender.health import Readiness
 from gpuextender.http.routes import JSON
 from gpuextender.scheduling.messages import NOTHING, MessageError, given
