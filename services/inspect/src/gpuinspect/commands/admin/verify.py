@@ -2,21 +2,15 @@
 
 import sys
 from datetime import UTC, datetime
-from typing import Annotated, Final
+from enum import StrEnum
+from typing import Annotated
 
 import msgspec
 import typer
 
 from gpuinspect.commands.options.answers import namespaces as complete_namespaces
 from gpuinspect.commands.options.answers import nodes as complete_nodes
-from gpuinspect.commands.options.formats import (
-    FORMS,
-    Format,
-    NoHeaders,
-    emit,
-    names_only,
-    parsed,
-)
+from gpuinspect.commands.options.formats import Format, NoHeaders, emit, names_only
 from gpuinspect.commands.options.reading import Reader, fail, note, reading
 from gpuinspect.documents.verify import VerifyReport, holds, junit, verify_report
 from gpuinspect.layout import verify as layout
@@ -26,12 +20,16 @@ from gpuinspect.verify.run import verify as run_verify
 from gpuinspect.verify.targets import ProofTarget
 from gpuprobe.checks.verdicts import QUICK, ROWS, Proof, ProofVerdict
 
-JUNIT: Final = "junit"
 
+class VerifyFormat(StrEnum):
+    """Value of ``-o``: the formats of all commands, and one for CI systems."""
 
-def _form(text: str) -> Format:
-    """A format of all commands, or ``junit``."""
-    return Format(JUNIT) if text == JUNIT else parsed(text)
+    TABLE = "table"
+    WIDE = "wide"
+    JSON = "json"
+    YAML = "yaml"
+    NAME = "name"
+    JUNIT = "junit"
 
 
 class _Version(msgspec.Struct, rename="camel"):
@@ -105,15 +103,9 @@ def verify(
         ),
     ] = "",
     output: Annotated[
-        Format,
-        typer.Option(
-            "-o",
-            "--output",
-            parser=_form,
-            metavar="FORMAT",
-            help=f"output format: {', '.join(FORMS)}, or {JUNIT}; documents have no names",
-        ),
-    ] = Format.TABLE,
+        VerifyFormat,
+        typer.Option("-o", "--output", help="output format; json and yaml have no names"),
+    ] = VerifyFormat.TABLE,
     no_headers: NoHeaders = False,
 ) -> None:
     """Run small pods on free GPU shares and check what they get; exit code 1 when a row fails."""
@@ -159,12 +151,12 @@ def _progress(target: ProofTarget, proof: Proof) -> None:
     note(layout.progress(target, proof).rstrip("\n"))
 
 
-def _print(found: VerifyRun, output: Format, kubernetes: str, *, headers: bool) -> None:
-    if output == JUNIT:
+def _print(found: VerifyRun, output: VerifyFormat, kubernetes: str, *, headers: bool) -> None:
+    if output is VerifyFormat.JUNIT:
         sys.stdout.write(junit(found))
-    elif output.is_document:
-        emit(_document(found, kubernetes), output)
-    elif output is Format.NAME:
+    elif output in {VerifyFormat.JSON, VerifyFormat.YAML}:
+        emit(_document(found, kubernetes), Format(output.value))
+    elif output is VerifyFormat.NAME:
         failed = (each for each in found.outcomes if each.proof.verdict is ProofVerdict.FAIL)
         names_only("row", (each.proof.row for each in failed))
     else:
