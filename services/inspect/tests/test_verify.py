@@ -103,7 +103,7 @@ def test_every_row_holds_behind_mps_but_what_mps_does_not_promise(
         "processes": "known",
         "burst": "skip",
         "whole": "skip",
-    }
+    }, rows
 
 
 def test_without_isolation_the_limit_is_known_not_to_hold(serve: Serve, verify: Verify) -> None:

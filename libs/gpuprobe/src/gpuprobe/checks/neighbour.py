@@ -16,7 +16,8 @@ LEAST_SPEED: Final = 0.6
 """Part of its speed that a neighbour keeps while the other only holds memory."""
 STAY_SECONDS: Final = 3.0
 BLOCKS: Final = 8
-KERNEL_MS: Final = 0.1
+KERNEL_MS: Final = 1.0
+"""Long enough that the pauses of a busy host are no part of the rate."""
 HELD_MIB: Final = 64
 
 

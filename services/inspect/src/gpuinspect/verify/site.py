@@ -12,7 +12,7 @@ from typing import Any, Final, Protocol, Self
 import msgspec
 
 from gpuinspect.verify import objects
-from gpuinspect.verify.objects import GUARD, Object, RunPlace
+from gpuinspect.verify.objects import Object, RunPlace
 from gpukube.errors import ForbiddenError, KubeError, NotFoundError
 from gpukube.interface import Body
 
@@ -279,12 +279,3 @@ def waiting_reason(item: Object) -> str:
             return str(each["message"])
     return f"phase {_phase(item) or 'unknown'}"
 
-
-def is_leftover(item: Object, now: float) -> bool:
-    """Whether a namespace is one of an earlier run whose guard could not remove it."""
-    from gpucore.wire.names import MANAGED_BY, VERIFY_UNTIL  # noqa: PLC0415 - see the top
-
-    meta = item["metadata"]
-    until = meta.get("annotations", {}).get(VERIFY_UNTIL, "")
-    ours = meta.get("labels", {}).get(MANAGED_BY) == GUARD
-    return bool(ours and until.isdecimal() and int(until) < now)
