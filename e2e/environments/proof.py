@@ -11,10 +11,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, NamedTuple
 
-from environments import machines
+from environments import machines, podresources
 from environments.drivermode import plugins_run
 from environments.environment import MachineGpu
-from environments.kind import KindEnvironment
+from environments.kind import GPU_MEM, KindEnvironment
+from environments.waiting import until
 from standins.cuda import build
 
 KIND: Final = "nvidia.com/gpu"
@@ -119,6 +120,20 @@ def _edits(gpu: MachineGpu) -> dict[str, object]:
     return {"env": [f"{key}={value}" for key, value in env.items()], "mounts": [mount]}
 
 
+def _wait_offered(environment: KindEnvironment, node: str, gpus: Sequence[MachineGpu]) -> None:
+    """Until all GPUs are healthy, after their MPS daemons have started, and kubelet has them."""
+    units = sum(gpu.units for gpu in gpus)
+
+    def offered() -> bool:
+        item = environment.objects.node(node)
+        inventory = json.loads(item["metadata"]["annotations"]["gpushare/inventory"])
+        healthy = all(gpu["healthy"] for gpu in inventory["gpus"])
+        return bool(healthy and item["status"]["allocatable"].get(GPU_MEM) == str(units))
+
+    until(f"{node} offers its GPUs", offered)
+    until("kubelet has them", lambda: podresources.allocatable(environment, node) == units)
+
+
 @contextmanager
 def proving(
     environment: KindEnvironment, gpus: Mapping[str, Sequence[MachineGpu]]
@@ -136,6 +151,8 @@ def proving(
         plugin = {**usual["devicePlugin"], "cdi": {"gpuKind": KIND}}
         environment.install({**usual, "devicePlugin": plugin})
         plugins_run(environment)
+        for node, each in gpus.items():
+            _wait_offered(environment, node, each)
         yield found
     finally:
         environment.install(usual)

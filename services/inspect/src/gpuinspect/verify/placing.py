@@ -9,7 +9,7 @@ from gpucore.wire.names import POLICY, Names
 from gpuinspect.cluster.snapshots import Snapshot
 from gpuinspect.verify.objects import Object
 from gpuinspect.verify.site import PodFailedError, VerifySite
-from gpuinspect.verify.targets import ProofTarget, steering
+from gpuinspect.verify.targets import ProofTarget, device_now, steering
 
 FILLERS: Final = 16
 """Most pods of one unit that steer the scheduler towards a GPU."""
@@ -77,7 +77,11 @@ class GpuPods:
         container = ContainerRequest(mem=units, core=core)
         request = PodRequest((container,), mem=units, core=core, isolation=IsolationMode.NONE)
         for _ in range(FILLERS):
-            policy = steering(self._read(), self._names, self._target, request)
+            snapshot = self._read()
+            device = device_now(snapshot, self._names, self._target)
+            if device is None or not device.healthy:
+                raise PodFailedError(f"GPU {self._target.index} is not healthy any more")
+            policy = steering(snapshot, self._names, self._target, request)
             if policy:
                 return policy
             self._fill()
@@ -92,10 +96,14 @@ class GpuPods:
         )
         self._live.append(name)
         if _index(self._site.bound(name), self._names) == str(self._target.index):
-            raise PodFailedError(f"the scheduler put a filler on GPU {self._target.index}")
+            self._site.delete(self._live.pop())  # the next look finds a policy that leads there
 
     def confirmed(self, name: str) -> Object:
-        """The pod once the plugin has confirmed its GPU, or as it is after a while without that."""
+        """The pod once the plugin has confirmed its GPU, or as it is after a while without that.
+
+        Raises:
+            PodFailedError: the plugin corrected the annotation to another GPU.
+        """
 
         def is_confirmed() -> bool:
             notes = self._site.pod(name)["metadata"].get("annotations", {})
@@ -105,7 +113,12 @@ class GpuPods:
             self._site.wait(is_confirmed, f"pod {name} is confirmed", CONFIRM_SECONDS)
         except PodFailedError:
             return self._site.pod(name)
-        return self._site.pod(name)
+        item = self._site.pod(name)
+        if (index := _index(item, self._names)) != str(self._target.index):
+            raise PodFailedError(
+                f"kubelet allocated GPU {index} where the scheduler chose GPU {self._target.index}"
+            )
+        return item
 
     def seconds_to_start(self) -> float:
         """Seconds from the creation of a pod with one unit to the first line of its program."""

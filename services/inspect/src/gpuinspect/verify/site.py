@@ -278,4 +278,3 @@ def waiting_reason(item: Object) -> str:
         if each.get("status") == "False" and each.get("message"):
             return str(each["message"])
     return f"phase {_phase(item) or 'unknown'}"
-
