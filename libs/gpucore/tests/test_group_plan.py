@@ -10,18 +10,12 @@ from hypothesis import strategies as st
 
 from gpucore.accounting.ledger import Ledger
 from gpucore.gang.gang_pods import GangPods
-from gpucore.gang.group_plan import (
-    GroupMember,
-    GroupShortage,
-    group_member,
-    plan_group,
-    reservation_uid,
-    reserved_for,
-)
+from gpucore.gang.group_plan import plan_group
 from gpucore.gang.group_view import group_view, standing
 from gpucore.gang.members import Member
 from gpucore.gang.pod_groups import PodGroups
-from gpucore.gang.values import Rules
+from gpucore.gang.reservations import reservation_uid, reserved_for
+from gpucore.gang.values import GroupMember, GroupShortage, Rules, group_member
 from gpucore.model import Allocation
 from gpucore.units import NodeName, PodUid
 from gpucore.wire.errors import WireError

@@ -140,7 +140,7 @@ class Replica:
             self.state.node_changed(decode_node(json.dumps(ready(name, size)).encode()))
         self.gangs = Gangs(self.state, Rules(), clock=self.clock)
         self.requeue = Requeue(self.state, cluster, self.gangs)  # type: ignore[arg-type]
-        self.writes = NominationWrites(self.state, cluster, self.requeue)  # type: ignore[arg-type]
+        self.writes = NominationWrites(self.state, cluster, self.requeue.is_refused)  # type: ignore[arg-type]
 
         async def leading() -> bool:
             return leads()

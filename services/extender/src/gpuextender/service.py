@@ -108,7 +108,7 @@ class ExtenderService:
             grouping=self._grouping,
         )
         self.health = Readiness(self._informers.vital, stale_after=settings.stale_after)
-        self._writes = NominationWrites(self.state, api, self.requeue)
+        self._writes = NominationWrites(self.state, api, self.requeue.is_refused)
         self._nominator = Nominator(
             self.state,
             self.requeue,
@@ -270,7 +270,7 @@ class ExtenderService:
         preempt = Preempt(self.state)
         if self._settings.nominate != "off":
             preempt.fits_elsewhere = self._nominator.fits_elsewhere
-        verbs = SchedulerRoutes(
+        routes = SchedulerRoutes(
             filter_=self._filter,
             prioritize=self._prioritize,
             bind=self._bind,
@@ -283,7 +283,8 @@ class ExtenderService:
             state=self.state,
             health=self.health,
             gauges=self._gauges,
-            verbs=verbs,
+            verbs=routes.handlers(),
+            scheduler=routes.router(),
             read=ReadApi(self.state, self.health, questions),
             topology=TopologyInspector(self.state.ledger, self._grouping),
         )

@@ -6,10 +6,10 @@ another network reaches it. Everybody may read them, because nothing can be done
 """
 
 import os
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Annotated, Any, Final
 
-from fastapi import FastAPI, Query, Response
+from fastapi import APIRouter, FastAPI, Query, Response
 from fastapi.responses import PlainTextResponse, StreamingResponse
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.types import ASGIApp
@@ -17,16 +17,10 @@ from starlette.types import ASGIApp
 from gpucore import VERSION
 from gpuextender import metrics
 from gpuextender.health import Readiness
-from gpuextender.http import readapi, routes
+from gpuextender.http import readapi
+from gpuextender.http.direct import PREFIXES, SHARE_PREFIX, DirectRoutes, Handler
+from gpuextender.http.openapi import JSON, answers, complete
 from gpuextender.http.readapi import ReadApi
-from gpuextender.http.routes import (
-    JSON,
-    KINDS,
-    PREFIXES,
-    SHARE_PREFIX,
-    DirectRoutes,
-    SchedulerRoutes,
-)
 from gpuextender.http.views import (
     Inspection,
     TopologyInspection,
@@ -35,6 +29,7 @@ from gpuextender.http.views import (
     inspect_node,
 )
 from gpuextender.metrics import LedgerMetrics
+from gpuextender.scheduling.messages import KINDS
 from gpuextender.state import State
 from gpukube.server.scrapes import SharedScrape, pieces
 from gpukube.server.time_slices import TimeSlices, encoded
@@ -99,17 +94,22 @@ def make_app(
     state: State,
     health: Readiness,
     gauges: LedgerMetrics,
-    verbs: SchedulerRoutes,
+    verbs: Mapping[str, Handler],
+    scheduler: APIRouter,
     read: ReadApi,
     topology: TopologyInspector,
 ) -> ASGIApp:
-    """Put the routes together; the verbs in front, unless requests are to be traced."""
-    app = _framework(health, gauges, verbs, read)
+    """Put the routes together; the verbs in front, unless requests are to be traced.
+
+    Args:
+        verbs: the handlers of the scheduler's calls by path; ``scheduler`` has the same as routes.
+    """
+    app = _framework(health, gauges, scheduler, read)
     _add_inspection(app, state)
     _add_topology(app, topology)
     _add_profiles(app)
-    routes.complete(app, (*readapi.KINDS, *KINDS, Inspection, TopologyInspection))
-    return app if traced() else DirectRoutes(verbs.handlers(), app)
+    complete(app, (*readapi.KINDS, *KINDS, Inspection, TopologyInspection))
+    return app if traced() else DirectRoutes(verbs, app)
 
 
 def traced() -> bool:
@@ -118,14 +118,14 @@ def traced() -> bool:
 
 
 def _framework(
-    health: Readiness, gauges: LedgerMetrics, verbs: SchedulerRoutes, read: ReadApi
+    health: Readiness, gauges: LedgerMetrics, scheduler: APIRouter, read: ReadApi
 ) -> FastAPI:
     app = FastAPI(
         title="gpushare extender",
         version=VERSION,
         telemetry={"exclude": lambda scope: scope.get("path") in PATHS},
     )
-    app.include_router(verbs.router())
+    app.include_router(scheduler)
     app.include_router(read.router())
     add_probes(app, health)
     add_metrics(app, health, gauges)
@@ -171,7 +171,7 @@ def _add_topology(app: FastAPI, inspector: TopologyInspector) -> None:
 
 
 def _add_get(app: FastAPI, prefix: str, path: str, handler: Endpoint, kind: type) -> None:
-    responses = routes.answers({200: kind})
+    responses = answers({200: kind})
     app.add_api_route(f"{prefix}/{path}", handler, tags=["inspect"], responses=responses)
 
 

@@ -1,26 +1,22 @@
 """Routes that kube-scheduler calls, as the extenders of 2019 named them, under all their prefixes.
 
-A POST to one of these paths goes straight to its handler, because routing, dependencies and
-middleware of the framework cost more than most answers. Every other request is the framework's.
-The same handlers are mounted there too: for the OpenAPI document, and for requests that are traced.
+The same handlers are called directly (:mod:`gpuextender.http.direct`) and mounted in the framework:
+for the OpenAPI document, and for requests that are traced.
 
 Status codes are the original's: filter answers 200 whatever comes, bind 500 with the same body when
 it fails, because a scheduler takes anything else for a broken extender. While the process is not
 ready, filter and bind reply with ``Error``, and the scheduler retries.
-
-Bodies are read as bytes, which is what makes these calls quick, so FastAPI cannot see their shape.
-The OpenAPI document gets their schemas, from the very types that are sent, by :func:`complete`.
 """
 
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator
 from typing import Any, Final
 
-import msgspec
-from fastapi import APIRouter, FastAPI, Request, Response
-from starlette.types import ASGIApp, Receive, Scope, Send
+from fastapi import APIRouter, Request, Response
 
 from gpuextender import metrics
 from gpuextender.health import Readiness
+from gpuextender.http.direct import PREFIXES, Handler, JsonReply
+from gpuextender.http.openapi import JSON, Document, answers, request_body
 from gpuextender.scheduling import messages
 from gpuextender.scheduling.bind import Bind
 from gpuextender.scheduling.filter import Filter
@@ -36,80 +32,6 @@ from gpuextender.scheduling.messages import (
 )
 from gpuextender.scheduling.preempt import Preempt
 from gpuextender.scheduling.prioritize import Prioritize
-
-JSON: Final = "application/json"
-
-
-class JsonReply(msgspec.Struct, frozen=True):
-    """A body of JSON and its status."""
-
-    body: bytes
-    status: int = 200
-
-
-Handler = Callable[[bytes], Awaitable[JsonReply]]
-
-
-class DirectRoutes:
-    """An ASGI application that calls the handlers of some paths directly.
-
-    Args:
-        handlers: by path, for POST.
-        behind: the application for all other requests.
-    """
-
-    def __init__(self, handlers: Mapping[str, Handler], behind: ASGIApp) -> None:
-        self._handlers = handlers
-        self._behind = behind
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
-        handler = self._handlers.get(scope.get("path", ""))
-        if handler is None or scope.get("method") != "POST":
-            await self._behind(scope, receive, send)
-            return
-        body = await _body(receive)
-        if body is not None:
-            await _send(send, await handler(body))
-
-
-async def _body(receive: Receive) -> bytes | None:
-    """The whole body; ``None`` where the client went away."""
-    parts: list[bytes] = []
-    more = True
-    while more:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            return None
-        parts.append(message.get("body", b""))
-        more = message.get("more_body", False)
-    return parts[0] if len(parts) == 1 else b"".join(parts)
-
-
-async def _send(send: Send, reply: JsonReply) -> None:
-    headers = [
-        (b"content-length", str(len(reply.body)).encode()),
-        (b"content-type", JSON.encode()),
-    ]
-    await send({"type": "http.response.start", "status": reply.status, "headers": headers})
-    await send({"type": "http.response.body", "body": reply.body})
-
-
-SHARE_PREFIX: Final = "/gpushare-scheduler"
-PREFIXES: Final = (SHARE_PREFIX, "/gputopology-scheduler", "/gpu-scheduler-extender")
-
-KINDS: Final = (
-    ExtenderArgs,
-    FilterResult,
-    HostPriority,
-    BindingArgs,
-    BindingResult,
-    PreemptionArgs,
-    PreemptionResult,
-)
-
-_REF: Final = "#/components/schemas/{name}"
-Document = dict[str, Any]
 
 _POD: Final[Document] = {
     "metadata": {"name": "worker-0", "namespace": "default", "uid": "8b9c"},
@@ -131,43 +53,6 @@ PREEMPTION: Final[Document] = {
     "NodeNameToVictims": None,
     "NodeNameToMetaVictims": {"node-1": {"Pods": [{"UID": "77aa"}], "NumPDBViolations": 0}},
 }
-
-
-def answers(kinds: Mapping[int, Any]) -> dict[int | str, Document]:
-    """``responses`` of a route: a schema for each status."""
-    return {
-        status: {"description": _summary(kind), "content": {JSON: {"schema": _schema(kind)}}}
-        for status, kind in kinds.items()
-    }
-
-
-def request_body(kind: Any, example: Document) -> Document:
-    """``openapi_extra`` of a route that reads ``kind``."""
-    content = {JSON: {"schema": _schema(kind), "example": example}}
-    return {"requestBody": {"required": True, "content": content}}
-
-
-def complete(app: FastAPI, kinds: Iterable[Any]) -> None:
-    """Put the schemas of ``kinds``, to which routes refer, into the document of ``app``."""
-    original = app.openapi
-    _, components = msgspec.json.schema_components(kinds, ref_template=_REF)
-
-    def openapi() -> Document:
-        document = original()
-        document.setdefault("components", {}).setdefault("schemas", {}).update(components)
-        return document
-
-    app.openapi = openapi  # type: ignore[method-assign]
-
-
-def _schema(kind: Any) -> Document:
-    """A reference to ``kind``, or the schema itself where it has no name."""
-    [schema], _ = msgspec.json.schema_components([kind], ref_template=_REF)
-    return schema
-
-
-def _summary(kind: Any) -> str:
-    return (getattr(kind, "__doc__", "") or "An answer.").splitlines()[0]
 
 
 _DOCUMENTS: Final[dict[str, dict[str, Any]]] = {

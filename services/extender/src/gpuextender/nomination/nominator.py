@@ -85,7 +85,13 @@ class Nominator:
         self._after, self._limit = after, limit
         self._clock, self._now = clock, now
         self._ranking = NodeRanking(self._rate)
-        self._due = DuePods(state, requeue, after=after, now=now)
+        self._due = DuePods(
+            state,
+            refused_pods=requeue.refused_pods,
+            is_refused=requeue.is_refused,
+            after=after,
+            now=now,
+        )
         self._pauses = NominationPauses()
         self.ends = NominationEnds(
             state,
@@ -96,7 +102,7 @@ class Nominator:
             now=now,
         )
         writes.failed = self._failed
-        self._batches = GangBatches(state, gangs, self._kind, now)
+        self._batches = GangBatches(state, gangs.plan, self._kind, now)
         self._next = float("inf")
         self.woken = asyncio.Event()
         self._active = 0.0

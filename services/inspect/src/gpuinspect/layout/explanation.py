@@ -12,7 +12,7 @@ from gpucore.explain.pod_states import Explanation, PodState
 from gpuinspect.queries.scheduling_status import SchedulingStatus
 from gpuinspect.queries.workloads import Alike, WorkloadRef
 from gpuinspect.terminal.tables import align
-from gpuinspect.terminal.wrapping import one_line, wrapped
+from gpuinspect.terminal.wrapping import nodes, one_line, wrapped
 
 SHOWN: Final = 3  # names of nodes in a row; the rest are counted
 HEAD: Final = len("Scheduler:  ")
@@ -99,11 +99,6 @@ def _refusals(found: Explanation, *, wide: bool) -> Iterator[str]:
 
 def _group(group: Group, *, wide: bool) -> str:
     return f"{len(group.nodes)}\t{group.code}\t{figures(group)}\t{_names(group.nodes, wide=wide)}\n"
-
-
-def nodes(count: int) -> str:
-    """``1 node``, ``2 nodes``."""
-    return f"{count} node{'' if count == 1 else 's'}"
 
 
 def _names(names: tuple[str, ...], *, wide: bool) -> str:
