@@ -45,7 +45,7 @@ def imports_of(file: str) -> set[str]:
 
 def test_the_walks_are_found() -> None:
     """A changed heading would leave the other tests without a case."""
-    assert WALKS <= walks().keys()
+    assert walks().keys() >= WALKS
 
 
 @pytest.mark.parametrize("call", walks())

@@ -46,7 +46,7 @@ from gpucore.steps import Steps
 from gpucore.units import NodeName
 from gpucore.wire.constraints import pod_constraints
 from gpucore.wire.errors import WireError
-from gpucore.wire.pod.scheduler_events import sightings
+from gpucore.wire.pod.scheduler_events import scheduler_record
 from gpucore.wire.pods import Pod, decode_pod, pod_request_of
 from gpuextender.health import Readiness
 from gpuextender.http import openapi, views
@@ -222,7 +222,7 @@ class PodQuestions:
             pod=pod,
             pod_request=pod_request,
             constraints=constraints,
-            sightings=sightings(raw),
+            scheduler_record=scheduler_record(raw),
             members=self._state.members(UnscheduledPod(pod, pod_request), gang) if gang else None,
             gang=gang,
         )

@@ -94,7 +94,7 @@ AGAIN_TIMES: Final = 10.0
 MOST_REMEMBERED: Final = 1024
 
 Key = tuple[str, str]
-Place = tuple[UnscheduledPod, Placement]
+PodPlacement = tuple[UnscheduledPod, Placement]
 
 
 GangPlan = Callable[
@@ -148,7 +148,7 @@ class GangBatches:
         *,
         room: int,
         now_ns: int,
-    ) -> list[Place]:
+    ) -> list[PodPlacement]:
         """Reserve a place for every pod of the gang that needs one; empty where one has none.
 
         Args:
@@ -194,7 +194,7 @@ class GangBatches:
 
     def _assigned(
         self, gang: Gang, members: Collection[UnscheduledPod], reservations: Collection[Allocation]
-    ) -> list[Place]:
+    ) -> list[PodPlacement]:
         """A place for each pod that needs one: pods beyond the size of the gang need none."""
         held = self._state.ledger.gang(gang.namespace, gang.name)
         placed = sum(one.state is not AllocationState.RESERVED for one in held)

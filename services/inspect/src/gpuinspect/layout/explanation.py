@@ -53,8 +53,8 @@ def _head(found: Explanation) -> Iterator[str]:
     if found.pod_request is not None:
         yield f"Policy:\t{found.policy}\n"
     yield f"Scheduler:\t{pod.scheduler_name or '-'}, {_seen(found)}\n"
-    if not pod.node and found.sightings.last_words:
-        yield f"\tmessage: {one_line(found.sightings.last_words)}\n"
+    if not pod.node and found.scheduler_record.last_message:
+        yield f"\tmessage: {one_line(found.scheduler_record.last_message)}\n"
     for fault in found.faults:
         yield f"Fault:\t{fault}\n"
 
@@ -76,9 +76,9 @@ def _seen(found: Explanation) -> str:
         return f"bound it to {found.pod.node}"
     if found.gates:
         return "which ignores pods with scheduling gates"
-    if found.sightings.scheduler_saw_it:
+    if found.scheduler_record.scheduler_saw_it:
         return "which has tried to place it"
-    if found.sightings.complete:
+    if found.scheduler_record.complete:
         return "which has not handled it: check that this scheduler runs"
     return "no events of it are available"
 
