@@ -38,7 +38,7 @@ NVIDIA_GPU: Final = "nvidia.com/gpu"
 
 
 class AdmissionAnswer(msgspec.Struct, frozen=True):
-    """What becomes of a pod.
+    """The verdict of the webhook about a pod.
 
     Attributes:
         refusal: why it is refused; empty lets it pass.

@@ -14,7 +14,7 @@ from gpucore.wire.pod.spec import Pod
 
 
 class PodState(StrEnum):
-    """Where the pod stands."""
+    """State of the pod on its way through the scheduler."""
 
     ASKS_NOTHING = "requests no GPU"
     FINISHED = "finished: it has no allocation"

@@ -30,7 +30,7 @@ class Versioned(Protocol):
 
     @property
     def resource_version(self) -> str:
-        """Of the object."""
+        """Resource version of the object."""
         ...
 
 

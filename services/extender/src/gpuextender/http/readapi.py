@@ -131,7 +131,7 @@ class PodQuestions:
         return (yield from explaining_claims(facts, nodes, cluster.nodes))
 
     async def what_if(self, question: Question, slices: TimeSlices) -> WhatIfDoc:
-        """What becomes of pods if they come now, in this order.
+        """Where pods would be placed if they were created now, in this order.
 
         Raises:
             WireError: a node is none of the Kubernetes API.

@@ -113,7 +113,7 @@ class Nominator:
     # What happens, as the rest of the process reports it.
 
     def scheduler_called(self, pod: Pod) -> None:
-        """The scheduler of this pod calls filter here: it leads."""
+        """This replica got the filter call of the pod's scheduler."""
         self._due.called(pod.scheduler_name)
         self._order.scheduler_called(pod.uid, self._state.ledger.nominations())
         self._writes.scheduler_called(pod.uid)
@@ -162,7 +162,7 @@ class Nominator:
     # One round.
 
     def due(self) -> bool:
-        """A pod is due, whether or not it can be nominated."""
+        """Whether a pod awaits a nomination, even if no node fits it."""
         return next(self._due.pods(), None) is not None
 
     async def round(self) -> float:

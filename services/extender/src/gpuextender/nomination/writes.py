@@ -187,7 +187,7 @@ class NominationWrites:
             self.written[pod.uid] = msgspec.structs.replace(written, clearing="failed")
 
     def _version(self, pod: Pod) -> str:
-        """Of the pod as it is known; empty where it is not."""
+        """Resource version of the pod in the state; empty where the state lacks the pod."""
         known = self._state.find(pod.namespace, pod.name)
         return known.pod.resource_version if known and known.pod.uid == pod.uid else ""
 
