@@ -10,7 +10,7 @@ from objects import node, pod
 from running import Running
 
 from gpuextender.http.app import TRACING
-from gpuextender.http.direct import DirectRoutes, JsonReply
+from gpuextender.http.routes import DirectRoutes, JsonReply
 from gpukube.testing.apiserver import FakeApiServer
 
 

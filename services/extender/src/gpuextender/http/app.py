@@ -6,20 +6,18 @@ another network reaches it. Everybody may read them, because nothing can be done
 """
 
 import os
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, FastAPI, Query, Response
 from fastapi.responses import PlainTextResponse, StreamingResponse
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
-from starlette.types import ASGIApp
 
 from gpucore import VERSION
 from gpuextender import metrics
 from gpuextender.health import Readiness
 from gpuextender.http import readapi
-from gpuextender.http.direct import PREFIXES, SHARE_PREFIX, DirectRoutes, Handler
-from gpuextender.http.openapi import JSON, answers, complete
+from gpuextender.http.openapi import JSON, PREFIXES, SHARE_PREFIX, answers, complete
 from gpuextender.http.readapi import ReadApi
 from gpuextender.http.views import (
     Inspection,
@@ -94,22 +92,17 @@ def make_app(
     state: State,
     health: Readiness,
     gauges: LedgerMetrics,
-    verbs: Mapping[str, Handler],
     scheduler: APIRouter,
     read: ReadApi,
     topology: TopologyInspector,
-) -> ASGIApp:
-    """Put the routes together; the verbs in front, unless requests are to be traced.
-
-    Args:
-        verbs: the handlers of the scheduler's calls by path; ``scheduler`` has the same as routes.
-    """
+) -> FastAPI:
+    """Put the routes together; ``scheduler`` has those of kube-scheduler."""
     app = _framework(health, gauges, scheduler, read)
     _add_inspection(app, state)
     _add_topology(app, topology)
     _add_profiles(app)
     complete(app, (*readapi.KINDS, *KINDS, Inspection, TopologyInspection))
-    return app if traced() else DirectRoutes(verbs, app)
+    return app
 
 
 def traced() -> bool:

@@ -1,4 +1,4 @@
-"""Schemas of the OpenAPI document, made from the very types that are sent and received.
+"""Paths and schemas of the OpenAPI document, made from the types that are sent and received.
 
 Bodies are read as bytes, which is what makes calls of the scheduler quick, so FastAPI cannot see
 their shape; :func:`complete` adds it.
@@ -11,6 +11,8 @@ import msgspec
 from fastapi import FastAPI
 
 JSON: Final = "application/json"
+SHARE_PREFIX: Final = "/gpushare-scheduler"
+PREFIXES: Final = (SHARE_PREFIX, "/gputopology-scheduler", "/gpu-scheduler-extender")
 _REF: Final = "#/components/schemas/{name}"
 Document = dict[str, Any]
 

@@ -1,22 +1,24 @@
 """Routes that kube-scheduler calls, as the extenders of 2019 named them, under all their prefixes.
 
-The same handlers are called directly (:mod:`gpuextender.http.direct`) and mounted in the framework:
-for the OpenAPI document, and for requests that are traced.
+A POST to one of these paths goes straight to its handler, because routing, dependencies and
+middleware of the framework cost more than most answers. Every other request is the framework's.
+The same handlers are mounted there too: for the OpenAPI document, and for requests that are traced.
 
 Status codes are the original's: filter answers 200 whatever comes, bind 500 with the same body when
 it fails, because a scheduler takes anything else for a broken extender. While the process is not
 ready, filter and bind reply with ``Error``, and the scheduler retries.
 """
 
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 from typing import Any, Final
 
+import msgspec
 from fastapi import APIRouter, Request, Response
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gpuextender import metrics
 from gpuextender.health import Readiness
-from gpuextender.http.direct import PREFIXES, Handler, JsonReply
-from gpuextender.http.openapi import JSON, Document, answers, request_body
+from gpuextender.http.openapi import JSON, PREFIXES, Document, answers, request_body
 from gpuextender.scheduling import messages
 from gpuextender.scheduling.bind import Bind
 from gpuextender.scheduling.filter import Filter
@@ -76,6 +78,61 @@ _DOCUMENTS: Final[dict[str, dict[str, Any]]] = {
 
 
 _VERB_SECONDS: Final = {name: metrics.VERB_SECONDS.labels(name) for name in _DOCUMENTS}
+
+
+class JsonReply(msgspec.Struct, frozen=True):
+    """A body of JSON and its status."""
+
+    body: bytes
+    status: int = 200
+
+
+Handler = Callable[[bytes], Awaitable[JsonReply]]
+
+
+class DirectRoutes:
+    """An ASGI application that calls the handlers of some paths directly.
+
+    Args:
+        handlers: by path, for POST.
+        behind: the application for all other requests.
+    """
+
+    def __init__(self, handlers: Mapping[str, Handler], behind: ASGIApp) -> None:
+        self._handlers = handlers
+        self._behind = behind
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        handler = self._handlers.get(scope.get("path", ""))
+        if handler is None or scope.get("method") != "POST":
+            await self._behind(scope, receive, send)
+            return
+        body = await _body(receive)
+        if body is not None:
+            await _send(send, await handler(body))
+
+
+async def _body(receive: Receive) -> bytes | None:
+    """The whole body; ``None`` where the client went away."""
+    parts: list[bytes] = []
+    more = True
+    while more:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            return None
+        parts.append(message.get("body", b""))
+        more = message.get("more_body", False)
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+async def _send(send: Send, reply: JsonReply) -> None:
+    headers = [
+        (b"content-length", str(len(reply.body)).encode()),
+        (b"content-type", JSON.encode()),
+    ]
+    await send({"type": "http.response.start", "status": reply.status, "headers": headers})
+    await send({"type": "http.response.body", "body": reply.body})
 
 
 class SchedulerRoutes:
