@@ -10,7 +10,7 @@ from objects import Object
 
 from gpucore.gang.values import Rules
 from gpucore.scheduling.grouping import BY_LINKS
-from gpucore.wire.lists import decode_constrained_pods
+from gpucore.wire.lists import decode_constrained_pod, page_of
 from gpucore.wire.names import DEFAULT_NAMES
 from gpucore.wire.nodes import decode_node
 from gpucore.wire.pods import Pod
@@ -99,7 +99,7 @@ def nominate(item: Object, node: str, manager: str) -> None:
 def read(item: Object) -> Pod:
     """A pod as the informer reads it."""
     raw = json.dumps({"metadata": {}, "items": [item]}).encode()
-    return decode_constrained_pods(raw).items[0]
+    return page_of(raw, decode_constrained_pod).items[0]
 
 
 class Health:
