@@ -25,9 +25,9 @@ from gpuextender.housekeeping import (
     forget_after_lists,
     settle_memory,
 )
-from gpuextender.http.app import make_app, probes_app
+from gpuextender.http.app import make_app, probes_app, traced
 from gpuextender.http.readapi import PodQuestions, ReadApi
-from gpuextender.http.routes import SchedulerRoutes
+from gpuextender.http.routes import DirectRoutes, SchedulerRoutes
 from gpuextender.http.server import Listeners, stop_on_signal
 from gpuextender.http.views import TopologyInspector
 from gpuextender.informers import DEVICE_CLASSES, TEMPLATES, Informers
@@ -108,7 +108,7 @@ class ExtenderService:
             grouping=self._grouping,
         )
         self.health = Readiness(self._informers.vital, stale_after=settings.stale_after)
-        self._writes = NominationWrites(self.state, api, self.requeue)
+        self._writes = NominationWrites(self.state, api, self.requeue.is_refused)
         self._nominator = Nominator(
             self.state,
             self.requeue,
@@ -270,7 +270,7 @@ class ExtenderService:
         preempt = Preempt(self.state)
         if self._settings.nominate != "off":
             preempt.fits_elsewhere = self._nominator.fits_elsewhere
-        verbs = SchedulerRoutes(
+        routes = SchedulerRoutes(
             filter_=self._filter,
             prioritize=self._prioritize,
             bind=self._bind,
@@ -279,14 +279,15 @@ class ExtenderService:
         )
         policy = self._settings.cluster_policy()
         questions = PodQuestions(self.state, self._api, policy, self._followed_claims())
-        return make_app(
+        app = make_app(
             state=self.state,
             health=self.health,
             gauges=self._gauges,
-            verbs=verbs,
+            scheduler=routes.router(),
             read=ReadApi(self.state, self.health, questions),
             topology=TopologyInspector(self.state.ledger, self._grouping),
         )
+        return app if traced() else DirectRoutes(routes.handlers(), app)
 
 
 async def serve(api: KubeClient, settings: ExtenderSettings) -> None:

@@ -100,7 +100,7 @@ class Ledger(NodeInfos):
         return self._claims
 
     def hold_claim(self, allocation: Allocation) -> None:
-        """A ResourceClaim holds this; its UID stands in the place of a pod's."""
+        """Enter the allocation of a ResourceClaim, under the UID of the claim."""
         self._claims.add(allocation.uid)
         self._hold(allocation)
 

@@ -48,7 +48,7 @@ class ClaimRequests(msgspec.Struct, frozen=True):
 
 
 class Conversion(msgspec.Struct, frozen=True):
-    """What becomes of a pod.
+    """The converted pod, or why it stays as it is.
 
     Attributes:
         template: contents of its ResourceClaimTemplate; ``None`` where it is not converted.

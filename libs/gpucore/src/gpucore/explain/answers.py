@@ -34,7 +34,7 @@ KINDS: Final = 4
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """What becomes of one pod.
+    """Where one pod would be placed, or why it fits no node.
 
     Attributes:
         outcome: its placement, or the first refusals by name of the node.

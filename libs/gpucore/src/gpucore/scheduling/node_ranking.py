@@ -14,8 +14,8 @@ from gpucore.accounting.node_info import NodeInfo
 from gpucore.kubescheduler.node_fit import avoided
 from gpucore.model import FitError, PodRequest
 from gpucore.model.constraints import CandidateNode
-from gpucore.scheduling.admission import admit
 from gpucore.scheduling.candidates import PodRequirements
+from gpucore.scheduling.fit import admit
 from gpucore.scheduling.grouping import Grouping
 from gpucore.scheduling.policy import place, rate, resolve
 from gpucore.units import NodeName

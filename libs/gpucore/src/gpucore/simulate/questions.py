@@ -66,7 +66,7 @@ class Question(msgspec.Struct, frozen=True):
 
 
 class RequestedPods(msgspec.Struct, frozen=True):
-    """The decoded body of a question; the claims of its pods may be elsewhere."""
+    """The decoded body of a question, without the claims that its pods name."""
 
     pods: list[PodQuestion]
     wanted: list[WorkloadPods]

@@ -20,8 +20,8 @@ from gpucore.claims.node_fit import ClaimNode, ClaimRules, first_fit, refusal
 from gpucore.kubescheduler.node_fit import avoided, constraint_refusals
 from gpucore.model import Allocation, AllocationState, Code, FitError, Placement, PodRequest
 from gpucore.model.constraints import UNCONSTRAINED, CandidateNode, PodConstraints
-from gpucore.scheduling.admission import admit
 from gpucore.scheduling.device_order import device_order
+from gpucore.scheduling.fit import admit
 from gpucore.scheduling.grouping import BY_LINKS, Grouping
 from gpucore.scheduling.policy import Policy, place, rate, resolve
 from gpucore.steps import Steps, complete
