@@ -14,7 +14,6 @@ from typing import Annotated
 import msgspec
 import typer
 
-from gpucore.simulate.hosts import HostWorkload
 from gpucore.simulate.replay import Replayed
 from gpucore.simulate.replay import replay as replayed
 from gpucore.simulate.traces import TraceNode, TracePod
@@ -32,6 +31,7 @@ class PlacementPolicyName(StrEnum):
     SPREAD = "spread"
     FRAGMENTATION = "fragmentation"
     RANDOM = "random"
+    PUBLISHED = "published"
     CLAIMS_PLAIN = "claims-plain"
     CLAIMS_BINPACK = "claims-binpack"
     CLAIMS_FRAGMENTATION = "claims-fragmentation"
@@ -95,7 +95,7 @@ def _report(
             nodes,
             _drawn(pods, chance),
             policy,
-            workload=HostWorkload(pods),
+            workload=pods,
             pick=chance.randrange,
             target=arrivals,
             progress=progress.reach,
