@@ -7,13 +7,13 @@ from gpucore.accounting.node_info import NodeInfo
 from gpucore.model import Allocation, AllocationState, Placement
 from gpucore.simulate.traces import TraceNode, TracePod
 from gpucore.units import MILLI, NodeName, PodUid
-from gpucore.workload.pod_mix import HostRoom, PodMix
+from gpucore.workload.pod_mix import HostRoom, PodMix, usual_mix
 
 
 def mix_of(pods: Iterable[TracePod]) -> PodMix:
-    """The kinds of the pods with GPUs, by how often they come."""
+    """The usual kinds of the pods with GPUs, by how often they come."""
     counts = Counter(pod.kind() for pod in pods if pod.gpus)
-    return PodMix({kind: float(count) for kind, count in sorted(counts.items())})
+    return usual_mix({kind: float(count) for kind, count in counts.items()})
 
 
 class Host:

@@ -13,8 +13,9 @@ import msgspec
 
 from gpucore.accounting.node_info import NodeInfo
 from gpucore.model import FitError, Placement, PodRequest
-from gpucore.scheduling.node_ranking import NodeRanking
+from gpucore.scheduling.node_ranking import NodeRanking, may_fit
 from gpucore.scheduling.policy import POLICIES, ChooseGroup, Policy, place
+from gpucore.simulate.arrivals import Pick
 from gpucore.simulate.claimfit import CLAIM_ORDERS, ClaimFit
 from gpucore.simulate.hosts import Host, mix_of
 from gpucore.simulate.published import PublishedMix, published_policy
@@ -28,8 +29,6 @@ REPLAY_POLICIES: Final = (*POLICIES, RANDOM, PUBLISHED, *CLAIM_ORDERS)
 KINDS: Final = 1 << 16
 """Kinds of pods whose ratings of nodes are kept."""
 _BINPACK: Final = POLICIES["binpack"]
-Pick = Callable[[int], int]
-"""A number from 0 up to the argument, which it excludes."""
 Progress = Callable[[float], None]
 """Called with the number of exclusive GPUs that the arrivals have requested."""
 
@@ -109,6 +108,7 @@ class _Stage:
         self._policy = policy
         self._pick = pick
         self._ranking = NodeRanking(self._rate, limit=KINDS)
+        self._requests: dict[TracePod, PodRequest] = {}
         claims = CLAIM_ORDERS.get(policy)
         self._claims = None if claims is None else ClaimFit(nodes, claims)
         self._published = published_policy(PublishedMix(workload)) if policy == PUBLISHED else None
@@ -136,16 +136,22 @@ class _Stage:
 
     def _rate(self, name: NodeName, kind: TracePod) -> tuple[float, ...] | None:
         host = self._hosts[name]
-        if not host.runs(kind):
+        request = self._request(kind)
+        if not host.runs(kind) or (kind.gpus and not may_fit(host.node_info, request)):
             return None
         placement = self._placed(host, kind)
         if placement is None:
             return None
-        request = kind.pod_request()
         return self._rule(host, kind).rate(host.node_info, request, placement)
 
     def _placed(self, host: Host, kind: TracePod) -> Placement | None:
-        return self._placement(host, kind.pod_request(), self._rule(host, kind))
+        return self._placement(host, self._request(kind), self._rule(host, kind))
+
+    def _request(self, kind: TracePod) -> PodRequest:
+        known = self._requests.get(kind)
+        if known is None:
+            known = self._requests[kind] = kind.pod_request()
+        return known
 
     def _rule(self, host: Host, pod: TracePod) -> Policy:
         if self._published is not None:

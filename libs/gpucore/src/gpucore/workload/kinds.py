@@ -70,8 +70,7 @@ class Workload:
         lost = self.unresolvable * sum(free)
         lost += sum(part * larger[bisect_right(sizes, part)] for part in free)
         lost += sum(
-            weight * _unusable(free, milli, gpus)
-            for (milli, gpus), weight in self._several.items()
+            weight * _unusable(free, milli, gpus) for (milli, gpus), weight in self._several.items()
         )
         return lost / self._total / MILLI
 

@@ -28,6 +28,9 @@ CPU_STEP_MILLI: Final = 250
 MEMORY_STEP_MIB: Final = 1024
 CORE_MILLI: Final = 10
 """Thousandths of a GPU in one percent of its compute."""
+COVERED: Final = 0.98
+"""Part of the pods whose kinds are in a mix: the rest is too rare to keep room for."""
+MOST_KINDS: Final = 128
 UNLIMITED: Final = 1 << 60
 
 
@@ -198,6 +201,19 @@ class PodMix:
                 sort = _keep(self._sorts, (model, units), _NodeSort(self.kinds, model, units))
             known = _keep(self._views, key, sort.view(cpu_milli, memory_mib))
         return known
+
+
+def usual_mix(weights: Mapping[PodKind, float]) -> PodMix:
+    """The mix of the most frequent kinds: those of nearly all pods, at most :data:`MOST_KINDS`."""
+    ordered = sorted(weights.items(), key=lambda item: (-item[1], item[0]))
+    left = COVERED * sum(weights.values())
+    kinds: dict[PodKind, float] = {}
+    for kind, weight in ordered[:MOST_KINDS]:
+        if left <= 0.0:
+            break
+        kinds[kind] = weight
+        left -= weight
+    return PodMix(kinds)
 
 
 class HostRoom(msgspec.Struct, frozen=True):
