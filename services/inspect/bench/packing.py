@@ -90,13 +90,18 @@ def table(runs: Iterable[Run]) -> Iterator[str]:
     for trace, by_policy in found.items():
         theirs, ours, packed = (by_policy[policy] for policy in POLICIES)
         behind += [trace] if fmean(ours) > fmean(theirs) else []
-        yield f"| {trace} | {_published(trace)} | {_spread(theirs)} | {_gain(theirs, ours)} |" + (
-            f" {_wins(theirs, ours)} | {_spread(packed)} |"
+        cells = (
+            trace,
+            _published(trace),
+            _spread(theirs),
+            _gain(theirs, ours),
+            _wins(theirs, ours),
+            _spread(packed),
         )
+        yield f"| {' | '.join(cells)} |"
     yield ""
-    yield f"At least as good on {len(found) - len(behind)} of {len(found)} traces." + (
-        f" Not on {', '.join(behind)}." if behind else ""
-    )
+    named = f" Not on {', '.join(behind)}." if behind else ""
+    yield f"At least as good on {len(found) - len(behind)} of {len(found)} traces.{named}"
 
 
 def _published(trace: str) -> str:

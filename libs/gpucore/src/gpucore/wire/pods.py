@@ -3,13 +3,14 @@
 from gpucore.wire.pod.allocations import allocation_of
 from gpucore.wire.pod.placements import annotations_of
 from gpucore.wire.pod.requests import kai_limit, pod_request_of
-from gpucore.wire.pod.spec import Container, Pod, decode_pod
+from gpucore.wire.pod.spec import Container, Pod, created, decode_pod
 
 __all__ = [
     "Container",
     "Pod",
     "allocation_of",
     "annotations_of",
+    "created",
     "decode_pod",
     "kai_limit",
     "pod_request_of",
