@@ -10,7 +10,7 @@ import asyncio
 import csv
 import os
 import random
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from pathlib import Path
 from time import monotonic
 from typing import Any, Final
@@ -18,17 +18,16 @@ from typing import Any, Final
 import msgspec
 import pytest
 from chartconfig import chart_config
-from planes import Source, plane
+from planes import Source
 from running import Running
 
 from environments import fakenodes
 from environments.apicall import ApiCalls
-from environments.controlplane import ControlPlane
+from environments.controlplane import ControlPlane, control_plane
 from gpucore.simulate.replay import replay
 from gpucore.simulate.traces import TraceNode, TracePod
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
-__all__ = ["plane"]  # a fixture
 
 Object = dict[str, Any]
 ENVIRONMENT: Final = dict(os.environ)  # before a fixture takes our settings away
@@ -122,6 +121,13 @@ def pod_object(pod: TracePod) -> Object:
     return item
 
 
+@pytest.fixture
+def plane() -> Iterator[ControlPlane]:
+    """A control plane of its own for each policy: its nodes and pods are many to delete."""
+    with control_plane() as one:
+        yield one
+
+
 @pytest.fixture(params=POLICIES)
 def policy(request: pytest.FixtureRequest) -> str:
     """The default policy of the extender, and that of the replay."""
@@ -143,8 +149,6 @@ async def calls(plane: ControlPlane, tmp_path: Path, policy: str) -> AsyncIterat
                 yield session
             finally:
                 await asyncio.to_thread(process.stop)
-        for path in (PODS, "/api/v1/nodes"):
-            await session.call("DELETE", path, {"gracePeriodSeconds": 0})
 
 
 async def bound_and_refused(calls: ApiCalls) -> tuple[set[str], set[str]]:
@@ -182,7 +186,8 @@ async def test_a_burst_packs_as_the_replay_of_its_policy(calls: ApiCalls, policy
     names = await settled(calls, pods)
     live = sum(pod.milli for pod in pods if pod.name in names) / UNITS
     print(
-        f"{policy}: {len(nodes)} nodes, {offline.gpus} GPUs, {len(pods)} pods, {offline.requested:.0f} GPUs: "
+        f"{policy}: {len(nodes)} nodes, {offline.gpus} GPUs, {len(pods)} pods, "
+        f"{offline.requested:.0f} GPUs: "
         f"replay {offline.placed:.1f} GPUs ({offline.failed_pods} pods refused), "
         f"live {live:.1f} ({len(pods) - len(names)})"
     )

@@ -34,11 +34,13 @@ class Policy(msgspec.Struct, frozen=True):
     Attributes:
         key: of a GPU for a share; the smallest is chosen.
         rate: of a placement on its node; first 0 (worst) to 1 (best), then what breaks ties.
+        costly: a key takes so long that it is computed once for GPUs in the same state.
     """
 
     name: str
     key: Key
     rate: Rate
+    costly: bool = False
 
 
 def place(
@@ -131,7 +133,10 @@ def _share(
 ) -> Placement:
     gpus = [c for c in node_info.devices.values() if device_fit_error(c, pod_request) is None]
     if choose is None:
-        gpus.sort(key=_remembered(policy, node_info, pod_request))
+        if policy.costly:
+            gpus.sort(key=_remembered(policy, node_info, pod_request))
+        else:
+            gpus.sort(key=lambda gpu: policy.key(node_info, gpu, pod_request))
         chosen = grouping.shared(node_info, [gpu.index for gpu in gpus], pod_request)
     else:
         chosen = choose(node_info, [gpu.index for gpu in gpus], pod_request.gpu_count)
@@ -226,7 +231,7 @@ def fragmentation_policy(usual: UsualWork = usual_work) -> Policy:
     def _grown(node_info: NodeInfo, pod_request: PodRequest, placement: Placement) -> int:
         return steps(growth(node_info, placement, *usual(node_info, pod_request)))
 
-    return Policy("fragmentation", key, rate)
+    return Policy("fragmentation", key, rate, costly=True)
 
 
 POLICIES: Final[Mapping[str, Policy]] = MappingProxyType(

@@ -86,4 +86,4 @@ def published_policy(mix: PublishedMix) -> Policy:
     ) -> tuple[float, ...]:
         return (score(node_info, pod_request, placement) / SCORES,)
 
-    return Policy("published", key, rate)
+    return Policy("published", key, rate, costly=True)

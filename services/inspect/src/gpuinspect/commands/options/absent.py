@@ -58,6 +58,7 @@ ABSENT: Final[Mapping[str, tuple[Absent, ...]]] = {
         Absent(PODS, "free GPU memory is for pods of every namespace"),
         Absent(NODES, "the node selector in the manifest limits the nodes"),
     ),
+    "mix": (_WHOLE_CLUSTER,),
     "convert": (
         Absent(_IN_FILE, "it reads a manifest, not a cluster"),
         Absent(TABLE, "it prints a manifest"),
