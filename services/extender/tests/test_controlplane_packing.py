@@ -23,7 +23,8 @@ from running import Running
 
 from environments import fakenodes
 from environments.apicall import ApiCalls
-from environments.controlplane import ControlPlane, control_plane
+from environments.controlplane import ControlPlane
+from environments.testing.planes import control_plane
 from gpucore.simulate.replay import replay
 from gpucore.simulate.traces import TraceNode, TracePod
 
