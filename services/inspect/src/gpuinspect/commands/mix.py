@@ -31,5 +31,6 @@ def mix(reader: Reader, *, output: Output = Format.TABLE, no_headers: NoHeaders 
         sys.stdout.write(table(found, headers=not no_headers))
     else:
         note(
-            f"{found.pods} pods with GPUs are too few to learn from: the policy uses a fixed guess"
+            f"the cluster has too few pods with GPUs to learn from ({found.pods}):"
+            " the policy uses a fixed guess"
         )
