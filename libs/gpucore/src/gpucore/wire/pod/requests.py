@@ -9,13 +9,9 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final
 
-import msgspec
-
 from gpucore.model import ContainerRequest, IsolationMode, PodRequest
-from gpucore.model.constraints import CPU, Resources
 from gpucore.units import MemoryUnit
 from gpucore.wire import names as wire_names
-from gpucore.wire.constraints import pod_requests
 from gpucore.wire.digits import number
 from gpucore.wire.errors import WireError
 from gpucore.wire.names import Names
@@ -27,40 +23,19 @@ from gpucore.wire.quantity import amount
 _ISOLATION_MODES: Final = tuple(isolation.value for isolation in IsolationMode)
 
 
-def pod_request_of(pod: Pod, names: Names) -> PodRequest | None:
-    """The GPU request of ``pod``, or ``None`` without one.
+def gpu_request_of(pod: Pod, names: Names) -> PodRequest | None:
+    """The GPU request of ``pod`` without its CPU and host memory, or ``None`` without one.
 
     Raises:
         WireError: an amount is no Kubernetes quantity (the API server accepts no such pod).
     """
     texts = texts_of(pod, names)
-    found = None if texts is None else request_in(texts, names)
-    return None if found is None else _on_host(found, _host_requests(pod, names))
-
-
-def _host_requests(pod: Pod, names: Names) -> Resources:
-    """What it requests besides GPUs; nothing where an amount is none that an API server accepts."""
-    if pod.constraints is not None:
-        return pod.constraints.requests
-    try:
-        return pod_requests(pod, names)
-    except WireError:
-        return ()
-
-
-@lru_cache(KEPT)
-def _on_host(request: PodRequest, requests: Resources) -> PodRequest:
-    """The request with the CPU and host memory of its pod."""
-    amounts = dict(requests)
-    cpu, memory = amounts.get(CPU, 0), amounts.get("memory", 0)
-    if not (cpu or memory):
-        return request
-    return msgspec.structs.replace(request, cpu_milli=cpu, memory_mib=-(-memory >> 20))
+    return None if texts is None else request_in(texts, names)
 
 
 @lru_cache(KEPT)
 def request_in(texts: Texts, names: Names) -> PodRequest | None:
-    """The request in ``texts`` of a pod; otherwise as :func:`pod_request_of`."""
+    """The request in ``texts`` of a pod; otherwise as :func:`gpu_request_of`."""
     pod = texts.pod()
     requests = tuple(_container_request(container, names) for container in pod.containers)
     total = _effective(requests, pod.init_containers, names)
