@@ -79,6 +79,14 @@ def test_a_pod_counts_once_and_the_oldest_are_dropped() -> None:
     assert weights(found) == {SMALL: pytest.approx(5 / 30), LARGE: pytest.approx(25 / 30)}
 
 
+def test_a_full_history_keeps_the_newer_pods() -> None:
+    """Events of a pod that is older than what is kept do not push out newer ones."""
+    found = history(*of(SMALL, 30), limit=30)
+    found.note(PodUid("old"), Arrival("a", LARGE, created=NOW - 86400))
+    assert PodUid("old") not in found
+    assert weights(found) == {SMALL: 1.0}
+
+
 def test_models_follow_from_the_selector() -> None:
     """The models of the nodes that a pod may run on are part of its kind."""
     on_t4 = Selector((("gpu", "t4"),))

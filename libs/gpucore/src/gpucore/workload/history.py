@@ -90,11 +90,14 @@ class PodHistory:
         return uid in self._arrivals
 
     def note(self, uid: PodUid, arrival: Arrival) -> None:
-        """Count a pod; one that is counted stays as it is."""
+        """Count a pod; one that is counted stays as it is, and beyond the limit the newest stay."""
         if uid in self._arrivals:
             return
         if len(self._arrivals) >= self._limit:
-            self._arrivals.popitem(last=False)
+            first = next(iter(self._arrivals))
+            if arrival.created < self._arrivals[first].created:
+                return
+            del self._arrivals[first]
         self._arrivals[uid] = msgspec.structs.replace(
             arrival,
             kind=_shared(self._kinds, arrival.kind, arrival.kind),
