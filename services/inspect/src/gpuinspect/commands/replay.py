@@ -20,8 +20,12 @@ from gpucore.simulate.replay import Replayed
 from gpucore.simulate.replay import replay as replayed
 from gpucore.simulate.traces import TraceNode, TracePod
 from gpucore.units import MILLI
+from gpuinspect.cluster.candidates import candidates
+from gpuinspect.cluster.collect import COUNTED
+from gpuinspect.cluster.ledger import ledger_of
+from gpuinspect.cluster.trace import cluster_trace
 from gpuinspect.commands.options.formats import Format, Output, emit, names_only
-from gpuinspect.commands.options.reading import fail
+from gpuinspect.commands.options.reading import Reader, fail, reading
 from gpuinspect.errors import InspectError
 from gpuinspect.sources.trace_files import read_nodes, read_pods
 from gpuinspect.terminal.progress import shown
@@ -75,10 +79,19 @@ class Reports(msgspec.Struct, frozen=True):
     mean_unallocated_gpus: float
 
 
+@reading
 def replay(
+    reader: Reader,
     *,
-    nodes: Annotated[Path, typer.Option(help="CSV of nodes", metavar="CSV")],
-    pods: Annotated[Path, typer.Option(help="CSV of pods", metavar="CSV")],
+    nodes: Annotated[Path | None, typer.Option(help="CSV of nodes", metavar="CSV")] = None,
+    pods: Annotated[Path | None, typer.Option(help="CSV of pods", metavar="CSV")] = None,
+    from_cluster: Annotated[
+        bool,
+        typer.Option(
+            "--from-cluster",
+            help="replay the pods with GPUs of the cluster, ended ones too, on its nodes",
+        ),
+    ] = False,
     policy: Annotated[PlacementPolicyName, typer.Option(help="how GPUs and nodes are chosen")],
     arrivals: Annotated[
         float, typer.Option(help="stop when requests reach this multiple of all GPUs", min=0.0)
@@ -102,7 +115,11 @@ def replay(
     is fragmentation gradient descent as its paper describes it, to compare with.
     """
     try:
-        trace = Trace(read_nodes(nodes), read_pods(pods), draw, arrivals)
+        if from_cluster:
+            hosts, kinds = _of_cluster(reader, nodes or pods)
+        else:
+            hosts, kinds = _of_files(nodes, pods)
+        trace = Trace(hosts, kinds, draw, arrivals)
     except InspectError as error:
         fail(error)
     reports = [trace.report(policy, one) for one in range(seed, seed + seeds)]
@@ -112,6 +129,20 @@ def replay(
         names_only("policy", [str(policy)])
     else:
         sys.stdout.write(_table(reports[0]) if seeds == 1 else _rows(reports))
+
+
+def _of_files(nodes: Path | None, pods: Path | None) -> tuple[list[TraceNode], list[TracePod]]:
+    if nodes is None or pods is None:
+        raise typer.BadParameter("give --nodes and --pods, or --from-cluster")
+    return read_nodes(nodes), read_pods(pods)
+
+
+def _of_cluster(reader: Reader, file: Path | None) -> tuple[list[TraceNode], list[TracePod]]:
+    if file is not None:
+        raise typer.BadParameter("--from-cluster takes no --nodes and --pods")
+    snapshot = reader.source.read(*COUNTED)
+    ledger = ledger_of(snapshot, reader.names)
+    return cluster_trace(snapshot, ledger, candidates(snapshot, ledger))
 
 
 class Trace(msgspec.Struct, frozen=True):

@@ -90,7 +90,7 @@ ABSENT: Final[Mapping[str, tuple[Absent, ...]]] = {
     ),
     "topology show": (_ONE_NODE, Absent(TABLE, "it draws a matrix; gpu has all formats")),
     "replay": (
-        Absent((*_IN_FILE, "--resource-domain"), "it reads files, not a cluster"),
+        _WHOLE_CLUSTER,
         Absent(("--no-headers",), "every line begins with its name"),
     ),
     "install-scheduler": (
