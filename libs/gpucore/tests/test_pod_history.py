@@ -20,7 +20,7 @@ from gpucore.workload.history import (
     Arrival,
     LearnedMix,
     PodHistory,
-    Selector,
+    NodeLabels,
     deciding,
     difference,
 )
@@ -30,7 +30,7 @@ SMALL, LARGE = PodKind(mem=2), PodKind(gpus=4)
 NOW = 1e9
 
 
-def any_model(_: Selector) -> tuple[str, ...]:
+def any_model(_: NodeLabels) -> tuple[str, ...]:
     """Every selector allows all models."""
     return ()
 
@@ -89,7 +89,7 @@ def test_a_full_history_keeps_the_newer_pods() -> None:
 
 def test_models_follow_from_the_selector() -> None:
     """The models of the nodes that a pod may run on are part of its kind."""
-    on_t4 = Selector((("gpu", "t4"),))
+    on_t4 = NodeLabels((("gpu", "t4"),))
     found = history(*of(SMALL, 20), *[Arrival("a", SMALL, on_t4, NOW)] * 20)
     learned = complete(found.weights(NOW, lambda one: ("T4",) if one == on_t4 else ()))
     assert learned == {SMALL: 20.0, PodKind(mem=2, models=("T4",)): 20.0}
@@ -98,7 +98,10 @@ def test_models_follow_from_the_selector() -> None:
 def test_different_selectors_are_bounded() -> None:
     """Of a tenant who invents selectors, the further ones count as none."""
     found = history(
-        *(Arrival("a", SMALL, Selector((("k", f"{n}"),)), NOW) for n in range(MOST_DIFFERENT + 9)),
+        *(
+            Arrival("a", SMALL, NodeLabels((("k", f"{n}"),)), NOW)
+            for n in range(MOST_DIFFERENT + 9)
+        ),
         limit=10**6,
     )
     assert len(found.selectors()) == MOST_DIFFERENT

@@ -9,7 +9,7 @@ from gpucore.model.constraints import CPU, UNCONSTRAINED, CandidateNode, PodCons
 from gpucore.scheduling.device_fit import per_device
 from gpucore.steps import Steps
 from gpucore.units import NodeName
-from gpucore.workload.history import ANY_NODE, Arrival, Models, Selector
+from gpucore.workload.history import ANY_NODE, Arrival, Models, NodeLabels
 from gpucore.workload.pod_mix import UNLIMITED, HostRoom, PodKind, PodMix
 
 MEMORY: Final = "memory"
@@ -31,7 +31,7 @@ def arrival_of(
         memory_mib=request.memory_mib,
     )
     found = constraints or UNCONSTRAINED
-    return Arrival(namespace, kind, Selector(found.node_selector, found.affinity), created)
+    return Arrival(namespace, kind, NodeLabels(found.node_selector, found.affinity), created)
 
 
 def room_of(node_info: NodeInfo, node: CandidateNode, mix: PodMix) -> HostRoom:
@@ -83,11 +83,11 @@ def request_on_host(requests: Resources) -> PodRequest:
 
 
 def allowed_models(
-    selectors: Iterable[Selector], nodes: Iterable[tuple[NodeInfo, CandidateNode]]
+    selectors: Iterable[NodeLabels], nodes: Iterable[tuple[NodeInfo, CandidateNode]]
 ) -> Steps[Models]:
     """The GPU models of the nodes that each selector allows, in steps."""
     known = sorted((each for each in selectors if each != ANY_NODE), key=repr)[:MOST_SELECTORS]
-    found: dict[Selector, set[str]] = {selector: set() for selector in known}
+    found: dict[NodeLabels, set[str]] = {selector: set() for selector in known}
     everything: set[str] = set()
     for number, (node_info, node) in enumerate(nodes):
         if number % NODES_A_STEP == 0:
@@ -105,7 +105,7 @@ def allowed_models(
     return lambda selector: allowed.get(selector, ())
 
 
-def _allows(selector: Selector, node: CandidateNode) -> bool:
+def _allows(selector: NodeLabels, node: CandidateNode) -> bool:
     if any(node.labels.get(key) != value for key, value in selector.labels):
         return False
     return selector.terms is None or any(term.matches(node) for term in selector.terms)

@@ -39,14 +39,14 @@ MOST_DIFFERENT: Final = 1024
 PODS_A_STEP: Final = 500
 
 
-class Selector(msgspec.Struct, frozen=True):
+class NodeLabels(msgspec.Struct, frozen=True):
     """Labels that a pod requires of its node."""
 
     labels: tuple[tuple[str, str], ...] = ()
     terms: tuple[NodeSelectorTerm, ...] | None = None
 
 
-ANY_NODE: Final = Selector()
+ANY_NODE: Final = NodeLabels()
 
 
 class Arrival(msgspec.Struct, frozen=True, gc=False):
@@ -60,11 +60,11 @@ class Arrival(msgspec.Struct, frozen=True, gc=False):
 
     namespace: str
     kind: PodKind
-    selector: Selector = ANY_NODE
+    selector: NodeLabels = ANY_NODE
     created: float = 0.0
 
 
-Models = Callable[[Selector], tuple[str, ...]]
+Models = Callable[[NodeLabels], tuple[str, ...]]
 """The GPU models of the nodes that a selector allows; empty for all."""
 
 
@@ -79,7 +79,7 @@ class PodHistory:
         self._limit = limit
         self._arrivals: OrderedDict[PodUid, Arrival] = OrderedDict()
         self._kinds: dict[PodKind, PodKind] = {}
-        self._selectors: dict[Selector, Selector] = {ANY_NODE: ANY_NODE}
+        self._selectors: dict[NodeLabels, NodeLabels] = {ANY_NODE: ANY_NODE}
 
     def __len__(self) -> int:
         """How many pods are kept."""
@@ -104,7 +104,7 @@ class PodHistory:
             selector=_shared(self._selectors, arrival.selector, ANY_NODE),
         )
 
-    def selectors(self) -> list[Selector]:
+    def selectors(self) -> list[NodeLabels]:
         """Different selectors of the pods, at most :data:`MOST_DIFFERENT`."""
         return list(self._selectors)
 

@@ -103,7 +103,7 @@ class _Scarcity:
 NO_SCARCITY: Final = _Scarcity((), 0.0)
 
 
-class View(msgspec.Struct, frozen=True):
+class MixView(msgspec.Struct, frozen=True):
     """The mix for one node in its present state."""
 
     workload: Workload
@@ -118,7 +118,7 @@ class View(msgspec.Struct, frozen=True):
         return self.workload.fragmentation(free) + self.scarcity.beyond(sum(free))
 
 
-GUESS: Final = View(TYPICAL, NO_SCARCITY)
+GUESS: Final = MixView(TYPICAL, NO_SCARCITY)
 """What a node sees while the mix is not known."""
 
 
@@ -137,7 +137,7 @@ class _NodeSort:
         self._workloads: dict[tuple[int, int], Workload] = {}
         self._scarcities: dict[tuple[int, int], _Scarcity] = {}
 
-    def view(self, cpu_milli: int, memory_mib: int) -> View:
+    def view(self, cpu_milli: int, memory_mib: int) -> MixView:
         """The mix where this CPU and memory are left."""
         fit = bisect_right(self._cpus, cpu_milli), bisect_right(self._memories, memory_mib)
         workload = self._workloads.get(fit)
@@ -148,7 +148,7 @@ class _NodeSort:
         if scarcity is None:
             found = self._scarcity(steps[0] * CPU_STEP_MILLI, steps[1] * MEMORY_STEP_MIB)
             scarcity = _keep(self._scarcities, steps, found)
-        return View(workload, scarcity)
+        return MixView(workload, scarcity)
 
     def _workload(self, cpu_milli: int, memory_mib: int) -> Workload:
         fitting = [
@@ -182,9 +182,9 @@ class PodMix:
     def __init__(self, kinds: Mapping[PodKind, float]) -> None:
         self.kinds = dict(kinds)
         self._sorts: dict[tuple[str, int], _NodeSort] = {}
-        self._views: dict[tuple[str, int, int, int], View] = {}
+        self._views: dict[tuple[str, int, int, int], MixView] = {}
 
-    def view(self, model: str, units: int, cpu_milli: int, memory_mib: int) -> View:
+    def view(self, model: str, units: int, cpu_milli: int, memory_mib: int) -> MixView:
         """The mix as a node sees it.
 
         Args:
@@ -230,7 +230,7 @@ class HostRoom(msgspec.Struct, frozen=True):
     cpu_milli: int = UNLIMITED
     memory_mib: int = UNLIMITED
 
-    def view(self) -> View:
+    def view(self) -> MixView:
         """The mix as the node sees it now."""
         return self.mix.view(self.model, self.units, self.cpu_milli, self.memory_mib)
 
