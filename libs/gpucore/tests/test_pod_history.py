@@ -19,8 +19,8 @@ from gpucore.workload.history import (
     MOST_DIFFERENT,
     Arrival,
     LearnedMix,
-    PodHistory,
     NodeLabels,
+    PodHistory,
     deciding,
     difference,
 )
