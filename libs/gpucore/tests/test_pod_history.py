@@ -45,7 +45,7 @@ def history(*arrivals: Arrival, limit: int = 1000) -> PodHistory:
 
 def weights(found: PodHistory) -> dict[PodKind, float]:
     """By kind, as they add up to 1."""
-    learned = complete(found.weights(NOW, any_model))
+    learned = complete(found.weights(any_model))
     total = sum(learned.values())
     return {kind: weight / total for kind, weight in learned.items()}
 
@@ -57,15 +57,17 @@ def of(kind: PodKind, count: int, *, namespace: str = "a", days: float = 0.0) ->
 
 def test_nothing_is_learned_from_few_pods() -> None:
     """Until there are enough pods there is no mix, so the guess stands."""
-    assert complete(history(*of(SMALL, FEWEST_PODS - 1)).weights(NOW, any_model)) == {}
+    assert complete(history(*of(SMALL, FEWEST_PODS - 1)).weights(any_model)) == {}
     assert weights(history(*of(SMALL, FEWEST_PODS))) == {SMALL: 1.0}
 
 
 def test_old_pods_count_less() -> None:
-    """Half after the half-life; a pod of the future counts once."""
+    """Half where it is a half-life older than the newest; nothing where it has no time."""
     days = HALF_LIFE_SECONDS / 86400
-    found = history(*of(SMALL, 20, days=days), *of(LARGE, 20, days=-1))
-    assert weights(found) == {SMALL: pytest.approx(1 / 3), LARGE: pytest.approx(2 / 3)}
+    found = history(*of(SMALL, 20, days=days), *of(LARGE, 20), Arrival("a", PodKind(mem=9)))
+    learned = weights(found)
+    assert learned[PodKind(mem=9)] == 0.0
+    assert learned == pytest.approx({SMALL: 1 / 3, LARGE: 2 / 3, PodKind(mem=9): 0.0})
 
 
 def test_a_pod_counts_once_and_the_oldest_are_dropped() -> None:
@@ -91,7 +93,7 @@ def test_models_follow_from_the_selector() -> None:
     """The models of the nodes that a pod may run on are part of its kind."""
     on_t4 = NodeLabels((("gpu", "t4"),))
     found = history(*of(SMALL, 20), *[Arrival("a", SMALL, on_t4, NOW)] * 20)
-    learned = complete(found.weights(NOW, lambda one: ("T4",) if one == on_t4 else ()))
+    learned = complete(found.weights(lambda one: ("T4",) if one == on_t4 else ()))
     assert learned == {SMALL: 20.0, PodKind(mem=2, models=("T4",)): 20.0}
 
 
@@ -128,14 +130,14 @@ def test_a_mix_stays_until_another_differs() -> None:
     """Small changes keep the mix in use; a large one replaces it."""
     learned = LearnedMix(history(*of(SMALL, 80), *of(LARGE, 20)))
     assert learned.mix is None
-    assert complete(learned.learn(NOW, any_model))
+    assert complete(learned.learn(any_model))
     first = learned.mix
     learned.history.note(PodUid("x"), Arrival("a", LARGE, created=NOW))
-    assert not complete(learned.learn(NOW, any_model))
+    assert not complete(learned.learn(any_model))
     assert learned.mix is first
     for number in range(60):
         learned.history.note(PodUid(f"x{number}"), Arrival("a", LARGE, created=NOW))
-    assert complete(learned.learn(NOW, any_model))
+    assert complete(learned.learn(any_model))
     assert learned.mix is not first
 
 
@@ -192,14 +194,14 @@ def test_no_tenant_with_a_tenth_of_the_pods_moves_placements(
         namespace = f"n{chance.randrange(namespaces)}"
         kind = chance.choices(USUAL, shares)[0].kind()
         learned.history.note(PodUid(f"u{number}"), Arrival(namespace, kind, created=NOW))
-    complete(learned.learn(NOW, any_model))
+    complete(learned.learn(any_model))
     filled, asked = chance.choices(USUAL, k=chance.randrange(60)), USUAL * 5
     assert learned.mix is not None
     before = choices(learned.mix, filled, asked)
     for number in range(int(300 * part / (1 - part))):
         kind = chance.choice(flood).kind()
         learned.history.note(PodUid(f"t{number}"), Arrival("tenant", kind, created=NOW))
-    complete(learned.learn(NOW, any_model))
+    complete(learned.learn(any_model))
     after = choices(learned.mix, filled, asked)
     moved = sum(one != other for one, other in zip(before, after, strict=True))
     assert moved <= 0.05 * len(asked)

@@ -30,7 +30,7 @@ class Learning:
         state.host_changed = self.cache.host_changed
         self.changed: list[NodeName] = []
         self.learner = MixLearner(
-            state, self._changed, self.cache.refresh, clock=lambda: 0.0, now=lambda: self.seconds
+            state, self._changed, self.cache.refresh, now=lambda: self.seconds
         )
 
     def _changed(self, name: NodeName) -> None:

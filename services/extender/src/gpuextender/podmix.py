@@ -7,7 +7,7 @@ is computed before the next ones follow: no request has to rate thousands of nod
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from time import monotonic, time
+from time import monotonic
 from typing import Final
 
 import structlog
@@ -34,7 +34,6 @@ class MixLearner:
     Args:
         node_changed: called with each node that compares placements by another mix now.
         refresh: computes what is kept of these nodes.
-        clock: Unix seconds.
         now: seconds of a steady clock.
     """
 
@@ -44,11 +43,10 @@ class MixLearner:
         node_changed: Callable[[NodeName], object],
         refresh: Callable[[], Awaitable[None]],
         *,
-        clock: Callable[[], float] = time,
         now: Callable[[], float] = monotonic,
     ) -> None:
         self._state, self._node_changed, self._refresh = state, node_changed, refresh
-        self._clock, self._now = clock, now
+        self._now = now
         self._learned_at = float("-inf")
         self._pods = 0
 
@@ -75,7 +73,7 @@ class MixLearner:
             if (node := state.candidates.version(name)) is not None
         )
         models = await slices.finish(allowed_models(state.mix.history.selectors(), nodes))
-        changed = await slices.finish(state.mix.learn(self._clock(), models))
+        changed = await slices.finish(state.mix.learn(models))
         metrics.MIX_PODS.set(self._pods)
         if changed and state.mix.mix is not None:
             metrics.MIX_CHANGES.inc()

@@ -7,16 +7,10 @@ from gpucore.workload.pod_mix import PodKind, PodMix
 
 
 class MixKindDoc(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """One kind of pods.
+    """One kind of pods, and its part of the mix from 0 to 1.
 
-    Attributes:
-        part: of the mix, 0 to 1.
-        gpus: number of GPUs.
-        mem_units: GPU memory units on each; none for exclusive GPUs.
-        core_percent: compute on each in per cent.
-        cpu_milli: thousandths of a CPU.
-        memory_mib: host memory in MiB.
-        models: GPU models it runs on; none where any will do.
+    GPU memory and compute are those on each GPU, without both the GPUs are exclusive; without
+    models any GPU model will do.
     """
 
     part: float
@@ -29,12 +23,9 @@ class MixKindDoc(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True
 
 
 class MixDoc(msgspec.Struct, frozen=True, rename="camel"):
-    """The mix of pods.
+    """The kinds of pods that usually come, most frequent first, and how many pods were counted.
 
-    Attributes:
-        learned: the mix follows from pods of the cluster; otherwise a fixed guess is used.
-        pods: number of pods that are counted.
-        kinds: most frequent first.
+    Where the mix is not ``learned`` from these pods, a fixed guess is used.
     """
 
     api_version: str

@@ -1,8 +1,8 @@
 """The mix of a cluster, learned from the pods that came lately.
 
 Every pod with GPUs counts once, by the time of its creation, whether it waits, runs or has ended:
-long and short pods count alike. A pod counts half after :data:`HALF_LIFE_SECONDS`. What is kept is
-bounded; a process that starts again counts the pods that exist.
+long and short pods count alike. It counts half where it is :data:`HALF_LIFE_SECONDS` older than the
+newest one. What is kept is bounded; a process that starts again counts the pods that exist.
 
 A tenant must not steer the placement of all others. Namespaces with less than
 :data:`SMALL_PART` of the pods do not count while the others have most of them, and the mix that is
@@ -108,16 +108,16 @@ class PodHistory:
         """Different selectors of the pods, at most :data:`MOST_DIFFERENT`."""
         return list(self._selectors)
 
-    def weights(self, now: float, models: Models) -> Steps[dict[PodKind, float]]:
+    def weights(self, models: Models) -> Steps[dict[PodKind, float]]:
         """Weight of each kind of pods; empty while there are too few, in steps.
 
         Args:
-            now: Unix seconds.
             models: by which selectors become GPU models.
         """
         tenants: dict[str, dict[PodKind, float]] = {}
         if len(self._arrivals) < FEWEST_PODS:
             return {}
+        newest = max(arrival.created for arrival in self._arrivals.values())
         for number, arrival in enumerate(list(self._arrivals.values())):
             if number % PODS_A_STEP == 0:
                 yield
@@ -125,7 +125,7 @@ class PodHistory:
             found = models(arrival.selector)
             if found:
                 kind = msgspec.structs.replace(kind, models=found)
-            age = max(now - arrival.created, 0.0)
+            age = newest - arrival.created
             mine = tenants.setdefault(arrival.namespace, {})
             mine[kind] = mine.get(kind, 0.0) + 0.5 ** (age / HALF_LIFE_SECONDS)
         return _together(tenants)
@@ -178,14 +178,13 @@ class LearnedMix:
         self.mix: PodMix | None = None
         self._weights: Mapping[PodKind, float] = {}
 
-    def learn(self, now: float, models: Models) -> Steps[bool]:
+    def learn(self, models: Models) -> Steps[bool]:
         """Use what the pods say now, where that differs; whether the mix in use changed.
 
         Args:
-            now: Unix seconds.
             models: as in :meth:`PodHistory.weights`.
         """
-        found = yield from self.history.weights(now, models)
+        found = yield from self.history.weights(models)
         if not found or difference(found, self._weights) <= DIFFERENCE:
             return False
         self._weights, self.mix = found, usual_mix(found)

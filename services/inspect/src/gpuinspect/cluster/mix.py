@@ -20,14 +20,12 @@ def learned_mix(snapshot: Snapshot, ledger: Ledger, nodes: Candidates) -> Learne
         WireError: an amount is no Kubernetes quantity (no API server accepts such an object).
     """
     found = LearnedMix()
-    newest = 0.0
     for pod, raw in zip(snapshot.pods, snapshot.all("Pod"), strict=True):
         request = pod_request_of(pod, ledger.names)
         if request is not None and not request.fault:
             arrival = arrival_of(pod.namespace, request, all_constraints(raw), created(pod))
-            newest = max(newest, arrival.created)
             found.history.note(pod.uid, arrival)
     pairs = ((nodes.node_infos[name], node) for name, node in nodes.nodes.items())
     models = complete(allowed_models(found.history.selectors(), pairs))
-    complete(found.learn(newest, models))
+    complete(found.learn(models))
     return found
