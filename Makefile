@@ -140,6 +140,10 @@ bench-core: $(READY) ## Measure the core
 bench-calls: $(READY) ## Measure filter, prioritize and bind, beside other checkouts (ARGS=--help lists the options)
 	@PYTHONPATH=libs/gpucore/bench $(BIN)/python services/extender/bench/calls.py $(ARGS)
 
+.PHONY: bench-packing
+bench-packing: $(READY) ## Compare packing policies on the traces of a folder (ARGS='--traces FOLDER')
+	@$(BIN)/python services/inspect/bench/packing.py $(ARGS)
+
 .PHONY: bench-gpu
 bench-gpu: $(READY) ## Measure isolation on this machine's GPU and write docs/isolation.md
 	@$(E2E) hardware.bench $(ARGS)

@@ -40,6 +40,7 @@ from gpuextender.nomination.rounds import (
     evaluates_nominated_first,
 )
 from gpuextender.nomination.writes import NominationWrites
+from gpuextender.podmix import MixLearner
 from gpuextender.scheduling.bind import Bind
 from gpuextender.scheduling.binding import BindBatches, BindingWriter, Recorder
 from gpuextender.scheduling.cache import NodeCache
@@ -141,6 +142,8 @@ class ExtenderService:
             probes=lambda: probes_app(self.health, self._gauges),
             admission=hook.app,
         )
+        self._nominates = False
+        self._learner = MixLearner(self.state, self._host_changed, self._cache.refresh)
         self._stopping: asyncio.Task[None] | None = None
 
     async def run(self) -> None:
@@ -152,6 +155,7 @@ class ExtenderService:
             self._gangs.release_ended(),
             self._informers.follow_pod_groups(),
             self._tables.run(),
+            self._learn(),
             expire_reservations(self.state, self.health, ttl=self._settings.assume_ttl),
             forget_after_lists(
                 self.state,
@@ -228,8 +232,10 @@ class ExtenderService:
         self.state.add_event_handler(self._node_changed, self._member_added)
         if self._settings.nominate != "off" and await evaluates_nominated_first(self._api):
             self.state.filter_called = self._nominator.scheduler_called
-            self.state.candidates.on_change = self._candidate_changed
+            self._nominates = True
             self.requeue.on_refused = self._nominator.refused
+        self.state.host_changed = self._host_changed
+        await self._learner.learn()
         self.health.loaded = True
         ledger = self.state.ledger
         log.info("cluster read", nodes=len(ledger.nodes()), allocations=len(ledger.allocations()))
@@ -247,6 +253,15 @@ class ExtenderService:
     async def _drain(self) -> None:
         await asyncio.sleep(self._settings.drain_seconds)
         self.listeners.close()
+
+    async def _learn(self) -> None:
+        await self._informers.synced()
+        await self._learner.run()
+
+    def _host_changed(self, node: NodeName) -> None:
+        self._cache.host_changed(node)
+        if self._nominates:
+            self._candidate_changed(node)
 
     def _candidate_changed(self, node: NodeName) -> None:
         self._nominator.node_changed(node)

@@ -24,8 +24,8 @@ from gpucore.units import MemoryUnit
 from gpucore.wire.errors import WireError
 from gpucore.wire.names import CLAIM_TEMPLATE, Names
 from gpucore.wire.pod.gangs import gang_of
-from gpucore.wire.pod.requests import pod_request_of
 from gpucore.wire.pod.spec import Pod, decode_pod
+from gpucore.wire.pods import pod_request_of
 from gpucore.wire.quantity import amount
 
 CLAIM: Final = "gpushare"

@@ -142,7 +142,7 @@ def rate_node(
 ) -> Rating | None:
     """How good a node is for a pod; ``None`` where it does not admit the pod."""
     request = pod.pod_request
-    if not _may_fit(node_info, request):
+    if not may_fit(node_info, request):
         return None
     if admit(node_info, request, node, pod.constraints) is not None:
         return None
@@ -154,7 +154,7 @@ def rate_node(
     return -avoided(node, pod.constraints), *rated
 
 
-def _may_fit(node_info: NodeInfo, request: PodRequest) -> bool:
+def may_fit(node_info: NodeInfo, request: PodRequest) -> bool:
     """By the node's aggregates, which cost next to nothing; :func:`place` decides."""
     if request.gpus:
         return node_info.free_gpus >= request.gpus

@@ -25,6 +25,7 @@ from gpucore.claims.followed import FollowedClaims
 from gpucore.explain.answers import answers, notes_of
 from gpucore.explain.claims import explaining_claims
 from gpucore.explain.documents import PodExplanation, pod_explanation
+from gpucore.explain.mix_documents import MixDoc, mix_document
 from gpucore.explain.pod_facts import Cluster, PodFacts
 from gpucore.explain.pod_states import Explanation
 from gpucore.explain.pods import explain_pod
@@ -80,6 +81,7 @@ KINDS: Final = (
     PodExplanation,
     WhatIfQuestion,
     WhatIfDoc,
+    MixDoc,
     ErrorView,
 )
 
@@ -240,6 +242,7 @@ class ReadApi:
         for path, handler, answer in (
             ("/nodes", self.nodes, views.NodesView),
             ("/nodes/{node}", self.node, views.NodeView),
+            ("/mix", self.mix, MixDoc),
             ("/pods/{namespace}/{name}/explain", self.explain, PodExplanation),
         ):
             router.add_api_route(path, handler, responses=_answers(answer))
@@ -267,6 +270,12 @@ class ReadApi:
         if node_info is None:
             return _json(ErrorView(f"node {node} is not known"), 404)
         return _json(views.node_view(node_info))
+
+    async def mix(self) -> Response:
+        """The pods that usually come, by which the fragmentation policy compares nodes."""
+        if unready := self._unready():
+            return unready
+        return _json(mix_document(self._state.mix.mix, len(self._state.mix.history)))
 
     async def explain(self, namespace: str, name: str) -> Response:
         """Why a pod waits, node by node and GPU by GPU, or where it sits."""

@@ -41,6 +41,7 @@ COMMANDS: Final = {
     "usage": Lazy("usage:usage", "GPU memory granted, used and pending, in groups by --by"),
     "cost": Lazy("admin.cost:cost", "GPU-hours of each namespace and their cost"),
     "whatif": Lazy("whatif:whatif", "where new pods would be placed"),
+    "mix": Lazy("mix:mix", "the pods that usually come, for the policy fragmentation"),
     "convert": Lazy("convert:convert", "manifests with shares as manifests with ResourceClaims"),
     "defrag": Lazy(
         "admin.defrag:defrag", "the fewest moves or evictions that make room for a larger request"
