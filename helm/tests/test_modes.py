@@ -121,8 +121,8 @@ def test_the_part_of_the_nodes_that_is_evaluated_can_be_set() -> None:
 
 
 def profile(version: str = "1.34.0", **scheduler: Object) -> Object:
-    """The one profile of the second scheduler."""
-    (found,) = render(version, {"scheduler": scheduler}).scheduler_config()["profiles"]
+    """The exact profile of the second scheduler."""
+    found, *_ = render(version, {"scheduler": scheduler}).scheduler_config()["profiles"]
     return dict(found)
 
 

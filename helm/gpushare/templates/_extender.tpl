@@ -99,6 +99,16 @@ volumeMounts:
 - --metrics-certificates={{ include "gpushare.metricsFolder" . }}
 {{- end }}
 - --log-level={{ .Values.extender.logLevel }}
+{{- if include "gpushare.second" . }}
+- --webhook-scheduler={{ .Values.scheduler.name }}
+{{- with include "gpushare.burst" . }}
+- --burst-scheduler={{ . }}
+- --burst-pods={{ include "gpushare.burstPods" $ }}
+{{- end }}
+{{- else }}
+# Every scheduler calls the extender: pods keep the one they name.
+- --webhook-scheduler=
+{{- end }}
 - --policy={{ .Values.extender.policy }}
 - --topology-policy={{ .Values.extender.topologyPolicy }}
 - --domain={{ .Values.resourceDomain }}

@@ -60,7 +60,7 @@ def defrag_state(
             running[pod.uid] = _pod(pod, pod_request, constraints, obstacle, controller)
         elif not pod.gated and not pod.terminating:
             obstacle = f"its scheduler is not {scheduler}"
-            if scheduler in {"", pod.scheduler_name}:
+            if not scheduler or same_scheduler(scheduler, pod.scheduler_name):
                 obstacle = _passed_over(
                     pod, constraints, schedulers, now=now, waited_seconds=waited_seconds
                 )

@@ -192,7 +192,7 @@ def _named(evidence: Evidence) -> Iterator[str]:
     known = scheduler_names(evidence.snapshot, evidence.names)
     for pod, _ in evidence.waiting:
         if known and pod.scheduler_name not in known:
-            yield f"{called(pod)} names {pod.scheduler_name}, not {', '.join(sorted(known))}"
+            yield f"{called(pod)} names {pod.scheduler_name}, not {', '.join(without_burst(known))}"
 
 
 @check(
