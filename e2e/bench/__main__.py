@@ -25,6 +25,7 @@ from typing import Any
 
 import offline
 from bench import binds, digest, parts, plot, report
+from bench.bursts import BURST_ROWS
 from bench.measures import BenchPlan, Measures
 from bench.subject import Subject
 from environments import fakenodes
@@ -70,6 +71,12 @@ def _parser() -> argparse.ArgumentParser:
         action="append",
         choices=parts.PARTS,
         help="measure this part only; writes no file",
+    )
+    parser.add_argument(
+        "--row",
+        action="append",
+        choices=tuple(BURST_ROWS),
+        help="measure this row of the bursts only",
     )
     parser.add_argument("--extender-url", action="append", default=[], help="measure this one too")
     parser.add_argument("--out", type=Path, default=OUT, help="directory of the page")
@@ -127,7 +134,8 @@ async def _cluster(
 ) -> AsyncIterator[tuple[ControlPlane, Measures]]:
     """A control plane with nodes, and pods that hold shares."""
     plane = ControlPlane()
-    plan = BenchPlan(options.runs, options.binds, options.schedule, options.backlog)
+    rows = tuple(options.row or BURST_ROWS)
+    plan = BenchPlan(options.runs, options.binds, options.schedule, options.backlog, rows)
     try:
         with step("start etcd and the API server"):
             await asyncio.to_thread(plane.start)

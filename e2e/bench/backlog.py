@@ -75,7 +75,7 @@ async def measure(plane: ControlPlane, calls: ApiCalls, row: BacklogRow, *, pods
         finally:
             for one in started.values():
                 one.stop()
-            await _delete(calls, names)
+            await delete(calls, names)
 
 
 async def _start(plane: ControlPlane, row: BacklogRow, scheduler: str) -> dict[str, ChildProcess]:
@@ -104,7 +104,8 @@ async def _nodes(calls: ApiCalls, prefix: str) -> int:
     return len({item["spec"]["nodeName"] for item in mine})
 
 
-async def _delete(calls: ApiCalls, names: Sequence[str]) -> None:
+async def delete(calls: ApiCalls, names: Sequence[str]) -> None:
+    """Delete these pods."""
     for first in range(0, len(names), PARALLEL):
         few = names[first : first + PARALLEL]
         paths = [f"{PATH}/{name}?gracePeriodSeconds=0" for name in few]

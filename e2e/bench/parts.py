@@ -13,8 +13,8 @@ from bench.measures import Measures
 from bench.subject import Subject
 from environments.controlplane import ControlPlane
 
-PARTS = ("start", "latency", "binds", "schedule", "backlog", "creation", "commands")
-OF_THEIR_OWN = frozenset({"backlog", "creation", "commands"})
+PARTS = ("start", "latency", "binds", "schedule", "backlog", "creation", "bursts", "commands")
+OF_THEIR_OWN = frozenset({"backlog", "creation", "bursts", "commands"})
 """Parts that start an extender for each row, or need none."""
 
 
@@ -27,6 +27,8 @@ async def measure(
         found["backlog"] = {str(nodes): await measures.backlog()}
     if "creation" in parts:
         found["creation"] = {str(nodes): await measures.creation()}
+    if "bursts" in parts:
+        found["bursts"] = {str(nodes): await measures.bursts()}
     if "commands" in parts:
         found["commands"] = await measures.commands()
     if OF_THEIR_OWN.issuperset(parts):

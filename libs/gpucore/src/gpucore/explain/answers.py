@@ -100,12 +100,8 @@ def answers(
         outcome = yield from trial.granting(whatif_pod)
         answer = yield from _answer(outcome, trial)
         profile = _profile(whatif_pod, profiles, queued=queued, before=len(found))
-        open_points = tuple(
-            uncertainties(whatif_pod, outcome, policy, len(cluster.nodes), profile)
-        )
-        answer = msgspec.structs.replace(
-            answer, likely=open_points, scheduler=profile.scheduler
-        )
+        open_points = tuple(uncertainties(whatif_pod, outcome, policy, len(cluster.nodes), profile))
+        answer = msgspec.structs.replace(answer, likely=open_points, scheduler=profile.scheduler)
         found.append(answer)
         if answer.fits:
             refused.clear()

@@ -72,9 +72,7 @@ def same_scheduler(scheduler: str, named: str) -> bool:
     return named in {scheduler, scheduler + BURST_SUFFIX}
 
 
-def profiles_for(
-    profiles: SchedulerProfiles, node_infos: Iterable[NodeInfo]
-) -> SchedulerProfiles:
+def profiles_for(profiles: SchedulerProfiles, node_infos: Iterable[NodeInfo]) -> SchedulerProfiles:
     """The profiles in a cluster of these nodes: where a burst does not pay, none begins."""
     if not profiles.switches or burst_pays(node_infos):
         return profiles
