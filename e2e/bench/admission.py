@@ -93,7 +93,7 @@ def _configuration(ports: Sequence[int], authority: str) -> dict[str, Any]:
                 "failurePolicy": "Ignore",
                 "sideEffects": "None",
                 "admissionReviewVersions": ["v1"],
-                "timeoutSeconds": 3,
+                "timeoutSeconds": 30,
             }
             for number, port in enumerate(ports)
         ],

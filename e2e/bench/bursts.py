@@ -27,7 +27,7 @@ from environments.binding import BoundCounter
 from environments.controlplane import BURST_SUFFIX, ControlPlane
 from environments.processes import free_port
 
-TRICKLES: Final[Mapping[int, int]] = {1: 15, 20: 200}
+TRICKLES: Final[Mapping[int, int]] = {1: 10, 20: 100}
 """Pods a second, and how many are created."""
 
 

@@ -11,7 +11,7 @@ filter refuses what it would have refused, only later and less kindly.
 """
 
 import base64
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -92,7 +92,7 @@ def review_pod(
     pod: Pod,
     *,
     namespace: str,
-    node_infos: Iterable[NodeInfo],
+    node_infos: Collection[NodeInfo],
     names: Names,
     choice: SchedulerChoice,
 ) -> AdmissionAnswer:
@@ -116,10 +116,9 @@ def review_pod(
         return AdmissionAnswer()
     if refusal := _refusal(pod, pod_request, names):
         return AdmissionAnswer(refusal=refusal)
-    infos = list(node_infos)
-    if _served_by_claims(pod_request, infos):
+    if _served_by_claims(pod_request, node_infos):
         return AdmissionAnswer()
-    return _steered(pod, choice, warning=_unit_mistake(pod_request, infos, names))
+    return _steered(pod, choice, warning=_unit_mistake(pod_request, node_infos, names))
 
 
 def _served_by_claims(pod_request: PodRequest, node_infos: Iterable[NodeInfo]) -> bool:
@@ -127,10 +126,11 @@ def _served_by_claims(pod_request: PodRequest, node_infos: Iterable[NodeInfo]) -
 
     Kubernetes makes a claim of the extended resource by the DeviceClass that names it.
     """
+    if not pod_request.gpus or pod_request.mem or pod_request.core:
+        return False
     shapes = [each.shape for each in node_infos if each.shape.present]
-    exclusive = pod_request.gpus and not (pod_request.mem or pod_request.core)
     offered = any(shape.offers_gpus for shape in shapes)
-    return bool(exclusive) and not offered and any(shape.claims for shape in shapes)
+    return not offered and any(shape.claims for shape in shapes)
 
 
 def _steered(pod: Pod, choice: SchedulerChoice, *, warning: str) -> AdmissionAnswer:
@@ -185,15 +185,20 @@ def _refusal(pod: Pod, pod_request: PodRequest, names: Names) -> str:
 
 
 def _unit_mistake(pod_request: PodRequest, node_infos: Iterable[NodeInfo], names: Names) -> str:
-    """The amount is too large for every GPU, and would fit if it were meant in MiB."""
+    """The amount is too large for every GPU, and would fit if it were meant in MiB.
+
+    Most requests fit the first node, and no other node is looked at.
+    """
     request = pod_request.mem // pod_request.gpu_count
     largest, fitting = 0, 0
     for node_info in node_infos:
         largest = max(largest, node_info.shape.largest_gpu)
+        if largest >= request:
+            return ""
         if node_info.unit is not None and node_info.unit > MIB and request >= node_info.unit.mib:
             needed = node_info.unit.units_for(request)
             fitting = needed if needed <= node_info.shape.largest_gpu else fitting
-    if largest and fitting and request > largest:
+    if largest and fitting:
         return (
             f"this pod requests {request} {names.gpu_mem}, the largest GPU has {largest}: "
             f"if you meant MiB, request {fitting}"
@@ -325,7 +330,7 @@ class AdmissionWebhook:
             return answer
         return review_claims(pod, request.object, answer, claims)
 
-    def _node_infos(self) -> Iterable[NodeInfo]:
+    def _node_infos(self) -> Collection[NodeInfo]:
         """State to compare with; none while it is not current."""
         return () if self._health.obstacle() else self._state.ledger.nodes().values()
 
