@@ -25,6 +25,7 @@ from typing import Any
 
 import offline
 from bench import binds, digest, parts, plot, report
+from bench.backlog import ROWS as BACKLOG_ROWS
 from bench.bursts import BURST_ROWS
 from bench.measures import BenchPlan, Measures
 from bench.subject import Subject
@@ -75,8 +76,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--row",
         action="append",
-        choices=tuple(BURST_ROWS),
-        help="measure this row of the bursts only",
+        choices=tuple({**BURST_ROWS, **BACKLOG_ROWS}),
+        help="measure these rows of bursts and backlogs only",
     )
     parser.add_argument("--extender-url", action="append", default=[], help="measure this one too")
     parser.add_argument("--out", type=Path, default=OUT, help="directory of the page")
@@ -134,8 +135,9 @@ async def _cluster(
 ) -> AsyncIterator[tuple[ControlPlane, Measures]]:
     """A control plane with nodes, and pods that hold shares."""
     plane = ControlPlane()
-    rows = tuple(options.row or BURST_ROWS)
-    plan = BenchPlan(options.runs, options.binds, options.schedule, options.backlog, rows)
+    rows = tuple(name for name in BURST_ROWS if name in (options.row or BURST_ROWS))
+    backlogs = tuple(name for name in BACKLOG_ROWS if name in (options.row or BACKLOG_ROWS))
+    plan = BenchPlan(options.runs, options.binds, options.schedule, options.backlog, rows, backlogs)
     try:
         with step("start etcd and the API server"):
             await asyncio.to_thread(plane.start)

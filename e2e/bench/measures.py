@@ -28,6 +28,7 @@ class BenchPlan(msgspec.Struct, frozen=True):
         schedule: pods of a run end to end.
         backlog: pods that wait before a scheduler starts, and pods of a burst.
         rows: of the bursts.
+        backlog_rows: of the backlogs.
     """
 
     runs: int
@@ -35,6 +36,7 @@ class BenchPlan(msgspec.Struct, frozen=True):
     schedule: int
     backlog: int = 3000
     rows: tuple[str, ...] = tuple(bursts.BURST_ROWS)
+    backlog_rows: tuple[str, ...] = tuple(backlog.ROWS)
 
 
 class Measures:
@@ -109,14 +111,16 @@ class Measures:
 
     async def backlog(self) -> dict[str, Any]:
         """Rates of a backlog by row, the rows in turns."""
-        found: dict[str, list[backlog.Placed]] = {name: [] for name in backlog.ROWS}
+        rows = {name: row for name, row in backlog.ROWS.items() if name in self._plan.backlog_rows}
+        found: dict[str, list[backlog.Placed]] = {name: [] for name in rows}
         for _ in range(self._plan.runs):
-            for name, row in backlog.ROWS.items():
+            for name, row in rows.items():
                 with self._part(f"backlog of {self._plan.backlog} pods, {name}"):
                     run = await backlog.measure(
                         self._plane, self._calls, row, pods=self._plan.backlog
                     )
                     found[name].append(run)
+                    say(f"{name}: {digest.backlog([run])}")
         return {name: digest.backlog(runs) for name, runs in found.items()}
 
     async def creation(self) -> dict[str, Any]:

@@ -7,7 +7,7 @@
 
 #include "session.h"
 
-enum { POLL_MILLISECONDS = 50 };
+enum { POLL_MILLISECONDS = 100 };
 
 /* What one set wants of one GPU. */
 struct registration {

@@ -59,8 +59,8 @@ def whatif(run: Run, on: FakeCluster, file: str) -> list[dict[str, Any]]:
             9,
             BURST,
             [
-                f"kube-scheduler evaluates 100 of 101 nodes, as profile {BURST} does: 9 pods wait "
-                "before this one"
+                f"kube-scheduler evaluates 100 of 101 nodes, as profile {BURST} does: "  # noqa: ISC004
+                "9 pods wait before this one"
             ],
         ),
     ],

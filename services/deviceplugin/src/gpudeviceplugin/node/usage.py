@@ -104,12 +104,13 @@ class UsageMeter:
         telemetry.POD_GRANTED_GPUS.clear()
         telemetry.POD_USED.clear()
         telemetry.POD_OVER.clear()
-        for gpu in self._state.inventory.gpus:
+        gpus = self._state.inventory.gpus
+        usages = await self._driver.usages([gpu.uuid for gpu in gpus])
+        for gpu in gpus:
             self._granted(gpu)
-            try:
-                usage = await self._driver.usage(gpu.uuid)
-            except DriverError as error:
-                log.debug("no usage", uuid=gpu.uuid, why=str(error))
+            usage = usages[gpu.uuid]
+            if isinstance(usage, DriverError):
+                log.debug("no usage", uuid=gpu.uuid, why=str(usage))
                 continue
             cgroups = await self._cgroups(usage)
             found = attribute({each.pid: each.used_bytes for each in usage.processes}, cgroups)
