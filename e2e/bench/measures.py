@@ -7,8 +7,10 @@ from typing import Any
 
 import msgspec
 
-from bench import backlog, binds, bursts, commands, creation, digest, latency, throughput
+from bench import backlog, binds, bursts, commands, creation, digest, latency, quiet, throughput
+from bench.backlog import ROWS
 from bench.binds import Rate
+from bench.bursts import BURST_ROWS
 from bench.meter import load
 from bench.subject import Subject
 from environments.apicall import ApiCalls
@@ -35,8 +37,8 @@ class BenchPlan(msgspec.Struct, frozen=True):
     binds: int
     schedule: int
     backlog: int = 3000
-    rows: tuple[str, ...] = tuple(bursts.BURST_ROWS)
-    backlog_rows: tuple[str, ...] = tuple(backlog.ROWS)
+    rows: tuple[str, ...] = tuple(BURST_ROWS)
+    backlog_rows: tuple[str, ...] = tuple(ROWS)
 
 
 class Measures:
@@ -145,6 +147,11 @@ class Measures:
                     results.append(one)
                     say(f"{name}: {digest.bursts([one])}")
         return {name: digest.bursts(runs) for name, runs in found.items()}
+
+    async def quiet(self) -> dict[str, float]:
+        """Percent of a core that the extender takes while no pod comes."""
+        with self._part("quiet"):
+            return dict(await quiet.measure(self._plane, self._calls, self._nodes))
 
     async def commands(self) -> dict[str, Any]:
         """What lines of the command line cost."""
