@@ -7,7 +7,7 @@ from gpucore.accounting.node_info import NodeInfo
 from gpucore.model import Inventory
 from gpucore.scheduling.profiles import (
     BurstSwitch,
-    Expected,
+    ExpectedProfile,
     SchedulerProfiles,
     burst_pays,
     expected_profile,
@@ -52,18 +52,18 @@ def test_a_scheduler_without_a_burst_profile_has_no_bursts(profiles: SchedulerPr
 @pytest.mark.parametrize(
     ("named", "gang", "queued", "before", "expected"),
     [
-        ("", False, 0, 0, Expected("exact")),
-        ("default-scheduler", False, 8, 24, Expected("exact", queued=32)),
-        ("", False, 8, 25, Expected("exact-burst", burst=True, queued=33)),
-        ("", False, 9, 0, Expected("exact", doubtful=True, queued=9)),
-        ("", True, 100, 0, Expected("exact")),
-        ("exact", False, 100, 0, Expected("exact")),
-        ("exact-burst", False, 0, 0, Expected("exact-burst", burst=True)),
-        ("volcano", False, 100, 0, Expected("volcano")),
+        ("", False, 0, 0, ExpectedProfile("exact")),
+        ("default-scheduler", False, 8, 24, ExpectedProfile("exact", queued=32)),
+        ("", False, 8, 25, ExpectedProfile("exact-burst", burst=True, queued=33)),
+        ("", False, 9, 0, ExpectedProfile("exact", doubtful=True, queued=9)),
+        ("", True, 100, 0, ExpectedProfile("exact")),
+        ("exact", False, 100, 0, ExpectedProfile("exact")),
+        ("exact-burst", False, 0, 0, ExpectedProfile("exact-burst", burst=True)),
+        ("volcano", False, 100, 0, ExpectedProfile("volcano")),
     ],
 )
 def test_the_expected_profile_follows_from_the_queue_and_the_name(
-    named: str, *, gang: bool, queued: int, before: int, expected: Expected
+    named: str, *, gang: bool, queued: int, before: int, expected: ExpectedProfile
 ) -> None:
     """A pod keeps the name it has, a gang is exact, and between the numbers both are possible."""
     found = expected_profile(PROFILES, named, gang=gang, queued=queued, before=before)

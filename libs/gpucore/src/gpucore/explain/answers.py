@@ -21,7 +21,7 @@ from gpucore.scheduling.cluster_policy import ClusterPolicy
 from gpucore.scheduling.profiles import (
     BURST_PERCENTAGE,
     LEAST_EVALUATED,
-    Expected,
+    ExpectedProfile,
     SchedulerProfiles,
     expected_profile,
     profiles_for,
@@ -112,10 +112,10 @@ def answers(
 
 def _profile(
     whatif_pod: WhatIfPod, profiles: SchedulerProfiles, *, queued: int, before: int
-) -> Expected:
+) -> ExpectedProfile:
     """The profile that the pod gets; the webhook leaves pods with claims to their scheduler."""
     if whatif_pod.specs:
-        return Expected(whatif_pod.scheduler)
+        return ExpectedProfile(whatif_pod.scheduler)
     return expected_profile(
         profiles, whatif_pod.scheduler, gang=whatif_pod.gang, queued=queued, before=before
     )
@@ -179,7 +179,7 @@ def uncertainties(
     outcome: WhatIfOutcome,
     policy: ClusterPolicy,
     nodes: int,
-    profile: Expected,
+    profile: ExpectedProfile,
 ) -> Iterator[str]:
     """What may make the cluster decide otherwise, in words; nothing where the answer is certain.
 
@@ -211,7 +211,7 @@ def uncertainties(
         yield f"while a burst lasts kube-scheduler evaluates {few} of {nodes} nodes"
 
 
-def _why_few(profile: Expected) -> str:
+def _why_few(profile: ExpectedProfile) -> str:
     if not profile.burst:
         return ""
     if not profile.queued:

@@ -98,7 +98,7 @@ class BurstSwitch:
         return self._on
 
 
-class Expected(msgspec.Struct, frozen=True):
+class ExpectedProfile(msgspec.Struct, frozen=True):
     """The profile that a pod gets if it is created now.
 
     Attributes:
@@ -116,7 +116,7 @@ class Expected(msgspec.Struct, frozen=True):
 
 def expected_profile(
     profiles: SchedulerProfiles, named: str, *, gang: bool, queued: int, before: int = 0
-) -> Expected:
+) -> ExpectedProfile:
     """The profile of a pod that does not exist yet.
 
     Args:
@@ -126,10 +126,10 @@ def expected_profile(
         before: number of pods that are created just before it.
     """
     if not profiles.exact or named not in UNSET_NAMES:
-        return Expected(named, burst=bool(profiles.burst) and named == profiles.burst)
+        return ExpectedProfile(named, burst=bool(profiles.burst) and named == profiles.burst)
     if not profiles.switches or gang:
-        return Expected(profiles.exact)
+        return ExpectedProfile(profiles.exact)
     total = queued + before
     if total > profiles.pods:
-        return Expected(profiles.burst, burst=True, queued=total)
-    return Expected(profiles.exact, doubtful=queued > profiles.end, queued=total)
+        return ExpectedProfile(profiles.burst, burst=True, queued=total)
+    return ExpectedProfile(profiles.exact, doubtful=queued > profiles.end, queued=total)
