@@ -54,7 +54,7 @@ async def webhooks(
 def _certificate(plane: ControlPlane) -> Path:
     folder = plane.folder / "webhook"
     folder.mkdir(exist_ok=True)
-    files = ["-keyout", folder / "tls.key", "-out", folder / "tls.crt"]
+    files = ["-keyout", str(folder / "tls.key"), "-out", str(folder / "tls.crt")]
     names = ["-subj", "/CN=webhook", "-addext", "subjectAltName=IP:127.0.0.1"]
     command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"]
     subprocess.run([*command, *files, *names], check=True, capture_output=True, timeout=SECONDS)

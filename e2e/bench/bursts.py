@@ -126,7 +126,14 @@ async def _read(calls: ApiCalls, prefix: str, rate: Rate, created: float) -> Bur
         (item["spec"]["nodeName"], item["metadata"].get("annotations", {}).get(INDEX))
         for item in mine
     }
-    return Burst(*msgspec.structs.astuple(rate), created, dict(named), len(nodes), len(gpus))
+    return Burst(
+        per_second=rate.per_second,
+        cpu_ms=rate.cpu_ms,
+        created_seconds=created,
+        profiles=dict(named),
+        nodes=len(nodes),
+        gpus=len(gpus),
+    )
 
 
 INDEX: Final = "ALIYUN_COM_GPU_MEM_IDX"

@@ -138,7 +138,7 @@ def main() -> None:
         print(f"| {level} % | all nodes | {base[0]:.0f} | {base[1]:.0f} |", flush=True)
         for way in ("bursts", "100 nodes"):
             gpus, nodes = run(way, level, 1, options.turnover)
-            more = f"+{100 * (gpus / base[0] - 1):.1f} %", f"+{100 * (nodes / base[1] - 1):.1f} %"
+            more = f"{100 * (gpus / base[0] - 1):+.1f} %", f"{100 * (nodes / base[1] - 1):+.1f} %"
             print(f"| {level} % | {way} | {more[0]} | {more[1]} |", flush=True)
 
 
