@@ -15,10 +15,16 @@ from environments.environment import Environment, UnavailableError
 from environments.given import GivenEnvironment, is_given
 from host.errors import SetupError
 from host.solerun import sole_run
+from host.stopping import heed_interrupts
 
 CASES_RUN = "cases"
 CASE_SECONDS = 1200
 """Of one case: several waits of :data:`environments.waiting.PATIENCE_SECONDS` after one another."""
+
+
+def pytest_configure() -> None:
+    """A run in the background of a script can be interrupted, as can what the tests start."""
+    heed_interrupts()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

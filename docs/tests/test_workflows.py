@@ -1,6 +1,7 @@
 """The workflows of GitHub Actions call targets that the Makefile has, and nothing beside them."""
 
 import re
+import tomllib
 from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
@@ -57,6 +58,28 @@ def test_every_step_runs_a_target_of_the_makefile(workflow: Path) -> None:
 def test_the_cases_run_on_the_newest_and_the_oldest_kubernetes() -> None:
     """Both ends of what is supported."""
     assert {"make e2e", "make e2e-oldest"} <= set(all_commands())
+
+
+def test_the_unit_tests_run_on_every_python_from_the_oldest_supported_one() -> None:
+    """No version is left out between the first and the last."""
+    jobs = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yaml").read_text())["jobs"]
+    runs = [one["python"] for one in variants(jobs["check"]) if one["target"] == "unit"]
+    minors = sorted(int(version.removeprefix("3.")) for version in runs)
+    oldest = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["requires-python"]
+    assert f">=3.{minors[0]}" == oldest
+    assert minors == list(range(minors[0], minors[0] + len(minors)))
+    assert len(minors) >= 4
+
+
+def test_every_line_of_codeowners_names_files_that_exist() -> None:
+    """A line for a folder that was renamed would leave it without a reviewer."""
+    lines = (ROOT / ".github" / "CODEOWNERS").read_text().splitlines()
+    rules = [line.split() for line in lines if not line.startswith("#")]
+    assert rules[0][0] == "*"
+    for path, *owners in rules[1:]:
+        assert (ROOT / path.lstrip("/")).is_dir(), path
+        assert all(owner.startswith("@gpushare/") for owner in owners)
+        assert owners
 
 
 def test_a_tag_makes_a_release_of_its_version() -> None:

@@ -62,7 +62,7 @@ def mend(environment: KindEnvironment, node: str, lost: list[int]) -> None:
     until("all GPUs are offered", lambda: offered(environment, node) == whole)
 
 
-@pytest.mark.parametrize("burst", [1, 2])
+@pytest.mark.parametrize("burst", [1, pytest.param(2, marks=pytest.mark.ondemand)])
 def test_sixteen_halves_at_once_end_two_on_each_of_eight_gpus(
     environment: KindEnvironment, case: Case, large: str, burst: int
 ) -> None:

@@ -79,6 +79,7 @@ def test_the_second_server_on_a_gpu_starts_once_the_first_is_ready(case: Case, s
     assert case.gpu("first") == case.gpu("second")
 
 
+@pytest.mark.ondemand
 @pytest.mark.usefixtures("turns")
 def test_a_server_that_ends_gives_its_turn_up(case: Case, small: str) -> None:
     """A pod that is deleted before it was ready holds nobody up; its seconds need not pass."""

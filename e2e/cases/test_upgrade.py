@@ -13,7 +13,7 @@ from environments.kind import GPU_MEM, NAMESPACE, RELEASE, KindEnvironment
 from environments.table import inspect
 from environments.waiting import DeadlineError, until
 
-pytestmark = [pytest.mark.e2e, pytest.mark.oldest]
+pytestmark = pytest.mark.e2e
 
 KINDS = (
     "clusterroles,clusterrolebindings,mutatingwebhookconfigurations,validatingwebhookconfigurations,"
@@ -68,6 +68,7 @@ def changed(values: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+@pytest.mark.oldest
 @pytest.mark.usefixtures("restored")
 def test_an_upgrade_replaces_the_stack_and_no_pod_of_a_user(
     environment: KindEnvironment, case: Case, small: str, large: str

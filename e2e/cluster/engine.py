@@ -22,11 +22,13 @@ from host.waiting import DeadlineError, until
 _CAP_SYS_RESOURCE = 24
 _WRAPPER = Path("/usr/local/libexec/gpushare/runc-without-sys-resource")
 _DAEMON_CONFIG = Path("/etc/docker/daemon.json")
+_PID_FILE = Path("/run/docker.pid")
 _PID_FILES = {
-    Path("/run/docker.pid"): "dockerd",
+    _PID_FILE: "dockerd",
     Path("/run/docker/containerd/containerd.pid"): "containerd",
 }
 _START_TIMEOUT_S = 60.0
+_CHANGE_TIMEOUT_S = 60.0
 
 
 def ensure() -> None:
@@ -37,7 +39,8 @@ def ensure() -> None:
     with cachedir.locked("engine"):
         if not answers():
             _install()
-            _start()
+            if not settled():
+                _start()
 
 
 def answers() -> bool:
@@ -65,6 +68,30 @@ def stale(pid_file: Path, program: str, proc: Path = Path("/proc")) -> bool:
         return (proc / pid / "comm").read_text().strip() != program
     except OSError:
         return True
+
+
+def settled(pid_file: Path = _PID_FILE, proc: Path = Path("/proc")) -> bool:
+    """Wait while a daemon starts or ends; true when it then answers, false when there is none.
+
+    Raises:
+        SetupError: it does neither; names it.
+    """
+
+    def running() -> bool:
+        return pid_file.exists() and not stale(pid_file, "dockerd", proc)
+
+    try:
+        until(
+            "the engine that runs answers or ends",
+            lambda: not running() or answers(),
+            seconds=_CHANGE_TIMEOUT_S,
+        )
+    except DeadlineError as error:
+        raise SetupError(
+            f"dockerd runs (pid in {pid_file}), but `docker info` has failed for "
+            f"{_CHANGE_TIMEOUT_S:g} s: end it, or check that this user may reach the Docker socket"
+        ) from error
+    return running()
 
 
 def _demand_setup_is_possible() -> None:

@@ -20,7 +20,8 @@ APT = ("-o", "Acquire::Retries=5", "-o", "Acquire::http::Timeout=60")
 TRANSIENT = re.compile(
     r"tim(ed|e) ?-?out|connection (reset|refused|closed|failed)|temporary failure|unexpected EOF"
     r"|unable to connect|could not connect|incompleteread|remote end closed|handshake"
-    r"|failed to fetch|no such host|network is unreachable|(\b|HTTP )(429|50[0234])\b",
+    r"|failed to fetch|no such host|network is unreachable|(\b|HTTP )(429|50[0234])\b"
+    r"|too many requests|service unavailable|bad gateway",
     re.IGNORECASE,
 )
 

@@ -15,7 +15,7 @@ from host import cachedir
 from host.commands import run_command
 from host.errors import SetupError
 from host.fetching import with_retries
-from host.progress import step
+from host.progress import say, step
 from offline import gotoolchain
 
 MODULES = Path(__file__).parent / "modules"
@@ -81,11 +81,15 @@ def source(folder: Path, project: str) -> Path:
 
 @cache
 def obtainable(module: str) -> bool:
-    """True when a module (`path@version`) and a Go to compile it are here or can be fetched."""
+    """True when a module (`path@version`) and a Go to compile it are here or can be fetched.
+
+    The reason is shown where they cannot.
+    """
     try:
         with tempfile.TemporaryDirectory(dir=cachedir.root(), prefix="context-") as name:
             go(["mod", "download", module], cwd=Path(name), timeout_s=_FETCH_SECONDS)
-    except SetupError:
+    except SetupError as error:
+        say(f"{module} cannot be had: {str(error).strip().splitlines()[-1].strip()}")
         return False
     return True
 

@@ -42,7 +42,7 @@ def chosen() -> str:
         return version
     if goprograms.obtainable(f"k8s.io/kubernetes@v{NEWEST}"):
         return NEWEST
-    say(f"Kubernetes {NEWEST} cannot be had from the Go module proxy: {OLDEST} is used")
+    say(f"Debian's Kubernetes {OLDEST} is used instead of {NEWEST}")
     return OLDEST
 
 

@@ -5,6 +5,7 @@ import os
 import shutil
 import sys
 
+from gpucore import VERSION
 from host.errors import SetupError
 from release import commandfiles, version
 from release.__main__ import ROOT
@@ -13,12 +14,12 @@ from release.__main__ import ROOT
 def main() -> int:
     """Build the files of the commit that is checked out, with its changes; the exit status."""
     parser = argparse.ArgumentParser(prog="release.cli", description=__doc__)
-    parser.add_argument("--version", default="", help="semantic version; default: 0.1.0")
+    parser.add_argument("--version", default="", help="semantic version; default: of the code")
     parser.add_argument("--downloads", default="", help="URL of the folder, for krew's manifest")
     options = parser.parse_args()
     into = ROOT / "dist" / "cli"
     try:
-        wanted = version.semantic_version(options.version or "0.1.0")
+        wanted = version.semantic_version(options.version or VERSION)
         downloads = version.downloads_url(options.downloads) if options.downloads else ""
         epoch = version.head(ROOT).epoch
         os.environ["SOURCE_DATE_EPOCH"] = str(epoch)

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from host.errors import SetupError
 from host.solerun import sole_run
+from host.stopping import heed_interrupts
 from stages import summary
 from stages.plan import plan
 from stages.runner import Run, not_run
@@ -31,6 +32,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--cluster", default="gpushare-e2e", help="name of the cases' cluster")
     parser.add_argument("--keep-going", action="store_true", help="run all, whatever fails")
     options = parser.parse_args(arguments)
+    heed_interrupts()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         # Another run of the cases would remove the clusters of this one.

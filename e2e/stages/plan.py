@@ -54,13 +54,13 @@ def plan(*, cluster: str, ondemand: bool, arguments: str = "") -> list[Phase]:
         Stage("budgets of time", ("budgets",)),
         Stage("prepare the newest Kubernetes", ("prepare",)),
         Stage("prepare Kubernetes 1.20", ("prepare", "KUBERNETES=1.20")),
-        Stage("cases on a control plane", ("e2e", "CASES=services e2e/chaos")),
     ]
     kind = [Stage("cases on the newest", ("e2e", "CASES=e2e", newest, f"CLUSTER={cluster}"))]
+    units = [Stage("unit, property, chart tests", ("unit", "WORKERS=0", unit), nice=True)]
     others = [
-        Stage("unit, property, chart tests", ("unit", "WORKERS=0", unit), nice=True),
+        Stage("cases on a control plane", ("e2e", "CASES=services e2e/chaos")),
         Stage("demo and images", ("e2e", f"CASES={' '.join(APART)}")),
         Stage("cases on 1.20", ("e2e-oldest", f"CLUSTER={cluster}-oldest")),
     ]
     last = [Stage("cases on demand", ("e2e", "MARK=e2e and ondemand", f"CLUSTER={cluster}"))]
-    return [[first], [kind, others], *([[last]] if ondemand else [])]
+    return [[first], [kind, others, units], *([[last]] if ondemand else [])]

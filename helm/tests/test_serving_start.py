@@ -1,4 +1,4 @@
-"""The script that starts a model server, in every shell here, held to gpucore.serving."""
+"""The script that starts a model server, in every shell here, compared with servingrule.py."""
 
 import os
 import shutil
@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-
-from gpucore.serving import NoFraction, fraction, quotient, share_in
+from servingrule import NoFraction, fraction, quotient, share_in
 
 SCRIPT = Path(__file__).parents[1] / "gpu-serving" / "files" / "start.sh"
 LINES = {
@@ -84,10 +83,10 @@ def with_torch(folder: Path, version: str) -> str:
     context_mib=st.integers(0, 2000),
     processes=st.integers(1, 4),
 )
-def test_every_shell_gives_the_cores_figure_or_its_refusal(
+def test_every_shell_gives_the_figure_of_the_rule_or_its_refusal(
     shell: str, env: dict[str, str], rule: str, context_mib: int, processes: int
 ) -> None:
-    """Fraction, sentence and exit status are those of gpucore for any environment."""
+    """Fraction, sentence and exit status are those of the rule for any environment."""
     share = share_in(env)
     if isinstance(share, NoFraction):
         expected: str | NoFraction = share

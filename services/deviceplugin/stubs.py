@@ -1,8 +1,8 @@
 # ruff: noqa: INP001 - a tool beside the package
-"""Makes the gRPC stubs from the protocol files; the committed stubs must equal what it makes.
+"""Makes messages from the protocol files; the committed ones must equal what it makes.
 
 Run it after a change to a ``.proto`` file: ``.venv/bin/python services/deviceplugin/stubs.py``.
-The generator's version is pinned with the runtime's, since stubs refuse an older runtime.
+The generator's version is pinned with the runtime's, since messages refuse an older runtime.
 """
 
 import sys
@@ -16,15 +16,13 @@ PROTOCOLS = (
     "podresources",
     "pluginregistration",
     "dra_v1",
-    "dra_v1beta1",
     "dra_health_v1",
-    "dra_health_v1alpha1",
 )
-MADE = ("_pb2.py", "_pb2.pyi", "_pb2_grpc.py")
+MADE = ("_pb2.py", "_pb2.pyi")
 
 
 def generate(output: Path) -> None:
-    """Write the stubs of every protocol below ``output``, by their package path.
+    """Write the messages of every protocol below ``output``, by their package path.
 
     Raises:
         RuntimeError: the generator refused a file; its words are on stderr.
@@ -35,11 +33,10 @@ def generate(output: Path) -> None:
             f"-I{SOURCE}",
             f"--python_out={output}",
             f"--pyi_out={output}",
-            f"--grpc_python_out={output}",
             f"gpudeviceplugin/proto/{name}.proto",
         ]
         if protoc.main(arguments) != 0:
-            raise RuntimeError(f"no stubs for {name}.proto")
+            raise RuntimeError(f"no messages for {name}.proto")
 
 
 if __name__ == "__main__":

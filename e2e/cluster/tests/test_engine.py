@@ -36,6 +36,44 @@ def test_a_pid_file_is_stale_when_its_process_is_gone_or_another(tmp_path: Path)
     assert not engine.stale(pid_file, "dockerd", proc)
 
 
+@pytest.fixture
+def daemon(tmp_path: Path) -> tuple[Path, Path]:
+    """The file with the number of a daemon that runs, and the processes there are."""
+    pid_file, proc = tmp_path / "docker.pid", tmp_path / "proc"
+    pid_file.write_text("42")
+    (proc / "42").mkdir(parents=True)
+    (proc / "42/comm").write_text("dockerd\n")
+    return pid_file, proc
+
+
+def test_a_daemon_that_is_ending_is_waited_for(
+    programs: FakePrograms, daemon: tuple[Path, Path]
+) -> None:
+    """A second one would not start beside it; one that is needed then can."""
+    _, proc = daemon
+    programs.add("docker", f"echo bash > {proc}/42/comm; exit 1")
+    assert not engine.settled(*daemon)
+
+
+def test_a_daemon_that_is_starting_is_not_started_again(
+    programs: FakePrograms, daemon: tuple[Path, Path]
+) -> None:
+    _, proc = daemon
+    programs.add("docker", f"test -e {proc}/asked && exit 0; true > {proc}/asked; exit 1")
+    assert engine.settled(*daemon)
+
+
+def test_a_daemon_that_neither_answers_nor_ends_is_named(
+    programs: FakePrograms,
+    daemon: tuple[Path, Path],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(engine, "_CHANGE_TIMEOUT_S", 0.1)
+    programs.add("docker", "exit 1")
+    with pytest.raises(SetupError, match=r"dockerd runs \(pid in .*docker\.pid\), but"):
+        engine.settled(*daemon)
+
+
 def test_what_the_caller_left_open_is_not_given_to_the_daemon() -> None:
     """A lock that a wrapper holds must end with the wrapper, not with the engine."""
     kept, given = os.pipe()

@@ -6,6 +6,7 @@ from host.errors import SetupError
 from host.fetching import PAUSES_S, with_retries
 
 SLOW = "`go mod download` exited 1:\n  dial tcp: i/o timeout"
+PROXY = '`go mod download` exited 1:\n  Get "https://registry/x": Service Unavailable'
 DOWN = "`apt-get update` exited 100:\n  E: Failed to fetch Packages 503 Service Unavailable"
 
 
@@ -24,9 +25,9 @@ class Registry:
 
 def test_a_registry_that_fails_once_is_tried_again(capsys: pytest.CaptureFixture[str]) -> None:
     """The reason is shown while it waits."""
-    registry = Registry(SLOW, DOWN)
+    registry = Registry(SLOW, DOWN, PROXY)
     assert with_retries(registry.fetch, pause=registry.pauses.append) == "package"
-    assert registry.pauses == list(PAUSES_S[:2])
+    assert registry.pauses == list(PAUSES_S)
     assert "tried again in 2 s: dial tcp: i/o timeout" in capsys.readouterr().err
 
 

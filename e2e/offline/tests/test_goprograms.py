@@ -67,11 +67,17 @@ def test_another_minor_version_of_go_fetches_the_right_one(
 @pytest.mark.usefixtures("cache")
 @pytest.mark.parametrize(("status", "expected"), [(0, True), (1, False)])
 def test_a_module_is_obtainable_when_go_can_fetch_it(
-    programs: FakePrograms, tmp_path: Path, *, status: int, expected: bool
+    programs: FakePrograms,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    *,
+    status: int,
+    expected: bool,
 ) -> None:
-    """No answer of the proxy is no error: another way is taken."""
+    """No answer of the proxy is no error: another way is taken, and the reason is shown."""
     fake_go(programs, tmp_path, version="go1.26.8", status=status)
     assert goprograms.obtainable("k8s.io/kubernetes@v1.37.1") is expected
+    assert ("v1.37.1 cannot be had: " in capsys.readouterr().err) is not expected
 
 
 @pytest.mark.usefixtures("cache")

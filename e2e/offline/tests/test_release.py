@@ -50,7 +50,7 @@ def test_without_the_variable_the_newest_that_can_be_had_is_chosen(
     monkeypatch.delenv("KUBERNETES", raising=False)
     monkeypatch.setattr(goprograms, "obtainable", lambda _: reachable)
     assert release.chosen() == version
-    assert ("cannot be had" in capsys.readouterr().err) is not reachable
+    assert ("is used instead of" in capsys.readouterr().err) is not reachable
 
 
 def test_a_version_that_is_requested_is_never_replaced(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,7 @@
 # Starts a model server on its share of a GPU: works out, from what the device plugin sets when the
 # container starts, the fraction of the GPU that the server may take, and passes it to the server in
 # the server's own way. POSIX sh and no program but the server's, since images differ; only the rule
-# `quotient` needs awk, as the original did. The arithmetic is that of gpucore.serving.
+# `quotient` needs awk, as the original did. The arithmetic is that of helm/tests/servingrule.py.
 #
 #   start.sh SERVER RULE CONTEXT_MIB PROCESSES PREFIX COMMAND [ARGUMENT...]
 #

@@ -11,7 +11,7 @@ from gpucore.model import ContainerRequest, PodRequest
 from gpucore.model.constraints import CandidateNode, PodConstraints
 from gpucore.scheduling.candidates import Candidates
 from gpucore.scheduling.cluster_policy import ClusterPolicy
-from gpucore.simulate.questions import read_question
+from gpucore.simulate.questions import question_of, requested_pods
 from gpucore.simulate.whatif import WhatIfPod
 from gpucore.steps import complete
 from gpucore.units import NodeName
@@ -94,7 +94,6 @@ def test_a_pod_of_a_gang_in_a_manifest_is_known_as_one(gang: bool) -> None:
     labels = {POD_GROUP: "g", POD_GROUP_SIZE: "2"} if gang else {}
     metadata = {"name": "p", "labels": labels}
     pod = {"kind": "Pod", "metadata": metadata, "spec": {"containers": [box]}}
-    (whatif_pod,) = read_question(
-        json.dumps({"manifests": [pod]}).encode(), DEFAULT_NAMES
-    ).whatif_pods
+    requested = requested_pods(json.dumps({"manifests": [pod]}).encode(), DEFAULT_NAMES)
+    (whatif_pod,) = question_of(requested, DEFAULT_NAMES).whatif_pods
     assert whatif_pod.gang is gang

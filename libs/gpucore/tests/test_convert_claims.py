@@ -13,11 +13,11 @@ from gpucore.claims.share_template import (
     ShareTemplate,
     decode_contents,
     encode_contents,
-    spec_of,
     template_name,
     template_object,
 )
 from gpucore.units import GIB
+from gpucore.wire.claim.claim_specs import decode_template
 from gpucore.wire.errors import WireError
 from gpucore.wire.names import CLAIM_TEMPLATE, DEFAULT_NAMES
 
@@ -87,7 +87,7 @@ def test_the_template_requests_what_the_pod_did() -> None:
         "deviceClassName": "gpushare",
         "capacity": {"requests": {"memory": "7168Mi", "compute": "10"}},
     }
-    choice = spec_of(found.template, "gpushare").requests[0].choices[0]
+    choice = decode_template(msgspec.json.encode(item))[2].requests[0].choices[0]
     assert (choice.memory_mib, choice.core, choice.count) == (7168, 10, 1)
 
 

@@ -47,8 +47,8 @@ def test_a_pod_is_narrowed() -> None:
     assert (pod.uid, pod.namespace, pod.name, pod.node) == ("u", "ns", "p", "n")
     assert (pod.annotations, pod.labels) == ({"a": "1"}, {"l": "2"})
     assert (pod.scheduler_name, pod.priority, pod.resource_version) == ("gpushare", 5, "77")
-    assert (pod.creation, pod.deletion_time) == ("2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z")
-    assert (pod.terminating, pod.deletion_grace, pod.finished) == (True, 30, True)
+    assert pod.creation == "2026-01-01T00:00:00Z"
+    assert (pod.terminating, pod.finished) == (True, True)
     assert (pod.phase, pod.reason) == ("Failed", "UnexpectedAdmissionError")
     assert pod.message == "no GPU"
     limits, requests = {"aliyun.com/gpu-mem": "8"}, {"cpu": "100m"}
@@ -66,7 +66,6 @@ def test_an_empty_pod_has_defaults() -> None:
     assert bare == nulls
     assert (bare.node, bare.phase, bare.terminating, bare.finished) == ("", "", False, False)
     assert (bare.containers, bare.annotations, bare.priority) == ((), {}, 0)
-    assert bare.deletion_grace is None
 
 
 NODE: dict[str, Any] = {

@@ -8,13 +8,14 @@ from linkedgpus import BRIDGED, indexes, joined_gpus, linked_node
 from gpucore.accounting.ledger import Ledger
 from gpucore.explain.gangs import gang_words
 from gpucore.explain.placement_reason import why
-from gpucore.explain.suggestions import suggestions
+from gpucore.explain.suggestions import suggest
 from gpucore.gang.members import Members
 from gpucore.gang.placement import place_gang
 from gpucore.gang.values import Rules
 from gpucore.model import Placement
 from gpucore.model.constraints import CandidateNode
 from gpucore.scheduling.candidates import Candidates, PodRequirements
+from gpucore.steps import complete
 from gpucore.units import NodeName
 from gpucore.wire.pod.gangs import Gang
 from gpucore.wire.pods import Pod
@@ -43,7 +44,7 @@ def words(book: Ledger, pending: Pod, *open_nodes: str) -> list[str]:
     closed = set(node_infos).difference(open_nodes) if open_nodes else set[str]()
     nodes = {name: CandidateNode(name, unschedulable=name in closed) for name in node_infos}
     cluster = Candidates(node_infos, nodes)
-    return list(suggestions(waiting, cluster, cluster.refusals(waiting)))
+    return complete(suggest(waiting, cluster, cluster.refusals(waiting)))
 
 
 def of_gang(book: Ledger, pending: Pod, size: int, names: Iterable[str]) -> list[str]:

@@ -11,7 +11,7 @@ from gpucore.explain.whatif_documents import WhatIfDoc, what_if_document
 from gpucore.kubescheduler.candidate_nodes import CandidateNodes
 from gpucore.scheduling.candidates import Candidates, candidates_of
 from gpucore.scheduling.cluster_policy import ClusterPolicy
-from gpucore.simulate.questions import MOST_PODS, read_question
+from gpucore.simulate.questions import MOST_PODS, question_of, requested_pods
 from gpucore.simulate.whatif import Trial, WhatIfPod
 from gpucore.steps import complete
 from gpucore.units import NodeName
@@ -87,7 +87,8 @@ def test_verdicts_are_kept_for_a_few_kinds_of_pods() -> None:
 def test_a_question_is_read_or_refused_with_a_sentence() -> None:
     """Replicas are numbered; too many pods, equal names and empty requests are refused."""
     body = b'{"pods": [{"name": "a", "mem": 2, "replicas": 2}, {"name": "b", "gpus": 1}]}'
-    assert [whatif_pod.name for whatif_pod in read_question(body, NAMES).whatif_pods] == [
+    question = question_of(requested_pods(body, NAMES), NAMES)
+    assert [whatif_pod.name for whatif_pod in question.whatif_pods] == [
         "a-0",
         "a-1",
         "b",
@@ -110,10 +111,10 @@ def test_a_question_is_read_or_refused_with_a_sentence() -> None:
         (b'{"pods": [{"name": "a", "mem": 1}, {"name": "a", "mem": 1}]}', "must differ"),
     ):
         with pytest.raises(WireError, match=words):
-            read_question(bad, NAMES)
+            question_of(requested_pods(bad, NAMES), NAMES)
     many = ",".join(f'{{"name": "{n}", "mem": 1, "replicas": 150}}' for n in "ab")
     with pytest.raises(WireError, match=f"most is {MOST_PODS}"):
-        read_question(f'{{"pods": [{many}]}}'.encode(), NAMES)
+        question_of(requested_pods(f'{{"pods": [{many}]}}'.encode(), NAMES), NAMES)
 
 
 def test_a_question_may_have_manifests() -> None:
@@ -121,7 +122,7 @@ def test_a_question_may_have_manifests() -> None:
     container = {"resources": {"limits": {NAMES.gpu_mem: 2}}}
     spec = {"containers": [container], "nodeSelector": {"zone": "a"}, "resourceClaims": [{}]}
     made = {"kind": "Job", "metadata": {"name": "j"}, "spec": {"template": {"spec": spec}}}
-    found = read_question(json.dumps({"manifests": [made]}).encode(), NAMES)
+    found = question_of(requested_pods(json.dumps({"manifests": [made]}).encode(), NAMES), NAMES)
     [whatif_pod] = found.whatif_pods
     assert whatif_pod.constraints.node_selector == (("zone", "a"),)
     [wanted] = found.wanted

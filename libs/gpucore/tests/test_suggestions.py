@@ -4,11 +4,11 @@ from collections.abc import Mapping
 
 from corebuilders import assumed, ledger, make_gpus, pod, pod_request, share_node
 
-from gpucore.explain.catalogue import CATALOGUE
-from gpucore.explain.suggestions import suggestions
+from gpucore.explain.suggestions import suggest
 from gpucore.model import Code
 from gpucore.model.constraints import CandidateNode, PodConstraints, Resources, Taint
 from gpucore.scheduling.candidates import Candidates, PodRequirements
+from gpucore.steps import complete
 from gpucore.units import NodeName, PodUid
 from gpucore.wire.pods import Pod
 
@@ -28,7 +28,7 @@ def words(
         assumed(book, name, held)
     waiting = PodRequirements(pod_request(pending), constraints or PodConstraints())
     cluster = Candidates(book.nodes(), {n.name: n for n in nodes}, requests or {})
-    return list(suggestions(waiting, cluster, cluster.refusals(waiting)))
+    return complete(suggest(waiting, cluster, cluster.refusals(waiting)))
 
 
 def node(name: str, *, cpu: int = 0, taints: tuple[Taint, ...] = ()) -> CandidateNode:
@@ -51,7 +51,7 @@ def test_a_pod_whose_end_frees_no_cpu_is_not_named() -> None:
     """Where others hold the cpu, the neighbour's end makes no room, and nothing is promised."""
     small = PodConstraints(requests=(("cpu", 2000),))
     found = words(pod("p", 8), node("n", cpu=3000), holding={"n": pod("a", 12)}, constraints=small)
-    assert found == [CATALOGUE[Code.INSUFFICIENT_RESOURCES].remedy]
+    assert found == [Code.INSUFFICIENT_RESOURCES.remedy]
 
 
 def test_every_rule_that_excludes_a_node_is_named() -> None:
@@ -93,7 +93,7 @@ def test_a_request_of_several_gpus_is_offered_where_a_node_has_them() -> None:
     book = ledger(share_node("n", make_gpus(15, 15)))
     waiting = PodRequirements(pod_request(pod("p", 20)))
     cluster = Candidates(book.nodes(), {NodeName("n"): node("n")})
-    assert next(suggestions(waiting, cluster, cluster.refusals(waiting))) == (
+    assert complete(suggest(waiting, cluster, cluster.refusals(waiting)))[0] == (
         "no GPU is that large: check the unit (GiB or MiB), "
         "or spread the pod over GPUs with the label gpu-count"
     )
@@ -105,8 +105,8 @@ def test_without_a_certain_step_the_catalogue_answers() -> None:
     pending = pod("p", 4, annotations={"gpushare/isolation": "mps"})
     waiting = PodRequirements(pod_request(pending))
     cluster = Candidates(book.nodes(), {NodeName(n): node(n) for n in ("n", "m")})
-    assert list(suggestions(waiting, cluster, cluster.refusals(waiting))) == [
-        CATALOGUE[Code.ISOLATION_MODE_MISSING].remedy
+    assert complete(suggest(waiting, cluster, cluster.refusals(waiting))) == [
+        Code.ISOLATION_MODE_MISSING.remedy
     ]
 
 
@@ -119,7 +119,7 @@ def test_gpus_of_an_excluded_node_are_not_counted() -> None:
     waiting = PodRequirements(pod_request(pod("p", gpus=3)))
     nodes = {NodeName("big"): node("big", taints=(ml,)), NodeName("small"): node("small")}
     cluster = Candidates(book.nodes(), nodes)
-    assert list(suggestions(waiting, cluster, cluster.refusals(waiting))) == [
+    assert complete(suggest(waiting, cluster, cluster.refusals(waiting))) == [
         "no node that the pod can use has 3 healthy GPUs; small has the most, 1: request at most 1",
         "GPU 0 can be had now, on small",
     ]

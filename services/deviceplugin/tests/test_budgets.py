@@ -23,7 +23,7 @@ from gpucore.units import GpuIndex, GpuUuid
 from gpucore.wire.pods import decode_pod
 from gpudeviceplugin.kubelet.servicer import Servicer
 from gpudeviceplugin.proto import deviceplugin_pb2 as api
-from gpudeviceplugin.proto.deviceplugin_pb2_grpc import DevicePluginStub
+from gpudeviceplugin.rpc import caller
 from gpudeviceplugin.state import NodeState
 
 pytestmark = pytest.mark.slow
@@ -175,7 +175,7 @@ async def test_answers_over_the_socket_are_quick(tmp_path: Path) -> None:
         ids = sorted(stage.kubelet.manager.healthy["aliyun.com/gpu-mem"])[:1]
         path = stage.kubelet.directory / "gpushare-gpu-mem.sock"
         async with grpc.aio.insecure_channel(f"unix:{path}") as channel:
-            stub = DevicePluginStub(channel)  # type: ignore[no-untyped-call]
+            stub = caller(channel, api.DESCRIPTOR.services_by_name["DevicePlugin"])
             container_request = api.ContainerAllocateRequest(devicesIDs=ids)
             request = api.AllocateRequest(container_requests=[container_request])
             start = time.process_time()

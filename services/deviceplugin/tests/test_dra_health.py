@@ -21,7 +21,7 @@ class World:
     def __init__(self, clock: FakeClock) -> None:
         self.node = node()
         self.changed = Signal()
-        self.health = HealthServicer(lambda: self.node, self.changed, api, clock=clock.now)
+        self.health = HealthServicer(lambda: self.node, self.changed, clock=clock.now)
 
     @asynccontextmanager
     async def stream(self) -> AsyncIterator[Any]:

@@ -57,9 +57,9 @@ class DraStage:
         self.driver = self.new_driver()
         await self.driver.start()
 
-    async def kubelet(self, version: str = "v1") -> DraKubelet:
+    async def kubelet(self) -> DraKubelet:
         """A kubelet that has started and found the driver."""
-        kubelet = DraKubelet(self.registry, version=version)
+        kubelet = DraKubelet(self.registry)
         await kubelet.register()
         return kubelet
 
@@ -80,7 +80,6 @@ async def test_kubelet_finds_the_driver_and_its_services(stage: DraStage) -> Non
     assert (info.type, info.endpoint) == ("DRAPlugin", str(stage.home / "dra.sock"))
     assert list(info.supported_versions) == [
         "v1.DRAPlugin",
-        "v1beta1.DRAPlugin",
         "v1.DRAResourceHealth",
         "v1alpha1.DRAResourceHealth",
     ]
@@ -107,16 +106,6 @@ async def test_a_claim_has_its_cdi_file_when_kubelet_is_answered(stage: DraStage
     env = environment(stage.cdi, "u-1")
     assert env["NVIDIA_VISIBLE_DEVICES"] == "GPU-1"
     assert env["GPUSHARE_MEM_LIMIT_MIB"] == "4096"
-
-
-async def test_kubelets_that_know_v1beta1_only_are_served(stage: DraStage) -> None:
-    """The older version lacks share IDs and is the same in all else."""
-    stage.claims.add("u-1", 0)
-    kubelet = await stage.kubelet("v1beta1")
-    answer = (await kubelet.prepare("u-1"))["u-1"]
-    assert [each.device_name for each in answer.devices] == ["gpu-0"]
-    assert (await kubelet.unprepare("u-1"))["u-1"].error == ""
-    assert cdi_claims(stage.cdi) == set()
 
 
 async def test_preparing_again_gives_the_same_answer(stage: DraStage) -> None:

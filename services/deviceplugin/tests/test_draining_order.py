@@ -13,7 +13,7 @@ from gpudeviceplugin.kubelet.draining import Drain
 from gpudeviceplugin.kubelet.endpoint import KUBELET_SOCKET, Endpoint
 from gpudeviceplugin.kubelet.servicer import Servicer
 from gpudeviceplugin.proto import deviceplugin_pb2 as api
-from gpudeviceplugin.proto import deviceplugin_pb2_grpc as api_grpc
+from gpudeviceplugin.rpc import caller, handler
 from gpudeviceplugin.signals import Signal
 from gpudeviceplugin.state import NodeState
 from gpukube.errors import UnreachableError
@@ -89,14 +89,15 @@ async def test_a_plugin_that_nobody_can_need_stops_at_once(serving: bool) -> Non
     assert node.calls == (["withdraw"] if serving else [])
 
 
-class SlowKubelet(api_grpc.RegistrationServicer):
+class SlowKubelet:
     """It takes a registration and fetches the device list when it is instructed to."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self.registered = asyncio.Event()
         self._server = grpc.aio.server()
-        api_grpc.add_RegistrationServicer_to_server(self, self._server)
+        registration = api.DESCRIPTOR.services_by_name["Registration"]
+        self._server.add_generic_rpc_handlers([handler(self, registration)])
         self._server.add_insecure_port(f"unix:{directory / KUBELET_SOCKET}")
 
     async def __aenter__(self) -> Self:
@@ -125,7 +126,8 @@ async def test_a_registration_counts_once_kubelet_was_sent_the_devices(
         await asyncio.wait({starting}, timeout=0.1)
         assert not starting.done()
         async with grpc.aio.insecure_channel(f"unix:{endpoint.socket}") as channel:
-            stream = api_grpc.DevicePluginStub(channel).ListAndWatch(api.Empty())  # type: ignore[no-untyped-call]
+            plugin = caller(channel, api.DESCRIPTOR.services_by_name["DevicePlugin"])
+            stream = plugin.ListAndWatch(api.Empty())
             await stream.read()
             await starting
             stream.cancel()

@@ -98,6 +98,9 @@ class Server:
     def __init__(self, world: World) -> None:
         self.world = world
 
+    def add_generic_rpc_handlers(self, services: Any) -> None:
+        """As the server's: the methods come from the servicer, which is another object here."""
+
     def add_insecure_port(self, address: str) -> None:
         """As that of a server."""
         self.path = Path(address.removeprefix("unix:"))
@@ -121,12 +124,12 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     """A directory of kubelet without any socket of ours."""
     made = World(tmp_path)
     monkeypatch.setattr(f"{MODULE}.grpc.aio.server", made.server)
+    monkeypatch.setattr(f"{MODULE}.handler", lambda *_: None)
     monkeypatch.setattr(f"{MODULE}.kubelet_channel", made.channel)
     monkeypatch.setattr(
-        f"{MODULE}.RegistrationStub",
-        lambda channel: type("Stub", (), {"Register": staticmethod(channel.register)}),
+        f"{MODULE}.caller",
+        lambda channel, _service: type("Stub", (), {"Register": staticmethod(channel.register)}),
     )
-    monkeypatch.setattr(f"{MODULE}.add_DevicePluginServicer_to_server", lambda *_: None)
     return made
 
 

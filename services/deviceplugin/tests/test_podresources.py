@@ -73,7 +73,7 @@ def kubelet(monkeypatch: pytest.MonkeyPatch) -> Kubelet:
     made = Kubelet()
     monkeypatch.setattr(f"{MODULE}.kubelet_channel", made.channel)
     stub = type("Stub", (), {"List": staticmethod(made.list)})
-    monkeypatch.setattr(f"{MODULE}.PodResourcesListerStub", lambda _: stub)
+    monkeypatch.setattr(f"{MODULE}.caller", lambda *_: stub)
     return made
 
 
@@ -142,6 +142,6 @@ async def test_a_reply_during_which_kubelet_restarted_is_not_used(
         return await answer(*args, **kwargs)
 
     stub = type("Stub", (), {"List": staticmethod(replaced)})
-    monkeypatch.setattr(f"{MODULE}.PodResourcesListerStub", lambda _: stub)
+    monkeypatch.setattr(f"{MODULE}.caller", lambda *_: stub)
     with pytest.raises(PodResourcesError, match="kubelet restarted during the call"):
         await client(socket).list()

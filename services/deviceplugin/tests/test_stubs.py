@@ -1,4 +1,4 @@
-"""The committed gRPC stubs are those of the committed protocol files."""
+"""The committed messages are those of the committed protocol files."""
 
 import importlib.util
 from pathlib import Path
@@ -6,8 +6,8 @@ from pathlib import Path
 HERE = Path(__file__).parent
 
 
-def test_the_stubs_are_what_the_generator_makes(tmp_path: Path) -> None:
-    """A changed protocol file without new stubs, or edited stubs, fails here."""
+def test_the_messages_are_what_the_generator_makes(tmp_path: Path) -> None:
+    """A changed protocol file without new messages, or edited messages, fails here."""
     spec = importlib.util.spec_from_file_location("stubs", HERE.parent / "stubs.py")
     assert spec is not None
     assert spec.loader is not None

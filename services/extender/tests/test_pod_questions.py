@@ -18,7 +18,7 @@ from gpucore.gang.members import Member, member_of, members_of
 from gpucore.kubescheduler.candidate_nodes import CandidateNodes
 from gpucore.scheduling.candidates import candidates_of
 from gpucore.scheduling.cluster_policy import ClusterPolicy
-from gpucore.simulate.questions import read_question
+from gpucore.simulate.questions import question_of, requested_pods
 from gpucore.steps import complete
 from gpucore.wire.constraints import pod_constraints
 from gpucore.wire.names import DEFAULT_NAMES
@@ -108,7 +108,7 @@ async def test_any_history_ends_in_the_answer_of_a_list(seed: int) -> None:
         requests_gpus = pod_request_of(decode_pod(encoded(item)), DEFAULT_NAMES) is not None
         assert found == (expected(item, pods, cluster) if requests_gpus else None)
     body = {"pods": odd_question(random), "manifests": [odd_manifest(random)]}
-    question = read_question(encoded(body), DEFAULT_NAMES)
+    question = question_of(requested_pods(encoded(body), DEFAULT_NAMES), DEFAULT_NAMES)
     outcome = complete(answers(cluster.nodes, question.whatif_pods, POLICY))
     notes = [note for each in question.wanted for note in notes_of(each, DEFAULT_NAMES)]
     document = complete(what_if_document(outcome, POLICY, notes))

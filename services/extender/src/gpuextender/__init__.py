@@ -1,3 +1,1 @@
 """The scheduler extender: chooses GPUs and records them in the write that binds the pod."""
-
-VERSION = "0.1.0"

@@ -12,10 +12,10 @@ from typing import Any, Final
 import structlog
 from starlette.types import ASGIApp
 
+from gpucore import VERSION
 from gpucore.claims.followed import FollowedClaims
 from gpucore.gang.values import Rules
 from gpucore.units import NodeName
-from gpuextender import VERSION
 from gpuextender.claims.nominator import ClaimNominator
 from gpuextender.claims.templates import ClaimTemplates
 from gpuextender.health import Readiness

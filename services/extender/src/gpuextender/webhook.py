@@ -17,6 +17,7 @@ from typing import Any, Final
 import msgspec
 from fastapi import FastAPI, Request, Response
 
+from gpucore import VERSION
 from gpucore.accounting.node_info import NodeInfo
 from gpucore.claims.convert import ClaimRequests, convert
 from gpucore.model import PodRequest
@@ -32,7 +33,7 @@ from gpucore.wire.errors import WireError
 from gpucore.wire.names import Names
 from gpucore.wire.pod.gangs import gang_of
 from gpucore.wire.pods import Container, Pod, decode_pod, pod_request_of
-from gpuextender import VERSION, metrics
+from gpuextender import metrics
 from gpuextender.health import Readiness
 from gpuextender.http.routes import JSON
 from gpuextender.scheduling.messages import NOTHING, MessageError, given
@@ -100,7 +101,7 @@ def review_pod(
 
     Args:
         namespace: of the request; the object may lack it.
-        accounts: state of all nodes; none while it is unknown.
+        node_infos: state of all nodes; none while it is unknown.
         choice: of the scheduler that calls this extender.
 
     Raises:

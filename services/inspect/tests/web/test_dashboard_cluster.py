@@ -14,7 +14,7 @@ from gpuinspect.web.tokens import ACCESS_REVIEWS, TOKEN_REVIEWS
 
 pytestmark = pytest.mark.slow
 
-DEADLINE_SECONDS = 60
+DEADLINE_SECONDS = 180
 NODES, PODS, EVENTS = "/api/v1/nodes", "/api/v1/pods", "/api/v1/events"
 
 

@@ -21,7 +21,7 @@ from gpucore.claims.device_fit import (
 )
 from gpucore.claims.selectors import Value, attributes_of, excludes_driver, select
 from gpucore.model import Code, DeviceFitError, FitError, Placement
-from gpucore.units import MIB, GpuIndex, NodeName
+from gpucore.units import MIB, GpuIndex
 from gpucore.wire.claim.claim_specs import ALL, ClaimSpec, DeviceClass, DeviceConstraint
 from gpucore.wire.claim.devices import SliceDevice
 from gpucore.wire.claim.resource_slices import OtherDevice
@@ -293,10 +293,3 @@ class _Search:
 
 def _value(device: SliceDevice, constraint: DeviceConstraint, need: Need) -> Value | None:
     return attributes_of(device, need.ways[0].driver).get(constraint.attribute)
-
-
-def claim_refusals(
-    nodes: Mapping[NodeName, ClaimNode], rules: ClaimRules
-) -> dict[NodeName, FitError | None]:
-    """The answer of every node."""
-    return {name: refusal(node, rules) for name, node in nodes.items()}

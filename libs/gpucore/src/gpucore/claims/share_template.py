@@ -12,7 +12,6 @@ from typing import Annotated, Any, Final
 import msgspec
 
 from gpucore.model import CORE_PER_GPU
-from gpucore.wire.claim.claim_specs import ClaimSpec, decode_template
 from gpucore.wire.claim.devices import COMPUTE, MEMORY
 from gpucore.wire.claim.prepared import RESULTS_LIMIT
 from gpucore.wire.claim.resource_slices import API_VERSION
@@ -110,11 +109,6 @@ def template_object(template: ShareTemplate, namespace: str, device_class: str) 
         "metadata": metadata | ({"namespace": namespace} if namespace else {}),
         "spec": {"metadata": {"labels": labels}, "spec": _spec(template, device_class)},
     }
-
-
-def spec_of(template: ShareTemplate, device_class: str) -> ClaimSpec:
-    """What its claims request, as the decisions about claims read it."""
-    return decode_template(msgspec.json.encode(template_object(template, "", device_class)))[2]
 
 
 def _spec(template: ShareTemplate, device_class: str) -> dict[str, Any]:

@@ -20,7 +20,6 @@ from gpucore.units import MIB, NodeName
 from gpucore.wire.claim.claim_specs import ALL, ClaimSpec, DeviceChoice
 
 FIRST_FIT = "kube-scheduler took the first GPU that fits, in the order of the node's ResourceSlice"
-NO_OFFER = "no node offers GPUs as claims: label a node gpushare/api=claims"
 _STEPS = 4
 """Suggestions, at most."""
 NO_PREEMPTION = "kube-scheduler does not preempt pods to free claims"

@@ -7,7 +7,6 @@ import msgspec
 
 from gpucore.accounting.node_info import NodeInfo, unit_of
 from gpucore.explain.sentences import (
-    CATALOGUE,
     CONSTRAINT_CODES,
     amount_hint,
     headline,
@@ -86,7 +85,7 @@ def _group(code: Code, alike: Sequence[_Ranked], node_infos: Mapping[NodeName, N
         requested=_requested(nearest),
         measure=_measure(code, node_infos[nearest.node]),
         example=sentence(nearest),
-        remedy=CATALOGUE[code].remedy,
+        remedy=code.remedy,
         detail=_detail(nearest),
     )
 
@@ -105,7 +104,7 @@ def _requested(refusal: FitError) -> int:
 
 
 def _sentence_of(code: Code) -> str:
-    return CATALOGUE[code].sentence.rstrip(".")
+    return code.sentence.rstrip(".")
 
 
 def _largest(refusal: FitError) -> int:

@@ -28,11 +28,11 @@ def why(
     *,
     grouping: Grouping = BY_LINKS,
 ) -> str:
-    """A sentence about the pod's GPUs on its node; the account stays as it is.
+    """A sentence about the pod's GPUs on its node; the node stays as it is.
 
     Args:
-        claim, demand: what the pod holds, and what it requests.
-        account: the node it is on.
+        allocation, pod_request: what the pod holds, and what it requests.
+        node_info: the node it is on.
         policy, grouping: of the cluster, as in :func:`gpucore.scheduling.policy.place`.
     """
     without = node_info.copy()

@@ -9,30 +9,9 @@ from typing import Final
 import msgspec
 
 from gpucore.accounting.node_info import NodeInfo, unit_of
-from gpucore.explain.catalogue import CATALOGUE, Entry, catalogue_page
 from gpucore.model import Code, DeviceFitError, FitError, GpuAmounts, Placement, PodRequest
 from gpucore.model.constraints import CPU
 from gpucore.units import MemoryUnit
-
-__all__ = [
-    "CATALOGUE",
-    "CONSTRAINT_CODES",
-    "Entry",
-    "amount_hint",
-    "catalogue_page",
-    "gated",
-    "gpus_named",
-    "headline",
-    "memory_words",
-    "placement_sentence",
-    "request_words",
-    "reserved_sentence",
-    "reserved_words",
-    "resource_words",
-    "sentence",
-    "unit_words",
-    "with_unit",
-]
 
 _MIB: Final = 1 << 20
 INSUFFICIENT: Final = "Insufficient GPU Memory in one device"
@@ -74,7 +53,7 @@ def headline(refusal: FitError) -> str:
         return f"The pod's request is invalid: {refusal.detail}"
     if refusal.code is Code.INSUFFICIENT_RESOURCES:
         return f"Insufficient {refusal.detail}"
-    return CATALOGUE[refusal.code].sentence.rstrip(".")
+    return refusal.code.sentence.rstrip(".")
 
 
 def sentence(refusal: FitError) -> str:

@@ -1,7 +1,7 @@
 """Suggestions for a pending pod: the smallest steps after which it fits.
 
 Suggestions only; nothing is moved or deleted. A sentence that promises a fit was tried on a copy of
-the cluster; where nothing is certain, the catalogue's remedy for the reason is used instead.
+the cluster; where nothing is certain, the remedy of the reason's code is used instead.
 """
 
 from collections import Counter
@@ -13,7 +13,6 @@ import msgspec
 
 from gpucore.accounting.node_info import NodeInfo, unit_of
 from gpucore.explain.sentences import (
-    CATALOGUE,
     CONSTRAINT_CODES,
     amount_hint,
     gpus_named,
@@ -27,7 +26,7 @@ from gpucore.scheduling.device_fit import per_device
 from gpucore.scheduling.fit import fit
 from gpucore.scheduling.grouping import BY_LINKS, Grouping
 from gpucore.simulate.endings import Step, for_gpus, for_share, smallest
-from gpucore.steps import Steps, complete
+from gpucore.steps import Steps
 from gpucore.units import NodeName
 
 NAMED: Final = 3
@@ -35,17 +34,6 @@ NAMED: Final = 3
 
 _UNOFFERED: Final = frozenset({Code.NOT_SHARED, Code.NODE_UNKNOWN})
 Refusals = Mapping[NodeName, FitError | None]
-
-
-def suggestions(
-    pod: PodRequirements,
-    cluster: Candidates,
-    refusals: Refusals,
-    *,
-    grouping: Grouping = BY_LINKS,
-) -> Iterator[str]:
-    """Sentences, the smallest step first; arguments as of :func:`suggest`."""
-    return iter(complete(suggest(pod, cluster, refusals, grouping=grouping)))
 
 
 def suggest(
@@ -285,11 +273,11 @@ def _pods(step: Step, node_info: NodeInfo) -> list[str]:
 
 
 def _remedies(refusals: Refusals) -> Iterator[str]:
-    """The catalogue's remedies for the reasons, those of most nodes first."""
+    """The remedies of the reasons, those of most nodes first."""
     codes = Counter(refusal.code for refusal in refusals.values() if refusal is not None)
     for code, _ in codes.most_common():
         if code not in _UNOFFERED or len(codes) == 1:
-            yield CATALOGUE[code].remedy
+            yield code.remedy
 
 
 def _best(node_info: NodeInfo, count: int, pod_request: PodRequest, grouping: Grouping) -> str:

@@ -119,7 +119,7 @@ def without_reservations(
 
 
 def stands(node_info: NodeInfo, kept: Allocation, pod_request: PodRequest) -> bool:
-    """The place still is what a pod with ``demand`` needs and could be given."""
+    """The place still is what a pod with this request needs and could be given."""
     placement, (mem, _) = kept.placement, per_device(pod_request)
     gpus = [node_info.devices.get(index) for index in _gpus(placement)]
     alike = len(placement.group) == pod_request.gpus and len(gpus) == (

@@ -13,7 +13,7 @@ def spare(allocations: Iterable[Allocation], size: int, *, waiting: int) -> list
     """Reservations of a gang that no pod will use.
 
     Args:
-        claims: all that are of the gang.
+        allocations: all that are of the gang.
         size: pods it has in all.
         waiting: pods of the gang that exist and have no place.
     """

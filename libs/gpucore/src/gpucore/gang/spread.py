@@ -20,7 +20,7 @@ class NodeOffer:
     """A node and how many equal pods of a gang it fits.
 
     Args:
-        account: its state, which is not changed.
+        node_info: its state, which is not changed.
         most: maximum number of pods.
 
     Attributes:

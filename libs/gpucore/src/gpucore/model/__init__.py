@@ -11,6 +11,7 @@ from typing import Final
 
 import msgspec
 
+from gpucore.model.codes import Code as Code
 from gpucore.units import GIB, GpuIndex, GpuUuid, MemoryUnit, NodeName, PodUid
 
 CORE_PER_GPU: Final = 100
@@ -211,36 +212,6 @@ class Allocation(msgspec.Struct, frozen=True):
     gang: str = ""
     faults: tuple[str, ...] = ()
     users: tuple[tuple[PodUid, str], ...] | None = None
-
-
-class Code(StrEnum):
-    """Why a GPU or a node cannot take a request; see :mod:`gpucore.explain.catalogue`."""
-
-    INVALID_REQUEST = "InvalidRequest"
-    NOT_SHARED = "NotShared"
-    NODE_UNKNOWN = "NodeUnknown"
-    NO_INVENTORY = "NoInventory"
-    PLUGIN_AWAY = "PluginAway"
-    INSUFFICIENT_MEMORY = "InsufficientMemory"
-    INSUFFICIENT_CORE = "InsufficientCore"
-    INSUFFICIENT_GPUS = "InsufficientGpus"
-    UNHEALTHY = "Unhealthy"
-    TAKEN_WHOLE = "TakenWhole"
-    SHARED_GPU = "SharedGpu"
-    MAX_PODS = "MaxPods"
-    TOO_LARGE = "TooLarge"
-    UNEVEN_SPLIT = "UnevenSplit"
-    ISOLATION_MODE_MISSING = "IsolationModeMissing"
-    PENDING_UNITS = "PendingUnits"
-    GANG = "GangWaits"
-    COMPUTE_TOO_LARGE = "ComputeTooLarge"
-    NODE_UNSCHEDULABLE = "NodeUnschedulable"
-    TAINT_NOT_TOLERATED = "TaintNotTolerated"
-    NODE_AFFINITY = "NodeAffinityMismatch"
-    INSUFFICIENT_RESOURCES = "InsufficientResources"
-    NO_RESOURCE_SLICE = "NoResourceSlice"
-    SELECTOR = "SelectorMismatch"
-    DEVICE_CONSTRAINT = "DeviceConstraint"
 
 
 class DeviceFitError(msgspec.Struct, frozen=True):

@@ -55,7 +55,7 @@ class NodeFitErrors(Mapping[NodeName, FitError]):
 def filter_nodes(
     ledger: Ledger, pod_request: PodRequest, names: Sequence[NodeName]
 ) -> tuple[list[NodeName], NodeFitErrors]:
-    """Split ``names`` into nodes that can take ``demand``, in their order, and refusals."""
+    """Split ``names`` into nodes that can take the pod, in their order, and refusals."""
     fits = _roomy(ledger, pod_request, names)
     if not is_plain(pod_request):
         fits = [name for name in fits if _takes(ledger, name, pod_request)]

@@ -22,7 +22,7 @@ _TELLING: Final = (
 
 
 def fit(node_info: NodeInfo, pod_request: PodRequest) -> FitError | None:
-    """Why the node cannot take ``demand``; ``None`` when it can."""
+    """Why the node cannot take the pod; ``None`` when it can."""
     return _unfit_node(node_info, pod_request) or (
         _unfit_gpus(node_info, pod_request)
         if pod_request.gpus

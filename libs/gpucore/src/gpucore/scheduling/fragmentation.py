@@ -39,7 +39,7 @@ class Workload:
 
     Args:
         kinds: what comes.
-        hopeless: weight of work that no GPU of the node could help, so that all is fragment.
+        unresolvable: weight of work that no GPU of the node could help, so that all is fragment.
     """
 
     def __init__(self, kinds: Iterable[Kind], *, unresolvable: float = 0.0) -> None:
@@ -94,7 +94,7 @@ def growth(
     """GPUs of fragmentation that ``placement`` would add to the node; negative takes away.
 
     Args:
-        account: the state of the node without the placement.
+        node_info: the state of the node without the placement.
         placement: what would come.
         before: the work that usually comes, as far as the node could run it now.
         after: the same once the placement is there; ``None`` where that changes nothing.

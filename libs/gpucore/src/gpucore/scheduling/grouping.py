@@ -80,7 +80,7 @@ class Grouping(msgspec.Struct, frozen=True):
         gpus: Sequence[GpuIndex],
         packing: float,
     ) -> float:
-        """How good ``gpus`` are for ``demand``, 0 to 1: by their links where those matter.
+        """How good ``gpus`` are for the pod, 0 to 1: by their links where those matter.
 
         A node with unknown links is rated by ``packing``, but never above a group that is linked
             across CPU sockets: it must not win over GPUs with known links.

@@ -31,11 +31,7 @@ def reserved_for_nominated(
 def refusal_beside(
     node_info: NodeInfo, pod_request: PodRequest, nominated: Iterable[NominatedPod]
 ) -> FitError | None:
-    """Why a node cannot take ``demand`` beside the pods that are nominated for it.
-
-    Args:
-        account: state of the node, which stays as it is.
-    """
+    """Why a node, which stays as it is, cannot take a pod beside those nominated for it."""
     filled = node_info.copy()
     for one in sorted(nominated, key=lambda one: -one.priority):
         filled.put(_held(filled, one))

@@ -62,8 +62,8 @@ def share_ratings(node_info: NodeInfo, pod_request: PodRequest, policy: str) -> 
     (:mod:`gpucore.accounting.utilization`), which follows from a few figures of each GPU.
 
     Args:
-        account: state of the node.
-        demand: a plain share, whose own policy counts and whose amount does not.
+        node_info: state of the node.
+        pod_request: a plain share, whose own policy counts and whose amount does not.
         policy: name of the default policy.
 
     Returns:

@@ -48,11 +48,11 @@ def place(
     grouping: Grouping = BY_LINKS,
     choose_group: ChooseGroup | None = None,
 ) -> Placement | FitError:
-    """The placement of ``demand`` on this node.
+    """The placement of a pod on this node.
 
     Args:
-        account: the state of the node, which is not changed.
-        demand: the request.
+        node_info: the state of the node, which is not changed.
+        pod_request: what the pod requests.
         policy: a name is the default that the pod's own policy and the node's label overrule; a
             :class:`Policy` is used as it is.
         grouping: picks exclusive GPUs, and the GPUs of a share over several, by their links.
@@ -74,7 +74,7 @@ def score(
     *,
     grouping: Grouping = BY_LINKS,
 ) -> int:
-    """How good this node is for ``demand``, 0..10; 0 also where it does not fit."""
+    """How good this node is for the pod, 0..10; 0 also where it does not fit."""
     chosen = resolve(node_info, pod_request, policy)
     placement = place(node_info, pod_request, chosen, grouping=grouping)
     if isinstance(placement, FitError):

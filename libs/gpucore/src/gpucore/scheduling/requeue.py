@@ -45,7 +45,7 @@ def fitting(node_info: NodeInfo, pods: Iterable[RefusedPod]) -> list[PodUid]:
     """The pods that a node can take together, in the order given.
 
     Args:
-        account: state of the node, which stays as it is.
+        node_info: state of the node, which stays as it is.
     """
     filled, found = node_info, list[PodUid]()
     unresolvable: set[PodRequest] = set()

@@ -69,8 +69,8 @@ def defragment(
     """The plan with the fewest moves, or ``None`` where none was found.
 
     Args:
-        accounts: state of the nodes that take new pods, which is not changed.
-        demands: the request of each pod that may be moved; other pods are not moved.
+        node_infos: state of the nodes that take new pods, which is not changed.
+        pod_requests: the request of each pod that may be moved; other pods are not moved.
         goal: the wanted capacity.
     """
     queue = [c for node_info in node_infos.values() for c in _candidates(node_info, goal)]

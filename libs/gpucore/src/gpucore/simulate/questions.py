@@ -100,11 +100,6 @@ def _namespace(wanted: WorkloadPods) -> str:
 _QUESTION: Final = msgspec.json.Decoder(WhatIfQuestion)
 
 
-def read_question(body: bytes, names: Names, known: ClaimSpecs = NO_CLAIMS) -> Question:
-    """The pods of a question, see :func:`requested_pods` and :func:`question_of`."""
-    return question_of(requested_pods(body, names), names, known)
-
-
 def requested_pods(body: bytes, names: Names) -> RequestedPods:
     """What a question names.
 

@@ -99,7 +99,7 @@ class Trial:
     """Copies of node states on which pods are placed; results are cached.
 
     Args:
-        accounts: the current state, which is not changed.
+        node_infos: the current state, which is not changed.
         policy, grouping: as in :func:`gpucore.scheduling.policy.place`.
         nodes: the input of kube-scheduler's own rules; a node without one fits everything.
         kinds: maximum number of different pods whose results are cached; ``None`` caches all.
@@ -283,7 +283,7 @@ def what_if(
     """Place ``whatif_pods`` in order, each on the best node of those that fit.
 
     Args:
-        accounts: the current state, which is not changed.
+        node_infos: the current state, which is not changed.
         whatif_pods: the wanted pods.
         policy, grouping: as in :func:`gpucore.scheduling.policy.place`.
         nodes: as in :class:`Trial`.

@@ -8,6 +8,7 @@ import asyncio
 import os
 import socket
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,27 +20,19 @@ from gpucore.wire.names import CLAIM_DRIVER
 from gpudeviceplugin.cancelling import to_its_end
 from gpudeviceplugin.dra.health import HealthServicer
 from gpudeviceplugin.dra.preparing import ClaimPreparer
-from gpudeviceplugin.dra.registration import RegistrationServicer
-from gpudeviceplugin.dra.services import dra_v1, dra_v1beta1
-from gpudeviceplugin.proto import dra_health_v1_pb2, dra_health_v1alpha1_pb2
-from gpudeviceplugin.proto.dra_health_v1_pb2_grpc import (
-    add_DRAResourceHealthServicer_to_server as add_health_v1,
-)
-from gpudeviceplugin.proto.dra_health_v1alpha1_pb2_grpc import (
-    add_DRAResourceHealthServicer_to_server as add_health_v1alpha1,
-)
-from gpudeviceplugin.proto.dra_v1_pb2_grpc import add_DRAPluginServicer_to_server as add_dra_v1
-from gpudeviceplugin.proto.dra_v1beta1_pb2_grpc import (
-    add_DRAPluginServicer_to_server as add_dra_v1beta1,
-)
-from gpudeviceplugin.proto.pluginregistration_pb2_grpc import add_RegistrationServicer_to_server
+from gpudeviceplugin.dra.registration import HEALTH, RegistrationServicer
+from gpudeviceplugin.dra.services import DraServicer
+from gpudeviceplugin.proto import dra_health_v1_pb2, dra_v1_pb2, pluginregistration_pb2
+from gpudeviceplugin.rpc import handler
 from gpudeviceplugin.signals import Signal
 
 log = structlog.get_logger()
 
 STOP_SECONDS: Final = 5.0
 """Longest wait at the end for calls of kubelet that are being answered."""
-PRIVATE: Final = 0o700
+_HEALTH: Final = dra_health_v1_pb2.DESCRIPTOR.services_by_name["DRAResourceHealth"]
+_DRA: Final = dra_v1_pb2.DESCRIPTOR.services_by_name["DRAPlugin"]
+_REGISTRATION: Final = pluginregistration_pb2.DESCRIPTOR.services_by_name["Registration"]
 
 
 class DraEndpoint:
@@ -68,10 +61,10 @@ class DraEndpoint:
         self.registry_socket = registry / f"{driver}{suffix}-reg.sock"
         self.socket = home / f"dra{suffix}.sock"
         self._preparer = preparer
-        self._node, self._changed = node, changed
+        self._make_health = partial(HealthServicer, node, changed)
+        self._health = self._make_health()
         self._registration = RegistrationServicer(driver, str(self.socket))
         self._servers: list[grpc.aio.Server] = []
-        self._health: list[HealthServicer] = []
 
     @property
     def registered(self) -> asyncio.Event:
@@ -105,8 +98,13 @@ class DraEndpoint:
         for path in (self.socket, self.registry_socket):
             path.unlink(missing_ok=True)
         try:
-            await self._serve(self.socket, self._add_services)
-            await self._serve(self.registry_socket, self._add_registration)
+            self._health = self._make_health()
+            await self._serve(
+                self.socket,
+                handler(DraServicer(self._preparer), _DRA),
+                *(handler(self._health, _HEALTH, name=name) for name in HEALTH),
+            )
+            await self._serve(self.registry_socket, handler(self._registration, _REGISTRATION))
         except BaseException:
             await to_its_end(self.stop())
             raise
@@ -114,38 +112,19 @@ class DraEndpoint:
     async def stop(self) -> None:
         """Deregister first, so that kubelet never calls a socket without a server."""
         self.registry_socket.unlink(missing_ok=True)
-        for health in self._health:
-            health.end()
+        self._health.end()
         servers, self._servers = self._servers, []
         for server in reversed(servers):
             await server.stop(STOP_SECONDS)
         self.socket.unlink(missing_ok=True)
         self.registered.clear()
 
-    async def _serve(self, path: Path, add: Callable[[grpc.aio.Server], None]) -> None:
+    async def _serve(self, path: Path, *services: grpc.GenericRpcHandler) -> None:
         server = grpc.aio.server()
-        add(server)
+        server.add_generic_rpc_handlers(services)
         server.add_insecure_port(f"unix:{path}")
         self._servers.append(server)
         await to_its_end(server.start())
-
-    def _add_services(self, server: grpc.aio.Server) -> None:
-        node, changed = self._node, self._changed
-        v1 = HealthServicer(node, changed, dra_health_v1_pb2)
-        v1alpha1 = HealthServicer(node, changed, dra_health_v1alpha1_pb2)
-        self._health = [v1, v1alpha1]
-        services: list[tuple[Callable[..., Any], object]] = [
-            (add_dra_v1, dra_v1(self._preparer)),
-            (add_dra_v1beta1, dra_v1beta1(self._preparer)),
-            (add_health_v1, v1),
-            (add_health_v1alpha1, v1alpha1),
-        ]
-        for add, servicer in services:
-            add(servicer, server)
-
-    def _add_registration(self, server: grpc.aio.Server) -> None:
-        add: Callable[..., Any] = add_RegistrationServicer_to_server
-        add(self._registration, server)
 
 
 def _remove_dead(paths: Any) -> None:

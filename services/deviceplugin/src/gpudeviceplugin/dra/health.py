@@ -1,6 +1,6 @@
 """The health stream: kubelet shows the state of a claim's GPUs in the status of its pod.
 
-Both API versions have the same messages, each in its own package.
+Its API versions have equal messages.
 """
 
 import asyncio
@@ -11,6 +11,7 @@ from typing import Any, Final
 import grpc.aio
 
 from gpucore.node.claims.prepare import ClaimPreparation
+from gpudeviceplugin.proto import dra_health_v1_pb2 as api
 from gpudeviceplugin.signals import Signal
 
 HEALTH_SECONDS: Final = 10.0
@@ -20,20 +21,18 @@ TIMEOUT_SECONDS: Final = 30
 
 
 class HealthServicer:
-    """NodeWatchResources with the messages of one API version."""
+    """NodeWatchResources in every API version."""
 
     def __init__(
         self,
         node: Callable[[], ClaimPreparation],
         changed: Signal,
-        messages: Any,
         *,
         interval_seconds: float = HEALTH_SECONDS,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._node = node
         self._changed = changed
-        self._messages = messages
         self._interval_seconds = interval_seconds
         self._clock = clock
         self._ended = asyncio.Event()
@@ -65,12 +64,12 @@ class HealthServicer:
     def _report(self) -> Any:
         node, now = self._node(), int(self._clock())
         entries = [
-            self._messages.DeviceHealth(
-                device=self._messages.DeviceIdentifier(pool_name=node.pool, device_name=name),
-                health=self._messages.HEALTHY if gpu.healthy else self._messages.UNHEALTHY,
+            api.DeviceHealth(
+                device=api.DeviceIdentifier(pool_name=node.pool, device_name=name),
+                health=api.HEALTHY if gpu.healthy else api.UNHEALTHY,
                 last_updated_time=now,
                 health_check_timeout_seconds=TIMEOUT_SECONDS,
             )
             for name, gpu in node.gpus.items()
         ]
-        return self._messages.NodeWatchResourcesResponse(devices=entries)
+        return api.NodeWatchResourcesResponse(devices=entries)

@@ -15,13 +15,10 @@ from gpudeviceplugin.proto import pluginregistration_pb2 as api
 log = structlog.get_logger()
 
 TYPE: Final = "DRAPlugin"
-SERVICES: Final = (
-    "v1.DRAPlugin",
-    "v1beta1.DRAPlugin",
-    "v1.DRAResourceHealth",
-    "v1alpha1.DRAResourceHealth",
-)
-"""API versions in kubelet's spelling; kubelet uses the newest that it supports."""
+HEALTH: Final = ("v1.DRAResourceHealth", "v1alpha1.DRAResourceHealth")
+"""The health stream in two API versions with equal messages; kubelet uses the newest it knows."""
+SERVICES: Final = ("v1.DRAPlugin", *HEALTH)
+"""API versions in kubelet's spelling."""
 
 
 class RegistrationServicer:

@@ -16,13 +16,11 @@ from gpudeviceplugin import telemetry
 from gpudeviceplugin.cancelling import to_its_end
 from gpudeviceplugin.kubelet.servicer import Servicer
 from gpudeviceplugin.proto import deviceplugin_pb2 as api
-from gpudeviceplugin.proto.deviceplugin_pb2_grpc import (
-    RegistrationStub,
-    add_DevicePluginServicer_to_server,
-)
+from gpudeviceplugin.rpc import caller, handler
 
 log = structlog.get_logger()
 
+_SERVICES: Final = api.DESCRIPTOR.services_by_name
 VERSION: Final = "v1beta1"
 KUBELET_SOCKET: Final = "kubelet.sock"
 REGISTER_SECONDS: Final = 5.0
@@ -65,7 +63,7 @@ class Endpoint:
         self.socket.unlink(missing_ok=True)
         options = [("grpc.max_receive_message_length", RECEIVE_LIMIT_BYTES)]
         server = grpc.aio.server(options=options)
-        add_DevicePluginServicer_to_server(self._servicer, server)  # type: ignore[no-untyped-call]
+        server.add_generic_rpc_handlers([handler(self._servicer, _SERVICES["DevicePlugin"])])
         server.add_insecure_port(f"unix:{self.socket}")
         self._server = server
         try:
@@ -86,7 +84,7 @@ class Endpoint:
         )
         try:
             async with kubelet_channel(self._directory / KUBELET_SOCKET) as channel:
-                stub = RegistrationStub(channel)  # type: ignore[no-untyped-call]
+                stub = caller(channel, _SERVICES["Registration"])
                 await stub.Register(request, timeout=REGISTER_SECONDS)
         except grpc.aio.AioRpcError as error:
             telemetry.REGISTRATIONS.labels(self.resource, "failed").inc()

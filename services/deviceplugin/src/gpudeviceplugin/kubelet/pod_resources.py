@@ -11,10 +11,11 @@ from gpucore.node.allocation.holdings import Held
 from gpucore.wire.names import Names
 from gpudeviceplugin.kubelet.endpoint import kubelet_channel, socket_identity
 from gpudeviceplugin.proto import podresources_pb2 as api
-from gpudeviceplugin.proto.podresources_pb2_grpc import PodResourcesListerStub
+from gpudeviceplugin.rpc import caller
 
 LIST_SECONDS: Final = 5.0
 RECEIVE_LIMIT_BYTES: Final = 64 * 1024 * 1024
+_SERVICE: Final = api.DESCRIPTOR.services_by_name["PodResourcesLister"]
 
 
 class PodResourcesError(Exception):
@@ -47,7 +48,7 @@ class PodResourcesClient:
         kubelet = socket_identity(self._socket)
         try:
             async with kubelet_channel(self._socket, receive_limit=RECEIVE_LIMIT_BYTES) as channel:
-                stub = PodResourcesListerStub(channel)  # type: ignore[no-untyped-call]
+                stub = caller(channel, _SERVICE)
                 answer = await stub.List(api.ListPodResourcesRequest(), timeout=LIST_SECONDS)
         except grpc.aio.AioRpcError as error:
             raise PodResourcesError(f"{self._socket}: {error.details()}") from error

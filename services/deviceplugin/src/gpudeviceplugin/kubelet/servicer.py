@@ -20,7 +20,6 @@ from gpucore.node.allocation.matcher import Granted, PreferenceRequest
 from gpucore.node.grant import Grant, grant
 from gpudeviceplugin import telemetry
 from gpudeviceplugin.proto import deviceplugin_pb2 as api
-from gpudeviceplugin.proto.deviceplugin_pb2_grpc import DevicePluginServicer
 from gpudeviceplugin.state import NodeState
 
 log = structlog.get_logger()
@@ -34,7 +33,7 @@ StartCheck = Callable[[tuple[str, ...]], Awaitable[str]]
 Context = grpc.aio.ServicerContext[Any, Any]
 
 
-class Servicer(DevicePluginServicer):
+class Servicer:
     """One resource of the node.
 
     Args:

@@ -14,7 +14,8 @@ from fastapi.responses import PlainTextResponse, StreamingResponse
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.types import ASGIApp
 
-from gpuextender import VERSION, metrics
+from gpucore import VERSION
+from gpuextender import metrics
 from gpuextender.health import Readiness
 from gpuextender.http import readapi, routes
 from gpuextender.http.readapi import ReadApi

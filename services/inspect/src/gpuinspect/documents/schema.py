@@ -43,6 +43,8 @@ DOCUMENTS: Final = {
     "NodeTemplate": NodeTemplateDoc,
 }
 """Documents by their ``kind``."""
+_ATTRIBUTES: Final = "\n\n    Attributes:"
+"""Begins the part of a docstring that has the names of Python, not those of the document."""
 
 
 def schema() -> dict[str, Any]:
@@ -50,6 +52,9 @@ def schema() -> dict[str, Any]:
     kinds, components = msgspec.json.schema_components(
         DOCUMENTS.values(), ref_template="#/$defs/{name}"
     )
+    for each in components.values():
+        if "description" in each:
+            each["description"] = each["description"].partition(_ATTRIBUTES)[0]
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": f"Documents of the gpushare command, {API_VERSION}",

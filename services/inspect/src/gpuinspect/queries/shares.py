@@ -124,7 +124,6 @@ def _node(
         total=_total(node, node_info, names) * scale,
         used=sum(device.used for device in gpus) + (lost + node_info.pending) * scale,
         pending=node_info.pending * scale,
-        lost=lost * scale,
         pods=tuple(sorted(pods, key=lambda pod: (pod.namespace, pod.name, pod.uid))),
         ready=node.ready,
         cordoned=node.unschedulable,

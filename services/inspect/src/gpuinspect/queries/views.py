@@ -1,7 +1,8 @@
-"""What the tables and documents show of a cluster: plain figures, all in one unit of memory.
+"""GPUs, pods and nodes as tables, dashboard and documents show them, in one unit of memory.
 
 Made from the ledger by :mod:`gpuinspect.queries.shares`; nothing here decides or adds up
-differently from what the scheduler extender sees.
+differently from what the scheduler extender sees. ``-o json`` prints these structs as they are:
+within a version of the document fields are added and nothing else.
 """
 
 from collections.abc import Mapping
@@ -12,81 +13,84 @@ from gpucore.model.links import Matrix
 from gpucore.units import GpuIndex, MemoryUnit, NodeName
 
 
-class GpuSummary(msgspec.Struct, frozen=True):
+class GpuSummary(msgspec.Struct, frozen=True, rename="camel"):
     """One GPU of a node.
 
     Attributes:
         total, used: memory in units; ``used`` may exceed ``total`` and is then over-full.
         core: percent of compute in use.
         whole: a pod holds the GPU as a whole.
-        mode: what enforces shares: ``none``, ``mps`` or ``mig``.
+        mode: what enforces shares: ``none``, ``mps``, ``driver`` or ``mig``.
     """
 
     index: GpuIndex
+    uuid: str
+    model: str
+    memory_mib: int = msgspec.field(name="memoryMiB")
+    used: int = msgspec.field(name="allocated")
     total: int
-    used: int
-    core: int = 0
-    whole: bool = False
-    healthy: bool = True
-    mode: str = "none"
-    model: str = ""
-    uuid: str = ""
-    memory_mib: int = 0
+    core: int = msgspec.field(name="corePercent")
+    whole: bool
+    healthy: bool
+    mode: str
 
 
-class PodSummary(msgspec.Struct, frozen=True):
+class PodSummary(msgspec.Struct, frozen=True, rename="camel"):
     """What one pod holds on its node.
 
     Attributes:
+        state: ``bound`` until the node has handed the GPUs out, then ``confirmed``.
         gpus: units on each GPU it has a share of.
         limits: units of each GPU that it may use where these are more than its share.
         core: percent of compute on each GPU.
         group: GPUs it holds as a whole.
         pending: units on the node but on no known GPU.
-        state: ``bound`` until the node has handed the GPUs out, then ``confirmed``.
         faults: sentences about errors in its annotations.
         claim: name of the ResourceClaim that holds it; empty for a pod of the device plugin. Where
             no pod or several may use the claim, ``uid`` and ``name`` are those of the claim.
     """
 
-    uid: str
     namespace: str
     name: str
-    gpus: Mapping[GpuIndex, int] = msgspec.field(default_factory=dict)
-    limits: Mapping[GpuIndex, int] = msgspec.field(default_factory=dict)
-    core: Mapping[GpuIndex, int] = msgspec.field(default_factory=dict)
-    group: tuple[GpuIndex, ...] = ()
-    pending: int = 0
-    state: str = "bound"
-    faults: tuple[str, ...] = ()
-    claim: str = ""
+    uid: str
+    state: str
+    gpus: Mapping[GpuIndex, int]
+    limits: Mapping[GpuIndex, int]
+    core: Mapping[GpuIndex, int] = msgspec.field(name="corePercent")
+    group: tuple[GpuIndex, ...] = msgspec.field(name="wholeGpus")
+    pending: int
+    faults: tuple[str, ...]
+    claim: str
 
 
-class NodeSummary(msgspec.Struct, frozen=True):
+class NodeSummary(msgspec.Struct, frozen=True, rename="camel"):
     """One node that shares its GPUs.
 
     Attributes:
         address: first InternalIP; empty unknown.
-        total: units of the node; without an inventory not always the sum of the GPUs.
+        unit: that its plugin counts in; derived from the figures unless it is ``explicit``.
         used: units in use, those on no known GPU included.
+        total: units of the node; without an inventory not always the sum of the GPUs.
         pending: units bound to the node, GPU unknown.
-        lost: units on GPUs that the node no longer has.
-        explicit: the node publishes its unit; otherwise the unit is derived from the figures.
     """
 
     name: NodeName
     address: str
-    gpus: tuple[GpuSummary, ...]
+    ready: bool
+    cordoned: bool
+    unit: str
+    explicit: bool = msgspec.field(name="unitExplicit")
+    driver: str
+    used: int = msgspec.field(name="allocated")
     total: int
-    used: int
-    pending: int = 0
-    lost: int = 0
-    pods: tuple[PodSummary, ...] = ()
-    ready: bool = True
-    cordoned: bool = False
-    explicit: bool = True
-    unit: str = "GiB"
-    driver: str = ""
+    pending: int
+    gpus: tuple[GpuSummary, ...]
+    pods: tuple[PodSummary, ...]
+
+    @property
+    def lost(self) -> int:
+        """Units on GPUs that the node no longer has."""
+        return self.used - self.pending - sum(gpu.used for gpu in self.gpus)
 
     @property
     def healthy_part(self) -> "NodeSummary":

@@ -11,8 +11,6 @@ from typing import Any, Final
 
 import msgspec
 
-from gpucore.serving import CONTEXT_MIB
-
 BOTH: Final = (
     "gpucount and gpumemory should not be used at the same time.You can only choose one mode"
 )
@@ -33,6 +31,11 @@ def _laid(below: Any, above: Any) -> Any:
     return overlaid(below, above) if both else above
 
 
+CONTEXT_MIB: Final = 600
+"""Head-room for one CUDA context. TensorFlow Serving used 517 to 527 MiB beyond its fraction on a
+V100; the rest is for the larger kernels of newer GPUs and libraries."""
+
+
 class ServerKind(StrEnum):
     """Kinds of model servers; the names of the chart."""
 
@@ -44,7 +47,7 @@ class ServerKind(StrEnum):
 
 
 class Rule(StrEnum):
-    """The rule that turns a share into a memory fraction; see :mod:`gpucore.serving`."""
+    """The rule that turns a share into a memory fraction: ``helm/gpu-serving/files/start.sh``."""
 
     SHARE = "share"
     QUOTIENT = "quotient"

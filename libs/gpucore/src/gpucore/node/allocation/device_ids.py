@@ -92,15 +92,13 @@ def _ids(gpu: Gpu, resource: Resource, oversell: int) -> tuple[str, ...]:
     return tuple(f"{gpu.uuid}{DEVICE_ID_SEPARATOR}{number}" for number in range(count))
 
 
-def list_bytes(
-    gpus: Iterable[Gpu], unit: MemoryUnit, *, oversell: int = 1, numa: bool = False
-) -> int:
+def list_bytes(gpus: Iterable[Gpu], unit: MemoryUnit, *, numa: bool = False) -> int:
     """Most bytes that the encoded list of memory devices can have, in units of ``unit``."""
-    return sum(_gpu_bytes(gpu, unit, oversell, numa=numa) for gpu in gpus)
+    return sum(_gpu_bytes(gpu, unit, numa=numa) for gpu in gpus)
 
 
-def _gpu_bytes(gpu: Gpu, unit: MemoryUnit, oversell: int, *, numa: bool) -> int:
-    count = unit.units_in(gpu.allocatable_mib) * oversell
+def _gpu_bytes(gpu: Gpu, unit: MemoryUnit, *, numa: bool) -> int:
+    count = unit.units_in(gpu.allocatable_mib)
     entry = _ENTRY_OVERHEAD + len(gpu.uuid) + len(DEVICE_ID_SEPARATOR) + _NUMA_BYTES * numa
     return count * entry + _digits_below(count)
 
@@ -115,12 +113,12 @@ def _digits_below(count: int) -> int:
     return digits
 
 
-def smallest_unit(gpus: Sequence[Gpu], *, oversell: int = 1, numa: bool = False) -> MemoryUnit:
+def smallest_unit(gpus: Sequence[Gpu], *, numa: bool = False) -> MemoryUnit:
     """The smallest unit with which the device list of these GPUs fits kubelet's message."""
     low, high = 1, 1024 * 1024
     while low < high:
         middle = (low + high) // 2
-        size = list_bytes(gpus, MemoryUnit(middle), oversell=oversell, numa=numa)
+        size = list_bytes(gpus, MemoryUnit(middle), numa=numa)
         if size <= MESSAGE_LIMIT:
             high = middle
         else:

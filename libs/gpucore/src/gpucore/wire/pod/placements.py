@@ -27,7 +27,7 @@ def annotations_of(
 
     Args:
         placement: node and GPUs of the pod.
-        demand: its request.
+        pod_request: its request.
         names: domain and prefix.
         inventory: the GPUs of its node, which give DEV and the unit.
         assume_time: Unix nanoseconds of the decision.

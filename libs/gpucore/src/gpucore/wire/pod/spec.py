@@ -47,8 +47,6 @@ class Pod(msgspec.Struct, frozen=True, gc=False):
         node: where it is bound; empty while it is not.
         phase: ``Pending``, ``Running``, ``Succeeded``, ``Failed``, ``Unknown`` or empty.
         terminating: deletion was requested; its containers may still run.
-        deletion_time: RFC 3339 time of that deletion; empty if none.
-        deletion_grace: seconds of grace of that deletion; ``None`` if none.
         priority: of preemption; 0 where none is set.
         creation: RFC 3339 time.
         reason, message: why the pod is in its phase, as kubelet reports.
@@ -70,8 +68,6 @@ class Pod(msgspec.Struct, frozen=True, gc=False):
     node: NodeName = NodeName("")
     phase: str = ""
     terminating: bool = False
-    deletion_time: str = ""
-    deletion_grace: int | None = None
     annotations: Texts = {}
     labels: Texts = {}
     containers: tuple[Container, ...] = ()
@@ -156,7 +152,6 @@ class _Metadata(msgspec.Struct, rename="camel", gc=False):
     labels: Texts | None = None
     creation_timestamp: str | None = None
     deletion_timestamp: str | None = None
-    deletion_grace_period_seconds: int | None = None
     owner_references: list[_Owner] | None = None
     resource_version: str = ""
 
@@ -239,8 +234,6 @@ def flat(pod: PodObject, constraints: PodConstraints | None = None) -> Pod:
         node=NodeName(spec.node_name or ""),
         phase=status.phase,
         terminating=bool(meta.deletion_timestamp),
-        deletion_time=meta.deletion_timestamp or "",
-        deletion_grace=meta.deletion_grace_period_seconds,
         annotations=meta.annotations or {},
         labels=meta.labels or {},
         containers=_containers(spec.containers),

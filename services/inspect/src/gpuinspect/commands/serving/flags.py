@@ -9,10 +9,9 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from gpucore.serving import CONTEXT_MIB
 from gpuinspect.serving.errors import FlagError
 from gpuinspect.serving.flagtexts import pairs, tolerations, words
-from gpuinspect.serving.request import Rule, ServerKind, ServingRequest, overlaid
+from gpuinspect.serving.request import CONTEXT_MIB, Rule, ServerKind, ServingRequest, overlaid
 
 SCHEDULER: Final = "gpushare-scheduler"
 PULL: Final = "IfNotPresent"

@@ -5,11 +5,11 @@ from fractions import Fraction
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from servingrule import CONTEXT_MIB, NoFraction, Share, fraction, quotient, share_in
 
 from gpucore.model import Gpu, GpuAmounts, Inventory
 from gpucore.node.allocation.device_ids import Resource
 from gpucore.node.grant import GrantPolicy, grant
-from gpucore.serving import CONTEXT_MIB, NoFraction, Share, fraction, quotient, share_in
 from gpucore.units import GIB, MIB, GpuIndex, GpuUuid, MemoryUnit
 
 UNITS = st.sampled_from([GIB, MIB, MemoryUnit(256), MemoryUnit(2048)])

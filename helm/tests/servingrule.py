@@ -10,8 +10,8 @@ with a fraction above 0, which frameworks read as "no limit". Not guaranteed: th
 respects its fraction, or that its context fits the head-room; only MPS or the driver can enforce a
 share.
 
-The chart's start script computes the same in a container, where there may be no Python; it is
-tested against this file.
+The chart's start script computes the same in a container, where there may be no Python; its tests
+compare it with this file.
 """
 
 import re
@@ -23,10 +23,7 @@ import msgspec
 from gpucore.units import GIB, MemoryUnit
 from gpucore.wire import names as wire_names
 from gpucore.wire.names import DEFAULT_NAMES, Names
-
-CONTEXT_MIB: Final = 600
-"""Head-room for one CUDA context. TensorFlow Serving used 517 to 527 MiB beyond its fraction on a
-V100; the rest is for the larger kernels of newer GPUs and libraries."""
+from gpuinspect.serving.request import CONTEXT_MIB
 
 _PLACES: Final = 6
 _WHOLE: Final = 10**_PLACES
