@@ -132,6 +132,10 @@ scale: $(READY) ## Measure the extender with 10,000 nodes and 100,000 pods, and 
 soak: $(READY) ## Run the stack under load for an hour and check that memory stays flat
 	@$(E2E) chaos.soak $(ARGS)
 
+.PHONY: idle
+idle: $(READY) ## Measure what the device plugin costs on a node where nothing happens
+	@$(E2E) chaos.idle $(ARGS)
+
 .PHONY: bench-core
 bench-core: $(READY) ## Measure the core
 	@$(BIN)/python -m pytest libs/gpucore/bench -q -o python_files='bench_*.py' -o timeout=900 $(ARGS)

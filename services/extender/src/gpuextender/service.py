@@ -118,6 +118,7 @@ class ExtenderService:
             policy=settings.policy,
             grouping=self._grouping,
             after=settings.nominate_after if settings.nominate == "backlog" else None,
+            profiles=settings.profiles,
             limit=settings.nominate_limit,
         )
         lease, host = settings.nominate_lease, socket.gethostname()
@@ -133,7 +134,7 @@ class ExtenderService:
         hook = AdmissionWebhook(
             self.state,
             self.health,
-            scheduler=settings.webhook_scheduler,
+            profiles=settings.profiles,
             claims=settings.claim_requests(),
         )
         self.listeners = Listeners(
@@ -196,7 +197,7 @@ class ExtenderService:
             policy=settings.policy,
             grouping=self._grouping,
             limit=settings.nominate_limit,
-            schedulers=(DEFAULT_SCHEDULER, settings.webhook_scheduler),
+            schedulers=(DEFAULT_SCHEDULER, *settings.profiles.names),
         )
         informers.pods.add(found)
         informers.claims.add(found.claims)

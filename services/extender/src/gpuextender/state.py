@@ -112,6 +112,10 @@ class State:
         """Number of pods that request something of ours and are not bound."""
         return len(self._pending)
 
+    def queued(self, schedulers: Iterable[str]) -> int:
+        """Number of these that wait for their first try by one of these schedulers."""
+        return self._pending.queued(schedulers)
+
     def waiting_requests(self) -> Iterable[PodRequest]:
         """Their requests."""
         return (

@@ -174,7 +174,13 @@ def whatif_pods_of(
     pod_request = pod_request_of(wanted.pod, names)
     name = wanted.pod.name
     if pod_request is None and (specs := wanted.specs(known)):
-        whatif_pod = WhatIfPod(name, NO_REQUEST, wanted.constraints, specs=specs)
+        whatif_pod = WhatIfPod(
+            name,
+            NO_REQUEST,
+            wanted.constraints,
+            specs=specs,
+            scheduler=wanted.pod.scheduler_name,
+        )
         return _replicas(whatif_pod, wanted.replicas)
     if pod_request is None:
         resources = f"{names.gpu_mem}, {names.gpu_core} or {names.gpu}"
@@ -183,7 +189,10 @@ def whatif_pods_of(
             f" add one under resources.limits, such as {names.gpu_mem}: 4"
         )
     gang = gang_of(wanted.pod) is not None
-    return _replicas(WhatIfPod(name, pod_request, wanted.constraints, gang), wanted.replicas)
+    whatif_pod = WhatIfPod(
+        name, pod_request, wanted.constraints, gang, scheduler=wanted.pod.scheduler_name
+    )
+    return _replicas(whatif_pod, wanted.replicas)
 
 
 def _replicas(whatif_pod: WhatIfPod, count: int) -> list[WhatIfPod]:

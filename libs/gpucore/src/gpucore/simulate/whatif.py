@@ -45,6 +45,7 @@ class WhatIfPod(msgspec.Struct, frozen=True):
             candidates.
         gang: it belongs to a gang, which is not looked at here.
         specs: what its claims request; empty without claims.
+        scheduler: ``spec.schedulerName``; empty where it names none.
     """
 
     name: str
@@ -52,6 +53,7 @@ class WhatIfPod(msgspec.Struct, frozen=True):
     constraints: PodConstraints = UNCONSTRAINED
     gang: bool = False
     specs: tuple[ClaimSpec, ...] = ()
+    scheduler: str = ""
 
 
 class WhatIfOutcome(msgspec.Struct, frozen=True):

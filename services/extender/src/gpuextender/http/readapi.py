@@ -22,7 +22,7 @@ from gpucore.accounting.claim_offers import ClaimSpecs
 from gpucore.accounting.node_info import NodeInfo
 from gpucore.claims.facts import ClaimFacts
 from gpucore.claims.followed import FollowedClaims
-from gpucore.explain.answers import answers, notes_of
+from gpucore.explain.answers import Answer, answers, notes_of
 from gpucore.explain.claims import explaining_claims
 from gpucore.explain.documents import PodExplanation, pod_explanation
 from gpucore.explain.mix_documents import MixDoc, mix_document
@@ -140,10 +140,14 @@ class PodQuestions:
         """
         async with self._turn, self._copy(slices) as copied:
             nodes = await self._with_offers(copied, slices)
-            found = await slices.finish(answers(nodes, question.whatif_pods, self._policy))
+            found = await slices.finish(self._answers(question, nodes))
             names = self._state.names
             notes = [note for each in question.wanted for note in notes_of(each, names)]
             return await slices.finish(what_if_document(found, self._policy, notes))
+
+    def _answers(self, question: Question, nodes: Candidates) -> Steps[list[Answer]]:
+        queued = self._state.queued(self._policy.profiles.names)
+        return answers(nodes, question.whatif_pods, self._policy, queued=queued)
 
     async def question(self, body: bytes) -> Question:
         """The pods of a what-if question, with their claims from the cluster.

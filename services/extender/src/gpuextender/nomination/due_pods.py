@@ -15,6 +15,7 @@ from gpucore.gang.members import Member
 from gpucore.model import Allocation, AllocationState, Placement
 from gpucore.scheduling.candidates import PodRequirements
 from gpucore.scheduling.pending_pods import UnscheduledPod
+from gpucore.scheduling.profiles import SchedulerProfiles
 from gpucore.units import NodeName, PodUid
 from gpucore.wire.pod.gangs import Gang, gang_of
 from gpucore.wire.pods import Pod
@@ -35,6 +36,7 @@ class DuePods:
         after: number of pending pods at the head of the queue that are not nominated; ``None``
             nominates refused pods alone.
         now: seconds of a steady clock.
+        profiles: of the one scheduler that has several names.
     """
 
     def __init__(
@@ -45,15 +47,18 @@ class DuePods:
         is_refused: Callable[[PodUid], bool],
         after: int | None,
         now: Callable[[], float],
+        profiles: SchedulerProfiles = SchedulerProfiles(),  # noqa: B008 - frozen
     ) -> None:
         self._state = state
         self._refused_pods, self._is_refused = refused_pods, is_refused
         self._after, self._now = after, now
         self._called: dict[str, float] = {}
+        self._profiles = profiles.names
 
     def called(self, scheduler: str) -> None:
-        """A scheduler called filter here."""
-        self._called[scheduler] = self._now()
+        """A scheduler called filter here: by one of its profiles, it calls for all."""
+        names = self._profiles if scheduler in self._profiles else (scheduler,)
+        self._called |= dict.fromkeys(names, self._now())
 
     def pods(self) -> Iterator[UnscheduledPod]:
         """Pods to be nominated now, in the scheduler's order."""

@@ -32,6 +32,7 @@ from gpucore.scheduling.node_ranking import NodeRanking, Rating, rate_node
 from gpucore.scheduling.nominated import reserved_for_nominated
 from gpucore.scheduling.pending_pods import UnscheduledPod
 from gpucore.scheduling.policy import place
+from gpucore.scheduling.profiles import SchedulerProfiles
 from gpucore.units import NodeName, PodUid
 from gpucore.wire.pod.gangs import Gang, gang_of
 from gpucore.wire.pods import Pod
@@ -58,6 +59,7 @@ class Nominator:
         after: number of pending pods at the head of the queue that are not nominated; ``None``
             nominates refused pods alone.
         limit: maximum number of nominated pods that are not bound.
+        profiles: of the one scheduler that has several names.
         clock: Unix nanoseconds.
         now: seconds of a steady clock.
 
@@ -77,6 +79,7 @@ class Nominator:
         grouping: Grouping,
         after: int | None,
         limit: int,
+        profiles: SchedulerProfiles = SchedulerProfiles(),  # noqa: B008 - frozen
         clock: Callable[[], int] = time_ns,
         now: Callable[[], float] = monotonic,
     ) -> None:
@@ -91,6 +94,7 @@ class Nominator:
             is_refused=requeue.is_refused,
             after=after,
             now=now,
+            profiles=profiles,
         )
         self._pauses = NominationPauses()
         self.ends = NominationEnds(

@@ -9,6 +9,7 @@ from typing import Final
 
 from gpucore.explain.groups import Group, figures
 from gpucore.explain.pod_states import Explanation, PodState
+from gpucore.scheduling.profiles import LEAST_EVALUATED
 from gpuinspect.queries.scheduling_status import SchedulingStatus
 from gpuinspect.queries.workloads import Alike, WorkloadRef
 from gpuinspect.terminal.tables import align
@@ -52,7 +53,7 @@ def _head(found: Explanation) -> Iterator[str]:
         yield f"Why:\t{found.why}\n"
     if found.pod_request is not None:
         yield f"Policy:\t{found.policy}\n"
-    yield f"Scheduler:\t{pod.scheduler_name or '-'}, {_seen(found)}\n"
+    yield f"Scheduler:\t{pod.scheduler_name or '-'}{_profile(found)}, {_seen(found)}\n"
     if not pod.node and found.scheduler_record.last_message:
         yield f"\tmessage: {one_line(found.scheduler_record.last_message)}\n"
     for fault in found.faults:
@@ -67,6 +68,13 @@ def _sentences(found: Explanation, width: int | None) -> Iterator[str]:
     if found.helps:
         yield "\nWhat would help:\n"
         yield from (wrapped(f"  - {sentence}", width, indent=4) for sentence in found.helps)
+
+
+def _profile(found: Explanation) -> str:
+    burst = found.policy.profiles.burst
+    if not burst or found.pod.scheduler_name != burst:
+        return ""
+    return f" (burst profile: compares {LEAST_EVALUATED} nodes)"
 
 
 def _seen(found: Explanation) -> str:
