@@ -8,7 +8,7 @@ PYTHON     ?= python3
 VENV       := .venv
 BIN        := $(VENV)/bin
 READY      := $(VENV)/.ready
-MEMBERS    := libs/gpucore libs/gpukube services/extender services/deviceplugin services/inspect
+MEMBERS    := libs/gpucore libs/gpukube libs/gpuprobe services/extender services/deviceplugin services/inspect
 E2E        := PYTHONPATH=e2e $(BIN)/python -m
 KEEP       ?=
 KEEP_GOING ?=

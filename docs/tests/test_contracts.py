@@ -23,6 +23,7 @@ FORBIDDEN = {
     "layers": [
         ("gpukube.client", "gpuextender.state"),
         ("gpucore.model.links", "gpukube.errors"),
+        ("gpucore.model.links", "gpuprobe.driver"),
     ],
     "core": [
         ("gpucore.wire.digits", "gpucore.simulate.hosts"),
@@ -56,6 +57,11 @@ FORBIDDEN = {
         ("gpukube.backoff", "gpukube.errors"),
         ("gpukube.issuing.plan", "gpukube.testing.store"),
     ],
+    "probe": [
+        ("gpuprobe.driver", "gpuprobe.worker"),
+        ("gpuprobe.checks.verdicts", "gpuprobe.driver"),
+    ],
+    "checks-pure": [("gpuprobe.checks.verdicts", "os")],
     "deviceplugin": [
         ("gpudeviceplugin.cluster.events", "gpudeviceplugin.gpus.devices"),
         ("gpudeviceplugin.gpus.devices", "gpudeviceplugin.isolation.modes"),
@@ -95,6 +101,7 @@ FORBIDDEN = {
 ARCHITECTURE = {
     "gpucore": "libs/gpucore/src/gpucore",
     "gpukube": "libs/gpukube/src/gpukube",
+    "gpuprobe": "libs/gpuprobe/src/gpuprobe",
     "gpuextender": "services/extender/src/gpuextender",
     "gpudeviceplugin": "services/deviceplugin/src/gpudeviceplugin",
     "gpuinspect": "services/inspect/src/gpuinspect",
@@ -103,7 +110,7 @@ ARCHITECTURE = {
 UNORDERED = {"e2e": "e2e"}
 """Packages whose folders ARCHITECTURE.md lists in any order, and their paths."""
 GENERATED = {"proto"}
-PACKAGES = ("gpucore", "gpukube", "gpuextender", "gpudeviceplugin", "gpuinspect")
+PACKAGES = ("gpucore", "gpukube", "gpuprobe", "gpuextender", "gpudeviceplugin", "gpuinspect")
 LONGEST_CHAIN = 16
 CASES = [(contract, *pair) for contract, pairs in FORBIDDEN.items() for pair in pairs]
 CONTRACTS: Mapping[str, type[Contract]] = {

@@ -51,6 +51,9 @@ COMMANDS: Final = {
         "the template of a node group for an autoscaler that grows it from zero",
     ),
     "doctor": Lazy("admin.doctor:doctor", "check the installation; every finding has a remedy"),
+    "verify": Lazy(
+        "admin.verify:verify", "proof on the GPUs of this cluster that shares are what they promise"
+    ),
     "serve": Lazy("serving.serve:app", "a model server on a share of a GPU (arena serve)"),
     "snapshot": Lazy(
         "admin.snapshot:snapshot", "save the cluster's state to a file for --snapshot"

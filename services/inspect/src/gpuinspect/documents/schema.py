@@ -24,6 +24,7 @@ from gpuinspect.documents.nodetemplate import NodeTemplateDoc
 from gpuinspect.documents.pending import PendingPodList
 from gpuinspect.documents.top import NodeGpuList
 from gpuinspect.documents.usage import UsageList
+from gpuinspect.documents.verify import VerifyReport
 from gpuinspect.documents.workload import WorkloadExplanation
 from gpuinspect.serving.documents import ServingList
 
@@ -43,6 +44,7 @@ DOCUMENTS: Final = {
     "ServingList": ServingList,
     "CostList": CostList,
     "NodeTemplate": NodeTemplateDoc,
+    "VerifyReport": VerifyReport,
 }
 """Documents by their ``kind``."""
 _ATTRIBUTES: Final = "\n\n    Attributes:"

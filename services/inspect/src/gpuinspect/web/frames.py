@@ -30,6 +30,7 @@ from gpuinspect.queries.explain import cluster_of, explain, likeness
 from gpuinspect.queries.gpuhealth import UnhealthyGpu, unhealthy_gpus
 from gpuinspect.queries.shares import view_of_ledger
 from gpuinspect.queries.usage import Figures, UsageReport, grouped
+from gpuinspect.queries.verified import VerifiedRow, verified_rows
 from gpuinspect.queries.views import ClusterView, NodeSummary
 from gpuinspect.web.history import CLUSTER, Amounts, History
 
@@ -114,6 +115,11 @@ class Frame:
             free += sum(parts) / 1000
             lost += TYPICAL.fragmentation(tuple(sorted(parts)))
         return free, lost
+
+    @cached_property
+    def verified(self) -> tuple[VerifiedRow, ...]:
+        """Last results of ``gpushare verify``."""
+        return verified_rows(self.snapshot.pods)
 
     @cached_property
     def unhealthy(self) -> tuple[UnhealthyGpu, ...]:

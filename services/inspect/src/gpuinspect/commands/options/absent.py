@@ -66,6 +66,7 @@ ABSENT: Final[Mapping[str, tuple[Absent, ...]]] = {
     "defrag": (Absent(PODS, "it moves pods of every namespace; --max-per-namespace limits them"),),
     "node-template": (_ONE_NODE, Absent(("--no-headers",), "the text is not a table")),
     "doctor": (_WHOLE_CLUSTER,),
+    "verify": (Absent(("--all-namespaces", *NODES), "--node and --gpu select what is verified"),),
     "serve": (
         Absent(("--all-namespaces",), "a model server is created in one namespace"),
         Absent(

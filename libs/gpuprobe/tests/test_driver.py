@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hardware.cuda import driver
+from gpuprobe import driver
 
 KINDS = (
     (r".*\*", {"c_void_p", "c_char_p"}),

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hardware.cuda import kernels
+from gpuprobe import kernels
 
 TARGETS = ("sm_75", "sm_80", "sm_90")
 KERNELS = {"burn": kernels.burn, "copy": kernels.copy}

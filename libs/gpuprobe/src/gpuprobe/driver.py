@@ -1,4 +1,4 @@
-"""The CUDA driver API through ctypes: the few calls that the hardware suite needs.
+"""The CUDA driver API through ctypes: the few calls that the checks need.
 
 Names and argument types follow ``cuda.h``; where the header maps a name to a versioned symbol
 (``cuMemAlloc`` to ``cuMemAlloc_v2``), the symbol stands here. Everything is bound to one primary
@@ -10,11 +10,11 @@ context of one gpu. It promises no asynchrony beyond that of a launch.
 
 import ctypes
 import itertools
+from contextlib import suppress
 from ctypes import byref, c_char_p, c_int, c_size_t, c_uint, c_uint64, c_void_p
 from typing import Any, Final
 
 LIBRARY: Final = "libcuda.so.1"
-OUT_OF_MEMORY: Final = "CUDA_ERROR_OUT_OF_MEMORY"
 
 _MULTIPROCESSORS: Final = 16  # CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT
 _COMPUTE_MODE: Final = 20  # CU_DEVICE_ATTRIBUTE_COMPUTE_MODE
@@ -39,6 +39,9 @@ SIGNATURES: Final[dict[str, tuple[Any, ...]]] = {
     "cuMemGetInfo_v2": (c_void_p, c_void_p),
     "cuMemsetD32_v2": (_ADDRESS, c_uint, c_size_t),
     "cuMemcpyDtoH_v2": (c_void_p, _ADDRESS, c_size_t),
+    "cuMemcpyPeer": (_ADDRESS, c_void_p, _ADDRESS, c_void_p, c_size_t),
+    "cuDeviceCanAccessPeer": (c_void_p, c_int, c_int),
+    "cuCtxEnablePeerAccess": (c_void_p, c_uint),
     "cuModuleLoadData": (c_void_p, c_void_p),
     "cuModuleGetFunction": (c_void_p, c_void_p, c_char_p),
     "cuLaunchKernel": (c_void_p, *[c_uint] * 6, c_uint, c_void_p, c_void_p, c_void_p),
@@ -96,11 +99,11 @@ class CudaDevice:
     def __init__(self, library: ctypes.CDLL, ordinal: int = 0) -> None:
         self._library = library
         self._call("cuInit", 0)
-        self._device = c_int()
-        self._call("cuDeviceGet", byref(self._device), ordinal)
-        context = c_void_p()
-        self._call("cuDevicePrimaryCtxRetain", byref(context), self._device)
-        self._call("cuCtxSetCurrent", context)
+        self.handle = c_int()
+        self._call("cuDeviceGet", byref(self.handle), ordinal)
+        self.context = c_void_p()
+        self._call("cuDevicePrimaryCtxRetain", byref(self.context), self.handle)
+        self.activate()
         self._modules: list[c_void_p] = []
 
     def _call(self, name: str, *arguments: Any) -> None:
@@ -110,9 +113,13 @@ class CudaDevice:
             self._library.cuGetErrorName(code, byref(word))
             raise CudaError(name, code, (word.value or b"CUDA_ERROR_UNKNOWN").decode())
 
+    def activate(self) -> None:
+        """Make its context that of this thread, where the process has several GPUs."""
+        self._call("cuCtxSetCurrent", self.context)
+
     def _attribute(self, number: int) -> int:
         value = c_int()
-        self._call("cuDeviceGetAttribute", byref(value), number, self._device)
+        self._call("cuDeviceGetAttribute", byref(value), number, self.handle)
         return value.value
 
     def describe(self) -> dict[str, Any]:
@@ -121,8 +128,8 @@ class CudaDevice:
         name = ctypes.create_string_buffer(256)
         self._call("cuDriverGetVersion", byref(version))
         self._call("cuDeviceGetCount", byref(count))
-        self._call("cuDeviceGetName", name, len(name), self._device)
-        self._call("cuDeviceTotalMem_v2", byref(total), self._device)
+        self._call("cuDeviceGetName", name, len(name), self.handle)
+        self._call("cuDeviceTotalMem_v2", byref(total), self.handle)
         return {
             "cuda": f"{version.value // 1000}.{version.value % 1000 // 10}",
             "gpus_seen": count.value,
@@ -137,7 +144,7 @@ class CudaDevice:
     def uuid(self) -> str:
         """Of the gpu, spelled as NVML does."""
         raw = (ctypes.c_ubyte * 16)()
-        self._call("cuDeviceGetUuid", byref(raw), self._device)
+        self._call("cuDeviceGetUuid", byref(raw), self.handle)
         return spelled(bytes(raw))
 
     def memory(self) -> tuple[int, int]:
@@ -165,6 +172,24 @@ class CudaDevice:
         buffer = ctypes.create_string_buffer(size)
         self._call("cuMemcpyDtoH_v2", buffer, address, size)
         return buffer.raw
+
+    def beside(self, ordinal: int) -> "CudaDevice":
+        """Another GPU of this process, whose context becomes the current one."""
+        return CudaDevice(self._library, ordinal)
+
+    def reaches(self, other: "CudaDevice") -> bool:
+        """Whether it may access the memory of another GPU of this process; enables that."""
+        found = c_int()
+        self._call("cuDeviceCanAccessPeer", byref(found), self.handle, other.handle)
+        if found.value:
+            self.activate()
+            with suppress(CudaError):  # enabled already
+                self._call("cuCtxEnablePeerAccess", other.context, 0)
+        return bool(found.value)
+
+    def send(self, source: int, other: "CudaDevice", target: int, size: int) -> None:
+        """Copy bytes to the memory of another GPU of this process."""
+        self._call("cuMemcpyPeer", target, other.context, source, self.context, size)
 
     def kernel(self, ptx: str, name: str) -> c_void_p:
         """Compile PTX for this gpu and find a kernel in it."""

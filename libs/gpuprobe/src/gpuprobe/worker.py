@@ -10,8 +10,9 @@ from ctypes import c_uint32, c_uint64
 from functools import partial
 from typing import Any, Final
 
-from hardware.cuda import kernels
-from hardware.cuda.driver import OUT_OF_MEMORY, CudaDevice, CudaError
+from gpuprobe import kernels
+from gpuprobe.driver import CudaDevice, CudaError
+from gpuprobe.names import OUT_OF_MEMORY
 
 MIB: Final = 1024 * 1024
 SMALLEST_STEP_MIB: Final = 2  # the driver maps device memory in pages of this size
@@ -123,6 +124,22 @@ class CudaWorker:
             self._gpu.free(source)
             self._gpu.free(target)
         return _figures(times) | {"bytes": kernels.bytes_moved(vectors) * len(times)}
+
+    def peers(self, mib: int, seconds: float) -> Answer:
+        """Copy to a second GPU again and again; ``bytes``, and whether that is direct."""
+        other = self._gpu.beside(1)
+        target = other.alloc_memory(mib * MIB)
+        direct = self._gpu.reaches(other)
+        self._gpu.activate()
+        source = self._gpu.alloc_memory(mib * MIB)
+        try:
+            times = self._repeat(lambda: self._gpu.send(source, other, target, mib * MIB), seconds)
+        finally:
+            self._gpu.free(source)
+            other.activate()
+            other.free(target)
+            self._gpu.activate()
+        return _figures(times) | {"bytes": mib * MIB * len(times), "direct": direct}
 
     def crash(self) -> Answer:
         """Touch memory that is nobody's: the gpu stops this process's work with an error."""
