@@ -132,6 +132,10 @@ scale: $(READY) ## Measure the extender with 10,000 nodes and 100,000 pods, and 
 soak: $(READY) ## Run the stack under load for an hour and check that memory stays flat
 	@$(E2E) chaos.soak $(ARGS)
 
+.PHONY: idle
+idle: $(READY) ## Measure what the device plugin costs on a node where nothing happens
+	@$(E2E) chaos.idle $(ARGS)
+
 .PHONY: bench-core
 bench-core: $(READY) ## Measure the core
 	@$(BIN)/python -m pytest libs/gpucore/bench -q -o python_files='bench_*.py' -o timeout=900 $(ARGS)
@@ -139,6 +143,10 @@ bench-core: $(READY) ## Measure the core
 .PHONY: bench-calls
 bench-calls: $(READY) ## Measure filter, prioritize and bind, beside other checkouts (ARGS=--help lists the options)
 	@PYTHONPATH=libs/gpucore/bench $(BIN)/python services/extender/bench/calls.py $(ARGS)
+
+.PHONY: bench-packing
+bench-packing: $(READY) ## Compare packing policies on the traces of a folder (ARGS='--traces FOLDER')
+	@$(BIN)/python services/inspect/bench/packing.py $(ARGS)
 
 .PHONY: bench-gpu
 bench-gpu: $(READY) ## Measure isolation on this machine's GPU and write docs/isolation.md

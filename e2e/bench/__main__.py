@@ -25,6 +25,8 @@ from typing import Any
 
 import offline
 from bench import binds, digest, parts, plot, report
+from bench.backlog import ROWS as BACKLOG_ROWS
+from bench.bursts import BURST_ROWS
 from bench.measures import BenchPlan, Measures
 from bench.subject import Subject
 from environments import fakenodes
@@ -70,6 +72,12 @@ def _parser() -> argparse.ArgumentParser:
         action="append",
         choices=parts.PARTS,
         help="measure this part only; writes no file",
+    )
+    parser.add_argument(
+        "--row",
+        action="append",
+        choices=tuple({**BURST_ROWS, **BACKLOG_ROWS}),
+        help="measure these rows of bursts and backlogs only",
     )
     parser.add_argument("--extender-url", action="append", default=[], help="measure this one too")
     parser.add_argument("--out", type=Path, default=OUT, help="directory of the page")
@@ -127,7 +135,9 @@ async def _cluster(
 ) -> AsyncIterator[tuple[ControlPlane, Measures]]:
     """A control plane with nodes, and pods that hold shares."""
     plane = ControlPlane()
-    plan = BenchPlan(options.runs, options.binds, options.schedule, options.backlog)
+    rows = tuple(name for name in BURST_ROWS if name in (options.row or BURST_ROWS))
+    backlogs = tuple(name for name in BACKLOG_ROWS if name in (options.row or BACKLOG_ROWS))
+    plan = BenchPlan(options.runs, options.binds, options.schedule, options.backlog, rows, backlogs)
     try:
         with step("start etcd and the API server"):
             await asyncio.to_thread(plane.start)

@@ -18,7 +18,7 @@ from bench.subject import PREFIX, Subject
 from environments import fakenodes
 from environments.apicall import ApiCalls
 from environments.binding import BoundCounter
-from environments.controlplane import ControlPlane
+from environments.controlplane import BURST_SUFFIX, ControlPlane
 from environments.processes import ChildProcess, free_port
 
 LIMIT_SECONDS: Final = 600
@@ -33,10 +33,12 @@ class BacklogRow(msgspec.Struct, frozen=True):
     Attributes:
         flags: of the extender; ``None`` runs without one.
         percentage: of the nodes that kube-scheduler evaluates; 0 is its default.
+        exact: number of pods after which the webhook gives pods the burst profile; ``None`` never.
     """
 
     flags: tuple[str, ...] | None = None
     percentage: int = 0
+    exact: int | None = None
 
 
 ROWS: Final[Mapping[str, BacklogRow]] = {
@@ -46,6 +48,7 @@ ROWS: Final[Mapping[str, BacklogRow]] = {
     "best candidate of a sample, backlog nominated": BacklogRow(("--nominate=backlog",)),
     "best candidate of 100 nodes": BacklogRow(("--nominate=refused",), percentage=1),
     "best candidate of all nodes": BacklogRow(("--nominate=refused",), percentage=100),
+    "two profiles": BacklogRow(("--nominate=refused",), percentage=100, exact=33),
     "best candidate of all nodes, backlog nominated": BacklogRow(
         ("--nominate=backlog",), percentage=100
     ),
@@ -62,7 +65,10 @@ async def measure(plane: ControlPlane, calls: ApiCalls, row: BacklogRow, *, pods
     """Pods bound a second; the pods are deleted again."""
     scheduler = f"backlog-{time.monotonic_ns()}"
     names = [f"{scheduler}-{number:05}" for number in range(pods)]
-    bodies = (fakenodes.pod(name, UNITS, scheduler=scheduler) for name in names)
+    bodies = (
+        fakenodes.pod(name, UNITS, scheduler=_profile(row, scheduler, number))
+        for number, name in enumerate(names)
+    )
     async with BoundCounter(calls, prefix=scheduler) as counter:
         await calls.create(PATH, bodies)
         begin, meter = time.perf_counter(), Meter(plane.pids())
@@ -75,14 +81,21 @@ async def measure(plane: ControlPlane, calls: ApiCalls, row: BacklogRow, *, pods
         finally:
             for one in started.values():
                 one.stop()
-            await _delete(calls, names)
+            await delete(calls, names)
+
+
+def _profile(row: BacklogRow, scheduler: str, number: int) -> str:
+    burst = row.exact is not None and number >= row.exact
+    return f"{scheduler}{BURST_SUFFIX}" if burst else scheduler
 
 
 async def _start(plane: ControlPlane, row: BacklogRow, scheduler: str) -> dict[str, ChildProcess]:
     """Scheduler and extender at the same moment, as in one pod."""
     port = free_port()
     url = f"http://127.0.0.1:{port}{PREFIX}" if row.flags is not None else None
-    begin = partial(plane.scheduler, url, name=scheduler, percentage=row.percentage)
+    profiles = [{}] if row.exact is None else [{}, {"percentageOfNodesToScore": 1}]
+    like = {"profiles": profiles, "percentageOfNodesToScore": row.percentage}
+    begin = partial(plane.scheduler, url, name=scheduler, like=like)
     starts = {"kube-scheduler": begin}
     if row.flags is not None:
         starts["extender"] = partial(_extender, plane, row.flags, port)
@@ -104,7 +117,8 @@ async def _nodes(calls: ApiCalls, prefix: str) -> int:
     return len({item["spec"]["nodeName"] for item in mine})
 
 
-async def _delete(calls: ApiCalls, names: Sequence[str]) -> None:
+async def delete(calls: ApiCalls, names: Sequence[str]) -> None:
+    """Delete these pods."""
     for first in range(0, len(names), PARALLEL):
         few = names[first : first + PARALLEL]
         paths = [f"{PATH}/{name}?gracePeriodSeconds=0" for name in few]

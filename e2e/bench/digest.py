@@ -6,6 +6,7 @@ from typing import Any
 
 from bench.backlog import Placed
 from bench.binds import Rate
+from bench.bursts import Burst
 from bench.creation import Delays
 
 Spread = dict[str, float]
@@ -59,6 +60,19 @@ def binds(bound: Sequence[Rate], twice: Sequence[Rate]) -> dict[str, Any]:
 def backlog(runs: Sequence[Placed]) -> dict[str, Any]:
     """A rate, and the median number of nodes that the pods are on."""
     return rates(runs) | {"nodes": round(statistics.median(run.nodes for run in runs))}
+
+
+def bursts(runs: Sequence[Mapping[str, Burst]]) -> dict[str, Any]:
+    """Of each stream of pods a rate, and medians of what the pods were given."""
+    return {name: _burst([run[name] for run in runs]) for name in runs[0]}
+
+
+def _burst(runs: Sequence[Burst]) -> dict[str, Any]:
+    counts = ("created_seconds", "nodes", "gpus")
+    medians = {
+        name: round(statistics.median(getattr(run, name) for run in runs), 1) for name in counts
+    }
+    return rates(runs) | medians | {"burst": [run.profiles.get("burst", 0) for run in runs]}
 
 
 def creation(delays: Delays) -> dict[str, Any]:

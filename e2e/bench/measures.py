@@ -7,13 +7,15 @@ from typing import Any
 
 import msgspec
 
-from bench import backlog, binds, commands, creation, digest, latency, throughput
+from bench import backlog, binds, bursts, commands, creation, digest, latency, quiet, throughput
+from bench.backlog import ROWS
 from bench.binds import Rate
+from bench.bursts import BURST_ROWS
 from bench.meter import load
 from bench.subject import Subject
 from environments.apicall import ApiCalls
 from environments.controlplane import ControlPlane
-from host.progress import step
+from host.progress import say, step
 
 CONNECTIONS = (1, 8, 32)
 NODE_STEPS = (100, 500, 5000)
@@ -26,13 +28,17 @@ class BenchPlan(msgspec.Struct, frozen=True):
         runs: of every figure.
         binds: pods of a run of binds.
         schedule: pods of a run end to end.
-        backlog: pods that wait before a scheduler starts.
+        backlog: pods that wait before a scheduler starts, and pods of a burst.
+        rows: of the bursts.
+        backlog_rows: of the backlogs.
     """
 
     runs: int
     binds: int
     schedule: int
     backlog: int = 3000
+    rows: tuple[str, ...] = tuple(BURST_ROWS)
+    backlog_rows: tuple[str, ...] = tuple(ROWS)
 
 
 class Measures:
@@ -107,14 +113,16 @@ class Measures:
 
     async def backlog(self) -> dict[str, Any]:
         """Rates of a backlog by row, the rows in turns."""
-        found: dict[str, list[backlog.Placed]] = {name: [] for name in backlog.ROWS}
+        rows = {name: row for name, row in backlog.ROWS.items() if name in self._plan.backlog_rows}
+        found: dict[str, list[backlog.Placed]] = {name: [] for name in rows}
         for _ in range(self._plan.runs):
-            for name, row in backlog.ROWS.items():
+            for name, row in rows.items():
                 with self._part(f"backlog of {self._plan.backlog} pods, {name}"):
                     run = await backlog.measure(
                         self._plane, self._calls, row, pods=self._plan.backlog
                     )
                     found[name].append(run)
+                    say(f"{name}: {digest.backlog([run])}")
         return {name: digest.backlog(runs) for name, runs in found.items()}
 
     async def creation(self) -> dict[str, Any]:
@@ -125,6 +133,25 @@ class Measures:
                 delays = await creation.measure(self._plane, self._calls, row)
                 found[name] = {str(rate): digest.creation(one) for rate, one in delays.items()}
         return found
+
+    async def bursts(self) -> dict[str, Any]:
+        """Rates of a burst and of trickles by row, the rows in turns."""
+        found: dict[str, list[dict[str, bursts.Burst]]] = {name: [] for name in self._plan.rows}
+        for _ in range(self._plan.runs):
+            for name, results in found.items():
+                with self._part(f"burst of {self._plan.backlog} pods, {name}"):
+                    row = bursts.BURST_ROWS[name]
+                    one = await bursts.measure(
+                        self._plane, self._calls, row, pods=self._plan.backlog
+                    )
+                    results.append(one)
+                    say(f"{name}: {digest.bursts([one])}")
+        return {name: digest.bursts(runs) for name, runs in found.items()}
+
+    async def quiet(self) -> dict[str, float]:
+        """Percent of a core that the extender takes while no pod comes."""
+        with self._part("quiet"):
+            return dict(await quiet.measure(self._plane, self._calls, self._nodes))
 
     async def commands(self) -> dict[str, Any]:
         """What lines of the command line cost."""

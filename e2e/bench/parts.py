@@ -13,8 +13,18 @@ from bench.measures import Measures
 from bench.subject import Subject
 from environments.controlplane import ControlPlane
 
-PARTS = ("start", "latency", "binds", "schedule", "backlog", "creation", "commands")
-OF_THEIR_OWN = frozenset({"backlog", "creation", "commands"})
+PARTS = (
+    "start",
+    "latency",
+    "binds",
+    "schedule",
+    "backlog",
+    "creation",
+    "bursts",
+    "quiet",
+    "commands",
+)
+OF_THEIR_OWN = frozenset({"backlog", "creation", "bursts", "quiet", "commands"})
 """Parts that start an extender for each row, or need none."""
 
 
@@ -23,12 +33,9 @@ async def measure(
 ) -> dict[str, Any]:
     """The digest of these parts for our own extender."""
     found: dict[str, Any] = {}
-    if "backlog" in parts:
-        found["backlog"] = {str(nodes): await measures.backlog()}
-    if "creation" in parts:
-        found["creation"] = {str(nodes): await measures.creation()}
-    if "commands" in parts:
-        found["commands"] = await measures.commands()
+    for name in sorted(OF_THEIR_OWN.intersection(parts)):
+        results = await getattr(measures, name)()
+        found[name] = results if name == "commands" else {str(nodes): results}
     if OF_THEIR_OWN.issuperset(parts):
         return found | {"load_average": measures.loads}
     if "start" in parts:

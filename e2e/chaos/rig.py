@@ -144,8 +144,8 @@ class StackRig:
         for node, machine in NODES.items():
             root = self.plane.folder / node
             root.mkdir()
-            self._own[StackPart("kubelet", node)] = self._kubelet(node, root)
-            self._own[StackPart("plugin", node)] = self._plugin(node, machine, root)
+            self._own[StackPart("kubelet", node)] = self.kubelet(node, root)
+            self._own[StackPart("plugin", node)] = self.plugin(node, machine, root)
         until("the extender is ready", self.extender_ready, seconds=START_SECONDS)
         url = f"{self.extender_url}{PREFIX}"
         self._own[StackPart("scheduler")] = self.plane.scheduler(url, name=SCHEDULER)
@@ -218,14 +218,18 @@ class StackRig:
         argv = inpod.argv(self.plane, command)
         return self.plane.start_program("extender", argv, LOG_LEVEL="warn", **environ)
 
-    def _kubelet(self, node: str, root: Path) -> ChildProcess:
+    def kubelet(self, node: str, root: Path) -> ChildProcess:
+        """Start the kubelet of a node, whose sockets are below ``root``."""
         token = self.plane.folder / "serviceaccount" / "token"
         argv: list[str | Path] = [sys.executable, "-m", "chaos.kubelet"]
         argv += [node, root, self.plane.url, token]
         e2e = str(Path(__file__).parents[1])
         return self.plane.start_program(f"kubelet-{node}", argv, PYTHONPATH=e2e)
 
-    def _plugin(self, node: str, machine: str, root: Path) -> ChildProcess:
+    def plugin(
+        self, node: str, machine: str, root: Path, *, usage_seconds: int = 30
+    ) -> ChildProcess:
+        """Start the device plugin of a node with the GPUs of a mock machine."""
         text = build.machine(machine).read_text().partition("[processes]")[0]
         (root / "machine").write_text(text)
         (root / "proc").mkdir()
@@ -242,7 +246,7 @@ class StackRig:
         environ = dict(inpod.environ(self.plane)) | {
             "LD_LIBRARY_PATH": str(build.ensure()),
             "GPUSHARE_MOCK_NVML_MACHINE": str(root / "machine"),
-            "USAGE_SECONDS": "30",
+            "USAGE_SECONDS": str(usage_seconds),
         }
         return self.plane.start_program(
             f"plugin-{node}", inpod.argv(self.plane, command), **environ

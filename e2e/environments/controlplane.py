@@ -25,6 +25,8 @@ from host.waiting import until
 
 START_SECONDS = 300
 SCHEDULER_NAME = "gpushare-scheduler"
+BURST_SUFFIX = "-burst"
+"""Of the name of a scheduler's second profile, as in the chart."""
 PARTS = ("etcd", "kube-apiserver")
 
 # Without these, nodes come up tainted and pods want service accounts: matters of a kubelet and a
@@ -120,10 +122,10 @@ class ControlPlane:
         Args:
             extender_url: with the prefix, e.g. ``http://127.0.0.1:39999/gpushare-scheduler``; None
                 for a scheduler without extender.
-            name: of the scheduler's one profile.
+            name: of the scheduler's first profile.
             verbs: of the extender, those it is called for.
             percentage: of the nodes that are evaluated for a pod; 0 is the scheduler's default.
-            like: a configuration whose API version, profile and percentage are used.
+            like: a configuration whose API version, profiles and percentage are used.
         """
         config = self.folder / f"{name}.json"
         found = self._scheduler_config(name, extender_url, verbs)
@@ -310,7 +312,11 @@ def _taken(config: Mapping[str, Any], name: str) -> dict[str, Any]:
     kept = ("apiVersion", "percentageOfNodesToScore")
     found = {key: config[key] for key in kept if key in config}
     if "profiles" in config:
-        found["profiles"] = [{**config["profiles"][0], "schedulerName": name}]
+        suffixes = ("", BURST_SUFFIX)
+        found["profiles"] = [
+            {**profile, "schedulerName": name + suffix}
+            for profile, suffix in zip(config["profiles"], suffixes, strict=False)
+        ]
     return found
 
 

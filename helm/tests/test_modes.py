@@ -17,8 +17,8 @@ def test_second_mode_has_a_scheduler_and_no_service() -> None:
     names = [item["name"] for item in dict(rendered.pods())["scheduler"]["containers"]]
     assert names == ["kube-scheduler", "extender"]
     assert [item["metadata"]["name"] for item in rendered.of("Service")] == ["gpushare-webhook"]
-    (only,) = rendered.scheduler_config()["profiles"]
-    assert only["schedulerName"] == "gpushare-scheduler"
+    names = [one["schedulerName"] for one in rendered.scheduler_config()["profiles"]]
+    assert names == ["gpushare-scheduler", "gpushare-scheduler-burst"]
 
 
 def test_second_scheduler_elects_its_leader_by_a_lease_of_its_own() -> None:
@@ -121,8 +121,8 @@ def test_the_part_of_the_nodes_that_is_evaluated_can_be_set() -> None:
 
 
 def profile(version: str = "1.34.0", **scheduler: Object) -> Object:
-    """The one profile of the second scheduler."""
-    (found,) = render(version, {"scheduler": scheduler}).scheduler_config()["profiles"]
+    """The exact profile of the second scheduler."""
+    found, *_ = render(version, {"scheduler": scheduler}).scheduler_config()["profiles"]
     return dict(found)
 
 

@@ -9,10 +9,12 @@ from charting import Object, render
 
 from environments import fakenodes, originals
 from gpucore.accounting.ledger import Ledger
+from gpucore.scheduling.profiles import SchedulerProfiles
 from gpucore.wire.names import Names
 from gpucore.wire.nodes import decode_node
 from gpucore.wire.pods import decode_pod
-from gpuextender.webhook import AdmissionAnswer, review_pod
+from gpuextender.state import State
+from gpuextender.webhook import AdmissionAnswer, SchedulerChoice, review_pod
 
 IMAGE = "registry.example.com/sample:1"
 
@@ -59,5 +61,5 @@ def judged(pod: Object, *, units: int, scheduler: str) -> AdmissionAnswer:
         namespace="default",
         node_infos=ledger.nodes().values(),
         names=Names(),
-        scheduler=scheduler,
+        choice=SchedulerChoice(State(Names()), SchedulerProfiles(scheduler), lambda: True),
     )

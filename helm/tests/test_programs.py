@@ -17,6 +17,12 @@ FLAGS = [
     "--annotation-prefix=ALIYUN_COM",
 ]
 """Of every process of the extender's image."""
+PROFILES = [
+    "--webhook-scheduler=gpushare-scheduler",
+    "--burst-scheduler=gpushare-scheduler-burst",
+    "--burst-pods=32",
+]
+"""In mode second."""
 STARTED = {
     ("second", "scheduler", "extender"): [
         "--host=127.0.0.1",
@@ -25,6 +31,7 @@ STARTED = {
         "--candidates=1",
         "--nominate=refused",
         f"--nominate-lease={NAMESPACE}/gpushare-scheduler",
+        *PROFILES,
         *FLAGS,
     ],
     ("extender", "extender", "extender"): [
@@ -36,13 +43,14 @@ STARTED = {
         "--bind-deadline=4",
         "--candidates=1",
         "--nominate=refused",
+        "--webhook-scheduler=",
         *FLAGS,
     ],
     ("second", "webhook", "webhook"): [
         "--host=0.0.0.0",
         "--webhook-port=9443",
         "--webhook-certificates=/etc/gpushare/webhook",
-        "--webhook-scheduler=gpushare-scheduler",
+        *PROFILES,
         "--drain-seconds=5",
         "--nominate=off",
         *FLAGS,

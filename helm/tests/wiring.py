@@ -8,6 +8,7 @@ from typing import Any
 
 from charting import Object, Rendered, render
 
+from gpucore.scheduling.profiles import SchedulerProfiles
 from gpudeviceplugin.web import Web
 from gpuextender.http.app import probes_app
 from gpuextender.http.routes import SchedulerRoutes
@@ -112,7 +113,7 @@ def admission_paths() -> set[str]:
     nobody: Any = None
     return {
         route.path
-        for route in AdmissionWebhook(nobody, nobody, scheduler="").app().routes
+        for route in AdmissionWebhook(nobody, nobody, profiles=SchedulerProfiles()).app().routes
         if "POST" in getattr(route, "methods", ())
     }
 

@@ -7,7 +7,7 @@
 
 #include "session.h"
 
-enum { POLL_NANOSECONDS = 10 * 1000 * 1000 };
+enum { POLL_MILLISECONDS = 100 };
 
 /* What one set wants of one GPU. */
 struct registration {
@@ -181,9 +181,11 @@ nvmlReturn_t nvmlEventSetWait_v2(nvmlEventSet_t set, nvmlEventData_t *data,
     unsigned long long deadline = milliseconds_now() + timeout_ms;
     for (;;) { /* a poll and not inotify: it sees replaced files and needs no watch per mount */
         nvmlReturn_t answer = look(set, data);
-        if (answer != NVML_ERROR_TIMEOUT || milliseconds_now() >= deadline)
+        unsigned long long now = milliseconds_now();
+        if (answer != NVML_ERROR_TIMEOUT || now >= deadline)
             return answer;
-        nanosleep(&(struct timespec){.tv_nsec = POLL_NANOSECONDS}, NULL);
+        unsigned long long pause = deadline - now < POLL_MILLISECONDS ? deadline - now : POLL_MILLISECONDS;
+        nanosleep(&(struct timespec){.tv_nsec = (long)pause * 1000 * 1000}, NULL);
     }
 }
 

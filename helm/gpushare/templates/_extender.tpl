@@ -31,6 +31,7 @@ args:
   # Only beside the scheduler that leads.
   - --nominate-lease={{ .Release.Namespace }}/{{ include "gpushare.name" (list . "scheduler") }}
   {{- end }}
+  {{- include "gpushare.schedulerFlags" . | nindent 2 }}
   {{- include "gpushare.extenderFlags" . | nindent 2 }}
   {{- if $extender.claims }}
   - --claims=true
@@ -89,6 +90,20 @@ volumeMounts:
 {{- define "gpushare.clientNames" -}}
 {{- $made := list (printf "%s-client" (include "gpushare.name" (list . "extender"))) -}}
 {{- join "," (default $made .Values.extender.tls.clientNames) -}}
+{{- end -}}
+
+{{/* The schedulers of new pods: the webhook sets them, the extender answers what-if questions by them. */}}
+{{- define "gpushare.schedulerFlags" -}}
+{{- if include "gpushare.second" . -}}
+- --webhook-scheduler={{ .Values.scheduler.name }}
+{{- with include "gpushare.burst" . }}
+- --burst-scheduler={{ . }}
+- --burst-pods={{ include "gpushare.burstPods" $ }}
+{{- end }}
+{{- else -}}
+# Every scheduler calls the extender: pods keep the one they name.
+- --webhook-scheduler=
+{{- end }}
 {{- end -}}
 
 {{/* Flags of every process of the extender's image. */}}

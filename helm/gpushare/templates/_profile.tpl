@@ -13,6 +13,26 @@ NodeResourcesLeastAllocated
 {{- end -}}
 {{- end -}}
 
+{{/*
+Name of the burst profile; empty for none. A percentage for each profile exists since Kubernetes 1.26.
+The profile stays where the webhook does not set it any more: pods that have its name still wait.
+*/}}
+{{- define "gpushare.burst" -}}
+{{- $scheduler := .Values.scheduler -}}
+{{- if and (include "gpushare.second" .) (semverCompare ">=1.26.0-0" (include "gpushare.schedulerVersion" .)) -}}
+{{- $scheduler.name }}-burst
+{{- end -}}
+{{- end -}}
+
+{{/* Number of pending pods above which the webhook sets the burst profile; 0 never. */}}
+{{- define "gpushare.burstPods" -}}
+{{- if and .Values.webhook.enabled (ne (int .Values.scheduler.percentageOfNodesToScore) 1) -}}
+{{- int .Values.scheduler.burstPods -}}
+{{- else -}}
+0
+{{- end -}}
+{{- end -}}
+
 {{- define "gpushare.profile" -}}
 {{- $root := . -}}
 {{- with .Values.scheduler.scoreWeights }}

@@ -11,7 +11,7 @@
     || (has(object.spec.initContainers) && object.spec.initContainers.exists(c, {{ $requests }})))
     {{- if include "gpushare.second" . }}
     && (!has(object.spec.schedulerName)
-    || object.spec.schedulerName in {{ list "" "default-scheduler" .Values.scheduler.name | toJson }})
+    || object.spec.schedulerName in {{ include "gpushare.burst" . | list "" "default-scheduler" .Values.scheduler.name | uniq | toJson }})
     {{- end }})
     || object.spec.containers.exists(c, {{ $sets }})
     || (has(object.spec.initContainers) && object.spec.initContainers.exists(c, {{ $sets }}))

@@ -90,7 +90,7 @@ async def test_answers_and_errors_are_the_drivers(driver: Driver, patient: Patie
     """Each question reaches its method with its GPU."""
     assert [gpu.uuid for gpu in (await patient.machine()).gpus] == [FIRST, SECOND]
     driver.usages[SECOND] = usage = Usage(16, 7, ())
-    assert await patient.usage(SECOND) == usage
+    assert await patient.usages([SECOND]) == {SECOND: usage}
     driver.lost.add(SECOND)
     with pytest.raises(GpuLostError, match="is lost"):
         await patient.probe(SECOND)
@@ -110,11 +110,10 @@ async def test_a_wait_for_events_may_take_longer_than_the_driver_is_instructed_t
     monkeypatch.setattr(patient, "_ask", ask)
     await patient.next_xid()
     await patient.probe(FIRST)
-    await patient.usage(SECOND)
     await patient.machine()
     names, seconds = zip(*seen, strict=True)
-    assert names == ("events", FIRST, SECOND, "driver")
-    assert seconds == (EVENT_WAIT_MS / 1000 + 0.5, 0.5, 0.5, ENUMERATE_SECONDS)
+    assert names == ("events", FIRST, "driver")
+    assert seconds == (EVENT_WAIT_MS / 1000 + 0.5, 0.5, ENUMERATE_SECONDS)
 
 
 @pytest.mark.slow
@@ -128,7 +127,7 @@ async def test_a_gpu_that_hangs_is_not_queried_until_it_answered(
     for _ in range(3):
         await asyncio.sleep(0.002)
         with pytest.raises(DriverTimeoutError, match="has not returned yet"):
-            await patient.usage(FIRST)
+            await patient.memory_limit(FIRST, "pod")
     await patient.probe(SECOND)
     assert len(await asyncio.gather(*(patient.probe(SECOND) for _ in range(3)))) == 3
     driver.let_go.set()
@@ -206,3 +205,46 @@ async def test_a_cancelled_question_keeps_its_gpu_until_it_returns(
         await patient.probe(FIRST)
     driver.let_go.set()
     await answers(patient)
+
+
+async def test_usage_of_all_gpus_is_read_in_one_thread(
+    driver: Driver, patient: PatientDriver
+) -> None:
+    """One after the other; a GPU that fails has its error and spoils no other answer."""
+    threads = set[int]()
+    read = driver.usage
+
+    def usage(uuid: str) -> Usage:
+        threads.add(threading.get_ident())
+        return read(uuid)
+
+    driver.usage = usage  # type: ignore[method-assign]
+    driver.usages[SECOND] = Usage(16, 7, ())
+    driver.lost.add(FIRST)
+    found = await patient.usages([FIRST, SECOND])
+    assert (str(found[FIRST]), found[SECOND]) == (f"{FIRST} is lost", Usage(16, 7, ()))
+    assert len(threads) == 1
+    assert driver.most_at_once == 1
+
+
+@pytest.mark.slow
+async def test_usage_behind_a_gpu_that_hangs_is_read_nevertheless(
+    driver: Driver, patient: PatientDriver
+) -> None:
+    """The one that hangs has an error, at once the next time, and is read when it returned."""
+    driver.usages |= {FIRST: Usage(16, 1, ()), SECOND: Usage(16, 7, ())}
+    driver.let_go.clear()
+    for words in (r"did not return within 0\.5 s", "has not returned yet"):
+        found = await patient.usages([FIRST, SECOND])
+        assert found[SECOND] == Usage(16, 7, ())
+        with pytest.raises(DriverTimeoutError, match=words):
+            raise_it(found[FIRST])
+    driver.let_go.set()
+    await answers(patient)
+    assert await patient.usages([FIRST, SECOND]) == driver.usages
+
+
+def raise_it(answer: object) -> None:
+    """An error that was returned."""
+    assert isinstance(answer, Exception)
+    raise answer

@@ -1,6 +1,7 @@
 """Memory in use, round by round: attribution, metrics that come and go, and events."""
 
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from gpucore.node.isolation.overuse import AGAIN_SECONDS
 from gpucore.units import GIB, GpuIndex, NodeName, PodUid
 from gpucore.wire.pods import Container, Pod
 from gpudeviceplugin.cluster.events import WARNING, Subject
-from gpudeviceplugin.gpus.devices import GpuLostError, NodeHardware, Process, Usage
+from gpudeviceplugin.gpus.devices import DriverError, GpuLostError, NodeHardware, Process, Usage
 from gpudeviceplugin.gpus.inventory import inventory_of
 from gpudeviceplugin.node.usage import MIB, OVERUSED, UsageMeter, UsageSettings
 from gpudeviceplugin.state import NodeState
@@ -44,18 +45,16 @@ class World:
         self.proc = proc
         self.state = NodeState(GrantPolicy())
         self.state.equip(inventory_of(NodeHardware("535.1", (t4(0), t4(1))), GIB))
-        self.usages: dict[str, Usage] = {}
+        self.known: dict[str, Usage] = {}
         self.events: list[tuple[Subject, str, str, str]] = []
         self.effects: list[Any] = []
         watch = UsageSettings(proc, interval_seconds=4.0, slack_bytes=slack)
         self.meter = UsageMeter(self.state, self, self, watch, self)  # type: ignore[arg-type]
 
-    async def usage(self, uuid: str) -> Usage:
+    async def usages(self, uuids: Sequence[str]) -> dict[str, Usage | DriverError]:
         """As the driver's."""
-        self.effects.append(f"usage {uuid[-1]}")
-        if uuid not in self.usages:
-            raise GpuLostError("lost")
-        return self.usages[uuid]
+        self.effects += [f"usage {uuid[-1]}" for uuid in uuids]
+        return {uuid: self.known.get(uuid, GpuLostError("lost")) for uuid in uuids}
 
     async def event(self, subject: Subject, reason: str, message: str, *, kind: str) -> None:
         """As the event recorder's."""
@@ -88,7 +87,7 @@ class World:
     def used(self, uuid: str, **sizes: int) -> None:
         """The driver's figures: bytes by ``p<pid>``."""
         processes = tuple(Process(int(key[1:]), size) for key, size in sizes.items())
-        self.usages[uuid] = Usage(16 * GI, sum(sizes.values()), processes)
+        self.known[uuid] = Usage(16 * GI, sum(sizes.values()), processes)
 
 
 @pytest.fixture
@@ -164,7 +163,7 @@ async def test_a_gpu_that_does_not_answer_keeps_its_figures_and_holds_up_no_othe
     """What was handed out on it is known without the driver."""
     world.used(FIRST, p11=100)
     await world.meter.measure()
-    del world.usages[FIRST]
+    del world.known[FIRST]
     world.used(SECOND, p21=7)
     await world.meter.measure()
     assert (of_gpu("used_bytes", 0), of_gpu("used_bytes", 1)) == (100, 7)
@@ -180,13 +179,13 @@ async def test_the_limits_are_measured_gpu_by_gpu_and_published_once(world: Worl
     await world.meter.measure()
     assert world.effects == [
         "usage 0",
-        ("limits", 0, {11: uid(1)}, set()),
         "usage 1",
+        ("limits", 0, {11: uid(1)}, set()),
         ("limits", 1, {21: uid(2)}, {uid(2)}),
         "publish",
     ]
     world.effects.clear()
-    del world.usages[FIRST]
+    del world.known[FIRST]
     await world.meter.measure()
     assert world.effects[:2] == ["usage 0", "usage 1"]
     assert world.effects[-1] == "publish"

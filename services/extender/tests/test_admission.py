@@ -9,6 +9,7 @@ from decoded import a_node, a_pod, state_of
 from objects import Object, node, pod
 
 from gpucore.accounting.node_info import NodeInfo
+from gpucore.scheduling.profiles import SchedulerProfiles
 from gpucore.wire.names import DEFAULT_NAMES
 from gpucore.wire.nodes import decode_node
 from gpuextender import metrics
@@ -17,6 +18,7 @@ from gpuextender.state import State
 from gpuextender.webhook import (
     AdmissionAnswer,
     AdmissionWebhook,
+    SchedulerChoice,
     review_debug_containers,
     review_pod,
 )
@@ -44,8 +46,13 @@ def judged(
 ) -> AdmissionAnswer:
     """The decision on a new pod."""
     found = a_pod(item)
+    profiles = SchedulerProfiles(scheduler)
     return review_pod(
-        found, namespace=namespace, node_infos=nodes, names=DEFAULT_NAMES, scheduler=scheduler
+        found,
+        namespace=namespace,
+        node_infos=nodes,
+        names=DEFAULT_NAMES,
+        choice=SchedulerChoice(State(DEFAULT_NAMES), profiles, lambda: True),
     )
 
 
@@ -206,7 +213,7 @@ def webhook(state: State, informer: Informer) -> AdmissionWebhook:
     """A webhook over this state."""
     health = Readiness([informer], stale_after=60.0)
     health.loaded = True
-    return AdmissionWebhook(state, health, scheduler=OURS)
+    return AdmissionWebhook(state, health, profiles=SchedulerProfiles(OURS))
 
 
 def review(item: Object, **more: Any) -> bytes:

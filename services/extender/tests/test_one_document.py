@@ -74,7 +74,9 @@ async def test_both_give_the_same_bytes(cluster: FakeApiServer, tmp_path: Path, 
     policy = random.choice(("binpack", "spread", "fragmentation"))
     nodes, pods = await filled(cluster, seed)
     flags = ("--policy", policy, "--snapshot", str(snapshot(cluster, tmp_path, seed)))
-    async with Running(cluster, tmp_path, policy=policy) as extender:
+    # The snapshot has no extender, from which the command would read the scheduler of new pods.
+    settings = {"policy": policy, "webhook_scheduler": ""}
+    async with Running(cluster, tmp_path, **settings) as extender:
         await extender.ready()
         pending = [each for each in pods if not each["metadata"]["name"].startswith("cpu")]
         for each in pending[:2] + pending[4:6]:

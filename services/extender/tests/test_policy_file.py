@@ -11,7 +11,8 @@ import pytest
 from chartconfig import chart_config
 from planes import Source
 from running import Running
-from test_steering import CHART, PODS, SECONDS, UNITS, create, get
+from test_steering import SECONDS, UNITS, create
+from webhookplane import CHART, PODS, get
 
 import offline
 from environments import fakenodes, helm

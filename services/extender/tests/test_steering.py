@@ -5,7 +5,6 @@ cluster's own scheduler runs too, without an extender: what the webhook misses, 
 """
 
 import asyncio
-import base64
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -13,27 +12,19 @@ from typing import Any
 
 import msgspec
 import pytest
-from planes import Source
-from running import Running, until
+from running import Running
+from webhookplane import HOOK, PODS, SECRET, get, install, issue, lead_to, webhook_stack
 
-from environments import fakenodes, helm, originals
-from environments.apicall import MERGE_PATCH, ApiCalls
+from environments import fakenodes, originals
+from environments.apicall import ApiCalls
 from environments.controlplane import SCHEDULER_NAME, ControlPlane
 from environments.fakenodeagent import FakeNodeAgent
 from environments.testing.planes import control_plane
 from gpucore.wire.names import POLICY
-from gpukube.issuing.__main__ import main as issuing
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]  # a start of the plane is in it
 
 Object = dict[str, Any]
-CHART = Path(__file__).parents[3] / "helm" / "gpushare"
-RELEASE, SPACE, WEBHOOK = "gpushare", "gpushare", "gpushare-webhook"
-PODS = "/api/v1/namespaces/default/pods"
-SECRET = f"/api/v1/namespaces/{SPACE}/secrets/{WEBHOOK}"
-JOBS = f"/apis/batch/v1/namespaces/{SPACE}/jobs"
-SERVICE = f"/api/v1/namespaces/{SPACE}/services/{WEBHOOK}"
-HOOK = f"/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/{WEBHOOK}"
 UNITS = 15
 SECONDS = 180
 
@@ -44,13 +35,6 @@ def plane() -> Iterator[ControlPlane]:
     with control_plane() as one:
         install(one)
         yield one
-
-
-def install(plane: ControlPlane) -> None:
-    """The chart with nothing set but what it demands, and who plays the parts that are not here."""
-    players = {"admissionPolicy": {"exemptUsers": ["admin"]}}
-    values = {"image": {"registry": "local"}, **players}
-    helm.install(RELEASE, CHART, SPACE, values, plane.kubeconfig)
 
 
 @pytest.fixture
@@ -65,45 +49,12 @@ async def calls(plane: ControlPlane) -> AsyncIterator[ApiCalls]:
 @pytest.fixture
 async def stack(plane: ControlPlane, calls: ApiCalls, tmp_path: Path) -> AsyncIterator[Running]:
     """Extender and webhook with the chart's certificate, our scheduler, and the cluster's own."""
-    assert await issue(plane, calls) == 0
-    folder = tmp_path / "certificates"
-    folder.mkdir()
-    for name, text in (await get(calls, SECRET))["data"].items():
-        (folder / name).write_bytes(base64.b64decode(text))
-    async with AsyncExitStack() as ends:
-        extender = Running(Source(plane), tmp_path, webhook_port=0, webhook_certificates=folder)
-        running = await ends.enter_async_context(extender)
-        await running.ready()
-        await until("the webhook listens", lambda: running.service.listeners.admission.started)
-        await lead_to(calls, running.service.listeners.admission.port)
+    async with webhook_stack(plane, calls, tmp_path) as running, AsyncExitStack() as ends:
         url = f"{running.url}/gpushare-scheduler"
         for name, extender_url in ((SCHEDULER_NAME, url), ("default-scheduler", None)):
             process = await asyncio.to_thread(plane.scheduler, extender_url, name=name)
             ends.push_async_callback(asyncio.to_thread, process.stop)
         yield running
-
-
-async def issue(plane: ControlPlane, calls: ApiCalls) -> int:
-    """Run the command of the chart's Job, which no controller starts here; its exit status."""
-    (job,) = (await get(calls, JOBS))["items"]
-    (container,) = job["spec"]["template"]["spec"]["containers"]
-    arguments = [*container["args"], f"--kubeconfig={plane.kubeconfig}"]
-    return await asyncio.to_thread(issuing, arguments)
-
-
-async def lead_to(calls: ApiCalls, port: int) -> None:
-    """Let the Service, behind which no pods are, lead to a port of this machine."""
-    outside = {"type": "ExternalName", "externalName": "localhost", "clusterIP": None}
-    await calls.call("PATCH", SERVICE, {"spec": outside}, kind=MERGE_PATCH)
-    configuration = await get(calls, HOOK)
-    configuration["webhooks"][0]["clientConfig"]["service"]["port"] = port
-    await calls.call("PUT", HOOK, configuration)
-
-
-async def get(calls: ApiCalls, path: str) -> Object:
-    """An object as it is."""
-    found: Object = msgspec.json.decode(await calls.call("GET", path))
-    return found
 
 
 async def create(calls: ApiCalls, pod: Object) -> str:

@@ -14,6 +14,7 @@ from objects import node, pod
 from running import WAIT_SECONDS, Running, until
 
 from gpucore.claims.convert import ClaimRequests
+from gpucore.scheduling.profiles import SchedulerProfiles
 from gpucore.units import GIB
 from gpuextender.health import Readiness
 from gpuextender.webhook import AdmissionWebhook
@@ -75,7 +76,9 @@ def answered(item: object, namespace: str = "default", sub_resource: str = "") -
     """The response to a review, without a server; the cluster has a GPU of 15 GiB."""
     health = Readiness([Known()], stale_after=60)
     health.loaded = True
-    hook = AdmissionWebhook(state_of(a_node("n", 15)), health, scheduler="gpushare-scheduler")
+    hook = AdmissionWebhook(
+        state_of(a_node("n", 15)), health, profiles=SchedulerProfiles("gpushare-scheduler")
+    )
     request = {"uid": "r1", "namespace": namespace, "operation": "CREATE", "object": item}
     if sub_resource:
         request["subResource"] = sub_resource
@@ -273,7 +276,9 @@ def claimed(item: object, namespace: str = "default") -> Object:
     health.loaded = True
     state = state_of(a_node("n", 15))
     how = ClaimRequests(state.names, GIB)
-    hook = AdmissionWebhook(state, health, scheduler="gpushare-scheduler", claims=how)
+    hook = AdmissionWebhook(
+        state, health, profiles=SchedulerProfiles("gpushare-scheduler"), claims=how
+    )
     request = {"uid": "r1", "namespace": namespace, "operation": "CREATE", "object": item}
     found: Object = hook.review(json.dumps({"request": request}).encode(), how)["response"]
     return found

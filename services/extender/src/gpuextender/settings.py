@@ -15,6 +15,7 @@ from gpucore.claims.convert import ClaimRequests
 from gpucore.model.links import TopologyError
 from gpucore.scheduling.cluster_policy import ClusterPolicy
 from gpucore.scheduling.grouping import Grouping
+from gpucore.scheduling.profiles import SchedulerProfiles
 from gpucore.topology.static import decode_static
 from gpucore.units import MemoryUnit
 from gpucore.wire.names import Names
@@ -178,6 +179,21 @@ class ExtenderSettings(BaseSettings):
     webhook_scheduler: Annotated[
         str, Field(description="schedulerName set by the webhook; empty: unchanged")
     ] = "gpushare-scheduler"
+    burst_scheduler: Annotated[
+        str,
+        Field(
+            description="schedulerName set by the webhook while many pods are pending: a second"
+            " profile of the same kube-scheduler, with percentageOfNodesToScore 1; default: none"
+        ),
+    ] = ""
+    burst_pods: Annotated[
+        int,
+        Field(
+            ge=0,
+            description="number of pending pods above which new pods get burst-scheduler; at a"
+            " quarter of it they get webhook-scheduler again; 0: never",
+        ),
+    ] = 32
     claims: Annotated[
         bool,
         Field(
@@ -278,6 +294,7 @@ class ExtenderSettings(BaseSettings):
             grouping.static,
             candidates=self.candidates,
             percentage=self.percentage_of_nodes,
+            profiles=self.profiles,
         )
 
     def claim_requests(self) -> ClaimRequests | None:
@@ -285,6 +302,11 @@ class ExtenderSettings(BaseSettings):
         if not self.claims_convert:
             return None
         return ClaimRequests(self.names, MemoryUnit.parse(self.claims_unit), self.claims_class)
+
+    @property
+    def profiles(self) -> SchedulerProfiles:
+        """The profiles of the scheduler that calls the extender."""
+        return SchedulerProfiles(self.webhook_scheduler, self.burst_scheduler, self.burst_pods)
 
     @property
     def client_names(self) -> frozenset[str]:

@@ -11,7 +11,7 @@ filter refuses what it would have refused, only later and less kindly.
 """
 
 import base64
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -22,13 +22,20 @@ from gpucore.accounting.node_info import NodeInfo
 from gpucore.claims.convert import ClaimRequests, convert
 from gpucore.model import PodRequest
 from gpucore.node.isolation.overrides import overrides
+from gpucore.scheduling.profiles import (
+    UNSET_NAMES,
+    BurstSwitch,
+    SchedulerProfiles,
+    burst_pays,
+)
 from gpucore.units import MIB
 from gpucore.wire.errors import WireError
 from gpucore.wire.names import Names
+from gpucore.wire.pod.gangs import gang_of
 from gpucore.wire.pods import Container, Pod, decode_pod, pod_request_of
 from gpuextender import metrics
 from gpuextender.health import Readiness
-from gpuextender.http.routes import JSON
+from gpuextender.http.openapi import JSON
 from gpuextender.scheduling.messages import NOTHING, MessageError, given
 from gpuextender.state import State
 
@@ -38,7 +45,7 @@ NVIDIA_GPU: Final = "nvidia.com/gpu"
 
 
 class AdmissionAnswer(msgspec.Struct, frozen=True):
-    """What becomes of a pod.
+    """The verdict of the webhook about a pod.
 
     Attributes:
         refusal: why it is refused; empty lets it pass.
@@ -53,15 +60,49 @@ class AdmissionAnswer(msgspec.Struct, frozen=True):
     changes: tuple[Mapping[str, Any], ...] = ()
 
 
+class SchedulerChoice:
+    """The scheduler of new pods: a profile that compares all nodes, or few while many pods wait.
+
+    Every process of the webhook counts the pending pods of the cluster by its own watch, so that
+    several processes choose alike.
+
+    Args:
+        known: whether what is known of the cluster is current.
+    """
+
+    def __init__(
+        self, state: State, profiles: SchedulerProfiles, known: Callable[[], bool]
+    ) -> None:
+        self._state, self.profiles, self._known = state, profiles, known
+        self._switch = BurstSwitch(profiles)
+
+    def scheduler(self, pod: Pod) -> str:
+        """Name of the profile for a pod that names no scheduler; empty for none.
+
+        The pods of a gang are planned on all nodes, and with one name.
+        """
+        if not self.profiles.switches or gang_of(pod) is not None or not self._known():
+            return self.profiles.exact
+        queued = self._state.queued(self.profiles.names)
+        if not self._switch.on(queued) or not burst_pays(self._state.ledger.nodes().values()):
+            return self.profiles.exact
+        return self.profiles.burst
+
+
 def review_pod(
-    pod: Pod, *, namespace: str, node_infos: Iterable[NodeInfo], names: Names, scheduler: str
+    pod: Pod,
+    *,
+    namespace: str,
+    node_infos: Collection[NodeInfo],
+    names: Names,
+    choice: SchedulerChoice,
 ) -> AdmissionAnswer:
     """Review a pod that is about to be created.
 
     Args:
         namespace: of the request; the object may lack it.
         node_infos: state of all nodes; none while it is unknown.
-        scheduler: configured to call this extender; empty where every scheduler is.
+        choice: of the scheduler that calls this extender.
 
     Raises:
         WireError: an amount is no Kubernetes quantity.
@@ -76,10 +117,9 @@ def review_pod(
         return AdmissionAnswer()
     if refusal := _refusal(pod, pod_request, names):
         return AdmissionAnswer(refusal=refusal)
-    infos = list(node_infos)
-    if _served_by_claims(pod_request, infos):
+    if _served_by_claims(pod_request, node_infos):
         return AdmissionAnswer()
-    return _steered(pod, scheduler, warning=_unit_mistake(pod_request, infos, names))
+    return _steered(pod, choice, warning=_unit_mistake(pod_request, node_infos, names))
 
 
 def _served_by_claims(pod_request: PodRequest, node_infos: Iterable[NodeInfo]) -> bool:
@@ -87,21 +127,23 @@ def _served_by_claims(pod_request: PodRequest, node_infos: Iterable[NodeInfo]) -
 
     Kubernetes makes a claim of the extended resource by the DeviceClass that names it.
     """
+    if not pod_request.gpus or pod_request.mem or pod_request.core:
+        return False
     shapes = [each.shape for each in node_infos if each.shape.present]
-    exclusive = pod_request.gpus and not (pod_request.mem or pod_request.core)
     offered = any(shape.offers_gpus for shape in shapes)
-    return bool(exclusive) and not offered and any(shape.claims for shape in shapes)
+    return not offered and any(shape.claims for shape in shapes)
 
 
-def _steered(pod: Pod, scheduler: str, *, warning: str) -> AdmissionAnswer:
+def _steered(pod: Pod, choice: SchedulerChoice, *, warning: str) -> AdmissionAnswer:
     """The scheduler to set, or a warning where the pod names another."""
-    if not scheduler or pod.node or pod.scheduler_name == scheduler:
+    names = choice.profiles.names
+    if not names or pod.node or pod.scheduler_name in names:
         return AdmissionAnswer(warning=warning)
-    if pod.scheduler_name in {"", DEFAULT_SCHEDULER}:
-        return AdmissionAnswer(scheduler=scheduler, warning=warning)
+    if pod.scheduler_name in UNSET_NAMES:
+        return AdmissionAnswer(scheduler=choice.scheduler(pod), warning=warning)
     return AdmissionAnswer(
         warning=f"scheduler {pod.scheduler_name} places this pod: "
-        f"unless it calls the gpushare extender, use {scheduler}"
+        f"unless it calls the gpushare extender, use {choice.profiles.exact}"
     )
 
 
@@ -144,15 +186,20 @@ def _refusal(pod: Pod, pod_request: PodRequest, names: Names) -> str:
 
 
 def _unit_mistake(pod_request: PodRequest, node_infos: Iterable[NodeInfo], names: Names) -> str:
-    """The amount is too large for every GPU, and would fit if it were meant in MiB."""
+    """The amount is too large for every GPU, and would fit if it were meant in MiB.
+
+    Most requests fit the first node, and no other node is looked at.
+    """
     request = pod_request.mem // pod_request.gpu_count
     largest, fitting = 0, 0
     for node_info in node_infos:
         largest = max(largest, node_info.shape.largest_gpu)
+        if largest >= request:
+            return ""
         if node_info.unit is not None and node_info.unit > MIB and request >= node_info.unit.mib:
             needed = node_info.unit.units_for(request)
             fitting = needed if needed <= node_info.shape.largest_gpu else fitting
-    if largest and fitting and request > largest:
+    if largest and fitting:
         return (
             f"this pod requests {request} {names.gpu_mem}, the largest GPU has {largest}: "
             f"if you meant MiB, request {fitting}"
@@ -207,7 +254,7 @@ class AdmissionWebhook:
     """Judges pods against what is known of the cluster.
 
     Args:
-        scheduler: name to give pods of ours; empty to leave them.
+        profiles: of the scheduler to give pods of ours; none to leave them.
         claims: how shares become claims; ``None`` where they do not.
     """
 
@@ -216,10 +263,11 @@ class AdmissionWebhook:
         state: State,
         health: Readiness,
         *,
-        scheduler: str,
+        profiles: SchedulerProfiles,
         claims: ClaimRequests | None = None,
     ) -> None:
-        self._state, self._health, self._scheduler = state, health, scheduler
+        self._state, self._health = state, health
+        self._choice = SchedulerChoice(state, profiles, lambda: not health.obstacle())
         self._claims = claims
 
     def app(self) -> FastAPI:
@@ -277,13 +325,13 @@ class AdmissionWebhook:
             namespace=request.namespace,
             node_infos=self._node_infos(),
             names=names,
-            scheduler=self._scheduler,
+            choice=self._choice,
         )
         if claims is None or request.namespace == EXEMPT:
             return answer
         return review_claims(pod, request.object, answer, claims)
 
-    def _node_infos(self) -> Iterable[NodeInfo]:
+    def _node_infos(self) -> Collection[NodeInfo]:
         """State to compare with; none while it is not current."""
         return () if self._health.obstacle() else self._state.ledger.nodes().values()
 

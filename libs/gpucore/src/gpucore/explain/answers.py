@@ -18,13 +18,21 @@ from gpucore.explain.sentences import gated, with_unit
 from gpucore.model import FitError
 from gpucore.scheduling.candidates import Candidates
 from gpucore.scheduling.cluster_policy import ClusterPolicy
+from gpucore.scheduling.profiles import (
+    BURST_PERCENTAGE,
+    LEAST_EVALUATED,
+    ExpectedProfile,
+    SchedulerProfiles,
+    expected_profile,
+    profiles_for,
+)
 from gpucore.simulate.manifests import WorkloadPods
 from gpucore.simulate.whatif import Trial, WhatIfOutcome, WhatIfPod
 from gpucore.steps import Steps
 from gpucore.units import MemoryUnit, NodeName
 from gpucore.wire.constraints import CLAIMS_UNSUPPORTED
 from gpucore.wire.names import Names
-from gpucore.wire.pod.requests import pod_request_of
+from gpucore.wire.pods import pod_request_of
 
 MOST_REFUSALS: Final = 100
 """Nodes whose refusals are kept for one pod; the groups name all nodes."""
@@ -34,7 +42,7 @@ KINDS: Final = 4
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """What becomes of one pod.
+    """Where one pod would be placed, or why it fits no node.
 
     Attributes:
         outcome: its placement, or the first refusals by name of the node.
@@ -42,6 +50,7 @@ class Answer(msgspec.Struct, frozen=True):
         groups: why it fits nowhere; empty where it does.
         refusing: number of nodes that refuse it.
         likely: why it may get another place, in words; empty where this one is certain.
+        scheduler: ``spec.schedulerName`` that it has once it is created; empty unknown.
     """
 
     outcome: WhatIfOutcome
@@ -49,6 +58,7 @@ class Answer(msgspec.Struct, frozen=True):
     groups: tuple[Group, ...] = ()
     refusing: int = 0
     likely: tuple[str, ...] = ()
+    scheduler: str = ""
 
     @property
     def fits(self) -> bool:
@@ -57,7 +67,11 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 def answers(
-    cluster: Candidates, whatif_pods: Iterable[WhatIfPod], policy: ClusterPolicy
+    cluster: Candidates,
+    whatif_pods: Iterable[WhatIfPod],
+    policy: ClusterPolicy,
+    *,
+    queued: int = 0,
 ) -> Steps[list[Answer]]:
     """The results of the pods, in order.
 
@@ -65,6 +79,7 @@ def answers(
         cluster: every node, by name; it is not changed.
         whatif_pods: the pods.
         policy: what holds where neither pod nor node names a policy.
+        queued: number of pods that wait for the scheduler now.
     """
     trial = Trial(
         cluster.node_infos,
@@ -74,6 +89,7 @@ def answers(
         kinds=KINDS,
         offers=cluster.offers,
     )
+    profiles = profiles_for(policy.profiles, cluster.node_infos.values())
     refused: dict[WhatIfPod, Answer] = {}
     found: list[Answer] = []
     for whatif_pod in whatif_pods:
@@ -83,14 +99,26 @@ def answers(
             continue
         outcome = yield from trial.granting(whatif_pod)
         answer = yield from _answer(outcome, trial)
-        open_points = tuple(uncertainties(whatif_pod, outcome, policy, len(cluster.nodes)))
-        answer = msgspec.structs.replace(answer, likely=open_points)
+        profile = _profile(whatif_pod, profiles, queued=queued, before=len(found))
+        open_points = tuple(uncertainties(whatif_pod, outcome, policy, len(cluster.nodes), profile))
+        answer = msgspec.structs.replace(answer, likely=open_points, scheduler=profile.scheduler)
         found.append(answer)
         if answer.fits:
             refused.clear()
         else:
             refused[kind] = answer
     return found
+
+
+def _profile(
+    whatif_pod: WhatIfPod, profiles: SchedulerProfiles, *, queued: int, before: int
+) -> ExpectedProfile:
+    """The profile that the pod gets; the webhook leaves pods with claims to their scheduler."""
+    if whatif_pod.specs:
+        return ExpectedProfile(whatif_pod.scheduler)
+    return expected_profile(
+        profiles, whatif_pod.scheduler, gang=whatif_pod.gang, queued=queued, before=before
+    )
 
 
 def with_added(cluster: Candidates, *, count: int, like: NodeName) -> Candidates:
@@ -135,10 +163,6 @@ def _answer(outcome: WhatIfOutcome, trial: Trial) -> Steps[Answer]:
     )
 
 
-LEAST_EVALUATED: Final = 100
-"""Nodes that fit by kube-scheduler's own rules and that it evaluates in any case."""
-
-
 def evaluated_nodes(nodes: int, percentage: int) -> int:
     """How many of the nodes that fit by its own rules kube-scheduler passes to an extender.
 
@@ -151,12 +175,17 @@ def evaluated_nodes(nodes: int, percentage: int) -> int:
 
 
 def uncertainties(
-    whatif_pod: WhatIfPod, outcome: WhatIfOutcome, policy: ClusterPolicy, nodes: int
+    whatif_pod: WhatIfPod,
+    outcome: WhatIfOutcome,
+    policy: ClusterPolicy,
+    nodes: int,
+    profile: ExpectedProfile,
 ) -> Iterator[str]:
     """What may make the cluster decide otherwise, in words; nothing where the answer is certain.
 
     Args:
         nodes: of the cluster.
+        profile: that the pod gets.
     """
     if whatif_pod.gang:
         yield "the pods of its gang are placed together"
@@ -174,9 +203,20 @@ def uncertainties(
     elif policy.candidates != 1:
         among = min(policy.candidates or outcome.fitting, outcome.fitting)
         yield f"kube-scheduler chooses among {among} nodes"
-    evaluated = evaluated_nodes(nodes, policy.percentage)
+    evaluated = evaluated_nodes(nodes, BURST_PERCENTAGE if profile.burst else policy.percentage)
     if evaluated < nodes:
-        yield f"kube-scheduler evaluates {evaluated} of {nodes} nodes"
+        yield f"kube-scheduler evaluates {evaluated} of {nodes} nodes{_why_few(profile)}"
+    elif profile.doubtful:
+        few = evaluated_nodes(nodes, BURST_PERCENTAGE)
+        yield f"while a burst lasts kube-scheduler evaluates {few} of {nodes} nodes"
+
+
+def _why_few(profile: ExpectedProfile) -> str:
+    if not profile.burst:
+        return ""
+    if not profile.queued:
+        return f", as profile {profile.scheduler} does"
+    return f", as profile {profile.scheduler} does: {profile.queued} pods wait before this one"
 
 
 def notes_of(wanted: WorkloadPods, names: Names) -> Iterator[str]:

@@ -24,7 +24,8 @@ class WhatIfPodDoc(msgspec.Struct, frozen=True, rename="camel"):
     """One pod: its node and units by GPU, or why it fits nowhere.
 
     ``refused`` has the refusing nodes in groups by reason, ``refusals`` the first by name. A place
-    that is only ``likely`` names the reasons in ``likelyBecause``.
+    that is only ``likely`` names the reasons in ``likelyBecause``. ``scheduler`` is the name of the
+    scheduler's profile that the pod gets, empty where that is not known.
     """
 
     name: str
@@ -39,10 +40,11 @@ class WhatIfPodDoc(msgspec.Struct, frozen=True, rename="camel"):
     refusals: list[RefusalDoc]
     likely: bool
     likely_because: list[str]
+    scheduler: str
 
 
 class WhatIfDoc(msgspec.Struct, frozen=True, rename="camel"):
-    """What becomes of pods if they come now, in this order."""
+    """Where pods would be placed if they were created now, in this order."""
 
     api_version: str
     kind: str
@@ -106,6 +108,7 @@ def _pod(answer: Answer, reasons: _Reasons) -> WhatIfPodDoc:
         refusals=refusals,
         likely=bool(answer.likely),
         likely_because=list(answer.likely),
+        scheduler=answer.scheduler,
     )
 
 

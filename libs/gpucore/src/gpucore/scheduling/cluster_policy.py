@@ -7,6 +7,7 @@ from typing import Final
 import msgspec
 
 from gpucore.scheduling.grouping import BY_LINKS, Grouping
+from gpucore.scheduling.profiles import SchedulerProfiles
 from gpucore.topology.static import StaticSets
 
 DEFAULT_POLICY: Final = "binpack"
@@ -23,6 +24,7 @@ class ClusterPolicy(msgspec.Struct, frozen=True):
         static: configured sets of the static policy by node type, over the shipped ones.
         candidates: maximum number of nodes among which kube-scheduler chooses; 0 all that fit.
         percentage: of the nodes that kube-scheduler evaluates; 0 its default.
+        profiles: of the scheduler that calls the extender.
     """
 
     name: str = DEFAULT_POLICY
@@ -31,6 +33,7 @@ class ClusterPolicy(msgspec.Struct, frozen=True):
     static: Mapping[str, StaticSets] = NO_SETS
     candidates: int = 1
     percentage: int = 0
+    profiles: SchedulerProfiles = SchedulerProfiles()
 
     @property
     def grouping(self) -> Grouping:

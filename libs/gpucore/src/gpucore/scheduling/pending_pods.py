@@ -1,6 +1,6 @@
 """Pods that wait for a node: what they request, and those nominated to each node."""
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Iterable
 from typing import Final
 
@@ -10,8 +10,8 @@ from gpucore.model import PodRequest
 from gpucore.units import NodeName, PodUid
 from gpucore.wire.names import Names
 from gpucore.wire.pod.gangs import Gang, gang_of
-from gpucore.wire.pod.requests import pod_request_of
 from gpucore.wire.pod.spec import Pod
+from gpucore.wire.pods import pod_request_of
 
 SEEN_LIMIT: Final = 4096
 """Maximum number of pods that are kept of scheduler requests alone."""
@@ -33,10 +33,18 @@ class PendingPods:
     def __init__(self) -> None:
         self._waiting: dict[tuple[str, str], UnscheduledPod] = {}
         self._seen: OrderedDict[PodUid, UnscheduledPod] = OrderedDict()
+        self._queued = Counter[str]()
 
     def __len__(self) -> int:
         """Number of pods that the watch has."""
         return len(self._waiting)
+
+    def queued(self, schedulers: Iterable[str]) -> int:
+        """Number of pods that wait for their first try by one of these schedulers.
+
+        Pods that fit nowhere wait for something else than their turn.
+        """
+        return sum(self._queued[name] for name in schedulers)
 
     def get(self, namespace: str, name: str, uid: PodUid) -> UnscheduledPod | None:
         """The pod with this very UID: as the watch has it, else as a request last had it."""
@@ -66,23 +74,31 @@ class PendingPods:
 
     def put(self, pending: UnscheduledPod) -> None:
         """The watch brought this pod."""
-        self._waiting[pending.pod.namespace, pending.pod.name] = pending
+        key = pending.pod.namespace, pending.pod.name
+        self._count(self._waiting.get(key), -1)
+        self._waiting[key] = pending
+        self._count(pending, 1)
 
     def placed(self, pod: Pod) -> None:
         """The pod of this name waits no more."""
         self._seen.pop(pod.uid, None)
-        self._waiting.pop((pod.namespace, pod.name), None)
+        self._count(self._waiting.pop((pod.namespace, pod.name), None), -1)
 
     def gone(self, pod: Pod) -> None:
         """The pod was deleted; another of its name may wait."""
         self._seen.pop(pod.uid, None)
         waiting = self._waiting.get((pod.namespace, pod.name))
         if waiting is not None and waiting.pod.uid == pod.uid:
-            del self._waiting[pod.namespace, pod.name]
+            self._count(self._waiting.pop((pod.namespace, pod.name)), -1)
 
     def clear(self) -> None:
         """The watch begins anew; what requests brought stays."""
         self._waiting.clear()
+        self._queued.clear()
+
+    def _count(self, pending: UnscheduledPod | None, change: int) -> None:
+        if pending is not None and not (pending.pod.gated or pending.pod.unschedulable):
+            self._queued[pending.pod.scheduler_name] += change
 
 
 class NominatedPod(msgspec.Struct, frozen=True):

@@ -12,7 +12,7 @@ from gpucore.simulate.whatif import NO_REQUEST, WhatIfPod
 from gpucore.wire.errors import WireError
 from gpucore.wire.names import POLICY_NAMES, Names
 from gpucore.wire.pod.gangs import gang_of
-from gpucore.wire.pod.requests import pod_request_of
+from gpucore.wire.pods import pod_request_of
 
 NO_CLAIMS: Final = ClaimSpecs()
 MOST_PODS: Final = 200
@@ -66,7 +66,7 @@ class Question(msgspec.Struct, frozen=True):
 
 
 class RequestedPods(msgspec.Struct, frozen=True):
-    """The decoded body of a question; the claims of its pods may be elsewhere."""
+    """The decoded body of a question, without the claims that its pods name."""
 
     pods: list[PodQuestion]
     wanted: list[WorkloadPods]
@@ -174,7 +174,13 @@ def whatif_pods_of(
     pod_request = pod_request_of(wanted.pod, names)
     name = wanted.pod.name
     if pod_request is None and (specs := wanted.specs(known)):
-        whatif_pod = WhatIfPod(name, NO_REQUEST, wanted.constraints, specs=specs)
+        whatif_pod = WhatIfPod(
+            name,
+            NO_REQUEST,
+            wanted.constraints,
+            specs=specs,
+            scheduler=wanted.pod.scheduler_name,
+        )
         return _replicas(whatif_pod, wanted.replicas)
     if pod_request is None:
         resources = f"{names.gpu_mem}, {names.gpu_core} or {names.gpu}"
@@ -183,7 +189,10 @@ def whatif_pods_of(
             f" add one under resources.limits, such as {names.gpu_mem}: 4"
         )
     gang = gang_of(wanted.pod) is not None
-    return _replicas(WhatIfPod(name, pod_request, wanted.constraints, gang), wanted.replicas)
+    whatif_pod = WhatIfPod(
+        name, pod_request, wanted.constraints, gang, scheduler=wanted.pod.scheduler_name
+    )
+    return _replicas(whatif_pod, wanted.replicas)
 
 
 def _replicas(whatif_pod: WhatIfPod, count: int) -> list[WhatIfPod]:

@@ -7,12 +7,20 @@ one hanging GPU cannot use up the threads of the others.
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Final, TypeVar
+from contextlib import AsyncExitStack
+from typing import Final, Generic, TypeVar
 
 from gpucore.node.isolation.driver_limits import MemoryLimit
-from gpudeviceplugin.gpus.devices import Driver, GpuLostError, NodeHardware, Usage, Xid
+from gpudeviceplugin.gpus.devices import (
+    Driver,
+    DriverError,
+    GpuLostError,
+    NodeHardware,
+    Usage,
+    Xid,
+)
 
 T = TypeVar("T")
 THREADS: Final = 6
@@ -51,9 +59,9 @@ class PatientDriver:
         """Touch one GPU. Raises GpuLostError."""
         await self._ask(uuid, PROBE_SECONDS, self._driver.probe, uuid)
 
-    async def usage(self, uuid: str) -> Usage:
-        """The processes that use one GPU. Raises DriverError."""
-        return await self._ask(uuid, PROBE_SECONDS, self._driver.usage, uuid)
+    async def usages(self, uuids: Collection[str]) -> Mapping[str, Usage | DriverError]:
+        """The processes that use each GPU, read in one thread; the error of each that fails."""
+        return await self._ask_each(uuids, PROBE_SECONDS, self._driver.usage)
 
     async def memory_limit(self, uuid: str, cgroup: str) -> MemoryLimit:
         """The limit in force of a cgroup on one GPU. Raises DriverError."""
@@ -83,6 +91,50 @@ class PatientDriver:
         if not self._hanging:
             self._driver.close()
 
+    async def _ask_each(
+        self, uuids: Collection[str], seconds: float, function: Callable[[str], T]
+    ) -> dict[str, T | DriverError]:
+        """Answers by GPU; those behind a GPU that hangs are asked one by one.
+
+        A thread for all: a node where nothing happens is woken once a round and not for each GPU.
+        """
+        series = _Series(function)
+        async with AsyncExitStack() as turns:
+            for uuid in sorted(uuids):
+                await turns.enter_async_context(self._turns[uuid])
+            free = [uuid for uuid in uuids if uuid not in self._hanging]
+            loop = asyncio.get_running_loop()
+            future = loop.run_in_executor(self._pool, series.run, free)
+            await self._answers(series, future, seconds)
+        left = [uuid for uuid in uuids if uuid not in series.answers]
+        answers = [self._answer(uuid, seconds, function) for uuid in left]
+        return series.answers | dict(zip(left, await asyncio.gather(*answers), strict=True))
+
+    async def _answers(
+        self, series: "_Series[T]", future: "asyncio.Future[None]", seconds: float
+    ) -> None:
+        """Wait for as long as another GPU answers within the time for one."""
+        before = -1
+        try:
+            while not future.done() and before < len(series.answers):
+                before = len(series.answers)
+                await _wait(future, seconds)
+        finally:
+            series.ended = True
+            if not future.done() and (uuid := series.current):
+                self._hanging.add(uuid)
+                future.add_done_callback(lambda done: self._answered(uuid, done))
+                words = f"{uuid} did not return within {seconds} s"
+                series.answers[uuid] = DriverTimeoutError(words)
+
+    async def _answer(
+        self, uuid: str, seconds: float, function: Callable[[str], T]
+    ) -> T | DriverError:
+        try:
+            return await self._ask(uuid, seconds, function, uuid)
+        except DriverError as error:
+            return error
+
     async def _ask(
         self, about: str, seconds: float, function: Callable[..., T], *arguments: object
     ) -> T:
@@ -105,6 +157,36 @@ class PatientDriver:
         self._hanging.discard(about)
         if not done.cancelled():
             done.exception()  # read, so that a late failure is not reported as lost
+
+
+class _Series(Generic[T]):
+    """Calls about several GPUs, one after the other in one thread.
+
+    Attributes:
+        answers: those that there are, by GPU.
+        current: the GPU whose call is under way; empty for none.
+        ended: no further GPU is to be asked.
+    """
+
+    def __init__(self, function: Callable[[str], T]) -> None:
+        self._function = function
+        self.answers: dict[str, T | DriverError] = {}
+        self.current = ""
+        self.ended = False
+
+    def run(self, uuids: Iterable[str]) -> None:
+        """Ask about each GPU."""
+        for uuid in uuids:
+            if self.ended:
+                return
+            self.current = uuid
+            try:
+                answer: T | DriverError = self._function(uuid)
+            except DriverError as error:
+                answer = error
+            if not self.ended:
+                self.answers[uuid] = answer
+        self.current = ""
 
 
 async def _wait(future: "asyncio.Future[T]", seconds: float) -> None:

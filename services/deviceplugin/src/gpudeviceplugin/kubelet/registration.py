@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Final, Protocol
 
 import structlog
-from watchfiles import awatch
 
 from gpucore.node.allocation.device_ids import Resource
+from gpudeviceplugin.kubelet.directory_watch import changes
 from gpudeviceplugin.kubelet.endpoint import (
     KUBELET_SOCKET,
     Endpoint,
@@ -25,7 +25,6 @@ log = structlog.get_logger()
 
 LOOK_SECONDS: Final = 5.0
 RETRY_SECONDS: Final = 1.0
-SETTLE_MS: Final = 50
 
 
 class ServingCallback(Protocol):
@@ -86,14 +85,12 @@ class Registrar:
         async for _ in self._notices():
             self._kick.set()
 
-    async def _notices(self) -> AsyncIterator[object]:
+    async def _notices(self) -> AsyncIterator[None]:
         while True:
             try:
-                async for changes in awatch(
-                    self._directory, recursive=False, step=SETTLE_MS, debounce=SETTLE_MS * 4
-                ):
-                    yield changes
-            except (OSError, RuntimeError) as error:  # the directory may not be there yet
+                async for _ in changes(self._directory):
+                    yield None
+            except OSError as error:  # the directory may not be there yet
                 log.warning("cannot watch kubelet's directory", why=str(error))
             await asyncio.sleep(LOOK_SECONDS)
 

@@ -16,7 +16,7 @@ import structlog
 from gpucore.model import Gpu
 from gpucore.node.allocation.device_ids import Resource
 from gpucore.node.isolation.attribution import Attribution, attribute, corrected, owners
-from gpucore.node.isolation.overuse import Over, Reminders, over_use
+from gpucore.node.isolation.overuse import MemoryOveruse, Reminders, over_use
 from gpucore.units import PodUid
 from gpucore.wire.pods import Pod
 from gpudeviceplugin import telemetry
@@ -104,14 +104,15 @@ class UsageMeter:
         telemetry.POD_GRANTED_GPUS.clear()
         telemetry.POD_USED.clear()
         telemetry.POD_OVER.clear()
-        for gpu in self._state.inventory.gpus:
+        gpus = self._state.inventory.gpus
+        usages = await self._driver.usages([gpu.uuid for gpu in gpus])
+        for gpu in gpus:
             self._granted(gpu)
-            try:
-                usage = await self._driver.usage(gpu.uuid)
-            except DriverError as error:
-                log.debug("no usage", uuid=gpu.uuid, why=str(error))
+            usage = usages[gpu.uuid]
+            if isinstance(usage, DriverError):
+                log.debug("no usage", uuid=gpu.uuid, why=str(usage))
                 continue
-            cgroups = await asyncio.to_thread(self._cgroups, usage)
+            cgroups = await self._cgroups(usage)
             found = attribute({each.pid: each.used_bytes for each in usage.processes}, cgroups)
             if self._exact is not None:
                 found = corrected(found, await self._exact(gpu))
@@ -128,8 +129,12 @@ class UsageMeter:
         for (namespace, pod), part in granted_gpus(self._state, gpu, held).items():
             telemetry.POD_GRANTED_GPUS.labels(str(gpu.index), namespace, pod).set(part)
 
-    def _cgroups(self, usage: Usage) -> dict[int, str]:
-        return {each.pid: self._cgroup(each.pid) for each in usage.processes}
+    async def _cgroups(self, usage: Usage) -> dict[int, str]:
+        """Control groups by process, read in a thread where there is one to read."""
+        pids = [each.pid for each in usage.processes]
+        if not pids:
+            return {}
+        return await asyncio.to_thread(lambda: {pid: self._cgroup(pid) for pid in pids})
 
     def _cgroup(self, pid: int) -> str:
         try:
@@ -176,7 +181,7 @@ class UsageMeter:
                 exempt.add(uid)
         return exempt
 
-    async def _tell(self, pod: Pod, over: Over) -> None:
+    async def _tell(self, pod: Pod, over: MemoryOveruse) -> None:
         message = (
             f"uses {over.used // MIB} MiB of GPU {over.gpu}, but its share is {over.granted // MIB}"
         )

@@ -32,6 +32,7 @@ from gpucore.scheduling.node_ranking import NodeRanking, Rating, rate_node
 from gpucore.scheduling.nominated import reserved_for_nominated
 from gpucore.scheduling.pending_pods import UnscheduledPod
 from gpucore.scheduling.policy import place
+from gpucore.scheduling.profiles import SchedulerProfiles
 from gpucore.units import NodeName, PodUid
 from gpucore.wire.pod.gangs import Gang, gang_of
 from gpucore.wire.pods import Pod
@@ -58,6 +59,7 @@ class Nominator:
         after: number of pending pods at the head of the queue that are not nominated; ``None``
             nominates refused pods alone.
         limit: maximum number of nominated pods that are not bound.
+        profiles: of the one scheduler that has several names.
         clock: Unix nanoseconds.
         now: seconds of a steady clock.
 
@@ -77,6 +79,7 @@ class Nominator:
         grouping: Grouping,
         after: int | None,
         limit: int,
+        profiles: SchedulerProfiles = SchedulerProfiles(),  # noqa: B008 - frozen
         clock: Callable[[], int] = time_ns,
         now: Callable[[], float] = monotonic,
     ) -> None:
@@ -85,7 +88,14 @@ class Nominator:
         self._after, self._limit = after, limit
         self._clock, self._now = clock, now
         self._ranking = NodeRanking(self._rate)
-        self._due = DuePods(state, requeue, after=after, now=now)
+        self._due = DuePods(
+            state,
+            refused_pods=requeue.refused_pods,
+            is_refused=requeue.is_refused,
+            after=after,
+            now=now,
+            profiles=profiles,
+        )
         self._pauses = NominationPauses()
         self.ends = NominationEnds(
             state,
@@ -96,7 +106,7 @@ class Nominator:
             now=now,
         )
         writes.failed = self._failed
-        self._batches = GangBatches(state, gangs, self._kind, now)
+        self._batches = GangBatches(state, gangs.plan, self._kind, now)
         self._next = float("inf")
         self.woken = asyncio.Event()
         self._active = 0.0
@@ -107,7 +117,7 @@ class Nominator:
     # What happens, as the rest of the process reports it.
 
     def scheduler_called(self, pod: Pod) -> None:
-        """The scheduler of this pod calls filter here: it leads."""
+        """This replica got the filter call of the pod's scheduler."""
         self._due.called(pod.scheduler_name)
         self._order.scheduler_called(pod.uid, self._state.ledger.nominations())
         self._writes.scheduler_called(pod.uid)
@@ -156,7 +166,7 @@ class Nominator:
     # One round.
 
     def due(self) -> bool:
-        """A pod is due, whether or not it can be nominated."""
+        """Whether a pod awaits a nomination, even if no node fits it."""
         return next(self._due.pods(), None) is not None
 
     async def round(self) -> float:

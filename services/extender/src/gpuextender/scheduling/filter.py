@@ -278,6 +278,8 @@ class Filter:
     ) -> NodeNames:
         """The nodes of which no figure shows that they can take the pod."""
         if is_plain_share(pod_request):
+            if min(ratings, default=0) >= 0:
+                return []
             return list(compress(names, [rating < 0 for rating in ratings]))
         if not is_plain(pod_request):
             return names

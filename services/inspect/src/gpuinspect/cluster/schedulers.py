@@ -11,8 +11,10 @@ import msgspec
 
 from gpucore.scheduling.cluster_policy import DEFAULT_POLICY, NO_SETS, ClusterPolicy
 from gpucore.scheduling.grouping import BY_LINKS
+from gpucore.scheduling.profiles import SchedulerProfiles, without_burst
 from gpucore.wire.names import POLICY_NAMES, TOPOLOGY_NAMES, Names
 from gpucore.wire.pod.spec import Pod
+from gpucore.wire.pods import pod_request_of
 from gpuinspect.cluster.collect import ListRequest
 from gpuinspect.cluster.snapshots import Snapshot
 from gpuinspect.cluster.topology_sets import mounted_sets
@@ -73,6 +75,25 @@ def _policy(snapshot: Snapshot, pod: Pod, raw: msgspec.Raw) -> ClusterPolicy:
         static=sets.static if sets else NO_SETS,
         candidates=_number(arguments.get("candidates", "")),
         percentage=_number(arguments.get("percentage-of-nodes", "")),
+        profiles=_profiles(snapshot, arguments),
+    )
+
+
+def _profiles(snapshot: Snapshot, arguments: Mapping[str, str]) -> SchedulerProfiles:
+    """The profiles by the extender's flags; without our webhook new pods get none of them."""
+    burst = arguments.get("burst-scheduler", "")
+    if steered(snapshot) is False:
+        return SchedulerProfiles(burst=burst)
+    pods = _number(arguments.get("burst-pods", ""))
+    return SchedulerProfiles(arguments.get("webhook-scheduler", ""), burst, pods)
+
+
+def queued_pods(snapshot: Snapshot, profiles: SchedulerProfiles, names: Names) -> int:
+    """Number of pods that wait for their first try by one of these profiles."""
+    return sum(
+        pod.scheduler_name in profiles.names and pod_request_of(pod, names) is not None
+        for pod in snapshot.pods
+        if not (pod.node or pod.gated or pod.unschedulable or pod.finished or pod.terminating)
     )
 
 
@@ -188,7 +209,7 @@ class Schedulers(msgspec.Struct, frozen=True):
             return ""
         return (
             f"no scheduler that calls the extender has the name {named}: "
-            f"set spec.schedulerName to {' or '.join(sorted(self.names))}"
+            f"set spec.schedulerName to {' or '.join(without_burst(self.names))}"
         )
 
 

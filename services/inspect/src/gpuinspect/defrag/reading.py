@@ -9,6 +9,7 @@ from gpucore.defrag.pods import DefragPod, DefragState, running_obstacle, waitin
 from gpucore.model import PodRequest
 from gpucore.model.constraints import PodConstraints
 from gpucore.scheduling.candidates import Candidates
+from gpucore.scheduling.profiles import same_scheduler
 from gpucore.units import PodUid
 from gpucore.wire.constraints import pod_constraints
 from gpucore.wire.names import Names
@@ -60,7 +61,7 @@ def defrag_state(
             running[pod.uid] = _pod(pod, pod_request, constraints, obstacle, controller)
         elif not pod.gated and not pod.terminating:
             obstacle = f"its scheduler is not {scheduler}"
-            if scheduler in {"", pod.scheduler_name}:
+            if not scheduler or same_scheduler(scheduler, pod.scheduler_name):
                 obstacle = _passed_over(
                     pod, constraints, schedulers, now=now, waited_seconds=waited_seconds
                 )

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
+from gpucore.scheduling.profiles import without_burst
 from gpuinspect.cluster.schedulers import (
     CONFIGURATION,
     configurations,
@@ -192,7 +193,7 @@ def _named(evidence: Evidence) -> Iterator[str]:
     known = scheduler_names(evidence.snapshot, evidence.names)
     for pod, _ in evidence.waiting:
         if known and pod.scheduler_name not in known:
-            yield f"{called(pod)} names {pod.scheduler_name}, not {', '.join(sorted(known))}"
+            yield f"{called(pod)} names {pod.scheduler_name}, not {', '.join(without_burst(known))}"
 
 
 @check(

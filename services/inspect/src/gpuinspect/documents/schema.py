@@ -11,6 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from gpucore.explain.documents import PodExplanation
+from gpucore.explain.mix_documents import MixDoc
 from gpucore.explain.whatif_documents import WhatIfDoc
 from gpucore.wire.documents import API_VERSION
 from gpuinspect.defrag.report import EvictionPlanDoc
@@ -36,6 +37,7 @@ DOCUMENTS: Final = {
     "PendingPodList": PendingPodList,
     "UsageList": UsageList,
     "WhatIf": WhatIfDoc,
+    "PodMix": MixDoc,
     "DefragPlan": DefragPlan,
     "EvictionPlan": EvictionPlanDoc,
     "Examination": Examination,

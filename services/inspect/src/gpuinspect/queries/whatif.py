@@ -16,7 +16,7 @@ from gpucore.units import NodeName
 from gpucore.wire.errors import WireError
 from gpucore.wire.names import Names
 from gpuinspect.cluster.candidates import candidates, claim_specs
-from gpuinspect.cluster.schedulers import schedulers_of
+from gpuinspect.cluster.schedulers import queued_pods, schedulers_of
 from gpuinspect.cluster.snapshots import Snapshot
 from gpuinspect.errors import MissingObjectError
 from gpuinspect.sources.manifests import ManifestError
@@ -68,7 +68,8 @@ def whatif_answers(
         ]
     except WireError as error:
         raise ManifestError(str(error)) from error
-    return complete(answers(found, taken(whatif_pods), policy))
+    queued = queued_pods(snapshot, policy.profiles, ledger.names)
+    return complete(answers(found, taken(whatif_pods), policy, queued=queued))
 
 
 def remarks(snapshot: Snapshot, wanted: Iterable[WorkloadPods], names: Names) -> Iterator[str]:

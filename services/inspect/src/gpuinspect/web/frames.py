@@ -14,13 +14,13 @@ from gpucore.explain.pod_states import Explanation
 from gpucore.model import PodRequest
 from gpucore.scheduling.candidates import Candidates
 from gpucore.scheduling.cluster_policy import ClusterPolicy
-from gpucore.scheduling.fragmentation import TYPICAL
 from gpucore.units import NodeName
 from gpucore.wire.constraints import pod_constraints
 from gpucore.wire.names import Names
 from gpucore.wire.nodes import Node
 from gpucore.wire.pod.spec import Pod
 from gpucore.wire.pods import pod_request_of
+from gpucore.workload.kinds import TYPICAL
 from gpuinspect.cluster.candidates import candidates, raw_pod
 from gpuinspect.cluster.ledger import ledger_of
 from gpuinspect.cluster.schedulers import policy_of

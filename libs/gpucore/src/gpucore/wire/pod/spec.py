@@ -4,6 +4,8 @@ Everything else of a pod is skipped while parsing: fifty thousand pods are held 
 """
 
 from collections.abc import Iterable
+from datetime import datetime
+from typing import Final
 
 import msgspec
 
@@ -58,6 +60,7 @@ class Pod(msgspec.Struct, frozen=True, gc=False):
         constraints: what it requires of its node; ``None`` where that was not read.
         claims: names of its ResourceClaims, those made for extended resources included.
         claim_templates: names of the ResourceClaimTemplates of its claims.
+        unschedulable: it has no node, and its scheduler has tried to place it in vain.
     """
 
     uid: PodUid
@@ -86,6 +89,7 @@ class Pod(msgspec.Struct, frozen=True, gc=False):
     claims: tuple[str, ...] = ()
     claim_templates: tuple[str, ...] = ()
     pod_group: str = ""
+    unschedulable: bool = False
 
     @property
     def finished(self) -> bool:
@@ -96,6 +100,14 @@ class Pod(msgspec.Struct, frozen=True, gc=False):
     def sidecars(self) -> tuple[Container, ...]:
         """Restartable init containers, in order."""
         return tuple(each for each in self.init_containers if each.is_sidecar)
+
+
+def created(pod: Pod) -> float:
+    """Unix seconds of the pod's creation; 0 where the text is none."""
+    try:
+        return datetime.fromisoformat(pod.creation).timestamp()
+    except ValueError:
+        return 0.0
 
 
 class _Source(msgspec.Struct, gc=False):
@@ -176,6 +188,15 @@ class _Spec(msgspec.Struct, rename="camel", gc=False):
     scheduling_group: _SchedulingGroup | None = None
 
 
+class _Condition(msgspec.Struct, gc=False):
+    type: str = ""
+    status: str = ""
+
+
+_CONDITIONS = msgspec.json.Decoder(list[_Condition] | None)
+NO_CONDITIONS: Final = msgspec.Raw(b"null")
+
+
 class _Status(msgspec.Struct, rename="camel", gc=False):
     phase: str = ""
     reason: str | None = None
@@ -183,6 +204,7 @@ class _Status(msgspec.Struct, rename="camel", gc=False):
     nominated_node_name: str | None = None
     resource_claim_statuses: list[_ClaimName] | None = None
     extended_resource_claim_status: _ClaimName | None = None
+    conditions: msgspec.Raw = NO_CONDITIONS
 
 
 class PodObject(msgspec.Struct, gc=False):
@@ -241,6 +263,17 @@ def flat(pod: PodObject, constraints: PodConstraints | None = None) -> Pod:
         claims=_claims(spec, status),
         claim_templates=_templates(spec.resource_claims) if spec.resource_claims else (),
         pod_group=(group.pod_group_name or "") if (group := spec.scheduling_group) else "",
+        unschedulable=not spec.node_name and _tried_in_vain(status.conditions),
+    )
+
+
+def _tried_in_vain(conditions: msgspec.Raw) -> bool:
+    """PodScheduled is False: kube-scheduler sets it when a pod fits nowhere."""
+    if len(conditions) <= len(NO_CONDITIONS):
+        return False
+    return any(
+        each.type == "PodScheduled" and each.status == "False"
+        for each in _CONDITIONS.decode(conditions) or ()
     )
 
 
