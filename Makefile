@@ -8,7 +8,7 @@ PYTHON     ?= python3
 VENV       := .venv
 BIN        := $(VENV)/bin
 READY      := $(VENV)/.ready
-MEMBERS    := libs/gpucore libs/gpukube services/extender services/deviceplugin services/inspect
+MEMBERS    := libs/gpucore libs/gpukube libs/gpuprobe services/extender services/deviceplugin services/inspect
 E2E        := PYTHONPATH=e2e $(BIN)/python -m
 KEEP       ?=
 KEEP_GOING ?=
@@ -143,6 +143,10 @@ bench-core: $(READY) ## Measure the core
 .PHONY: bench-calls
 bench-calls: $(READY) ## Measure filter, prioritize and bind, beside other checkouts (ARGS=--help lists the options)
 	@PYTHONPATH=libs/gpucore/bench $(BIN)/python services/extender/bench/calls.py $(ARGS)
+
+.PHONY: bench-packing
+bench-packing: $(READY) ## Compare packing policies on the traces of a folder (ARGS='--traces FOLDER')
+	@$(BIN)/python services/inspect/bench/packing.py $(ARGS)
 
 .PHONY: bench-gpu
 bench-gpu: $(READY) ## Measure isolation on this machine's GPU and write docs/isolation.md

@@ -7,7 +7,7 @@ is what the chart's tests check.
 # ruff: noqa: INP001 - a script beside the chart, no package
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,8 +24,8 @@ HEAD = """\
 # Values of the chart
 
 Every value that `helm install gpushare helm/gpushare --set ...` takes. Unknown names and impossible
-combinations are refused before anything is installed. Made by `python helm/valuestable.py` from
-`helm/gpushare/values.yaml`.
+combinations are refused before anything is installed. Most installations set values of the first
+five groups only. Made by `python helm/valuestable.py` from `helm/gpushare/values.yaml`.
 
 """
 SERVING_HEAD = """\
@@ -37,6 +37,26 @@ before anything is installed. Made by `python helm/valuestable.py` from
 `helm/gpu-serving/values.yaml`.
 
 """
+GROUPS = {
+    "Images": ("image.registry", "imagePullSecrets"),
+    "Scheduling": ("scheduler.mode", "scheduler.name", "api", "extender.policy"),
+    "Shares and isolation": (
+        "devicePlugin.memoryUnit",
+        "devicePlugin.reserveMiB",
+        "devicePlugin.nodeSelector",
+        "devicePlugin.runtimeClassName",
+        "mps.enabled",
+        "driverLimits.enabled",
+    ),
+    "Access and certificates": (
+        "webhook.enabled",
+        "dashboard.enabled",
+        "certificates.source",
+        "networkPolicy.enabled",
+    ),
+    "Monitoring": ("monitoring.enabled", "monitoring.labels", "dashboard.prometheusUrl"),
+}
+"""What an operator decides before an installation; every other value is for special cases."""
 TABLE = """\
 | Value | Default | What it does |
 |---|---|---|
@@ -75,9 +95,24 @@ def entries(text: str) -> Iterator[Entry]:
             comment = []
 
 
-def page(text: str, head: str = HEAD) -> str:
-    """The page for a values.yaml."""
-    return head + TABLE + "".join(f"{entry.row()}\n" for entry in entries(text))
+def page(text: str) -> str:
+    """The page of the chart: what operators decide in groups, and everything else."""
+    found = {entry.path: entry for entry in entries(text)}
+    grouped = "".join(
+        f"## {title}\n\n{table(found.pop(path) for path in paths)}\n"
+        for title, paths in GROUPS.items()
+    )
+    return f"{HEAD}{grouped}## Advanced\n\n{table(found.values())}"
+
+
+def serving_page(text: str) -> str:
+    """The page of the serving chart."""
+    return SERVING_HEAD + table(entries(text))
+
+
+def table(found: Iterable[Entry]) -> str:
+    """A table of values."""
+    return TABLE + "".join(f"{entry.row()}\n" for entry in found)
 
 
 def _at(values: Any, path: list[str]) -> Any:
@@ -88,4 +123,4 @@ def _at(values: Any, path: list[str]) -> Any:
 
 if __name__ == "__main__":
     PAGE.write_text(page(VALUES.read_text()))
-    SERVING_PAGE.write_text(page(SERVING_VALUES.read_text(), SERVING_HEAD))
+    SERVING_PAGE.write_text(serving_page(SERVING_VALUES.read_text()))

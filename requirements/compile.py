@@ -13,7 +13,10 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
-LOCAL = ("gpucore", "gpukube", "gpushare-extender", "gpushare-device-plugin", "gpushare-inspect")
+LOCAL = (
+    *("gpucore", "gpukube", "gpuprobe"),
+    *("gpushare-extender", "gpushare-device-plugin", "gpushare-inspect"),
+)
 IMAGES = ("extender", "deviceplugin", "inspect")
 TIMEOUT_S = 600
 

@@ -16,6 +16,7 @@ from gpudeviceplugin.cluster import health_events as announce
 from gpudeviceplugin.isolation import driver_limits, limits
 from gpudeviceplugin.node import usage
 from gpuinspect.defrag import evictions
+from gpuinspect.verify import record
 
 PAGE = Path(__file__).resolve().parents[1] / "reference" / "events.md"
 HEAD: Final = """\
@@ -52,6 +53,10 @@ EVENTS: Final[Mapping[str, tuple[str, str]]] = {
         "`gpushare defrag --apply` evicted the pod so that a waiting pod fits.",
     ),
     evictions.MAKES_ROOM: ("pod", "`gpushare defrag --apply` evicted a pod so that this one fits."),
+    record.VERIFY_FAILED: (
+        "node",
+        "`gpushare verify --record` found that a GPU does not keep a promise; what was seen.",
+    ),
     announce.UNHEALTHY: (
         "node and the pods of the GPU",
         "The GPU is withdrawn; the message has the reason.",

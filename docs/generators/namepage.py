@@ -99,6 +99,8 @@ SECTIONS: Final[Mapping[str, Mapping[str, str]]] = {
         "UNIT": "memory unit of its amounts: that of its node",
         "EXCLUSIVE": "`true`: a share that uses its GPU exclusively, by its label at bind",
         "CLAIM_TEMPLATE": "JSON: contents of the claim template of a pod that the webhook changed",
+        "VERIFY": "label of every object of a run of `gpushare verify`: its part in the run",
+        "VERIFIED": "on a pod of the device plugin, JSON: results of `gpushare verify` on its node",
         "V3_MEMORY": "read only: as the second generation's allocation",
         "V3_CORE_PERCENTAGE": "JSON: container to GPU to percent of compute",
         "V3_ASSIGNED": "read only",
@@ -123,6 +125,9 @@ SECTIONS: Final[Mapping[str, Mapping[str, str]]] = {
         "GPU_ISOLATION": "isolation mode by GPU, such as `0=mps,1=none`",
         "NODE_TOPOLOGY": "the links, as the topology plugin of 2019 wrote them",
         "NODE_TYPE": "machine type, used by the static policy",
+    },
+    "Annotations of namespaces": {
+        "VERIFY_UNTIL": "Unix time at which a namespace of `gpushare verify` is deleted",
     },
     "Annotations of Leases": {
         "DEFRAG_HISTORY": "JSON: evictions of the last hour by `gpushare defrag --apply`",

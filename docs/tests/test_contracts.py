@@ -3,6 +3,7 @@
 import itertools
 from collections.abc import Mapping
 from copy import deepcopy
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ FORBIDDEN = {
     "layers": [
         ("gpukube.client", "gpuextender.state"),
         ("gpucore.model.links", "gpukube.errors"),
+        ("gpucore.model.links", "gpuprobe.driver"),
     ],
     "core": [
         ("gpucore.wire.digits", "gpucore.simulate.hosts"),
@@ -55,6 +57,11 @@ FORBIDDEN = {
         ("gpukube.backoff", "gpukube.errors"),
         ("gpukube.issuing.plan", "gpukube.testing.store"),
     ],
+    "probe": [
+        ("gpuprobe.driver", "gpuprobe.worker"),
+        ("gpuprobe.checks.verdicts", "gpuprobe.driver"),
+    ],
+    "checks-pure": [("gpuprobe.checks.verdicts", "os")],
     "deviceplugin": [
         ("gpudeviceplugin.cluster.events", "gpudeviceplugin.gpus.devices"),
         ("gpudeviceplugin.gpus.devices", "gpudeviceplugin.isolation.modes"),
@@ -94,6 +101,7 @@ FORBIDDEN = {
 ARCHITECTURE = {
     "gpucore": "libs/gpucore/src/gpucore",
     "gpukube": "libs/gpukube/src/gpukube",
+    "gpuprobe": "libs/gpuprobe/src/gpuprobe",
     "gpuextender": "services/extender/src/gpuextender",
     "gpudeviceplugin": "services/deviceplugin/src/gpudeviceplugin",
     "gpuinspect": "services/inspect/src/gpuinspect",
@@ -102,7 +110,8 @@ ARCHITECTURE = {
 UNORDERED = {"e2e": "e2e"}
 """Packages whose folders ARCHITECTURE.md lists in any order, and their paths."""
 GENERATED = {"proto"}
-PACKAGES = ("gpucore", "gpukube", "gpuextender", "gpudeviceplugin", "gpuinspect")
+PACKAGES = ("gpucore", "gpukube", "gpuprobe", "gpuextender", "gpudeviceplugin", "gpuinspect")
+LONGEST_CHAIN = 16
 CASES = [(contract, *pair) for contract, pairs in FORBIDDEN.items() for pair in pairs]
 CONTRACTS: Mapping[str, type[Contract]] = {
     "acyclic_siblings": AcyclicSiblingsContract,
@@ -129,6 +138,23 @@ def contract_of(contract_id: str) -> Contract:
 def keeps(contract_id: str, graph: ImportGraph) -> bool:
     """The contract holds for these imports."""
     return contract_of(contract_id).check(deepcopy(graph), verbose=False).kept
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_no_chain_of_imports_is_too_long_to_follow(graph: ImportGraph, package: str) -> None:
+    """From a module down to one that imports no other, through the core where it leads there."""
+
+    @cache
+    def chain(module: str) -> tuple[str, ...]:
+        own = (
+            each
+            for each in graph.find_modules_directly_imported_by(module)
+            if each.partition(".")[0] in PACKAGES
+        )
+        return (module, *max((chain(each) for each in own), key=len, default=()))
+
+    longest = max((chain(module) for module in graph.find_descendants(package)), key=len)
+    assert len(longest) <= LONGEST_CHAIN, longest
 
 
 def test_every_contract_has_an_import_that_breaks_it() -> None:

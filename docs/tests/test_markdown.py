@@ -9,6 +9,7 @@ import pytest
 
 DOCS = Path(__file__).parents[1]
 PAGES = sorted(DOCS.rglob("*.md"))
+FRONT = DOCS / "index.md"
 ITEM = re.compile(r" *([-*]|\d+\.) ")
 
 
@@ -39,3 +40,23 @@ def test_lists_begin_after_an_empty_line_and_go_on_four_spaces_in(page: Path) ->
         if not before.strip() and re.match(r" {1,3}\S", line) and not ITEM.match(line):
             wrong.append(f"line {number}: goes on fewer than four spaces in")
     assert wrong == []
+
+
+def test_every_page_is_named_by_another_page() -> None:
+    """A reader who does not look at the menu finds it too."""
+    named = {
+        (page.parent / link).resolve()
+        for page in PAGES
+        for link in re.findall(r"\]\(([^)#\s]+\.md)", page.read_text())
+        if (page.parent / link).resolve() != page
+    }
+    assert [str(page.relative_to(DOCS)) for page in PAGES if page not in named | {FRONT}] == []
+
+
+@pytest.mark.parametrize("name", ["threat-model.md", "topology.md"])
+def test_a_long_page_begins_with_ten_lines(name: str) -> None:
+    """Whoever reads no further knows what to do."""
+    _, summary = (DOCS / name).read_text().split("## In short\n", 1)
+    points = re.findall(r"^- .+$", summary.partition("\n## ")[0], re.MULTILINE)
+    assert 5 <= len(points) <= 10
+    assert all(len(point) <= 140 for point in points)

@@ -68,6 +68,7 @@ def test_the_builder_refuses_a_site_with_a_mistake(
     for name, text in pages.items():
         (tmp_path / "docs" / name).write_text(f"{text}\n")
     wrong = {"INHERIT": str(ROOT / "mkdocs.yml"), "docs_dir": "docs", "nav": [{"Here": "index.md"}]}
+    wrong |= {"hooks": []}  # their paths are relative to the file
     (tmp_path / "mkdocs.yml").write_text(yaml.safe_dump(wrong))
     done = build(tmp_path / "mkdocs.yml", tmp_path / "site")
     assert done.returncode != 0
@@ -89,6 +90,16 @@ def test_the_menu_names_each_page_once() -> None:
     named = re.findall(r"(\S+\.md)$", menu, re.MULTILINE)
     assert len(named) > 10
     assert sorted(named) == sorted(set(named))
+
+
+def test_each_page_states_how_long_it_takes_to_read(site: Path, pages: dict[Path, Page]) -> None:
+    """Below its title."""
+    lacking = [
+        str(path.relative_to(site))
+        for path in pages
+        if not re.search(r"</h1>\s*<p><em>\d+ min to read</em></p>", path.read_text())
+    ]
+    assert lacking == []
 
 
 def test_links_to_elsewhere_are_well_formed(pages: dict[Path, Page]) -> None:

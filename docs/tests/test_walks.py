@@ -10,6 +10,13 @@ import pytest
 ROOT = Path(__file__).parents[2]
 HEADING = "## Follow a call of kubelet, and a command"
 FILES_OF_A_WALK = 12
+WALKS = {
+    "Allocate",
+    "NodePrepareResources",
+    "gpushare inspect",
+    "gpushare explain pod",
+    "gpushare whatif",
+}
 SOURCES = [*ROOT.glob("libs/*/src"), *ROOT.glob("services/*/src")]
 
 
@@ -38,7 +45,7 @@ def imports_of(file: str) -> set[str]:
 
 def test_the_walks_are_found() -> None:
     """A changed heading would leave the other tests without a case."""
-    assert {"Allocate", "NodePrepareResources", "gpushare inspect"} <= walks().keys()
+    assert walks().keys() >= WALKS
 
 
 @pytest.mark.parametrize("call", walks())

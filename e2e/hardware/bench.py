@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from hardware import attribution, blast, compute, memory, plot, presence, report
+from hardware import attribution, blast, compute, memory, plot, presence, report, reports
 from hardware.barenode import BareNode
 from hardware.clients import Client
 from hardware.compute import ComputeRequest, Effort
@@ -145,7 +145,7 @@ def write(figures: Figures, folder: Path) -> None:
     (beside / "figures.json").write_text(json.dumps(figures, indent=2) + "\n")
     for name, picture in plots(figures).items():
         (beside / f"{name}.svg").write_text(picture)
-    (folder / "isolation.md").write_text(report.page(figures))
+    (folder / "isolation.md").write_text(report.page(figures, reports.read()))
 
 
 def plots(figures: Figures) -> dict[str, str]:

@@ -8,6 +8,8 @@ it is seen, not assumed.
 from collections.abc import Callable
 from typing import Any, Final
 
+from gpuprobe.checks.answers import outcome
+from gpuprobe.names import ENDED
 from hardware.clients import Client, CudaRefusedError, LostError
 from hardware.compute import KERNELS_A_REQUEST, ComputeRequest, whole
 from hardware.grants import PublishedGpu
@@ -17,14 +19,14 @@ from host.waiting import until
 WORK_SECONDS: Final = 3.0
 RECOVERY_SECONDS: Final = 60.0
 FINE: Final = "fine"
-ENDED: Final = "ended"
 
 Crash = Callable[[Client], str]
 
 
 def fault(client: Client) -> str:
     """Touch memory that is nobody's; the name of the error that comes back."""
-    return _outcome(lambda: client.ask("crash"))
+    (answer,) = client.run([{"do": "crash"}])
+    return outcome(answer)
 
 
 def killed(client: Client) -> str:

@@ -18,7 +18,7 @@ from typing import Any, Final, Self
 from hardware.grants import PIPES
 
 HOME: Final = Path(__file__).parents[1]
-PROGRAM: Final = (sys.executable, "-m", "hardware.cuda")
+PROGRAM: Final = (sys.executable, "-m", "gpuprobe")
 NO_PIPES: Final = "/nonexistent/mps"
 """CUDA looks for a daemon in /tmp/nvidia-mps unless another place is configured."""
 ANSWER_SECONDS: Final = 120.0
@@ -117,13 +117,30 @@ class Client:
 
     def finish(self, *, within: float = ANSWER_SECONDS) -> Answer:
         """The answer to the oldest command that has none yet."""
+        return reply(self._reply(within))
+
+    def _reply(self, within: float) -> Answer:
+        """The same with refusals as they come."""
         try:
             line = self._lines.get(timeout=within)
         except queue.Empty:
             raise LostError(f"client {self.pid} reported nothing for {within:g} s") from None
         if not line:
             raise LostError(f"client {self.pid} has ended")
-        return reply(line)
+        found: Answer = json.loads(line)
+        return found
+
+    def run(self, steps: Sequence[Mapping[str, Any]]) -> list[Answer]:
+        """Run the steps of a check; its replies as a container would report them.
+
+        Raises:
+            LostError: no answer in time.
+        """
+        replies = []
+        for step in steps:
+            self.begin(**{"do": "", **step})
+            replies.append(self._reply(ANSWER_SECONDS))
+        return replies
 
     def kill(self) -> None:
         """End it at once, in the middle of whatever it does."""
@@ -150,14 +167,13 @@ class Client:
         self._lines.put("")
 
 
-def reply(line: str) -> Answer:
-    """The answer in a line of the program; its refusals become RefusedError."""
-    parsed = json.loads(line)
-    if "error" in parsed:
-        error = parsed["error"]
+def reply(answer: Answer) -> Answer:
+    """What a command returned; its refusals become CudaRefusedError."""
+    if "error" in answer:
+        error = answer["error"]
         raise CudaRefusedError(error["name"], f"{error['call']}: {error['name']} ({error['code']})")
-    answer: Answer = parsed["ok"]
-    return answer
+    found: Answer = answer["ok"]
+    return found
 
 
 def together(clients: Sequence[Client], do: str, **arguments: Any) -> list[Answer]:

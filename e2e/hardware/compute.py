@@ -2,26 +2,22 @@
 
 A request is a chain of small kernels, each too small to fill a GPU, as those of a model server
 at small batch sizes are: that is where sharing pays. Its size is settled once, on one client
-alone, so that figures of different modes and numbers of clients compare.
+alone, so that figures of different modes and numbers of clients compare. Kernels and rates are
+those of :mod:`gpuprobe.checks.compute`, as in ``gpushare verify``.
 """
 
-import statistics
 from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import Any, Final, NamedTuple
 
-from hardware.clients import Client, together
+from gpuprobe.checks import compute as checks
+from hardware.clients import Client, reply, together
 from hardware.grants import PublishedGpu, ShareSize
 from hardware.site import Site
 
 CORE_PER_GPU: Final = 100
 KERNELS_A_REQUEST: Final = 20
 KERNEL_MS: Final = 0.1
-FULL_KERNEL_MS: Final = 5.0
-SMALL_PART: Final = 8
-"""A kernel of a request has a block for every so many multiprocessors."""
-
-COPY_MIB: Final = 256
 ROOM_MIB: Final = 2048
 """Memory that a client of these measurements needs at most, its context included."""
 
@@ -42,7 +38,7 @@ class ComputeRequest(NamedTuple):
 
 def request(client: Client) -> ComputeRequest:
     """Settle the size of a request; the client must be alone on its GPU and unlimited."""
-    blocks = max(int(client.gpu["multiprocessors"]) // SMALL_PART, 1)
+    blocks = max(int(client.gpu["multiprocessors"]) // checks.SMALL_PART, 1)
     answer = client.ask("calibrate", blocks=blocks, milliseconds=KERNEL_MS)
     return ComputeRequest(blocks, int(answer["rounds"]))
 
@@ -103,26 +99,19 @@ def _requests(clients: Sequence[Client], size: ComputeRequest, seconds: float) -
         launches=KERNELS_A_REQUEST,
         seconds=seconds,
     )
-    times = sorted(ms for answer in answers for ms in answer["milliseconds"])
-    rates = [answer["requests"] / answer["seconds"] for answer in answers]
-    return {
-        "requests_per_s": sum(rates),
-        "slowest_client_per_s": min(rates),
-        "p50_ms": statistics.median(times),
-        "p99_ms": times[int(len(times) * 0.99)],
-    }
+    return checks.requests(answers)
 
 
 def _full(client: Client, effort: Effort) -> dict[str, list[float]]:
     """Kernels that would fill the exclusive GPU: arithmetic, then copying."""
-    blocks = int(client.gpu["multiprocessors"]) * SMALL_PART
-    rounds = client.ask("calibrate", blocks=blocks, milliseconds=FULL_KERNEL_MS)["rounds"]
+    processors = int(client.gpu["multiprocessors"])
+    (calibrated,) = client.run([checks.calibrating(processors)])
+    rounds = int(reply(calibrated)["rounds"])
     tflops, gigabytes = [], []
     for _ in range(effort.runs):
-        burnt = client.ask(
-            "compute", blocks=blocks, rounds=rounds, launches=1, seconds=effort.seconds
+        burnt, moved = client.run(
+            [checks.burning(processors, rounds, effort.seconds), checks.copying(effort.seconds)]
         )
-        tflops.append(burnt["operations"] / burnt["seconds"] / 1e12)
-        moved = client.ask("copy", mib=COPY_MIB, seconds=effort.seconds)
-        gigabytes.append(moved["bytes"] / moved["seconds"] / 1e9)
+        tflops.append(checks.tflops(reply(burnt)))
+        gigabytes.append(checks.gigabytes(reply(moved)))
     return {"tflops": tflops, "gb_per_s": gigabytes}

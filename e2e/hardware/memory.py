@@ -1,27 +1,30 @@
-"""Do limits of memory hold? Two programs with unequal shares, each trying to take too much."""
+"""Limits of memory: two programs with unequal shares, each trying to take too much.
 
-from typing import Any, Final
+What one does, and what follows from its answers, is the check of :mod:`gpuprobe.checks.memory`, as
+in ``gpushare verify``.
+"""
 
+from typing import Any
+
+from gpuprobe.checks import memory
 from hardware.clients import Client
 from hardware.grants import PublishedGpu, ShareSize
 from hardware.site import Site
-
-STEP_MIB: Final = 512
-BEYOND: Final = 1.5
-"""How far beyond its grant a program tries to go, as a multiple."""
 
 
 def limits(site: Site, gpu: PublishedGpu) -> dict[str, Any]:
     """Let a small and a large share fill up in turn; MiB, and what became of the other.
 
     Returns:
-        ``unit_mib``, and for ``small`` and ``large`` each ``granted_mib``, ``reached_mib``,
-        ``reported_total_mib``, ``refusal`` and ``neighbour_intact``.
+        ``unit_mib``, and for ``small`` and ``large`` each the figures of
+        :func:`gpuprobe.checks.memory.filled` and ``neighbour_intact``.
     """
     small, large = shares(gpu)
     with site.client(small, gpu=gpu.index) as first, site.client(large, gpu=gpu.index) as other:
         for client in (first, other):
             client.ask("fill", mib=site.unit_mib // 4)
+            client.ask("release")
+            client.ask("fill", mib=2)
         return {
             "unit_mib": site.unit_mib,
             "small": _fill(first, other, small.units * site.unit_mib),
@@ -35,15 +38,10 @@ def shares(gpu: PublishedGpu) -> tuple[ShareSize, ShareSize]:
 
 
 def _fill(client: Client, neighbour: Client, granted_mib: int) -> dict[str, Any]:
-    found = client.ask("exhaust", step_mib=STEP_MIB, most_mib=int(granted_mib * BEYOND))
-    intact = neighbour.ask("verify")["intact"] and client.ask("verify")["intact"]
-    client.ask("release")
+    taken, checked, *after = memory.steps(granted_mib)
+    answers = client.run([taken, checked])
+    intact = neighbour.ask("verify")["intact"]
+    answers += client.run(after)
     neighbour_works = neighbour.ask("fill", mib=2)["held_mib"] > 0
-    client.ask("fill", mib=2)
-    return {
-        "granted_mib": granted_mib,
-        "reached_mib": found["held_mib"],
-        "reported_total_mib": client.gpu["reported_total_bytes"] // (1024 * 1024),
-        "refusal": found["refusal"],
-        "neighbour_intact": bool(intact and neighbour_works),
-    }
+    found = memory.filled(granted_mib, client.gpu, answers)
+    return {**found, "neighbour_intact": bool(intact and found["intact"] and neighbour_works)}

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from gpuprobe.driver import LibraryError, load
 from hardware import nvidiasmi
-from hardware.cuda.driver import LibraryError, load
 from hardware.nvidiasmi import SmiError, SmiGpu
 
 MPS_CONTROL: Final = "nvidia-cuda-mps-control"

@@ -8,7 +8,9 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from hardware.bars import HALF_OF_THREADS, TENTH_OF_THREADS
+from gpuprobe.checks.compute import HALF_OF_THREADS, TENTH_OF_THREADS
+from hardware import reports
+from hardware.reports import VerifiedItem
 
 Figures = Mapping[str, Any]
 
@@ -22,6 +24,12 @@ The isolation of shares on a GPU depends on hardware and driver, so this page co
 only. `make bench-gpu` writes it on a machine with an NVIDIA driver and no Kubernetes: the real
 device plugin on the real NVML, a stand-in for kubelet, and CUDA processes with exactly the
 environment that the plugin granted. `pytest -m gpu` runs the same checks with wide tolerances.
+"""
+
+_REPORTS: Final = """\
+`gpushare verify` proves the rows of this table on the GPUs of a cluster, in minutes and beside pods
+that run. Each column is a report that an operator has sent: [add yours](add-your-report.md). No
+report exists yet where a cell states that it was not measured.
 """
 
 _NOT_YET: Final = """\
@@ -88,8 +96,8 @@ suites:
   `test_queueing.py`, `test_topology.py` in `e2e/cases`). `GPU_NAMESPACE` is the namespace of the
   stack (`gpushare`), `GPU_IMAGE` an image with Python and a shell (`python:3.11-slim`). Cases that
   need other GPUs than the cluster has are skipped with the reason.
-- `e2e/hardware/cases/test_cluster.py`, which checks two properties from inside pods: each pod's GPU
-  is the one in its annotation, and memory limits hold between pods.
+- `e2e/hardware/cases/test_cluster.py`, which runs `gpushare verify` and has a case for each row of
+  the table above.
 
 The scheduling cases passed this way on a kind cluster with mock GPUs. Neither suite has run on real
 GPUs. Isolation modes `driver` and `driver+mps`, memory limits above the share, and model servers
@@ -98,13 +106,23 @@ figure of a real driver exists for them.
 """
 
 
-def page(figures: Figures | None) -> str:
-    """The whole page; without figures it reports that there are none."""
+def page(figures: Figures | None, items: Sequence[VerifiedItem] = ()) -> str:
+    """The whole page; without figures it reports that there are none.
+
+    Args:
+        figures: of the bench.
+        items: GPUs of the reports of ``gpushare verify``.
+    """
+    proofs = _proofs(items)
     if figures is None:
-        return f"{_HEAD}\n{_NOT_YET}\n{_questions()}"
-    parts = [_HEAD, _machine(figures["machine"]), _memory(figures), _threads(figures)]
+        return f"{_HEAD}\n{proofs}\n{_NOT_YET}\n{_questions()}"
+    parts = [_HEAD, proofs, _machine(figures["machine"]), _memory(figures), _threads(figures)]
     parts += [_crowds(figures), _alone(figures), _attribution(figures), _crash(figures)]
     return "\n".join([*filter(None, parts), _questions()])
+
+
+def _proofs(items: Sequence[VerifiedItem]) -> str:
+    return f"## What holds on which GPU\n\n{_REPORTS}\n{reports.table(items)}"
 
 
 def _questions() -> str:

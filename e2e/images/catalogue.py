@@ -17,6 +17,7 @@ HERE = Path(__file__).resolve().parent
 _STANDINS = HERE.parent / "standins"
 _CORE = ROOT / "libs" / "gpucore"
 _KUBE = ROOT / "libs" / "gpukube"
+_PROBE = ROOT / "libs" / "gpuprobe"
 _RUNTIME = HERE / "runtime"
 _BUILDER = tuple(HERE / name for name in ("build.py", "catalogue.py", "settled.py", "wheels.py"))
 
@@ -53,21 +54,21 @@ class Image:
 RUNTIME = Image(name="runtime", dockerfile=_RUNTIME / "Dockerfile", files=(_RUNTIME / "slim.py",))
 
 
-def _service(name: str) -> Image:
+def _service(name: str, *more: Path) -> Image:
     folder = ROOT / "services" / name
     return Image(
         name=name,
         dockerfile=folder / "Dockerfile",
         requirements=ROOT / "requirements" / f"{name}.txt",
-        members=(_CORE, _KUBE, folder),
+        members=(_CORE, _KUBE, *more, folder),
         files=(_RUNTIME / "prune.py",),
         ground=RUNTIME,
     )
 
 
 EXTENDER = _service("extender")
-DEVICE_PLUGIN = _service("deviceplugin")
-INSPECT = _service("inspect")
+DEVICE_PLUGIN = _service("deviceplugin", _PROBE)
+INSPECT = _service("inspect", _PROBE)
 SAMPLE = Image(name="sample", dockerfile=HERE / "sample" / "Dockerfile", ground=RUNTIME)
 MODEL_SERVER = Image(
     name="modelserver",

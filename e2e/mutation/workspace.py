@@ -35,6 +35,7 @@ class Package:
 PACKAGES: Final = {
     "gpucore": Package("gpucore", "libs/gpucore"),
     "gpukube": Package("gpukube", "libs/gpukube"),
+    "gpuprobe": Package("gpuprobe", "libs/gpuprobe"),
     "extender": Package("gpuextender", "services/extender"),
     "deviceplugin": Package("gpudeviceplugin", "services/deviceplugin"),
     "inspect": Package("gpuinspect", "services/inspect"),

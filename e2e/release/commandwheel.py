@@ -16,8 +16,8 @@ from release import charts
 
 NAME: Final = "gpushare-cli"
 """Name of the distribution; free on PyPI on 2026-11-22, where `gpushare` is taken."""
-MEMBERS: Final = ("libs/gpucore", "libs/gpukube", "services/inspect")
-_OWN: Final = {"gpucore", "gpukube"}
+MEMBERS: Final = ("libs/gpucore", "libs/gpukube", "libs/gpuprobe", "services/inspect")
+_OWN: Final = {"gpucore", "gpukube", "gpuprobe"}
 _LEFT_OUT: Final = shutil.ignore_patterns("__pycache__", "testing")
 
 

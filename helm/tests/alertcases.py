@@ -192,6 +192,10 @@ CASES: Mapping[str, Case] = {
         {of("gpushare_pod_limit_in_force", PLUGIN, f'gpu="0",{TENANT}'): always(0)},
         {**_NODE, "gpu": "0", "exported_namespace": "a", "exported_pod": "p"},
     ),
+    "GpushareVerifyFailed": Case(
+        {of("gpushare_verify_row", PLUGIN, 'gpu="0",row="memory"'): always(0)},
+        {**_NODE, "gpu": "0", "row": "memory"},
+    ),
     "GpushareMpsDown": Case({MPS: always(0)}, {**_NODE, "uuid": "GPU-a"}),
 }
 """One for each alert, by its name."""

@@ -1,6 +1,7 @@
 """The values, their schema and the page about them say the same."""
 
 import json
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -43,8 +44,18 @@ def declared(
 def test_page_is_up_to_date() -> None:
     """The pages of both charts are what `python helm/valuestable.py` writes now."""
     assert valuestable.PAGE.read_text() == valuestable.page(VALUES.read_text())
-    serving = valuestable.page(valuestable.SERVING_VALUES.read_text(), valuestable.SERVING_HEAD)
+    serving = valuestable.serving_page(valuestable.SERVING_VALUES.read_text())
     assert valuestable.SERVING_PAGE.read_text() == serving
+
+
+def test_the_page_begins_with_what_operators_decide() -> None:
+    """In five groups at most; each other value is below them, and none is there twice."""
+    page = valuestable.page(VALUES.read_text())
+    first, _, advanced = page.partition("\n## Advanced\n")
+    assert len(re.findall(r"^## ", first, re.MULTILINE)) <= 5
+    assert len(re.findall(r"^\| `", first, re.MULTILINE)) <= 20
+    rows = re.findall(r"^\| `([\w.]+)`", first + advanced, re.MULTILINE)
+    assert sorted(rows) == sorted(each.path for each in valuestable.entries(VALUES.read_text()))
 
 
 @CHARTS

@@ -7,7 +7,7 @@ from charting import Object, Rendered, render
 from gpucore.model import Gpu, Inventory
 from gpucore.node.allocation.device_ids import Resource, device_table
 from gpucore.node.allocation.holdings import Held
-from gpucore.node.reconcile.corrections import Truth, corrections
+from gpucore.node.reconcile.corrections import CorrectionInput, corrections
 from gpucore.units import GIB, GpuIndex, GpuUuid, NodeName, PodUid
 from gpucore.wire import names
 from gpucore.wire.names import INVENTORY_HASH
@@ -94,7 +94,7 @@ def test_the_plugins_own_correction_passes_its_policy(rendered: Rendered) -> Non
     table = device_table(INVENTORY, Resource.MEM)
     held = Held("default", "p", {"c": {Resource.MEM: table.ids[GpuIndex(0)][:2]}})
     asking = pod_of_two_units()
-    (found,) = corrections([held], [asking], Truth(INVENTORY, names.DEFAULT_NAMES, 1))
+    (found,) = corrections([held], [asking], CorrectionInput(INVENTORY, names.DEFAULT_NAMES, 1))
     written = {key: text for key, text in found.annotations.items() if text is not None}
     assert names.UNIT in written
     admission_request = request(SELF, node="n1")

@@ -217,6 +217,7 @@ def test_the_plugin_knows_its_node() -> None:
     found = container(chart(), "device-plugin", "device-plugin")["env"]
     assert found == [
         {"name": "NODE_NAME", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}},
+        {"name": "POD_UID", "valueFrom": {"fieldRef": {"fieldPath": "metadata.uid"}}},
         {"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"},
         {"name": "NVIDIA_DRIVER_CAPABILITIES", "value": "utility"},
     ]

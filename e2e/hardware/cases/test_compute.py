@@ -4,9 +4,9 @@ import statistics
 
 import pytest
 
+from gpuprobe.checks.compute import limited
 from hardware import compute
 from hardware.barenode import BareNode
-from hardware.bars import HALF_OF_THREADS, TENTH_OF_THREADS
 from hardware.compute import ComputeRequest, Effort
 from hardware.grants import THREADS, PublishedGpu
 
@@ -22,10 +22,8 @@ def test_the_thread_percentage_changes_throughput(mps: BareNode, gpu: PublishedG
     """
     found = compute.threads(mps, gpu, (100, 50, 10), QUICK)
     rate = {percent: statistics.median(each["tflops"]) for percent, each in found.items()}
-    least, most = HALF_OF_THREADS
-    assert least * rate["100"] < rate["50"] < most * rate["100"]
+    assert not limited(rate)
     assert rate["10"] < 0.5 * rate["50"]
-    assert rate["10"] < TENTH_OF_THREADS * rate["100"]
 
 
 def test_the_percentage_is_that_of_the_grant(mps: BareNode, gpu: PublishedGpu) -> None:

@@ -1,18 +1,13 @@
-"""The fake driver library, built once for all tests here."""
+"""The fake driver library, built once."""
 
-import subprocess
 from pathlib import Path
 
 import pytest
 
-SOURCE = Path(__file__).parent / "fakecuda.c"
+from standins.cuda import build
 
 
 @pytest.fixture(scope="session")
-def fake_cuda(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def fake_cuda() -> Path:
     """A folder with a ``libcuda.so.1`` for LD_LIBRARY_PATH."""
-    folder = tmp_path_factory.mktemp("fakecuda")
-    flags = ["-shared", "-fPIC", "-O1", "-Wall", "-Wextra", "-Werror"]
-    argv = ["cc", *flags, "-o", str(folder / "libcuda.so.1"), str(SOURCE)]
-    subprocess.run(argv, check=True, timeout=60)
-    return folder
+    return build.ensure()

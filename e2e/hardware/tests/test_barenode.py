@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from gpuprobe.names import ENDED
 from hardware import attribution, blast, compute, memory
 from hardware.barenode import BareNode
-from hardware.blast import ENDED, FINE
+from hardware.blast import FINE
 from hardware.compute import Effort
 from hardware.fakedevicemanager import DeviceRefusedError
 from hardware.grants import CORE, MEM, ShareSize

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from gpuprobe.names import OUT_OF_MEMORY
 from hardware import bench
 from hardware.clients import HOME
-from hardware.cuda.driver import OUT_OF_MEMORY
 from hardware.tests.fakenode import FakeMachine
 
 pytestmark = pytest.mark.slow

@@ -1,7 +1,6 @@
 """The CUDA program over a fake driver library: the real ctypes calls, the real protocol."""
 
 import ctypes
-import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
@@ -9,9 +8,8 @@ from typing import Any, Protocol
 
 import pytest
 
-from hardware import program
+from gpuprobe import kernels
 from hardware.clients import Client, CudaRefusedError, LostError, together
-from hardware.cuda import kernels
 
 UUID = "GPU-84bc6439-fa3f-4477-8cd2-a7a3d5d9f18f"
 
@@ -92,16 +90,6 @@ def test_a_crash_is_reported_and_lasts(start: StartClient) -> None:
             with pytest.raises(CudaRefusedError) as refused:
                 client.ask("crash")
             assert refused.value.name == "CUDA_ERROR_ILLEGAL_ADDRESS"
-
-
-def test_it_runs_as_one_file(fake_cuda: Path, tmp_path: Path) -> None:
-    """The archive for pods is the same program, needing nothing but Python beside it."""
-    file = tmp_path / program.NAME
-    file.write_bytes(program.archive())
-    env = {"LD_LIBRARY_PATH": str(fake_cuda), "CUDA_VISIBLE_DEVICES": UUID}
-    with Client([sys.executable, "-I", str(file)], env) as client:
-        assert client.gpu["uuid"] == UUID
-    assert program.archive() == program.archive()
 
 
 def test_a_missing_gpu_is_reported_by_name(start: StartClient) -> None:

@@ -1,16 +1,21 @@
 """The page and its plots, over figures made up for tests."""
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
 
+import jsonschema  # type: ignore[import-untyped]
 import pytest
 
-from hardware import bench, plot, report
+from hardware import bench, plot, report, reports
 from hardware.plot import PlotPoint
 
-DOCS = Path(__file__).parents[3] / "docs"
+ROOT = Path(__file__).parents[3]
+DOCS = ROOT / "docs"
+SCHEMA = ROOT / "services" / "inspect" / "schema" / "gpushare-v1.json"
+EXAMPLE = ROOT / "services" / "inspect" / "tests" / "golden" / "forms" / "verify.json"
 RUNS = [1.0, 2.0, 3.0]
 
 
@@ -53,7 +58,35 @@ def test_the_page_in_docs_is_the_one_that_is_written() -> None:
     """docs/isolation.md follows from the figures beside it, and states where there are none."""
     beside = DOCS / "isolation" / "figures.json"
     found = json.loads(beside.read_text()) if beside.exists() else None
-    assert (DOCS / "isolation.md").read_text() == report.page(found)
+    if "UPDATE_GOLDEN" in os.environ:
+        (DOCS / "isolation.md").write_text(report.page(found, reports.read()))
+    assert (DOCS / "isolation.md").read_text() == report.page(found, reports.read())
+
+
+def test_every_report_keeps_the_schema() -> None:
+    """Those that operators sent, and the example that tests of the command write."""
+    schema = json.loads(SCHEMA.read_text())
+    for path in [EXAMPLE, *sorted(reports.FOLDER.glob("*.json"))]:
+        document = json.loads(path.read_text())
+        jsonschema.validate(document, schema)
+        assert document["kind"] == "VerifyReport"
+
+
+def test_a_report_renders_as_a_column() -> None:
+    """Verdict and figure of each row; what was skipped or is missing was not measured."""
+    text = reports.table(json.loads(EXAMPLE.read_text())["items"])
+    assert "Test GPU, driver 615.10, mode driver |" in text.splitlines()[0]
+    rows = {line.split(" | ")[0].strip("| `"): line for line in text.splitlines()[2:]}
+    assert rows["memory"].endswith("| **does not hold**: 6144 of 4096 MiB |")
+    assert rows["start"].endswith("| holds: p50 2.0 s, p99 3.25 s |")
+    assert rows["compute"].endswith(f"| {reports.NOT_MEASURED} |")
+    assert rows["share"].endswith(f"| {reports.NOT_MEASURED} |")
+
+
+def test_without_a_report_nothing_was_measured() -> None:
+    """Every row states it."""
+    lines = reports.table([]).splitlines()[2:]
+    assert all(line.endswith(f"| {reports.NOT_MEASURED} |") for line in lines)
 
 
 def test_without_figures_there_is_no_number() -> None:
@@ -89,7 +122,8 @@ def test_all_is_written_side_by_side(figures: dict[str, Any], tmp_path: Path) ->
     """Page, plots and figures are written together, and every picture of the page exists."""
     bench.write(figures, tmp_path)
     page = (tmp_path / "isolation.md").read_text()
-    pictures = [part.split(")")[0] for part in page.split("](")[1:]]
+    links = [part.split(")")[0] for part in page.split("](")[1:]]
+    pictures = [link for link in links if link.endswith(".svg")]
     assert pictures == ["isolation/threads.svg", "isolation/crowds.svg"]
     for picture in pictures:
         ET.parse(tmp_path / picture)

@@ -7,7 +7,7 @@ import pytest
 
 from images.catalogue import DEVICE_PLUGIN, EXTENDER, INSPECT, ROOT, Image
 
-LOCAL = {"gpucore", "gpukube"}
+LOCAL = {"gpucore", "gpukube", "gpuprobe"}
 SERVICES = (EXTENDER, DEVICE_PLUGIN, INSPECT)
 ENTRY = re.compile(r"^([a-z0-9._-]+)(?:\[[^\]]*\])?==(\S+)", re.MULTILINE)
 

@@ -25,7 +25,7 @@ def create(root: Path) -> None:
     for name in ("gpushare", "gpu-serving"):
         _write(root / "helm" / name / "Chart.yaml", _CHART.format(name=name))
         _write(root / "helm" / name / "templates" / "map.yaml", "kind: ConfigMap\n")
-    for member in ("libs/gpucore", "libs/gpukube", "services/inspect"):
+    for member in ("libs/gpucore", "libs/gpukube", "libs/gpuprobe", "services/inspect"):
         name = member.rpartition("/")[2]
         _write(root / member / "src" / name / "__init__.py", "")
         _write(root / member / "pyproject.toml", _MEMBER.format(name=name))

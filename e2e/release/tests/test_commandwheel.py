@@ -21,7 +21,10 @@ def test_the_wheel_has_all_of_the_command(tmp_path: Path) -> None:
         about = "gpushare_cli-0.2.0rc1.dist-info"
         scripts = wheel.read(f"{about}/entry_points.txt").decode()
         metadata = wheel.read(f"{about}/METADATA").decode()
-    assert {name.partition("/")[0] for name in names} == {"gpucore", "gpukube", "gpuinspect", about}
+    assert {name.partition("/")[0] for name in names} == {
+        *("gpucore", "gpukube", "gpuprobe", "gpuinspect"),
+        about,
+    }
     assert "gpuinspect/serving/chart/Chart.yaml" in names
     assert not any(name.startswith("gpukube/testing/") for name in names)
     assert "gpushare = gpuinspect.commands.main:main\n" in scripts

@@ -3,6 +3,7 @@
 Bars: a filter over all nodes under 1 ms, a pod event under 50 us.
 """
 
+import itertools
 import random
 
 import msgspec
@@ -18,6 +19,7 @@ from gpucore.scheduling.fit import fit
 from gpucore.scheduling.policy import place, score
 from gpucore.units import NodeName
 from gpucore.wire.pods import decode_pod
+from gpucore.workload.pod_mix import HostRoom, PodKind, usual_mix
 
 NAMES = [NodeName(f"node-{number:05}") for number in range(NODES)]
 LIMITS = {"filter": 1e-3, "event": 50e-6}
@@ -85,5 +87,24 @@ def test_place_and_score(benchmark: BenchmarkFixture, fleet: Ledger, policy: str
         fit(node_info, pod_request)
         place(node_info, pod_request, policy)
         score(node_info, pod_request, policy)
+
+    benchmark.pedantic(decide, rounds=500, warmup_rounds=20)
+
+
+def test_place_and_score_by_a_learned_mix(benchmark: BenchmarkFixture, fleet: Ledger) -> None:
+    """The same with 99 kinds of pods, on a node whose CPU changes between decisions."""
+    kinds = [
+        PodKind(mem=1 + n % 80, cpu_milli=500 * (n % 30), memory_mib=1024 * n) for n in range(99)
+    ]
+    mix = usual_mix({kind: float(number) for number, kind in enumerate(kinds, 1)})
+    node_info = fleet.nodes()[NAMES[0]].copy()
+    pod_request = msgspec.structs.replace(share(8), cpu_milli=2000, memory_mib=4096)
+    cpus = itertools.cycle(range(1000, 90_000, 1000))
+
+    def decide() -> None:
+        node_info.host = HostRoom(mix, "", 80, next(cpus), 1 << 18)
+        fit(node_info, pod_request)
+        place(node_info, pod_request, "fragmentation")
+        score(node_info, pod_request, "fragmentation")
 
     benchmark.pedantic(decide, rounds=500, warmup_rounds=20)

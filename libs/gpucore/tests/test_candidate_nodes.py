@@ -12,7 +12,7 @@ from gpucore.kubescheduler.candidate_nodes import CandidateNodes
 from gpucore.model.constraints import PodConstraints, Resources
 from gpucore.units import NodeName, PodUid
 from gpucore.wire.errors import WireError
-from gpucore.wire.lists import decode_constrained_pod_event, decode_constrained_pods
+from gpucore.wire.lists import decode_constrained_pod, event_of, page_of
 from gpucore.wire.nodes import Node
 from gpucore.wire.pods import Pod
 
@@ -129,12 +129,12 @@ def test_pods_are_read_with_their_constraints() -> None:
     wanted = PodConstraints(
         node_selector=(("a", "b"),), requests=(("aliyun.com/gpu-mem", 2), ("cpu", 1500))
     )
-    page = decode_constrained_pods(msgspec.json.encode({"metadata": {}, "items": [item]}))
+    page = page_of(msgspec.json.encode({"metadata": {}, "items": [item]}), decode_constrained_pod)
     assert [one.constraints for one in page.items] == [wanted]
     line = msgspec.json.encode({"type": "ADDED", "object": item})
-    event = decode_constrained_pod_event(line)
+    event = event_of(line, decode_constrained_pod)
     assert event.item is not None
     assert (event.item.constraints, event.resource_version) == (wanted, "7")
     for broken in (b"[]", b'{"metadata": {}, "items": [1]}', b"{"):
         with pytest.raises(WireError):
-            decode_constrained_pods(broken)
+            page_of(broken, decode_constrained_pod)

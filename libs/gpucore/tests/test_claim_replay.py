@@ -1,6 +1,5 @@
 """Claims in a replay: kube-scheduler's node, and first fit in the order of the slice on it."""
 
-from gpucore.simulate.hosts import HostWorkload
 from gpucore.simulate.replay import Replayed, replay
 from gpucore.simulate.traces import TraceNode, TracePod
 
@@ -12,7 +11,7 @@ def share(milli: int, cpu: int = 1000) -> TracePod:
 
 def replayed(policy: str, nodes: list[TraceNode], *pods: TracePod) -> Replayed:
     """All pods, in order."""
-    return replay(nodes, pods, policy, workload=HostWorkload(pods), pick=lambda _: 0, target=100)
+    return replay(nodes, pods, policy, workload=pods, pick=lambda _: 0, target=100)
 
 
 ONE = [TraceNode("a", 64_000, 1000, 2)]

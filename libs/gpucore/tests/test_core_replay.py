@@ -5,9 +5,12 @@ from collections.abc import Sequence
 
 import pytest
 
-from gpucore.simulate.hosts import Host, HostWorkload
+from gpucore.model import Placement
+from gpucore.simulate.hosts import Host, mix_of
 from gpucore.simulate.replay import REPLAY_POLICIES, Replayed, replay
 from gpucore.simulate.traces import TraceError, TraceNode, TracePod
+from gpucore.units import NodeName
+from gpucore.workload.pod_mix import PodKind
 
 BIG = 10**9
 
@@ -29,9 +32,7 @@ def played(
 ) -> Replayed:
     """The pods in order, once."""
     chance = random.Random(0)
-    return replay(
-        nodes, pods, policy, workload=HostWorkload(pods), pick=chance.randrange, target=target
-    )
+    return replay(nodes, pods, policy, workload=pods, pick=chance.randrange, target=target)
 
 
 @pytest.mark.parametrize("policy", REPLAY_POLICIES)
@@ -54,7 +55,7 @@ def test_arrivals_stop_at_the_target() -> None:
         [node("a", 2)],
         iter(lambda: work(1, 500), None),
         "binpack",
-        workload=HostWorkload([]),
+        workload=[],
         pick=random.Random(0).randrange,
         target=1.5,
         progress=reported.append,
@@ -128,19 +129,27 @@ def test_rows_that_cannot_be_are_refused(make: object) -> None:
         make()
 
 
-def test_a_workload_is_seen_through_what_a_host_has_left() -> None:
-    """Work that misses CPU or the model is hopeless there; equal views are one object."""
-    workload = HostWorkload([work(1, 500, cpu=4), work(1, 1000, cpu=8, models=["A10"]), work(0, 0)])
-    roomy, tight = workload.on("A10", 8, 1), workload.on("T4", 8, 1)
-    assert (len(roomy.kinds), roomy.unresolvable) == (2, 0.0)
-    assert (len(tight.kinds), tight.unresolvable) == (1, 1.0)
-    assert workload.on("T4", 3, 1).unresolvable == 2.0
-    assert workload.on("A10", 9, 99) is roomy
+def test_the_mix_of_a_trace_is_its_pods_with_gpus() -> None:
+    """Equal pods are one kind, pods without GPUs are none."""
+    mix = mix_of([work(1, 500), work(1, 500), work(2, models=["B", "A"]), work(0, 0)])
+    assert mix.kinds == {
+        PodKind(gpus=1, mem=500, cpu_milli=1, memory_mib=1): 2.0,
+        PodKind(gpus=2, cpu_milli=1, memory_mib=1, models=("A", "B")): 1.0,
+    }
+
+
+def test_a_host_compares_by_what_it_has_left() -> None:
+    """The pods that it takes use up the CPU and memory that the policy sees."""
+    host = Host(node("a", 2, cpu=10, memory=9, model="T4"), mix_of([work()]))
+    host.take(work(0, 0, cpu=4), Placement(NodeName("a")))
+    room = host.node_info.host
+    assert room is not None
+    assert (room.model, room.units, room.cpu_milli, room.memory_mib) == ("T4", 1000, 6, 8)
 
 
 def test_a_host_keeps_count() -> None:
     """Every pod taken makes a new version of the host."""
-    host = Host(node("a", 1, cpu=5))
+    host = Host(node("a", 1, cpu=5), mix_of([]))
     assert host.runs(work(cpu=5))
     assert not host.runs(work(cpu=6))
     assert host.version == 0

@@ -6,9 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpucore.model import Placement
-from gpucore.scheduling.fragmentation import TYPICAL, Kind, Workload, growth
+from gpucore.scheduling.fragmentation import growth, steps
 from gpucore.units import GpuIndex, NodeName
 from gpucore.wire.nodes import Node
+from gpucore.workload.kinds import TYPICAL, Kind, Workload
 
 FREE = st.lists(st.integers(0, 1000), max_size=8).map(lambda parts: tuple(sorted(parts)))
 
@@ -24,6 +25,8 @@ FREE = st.lists(st.integers(0, 1000), max_size=8).map(lambda parts: tuple(sorted
         ((400, 1000), [Kind(1, 1000, 2)], 1.4),
         ((400, 1000, 1000), [Kind(1, 1000, 2)], 0.4),
         ((400, 1000), [Kind(3, 500), Kind(1, 1000, 2)], 0.75 * 0.4 + 0.25 * 1.4),
+        ((300, 400, 1000), [Kind(1, 400, 2)], 0.3),
+        ((300, 600), [Kind(1, 500), Kind(1, 700), Kind(2, 200)], 0.25 * 0.3 + 0.25 * 0.9),
     ],
 )
 def test_what_is_lost(free: tuple[int, ...], kinds: list[Kind], lost: float) -> None:
@@ -51,7 +54,7 @@ def test_fragmentation_is_between_nothing_and_all(free: tuple[int, ...]) -> None
 def test_memory_of_answers_is_bounded() -> None:
     """More different questions than are remembered still get their answers."""
     workload = Workload([Kind(1, 500)])
-    for part in range((1 << 16) + 2):
+    for part in range((1 << 12) + 2):
         assert workload.fragmentation((part,)) == (part / 1000 if part < 500 else 0.0)
 
 
@@ -105,3 +108,9 @@ def test_gpus_that_are_not_healthy_are_no_fragments() -> None:
     assert node_info.free_parts() == {0: 1000}
     elsewhere = Placement(NodeName("n"), {GpuIndex(1): 3})
     assert growth(node_info, elsewhere, TYPICAL) == 0.0
+
+
+@pytest.mark.parametrize(("grown", "count"), [(0.0, 0), (0.019, 0), (0.021, 1), (-0.05, -1)])
+def test_small_differences_of_growth_are_none(grown: float, count: int) -> None:
+    """Placements are compared in steps of 0.04 GPUs."""
+    assert steps(grown) == count

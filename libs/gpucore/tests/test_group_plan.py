@@ -10,27 +10,20 @@ from hypothesis import strategies as st
 
 from gpucore.accounting.ledger import Ledger
 from gpucore.gang.gang_pods import GangPods
-from gpucore.gang.group_plan import (
-    GroupMember,
-    GroupShortage,
-    group_member,
-    plan_group,
-    reservation_uid,
-    reserved_for,
-)
+from gpucore.gang.group_plan import plan_group
 from gpucore.gang.group_view import group_view, standing
 from gpucore.gang.members import Member
 from gpucore.gang.pod_groups import PodGroups
-from gpucore.gang.values import Rules
+from gpucore.gang.reservations import reservation_uid, reserved_for
+from gpucore.gang.values import GroupMember, GroupShortage, Rules, group_member
 from gpucore.model import Allocation
 from gpucore.units import NodeName, PodUid
 from gpucore.wire.errors import WireError
+from gpucore.wire.lists import event_of, page_of
 from gpucore.wire.pod.gangs import Gang, gang_of
 from gpucore.wire.pod_groups import (
     PodGroup,
     decode_pod_group,
-    decode_pod_group_event,
-    decode_pod_groups,
     serves_pod_groups,
 )
 from gpucore.wire.pods import Pod, decode_pod
@@ -251,9 +244,9 @@ def test_a_pod_group_is_read(spec: object, size: int, *, whole: bool) -> None:
     item = {"metadata": metadata, "spec": spec}
     expected = PodGroup("default", "g", size, "5", disrupted_whole=whole)
     page = json.dumps({"metadata": {"resourceVersion": "9"}, "items": [item]}).encode()
-    assert decode_pod_groups(page).items == (expected,)
+    assert page_of(page, decode_pod_group).items == (expected,)
     line = json.dumps({"type": "ADDED", "object": item}).encode()
-    assert decode_pod_group_event(line).item == expected
+    assert event_of(line, decode_pod_group).item == expected
 
 
 def test_a_pod_group_states_its_composite_and_that_it_was_scheduled() -> None:

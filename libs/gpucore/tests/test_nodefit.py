@@ -12,7 +12,7 @@ from gpucore.explain.sentences import sentence
 from gpucore.kubescheduler.node_fit import constraint_refusals, pods_admitted
 from gpucore.model import Code
 from gpucore.model.constraints import CandidateNode, PodConstraints, Taint
-from gpucore.scheduling.admission import admit
+from gpucore.scheduling.fit import admit
 from gpucore.simulate.whatif import WhatIfPod, what_if
 from gpucore.units import NodeName
 from gpucore.wire.constraints import candidate_node, pod_constraints

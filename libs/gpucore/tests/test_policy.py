@@ -18,11 +18,11 @@ from corebuilders import (
 from gpucore.accounting.ledger import Ledger
 from gpucore.accounting.node_info import NodeInfo
 from gpucore.model import Placement
-from gpucore.scheduling.fragmentation import Kind, Workload
 from gpucore.scheduling.policy import POLICIES, fragmentation_policy, place, resolve, score
 from gpucore.units import GpuIndex, NodeName
 from gpucore.wire import names as wire_names
 from gpucore.wire.pods import Pod
+from gpucore.workload.kinds import Kind, Workload
 
 N = NodeName("n")
 
@@ -71,8 +71,9 @@ def test_fragmentation_keeps_what_others_can_use() -> None:
     halves = Workload((Kind(1.0, 500),))
     book = used_gpus(5, 3, size=12)
     pending = pod_request(pod("p", 3))
+    policy = fragmentation_policy(lambda _info, _request: (halves, halves))
     best_fit = place(node_info(book), pending, POLICIES["binpack"])
-    least_lost = place(node_info(book), pending, fragmentation_policy(halves))
+    least_lost = place(node_info(book), pending, policy)
     assert isinstance(best_fit, Placement)
     assert isinstance(least_lost, Placement)
     assert (list(best_fit.mem), list(least_lost.mem)) == ([0], [1])
@@ -166,7 +167,8 @@ def test_scores_of_nodes(policy: str, empty: int, half: int, full: int) -> None:
 
 def test_fragmentation_scores_a_lucky_fit_higher() -> None:
     """A node where the request fills what nobody else can use is the best."""
-    policy = fragmentation_policy(Workload((Kind(1.0, 500),)))
+    halves = Workload((Kind(1.0, 500),))
+    policy = fragmentation_policy(lambda _info, _request: (halves, halves))
     pending = pod_request(pod("p", 4))
     lucky, neutral = used_gpus(6, size=10), used_gpus(0, size=10)
     assert score(node_info(lucky), pending, policy) > score(node_info(neutral), pending, policy)

@@ -28,7 +28,7 @@ from gpucore.wire.claim.resource_slices import (
     with_taint_times,
 )
 from gpucore.wire.errors import WireError
-from gpucore.wire.lists import WatchEventType, decode_slice_event, decode_slices
+from gpucore.wire.lists import WatchEventType, event_of, page_of
 from gpucore.wire.names import CLAIM_DRIVER
 
 T4 = Gpu(GpuIndex(0), GpuUuid("GPU-0"), 79, model="Tesla T4", isolation=IsolationMode.MPS)
@@ -192,12 +192,12 @@ def test_lists_and_events_of_slices() -> None:
     device = b'{"name":"gpu-0","capacity":{"memory":{"value":"many"}}}'
     spec = b'"spec":{"driver":"d","devices":[' + device + b"]}"
     item = b'{"metadata":{"name":"s","resourceVersion":"5"},' + spec + b"}"
-    page = decode_slices(b'{"metadata":{"resourceVersion":"9"},"items":[' + item + b"]}")
+    page = page_of(b'{"metadata":{"resourceVersion":"9"},"items":[' + item + b"]}", decode_slice)
     assert [(each.name, each.devices[0].memory_mib) for each in page.items] == [("s", 0)]
-    event = decode_slice_event(b'{"type":"ADDED","object":' + item + b"}")
+    event = event_of(b'{"type":"ADDED","object":' + item + b"}", decode_slice)
     assert (event.kind, event.resource_version) == (WatchEventType.ADDED, "5")
     bookmark = b'{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"8"}}}'
-    assert decode_slice_event(bookmark).resource_version == "8"
+    assert event_of(bookmark, decode_slice).resource_version == "8"
 
 
 @pytest.mark.parametrize("raw", [b"", b"[]", b'{"spec":{}}', b'{"metadata":3}'])
@@ -206,4 +206,4 @@ def test_other_bytes_are_no_slice(raw: bytes) -> None:
     with pytest.raises(WireError):
         decode_slice(raw)
     with pytest.raises(WireError):
-        decode_slices(raw)
+        page_of(raw, decode_slice)

@@ -3,6 +3,7 @@
 import contextlib
 import json
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -22,8 +23,8 @@ from gpucore.wire.lists import (
     decode_nodes,
     decode_pod_event,
     decode_pods,
-    decode_slice_event,
-    decode_slices,
+    event_of,
+    page_of,
 )
 from gpucore.wire.nodes import Node, decode_inventory, decode_node, unhealthy_indexes
 from gpucore.wire.pods import allocation_of, decode_pod, pod_request_of
@@ -38,8 +39,8 @@ DECODERS: list[Callable[[bytes], object]] = [
     decode_pod_event,
     decode_node_event,
     decode_slice,
-    decode_slices,
-    decode_slice_event,
+    partial(page_of, decode=decode_slice),
+    partial(event_of, decode=decode_slice),
     decode_claim,
 ]
 KEYS = [

@@ -62,7 +62,8 @@ class FakeServer:
                 self.end_headers()
                 self.wfile.write(text)
 
-            do_GET = do_POST = do_PATCH = reply  # noqa: N815 - the names of the standard library
+            # The names of the standard library.
+            do_GET = do_POST = do_PATCH = do_DELETE = reply  # noqa: N815
 
             def log_message(self, format: str, *args: object) -> None:  # noqa: A002
                 """Tests print enough."""
@@ -156,6 +157,16 @@ def test_what_is_sent_is_json_of_its_kind(client: BlockingClient, server: FakeSe
     assert server.requests == [
         ("POST", "/reviews", b'{"spec":{}}', "application/json"),
         ("PATCH", "/nodes/n", b'[{"op":"remove","path":"/a"}]', "application/json-patch+json"),
+    ]
+
+
+def test_an_object_is_deleted_with_options(client: BlockingClient, server: FakeServer) -> None:
+    """They are the query, as the API server reads delete options too."""
+    client.delete("/nodes/n", {"propagationPolicy": "Foreground"})
+    client.delete("/nodes/m")
+    assert server.requests == [
+        ("DELETE", "/nodes/n?propagationPolicy=Foreground", b"", None),
+        ("DELETE", "/nodes/m", b"", None),
     ]
 
 

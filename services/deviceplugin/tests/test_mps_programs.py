@@ -9,10 +9,11 @@ import asyncio
 import os
 import signal
 import stat
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from mpsstage import PROGRAM, QUICK, SECONDS, UUID, answers, holder, leftover, mps_stage
+from mpsstage import PROGRAM, SECONDS, UUID, answers, holder, leftover, mps_stage
 
 import offline
 from gpudeviceplugin.isolation.mps.errors import ControlError
@@ -23,7 +24,11 @@ from host.testing.obtaining import obtained
 pytestmark = pytest.mark.slow
 
 NOBODY = 65534
-HANGS = Timing(check=0.05, answer=2, start=60, grace=1, first_pause=0.01)
+SELDOM = Timing(check=300, answer=30, start=60, poll=0.01, grace=30)
+"""The plugin sends nothing while the test does."""
+OFTEN = Timing(check=0.01, answer=3, patience=60, start=60, poll=0.01, grace=30)
+BUSY = Timing(check=0.05, answer=30, patience=0.5, start=60, poll=0.05, grace=30)
+HANGS = Timing(check=0.05, answer=2, patience=2, start=60, grace=1, first_pause=0.01)
 
 
 @pytest.fixture(params=["stand-in", "NVIDIA"])
@@ -171,7 +176,7 @@ async def test_a_command_to_a_daemon_that_is_gone_fails(program: str) -> None:
 @pytest.mark.skipif(os.geteuid() != 0, reason="takes the place of another user, as root")
 async def test_any_user_may_send_commands_but_none_may_end_the_daemon(program: str) -> None:
     """So says the guide for operators: default limits are not safe from the users of pipes."""
-    async with mps_stage(program=program, timing=QUICK) as stage:
+    async with mps_stage(program=program, timing=SELDOM) as stage:
         stage.folders.pipe.parents[1].chmod(0o755)
         stage.run()
         await stage.serving()
@@ -189,3 +194,51 @@ async def test_any_user_may_send_commands_but_none_may_end_the_daemon(program: s
         question = "get_default_active_thread_percentage"
         assert await stage.control.send(question, seconds=SECONDS) == "10.0"
         assert stage.supervisor.phase is MpsDaemonPhase.SERVING
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="takes the place of another user, as root")
+async def test_a_user_who_sends_command_after_command_ends_no_daemon(program: str) -> None:
+    """NVIDIA's daemon answers one client at a time: a check that fails is repeated.
+
+    A daemon that is replaced takes the pods of every tenant of its GPU along.
+    """
+    async with mps_stage(program=program, timing=OFTEN) as stage:
+        stage.folders.pipe.parents[1].chmod(0o755)
+        stage.run()
+        await stage.serving()
+        floods = [asyncio.create_task(flood(program, stage.environment)) for _ in range(3)]
+        await asyncio.gather(*floods)
+        assert stage.supervisor.phase is MpsDaemonPhase.SERVING
+        assert stage.supervisor.starts == 1
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="takes the place of another user, as root")
+async def test_a_user_who_keeps_a_daemon_busy_ends_it_for_nobody() -> None:
+    """New pods are held off meanwhile; those that run keep their daemon. NVIDIA's program alone."""
+    program = str(obtained(offline.ensure_mps_control))
+    async with mps_stage(program=program, timing=BUSY) as stage:
+        stage.folders.pipe.parents[1].chmod(0o755)
+        stage.run()
+        await stage.serving()
+        client = await asyncio.create_subprocess_exec(
+            *("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", program),
+            env=stage.environment, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
+        )  # fmt: skip
+        assert client.stdin is not None
+        assert (await stage.failure()).startswith("its MPS daemon fails: get_server_list failed: ")
+        client.stdin.close()
+        await client.wait()
+        await stage.serving(times=2)
+        assert stage.supervisor.starts == 1
+
+
+async def flood(program: str, environment: Mapping[str, str]) -> None:
+    """Send commands as another user, from one program after another."""
+    for _ in range(25):
+        client = await asyncio.create_subprocess_exec(
+            *("timeout", "2", "setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"),
+            *(program,),
+            env=environment, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.DEVNULL,
+            stderr=asyncio.subprocess.DEVNULL,
+        )  # fmt: skip
+        await client.communicate(b"get_server_list\nquit\n" * 20)

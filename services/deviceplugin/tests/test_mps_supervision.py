@@ -94,7 +94,7 @@ async def test_why_a_daemon_died_is_reported_though_it_gave_no_answer_before(
 async def test_a_daemon_that_hangs_is_reported_and_replaced() -> None:
     """It lives, but gives no answer in time: it is killed, and the next one works."""
     async with mps_stage(
-        timing=Timing(check=0.05, answer=2, start=60, grace=1, first_pause=0.01)
+        timing=Timing(check=0.05, answer=2, patience=2, start=60, grace=1, first_pause=0.01)
     ) as stage:
         stage.run()
         await stage.serving()

@@ -10,7 +10,7 @@ from objects import Object
 
 from gpucore.gang.values import Rules
 from gpucore.scheduling.grouping import BY_LINKS
-from gpucore.wire.lists import decode_constrained_pods
+from gpucore.wire.lists import decode_constrained_pod, page_of
 from gpucore.wire.names import DEFAULT_NAMES
 from gpucore.wire.nodes import decode_node
 from gpucore.wire.pods import Pod
@@ -99,7 +99,7 @@ def nominate(item: Object, node: str, manager: str) -> None:
 def read(item: Object) -> Pod:
     """A pod as the informer reads it."""
     raw = json.dumps({"metadata": {}, "items": [item]}).encode()
-    return decode_constrained_pods(raw).items[0]
+    return page_of(raw, decode_constrained_pod).items[0]
 
 
 class Health:
@@ -140,7 +140,7 @@ class Replica:
             self.state.node_changed(decode_node(json.dumps(ready(name, size)).encode()))
         self.gangs = Gangs(self.state, Rules(), clock=self.clock)
         self.requeue = Requeue(self.state, cluster, self.gangs)  # type: ignore[arg-type]
-        self.writes = NominationWrites(self.state, cluster, self.requeue)  # type: ignore[arg-type]
+        self.writes = NominationWrites(self.state, cluster, self.requeue.is_refused)  # type: ignore[arg-type]
 
         async def leading() -> bool:
             return leads()

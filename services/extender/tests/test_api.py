@@ -10,6 +10,7 @@ from aiohttp import web
 from objects import node, placed, pod
 from running import WAIT_SECONDS, Running, until
 
+from gpucore.workload.history import FEWEST_PODS
 from gpukube.testing.apiserver import FakeApiServer
 
 pytestmark = pytest.mark.slow
@@ -48,6 +49,25 @@ async def test_nodes_show_every_gpu_and_who_is_on_it(
     [holder] = first["pods"]
     assert (holder["name"], holder["units"], holder["state"]) == ("held-0", 9, "confirmed")
     assert await get(extender, "/api/v1/nodes/n") == (200, one)
+
+
+async def test_the_mix_of_usual_pods_is_the_one_in_use(
+    cluster: FakeApiServer, extender: Running
+) -> None:
+    """A guess until enough pods came; then their kinds with their parts, and the same metrics."""
+    await two_gpus(cluster, extender)
+    guess = {"apiVersion": "gpushare/v1", "kind": "PodMix", "learned": False, "pods": 2}
+    assert await get(extender, "/api/v1/mix") == (200, {**guess, "kinds": []})
+    for number in range(FEWEST_PODS):
+        await cluster.put("pods", pod(f"w{number}", 5))
+    await until("a mix", lambda: extender.state.mix.mix is not None)
+    code, answer = await get(extender, "/api/v1/mix")
+    assert (code, answer["learned"]) == (200, True)
+    assert answer["kinds"][0] | {"part": 0} == {"part": 0, "gpus": 1, "memUnits": 5}
+    assert sum(kind["part"] for kind in answer["kinds"]) == pytest.approx(1.0, abs=0.01)
+    _, metrics = await extender.get("/metrics")
+    kinds = len(answer["kinds"])
+    assert f"gpushare_extender_mix_kinds {kinds}.0" in metrics
 
 
 async def test_a_waiting_pod_is_explained_node_by_node(

@@ -63,7 +63,7 @@ async def candidates(state: State, item: Object, limit: int = 1, policy: str = "
     [
         ("binpack", 1, ["n2"]),
         ("spread", 1, ["n0"]),
-        ("fragmentation", 1, ["n4"]),
+        ("fragmentation", 1, ["n1"]),
         ("binpack", 3, ["n2", "n3", "n4"]),
         ("spread", 2, ["n0", "n1"]),
         ("binpack", 0, ["n4", "n3", "n2", "n1", "n0"]),

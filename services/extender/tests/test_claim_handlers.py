@@ -8,7 +8,9 @@ from decoded import Touched, state_of
 
 from gpucore.accounting.claims import ClaimAccounts
 from gpucore.units import NodeName
-from gpucore.wire.lists import decode_claim_event, decode_claims, decode_slices
+from gpucore.wire.claim.resource_claims import decode_claim
+from gpucore.wire.claim.resource_slices import decode_slice
+from gpucore.wire.lists import event_of, page_of
 from gpucore.wire.names import CLAIM_DRIVER
 from gpucore.wire.nodes import Node
 from gpuextender.http import views
@@ -93,15 +95,15 @@ async def test_claims_are_in_the_ledger_and_every_change_is_reported(
 ) -> None:
     """Lists, events and deletions; metrics are written again for the nodes that changed."""
     slices, claims = handlers(state)
-    slices.on_replace(decode_slices(listed(resource_slice())).items)
+    slices.on_replace(page_of(listed(resource_slice()), decode_slice).items)
     assert touched.taken() == {"n1"}
-    claims.on_replace(decode_claims(listed(claim("a", "7Gi"))).items)
+    claims.on_replace(page_of(listed(claim("a", "7Gi")), decode_claim).items)
     assert touched.taken() == {"n1"}
     info = state.ledger.node(N1)
     assert info is not None
     assert (info.total_units, info.used_units) == (15, 7)
     line = json.dumps({"type": "MODIFIED", "object": claim("a", "8Gi")}).encode()
-    event = decode_claim_event(line)
+    event = event_of(line, decode_claim)
     assert event.item is not None
     claims.on_update(event.item, line)
     assert (info.used_units, touched.taken()) == (8, {"n1"})
@@ -112,8 +114,8 @@ async def test_claims_are_in_the_ledger_and_every_change_is_reported(
 async def test_the_read_api_names_the_pod_of_a_claim(state: State) -> None:
     """As the original's inspect does."""
     slices, claims = handlers(state)
-    slices.on_replace(decode_slices(listed(resource_slice())).items)
-    claims.on_replace(decode_claims(listed(claim("a", "7Gi"))).items)
+    slices.on_replace(page_of(listed(resource_slice()), decode_slice).items)
+    claims.on_replace(page_of(listed(claim("a", "7Gi")), decode_claim).items)
     info = state.ledger.node(N1)
     assert info is not None
     pod = views.node_view(info).gpus[0].pods[0]
@@ -123,11 +125,11 @@ async def test_the_read_api_names_the_pod_of_a_claim(state: State) -> None:
 async def test_over_commitment_raises_the_figure_of_the_alert(state: State) -> None:
     """Kubernetes prevents it; the ledger checks it all the same."""
     slices, claims = handlers(state)
-    slices.on_replace(decode_slices(listed(resource_slice())).items)
-    claims.on_replace(decode_claims(listed(claim("a", "8Gi"), claim("b", "7Gi"))).items)
+    slices.on_replace(page_of(listed(resource_slice()), decode_slice).items)
+    claims.on_replace(page_of(listed(claim("a", "8Gi"), claim("b", "7Gi")), decode_claim).items)
     gauges = LedgerMetrics(state.ledger, lambda: ())
     assert "gpushare_extender_overfull_gpus 0" in (await gauges.render()).decode()
-    claims.on_replace(decode_claims(listed(claim("a", "8Gi"), claim("b", "8Gi"))).items)
+    claims.on_replace(page_of(listed(claim("a", "8Gi"), claim("b", "8Gi")), decode_claim).items)
     gauges.node_changed(N1)
     assert "gpushare_extender_overfull_gpus 1" in (await gauges.render()).decode()
     assert 'state="bound"' not in (await gauges.render()).decode(), "the alert of unconfirmed pods"

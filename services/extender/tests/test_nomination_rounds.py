@@ -182,7 +182,7 @@ async def sent(clock: FakeClock, number: int) -> Slow:
     """So many pods are nominated at once, and their patches are sent."""
     api, state = Slow(clock), state_of(a_node("n", number))
     requeue = Requeue(state, api, Gangs(state, Rules()))  # type: ignore[arg-type]
-    writes = NominationWrites(state, api, requeue)  # type: ignore[arg-type]
+    writes = NominationWrites(state, api, requeue.is_refused)  # type: ignore[arg-type]
     task = asyncio.create_task(writes.run())
     await asyncio.sleep(1)
     for index in range(number):
@@ -210,7 +210,7 @@ async def test_several_patches_are_on_their_way_at_a_time(clock: FakeClock) -> N
 
 async def test_the_rate_of_patches_is_bounded() -> None:
     """A burst, then so many a second."""
-    rate = NominationWrites(state_of(), None, None)._rate  # type: ignore[arg-type]
+    rate = NominationWrites(state_of(), None, lambda _: False)._rate  # type: ignore[arg-type]
     waits = [rate.turn(0.0) for _ in range(BURST + PER_SECOND)]
     assert set(waits[:BURST]) == {0.0}
     assert waits[-1] == pytest.approx(1.0, abs=0.01)

@@ -24,7 +24,7 @@ from gpucore.wire.constraints import pod_constraints
 from gpucore.wire.names import DEFAULT_NAMES
 from gpucore.wire.nodes import decode_node
 from gpucore.wire.pod.gangs import gang_of
-from gpucore.wire.pod.scheduler_events import sightings
+from gpucore.wire.pod.scheduler_events import scheduler_record
 from gpucore.wire.pod.spec import Pod
 from gpucore.wire.pods import decode_pod, pod_request_of
 from gpuextender.http.readapi import PodQuestions
@@ -74,7 +74,12 @@ def expected(item: Object, pods: list[Object], cluster: Cluster) -> PodExplanati
     pod_request = pod_request_of(pod, names)
     there = [decode_pod(encoded(each)) for each in pods]
     facts = PodFacts(
-        pod, pod_request, pod_constraints(raw, names), sightings(raw), "", gang(pod, there, cluster)
+        pod,
+        pod_request,
+        pod_constraints(raw, names),
+        scheduler_record(raw),
+        "",
+        gang(pod, there, cluster),
     )
     return complete(pod_explanation(complete(explain_pod(facts, cluster)), cluster))
 

@@ -162,6 +162,6 @@ async def test_what_cannot_be_read_evicts_nobody(extender: Running, body: bytes)
 async def test_a_pod_that_requests_no_gpu_keeps_the_schedulers_choice(
     cluster: FakeApiServer, extender: Running
 ) -> None:
-    """Not our resources, not our judgement."""
+    """Not our resources, not our check."""
     await run(cluster, extender, ("a", 4, 0, 0))
     assert await ask(extender, pod("p"), {"n": meta("a", "x")}) == {"n": ["a", "x"]}

@@ -57,7 +57,7 @@ class EvictingServer(FakeApiServer):
         """The pod of this name."""
         return next(pod for pod in self.pods if pod["metadata"]["name"] == name)
 
-    def answer(self, target: str, *, authorized: bool) -> tuple[int, Object]:
+    def answer(self, target: str, *, authorized: bool) -> tuple[int, Object | str]:
         """As the base, and the Lease."""
         if target == LEASE:
             return (200, self.lease) if self.lease else (404, {"message": "not found"})

@@ -74,7 +74,7 @@ class FakeApiServer:
         path.write_text(yaml.safe_dump(config), encoding="utf-8")
         return path
 
-    def answer(self, target: str, *, authorized: bool) -> tuple[int, dict[str, Any]]:
+    def answer(self, target: str, *, authorized: bool) -> tuple[int, dict[str, Any] | str]:
         """Status and body of one GET."""
         self.requests.append(target)
         path, query = urlsplit(target).path, parse_qs(urlsplit(target).query)
@@ -108,6 +108,10 @@ class FakeApiServer:
                     return 200, listed[number]
         return 404, {}
 
+    def deleted(self, path: str) -> tuple[int, dict[str, Any]]:
+        """Status and body of one DELETE; this server has nothing that may be deleted."""
+        return 404, {"message": f"{path} not found"}
+
     def _handler(self) -> type[BaseHTTPRequestHandler]:
         server = self
 
@@ -122,13 +126,17 @@ class FakeApiServer:
                 text = self.rfile.read(int(self.headers["Content-Length"]))
                 self.reply(*server.posted(self.path, json.loads(text)))
 
+            def do_DELETE(self) -> None:
+                self.reply(*server.deleted(urlsplit(self.path).path))
+
             def do_PATCH(self) -> None:
                 text = self.rfile.read(int(self.headers["Content-Length"]))
                 assert self.headers["Content-Type"] == "application/json-patch+json"
                 self.reply(*server.patched(self.path, json.loads(text)))
 
-            def reply(self, status: int, document: dict[str, Any]) -> None:
-                body = json.dumps(document).encode()
+            def reply(self, status: int, document: dict[str, Any] | str) -> None:
+                text = document if isinstance(document, str) else json.dumps(document)
+                body = text.encode()
                 self.send_response(status)
                 self.send_header("Content-Length", str(len(body)))
                 self.end_headers()

@@ -45,6 +45,7 @@ COMMANDS = {
     "usage-model": ("usage", "--by", "model"),
     "usage-node": ("usage", "--by", "node"),
     "whatif": ("whatif", "-f", "POD", "--replicas", "8"),
+    "mix": ("mix",),
     "defrag": ("defrag", "--gpus", "2", "-l", "zone=a"),
     "defrag-evictions": ("defrag",),
     "doctor": ("doctor",),

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import typer
+from drawncluster import FakeCluster, Gpu
 from typer.testing import CliRunner, Result
 
 from gpuinspect.commands.replay import replay
@@ -102,3 +103,50 @@ def test_every_format_has_the_figures(tmp_path: Path) -> None:
     assert '"gpus": 10' in run(tmp_path, *line, "-o", "json").stdout
     assert "policy: binpack\n" in run(tmp_path, *line, "-o", "yaml").stdout
     assert run(tmp_path, *line, "-o", "name").stdout == "policy/binpack\n"
+
+
+def test_every_pod_once_over_several_seeds(tmp_path: Path) -> None:
+    """One line for each seed and the mean; the document has the same runs."""
+    args = ("--policy", "fragmentation", "--draw", "once", "--seed", "4", "--seeds", "3")
+    lines = run(tmp_path, *args).stdout.splitlines()
+    assert [line.split()[0] for line in lines] == ["SEED", "4", "5", "6", "mean"]
+    document = json.loads(run(tmp_path, *args, "-o", "json").stdout)
+    left = [one["unallocated_gpus"] for one in document["runs"]]
+    assert document["mean_unallocated_gpus"] == pytest.approx(sum(left) / 3)
+
+
+def cluster(tmp_path: Path) -> Path:
+    """Two nodes with GPUs of 10 units, a pod without GPUs that takes half of a node's CPU."""
+    source = FakeCluster()
+    for name in ("a", "b"):
+        source.node(name, gpus=[Gpu(10)] * 2, resources={"cpu": "8", "memory": "64Gi"})
+    source.pod("agent", node="a", limits={"cpu": "4"})
+    source.pod("half", 5, node="a", index=0, limits={"cpu": "2"})
+    source.pod("done", 5, phase="Succeeded", limits={"cpu": "2"})
+    source.pod("whole", limits={"aliyun.com/gpu": "1", "cpu": "1", "memory": "1Gi"})
+    path = tmp_path / "cluster.json"
+    path.write_text(json.dumps({"kind": "List", "items": source.items}))
+    return path
+
+
+def invoked(*args: str) -> Result:
+    """The command with no files of a trace."""
+    app = typer.Typer()
+    app.command()(replay)
+    return CliRunner().invoke(app, args)
+
+
+def test_a_cluster_is_replayed_from_its_own_pods(tmp_path: Path) -> None:
+    """All pods with GPUs arrive once, ended ones too; what other pods request is taken."""
+    given = ("--from-cluster", "--snapshot", str(cluster(tmp_path)), "--draw", "once")
+    result = invoked(*given, "--policy", "binpack", "--arrivals", "0.5", "-o", "json")
+    figures = json.loads(result.stdout)
+    assert (figures["gpus"], figures["requested"], figures["failed_pods"]) == (4, 2.0, 0)
+
+
+@pytest.mark.parametrize("args", [(), ("--from-cluster", "--nodes", "x.csv"), ("--pods", "x.csv")])
+def test_a_trace_is_two_files_or_the_cluster(args: tuple[str, ...]) -> None:
+    """Anything else is refused with the flags to give."""
+    result = invoked("--policy", "binpack", *args)
+    assert result.exit_code == 2
+    assert "--from-cluster" in result.output

@@ -15,6 +15,8 @@ GpuIndex = NewType("GpuIndex", int)
 """Position of a GPU in NVML's enumeration of its node, from 0."""
 GpuUuid = NewType("GpuUuid", str)
 
+MILLI: Final = 1000
+"""Parts that a GPU is measured in where memory and compute are compared."""
 _MIB_PER: Final = {"MiB": 1, "GiB": 1024}
 _UNIT: Final = re.compile(r"(?P<count>[1-9][0-9]{0,6})?(?P<scale>MiB|GiB)")
 

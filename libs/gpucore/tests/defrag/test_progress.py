@@ -6,7 +6,7 @@ from defragclusters import held, state, waits
 from gpucore.defrag.budgets import Allowance, Budgets
 from gpucore.defrag.planning import EvictionPlan, find_plan
 from gpucore.defrag.pods import DefragPod, DefragState
-from gpucore.defrag.progress import judge
+from gpucore.defrag.progress import check_plan
 from gpucore.units import PodUid
 
 W = waits("w", 16)
@@ -30,7 +30,7 @@ def plan() -> EvictionPlan:
 
 def test_an_unchanged_cluster_goes_on() -> None:
     """Nothing stands against the first eviction."""
-    assert judge(plan(), (), cluster(A, B, C, D, E, W)).reason == ""
+    assert check_plan(plan(), (), cluster(A, B, C, D, E, W)).reason == ""
 
 
 def test_it_goes_on_while_the_replacement_is_missing_pending_or_placed() -> None:
@@ -41,29 +41,29 @@ def test_it_goes_on_while_the_replacement_is_missing_pending_or_placed() -> None
         now = cluster(A, dying, C, D, E, W, *after)
         pods_of = dict(now.pods_of) | {"rs-b": len(after)}
         now = msgspec.structs.replace(now, pods_of=pods_of)
-        assert judge(plan(), gone, now).reason == "", after
+        assert check_plan(plan(), gone, now).reason == "", after
 
 
 def test_it_stops_when_the_waiting_pod_is_gone_or_fits() -> None:
     """Then no further pod is evicted in vain."""
-    assert judge(plan(), (), cluster(A, B, C, D, E)).done
-    found = judge(plan(), {PodUid("b")}, cluster(A, D, E, W))
+    assert check_plan(plan(), (), cluster(A, B, C, D, E)).done
+    found = check_plan(plan(), {PodUid("b")}, cluster(A, D, E, W))
     assert (found.reason, found.done) == ("team/w fits already", True)
 
 
 def test_it_stops_when_a_pod_of_the_plan_is_another_or_elsewhere() -> None:
     """A pod of the same name with another UID is another pod."""
     other = held("c2", 8, "n1", 1)
-    assert judge(plan(), (), cluster(A, B, other, D, E, W)).reason == "team/c is gone"
+    assert check_plan(plan(), (), cluster(A, B, other, D, E, W)).reason == "team/c is gone"
     moved = cluster(held("a", 15, "n2", 0), B, held("c", 8, "n1", 0), E, W)
-    assert judge(plan(), (), moved).reason == "team/c has other GPUs than planned"
+    assert check_plan(plan(), (), moved).reason == "team/c has other GPUs than planned"
     stays = msgspec.structs.replace(held("c", 8, "n1", 1), obstacle="its annotation is never")
-    assert judge(plan(), (), cluster(A, B, stays, D, E, W)).reason.startswith("team/c stays")
+    assert check_plan(plan(), (), cluster(A, B, stays, D, E, W)).reason.startswith("team/c stays")
 
 
 def test_it_stops_when_somebody_took_the_places() -> None:
     """No pod is evicted whose replacement would wait."""
     taken = held("new", 8, "n2", 0)
     full = held("more", 8, "n2", 1)
-    found = judge(plan(), (), cluster(A, B, C, D, E, taken, full, W))
+    found = check_plan(plan(), (), cluster(A, B, C, D, E, taken, full, W))
     assert found.reason == "what-if does not place every pod of the plan any more"

@@ -6,7 +6,7 @@ from gpucore.node.allocation.allocation_error import AllocationError
 from gpucore.node.allocation.device_ids import Resource, device_table
 from gpucore.node.allocation.holdings import Held
 from gpucore.node.allocation.matcher import Granted
-from gpucore.node.reconcile.corrections import Truth, corrections
+from gpucore.node.reconcile.corrections import CorrectionInput, corrections
 from gpucore.node.reconcile.inherited import Inherited, inherited
 from gpucore.wire.names import DEFAULT_NAMES, V2_ASSIGNED
 from gpucore.wire.pods import Pod
@@ -36,7 +36,7 @@ def test_the_annotation_of_an_inherited_pod_is_not_corrected_to_meaningless_ids(
     """On GPU 1 by the original's word, over both by kubelet's: the word stands."""
     pod, held = original("old", 1, 10), reported_by_kubelet("old", {0: 6, 1: 4})
     found = look(held, pod)
-    truth = Truth(INVENTORY, DEFAULT_NAMES, 0, found.pods)
+    truth = CorrectionInput(INVENTORY, DEFAULT_NAMES, 0, found.pods)
     assert corrections([held], [pod], truth) == []
     assert found.displaced == {1: 6}
 

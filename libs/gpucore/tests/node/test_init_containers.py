@@ -8,13 +8,19 @@ from nodepods import expected, machine, make_pod, plan
 
 from gpucore.node.allocation.device_ids import Resource, device_table
 from gpucore.node.allocation.holdings import Held
-from gpucore.node.reconcile.corrections import ADOPTED, CORRECTED, Correction, Truth, corrections
+from gpucore.node.reconcile.corrections import (
+    ADOPTED,
+    CORRECTED,
+    Correction,
+    CorrectionInput,
+    corrections,
+)
 from gpucore.wire import names as wire_names
 from gpucore.wire.names import DEFAULT_NAMES as NAMES
 from gpucore.wire.pods import Pod, allocation_of
 
 INVENTORY = machine(15, 15, 15)
-TRUTH = Truth(INVENTORY, NAMES, 17)
+TRUTH = CorrectionInput(INVENTORY, NAMES, 17)
 
 
 def held(rows: Mapping[str, range], gpu: int, resource: Resource = Resource.MEM) -> Held:

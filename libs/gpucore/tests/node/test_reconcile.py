@@ -6,7 +6,13 @@ from nodepods import machine, make_pod, plan
 from gpucore.model import Inventory
 from gpucore.node.allocation.device_ids import Resource, device_table
 from gpucore.node.allocation.holdings import Held
-from gpucore.node.reconcile.corrections import ADOPTED, CORRECTED, Correction, Truth, corrections
+from gpucore.node.reconcile.corrections import (
+    ADOPTED,
+    CORRECTED,
+    Correction,
+    CorrectionInput,
+    corrections,
+)
 from gpucore.wire import names as wire_names
 from gpucore.wire.names import DEFAULT_NAMES
 from gpucore.wire.pods import Pod, allocation_of
@@ -15,8 +21,8 @@ INVENTORY = machine(15, 15, 15)
 NOW = 1_800_000_000_000_000_000
 
 
-def truth(inventory: Inventory = INVENTORY) -> Truth:
-    return Truth(inventory, DEFAULT_NAMES, NOW)
+def truth(inventory: Inventory = INVENTORY) -> CorrectionInput:
+    return CorrectionInput(inventory, DEFAULT_NAMES, NOW)
 
 
 def held(name: str, *containers: dict[int, int], resource: Resource = Resource.MEM) -> Held:

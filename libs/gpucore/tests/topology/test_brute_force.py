@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from gpucore.model.links import Matrix
 from gpucore.topology import gpusets
-from gpucore.topology.choice import Ground
+from gpucore.topology.choice import SearchSpace
 from gpucore.topology.machines import MACHINES
 from gpucore.topology.partition import Partitions
 from gpucore.topology.policies import GpuGroup, plan
@@ -103,14 +103,14 @@ def test_every_set_of_eight_gpus_has_the_best_partition(seed: int) -> None:
     """For all sets of free GPUs group and total are those of enumeration."""
     chance, count = Random(seed), 2 + seed % 3
     scores = tight_machine(chance, 8)
-    ground = Ground(scores, unknown(8))
+    space = SearchSpace(scores, unknown(8))
     for mask in range(1, 1 << 8):
         free = [gpu for gpu in range(8) if mask >> gpu & 1]
         if len(free) >= count:
-            group = ground.best_effort(free, count, ())
+            group = space.best_effort(free, count, ())
             assert group == brute.best_effort(scores, unknown(8), free, count, ())
         if len(free) <= 8 - count:
-            assert ground.total(free, count) == brute.best_cut(scores, free, count)
+            assert space.total(free, count) == brute.best_cut(scores, free, count)
 
 
 @pytest.mark.parametrize("seed", range(150))
@@ -120,7 +120,7 @@ def test_required_gpus_on_machines_full_of_ties(seed: int) -> None:
     scores, free = tight_machine(chance, 8), sorted(chance.sample(range(8), chance.randint(5, 8)))
     count, require = chance.choice((2, 3)), chance.choice(free)
     expected = brute.best_effort(scores, unknown(8), free, count, [require])
-    assert Ground(scores, unknown(8)).best_effort(free, count, [require]) == expected
+    assert SearchSpace(scores, unknown(8)).best_effort(free, count, [require]) == expected
 
 
 def boards(board: tuple[tuple[int, ...], ...], cross: int) -> tuple[tuple[int, ...], ...]:
@@ -146,7 +146,7 @@ def test_trees_of_switches_agree_with_enumeration(seed: int) -> None:
     free = sorted(chance.sample(range(8), chance.randint(count, 8)))
     require = sorted(chance.sample(free, chance.randint(0, count - 1)))
     expected = brute.best_effort(scores, unknown(8), free, count, require)
-    assert Ground(scores, unknown(8)).best_effort(free, count, require) == expected
+    assert SearchSpace(scores, unknown(8)).best_effort(free, count, require) == expected
 
 
 @pytest.mark.parametrize("machine", [name for name in MACHINES if name != "dgx2"])
@@ -193,10 +193,10 @@ def test_large_machines_agree_with_a_plain_recursion(gpus: int, count: int) -> N
             )
         return known[left]
 
-    ground, every = Ground(scores, unknown(gpus)), tuple(range(gpus))
-    group = ground.best_effort(every, count, ())
+    space, every = SearchSpace(scores, unknown(gpus)), tuple(range(gpus))
+    group = space.best_effort(every, count, ())
     rest = [gpu for gpu in every if gpu not in group]
-    assert brute.total(scores, group) + ground.total(rest, count) == best(every)
+    assert brute.total(scores, group) + space.total(rest, count) == best(every)
 
 
 def test_two_equal_halves_of_a_machine_are_computed_once(

@@ -102,6 +102,11 @@ class BlockingClient:
         """Create an object."""
         return self._request("POST", path, body=encoded(body), kind=JSON)
 
+    def delete(self, path: str, params: Mapping[str, str] | None = None) -> bytes:
+        """Delete an object; ``params`` are delete options, such as ``propagationPolicy``."""
+        query = f"?{urlencode(params)}" if params else ""
+        return self._request("DELETE", path, query)
+
     def json_patch(self, path: str, operations: Sequence[Mapping[str, Any]]) -> bytes:
         """Apply a JSON patch (RFC 6902): all of its operations, or none."""
         body = msgspec.json.encode(operations)

@@ -50,6 +50,7 @@ from gpudeviceplugin.memory import keep_small
 from gpudeviceplugin.node.inventory_manager import InventoryManager
 from gpudeviceplugin.node.node_labels import LabelFollower
 from gpudeviceplugin.node.usage import UsageMeter, usage_settings
+from gpudeviceplugin.node.verification import VerificationMetrics
 from gpudeviceplugin.settings import DevicePluginSettings
 from gpudeviceplugin.state import NodeState
 from gpudeviceplugin.web import Web
@@ -130,6 +131,7 @@ class Plugin:
         self._usage = UsageMeter(
             self.state, self._driver, self._events, measure, watch, exact=exact
         )
+        self._verification = VerificationMetrics(self.state, settings.pod_uid)
         self._pods = self._pod_informer()
         self._nodes = self._node_informer()
         self._web = Web(self.missing, certificate_of(settings))
@@ -171,6 +173,7 @@ class Plugin:
                 self._health_events.keep_map,
                 self._events.run,
                 self._usage.run,
+                self._verification.run,
                 self._follow_labels,
                 self._claims.run,
                 self._run_isolation,

@@ -92,6 +92,15 @@ MPS_SERVING = Gauge("gpushare_mps_serving", "1 if the GPU's MPS daemon serves ne
 MPS_FAILURES = Counter(
     "gpushare_mps_failures_total", "Failures of the GPU's MPS daemon (exited or hung)", ["uuid"]
 )
+VERIFIED = Gauge(
+    "gpushare_verify_row",
+    "Last result of gpushare verify --record: 1 if the row held or is known not to, 0 if it failed",
+    ["gpu", "row"],
+)
+VERIFIED_AT = Gauge(
+    "gpushare_verify_timestamp_seconds",
+    "Unix time of the last run of gpushare verify --record on the node; 0 before the first",
+)
 XIDS = Counter("gpushare_gpu_xid_total", "XID error events of the GPU", ["gpu", "xid"])
 RELISTS = Counter(
     "gpushare_plugin_relists_total", "Complete lists of a watched collection", ["kind"]

@@ -20,7 +20,7 @@ class Followed(Protocol):
 
     @property
     def name(self) -> str:
-        """Of the collection."""
+        """Name of the collection."""
         ...
 
     @property

@@ -12,9 +12,10 @@ from typing import Any, Final, Generic, TypeVar
 from gpucore.accounting.claims import ClaimAccounts
 from gpucore.units import NodeName
 from gpucore.wire import lists, pod_groups
-from gpucore.wire.claim.resource_claims import ResourceClaim, node_of_claim
-from gpucore.wire.claim.resource_slices import PATH, ResourceSlice
-from gpucore.wire.configmaps import ConfigMap, decode_config_map_event, decode_config_maps
+from gpucore.wire.claim.claim_specs import decode_claim_template, decode_device_class
+from gpucore.wire.claim.resource_claims import ResourceClaim, decode_claim, node_of_claim
+from gpucore.wire.claim.resource_slices import PATH, ResourceSlice, decode_slice
+from gpucore.wire.configmaps import ConfigMap, decode_config_map
 from gpucore.wire.names import CLAIM_DRIVER, UNHEALTHY_KEY, UNHEALTHY_NAMESPACE
 from gpucore.wire.nodes import Node, kept_by_plugin, unhealthy_node
 from gpucore.wire.pods import Pod
@@ -24,7 +25,7 @@ from gpuextender.state import State
 from gpukube.backoff import Backoff
 from gpukube.client import KubeClient
 from gpukube.errors import KubeError
-from gpukube.watch.collection import Collection, EventHandler
+from gpukube.watch.collection import Collection, EventHandler, collection_of
 from gpukube.watch.first_list import NODES_PATH, PODS_PATH
 from gpukube.watch.informer import Informer
 
@@ -133,47 +134,31 @@ PODS: Final = Collection(
     lists.decode_pod_event,
     version_path="/api/v1/namespaces/default/pods",
 )
-CONSTRAINED_PODS: Final = Collection(
+CONSTRAINED_PODS: Final = collection_of(
     "pods",
     PODS_PATH,
-    lists.decode_constrained_pods,
-    lists.decode_constrained_pod_event,
+    lists.decode_constrained_pod,
     version_path="/api/v1/namespaces/default/pods",
 )
-CLAIMS_PATH: Final = "/apis/resource.k8s.io/v1/resourceclaims"
-SLICES: Final = Collection(
+CLAIM_API: Final = "/apis/resource.k8s.io/v1"
+SLICES: Final = collection_of(
     "resourceslices",
     PATH,
-    lists.decode_slices,
-    lists.decode_slice_event,
+    decode_slice,
     params={"fieldSelector": f"spec.driver={CLAIM_DRIVER}"},
 )
-CLAIMS: Final = Collection(
-    "resourceclaims", CLAIMS_PATH, lists.decode_claims, lists.decode_claim_event
+CLAIMS: Final = collection_of("resourceclaims", f"{CLAIM_API}/resourceclaims", decode_claim)
+TEMPLATES: Final = collection_of(
+    "resourceclaimtemplates", f"{CLAIM_API}/resourceclaimtemplates", decode_claim_template
 )
-TEMPLATES: Final = Collection(
-    "resourceclaimtemplates",
-    "/apis/resource.k8s.io/v1/resourceclaimtemplates",
-    lists.decode_claim_templates,
-    lists.decode_claim_template_event,
+DEVICE_CLASSES: Final = collection_of(
+    "deviceclasses", f"{CLAIM_API}/deviceclasses", decode_device_class
 )
-DEVICE_CLASSES: Final = Collection(
-    "deviceclasses",
-    "/apis/resource.k8s.io/v1/deviceclasses",
-    lists.decode_device_classes,
-    lists.decode_device_class_event,
-)
-POD_GROUPS: Final = Collection(
-    "podgroups", pod_groups.PATH, pod_groups.decode_pod_groups, pod_groups.decode_pod_group_event
-)
+POD_GROUPS: Final = collection_of("podgroups", pod_groups.PATH, pod_groups.decode_pod_group)
 SERVED_SECONDS: Final = 60.0  # between two looks for an API that is not served
 _MAPS_PATH: Final = f"/api/v1/namespaces/{UNHEALTHY_NAMESPACE}/configmaps"
-CONFIG_MAPS: Final = Collection(
-    "configmaps",
-    _MAPS_PATH,
-    decode_config_maps,
-    decode_config_map_event,
-    version_path=_MAPS_PATH,
+CONFIG_MAPS: Final = collection_of(
+    "configmaps", _MAPS_PATH, decode_config_map, version_path=_MAPS_PATH
 )
 
 

@@ -99,6 +99,21 @@ NOMINATIONS: Final = Counter(
     ("outcome",),
     registry=REGISTRY,
 )
+MIX_PODS: Final = Gauge(
+    "gpushare_extender_mix_pods",
+    "Pods from which the mix of usual pods was last learned.",
+    registry=REGISTRY,
+)
+MIX_KINDS: Final = Gauge(
+    "gpushare_extender_mix_kinds",
+    "Kinds of pods in the mix that the fragmentation policy uses; 0: a fixed guess.",
+    registry=REGISTRY,
+)
+MIX_CHANGES: Final = Counter(
+    "gpushare_extender_mix_changes",
+    "Times that the fragmentation policy began to use another mix of pods.",
+    registry=REGISTRY,
+)
 ADMISSIONS: Final = Counter(
     "gpushare_extender_admissions",
     "Pods reviewed by the admission webhook, by result.",

@@ -25,9 +25,9 @@ from gpuextender.housekeeping import (
     forget_after_lists,
     settle_memory,
 )
-from gpuextender.http.app import make_app, probes_app
+from gpuextender.http.app import make_app, probes_app, traced
 from gpuextender.http.readapi import PodQuestions, ReadApi
-from gpuextender.http.routes import SchedulerRoutes
+from gpuextender.http.routes import DirectRoutes, SchedulerRoutes
 from gpuextender.http.server import Listeners, stop_on_signal
 from gpuextender.http.views import TopologyInspector
 from gpuextender.informers import DEVICE_CLASSES, TEMPLATES, Informers
@@ -40,6 +40,7 @@ from gpuextender.nomination.rounds import (
     evaluates_nominated_first,
 )
 from gpuextender.nomination.writes import NominationWrites
+from gpuextender.podmix import MixLearner
 from gpuextender.scheduling.bind import Bind
 from gpuextender.scheduling.binding import BindBatches, BindingWriter, Recorder
 from gpuextender.scheduling.cache import NodeCache
@@ -108,7 +109,7 @@ class ExtenderService:
             grouping=self._grouping,
         )
         self.health = Readiness(self._informers.vital, stale_after=settings.stale_after)
-        self._writes = NominationWrites(self.state, api, self.requeue)
+        self._writes = NominationWrites(self.state, api, self.requeue.is_refused)
         self._nominator = Nominator(
             self.state,
             self.requeue,
@@ -142,6 +143,8 @@ class ExtenderService:
             probes=lambda: probes_app(self.health, self._gauges),
             admission=hook.app,
         )
+        self._nominates = False
+        self._learner = MixLearner(self.state, self._host_changed, self._cache.refresh)
         self._stopping: asyncio.Task[None] | None = None
 
     async def run(self) -> None:
@@ -153,6 +156,7 @@ class ExtenderService:
             self._gangs.release_ended(),
             self._informers.follow_pod_groups(),
             self._tables.run(),
+            self._learn(),
             expire_reservations(self.state, self.health, ttl=self._settings.assume_ttl),
             forget_after_lists(
                 self.state,
@@ -229,8 +233,10 @@ class ExtenderService:
         self.state.add_event_handler(self._node_changed, self._member_added)
         if self._settings.nominate != "off" and await evaluates_nominated_first(self._api):
             self.state.filter_called = self._nominator.scheduler_called
-            self.state.candidates.on_change = self._candidate_changed
+            self._nominates = True
             self.requeue.on_refused = self._nominator.refused
+        self.state.host_changed = self._host_changed
+        await self._learner.learn()
         self.health.loaded = True
         ledger = self.state.ledger
         log.info("cluster read", nodes=len(ledger.nodes()), allocations=len(ledger.allocations()))
@@ -248,6 +254,15 @@ class ExtenderService:
     async def _drain(self) -> None:
         await asyncio.sleep(self._settings.drain_seconds)
         self.listeners.close()
+
+    async def _learn(self) -> None:
+        await self._informers.synced()
+        await self._learner.run()
+
+    def _host_changed(self, node: NodeName) -> None:
+        self._cache.host_changed(node)
+        if self._nominates:
+            self._candidate_changed(node)
 
     def _candidate_changed(self, node: NodeName) -> None:
         self._nominator.node_changed(node)
@@ -271,7 +286,7 @@ class ExtenderService:
         preempt = Preempt(self.state)
         if self._settings.nominate != "off":
             preempt.fits_elsewhere = self._nominator.fits_elsewhere
-        verbs = SchedulerRoutes(
+        routes = SchedulerRoutes(
             filter_=self._filter,
             prioritize=self._prioritize,
             bind=self._bind,
@@ -280,14 +295,15 @@ class ExtenderService:
         )
         policy = self._settings.cluster_policy()
         questions = PodQuestions(self.state, self._api, policy, self._followed_claims())
-        return make_app(
+        app = make_app(
             state=self.state,
             health=self.health,
             gauges=self._gauges,
-            verbs=verbs,
+            scheduler=routes.router(),
             read=ReadApi(self.state, self.health, questions),
             topology=TopologyInspector(self.state.ledger, self._grouping),
         )
+        return app if traced() else DirectRoutes(routes.handlers(), app)
 
 
 async def serve(api: KubeClient, settings: ExtenderSettings) -> None:

@@ -17,12 +17,14 @@ from gpucore.gang.reservations import reservation_of, vanished_gangs
 from gpucore.kubescheduler.candidate_nodes import CandidateNodes
 from gpucore.model import Allocation, AllocationState, Placement, PodRequest
 from gpucore.model.constraints import PodConstraints
+from gpucore.scheduling.host_rooms import arrival_of, room_of
 from gpucore.scheduling.pending_pods import Nominations, PendingPods, UnscheduledPod
 from gpucore.units import NodeName, PodUid
 from gpucore.wire.names import Names
 from gpucore.wire.nodes import Node, unhealthy_indexes
 from gpucore.wire.pod.gangs import Gang, gang_of
-from gpucore.wire.pods import Pod, pod_request_of
+from gpucore.wire.pods import Pod, created, pod_request_of
+from gpucore.workload.history import LearnedMix
 
 _PASSING: Final = (AllocationState.ASSUMED, AllocationState.RESERVED, AllocationState.NOMINATED)
 _KEPT_FOR_GANGS: Final = frozenset({AllocationState.RESERVED, AllocationState.NOMINATED})
@@ -43,6 +45,9 @@ class State:
         candidates: the nodes as kube-scheduler's filters see them.
         filter_called: called with each pod of a scheduler's request.
         filtered: when a scheduler last sent a pod, in seconds of the monotonic clock.
+        mix: the pods that usually come, by which the fragmentation policy compares nodes.
+        host_changed: called with each node whose CPU, memory or other input of kube-scheduler's
+            filters may have changed.
     """
 
     def __init__(
@@ -64,6 +69,9 @@ class State:
         self.candidates = CandidateNodes(names)
         self.filter_called: Callable[[Pod], object] = lambda _: None
         self.filtered = 0.0
+        self.mix = LearnedMix()
+        self.host_changed: Callable[[NodeName], object] = lambda _: None
+        self.candidates.on_change = self._on_host
         self._pending = PendingPods()
         self._priorities: dict[PodUid, int] = {}
         self._passing: dict[PodUid, NodeName] = {}  # what may expire; cleared of the rest then
@@ -237,6 +245,7 @@ class State:
         self.candidates.node_changed(node)
         node_info = self.ledger.node(node.name)
         if node_info is None or node_info.shape is not shape:
+            self.use_mix(node.name)
             self._node_changed(node.name)
 
     def node_gone(self, name: NodeName) -> None:
@@ -253,6 +262,26 @@ class State:
     def touched(self, node: NodeName) -> None:
         """What claims hold on a node, or what it offers them, may have changed."""
         self._node_changed(node)
+
+    def use_mix(self, name: NodeName) -> None:
+        """Let the node compare placements by the mix in use and what it has left."""
+        node_info = self.ledger.node(name)
+        node = None if self.mix.mix is None else self.candidates.node(name)
+        if node_info is not None and node is not None and self.mix.mix is not None:
+            node_info.host = room_of(node_info, node, self.mix.mix)
+
+    def _on_host(self, name: NodeName) -> None:
+        self.use_mix(name)
+        self.host_changed(name)
+
+    def _count(self, pod: Pod) -> None:
+        """Count a pod with GPUs for the mix."""
+        if pod.uid in self.mix.history:
+            return
+        request = pod_request_of(pod, self.names)
+        if request is not None and not request.fault:
+            arrival = arrival_of(pod.namespace, request, pod.constraints, created(pod))
+            self.mix.history.note(pod.uid, arrival)
 
     def _passes(self, uid: PodUid) -> bool:
         """Its allocation still ends by itself."""
@@ -319,6 +348,7 @@ class State:
             self._priorities[pod.uid] = pod.priority
         else:
             self._priorities.pop(pod.uid, None)
+        self._count(pod)
         joined = self.gangs.note(pod)
         if pod.node or pod.finished or pod.terminating:
             self._pending.placed(pod)

@@ -35,7 +35,7 @@ from gpucore.wire.pod.gangs import gang_of
 from gpucore.wire.pods import Container, Pod, decode_pod, pod_request_of
 from gpuextender import metrics
 from gpuextender.health import Readiness
-from gpuextender.http.routes import JSON
+from gpuextender.http.openapi import JSON
 from gpuextender.scheduling.messages import NOTHING, MessageError, given
 from gpuextender.state import State
 
@@ -45,7 +45,7 @@ NVIDIA_GPU: Final = "nvidia.com/gpu"
 
 
 class AdmissionAnswer(msgspec.Struct, frozen=True):
-    """What becomes of a pod.
+    """The verdict of the webhook about a pod.
 
     Attributes:
         refusal: why it is refused; empty lets it pass.

@@ -10,10 +10,7 @@ from typing import Final
 import msgspec
 
 from gpucore.model import CORE_PER_GPU, Gpu
-from gpucore.units import GpuIndex, PodUid
-
-MILLI: Final = 1000
-"""Parts that a GPU is measured in where memory and compute are compared."""
+from gpucore.units import MILLI, GpuIndex, PodUid
 
 MPS_CLIENTS: Final = 48
 """Clients that one MPS daemon serves (Volta and newer)."""

@@ -41,8 +41,8 @@ from gpucore.wire.names import Names
 from gpucore.wire.node.spec import Node
 from gpucore.wire.pod.allocations import allocation_of
 from gpucore.wire.pod.gangs import gang_of
-from gpucore.wire.pod.requests import pod_request_of
 from gpucore.wire.pod.spec import Pod
+from gpucore.wire.pods import pod_request_of
 
 _PASSING: Final = frozenset(
     {AllocationState.ASSUMED, AllocationState.RESERVED, AllocationState.NOMINATED}
@@ -100,7 +100,7 @@ class Ledger(NodeInfos):
         return self._claims
 
     def hold_claim(self, allocation: Allocation) -> None:
-        """A ResourceClaim holds this; its UID stands in the place of a pod's."""
+        """Enter the allocation of a ResourceClaim, under the UID of the claim."""
         self._claims.add(allocation.uid)
         self._hold(allocation)
 

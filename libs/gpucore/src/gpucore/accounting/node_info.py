@@ -14,6 +14,7 @@ from gpucore.accounting.device_info import DeviceAllocation, DeviceInfo
 from gpucore.accounting.node_capacity import ABSENT, NodeCapacity
 from gpucore.model import Allocation, Inventory
 from gpucore.units import GIB, MIB, GpuIndex, MemoryUnit, NodeName, PodUid
+from gpucore.workload.pod_mix import HostRoom
 
 GIB_GPUS_END: Final = 100
 """The original's guess: a GPU of more units is counted in MiB. Wrong for 101 GiB and more."""
@@ -25,6 +26,8 @@ class NodeInfo:
     Attributes:
         name: of the node.
         shape: its capacity without allocations.
+        host: what the node has left besides GPUs and the pods that usually come, for the
+            fragmentation policy; ``None`` where these are not known.
         pending: units held on no known GPU; ``pending_core`` and ``pending_gpus`` likewise.
     """
 
@@ -39,6 +42,7 @@ class NodeInfo:
         "_reckoned",
         "_share_room",
         "_whole_room",
+        "host",
         "name",
         "pending",
         "pending_core",
@@ -49,6 +53,7 @@ class NodeInfo:
     def __init__(self, name: NodeName, shape: NodeCapacity = ABSENT) -> None:
         self.name = name
         self.shape = shape
+        self.host: HostRoom | None = None
         self._allocations: dict[PodUid, Allocation] = {}
         self._devices: dict[GpuIndex, DeviceInfo] = {}
         self._free_parts: Mapping[GpuIndex, int] | None = None
@@ -153,6 +158,7 @@ class NodeInfo:
     def copy(self) -> "NodeInfo":
         """A copy that can be changed independently."""
         twin = NodeInfo(self.name, self.shape)
+        twin.host = self.host
         for allocation in self._allocations.values():
             twin._enter(allocation)
         twin._changed()

@@ -24,8 +24,8 @@ from gpucore.units import MemoryUnit
 from gpucore.wire.errors import WireError
 from gpucore.wire.names import CLAIM_TEMPLATE, Names
 from gpucore.wire.pod.gangs import gang_of
-from gpucore.wire.pod.requests import pod_request_of
 from gpucore.wire.pod.spec import Pod, decode_pod
+from gpucore.wire.pods import pod_request_of
 from gpucore.wire.quantity import amount
 
 CLAIM: Final = "gpushare"
@@ -48,7 +48,7 @@ class ClaimRequests(msgspec.Struct, frozen=True):
 
 
 class Conversion(msgspec.Struct, frozen=True):
-    """What becomes of a pod.
+    """The converted pod, or why it stays as it is.
 
     Attributes:
         template: contents of its ResourceClaimTemplate; ``None`` where it is not converted.

@@ -14,7 +14,7 @@ from gpucore.units import PodUid
 from gpucore.wire.claim.claim_specs import ClaimSpec, DeviceChoice, DeviceClass
 from gpucore.wire.claim.pod_claims import PodClaim
 from gpucore.wire.names import CLAIM_DRIVER
-from gpucore.wire.pod.scheduler_events import Sightings
+from gpucore.wire.pod.scheduler_events import SchedulerRecord
 from gpucore.wire.pod.spec import Pod
 
 CLASS: Final = "DeviceClass"
@@ -46,7 +46,7 @@ class ClaimFacts(msgspec.Struct, frozen=True):
     held: tuple[Allocation, ...] = ()
     missing: tuple[MissingObject, ...] = ()
     constraints: PodConstraints = PodConstraints()
-    sightings: Sightings = Sightings()
+    scheduler_record: SchedulerRecord = SchedulerRecord()
 
 
 class ClaimObjects(msgspec.Struct, frozen=True):
@@ -67,7 +67,7 @@ class ClaimObjects(msgspec.Struct, frozen=True):
         pod: Pod,
         claims: Sequence[PodClaim],
         constraints: PodConstraints,
-        sightings: Sightings,
+        scheduler_record: SchedulerRecord,
     ) -> ClaimFacts | None:
         """What is known of a pod with claims; ``None`` where it uses no claim for GPUs of ours."""
         specs = [spec for each in claims if (spec := self._spec_of(pod.namespace, each))]
@@ -80,7 +80,7 @@ class ClaimObjects(msgspec.Struct, frozen=True):
             held=held,
             missing=tuple(self._missing(pod.namespace, claims, specs)),
             constraints=constraints,
-            sightings=sightings,
+            scheduler_record=scheduler_record,
         )
 
     def _held_by(self, pod: Pod, claims: Sequence[PodClaim]) -> tuple[Allocation, ...]:

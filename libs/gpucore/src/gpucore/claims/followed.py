@@ -34,7 +34,7 @@ from gpucore.wire.claim.devices import SliceDevice
 from gpucore.wire.claim.pod_claims import PodClaim, claims_of_pod
 from gpucore.wire.claim.resource_claims import decode_claim
 from gpucore.wire.errors import WireError
-from gpucore.wire.pod.scheduler_events import sightings
+from gpucore.wire.pod.scheduler_events import scheduler_record
 from gpucore.wire.pod.spec import Pod
 
 
@@ -87,7 +87,7 @@ class FollowedClaims:
             used_by(each for each in held if each is not None),
             frozenset(listed),
         )
-        return objects.facts(pod, claims, constraints, sightings(raw))
+        return objects.facts(pod, claims, constraints, scheduler_record(raw))
 
     def nodes(self, candidates: Candidates) -> Steps[Mapping[NodeName, ClaimNode]]:
         """Every node with the devices of its slices."""

@@ -6,16 +6,16 @@ of the ResourceSlice. A node is therefore rated with these devices.
 """
 
 from collections.abc import Mapping
-from typing import Final
 
 import msgspec
 
 from gpucore.claims.device_fit import wanted
 from gpucore.claims.node_fit import ClaimNode, ClaimRules, first_fit, ours
 from gpucore.kubescheduler.node_fit import avoided, constraint_refusals
-from gpucore.model import Placement, PodRequest
+from gpucore.model import Placement
 from gpucore.model.constraints import CandidateNode, PodConstraints
 from gpucore.scheduling.grouping import Grouping
+from gpucore.scheduling.host_rooms import request_on_host
 from gpucore.scheduling.node_ranking import Rating
 from gpucore.scheduling.policy import rate, resolve
 from gpucore.wire.claim.claim_specs import ClaimSpec, DeviceClass
@@ -23,7 +23,6 @@ from gpucore.wire.constraints import CLAIMS_UNSUPPORTED
 from gpucore.wire.names import CLAIM_DRIVER
 from gpucore.wire.pod.spec import Pod
 
-_NOTHING: Final = PodRequest(containers=())
 """The request of a pod whose GPUs are requested by claims."""
 
 
@@ -83,6 +82,7 @@ def rate_for_claims(
     placement = claim_placement(node, kind, classes)
     if placement is None:
         return None
-    chosen = resolve(node.node_info, _NOTHING, policy)
-    rated = rate(node.node_info, _NOTHING, placement, chosen, grouping=grouping)
+    request = request_on_host(kind.constraints.requests)
+    chosen = resolve(node.node_info, request, policy)
+    rated = rate(node.node_info, request, placement, chosen, grouping=grouping)
     return -avoided(candidate, kind.constraints), *rated

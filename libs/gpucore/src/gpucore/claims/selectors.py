@@ -26,7 +26,7 @@ from gpucore.wire.errors import WireError
 from gpucore.wire.quantity import exact
 
 Value = str | int
-Truth = bool | None
+Match = bool | None
 """``None`` where an expression is not understood."""
 _Test = Callable[[SliceDevice, str], bool]
 

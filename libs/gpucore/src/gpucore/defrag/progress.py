@@ -14,7 +14,7 @@ from gpucore.defrag.pods import DefragPod, DefragState
 from gpucore.units import PodUid
 
 
-class Judgement(msgspec.Struct, frozen=True):
+class PlanCheck(msgspec.Struct, frozen=True):
     """Why nothing more is evicted; empty where the plan goes on.
 
     Attributes:
@@ -25,7 +25,7 @@ class Judgement(msgspec.Struct, frozen=True):
     done: bool = False
 
 
-def judge(plan: EvictionPlan, evicted: Collection[PodUid], state: DefragState) -> Judgement:
+def check_plan(plan: EvictionPlan, evicted: Collection[PodUid], state: DefragState) -> PlanCheck:
     """Whether to evict the next pod of a plan.
 
     Args:
@@ -34,22 +34,22 @@ def judge(plan: EvictionPlan, evicted: Collection[PodUid], state: DefragState) -
     """
     waiting = next((pod for pod in state.waiting if pod.uid == plan.waiting.uid), None)
     if waiting is None:
-        return Judgement(f"{plan.waiting} does not wait any more", done=True)
+        return PlanCheck(f"{plan.waiting} does not wait any more", done=True)
     if waiting.obstacle or waiting.pod_request != plan.waiting.pod_request:
-        return Judgement(f"{waiting} has changed")
+        return PlanCheck(f"{waiting} has changed")
     if fitting_node(state.nodes, waiting):
-        return Judgement(f"{waiting} fits already", done=True)
+        return PlanCheck(f"{waiting} fits already", done=True)
     left = [one for one in plan.evictions if one.pod.uid not in evicted]
     for each in left:
         if reason := _moved(each, state):
-            return Judgement(reason)
+            return PlanCheck(reason)
     gone = [one.pod.uid for one in plan.evictions]
     owners = {one.pod.owner for one in plan.evictions if one.pod.uid in evicted}
     pending = [pod.uid for pod in state.waiting if pod.owner in owners]
     replaced = [*(one.pod for one in left), *_without_replacement(plan, evicted, state)]
     if simulate(state, waiting, gone, replaced, pending=pending) is None:
-        return Judgement("what-if does not place every pod of the plan any more")
-    return Judgement()
+        return PlanCheck("what-if does not place every pod of the plan any more")
+    return PlanCheck()
 
 
 def _moved(eviction: Eviction, state: DefragState) -> str:

@@ -32,7 +32,7 @@ from gpucore.steps import Steps
 from gpucore.units import MemoryUnit, NodeName
 from gpucore.wire.constraints import CLAIMS_UNSUPPORTED
 from gpucore.wire.names import Names
-from gpucore.wire.pod.requests import pod_request_of
+from gpucore.wire.pods import pod_request_of
 
 MOST_REFUSALS: Final = 100
 """Nodes whose refusals are kept for one pod; the groups name all nodes."""
@@ -42,7 +42,7 @@ KINDS: Final = 4
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """What becomes of one pod.
+    """Where one pod would be placed, or why it fits no node.
 
     Attributes:
         outcome: its placement, or the first refusals by name of the node.

@@ -70,7 +70,10 @@ def explaining_claims(
     """As :func:`explain_claims`, in steps between which nothing may change."""
     request_summary = claims_sentence(facts.rules.specs)
     base = Explanation(
-        facts.pod, PodState.FINISHED, request_summary=request_summary, sightings=facts.sightings
+        facts.pod,
+        PodState.FINISHED,
+        request_summary=request_summary,
+        scheduler_record=facts.scheduler_record,
     )
     if facts.pod.finished:
         return base

@@ -4,9 +4,16 @@ from collections.abc import Iterator
 
 from gpucore.accounting.ledger import Ledger
 from gpucore.explain.sentences import gpus_named, request_words
-from gpucore.gang.group_plan import GroupCause, GroupRefusal, GroupShortage, Refused
 from gpucore.gang.members import MOST_RESERVED, Postponed, PostponedCause
-from gpucore.gang.values import GangPlacement, Rules, Shortage
+from gpucore.gang.values import (
+    GangPlacement,
+    GroupCause,
+    GroupRefusal,
+    GroupShortage,
+    Refused,
+    Rules,
+    Shortage,
+)
 from gpucore.model import Allocation
 from gpucore.units import NodeName
 

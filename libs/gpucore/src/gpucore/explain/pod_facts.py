@@ -10,7 +10,7 @@ from gpucore.scheduling.candidates import Candidates
 from gpucore.scheduling.cluster_policy import ClusterPolicy
 from gpucore.scheduling.pending_pods import Nominations
 from gpucore.wire.pod.gangs import Gang
-from gpucore.wire.pod.scheduler_events import Sightings
+from gpucore.wire.pod.scheduler_events import SchedulerRecord
 from gpucore.wire.pod.spec import Pod
 
 
@@ -20,7 +20,7 @@ class PodFacts(msgspec.Struct, frozen=True):
     Attributes:
         demand: what it requests of GPUs; ``None`` for nothing.
         constraints: what it requires of its node besides GPUs.
-        sightings: what schedulers have recorded about it.
+        scheduler_record: what schedulers have recorded about it.
         unseen: why no scheduler that calls the extender sees it; empty where one may.
         members: the pods of its gang; ``None`` where it has none.
         gang: its gang, with the size of a PodGroup; ``None``: as the pod alone states it.
@@ -29,7 +29,7 @@ class PodFacts(msgspec.Struct, frozen=True):
     pod: Pod
     pod_request: PodRequest | None
     constraints: PodConstraints = UNCONSTRAINED
-    sightings: Sightings = Sightings()
+    scheduler_record: SchedulerRecord = SchedulerRecord()
     unseen: str = ""
     members: Members | None = None
     gang: Gang | None = None

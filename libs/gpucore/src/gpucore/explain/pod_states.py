@@ -9,12 +9,12 @@ from gpucore.explain.groups import Group
 from gpucore.model import FitError, PodRequest
 from gpucore.scheduling.cluster_policy import ClusterPolicy
 from gpucore.units import NodeName
-from gpucore.wire.pod.scheduler_events import Sightings
+from gpucore.wire.pod.scheduler_events import SchedulerRecord
 from gpucore.wire.pod.spec import Pod
 
 
 class PodState(StrEnum):
-    """Where the pod stands."""
+    """State of the pod on its way through the scheduler."""
 
     ASKS_NOTHING = "requests no GPU"
     FINISHED = "finished: it has no allocation"
@@ -60,7 +60,7 @@ class Explanation(msgspec.Struct, frozen=True):
     groups: tuple[Group, ...] = ()
     fits: tuple[NodeName, ...] = ()
     helps: tuple[str, ...] = ()
-    sightings: Sightings = Sightings()
+    scheduler_record: SchedulerRecord = SchedulerRecord()
     gates: tuple[str, ...] = ()
     policy: ClusterPolicy = ClusterPolicy()
     pod_request: PodRequest | None = None

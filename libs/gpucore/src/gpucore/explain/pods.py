@@ -48,12 +48,12 @@ def explain_pod(facts: PodFacts, cluster: Cluster) -> Steps[Explanation]:
     """Why a pod waits or where it sits."""
     pod, pod_request = facts.pod, facts.pod_request
     if pod_request is None:
-        return Explanation(pod, PodState.ASKS_NOTHING, sightings=facts.sightings)
+        return Explanation(pod, PodState.ASKS_NOTHING, scheduler_record=facts.scheduler_record)
     base = Explanation(
         pod,
         PodState.FINISHED,
         request_summary=request_sentence(pod_request, _unit(facts, cluster)),
-        sightings=facts.sightings,
+        scheduler_record=facts.scheduler_record,
         policy=cluster.policy,
         pod_request=pod_request,
     )

@@ -44,7 +44,7 @@ class WhatIfPodDoc(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class WhatIfDoc(msgspec.Struct, frozen=True, rename="camel"):
-    """What becomes of pods if they come now, in this order."""
+    """Where pods would be placed if they were created now, in this order."""
 
     api_version: str
     kind: str

@@ -3,10 +3,9 @@
 from collections.abc import Callable, Collection, Iterable
 from typing import Final
 
-from gpucore.gang.group_plan import reserved_of
 from gpucore.gang.members import Member, Members, member_of, members_of
 from gpucore.gang.pod_groups import PodGroups
-from gpucore.gang.reservations import spare
+from gpucore.gang.reservations import reserved_of, spare
 from gpucore.model import Allocation
 from gpucore.units import NodeName, PodUid
 from gpucore.wire.names import Names

@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Collection, Mapping
 from typing import Final
 
-from gpucore.gang.group_plan import Kind, Refused
+from gpucore.gang.values import Kind, Refused
 from gpucore.model import Allocation
 from gpucore.units import NodeName, PodUid
 

@@ -17,17 +17,11 @@ from typing import Final
 
 from gpucore.gang.group_cycle import GroupCycle
 from gpucore.gang.group_places import GroupPlaces, GroupState
-from gpucore.gang.group_plan import (
-    GroupCause,
-    GroupRefusal,
-    Refused,
-    reservation_uid,
-    reserved_for,
-)
 from gpucore.gang.group_view import GroupView, group_view
 from gpucore.gang.members import Member, incomplete
 from gpucore.gang.pod_groups import Key
-from gpucore.gang.values import Rules
+from gpucore.gang.reservations import reservation_uid, reserved_for
+from gpucore.gang.values import GroupCause, GroupRefusal, Refused, Rules
 from gpucore.model import Allocation
 from gpucore.scheduling.pending_pods import UnscheduledPod
 from gpucore.units import NodeName

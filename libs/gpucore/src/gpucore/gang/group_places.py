@@ -8,19 +8,18 @@ import msgspec
 from gpucore.accounting.ledger import Ledger
 from gpucore.gang.gang_pods import GangPods
 from gpucore.gang.group_cycle import GroupCycle, Places
-from gpucore.gang.group_plan import (
+from gpucore.gang.group_plan import plan_group, reservation
+from gpucore.gang.group_view import GroupView, standing
+from gpucore.gang.members import MOST_RESERVED, Postponed, ReservationTime, resting, too_many
+from gpucore.gang.values import (
     GroupCause,
     GroupMember,
     GroupRefusal,
     GroupShortage,
     Kind,
     Refused,
-    plan_group,
-    reservation,
+    Rules,
 )
-from gpucore.gang.group_view import GroupView, standing
-from gpucore.gang.members import MOST_RESERVED, Postponed, ReservationTime, resting, too_many
-from gpucore.gang.values import Rules
 from gpucore.model import Allocation
 from gpucore.units import NodeName, PodUid
 

@@ -10,117 +10,19 @@ found for pods of different requests whenever one exists.
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from enum import StrEnum
 from itertools import groupby
-
-import msgspec
 
 from gpucore.accounting.ledger import Ledger
 from gpucore.accounting.node_info import NodeInfo, common_unit
-from gpucore.gang.members import Member, Postponed
-from gpucore.gang.placement import able_nodes, without_reservations
+from gpucore.gang.able_nodes import able_nodes, without_reservations
+from gpucore.gang.reservations import reservation_uid
 from gpucore.gang.spread import NodeOffer, spread_over
-from gpucore.gang.values import Rules
-from gpucore.model import Allocation, AllocationState, Placement, PodRequest
-from gpucore.units import MemoryUnit, NodeName, PodUid
+from gpucore.gang.values import GroupMember, GroupShortage, Kind, Rules
+from gpucore.model import Allocation, AllocationState, Placement
+from gpucore.units import NodeName, PodUid
 from gpucore.wire.pod.gangs import Gang
 
-Kind = tuple[str, str]
-"""Owner and scheduler of a pod: such pods may go to the same nodes."""
 Nodes = Callable[[Kind], Collection[NodeName]]
-
-
-class GroupMember(msgspec.Struct, frozen=True):
-    """A pod of a group that has no node and requests something of ours."""
-
-    uid: PodUid
-    pod_request: PodRequest
-    kind: Kind
-
-    @property
-    def like(self) -> tuple[PodRequest, Kind]:
-        """Equal for pods that could take each other's place."""
-        return self.pod_request, self.kind
-
-    @property
-    def size(self) -> tuple[int, int, int]:
-        """By which the largest request is placed first."""
-        request = self.pod_request
-        return request.gpus, request.mem, request.core
-
-
-def group_member(member: Member) -> GroupMember | None:
-    """``member`` as one that is to be placed; ``None`` where it is not."""
-    request, pod = member.pod_request, member.pod
-    if request is None or request.fault or not member.pending:
-        return None
-    return GroupMember(pod.uid, request, (pod.owner, pod.scheduler_name))
-
-
-class GroupShortage(msgspec.Struct, frozen=True):
-    """Why too few pods of a group can be placed.
-
-    Attributes:
-        needed: pods that have to be placed together, besides those that are.
-        found: how many could be placed.
-        requests: of the pods without a node, with their numbers.
-        unit: of all nodes; ``None`` where they differ.
-    """
-
-    gang: Gang
-    needed: int
-    found: int
-    requests: tuple[tuple[PodRequest, int], ...]
-    unit: MemoryUnit | None = None
-
-
-class GroupCause(StrEnum):
-    """Why one pod of a group has no place."""
-
-    OTHERS_ONLY = "others only"
-    """The group has places, for other pods."""
-    LOST = "lost"
-    """Other pods took the places since filter was called."""
-    NOT_THERE = "not there"
-    """There is no place on the node of the bind."""
-
-
-class GroupRefusal(msgspec.Struct, frozen=True):
-    """Why one pod of a group has no place.
-
-    Attributes:
-        placed: number of the group's pods that have one.
-        node: of the bind; empty in a filter call.
-    """
-
-    gang: Gang
-    cause: GroupCause
-    placed: int = 0
-    node: NodeName = NodeName("")
-
-
-Refused = GroupShortage | GroupRefusal | Postponed
-"""Why a pod of a group has no place: a value, not an error."""
-
-
-def reservation_uid(gang: Gang, uid: PodUid) -> PodUid:
-    """The UID of the place that is reserved for a pod of ``gang``."""
-    return PodUid(f"gang/{gang.namespace}/{gang.name}/{uid}")
-
-
-def reserved_for(ledger: Ledger, gang: Gang) -> dict[PodUid, Allocation]:
-    """The places that are reserved for pods of a group, by the pods' UIDs."""
-    return reserved_of(gang, ledger.gang(gang.namespace, gang.name))
-
-
-def reserved_of(gang: Gang, allocations: Iterable[Allocation]) -> dict[PodUid, Allocation]:
-    """The same of all allocations of the group."""
-    prefix = len(reservation_uid(gang, PodUid("")))
-    return {
-        PodUid(one.uid[prefix:]): one
-        for one in allocations
-        if one.state is AllocationState.RESERVED
-    }
 
 
 def reservation(

@@ -5,9 +5,10 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from gpucore.accounting.ledger import Ledger
-from gpucore.gang.group_plan import GroupMember, group_member, reserved_for
+from gpucore.gang.able_nodes import stands, without_reservations
 from gpucore.gang.members import Member
-from gpucore.gang.placement import stands, without_reservations
+from gpucore.gang.reservations import reserved_for
+from gpucore.gang.values import GroupMember, group_member
 from gpucore.model import Allocation
 from gpucore.units import PodUid
 from gpucore.wire.pod.gangs import Gang

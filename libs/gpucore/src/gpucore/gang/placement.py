@@ -12,20 +12,18 @@ was reserved, that pods of one gang with different requests are placed together,
 sets of nodes: their number is minimal, and each next one is the best linked.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from heapq import nlargest
 from types import MappingProxyType
 from typing import Final
 
 from gpucore.accounting.ledger import Ledger
 from gpucore.accounting.node_info import NodeInfo, common_unit
+from gpucore.gang.able_nodes import able_nodes, gpus_of, stands, without_reservations
 from gpucore.gang.members import MOST_RESERVED, Members, Postponed, incomplete, too_many
 from gpucore.gang.spread import NodeOffer, spread_over
 from gpucore.gang.values import GangPlacement, Rules, Shortage
 from gpucore.model import Allocation, AllocationState, FitError, Placement, PodRequest
-from gpucore.scheduling.device_fit import per_device
-from gpucore.scheduling.filter import filter_nodes
-from gpucore.scheduling.fit import fit
 from gpucore.scheduling.policy import place
 from gpucore.units import GpuIndex, NodeName, PodUid
 from gpucore.wire.pod.gangs import Gang
@@ -100,60 +98,10 @@ def taken(
     node_info = without_reservations(ledger, [kept])[kept.placement.node]
 
     def choose(_: NodeInfo, free: Sequence[GpuIndex], count: int) -> tuple[GpuIndex, ...]:
-        gpus = tuple(gpu for gpu in _gpus(kept.placement) if gpu in free)
+        gpus = tuple(gpu for gpu in gpus_of(kept.placement) if gpu in free)
         return gpus if len(gpus) == count else tuple(free[:count])
 
     return place(node_info, pod_request, rules.policy, choose_group=choose)
-
-
-def without_reservations(
-    ledger: Ledger, reservations: Iterable[Allocation]
-) -> dict[NodeName, NodeInfo]:
-    """Copies of the nodes with reservations of the gang, without those."""
-    without: dict[NodeName, NodeInfo] = {}
-    for one in reservations:
-        node_info = ledger.node(one.placement.node)
-        if node_info is not None:
-            without.setdefault(node_info.name, node_info.copy()).drop(one.uid)
-    return without
-
-
-def stands(node_info: NodeInfo, kept: Allocation, pod_request: PodRequest) -> bool:
-    """The place still is what a pod with this request needs and could be given."""
-    placement, (mem, _) = kept.placement, per_device(pod_request)
-    gpus = [node_info.devices.get(index) for index in _gpus(placement)]
-    alike = len(placement.group) == pod_request.gpus and len(gpus) == (
-        pod_request.gpus or pod_request.gpu_count
-    )
-    return (
-        alike
-        and all(units == mem for units in placement.mem.values())
-        and all(
-            device and device.open and (device.empty or not pod_request.gpus) for device in gpus
-        )
-        and fit(node_info, pod_request) is None
-    )
-
-
-def _gpus(placement: Placement) -> tuple[GpuIndex, ...]:
-    return placement.group or tuple(placement.mem or placement.core)
-
-
-def able_nodes(
-    ledger: Ledger,
-    without: Mapping[NodeName, NodeInfo],
-    pod_request: PodRequest,
-    names: Collection[NodeName],
-) -> Iterator[NodeInfo]:
-    """State of the nodes that fit a pod, from ``without`` before the ledger."""
-    fits, _ = filter_nodes(ledger, pod_request, [name for name in names if name not in without])
-    for name in fits:
-        node_info = ledger.node(name)
-        if node_info is not None:
-            yield node_info
-    for name, node_info in without.items():
-        if name in names and fit(node_info, pod_request) is None:
-            yield node_info
 
 
 def _reserved(

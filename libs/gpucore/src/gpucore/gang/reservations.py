@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterable
 
 import msgspec
 
+from gpucore.accounting.ledger import Ledger
 from gpucore.model import Allocation, AllocationState
 from gpucore.units import PodUid
 from gpucore.wire.pod.gangs import Gang
@@ -41,3 +42,23 @@ def reservation_of(allocation: Allocation) -> Allocation:
     return msgspec.structs.replace(
         allocation, uid=uid, name=f"gang {allocation.gang}", state=AllocationState.RESERVED
     )
+
+
+def reservation_uid(gang: Gang, uid: PodUid) -> PodUid:
+    """The UID of the place that is reserved for a pod of ``gang``."""
+    return PodUid(f"gang/{gang.namespace}/{gang.name}/{uid}")
+
+
+def reserved_of(gang: Gang, allocations: Iterable[Allocation]) -> dict[PodUid, Allocation]:
+    """Of all allocations of a group, the places reserved for its pods, by the pods' UIDs."""
+    prefix = len(reservation_uid(gang, PodUid("")))
+    return {
+        PodUid(one.uid[prefix:]): one
+        for one in allocations
+        if one.state is AllocationState.RESERVED
+    }
+
+
+def reserved_for(ledger: Ledger, gang: Gang) -> dict[PodUid, Allocation]:
+    """The places that are reserved for pods of a group, by the pods' UIDs."""
+    return reserved_of(gang, ledger.gang(gang.namespace, gang.name))

@@ -45,7 +45,7 @@ class NodeOffer:
 
     @property
     def name(self) -> NodeName:
-        """Of the node."""
+        """Name of the node."""
         return self.node_info.name
 
     def goodness(self, count: int) -> float:

@@ -1,7 +1,10 @@
-"""How the GPUs of a gang are chosen, and the answers: its placement, or why it has none."""
+"""How the GPUs of a gang are chosen; the answers for gangs and PodGroups, and why there is none."""
+
+from enum import StrEnum
 
 import msgspec
 
+from gpucore.gang.members import Member, Postponed
 from gpucore.model import Allocation, PodRequest
 from gpucore.scheduling.grouping import BY_LINKS, Grouping
 from gpucore.units import MemoryUnit, NodeName, PodUid
@@ -44,3 +47,80 @@ class Shortage(msgspec.Struct, frozen=True):
     nodes: int
     roomiest: tuple[tuple[NodeName, int], ...] = ()
     unit: MemoryUnit | None = None
+
+
+Kind = tuple[str, str]
+"""Owner and scheduler of a pod: such pods may go to the same nodes."""
+
+
+class GroupMember(msgspec.Struct, frozen=True):
+    """A pod of a group that has no node and requests something of ours."""
+
+    uid: PodUid
+    pod_request: PodRequest
+    kind: Kind
+
+    @property
+    def like(self) -> tuple[PodRequest, Kind]:
+        """Equal for pods that could take each other's place."""
+        return self.pod_request, self.kind
+
+    @property
+    def size(self) -> tuple[int, int, int]:
+        """By which the largest request is placed first."""
+        request = self.pod_request
+        return request.gpus, request.mem, request.core
+
+
+def group_member(member: Member) -> GroupMember | None:
+    """``member`` as one that is to be placed; ``None`` where it is not."""
+    request, pod = member.pod_request, member.pod
+    if request is None or request.fault or not member.pending:
+        return None
+    return GroupMember(pod.uid, request, (pod.owner, pod.scheduler_name))
+
+
+class GroupShortage(msgspec.Struct, frozen=True):
+    """Why too few pods of a group can be placed.
+
+    Attributes:
+        needed: pods that have to be placed together, besides those that are.
+        found: how many could be placed.
+        requests: of the pods without a node, with their numbers.
+        unit: of all nodes; ``None`` where they differ.
+    """
+
+    gang: Gang
+    needed: int
+    found: int
+    requests: tuple[tuple[PodRequest, int], ...]
+    unit: MemoryUnit | None = None
+
+
+class GroupCause(StrEnum):
+    """Why one pod of a group has no place."""
+
+    OTHERS_ONLY = "others only"
+    """The group has places, for other pods."""
+    LOST = "lost"
+    """Other pods took the places since filter was called."""
+    NOT_THERE = "not there"
+    """There is no place on the node of the bind."""
+
+
+class GroupRefusal(msgspec.Struct, frozen=True):
+    """Why one pod of a group has no place.
+
+    Attributes:
+        placed: number of the group's pods that have one.
+        node: of the bind; empty in a filter call.
+    """
+
+    gang: Gang
+    cause: GroupCause
+    placed: int = 0
+    node: NodeName = NodeName("")
+
+
+Refused = GroupShortage | GroupRefusal | Postponed
+"""Why a pod of a group has no place: a value, not an error."""

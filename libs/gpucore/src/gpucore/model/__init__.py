@@ -131,6 +131,8 @@ class PodRequest(msgspec.Struct, frozen=True):
         policy: name of the pod's own policy, empty for the node's.
         topology: name of the pod's own policy for GPUs that go together, empty for the cluster's.
         fault: why no node could ever fit this request, in words; empty for a valid one.
+        cpu_milli, memory_mib: CPU and host memory of the pod, by which the fragmentation policy
+            compares nodes.
     """
 
     containers: tuple[ContainerRequest, ...]
@@ -144,6 +146,8 @@ class PodRequest(msgspec.Struct, frozen=True):
     policy: str = ""
     topology: str = ""
     fault: str = ""
+    cpu_milli: int = 0
+    memory_mib: int = 0
 
 
 GpuAmounts = Mapping[GpuIndex, int]

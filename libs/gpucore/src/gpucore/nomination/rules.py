@@ -8,8 +8,8 @@ from collections.abc import Iterable, Sequence
 
 from gpucore.accounting.node_info import NodeInfo
 from gpucore.model.constraints import CandidateNode
-from gpucore.scheduling.admission import admit
 from gpucore.scheduling.candidates import PodRequirements
+from gpucore.scheduling.fit import admit
 from gpucore.units import PodUid
 from gpucore.wire.pod.spec import Pod
 

@@ -6,8 +6,8 @@ from typing import Final
 import msgspec
 
 from gpucore.accounting.claim_offers import ClaimOffers
-from gpucore.accounting.ledger import Ledger
 from gpucore.accounting.node_info import NodeInfo
+from gpucore.accounting.node_infos import NodeInfos
 from gpucore.kubescheduler.candidate_nodes import CandidateNodes
 from gpucore.kubescheduler.node_fit import constraint_refusals
 from gpucore.model import FitError, PodRequest
@@ -17,7 +17,7 @@ from gpucore.model.constraints import (
     PodConstraints,
     Resources,
 )
-from gpucore.scheduling.admission import admit
+from gpucore.scheduling.fit import admit
 from gpucore.steps import Steps
 from gpucore.units import NodeName, PodUid
 
@@ -69,7 +69,7 @@ class Candidates(msgspec.Struct, frozen=True):
         return None if admit(node_info, pod.pod_request, node, pod.constraints) else node_info
 
 
-def candidates_of(ledger: Ledger, known: CandidateNodes, *, copies: bool) -> Steps[Candidates]:
+def candidates_of(ledger: NodeInfos, known: CandidateNodes, *, copies: bool) -> Steps[Candidates]:
     """Every node of the cluster, by name.
 
     Args:

@@ -7,7 +7,7 @@ nothing.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from gpucore.accounting.ledger import Ledger
+from gpucore.accounting.node_infos import NodeInfos
 from gpucore.model import Code, FitError, PodRequest
 from gpucore.scheduling.fit import fit, is_plain
 from gpucore.units import NodeName
@@ -21,12 +21,12 @@ class NodeFitErrors(Mapping[NodeName, FitError]):
 
     def __init__(
         self,
-        ledger: Ledger,
+        node_infos: NodeInfos,
         pod_request: PodRequest,
         names: Sequence[NodeName],
         fits: Sequence[NodeName],
     ) -> None:
-        self._ledger = ledger
+        self._node_infos = node_infos
         self._pod_request = pod_request
         self._names = names
         self._fits = fits
@@ -35,7 +35,7 @@ class NodeFitErrors(Mapping[NodeName, FitError]):
     def __getitem__(self, name: NodeName) -> FitError:
         if name not in self._unfit():
             raise KeyError(name)
-        node_info = self._ledger.node(name)
+        node_info = self._node_infos.node(name)
         refusal = fit(node_info, self._pod_request) if node_info else None
         return refusal or FitError(name, Code.NODE_UNKNOWN, unresolvable=True)
 
@@ -53,24 +53,26 @@ class NodeFitErrors(Mapping[NodeName, FitError]):
 
 
 def filter_nodes(
-    ledger: Ledger, pod_request: PodRequest, names: Sequence[NodeName]
+    node_infos: NodeInfos, pod_request: PodRequest, names: Sequence[NodeName]
 ) -> tuple[list[NodeName], NodeFitErrors]:
     """Split ``names`` into nodes that can take the pod, in their order, and refusals."""
-    fits = _roomy(ledger, pod_request, names)
+    fits = _roomy(node_infos, pod_request, names)
     if not is_plain(pod_request):
-        fits = [name for name in fits if _takes(ledger, name, pod_request)]
-    return fits, NodeFitErrors(ledger, pod_request, names, fits)
+        fits = [name for name in fits if _takes(node_infos, name, pod_request)]
+    return fits, NodeFitErrors(node_infos, pod_request, names, fits)
 
 
-def _roomy(ledger: Ledger, pod_request: PodRequest, names: Iterable[NodeName]) -> list[NodeName]:
+def _roomy(
+    node_infos: NodeInfos, pod_request: PodRequest, names: Iterable[NodeName]
+) -> list[NodeName]:
     """Names whose aggregate fits one GPU's part: exact for a plain request."""
     if pod_request.gpus:
-        room, need = ledger.free_gpu_counts.get, pod_request.gpus
+        room, need = node_infos.free_gpu_counts.get, pod_request.gpus
     else:
-        room, need = ledger.largest_shares.get, -(-pod_request.mem // pod_request.gpu_count)
+        room, need = node_infos.largest_shares.get, -(-pod_request.mem // pod_request.gpu_count)
     return [name for name in names if room(name, -1) >= need]
 
 
-def _takes(ledger: Ledger, name: NodeName, pod_request: PodRequest) -> bool:
-    node_info = ledger.node(name)
+def _takes(node_infos: NodeInfos, name: NodeName, pod_request: PodRequest) -> bool:
+    node_info = node_infos.node(name)
     return node_info is not None and fit(node_info, pod_request) is None

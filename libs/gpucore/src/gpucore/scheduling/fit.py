@@ -1,10 +1,15 @@
-"""Fit of a request on one node, or the reason. Nothing is reserved."""
+"""Fit of a request on one node, or the reason. Nothing is reserved.
+
+:func:`fit` is about the GPUs, :func:`admit` about the rules of kube-scheduler too.
+"""
 
 from collections.abc import Sequence
 from typing import Final
 
 from gpucore.accounting.node_info import NodeInfo
+from gpucore.kubescheduler.node_fit import constraint_refusals
 from gpucore.model import Code, DeviceFitError, FitError, IsolationMode, PodRequest
+from gpucore.model.constraints import CandidateNode, PodConstraints
 from gpucore.scheduling.device_fit import CURABLE, device_fit_error, exclusive_fit_error, per_device
 
 _TELLING: Final = (
@@ -19,6 +24,11 @@ _TELLING: Final = (
     Code.TOO_LARGE,
 )
 """GPU codes by how near the GPU came to taking the request; the first present names the node's."""
+
+_FOR_NO_POD: Final = frozenset(
+    {Code.INVALID_REQUEST, Code.NODE_UNKNOWN, Code.NOT_SHARED, Code.NO_INVENTORY}
+)
+"""Precedes every other rule: the node has no GPUs for this pod."""
 
 
 def fit(node_info: NodeInfo, pod_request: PodRequest) -> FitError | None:
@@ -134,3 +144,13 @@ def is_plain(pod_request: PodRequest) -> bool:
         or pod_request.gpu_count > 1
         or pod_request.isolation is not IsolationMode.NONE
     )
+
+
+def admit(
+    node_info: NodeInfo, pod_request: PodRequest, node: CandidateNode, pod: PodConstraints
+) -> FitError | None:
+    """Why this node does not admit the pod, the first reason only; ``None`` when it does."""
+    by_gpus = fit(node_info, pod_request)
+    if by_gpus is not None and by_gpus.code in _FOR_NO_POD:
+        return by_gpus
+    return next(constraint_refusals(node, pod), None) or by_gpus

@@ -14,8 +14,8 @@ from gpucore.accounting.node_info import NodeInfo
 from gpucore.kubescheduler.node_fit import avoided
 from gpucore.model import FitError, PodRequest
 from gpucore.model.constraints import CandidateNode
-from gpucore.scheduling.admission import admit
 from gpucore.scheduling.candidates import PodRequirements
+from gpucore.scheduling.fit import admit
 from gpucore.scheduling.grouping import Grouping
 from gpucore.scheduling.policy import place, rate, resolve
 from gpucore.units import NodeName
@@ -142,7 +142,7 @@ def rate_node(
 ) -> Rating | None:
     """How good a node is for a pod; ``None`` where it does not admit the pod."""
     request = pod.pod_request
-    if not _may_fit(node_info, request):
+    if not may_fit(node_info, request):
         return None
     if admit(node_info, request, node, pod.constraints) is not None:
         return None
@@ -154,7 +154,7 @@ def rate_node(
     return -avoided(node, pod.constraints), *rated
 
 
-def _may_fit(node_info: NodeInfo, request: PodRequest) -> bool:
+def may_fit(node_info: NodeInfo, request: PodRequest) -> bool:
     """By the node's aggregates, which cost next to nothing; :func:`place` decides."""
     if request.gpus:
         return node_info.free_gpus >= request.gpus

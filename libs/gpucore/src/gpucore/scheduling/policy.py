@@ -16,7 +16,7 @@ from gpucore.accounting.utilization import rating, utilization
 from gpucore.model import CORE_PER_GPU, FitError, GpuAmounts, Placement, PodRequest
 from gpucore.scheduling.device_fit import device_fit_error, per_device
 from gpucore.scheduling.fit import fit
-from gpucore.scheduling.fragmentation import TYPICAL, Workload, growth
+from gpucore.scheduling.fragmentation import STEP, Work, growth, steps, usual_work
 from gpucore.scheduling.grouping import BY_LINKS, Grouping
 from gpucore.units import GpuIndex
 from gpucore.wire.pod.placements import split_evenly
@@ -24,6 +24,7 @@ from gpucore.wire.pod.placements import split_evenly
 MAX_SCORE: Final = 10
 Key = Callable[[NodeInfo, DeviceInfo, PodRequest], tuple[float, ...]]
 Rate = Callable[[NodeInfo, PodRequest, Placement], tuple[float, ...]]
+UsualWork = Callable[[NodeInfo, PodRequest], tuple[Work, Work]]
 ChooseGroup = Callable[[NodeInfo, Sequence[GpuIndex], int], tuple[GpuIndex, ...]]
 
 
@@ -33,11 +34,13 @@ class Policy(msgspec.Struct, frozen=True):
     Attributes:
         key: of a GPU for a share; the smallest is chosen.
         rate: of a placement on its node; first 0 (worst) to 1 (best), then what breaks ties.
+        costly: a key takes so long that it is computed once for GPUs in the same state.
     """
 
     name: str
     key: Key
     rate: Rate
+    costly: bool = False
 
 
 def place(
@@ -130,13 +133,32 @@ def _share(
 ) -> Placement:
     gpus = [c for c in node_info.devices.values() if device_fit_error(c, pod_request) is None]
     if choose is None:
-        gpus.sort(key=lambda gpu: policy.key(node_info, gpu, pod_request))
+        if policy.costly:
+            gpus.sort(key=_remembered(policy, node_info, pod_request))
+        else:
+            gpus.sort(key=lambda gpu: policy.key(node_info, gpu, pod_request))
         chosen = grouping.shared(node_info, [gpu.index for gpu in gpus], pod_request)
     else:
         chosen = choose(node_info, [gpu.index for gpu in gpus], pod_request.gpu_count)
     mem, core = per_device(pod_request)
     containers = split_evenly([request.mem for request in pod_request.containers], chosen)
     return Placement(node_info.name, _on_each(chosen, mem), _on_each(chosen, core), containers)
+
+
+def _remembered(
+    policy: Policy, node_info: NodeInfo, pod_request: PodRequest
+) -> Callable[[DeviceInfo], tuple[float, ...]]:
+    """The policy's key of a GPU, computed once for GPUs in the same state."""
+    known: dict[tuple[int, int, int], tuple[float, ...]] = {}
+
+    def key(device: DeviceInfo) -> tuple[float, ...]:
+        state = device.total, device.free, device.core_free
+        found = known.get(state)
+        if found is None:
+            found = known[state] = policy.key(node_info, device, pod_request)
+        return found
+
+    return key
 
 
 def _on_each(gpus: Sequence[GpuIndex], amount: int) -> GpuAmounts:
@@ -185,12 +207,11 @@ def _used_part(device: DeviceInfo, placement: Placement) -> float:
     return utilization(device.total, mem, core / CORE_PER_GPU)
 
 
-def fragmentation_policy(workload: Workload, after: Workload | None = None) -> Policy:
-    """Least growth of fragmentation under ``workload``; best fit among equal GPUs.
+def fragmentation_policy(usual: UsualWork = usual_work) -> Policy:
+    """Least growth of fragmentation under the usual work; best fit among equal GPUs.
 
     Args:
-        workload: the work that usually comes.
-        after: as in :func:`gpucore.scheduling.fragmentation.growth`.
+        usual: the work that usually comes to a node, before a pod is there and after.
     """
 
     def key(
@@ -198,17 +219,19 @@ def fragmentation_policy(workload: Workload, after: Workload | None = None) -> P
     ) -> tuple[float, float]:
         mem, core = per_device(pod_request)
         placement = Placement(node_info.name, {device.index: mem}, {device.index: core})
-        return round(growth(node_info, placement, workload, after), 9), device.free
+        return _grown(node_info, pod_request, placement), device.free
 
     def rate(
         node_info: NodeInfo, pod_request: PodRequest, placement: Placement
     ) -> tuple[float, ...]:
-        """One half where fragmentation stays as it is, more where it falls; then fullness."""
-        grown = round(growth(node_info, placement, workload, after), 9)
-        falls = 0.5 - grown / (2.0 * (1.0 + abs(grown)))
-        return (falls, *_fullness(node_info, pod_request, placement))
+        """One half where fragmentation stays as it is, more where it falls."""
+        grown = STEP * _grown(node_info, pod_request, placement)
+        return (0.5 - grown / (2.0 * (1.0 + abs(grown))),)
 
-    return Policy("fragmentation", key, rate)
+    def _grown(node_info: NodeInfo, pod_request: PodRequest, placement: Placement) -> int:
+        return steps(growth(node_info, placement, *usual(node_info, pod_request)))
+
+    return Policy("fragmentation", key, rate, costly=True)
 
 
 POLICIES: Final[Mapping[str, Policy]] = MappingProxyType(
@@ -217,7 +240,7 @@ POLICIES: Final[Mapping[str, Policy]] = MappingProxyType(
         for policy in (
             Policy("binpack", _least_free, _fullness),
             Policy("spread", _most_free, _emptiness),
-            fragmentation_policy(TYPICAL),
+            fragmentation_policy(),
         )
     }
 )

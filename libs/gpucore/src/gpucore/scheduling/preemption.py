@@ -1,4 +1,4 @@
-"""Of the victims that kube-scheduler has in mind, those whose GPUs really make room.
+"""The victims proposed by kube-scheduler whose GPUs make room for the pod.
 
 On a copy of the node, victims are taken away until the request fits, those of lowest priority
 first, and then every one that turns out not to be needed is given back, highest priority first.

@@ -15,8 +15,8 @@ from gpucore.wire.claim.claim_specs import ClaimSpec, decode_claim_spec, decode_
 from gpucore.wire.constraints import pod_constraints
 from gpucore.wire.errors import WireError
 from gpucore.wire.names import Names
-from gpucore.wire.pod.requests import pod_request_of
 from gpucore.wire.pod.spec import Pod, decode_pod
+from gpucore.wire.pods import pod_request_of
 from gpucore.wire.quantity import amount, exact
 
 DEFAULT_NAMESPACE: Final = "default"

@@ -12,7 +12,7 @@ from gpucore.simulate.whatif import NO_REQUEST, WhatIfPod
 from gpucore.wire.errors import WireError
 from gpucore.wire.names import POLICY_NAMES, Names
 from gpucore.wire.pod.gangs import gang_of
-from gpucore.wire.pod.requests import pod_request_of
+from gpucore.wire.pods import pod_request_of
 
 NO_CLAIMS: Final = ClaimSpecs()
 MOST_PODS: Final = 200
@@ -66,7 +66,7 @@ class Question(msgspec.Struct, frozen=True):
 
 
 class RequestedPods(msgspec.Struct, frozen=True):
-    """The decoded body of a question; the claims of its pods may be elsewhere."""
+    """The decoded body of a question, without the claims that its pods name."""
 
     pods: list[PodQuestion]
     wanted: list[WorkloadPods]

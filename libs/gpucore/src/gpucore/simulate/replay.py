@@ -7,24 +7,28 @@ arguments.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from operator import itemgetter
 from typing import Final
 
 import msgspec
 
-from gpucore.accounting.device_info import MILLI
 from gpucore.accounting.node_info import NodeInfo
 from gpucore.model import FitError, Placement, PodRequest
-from gpucore.scheduling.policy import POLICIES, ChooseGroup, Policy, fragmentation_policy, place
+from gpucore.scheduling.node_ranking import NodeRanking, may_fit
+from gpucore.scheduling.policy import POLICIES, ChooseGroup, Policy, place
+from gpucore.simulate.arrivals import Pick
 from gpucore.simulate.claimfit import CLAIM_ORDERS, ClaimFit
-from gpucore.simulate.hosts import Host, HostWorkload
+from gpucore.simulate.hosts import Host, mix_of
+from gpucore.simulate.published import PublishedMix, published_policy
 from gpucore.simulate.traces import TraceNode, TracePod
-from gpucore.units import GpuIndex
+from gpucore.units import MILLI, GpuIndex, NodeName
 
 RANDOM: Final = "random"
-REPLAY_POLICIES: Final = (*POLICIES, RANDOM, *CLAIM_ORDERS)
-Pick = Callable[[int], int]
-"""A number from 0 up to the argument, which it excludes."""
+PUBLISHED: Final = "published"
+"""Fragmentation gradient descent as it was published, to compare with."""
+REPLAY_POLICIES: Final = (*POLICIES, RANDOM, PUBLISHED, *CLAIM_ORDERS)
+KINDS: Final = 1 << 16
+"""Kinds of pods whose ratings of nodes are kept."""
+_BINPACK: Final = POLICIES["binpack"]
 Progress = Callable[[float], None]
 """Called with the number of exclusive GPUs that the arrivals have requested."""
 
@@ -55,7 +59,7 @@ def replay(
     arrivals: Iterable[TracePod],
     policy: str,
     *,
-    workload: HostWorkload,
+    workload: Sequence[TracePod],
     pick: Pick,
     target: float = 1.3,
     progress: Progress | None = None,
@@ -66,7 +70,7 @@ def replay(
         nodes: the empty cluster.
         arrivals: pods in the order they come; may be endless, if pods with GPUs are among them.
         policy: one of ``REPLAY_POLICIES``.
-        workload: the usual requests, for the fragmentation policy.
+        workload: the pods that usually come, for the fragmentation policies.
         pick: random choice, for the random policy.
         target: arrivals over capacity.
         progress: called after every arrival.
@@ -93,75 +97,68 @@ def replay(
     )
 
 
-class _Offer(msgspec.Struct):
-    """What a host would give a kind of pod and how good that is; no placement is a refusal."""
-
-    version: int
-    placement: Placement | None = None
-    rating: tuple[float, ...] = ()
-
-
 class _Stage:
-    """The hosts of a replay, with what each offers each kind of pod."""
+    """The hosts of a replay, with how good each is for each kind of pod."""
 
     def __init__(
-        self, nodes: Sequence[TraceNode], policy: str, workload: HostWorkload, pick: Pick
+        self, nodes: Sequence[TraceNode], policy: str, workload: Sequence[TracePod], pick: Pick
     ) -> None:
-        self._hosts = [Host(node) for node in nodes]
+        mix = mix_of(workload)
+        self._hosts = {NodeName(node.name): Host(node, mix) for node in nodes}
         self._policy = policy
-        self._workload = workload
         self._pick = pick
-        self._offers: dict[TracePod, list[_Offer]] = {}
+        self._ranking = NodeRanking(self._rate, limit=KINDS)
+        self._requests: dict[TracePod, PodRequest] = {}
         claims = CLAIM_ORDERS.get(policy)
         self._claims = None if claims is None else ClaimFit(nodes, claims)
+        self._published = published_policy(PublishedMix(workload)) if policy == PUBLISHED else None
 
     def place(self, pod: TracePod) -> bool:
         """Give ``pod`` to the best host; False when none can take it."""
         kind = msgspec.structs.replace(pod, name="")
-        offers = self._offers.setdefault(kind, [_Offer(-1)] * len(self._hosts))
-        for position, host in enumerate(self._hosts):
-            if offers[position].version != host.version:
-                offers[position] = self._offer(host, kind)
-        chosen = self._choose(offers)
-        if chosen is None:
+        for _ in self._ranking.refresh(kind, lambda: self._hosts):
+            pass
+        chosen = self._choose(kind)
+        placement = None if chosen is None else self._placed(chosen, kind)
+        if chosen is None or placement is None:
             return False
-        host, placement = chosen
-        host.take(pod, placement)
+        chosen.take(pod, placement)
+        self._ranking.node_changed(chosen.node_info.name)
         return True
 
-    def _choose(self, offers: Sequence[_Offer]) -> tuple[Host, Placement] | None:
-        """The best offer, the first among equals; any where chance decides."""
-        fitting = [
-            (offer.rating, host, offer.placement)
-            for host, offer in zip(self._hosts, offers, strict=True)
-            if offer.placement is not None
-        ]
-        if not fitting:
-            return None
+    def _choose(self, kind: TracePod) -> Host | None:
+        """The best host, the first among equals; any where chance decides."""
         if self._policy == RANDOM:
-            return fitting[self._pick(len(fitting))][1:]
-        return max(fitting, key=itemgetter(0))[1:]
+            fitting = sorted(self._ranking.admitting(kind))
+            return self._hosts[fitting[self._pick(len(fitting))]] if fitting else None
+        best = self._ranking.best(kind)
+        return None if best is None else self._hosts[best]
 
-    def _offer(self, host: Host, pod: TracePod) -> _Offer:
-        if not host.runs(pod):
-            return _Offer(host.version)
-        pod_request, policy = pod.pod_request(), self._rule(host, pod)
-        placement = self._placement(host, pod_request, policy)
+    def _rate(self, name: NodeName, kind: TracePod) -> tuple[float, ...] | None:
+        host = self._hosts[name]
+        request = self._request(kind)
+        if not host.runs(kind) or (kind.gpus and not may_fit(host.node_info, request)):
+            return None
+        placement = self._placed(host, kind)
         if placement is None:
-            return _Offer(host.version)
-        return _Offer(host.version, placement, policy.rate(host.node_info, pod_request, placement))
+            return None
+        return self._rule(host, kind).rate(host.node_info, request, placement)
+
+    def _placed(self, host: Host, kind: TracePod) -> Placement | None:
+        return self._placement(host, self._request(kind), self._rule(host, kind))
+
+    def _request(self, kind: TracePod) -> PodRequest:
+        known = self._requests.get(kind)
+        if known is None:
+            known = self._requests[kind] = kind.pod_request()
+        return known
 
     def _rule(self, host: Host, pod: TracePod) -> Policy:
+        if self._published is not None:
+            return self._published
         if self._claims is not None:
-            return self._claims.rule(host, pod, self._policy_of(self._claims.policy, host, pod))
-        return self._policy_of(self._policy, host, pod)
-
-    def _policy_of(self, name: str, host: Host, pod: TracePod) -> Policy:
-        if name != "fragmentation":
-            return POLICIES.get(name, POLICIES["binpack"])
-        before = self._workload.on(host.model, host.cpu_milli, host.memory_mib)
-        cpu, memory = host.cpu_milli - pod.cpu_milli, host.memory_mib - pod.memory_mib
-        return fragmentation_policy(before, self._workload.on(host.model, cpu, memory))
+            return self._claims.rule(host, pod, POLICIES.get(self._claims.policy, _BINPACK))
+        return POLICIES.get(self._policy, _BINPACK)
 
     def _placement(self, host: Host, pod_request: PodRequest, policy: Policy) -> Placement | None:
         node_info = host.node_info

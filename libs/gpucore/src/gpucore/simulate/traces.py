@@ -2,10 +2,10 @@
 
 import msgspec
 
-from gpucore.accounting.device_info import MILLI
 from gpucore.accounting.node_capacity import NodeCapacity
 from gpucore.model import ContainerRequest, Gpu, Inventory, PodRequest
-from gpucore.units import GpuIndex, GpuUuid
+from gpucore.units import MILLI, GpuIndex, GpuUuid
+from gpucore.workload.pod_mix import PodKind
 
 
 class TraceError(ValueError):
@@ -76,10 +76,26 @@ class TracePod(msgspec.Struct, frozen=True):
 
     def pod_request(self) -> PodRequest:
         """Its GPU request in thousandths; empty where it requests none."""
-        if not self.gpus:
-            return PodRequest(containers=(ContainerRequest(),))
-        if self.gpu_milli == MILLI:
-            return PodRequest(containers=(ContainerRequest(gpus=self.gpus),), gpus=self.gpus)
+        one = ContainerRequest()
+        if self.gpus and self.gpu_milli == MILLI:
+            one = ContainerRequest(gpus=self.gpus)
+        elif self.gpus:
+            one = ContainerRequest(mem=self.milli)
         return PodRequest(
-            containers=(ContainerRequest(mem=self.milli),), mem=self.milli, gpu_count=self.gpus
+            containers=(one,),
+            mem=one.mem,
+            gpus=one.gpus,
+            gpu_count=self.gpus if one.mem else 1,
+            cpu_milli=self.cpu_milli,
+            memory_mib=self.memory_mib,
+        )
+
+    def kind(self) -> PodKind:
+        """The kind of pods that it is one of."""
+        return PodKind(
+            gpus=self.gpus,
+            mem=0 if self.gpu_milli == MILLI else self.gpu_milli,
+            cpu_milli=self.cpu_milli,
+            memory_mib=self.memory_mib,
+            models=tuple(sorted(self.models)),
         )

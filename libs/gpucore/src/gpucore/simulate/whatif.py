@@ -20,9 +20,10 @@ from gpucore.claims.node_fit import ClaimNode, ClaimRules, first_fit, refusal
 from gpucore.kubescheduler.node_fit import avoided, constraint_refusals
 from gpucore.model import Allocation, AllocationState, Code, FitError, Placement, PodRequest
 from gpucore.model.constraints import UNCONSTRAINED, CandidateNode, PodConstraints
-from gpucore.scheduling.admission import admit
 from gpucore.scheduling.device_order import device_order
+from gpucore.scheduling.fit import admit
 from gpucore.scheduling.grouping import BY_LINKS, Grouping
+from gpucore.scheduling.host_rooms import request_on_host, take_from_host
 from gpucore.scheduling.policy import Policy, place, rate, resolve
 from gpucore.steps import Steps, complete
 from gpucore.units import NodeName, PodUid
@@ -30,6 +31,8 @@ from gpucore.wire.claim.claim_specs import ClaimSpec
 
 NO_NODES: Final[Mapping[NodeName, CandidateNode]] = MappingProxyType({})
 NO_OFFERS: Final = ClaimOffers()
+
+
 NO_REQUEST: Final = PodRequest(containers=())
 """The request of a pod whose GPUs are requested by claims."""
 
@@ -188,6 +191,7 @@ class Trial:
             return WhatIfOutcome(whatif_pod.name, refusals=refused)
         node_info = self._node_infos[best.placement.node].copy()
         node_info.put(allocation_for(whatif_pod, best.placement))
+        take_from_host(node_info, whatif_pod.constraints.requests)
         self.change(node_info)
         node = self._nodes.get(node_info.name)
         if node is not None:
@@ -266,8 +270,9 @@ class Trial:
         if of_node is not None or why is not None:
             return of_node or why or FitError(node_info.name, Code.NO_RESOURCE_SLICE)
         placement = first_fit(on_node, rules) or Placement(node_info.name, {}, {})
-        chosen = resolve(node_info, NO_REQUEST, self._policy)
-        rated = rate(node_info, NO_REQUEST, placement, chosen, grouping=self._grouping)
+        request = request_on_host(constraints.requests)
+        chosen = resolve(node_info, request, self._policy)
+        rated = rate(node_info, request, placement, chosen, grouping=self._grouping)
         last = avoided(node, constraints) if node is not None else 0
         return Rated(placement, (-last, *rated))
 

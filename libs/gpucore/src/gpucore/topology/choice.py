@@ -21,8 +21,8 @@ KEPT_LARGE: Final = 8
 """Kinds of machines with more GPUs whose tables are kept."""
 
 
-class Ground(NamedTuple):
-    """The GPUs that are searched.
+class SearchSpace(NamedTuple):
+    """The GPUs of a machine in which groups are searched.
 
     Attributes:
         scores: of their pairs, square and symmetric.

@@ -17,7 +17,7 @@ from typing import Final
 import msgspec
 
 from gpucore.model.links import NVLINK, Matrix
-from gpucore.topology.choice import Ground
+from gpucore.topology.choice import SearchSpace
 from gpucore.topology.gpusets import MAX_EXACT
 from gpucore.topology.greedy import total
 from gpucore.topology.machines import STATIC_SETS
@@ -54,12 +54,12 @@ class TopologyRequest(msgspec.Struct, frozen=True):
     Attributes:
         gpus: the GPUs that are looked at, ascending; those of the machine, or, where it has too
             many for an exact answer, the free ones.
-        ground: the same GPUs by position.
+        space: the same GPUs by position.
         free, require: indexes, ascending.
     """
 
     gpus: tuple[GpuIndex, ...]
-    ground: Ground
+    space: SearchSpace
     free: tuple[GpuIndex, ...]
     count: int
     require: tuple[GpuIndex, ...]
@@ -111,7 +111,7 @@ def plan(
     seen = matrix if len(matrix.gpus) <= MAX_EXACT else matrix.part(_ordered(free))
     question = TopologyRequest(
         seen.gpus,
-        Ground(seen.scores, seen.numas, wait),
+        SearchSpace(seen.scores, seen.numas, wait),
         _ordered(free),
         count,
         _ordered(require),
@@ -160,9 +160,9 @@ def _ordered(gpus: Collection[int]) -> tuple[GpuIndex, ...]:
 
 
 def _scored(question: TopologyRequest, gpus: tuple[GpuIndex, ...]) -> GpuGroup:
-    ground, left = question.ground, question.positions(set(question.free).difference(gpus))
-    score = total(ground.scores, question.positions(gpus))
-    return GpuGroup(gpus, score, score + ground.total(left, question.count))
+    space, left = question.space, question.positions(set(question.free).difference(gpus))
+    score = total(space.scores, question.positions(gpus))
+    return GpuGroup(gpus, score, score + space.total(left, question.count))
 
 
 def _simple(question: TopologyRequest) -> Chosen:
@@ -188,12 +188,12 @@ def _static(question: TopologyRequest) -> Chosen:
 
 def _best_effort(question: TopologyRequest) -> Chosen:
     free, require = question.positions(question.free), question.positions(question.require)
-    return question.indexes(question.ground.best_effort(free, question.count, require))
+    return question.indexes(question.space.best_effort(free, question.count, require))
 
 
 def _bandwidth(question: TopologyRequest) -> Chosen:
     free, require = question.positions(question.free), question.positions(question.require)
-    return question.indexes(question.ground.bandwidth(free, question.count, require))
+    return question.indexes(question.space.bandwidth(free, question.count, require))
 
 
 POLICIES: Final[Mapping[str, Policy]] = {

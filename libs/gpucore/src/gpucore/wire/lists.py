@@ -6,15 +6,6 @@ from typing import Generic, Protocol, TypeVar
 
 import msgspec
 
-from gpucore.wire.claim import resource_slices as resourceslices
-from gpucore.wire.claim.claim_specs import (
-    ClaimTemplate,
-    DeviceClass,
-    decode_claim_template,
-    decode_device_class,
-)
-from gpucore.wire.claim.resource_claims import ResourceClaim, decode_claim
-from gpucore.wire.claim.resource_slices import ResourceSlice
 from gpucore.wire.constraints import all_constraints
 from gpucore.wire.errors import WireError
 from gpucore.wire.node import spec as nodespec
@@ -30,7 +21,7 @@ class Versioned(Protocol):
 
     @property
     def resource_version(self) -> str:
-        """Of the object."""
+        """Resource version of the object."""
         ...
 
 
@@ -159,16 +150,12 @@ def decode_pods(raw: bytes) -> Page[Pod]:
     return _page(tuple(map(podspec.flat, page.items or ())), page.metadata)
 
 
-def decode_constrained_pods(raw: bytes) -> Page[Pod]:
-    """Read a page of a pod list, each pod with its constraints.
+def decode_constrained_pod(raw: msgspec.Raw) -> Pod:
+    """Read one pod with its constraints.
 
     Raises:
-        WireError: the bytes are no pod list.
+        WireError: the bytes are no pod.
     """
-    return raw_page(raw, _constrained)
-
-
-def _constrained(raw: msgspec.Raw) -> Pod:
     return podspec.decode_pod(raw, all_constraints(raw))
 
 
@@ -185,44 +172,12 @@ def decode_nodes(raw: bytes) -> Page[Node]:
     return _page(tuple(map(nodespec.flat, page.items or ())), page.metadata)
 
 
-def decode_slices(raw: bytes) -> Page[ResourceSlice]:
-    """Read a page of a list of ResourceSlices.
+def page_of(raw: bytes, decode: Callable[[msgspec.Raw], T]) -> Page[T]:
+    """Read a page of a list of objects that ``decode`` reads.
 
     Raises:
-        WireError: the bytes are no list of ResourceSlices.
+        WireError: the bytes are no list, or ``decode`` raises it.
     """
-    return raw_page(raw, resourceslices.decode_slice)
-
-
-def decode_claims(raw: bytes) -> Page[ResourceClaim]:
-    """Read a page of a list of ResourceClaims.
-
-    Raises:
-        WireError: the bytes are no list of ResourceClaims.
-    """
-    return raw_page(raw, decode_claim)
-
-
-def decode_claim_templates(raw: bytes) -> Page[ClaimTemplate]:
-    """Read a page of a list of ResourceClaimTemplates.
-
-    Raises:
-        WireError: the bytes are no list of ResourceClaimTemplates.
-    """
-    return raw_page(raw, decode_claim_template)
-
-
-def decode_device_classes(raw: bytes) -> Page[DeviceClass]:
-    """Read a page of a list of DeviceClasses.
-
-    Raises:
-        WireError: the bytes are no list of DeviceClasses.
-    """
-    return raw_page(raw, decode_device_class)
-
-
-def raw_page(raw: bytes, decode: Callable[[msgspec.Raw], T]) -> Page[T]:
-    """Read a page whose items ``decode`` reads."""
     try:
         page = _RAW_ITEMS.decode(raw)
     except _BROKEN as error:
@@ -243,15 +198,6 @@ def decode_pod_event(raw: bytes) -> WatchEvent[Pod]:
     return event_of(raw, podspec.decode_pod)
 
 
-def decode_constrained_pod_event(raw: bytes) -> WatchEvent[Pod]:
-    """Read one line of a watch on pods, the pod with its constraints.
-
-    Raises:
-        WireError: the bytes are no event of a pod.
-    """
-    return event_of(raw, _constrained)
-
-
 def decode_node_event(raw: bytes) -> WatchEvent[Node]:
     """Read one line of a watch on nodes.
 
@@ -261,44 +207,12 @@ def decode_node_event(raw: bytes) -> WatchEvent[Node]:
     return event_of(raw, nodespec.decode_node)
 
 
-def decode_slice_event(raw: bytes) -> WatchEvent[ResourceSlice]:
-    """Read one line of a watch on ResourceSlices.
-
-    Raises:
-        WireError: the bytes are no event of a ResourceSlice.
-    """
-    return event_of(raw, resourceslices.decode_slice)
-
-
-def decode_claim_event(raw: bytes) -> WatchEvent[ResourceClaim]:
-    """Read one line of a watch on ResourceClaims.
-
-    Raises:
-        WireError: the bytes are no event of a ResourceClaim.
-    """
-    return event_of(raw, decode_claim)
-
-
-def decode_claim_template_event(raw: bytes) -> WatchEvent[ClaimTemplate]:
-    """Read one line of a watch on ResourceClaimTemplates.
-
-    Raises:
-        WireError: the bytes are no event of a ResourceClaimTemplate.
-    """
-    return event_of(raw, decode_claim_template)
-
-
-def decode_device_class_event(raw: bytes) -> WatchEvent[DeviceClass]:
-    """Read one line of a watch on DeviceClasses.
-
-    Raises:
-        WireError: the bytes are no event of a DeviceClass.
-    """
-    return event_of(raw, decode_device_class)
-
-
 def event_of(raw: bytes, decode: Callable[[msgspec.Raw], V]) -> WatchEvent[V]:
-    """Read one line of a watch on objects that ``decode`` reads."""
+    """Read one line of a watch on objects that ``decode`` reads.
+
+    Raises:
+        WireError: the bytes are no event, or ``decode`` raises it.
+    """
     line = _line(raw)
     if line.type in {WatchEventType.BOOKMARK, WatchEventType.ERROR}:
         return _notice(line)

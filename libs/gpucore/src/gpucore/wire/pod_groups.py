@@ -5,7 +5,6 @@ from typing import Final
 import msgspec
 
 from gpucore.wire.errors import WireError
-from gpucore.wire.lists import Page, WatchEvent, event_of, raw_page
 
 API: Final = "/apis/scheduling.k8s.io/v1beta1"
 RESOURCE: Final = "podgroups"
@@ -109,24 +108,6 @@ def decode_pod_group(raw: bytes | msgspec.Raw) -> PodGroup:
         parent=spec.parent_composite_pod_group_name or "",
         scheduled=any((one.type, one.status) == _SCHEDULED for one in conditions),
     )
-
-
-def decode_pod_groups(raw: bytes) -> Page[PodGroup]:
-    """Read a page of a list of PodGroups.
-
-    Raises:
-        WireError: the bytes are no list of PodGroups.
-    """
-    return raw_page(raw, decode_pod_group)
-
-
-def decode_pod_group_event(raw: bytes) -> WatchEvent[PodGroup]:
-    """Read one line of a watch on PodGroups.
-
-    Raises:
-        WireError: the bytes are no event of a PodGroup.
-    """
-    return event_of(raw, decode_pod_group)
 
 
 def serves_pod_groups(raw: bytes) -> bool:

@@ -1,11 +1,12 @@
 """Collections that an informer watches, and the interfaces of its event handlers."""
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Final, Generic, Protocol, TypeVar
 
 import msgspec
 
-from gpucore.wire.lists import Page, WatchEvent
+from gpucore.wire.lists import Page, V, WatchEvent, event_of, page_of
 
 PROBE: Final = "gpushare-version-probe"
 
@@ -36,6 +37,19 @@ class Collection(msgspec.Struct, Generic[T], frozen=True):
     params: dict[str, str] = msgspec.field(default_factory=dict)
     version_path: str = ""
     version_name: str = PROBE
+
+
+def collection_of(
+    name: str,
+    path: str,
+    decode: Callable[[msgspec.Raw], V],
+    *,
+    params: dict[str, str] | None = None,
+    version_path: str = "",
+) -> Collection[V]:
+    """A collection of objects that ``decode`` reads one by one; the rest as in the class."""
+    page, event = partial(page_of, decode=decode), partial(event_of, decode=decode)
+    return Collection(name, path, page, event, params or {}, version_path)
 
 
 class EventHandler(Protocol[T_contra]):

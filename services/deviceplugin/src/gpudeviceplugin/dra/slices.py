@@ -13,12 +13,11 @@ from gpucore.model import Allocation, Inventory
 from gpucore.scheduling.device_order import device_order
 from gpucore.units import GpuIndex
 from gpucore.wire.claim.devices import NO_SCHEDULE, SliceDevice, device_of
-from gpucore.wire.claim.resource_slices import PATH, ResourceSlice, link_groups
-from gpucore.wire.lists import decode_slice_event, decode_slices
+from gpucore.wire.claim.resource_slices import PATH, ResourceSlice, decode_slice, link_groups
 from gpucore.wire.names import Names
 from gpucore.wire.nodes import Node
 from gpudeviceplugin.signals import Signal
-from gpukube.watch.collection import Collection
+from gpukube.watch.collection import Collection, collection_of
 
 
 def slice_name(node: str, driver: str) -> str:
@@ -29,9 +28,7 @@ def slice_name(node: str, driver: str) -> str:
 def slices_of(node: str, driver: str) -> Collection[ResourceSlice]:
     """The slices of one driver on one node."""
     selector = f"spec.driver={driver},spec.nodeName={node}"
-    return Collection(
-        "resourceslices", PATH, decode_slices, decode_slice_event, {"fieldSelector": selector}
-    )
+    return collection_of("resourceslices", PATH, decode_slice, params={"fieldSelector": selector})
 
 
 class SliceWatch:

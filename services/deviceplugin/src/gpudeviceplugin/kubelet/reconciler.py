@@ -11,7 +11,7 @@ from typing import Final
 
 import structlog
 
-from gpucore.node.reconcile.corrections import Correction, Truth, corrections
+from gpucore.node.reconcile.corrections import Correction, CorrectionInput, corrections
 from gpudeviceplugin import telemetry
 from gpudeviceplugin.cluster.events import Events, Subject
 from gpudeviceplugin.kubelet.pod_resources import PodResourcesClient, PodResourcesError
@@ -73,8 +73,8 @@ class Reconciler:
             )
         self.synced.set()
         names, inherited = state.policy.names, state.inherited.pods
-        truth = Truth(state.inventory, names, time.time_ns(), inherited)
-        found = corrections(state.account(), state.pods.values(), truth)
+        given = CorrectionInput(state.inventory, names, time.time_ns(), inherited)
+        found = corrections(state.account(), state.pods.values(), given)
         telemetry.DISAGREEMENTS.set(sum(bool(each.reason) for each in found))
         await asyncio.gather(*map(self._correct, found))
         return reported and not found

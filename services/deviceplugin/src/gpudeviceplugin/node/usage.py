@@ -16,7 +16,7 @@ import structlog
 from gpucore.model import Gpu
 from gpucore.node.allocation.device_ids import Resource
 from gpucore.node.isolation.attribution import Attribution, attribute, corrected, owners
-from gpucore.node.isolation.overuse import Over, Reminders, over_use
+from gpucore.node.isolation.overuse import MemoryOveruse, Reminders, over_use
 from gpucore.units import PodUid
 from gpucore.wire.pods import Pod
 from gpudeviceplugin import telemetry
@@ -181,7 +181,7 @@ class UsageMeter:
                 exempt.add(uid)
         return exempt
 
-    async def _tell(self, pod: Pod, over: Over) -> None:
+    async def _tell(self, pod: Pod, over: MemoryOveruse) -> None:
         message = (
             f"uses {over.used // MIB} MiB of GPU {over.gpu}, but its share is {over.granted // MIB}"
         )

@@ -9,24 +9,16 @@ import os
 from collections.abc import Callable, Coroutine
 from typing import Annotated, Any, Final
 
-from fastapi import FastAPI, Query, Response
+from fastapi import APIRouter, FastAPI, Query, Response
 from fastapi.responses import PlainTextResponse, StreamingResponse
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
-from starlette.types import ASGIApp
 
 from gpucore import VERSION
 from gpuextender import metrics
 from gpuextender.health import Readiness
-from gpuextender.http import readapi, routes
+from gpuextender.http import readapi
+from gpuextender.http.openapi import JSON, PREFIXES, SHARE_PREFIX, answers, complete
 from gpuextender.http.readapi import ReadApi
-from gpuextender.http.routes import (
-    JSON,
-    KINDS,
-    PREFIXES,
-    SHARE_PREFIX,
-    DirectRoutes,
-    SchedulerRoutes,
-)
 from gpuextender.http.views import (
     Inspection,
     TopologyInspection,
@@ -35,6 +27,7 @@ from gpuextender.http.views import (
     inspect_node,
 )
 from gpuextender.metrics import LedgerMetrics
+from gpuextender.scheduling.messages import KINDS
 from gpuextender.state import State
 from gpukube.server.scrapes import SharedScrape, pieces
 from gpukube.server.time_slices import TimeSlices, encoded
@@ -99,17 +92,17 @@ def make_app(
     state: State,
     health: Readiness,
     gauges: LedgerMetrics,
-    verbs: SchedulerRoutes,
+    scheduler: APIRouter,
     read: ReadApi,
     topology: TopologyInspector,
-) -> ASGIApp:
-    """Put the routes together; the verbs in front, unless requests are to be traced."""
-    app = _framework(health, gauges, verbs, read)
+) -> FastAPI:
+    """Put the routes together; ``scheduler`` has those of kube-scheduler."""
+    app = _framework(health, gauges, scheduler, read)
     _add_inspection(app, state)
     _add_topology(app, topology)
     _add_profiles(app)
-    routes.complete(app, (*readapi.KINDS, *KINDS, Inspection, TopologyInspection))
-    return app if traced() else DirectRoutes(verbs.handlers(), app)
+    complete(app, (*readapi.KINDS, *KINDS, Inspection, TopologyInspection))
+    return app
 
 
 def traced() -> bool:
@@ -118,14 +111,14 @@ def traced() -> bool:
 
 
 def _framework(
-    health: Readiness, gauges: LedgerMetrics, verbs: SchedulerRoutes, read: ReadApi
+    health: Readiness, gauges: LedgerMetrics, scheduler: APIRouter, read: ReadApi
 ) -> FastAPI:
     app = FastAPI(
         title="gpushare extender",
         version=VERSION,
         telemetry={"exclude": lambda scope: scope.get("path") in PATHS},
     )
-    app.include_router(verbs.router())
+    app.include_router(scheduler)
     app.include_router(read.router())
     add_probes(app, health)
     add_metrics(app, health, gauges)
@@ -171,7 +164,7 @@ def _add_topology(app: FastAPI, inspector: TopologyInspector) -> None:
 
 
 def _add_get(app: FastAPI, prefix: str, path: str, handler: Endpoint, kind: type) -> None:
-    responses = routes.answers({200: kind})
+    responses = answers({200: kind})
     app.add_api_route(f"{prefix}/{path}", handler, tags=["inspect"], responses=responses)
 
 

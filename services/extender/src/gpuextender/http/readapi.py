@@ -25,6 +25,7 @@ from gpucore.claims.followed import FollowedClaims
 from gpucore.explain.answers import Answer, answers, notes_of
 from gpucore.explain.claims import explaining_claims
 from gpucore.explain.documents import PodExplanation, pod_explanation
+from gpucore.explain.mix_documents import MixDoc, mix_document
 from gpucore.explain.pod_facts import Cluster, PodFacts
 from gpucore.explain.pod_states import Explanation
 from gpucore.explain.pods import explain_pod
@@ -46,11 +47,11 @@ from gpucore.steps import Steps
 from gpucore.units import NodeName
 from gpucore.wire.constraints import pod_constraints
 from gpucore.wire.errors import WireError
-from gpucore.wire.pod.scheduler_events import sightings
+from gpucore.wire.pod.scheduler_events import scheduler_record
 from gpucore.wire.pods import Pod, decode_pod, pod_request_of
 from gpuextender.health import Readiness
-from gpuextender.http import routes, views
-from gpuextender.http.routes import JSON
+from gpuextender.http import openapi, views
+from gpuextender.http.openapi import JSON
 from gpuextender.scheduling import messages
 from gpuextender.scheduling.binding import pod_path
 from gpuextender.state import State
@@ -63,7 +64,7 @@ _NAME: Final = re.compile(r"[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?")
 CLAIM_API: Final = "/apis/resource.k8s.io/v1"
 MOST_CLAIMS: Final = 20
 """ResourceClaims that are read for one question."""
-_WHATIF: Final[routes.Document] = {
+_WHATIF: Final[openapi.Document] = {
     "pods": [{"name": "worker", "mem": 8, "replicas": 3}, {"name": "trainer", "gpus": 4}]
 }
 
@@ -80,6 +81,7 @@ KINDS: Final = (
     PodExplanation,
     WhatIfQuestion,
     WhatIfDoc,
+    MixDoc,
     ErrorView,
 )
 
@@ -131,7 +133,7 @@ class PodQuestions:
         return (yield from explaining_claims(facts, nodes, cluster.nodes))
 
     async def what_if(self, question: Question, slices: TimeSlices) -> WhatIfDoc:
-        """What becomes of pods if they come now, in this order.
+        """Where pods would be placed if they were created now, in this order.
 
         Raises:
             WireError: a node is none of the Kubernetes API.
@@ -226,7 +228,7 @@ class PodQuestions:
             pod=pod,
             pod_request=pod_request,
             constraints=constraints,
-            sightings=sightings(raw),
+            scheduler_record=scheduler_record(raw),
             members=self._state.members(UnscheduledPod(pod, pod_request), gang) if gang else None,
             gang=gang,
         )
@@ -239,11 +241,12 @@ class ReadApi:
         self._state, self._health, self._questions = state, health, questions
 
     def router(self) -> APIRouter:
-        """All routes."""
+        """All openapi."""
         router = APIRouter(prefix="/api/v1", tags=["read"])
         for path, handler, answer in (
             ("/nodes", self.nodes, views.NodesView),
             ("/nodes/{node}", self.node, views.NodeView),
+            ("/mix", self.mix, MixDoc),
             ("/pods/{namespace}/{name}/explain", self.explain, PodExplanation),
         ):
             router.add_api_route(path, handler, responses=_answers(answer))
@@ -251,8 +254,8 @@ class ReadApi:
             "/whatif",
             self.whatif,
             methods=["POST"],
-            responses=_answers(WhatIfDoc) | routes.answers({400: ErrorView}),
-            openapi_extra=routes.request_body(WhatIfQuestion, _WHATIF),
+            responses=_answers(WhatIfDoc) | openapi.answers({400: ErrorView}),
+            openapi_extra=openapi.request_body(WhatIfQuestion, _WHATIF),
         )
         return router
 
@@ -271,6 +274,12 @@ class ReadApi:
         if node_info is None:
             return _json(ErrorView(f"node {node} is not known"), 404)
         return _json(views.node_view(node_info))
+
+    async def mix(self) -> Response:
+        """The pods that usually come, by which the fragmentation policy compares nodes."""
+        if unready := self._unready():
+            return unready
+        return _json(mix_document(self._state.mix.mix, len(self._state.mix.history)))
 
     async def explain(self, namespace: str, name: str) -> Response:
         """Why a pod waits, node by node and GPU by GPU, or where it sits."""
@@ -309,7 +318,7 @@ class ReadApi:
 
 
 def _answers(good: type) -> dict[int | str, dict[str, Any]]:
-    return routes.answers({200: good, 404: ErrorView, 503: ErrorView})
+    return openapi.answers({200: good, 404: ErrorView, 503: ErrorView})
 
 
 async def _long(view: msgspec.Struct, slices: TimeSlices) -> Response:

@@ -7,20 +7,18 @@ The same handlers are mounted there too: for the OpenAPI document, and for reque
 Status codes are the original's: filter answers 200 whatever comes, bind 500 with the same body when
 it fails, because a scheduler takes anything else for a broken extender. While the process is not
 ready, filter and bind reply with ``Error``, and the scheduler retries.
-
-Bodies are read as bytes, which is what makes these calls quick, so FastAPI cannot see their shape.
-The OpenAPI document gets their schemas, from the very types that are sent, by :func:`complete`.
 """
 
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 from typing import Any, Final
 
 import msgspec
-from fastapi import APIRouter, FastAPI, Request, Response
+from fastapi import APIRouter, Request, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gpuextender import metrics
 from gpuextender.health import Readiness
+from gpuextender.http.openapi import JSON, PREFIXES, Document, answers, request_body
 from gpuextender.scheduling import messages
 from gpuextender.scheduling.bind import Bind
 from gpuextender.scheduling.filter import Filter
@@ -37,7 +35,49 @@ from gpuextender.scheduling.messages import (
 from gpuextender.scheduling.preempt import Preempt
 from gpuextender.scheduling.prioritize import Prioritize
 
-JSON: Final = "application/json"
+_POD: Final[Document] = {
+    "metadata": {"name": "worker-0", "namespace": "default", "uid": "8b9c"},
+    "spec": {
+        "containers": [
+            {"name": "main", "resources": {"limits": {"aliyun.com/gpu-mem": "8"}}},
+        ]
+    },
+}
+ARGS: Final[Document] = {"Pod": _POD, "Nodes": None, "NodeNames": ["node-1", "node-2"]}
+BINDING: Final[Document] = {
+    "PodName": "worker-0",
+    "PodNamespace": "default",
+    "PodUID": "8b9c",
+    "Node": "node-1",
+}
+PREEMPTION: Final[Document] = {
+    "Pod": _POD,
+    "NodeNameToVictims": None,
+    "NodeNameToMetaVictims": {"node-1": {"Pods": [{"UID": "77aa"}], "NumPDBViolations": 0}},
+}
+
+
+_DOCUMENTS: Final[dict[str, dict[str, Any]]] = {
+    "filter": {
+        "openapi_extra": request_body(ExtenderArgs, ARGS),
+        "responses": answers({200: FilterResult}),
+    },
+    "prioritize": {
+        "openapi_extra": request_body(ExtenderArgs, ARGS),
+        "responses": answers({200: list[HostPriority]}),
+    },
+    "bind": {
+        "openapi_extra": request_body(BindingArgs, BINDING),
+        "responses": answers({200: BindingResult, 500: BindingResult}),
+    },
+    "preempt": {
+        "openapi_extra": request_body(PreemptionArgs, PREEMPTION),
+        "responses": answers({200: PreemptionResult}),
+    },
+}
+
+
+_VERB_SECONDS: Final = {name: metrics.VERB_SECONDS.labels(name) for name in _DOCUMENTS}
 
 
 class JsonReply(msgspec.Struct, frozen=True):
@@ -93,104 +133,6 @@ async def _send(send: Send, reply: JsonReply) -> None:
     ]
     await send({"type": "http.response.start", "status": reply.status, "headers": headers})
     await send({"type": "http.response.body", "body": reply.body})
-
-
-SHARE_PREFIX: Final = "/gpushare-scheduler"
-PREFIXES: Final = (SHARE_PREFIX, "/gputopology-scheduler", "/gpu-scheduler-extender")
-
-KINDS: Final = (
-    ExtenderArgs,
-    FilterResult,
-    HostPriority,
-    BindingArgs,
-    BindingResult,
-    PreemptionArgs,
-    PreemptionResult,
-)
-
-_REF: Final = "#/components/schemas/{name}"
-Document = dict[str, Any]
-
-_POD: Final[Document] = {
-    "metadata": {"name": "worker-0", "namespace": "default", "uid": "8b9c"},
-    "spec": {
-        "containers": [
-            {"name": "main", "resources": {"limits": {"aliyun.com/gpu-mem": "8"}}},
-        ]
-    },
-}
-ARGS: Final[Document] = {"Pod": _POD, "Nodes": None, "NodeNames": ["node-1", "node-2"]}
-BINDING: Final[Document] = {
-    "PodName": "worker-0",
-    "PodNamespace": "default",
-    "PodUID": "8b9c",
-    "Node": "node-1",
-}
-PREEMPTION: Final[Document] = {
-    "Pod": _POD,
-    "NodeNameToVictims": None,
-    "NodeNameToMetaVictims": {"node-1": {"Pods": [{"UID": "77aa"}], "NumPDBViolations": 0}},
-}
-
-
-def answers(kinds: Mapping[int, Any]) -> dict[int | str, Document]:
-    """``responses`` of a route: a schema for each status."""
-    return {
-        status: {"description": _summary(kind), "content": {JSON: {"schema": _schema(kind)}}}
-        for status, kind in kinds.items()
-    }
-
-
-def request_body(kind: Any, example: Document) -> Document:
-    """``openapi_extra`` of a route that reads ``kind``."""
-    content = {JSON: {"schema": _schema(kind), "example": example}}
-    return {"requestBody": {"required": True, "content": content}}
-
-
-def complete(app: FastAPI, kinds: Iterable[Any]) -> None:
-    """Put the schemas of ``kinds``, to which routes refer, into the document of ``app``."""
-    original = app.openapi
-    _, components = msgspec.json.schema_components(kinds, ref_template=_REF)
-
-    def openapi() -> Document:
-        document = original()
-        document.setdefault("components", {}).setdefault("schemas", {}).update(components)
-        return document
-
-    app.openapi = openapi  # type: ignore[method-assign]
-
-
-def _schema(kind: Any) -> Document:
-    """A reference to ``kind``, or the schema itself where it has no name."""
-    [schema], _ = msgspec.json.schema_components([kind], ref_template=_REF)
-    return schema
-
-
-def _summary(kind: Any) -> str:
-    return (getattr(kind, "__doc__", "") or "An answer.").splitlines()[0]
-
-
-_DOCUMENTS: Final[dict[str, dict[str, Any]]] = {
-    "filter": {
-        "openapi_extra": request_body(ExtenderArgs, ARGS),
-        "responses": answers({200: FilterResult}),
-    },
-    "prioritize": {
-        "openapi_extra": request_body(ExtenderArgs, ARGS),
-        "responses": answers({200: list[HostPriority]}),
-    },
-    "bind": {
-        "openapi_extra": request_body(BindingArgs, BINDING),
-        "responses": answers({200: BindingResult, 500: BindingResult}),
-    },
-    "preempt": {
-        "openapi_extra": request_body(PreemptionArgs, PREEMPTION),
-        "responses": answers({200: PreemptionResult}),
-    },
-}
-
-
-_VERB_SECONDS: Final = {name: metrics.VERB_SECONDS.labels(name) for name in _DOCUMENTS}
 
 
 class SchedulerRoutes:

@@ -8,7 +8,7 @@ does. A batch fails when one of its pods loses its nomination or is deleted befo
 the nominations of the other pods are given back too, so that half a gang keeps no GPUs.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Final
 
 from gpucore.gang.members import Member
@@ -19,8 +19,6 @@ from gpucore.scheduling.profiles import SchedulerProfiles
 from gpucore.units import NodeName, PodUid
 from gpucore.wire.pod.gangs import Gang, gang_of
 from gpucore.wire.pods import Pod
-from gpuextender.scheduling.gangs import Gangs
-from gpuextender.scheduling.requeue import Requeue
 from gpuextender.state import State
 
 CALLED_SECONDS: Final = 2.0
@@ -33,6 +31,8 @@ class DuePods:
     """The pods to nominate, in the scheduler's order.
 
     Args:
+        refused_pods: the pods that no offered node could take, those to be tried first in front.
+        is_refused: whether a pod is one of them.
         after: number of pending pods at the head of the queue that are not nominated; ``None``
             nominates refused pods alone.
         now: seconds of a steady clock.
@@ -42,13 +42,16 @@ class DuePods:
     def __init__(
         self,
         state: State,
-        requeue: Requeue,
         *,
+        refused_pods: Callable[[], Sequence[Pod]],
+        is_refused: Callable[[PodUid], bool],
         after: int | None,
         now: Callable[[], float],
         profiles: SchedulerProfiles = SchedulerProfiles(),  # noqa: B008 - frozen
     ) -> None:
-        self._state, self._requeue, self._after, self._now = state, requeue, after, now
+        self._state = state
+        self._refused_pods, self._is_refused = refused_pods, is_refused
+        self._after, self._now = after, now
         self._called: dict[str, float] = {}
         self._profiles = profiles.names
 
@@ -59,7 +62,7 @@ class DuePods:
 
     def pods(self) -> Iterator[UnscheduledPod]:
         """Pods to be nominated now, in the scheduler's order."""
-        for pod in self._requeue.refused_pods():
+        for pod in self._refused_pods():
             pending = self._state.find(pod.namespace, pod.name)
             if pending is None or pending.pod.uid != pod.uid:
                 continue
@@ -77,7 +80,7 @@ class DuePods:
             if ledger.allocation(uid) is not None:
                 ahead += uid in ledger.nominations()
             elif (
-                not self._requeue.is_refused(uid)
+                not self._is_refused(uid)
                 and self._quiet(pending.pod.scheduler_name) < CALLED_SECONDS
             ):
                 ahead += 1
@@ -96,13 +99,19 @@ AGAIN_TIMES: Final = 10.0
 MOST_REMEMBERED: Final = 1024
 
 Key = tuple[str, str]
-Place = tuple[UnscheduledPod, Placement]
+PodPlacement = tuple[UnscheduledPod, Placement]
+
+
+GangPlan = Callable[
+    [UnscheduledPod, Mapping[NodeName, int]], tuple[tuple[Allocation, ...], tuple[PodUid, ...]]
+]
 
 
 class GangBatches:
     """Plans gangs, and remembers which pods were nominated together.
 
     Args:
+        plan: places for the pods of a gang that have none, and reservations to forget first.
         kind_of: what a pod is chosen by; ``None`` for a pod that is left to the scheduler.
         now: seconds of a steady clock.
     """
@@ -110,11 +119,11 @@ class GangBatches:
     def __init__(
         self,
         state: State,
-        gangs: Gangs,
+        plan: GangPlan,
         kind_of: Callable[[UnscheduledPod], PodRequirements | None],
         now: Callable[[], float],
     ) -> None:
-        self._state, self._gangs, self._kind_of, self._now = state, gangs, kind_of, now
+        self._state, self._plan, self._kind_of, self._now = state, plan, kind_of, now
         self._open: dict[Key, set[PodUid]] = {}
         self._not_before: dict[Key, float] = {}
 
@@ -144,7 +153,7 @@ class GangBatches:
         *,
         room: int,
         now_ns: int,
-    ) -> list[Place]:
+    ) -> list[PodPlacement]:
         """Reserve a place for every pod of the gang that needs one; empty where one has none.
 
         Args:
@@ -155,7 +164,7 @@ class GangBatches:
         if gang is None:
             return []
         begin = self._now()
-        reservations, given_up = self._gangs.plan(pending, limits)
+        reservations, given_up = self._plan(pending, limits)
         places = self._assigned(gang, members, reservations)
         if not 0 < len(places) <= room:
             took = self._now() - begin
@@ -190,7 +199,7 @@ class GangBatches:
 
     def _assigned(
         self, gang: Gang, members: Collection[UnscheduledPod], reservations: Collection[Allocation]
-    ) -> list[Place]:
+    ) -> list[PodPlacement]:
         """A place for each pod that needs one: pods beyond the size of the gang need none."""
         held = self._state.ledger.gang(gang.namespace, gang.name)
         placed = sum(one.state is not AllocationState.RESERVED for one in held)

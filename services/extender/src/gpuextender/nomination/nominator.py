@@ -88,7 +88,14 @@ class Nominator:
         self._after, self._limit = after, limit
         self._clock, self._now = clock, now
         self._ranking = NodeRanking(self._rate)
-        self._due = DuePods(state, requeue, after=after, now=now, profiles=profiles)
+        self._due = DuePods(
+            state,
+            refused_pods=requeue.refused_pods,
+            is_refused=requeue.is_refused,
+            after=after,
+            now=now,
+            profiles=profiles,
+        )
         self._pauses = NominationPauses()
         self.ends = NominationEnds(
             state,
@@ -99,7 +106,7 @@ class Nominator:
             now=now,
         )
         writes.failed = self._failed
-        self._batches = GangBatches(state, gangs, self._kind, now)
+        self._batches = GangBatches(state, gangs.plan, self._kind, now)
         self._next = float("inf")
         self.woken = asyncio.Event()
         self._active = 0.0
@@ -110,7 +117,7 @@ class Nominator:
     # What happens, as the rest of the process reports it.
 
     def scheduler_called(self, pod: Pod) -> None:
-        """The scheduler of this pod calls filter here: it leads."""
+        """This replica got the filter call of the pod's scheduler."""
         self._due.called(pod.scheduler_name)
         self._order.scheduler_called(pod.uid, self._state.ledger.nominations())
         self._writes.scheduler_called(pod.uid)
@@ -159,7 +166,7 @@ class Nominator:
     # One round.
 
     def due(self) -> bool:
-        """A pod is due, whether or not it can be nominated."""
+        """Whether a pod awaits a nomination, even if no node fits it."""
         return next(self._due.pods(), None) is not None
 
     async def round(self) -> float:

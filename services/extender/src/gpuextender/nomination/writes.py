@@ -21,7 +21,6 @@ from gpucore.wire.names import RETRY
 from gpucore.wire.pods import Pod
 from gpuextender import metrics
 from gpuextender.scheduling.binding import pod_path
-from gpuextender.scheduling.requeue import Requeue
 from gpuextender.state import State
 from gpukube.client import KubeClient
 from gpukube.errors import KubeError, NotFoundError
@@ -73,6 +72,9 @@ class Written(msgspec.Struct, frozen=True):
 class NominationWrites:
     """The queue of patches and the workers that send them.
 
+    Args:
+        is_refused: whether no node that the scheduler offered could take a pod.
+
     Attributes:
         written: nominations that this process wrote, by UID, until the watch shows other ones.
         api: the API server.
@@ -80,8 +82,8 @@ class NominationWrites:
         leads: whether this process is the one that nominates.
     """
 
-    def __init__(self, state: State, api: KubeClient, requeue: Requeue) -> None:
-        self._state, self.api, self._requeue = state, api, requeue
+    def __init__(self, state: State, api: KubeClient, is_refused: Callable[[PodUid], bool]) -> None:
+        self._state, self.api, self._is_refused = state, api, is_refused
         self._queue: deque[tuple[Pod, NodeName]] = deque()
         self._called: set[PodUid] = set()
         self._work = asyncio.Event()
@@ -141,7 +143,7 @@ class NominationWrites:
         if known is not None and known.pod.nominated:
             self._state.forget_nomination(pod.uid)
             return False
-        if scheduler_called and not self._requeue.is_refused(pod.uid):
+        if scheduler_called and not self._is_refused(pod.uid):
             metrics.NOMINATIONS.labels("overtaken").inc()
             return False
         return True
@@ -185,7 +187,7 @@ class NominationWrites:
             self.written[pod.uid] = msgspec.structs.replace(written, clearing="failed")
 
     def _version(self, pod: Pod) -> str:
-        """Of the pod as it is known; empty where it is not."""
+        """Resource version of the pod in the state; empty where the state lacks the pod."""
         known = self._state.find(pod.namespace, pod.name)
         return known.pod.resource_version if known and known.pod.uid == pod.uid else ""
 
@@ -193,7 +195,7 @@ class NominationWrites:
         metadata: dict[str, Any] = {"uid": pod.uid}
         if version:
             metadata["resourceVersion"] = version
-        if self._requeue.is_refused(pod.uid):
+        if self._is_refused(pod.uid):
             metadata["annotations"] = {RETRY: str(time_ns())}
         return {"metadata": metadata, "status": {"nominatedNodeName": node or None}}
 

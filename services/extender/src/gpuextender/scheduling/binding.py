@@ -149,7 +149,7 @@ def pod_path(namespace: str, name: str) -> str:
 def annotations(
     allocation: Allocation, pod_request: PodRequest, names: Names, node_info: NodeInfo
 ) -> dict[str, str]:
-    """The annotations for ``claim``; its node has an inventory."""
+    """The annotations that record the allocation; its node has an inventory."""
     if node_info.inventory is None:
         raise ValueError(f"an allocation on {node_info.name}, which has no GPUs")
     return annotations_of(

@@ -26,6 +26,8 @@ from gpucore.units import NodeName
 REQUESTS: Final = 64
 SLICE_SECONDS: Final = 0.001
 
+RATINGS: Final = frozenset({"rating", "score"})
+"""First words of the requests whose results depend on more of a node than its GPUs."""
 FEW: Final = 16
 """Up to this number of stale results, all are computed, whether or not they are requested."""
 
@@ -37,11 +39,13 @@ class _Table:
 
     Attributes:
         stale: nodes whose result is to be computed.
+        compute: as it was last given.
     """
 
     def __init__(self, stale: Iterable[NodeName]) -> None:
         self.results: dict[NodeName, Any] = {}
         self.stale = set(stale)
+        self.compute: Callable[[NodeInfo], Any] | None = None
 
 
 class NodeCache:
@@ -69,6 +73,21 @@ class NodeCache:
             else:
                 table.stale.discard(node)
                 table.results.pop(node, None)
+
+    def host_changed(self, node: NodeName) -> None:
+        """Compute the ratings of ``node`` again: its CPU, its memory or the usual pods changed."""
+        if self._ledger.node(node) is not None:
+            for request, table in self._tables.items():
+                if type(request) is tuple and request[0] in RATINGS:
+                    table.stale.add(node)
+
+    async def refresh(self) -> None:
+        """Compute beforehand what changed, so that the next request finds it."""
+        for request in list(self._tables):
+            table = self._tables.get(request)
+            if table is not None and table.compute is not None:
+                for _ in self._fill(table, list(table.stale), table.compute):
+                    await asyncio.sleep(0)
 
     async def results(
         self,
@@ -117,6 +136,7 @@ class NodeCache:
         """Results of a request, in which those of these nodes are current."""
         while True:
             table = self._table(request)
+            table.compute = compute
             stale = table.stale if len(table.stale) <= FEW else table.stale.intersection(names)
             if not stale:
                 return table.results

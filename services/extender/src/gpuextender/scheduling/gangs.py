@@ -15,9 +15,9 @@ from typing import Final
 from gpucore.explain.gangs import gang_sentence, group_sentence
 from gpucore.explain.sentences import sentence
 from gpucore.gang.group_cycles import RELEASE_SECONDS, PodGroupCycles
-from gpucore.gang.group_plan import reservation_uid
 from gpucore.gang.members import Postponed, resting
 from gpucore.gang.placement import place_gang, taken
+from gpucore.gang.reservations import reservation_uid
 from gpucore.gang.values import GangPlacement, Rules, Shortage
 from gpucore.model import Allocation, Code, FitError, Placement, PodRequest
 from gpucore.scheduling.pending_pods import UnscheduledPod

@@ -263,3 +263,15 @@ def items_of(nodes: msgspec.Raw) -> dict[NodeName, msgspec.Raw]:
         return {_NODE.decode(item).metadata.name: item for item in items or ()}
     except _BROKEN as error:
         raise MessageError(f"cannot decode Nodes: {error}") from error
+
+
+KINDS: Final = (
+    ExtenderArgs,
+    FilterResult,
+    HostPriority,
+    BindingArgs,
+    BindingResult,
+    PreemptionArgs,
+    PreemptionResult,
+)
+"""What the scheduler sends and receives."""

@@ -6,6 +6,7 @@ from gpucore.accounting.claim_offers import ClaimSpecs, offers_of
 from gpucore.accounting.ledger import Ledger
 from gpucore.kubescheduler.candidate_nodes import CandidateNodes
 from gpucore.scheduling.candidates import Candidates, candidates_of
+from gpucore.scheduling.host_rooms import use_mix
 from gpucore.steps import complete
 from gpucore.wire.claim.claim_specs import (
     DeviceClass,
@@ -15,6 +16,7 @@ from gpucore.wire.claim.claim_specs import (
 )
 from gpucore.wire.claim.resource_slices import decode_slice
 from gpucore.wire.pod.spec import Pod
+from gpuinspect.cluster.mix import learned_mix
 from gpuinspect.cluster.snapshots import Snapshot
 from gpuinspect.cluster.without_gc import uncollected
 
@@ -34,6 +36,7 @@ def candidates(snapshot: Snapshot, ledger: Ledger) -> Candidates:
             device_classes(snapshot),
             ledger.names.gpu,
         )
+        use_mix(found.node_infos, found.nodes, learned_mix(snapshot, ledger, found).mix)
     return msgspec.structs.replace(found, offers=offers)
 
 

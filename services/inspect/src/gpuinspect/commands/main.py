@@ -38,18 +38,22 @@ COMMANDS: Final = {
     "dashboard": Lazy("admin.dashboard:dashboard", "the dashboard: a web page, live and read-only"),
     "explain": Lazy("explain:app", "why a pod or workload is pending, or why it has its GPUs"),
     "pending": Lazy("pending:pending", "all pods that wait for GPUs, with reason and age"),
-    "usage": Lazy("usage:usage", "GPU memory granted, limited, used and waited for, in groups"),
+    "usage": Lazy("usage:usage", "GPU memory granted, used and pending, in groups by --by"),
     "cost": Lazy("admin.cost:cost", "GPU-hours of each namespace and their cost"),
     "whatif": Lazy("whatif:whatif", "where new pods would be placed"),
+    "mix": Lazy("mix:mix", "the pods that usually come, for the policy fragmentation"),
     "convert": Lazy("convert:convert", "manifests with shares as manifests with ResourceClaims"),
     "defrag": Lazy(
-        "admin.defrag:defrag", "the fewest pods to move, or to evict, so that something larger fits"
+        "admin.defrag:defrag", "the fewest moves or evictions that make room for a larger request"
     ),
     "node-template": Lazy(
         "admin.node_template:node_template",
         "the template of a node group for an autoscaler that grows it from zero",
     ),
     "doctor": Lazy("admin.doctor:doctor", "check the installation; every finding has a remedy"),
+    "verify": Lazy(
+        "admin.verify:verify", "proof on the GPUs of this cluster that shares are what they promise"
+    ),
     "serve": Lazy("serving.serve:app", "a model server on a share of a GPU (arena serve)"),
     "snapshot": Lazy(
         "admin.snapshot:snapshot", "save the cluster's state to a file for --snapshot"

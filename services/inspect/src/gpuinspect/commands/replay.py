@@ -6,20 +6,26 @@ Chance and the clock are here; deciding is the core's.
 import random
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
+from statistics import fmean
 from typing import Annotated
 
 import msgspec
 import typer
 
-from gpucore.simulate.hosts import HostWorkload
+from gpucore.simulate.arrivals import drawn, once, shuffled
 from gpucore.simulate.replay import Replayed
 from gpucore.simulate.replay import replay as replayed
 from gpucore.simulate.traces import TraceNode, TracePod
+from gpucore.units import MILLI
+from gpuinspect.cluster.candidates import candidates
+from gpuinspect.cluster.collect import COUNTED
+from gpuinspect.cluster.ledger import ledger_of
+from gpuinspect.cluster.trace import cluster_trace
 from gpuinspect.commands.options.formats import Format, Output, emit, names_only
-from gpuinspect.commands.options.reading import fail
+from gpuinspect.commands.options.reading import Reader, fail, reading
 from gpuinspect.errors import InspectError
 from gpuinspect.sources.trace_files import read_nodes, read_pods
 from gpuinspect.terminal.progress import shown
@@ -32,6 +38,7 @@ class PlacementPolicyName(StrEnum):
     SPREAD = "spread"
     FRAGMENTATION = "fragmentation"
     RANDOM = "random"
+    PUBLISHED = "published"
     CLAIMS_PLAIN = "claims-plain"
     CLAIMS_BINPACK = "claims-binpack"
     CLAIMS_FRAGMENTATION = "claims-fragmentation"
@@ -40,6 +47,13 @@ class PlacementPolicyName(StrEnum):
     CLAIMS_FRAGMENTATION_PACKED = "claims-fragmentation-packed"
     CLAIMS_BINPACK_NOMINATED = "claims-binpack-nominated"
     CLAIMS_FRAGMENTATION_NOMINATED = "claims-fragmentation-nominated"
+
+
+class Draw(StrEnum):
+    """Values of ``--draw``."""
+
+    ANY = "any"
+    ONCE = "once"
 
 
 class Report(msgspec.Struct, frozen=True):
@@ -58,49 +72,108 @@ class Report(msgspec.Struct, frozen=True):
     seconds: float
 
 
+class Reports(msgspec.Struct, frozen=True):
+    """What is printed of several runs."""
+
+    runs: Sequence[Report]
+    mean_unallocated_gpus: float
+
+
+@reading
 def replay(
+    reader: Reader,
     *,
-    nodes: Annotated[Path, typer.Option(help="CSV of nodes", metavar="CSV")],
-    pods: Annotated[Path, typer.Option(help="CSV of pods", metavar="CSV")],
+    nodes: Annotated[Path | None, typer.Option(help="CSV of nodes", metavar="CSV")] = None,
+    pods: Annotated[Path | None, typer.Option(help="CSV of pods", metavar="CSV")] = None,
+    from_cluster: Annotated[
+        bool,
+        typer.Option(
+            "--from-cluster",
+            help="replay the pods with GPUs of the cluster, ended ones too, on its nodes",
+        ),
+    ] = False,
     policy: Annotated[PlacementPolicyName, typer.Option(help="how GPUs and nodes are chosen")],
     arrivals: Annotated[
         float, typer.Option(help="stop when requests reach this multiple of all GPUs", min=0.0)
     ] = 1.3,
+    draw: Annotated[
+        Draw,
+        typer.Option(
+            help="any: each arrival is any pod of the trace; once: every pod of the trace once, and"
+            " random copies up to that multiple, shuffled, on nodes in random order"
+        ),
+    ] = Draw.ANY,
     seed: Annotated[int, typer.Option(help="random seed for drawing pods from the trace")] = 0,
+    seeds: Annotated[
+        int, typer.Option(help="number of runs, with this and the following seeds", min=1)
+    ] = 1,
     output: Output = Format.TABLE,
 ) -> None:
     """Draw pods from a trace until they request more GPUs than exist; count unallocated GPUs.
 
-    Figures are in exclusive GPUs: a pod that requests 460 of 1000 counts 0.46.
+    Figures are in exclusive GPUs: a pod that requests 460 of 1000 counts 0.46. The policy published
+    is fragmentation gradient descent as its paper describes it, to compare with.
     """
     try:
-        report = _report(read_nodes(nodes), read_pods(pods), policy, arrivals, seed)
+        if from_cluster:
+            hosts, kinds = _of_cluster(reader, nodes or pods)
+        else:
+            hosts, kinds = _of_files(nodes, pods)
+        trace = Trace(hosts, kinds, draw, arrivals)
     except InspectError as error:
         fail(error)
+    reports = [trace.report(policy, one) for one in range(seed, seed + seeds)]
     if output.is_document:
-        emit(report, output)
+        emit(reports[0] if seeds == 1 else Reports(reports, _mean(reports)), output)
     elif output is Format.NAME:
-        names_only("policy", [report.policy])
+        names_only("policy", [str(policy)])
     else:
-        sys.stdout.write(_table(report))
+        sys.stdout.write(_table(reports[0]) if seeds == 1 else _rows(reports))
 
 
-def _report(
-    nodes: Sequence[TraceNode], pods: Sequence[TracePod], policy: str, arrivals: float, seed: int
-) -> Report:
-    chance = random.Random(seed)  # noqa: S311 - a repeatable draw, no secret
-    started = time.monotonic()
-    with shown("GPUs requested", arrivals * sum(node.gpus for node in nodes)) as progress:
-        result = replayed(
-            nodes,
-            _drawn(pods, chance),
-            policy,
-            workload=HostWorkload(pods),
-            pick=chance.randrange,
-            target=arrivals,
-            progress=progress.reach,
-        )
-    return _reported(result, policy, arrivals, seed, round(time.monotonic() - started, 3))
+def _of_files(nodes: Path | None, pods: Path | None) -> tuple[list[TraceNode], list[TracePod]]:
+    if nodes is None or pods is None:
+        raise typer.BadParameter("give --nodes and --pods, or --from-cluster")
+    return read_nodes(nodes), read_pods(pods)
+
+
+def _of_cluster(reader: Reader, file: Path | None) -> tuple[list[TraceNode], list[TracePod]]:
+    if file is not None:
+        raise typer.BadParameter("--from-cluster takes no --nodes and --pods")
+    snapshot = reader.source.read(*COUNTED)
+    ledger = ledger_of(snapshot, reader.names)
+    return cluster_trace(snapshot, ledger, candidates(snapshot, ledger))
+
+
+class Trace(msgspec.Struct, frozen=True):
+    """Nodes and pods, and how arrivals are drawn from these."""
+
+    nodes: Sequence[TraceNode]
+    pods: Sequence[TracePod]
+    draw: Draw
+    arrivals: float
+
+    def report(self, policy: str, seed: int) -> Report:
+        """The figures of one run."""
+        chance = random.Random(seed)  # noqa: S311 - a repeatable draw, no secret
+        started = time.monotonic()
+        gpus = sum(node.gpus for node in self.nodes)
+        nodes, pods = self.nodes, drawn(self.pods, chance.randrange)
+        if self.draw is Draw.ONCE:
+            milli = round(self.arrivals * gpus * MILLI)
+            pods = iter(once(self.pods, milli, chance.randrange))
+            nodes = shuffled(nodes, chance.randrange)
+        with shown("GPUs requested", self.arrivals * gpus) as progress:
+            result = replayed(
+                nodes,
+                pods,
+                policy,
+                workload=self.pods,
+                pick=chance.randrange,
+                target=self.arrivals,
+                progress=progress.reach,
+            )
+        return _reported(result, policy, self.arrivals, seed, round(time.monotonic() - started, 3))
 
 
 def _reported(result: Replayed, policy: str, arrivals: float, seed: int, seconds: float) -> Report:
@@ -108,9 +181,17 @@ def _reported(result: Replayed, policy: str, arrivals: float, seed: int, seconds
     return Report(policy=str(policy), arrivals=arrivals, seed=seed, seconds=seconds, **figures)
 
 
-def _drawn(pods: Sequence[TracePod], chance: random.Random) -> Iterator[TracePod]:
-    while True:
-        yield chance.choice(pods)
+def _mean(reports: Sequence[Report]) -> float:
+    return fmean(report.unallocated_gpus for report in reports)
+
+
+def _rows(reports: Sequence[Report]) -> str:
+    lines = [f"{'SEED':>4}  {'UNALLOCATED_GPUS':>16}  {'FAILED_PODS':>11}  {'SECONDS':>7}"]
+    lines += [
+        f"{one.seed:>4}  {one.unallocated_gpus:>16.2f}  {one.failed_pods:>11}  {one.seconds:>7.1f}"
+        for one in reports
+    ]
+    return "\n".join([*lines, f"mean  {_mean(reports):>16.2f}", ""])
 
 
 def _table(report: Report) -> str:

@@ -1,4 +1,4 @@
-"""``gpushare usage``: GPU memory granted, limited, in use and waited for, in groups."""
+"""``gpushare usage``: GPU memory granted, limited, used and pending, in groups."""
 
 import sys
 from collections.abc import Callable
@@ -71,7 +71,7 @@ def usage(
     output: Output = Format.TABLE,
     no_headers: NoHeaders = False,
 ) -> None:
-    """Show how much GPU memory is granted, limited, in use and waited for, in groups."""
+    """Show GPU memory granted, limited, used and pending, by namespace, label, model or node."""
     _check(by)
     of_nodes = by in {"node", "model"}
     if selector and not of_nodes:

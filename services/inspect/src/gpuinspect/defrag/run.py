@@ -13,7 +13,7 @@ import msgspec
 from gpucore.defrag.budgets import Allowance, Budgets, PastEviction
 from gpucore.defrag.planning import Eviction, EvictionPlan, PlanSearch, find_plan
 from gpucore.defrag.pods import DefragPod, DefragState
-from gpucore.defrag.progress import judge
+from gpucore.defrag.progress import check_plan
 from gpucore.units import PodUid
 from gpuinspect.defrag.lease import DefragLease, LeaseError
 from gpukube.errors import ConflictError, KubeError, NotFoundError, ThrottledError
@@ -109,9 +109,9 @@ class _Run:
     def _evictions(self) -> str:
         for eviction in self._plan.evictions:
             state = self._calls.read()
-            judgement = judge(self._plan, self._gone, state)
-            if judgement.reason:
-                return judgement.reason
+            check = check_plan(self._plan, self._gone, state)
+            if check.reason:
+                return check.reason
             pod = state.running[eviction.pod.uid]
             try:
                 self._lease.record(self._past(pod))

@@ -11,6 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from gpucore.explain.documents import PodExplanation
+from gpucore.explain.mix_documents import MixDoc
 from gpucore.explain.whatif_documents import WhatIfDoc
 from gpucore.wire.documents import API_VERSION
 from gpuinspect.defrag.report import EvictionPlanDoc
@@ -23,6 +24,7 @@ from gpuinspect.documents.nodetemplate import NodeTemplateDoc
 from gpuinspect.documents.pending import PendingPodList
 from gpuinspect.documents.top import NodeGpuList
 from gpuinspect.documents.usage import UsageList
+from gpuinspect.documents.verify import VerifyReport
 from gpuinspect.documents.workload import WorkloadExplanation
 from gpuinspect.serving.documents import ServingList
 
@@ -35,12 +37,14 @@ DOCUMENTS: Final = {
     "PendingPodList": PendingPodList,
     "UsageList": UsageList,
     "WhatIf": WhatIfDoc,
+    "PodMix": MixDoc,
     "DefragPlan": DefragPlan,
     "EvictionPlan": EvictionPlanDoc,
     "Examination": Examination,
     "ServingList": ServingList,
     "CostList": CostList,
     "NodeTemplate": NodeTemplateDoc,
+    "VerifyReport": VerifyReport,
 }
 """Documents by their ``kind``."""
 _ATTRIBUTES: Final = "\n\n    Attributes:"

@@ -13,7 +13,7 @@ from gpucore.scheduling.profiles import LEAST_EVALUATED
 from gpuinspect.queries.scheduling_status import SchedulingStatus
 from gpuinspect.queries.workloads import Alike, WorkloadRef
 from gpuinspect.terminal.tables import align
-from gpuinspect.terminal.wrapping import one_line, wrapped
+from gpuinspect.terminal.wrapping import nodes, one_line, wrapped
 
 SHOWN: Final = 3  # names of nodes in a row; the rest are counted
 HEAD: Final = len("Scheduler:  ")
@@ -54,8 +54,8 @@ def _head(found: Explanation) -> Iterator[str]:
     if found.pod_request is not None:
         yield f"Policy:\t{found.policy}\n"
     yield f"Scheduler:\t{pod.scheduler_name or '-'}{_profile(found)}, {_seen(found)}\n"
-    if not pod.node and found.sightings.last_words:
-        yield f"\tmessage: {one_line(found.sightings.last_words)}\n"
+    if not pod.node and found.scheduler_record.last_message:
+        yield f"\tmessage: {one_line(found.scheduler_record.last_message)}\n"
     for fault in found.faults:
         yield f"Fault:\t{fault}\n"
 
@@ -84,9 +84,9 @@ def _seen(found: Explanation) -> str:
         return f"bound it to {found.pod.node}"
     if found.gates:
         return "which ignores pods with scheduling gates"
-    if found.sightings.scheduler_saw_it:
+    if found.scheduler_record.scheduler_saw_it:
         return "which has tried to place it"
-    if found.sightings.complete:
+    if found.scheduler_record.complete:
         return "which has not handled it: check that this scheduler runs"
     return "no events of it are available"
 
@@ -107,11 +107,6 @@ def _refusals(found: Explanation, *, wide: bool) -> Iterator[str]:
 
 def _group(group: Group, *, wide: bool) -> str:
     return f"{len(group.nodes)}\t{group.code}\t{figures(group)}\t{_names(group.nodes, wide=wide)}\n"
-
-
-def nodes(count: int) -> str:
-    """``1 node``, ``2 nodes``."""
-    return f"{count} node{'' if count == 1 else 's'}"
 
 
 def _names(names: tuple[str, ...], *, wide: bool) -> str:

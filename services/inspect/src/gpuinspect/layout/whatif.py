@@ -6,8 +6,8 @@ from gpucore.explain.answers import Answer
 from gpucore.explain.groups import figures
 from gpucore.explain.whatif_documents import placed_text
 from gpucore.model import Code
-from gpuinspect.layout.explanation import nodes
 from gpuinspect.terminal.tables import align
+from gpuinspect.terminal.wrapping import nodes
 
 
 def whatif(answers: Sequence[Answer], *, headers: bool = True) -> str:

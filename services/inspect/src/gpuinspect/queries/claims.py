@@ -22,7 +22,7 @@ from gpucore.wire.claim.pod_claims import claims_of_pod
 from gpucore.wire.claim.resource_slices import OtherDevice, decode_other_devices, decode_slice
 from gpucore.wire.constraints import pod_constraints
 from gpucore.wire.names import CLAIM_DRIVER
-from gpucore.wire.pod.scheduler_events import sightings
+from gpucore.wire.pod.scheduler_events import scheduler_record
 from gpucore.wire.pod.spec import Pod
 from gpuinspect.cluster.candidates import claim_specs, device_classes
 from gpuinspect.cluster.collect import RESOURCE_API, ListRequest
@@ -112,12 +112,14 @@ class PodClaims:
                 facts.pod,
                 PodState.UNDECIDED,
                 request_summary=request_summary,
-                sightings=facts.sightings,
+                scheduler_record=facts.scheduler_record,
             )
         if kind not in self._alike:
             self._alike[kind] = explain_claims(facts, self.nodes, candidates)
         found = self._alike[kind]
-        return msgspec.structs.replace(found, pod=facts.pod, sightings=facts.sightings)
+        return msgspec.structs.replace(
+            found, pod=facts.pod, scheduler_record=facts.scheduler_record
+        )
 
     def facts(self, pod: Pod, raw: msgspec.Raw) -> ClaimFacts | None:
         """Claims and events of a pod; ``None`` where it uses no claim for GPUs of gpushare."""
@@ -126,5 +128,5 @@ class PodClaims:
             pod,
             claims_of_pod(raw),
             pod_constraints(raw, self._ledger.names),
-            sightings(raw, self._snapshot.all("Event"), complete=known),
+            scheduler_record(raw, self._snapshot.all("Event"), complete=known),
         )

@@ -18,7 +18,7 @@ _MAKERS: Final = frozenset(
 
 
 class ConvertedManifest(msgspec.Struct, frozen=True):
-    """What becomes of a file.
+    """The converted objects of a file.
 
     Attributes:
         documents: templates first, each once, then the objects of the file.

@@ -13,7 +13,7 @@ from gpucore.scheduling.pending_pods import nominations_of
 from gpucore.steps import complete
 from gpucore.wire.constraints import pod_constraints
 from gpucore.wire.pod.gangs import gang_of
-from gpucore.wire.pod.scheduler_events import sightings
+from gpucore.wire.pod.scheduler_events import scheduler_record
 from gpucore.wire.pod.spec import Pod
 from gpucore.wire.pods import pod_request_of
 from gpuinspect.cluster.candidates import candidates, raw_pod
@@ -79,7 +79,9 @@ def _facts(snapshot: Snapshot, pod: Pod, ledger: Ledger) -> PodFacts:
         pod=pod,
         pod_request=pod_request,
         constraints=pod_constraints(raw, ledger.names),
-        sightings=sightings(raw, snapshot.all("Event"), complete=snapshot.was_read("Event")),
+        scheduler_record=scheduler_record(
+            raw, snapshot.all("Event"), complete=snapshot.was_read("Event")
+        ),
         unseen=schedulers_of(snapshot, ledger.names).misses(pod.scheduler_name),
         members=_members(snapshot.pods, pod, pod_request, ledger),
     )

@@ -22,7 +22,7 @@ from gpucore.units import MemoryUnit
 from gpucore.wire.constraints import pod_constraints
 from gpucore.wire.names import Names
 from gpucore.wire.pod.gangs import gang_of
-from gpucore.wire.pod.scheduler_events import Sightings, sightings
+from gpucore.wire.pod.scheduler_events import SchedulerRecord, scheduler_record
 from gpucore.wire.pod.spec import Pod
 from gpucore.wire.pods import pod_request_of
 from gpuinspect.cluster.ledger import ledger_of
@@ -125,7 +125,7 @@ class SchedulingStatuses:
     def of_pod(self, pod: Pod, pod_request: PodRequest, raw: msgspec.Raw) -> SchedulingStatus:
         """The status of a pod without claims."""
         known = self._snapshot.was_read("Event")
-        seen = sightings(raw, self._snapshot.all("Event"), complete=known)
+        seen = scheduler_record(raw, self._snapshot.all("Event"), complete=known)
         found = self._partly(pod, pod_request, raw, seen)
         if found.state in WAITING and not is_partial(self._snapshot):
             found = self._explained(pod, pod_request, raw)
@@ -145,7 +145,7 @@ class SchedulingStatuses:
         return self._alike[kind]
 
     def _partly(
-        self, pod: Pod, pod_request: PodRequest, raw: msgspec.Raw, seen: Sightings
+        self, pod: Pod, pod_request: PodRequest, raw: msgspec.Raw, seen: SchedulerRecord
     ) -> Explanation:
         allocation = self.ledger.allocation(pod.uid)
         gates = () if pod.node else pod_constraints(raw, self._names).gates
@@ -155,7 +155,7 @@ class SchedulingStatuses:
             request_summary=request_sentence(pod_request, self._unit_for(allocation)),
             where=_where(allocation, self._unit_for(allocation)),
             faults=allocation.faults if allocation else (),
-            sightings=seen,
+            scheduler_record=seen,
             pod_request=pod_request,
             gates=gates,
             helps=(gated(gates),) if gates else (),
@@ -181,7 +181,7 @@ def _where(allocation: Allocation | None, unit: MemoryUnit | None) -> str:
     return placement_sentence(allocation.placement, unit)
 
 
-def _reason(found: Explanation, pod: Pod, seen: Sightings, unseen: str) -> str:
+def _reason(found: Explanation, pod: Pod, seen: SchedulerRecord, unseen: str) -> str:
     if found.state is PodState.PENDING:
         return UNPLACED.format(pod.node, next(iter(found.faults), UNCALLED))
     if found.state not in WAITING:
@@ -189,11 +189,13 @@ def _reason(found: Explanation, pod: Pod, seen: Sightings, unseen: str) -> str:
     if found.state is PodState.GATED or unseen:
         return found.helps[0] if found.helps else unseen
     if found.state is PodState.FITS:
-        tried = f"the scheduler reported: {seen.last_words}" if seen.last_words else _unseen(pod)
+        tried = (
+            f"the scheduler reported: {seen.last_message}" if seen.last_message else _unseen(pod)
+        )
         return "; ".join([*found.helps[:1], tried])
     if found.state in {PodState.GANG_WAITS, PodState.GANG_INCOMPLETE}:
         return found.helps[0]
-    return refusals(found) or seen.last_words or next(iter(found.helps), "") or _unseen(pod)
+    return refusals(found) or seen.last_message or next(iter(found.helps), "") or _unseen(pod)
 
 
 def _reason_of_claims(found: Explanation) -> str:
@@ -203,7 +205,7 @@ def _reason_of_claims(found: Explanation) -> str:
         return found.helps[0] if found.helps else found.state.value
     if found.state is PodState.GATED or (found.helps and found.helps[0].startswith("create ")):
         return found.helps[0]
-    return refusals(found) or found.sightings.last_words or _unseen(found.pod)
+    return refusals(found) or found.scheduler_record.last_message or _unseen(found.pod)
 
 
 def _unseen(pod: Pod) -> str:

@@ -23,3 +23,8 @@ def wrapped(text: str, width: int | None, *, indent: int = 0) -> str:
 def one_line(text: str) -> str:
     """The text without line breaks and without control characters."""
     return " ".join("".join(c if c.isprintable() else " " for c in text).split())
+
+
+def nodes(count: int) -> str:
+    """``1 node``, ``2 nodes``."""
+    return f"{count} node{'' if count == 1 else 's'}"

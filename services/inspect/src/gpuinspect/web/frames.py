@@ -14,13 +14,13 @@ from gpucore.explain.pod_states import Explanation
 from gpucore.model import PodRequest
 from gpucore.scheduling.candidates import Candidates
 from gpucore.scheduling.cluster_policy import ClusterPolicy
-from gpucore.scheduling.fragmentation import TYPICAL
 from gpucore.units import NodeName
 from gpucore.wire.constraints import pod_constraints
 from gpucore.wire.names import Names
 from gpucore.wire.nodes import Node
 from gpucore.wire.pod.spec import Pod
 from gpucore.wire.pods import pod_request_of
+from gpucore.workload.kinds import TYPICAL
 from gpuinspect.cluster.candidates import candidates, raw_pod
 from gpuinspect.cluster.ledger import ledger_of
 from gpuinspect.cluster.schedulers import policy_of
@@ -30,6 +30,7 @@ from gpuinspect.queries.explain import cluster_of, explain, likeness
 from gpuinspect.queries.gpuhealth import UnhealthyGpu, unhealthy_gpus
 from gpuinspect.queries.shares import view_of_ledger
 from gpuinspect.queries.usage import Figures, UsageReport, grouped
+from gpuinspect.queries.verified import VerifiedRow, verified_rows
 from gpuinspect.queries.views import ClusterView, NodeSummary
 from gpuinspect.web.history import CLUSTER, Amounts, History
 
@@ -114,6 +115,11 @@ class Frame:
             free += sum(parts) / 1000
             lost += TYPICAL.fragmentation(tuple(sorted(parts)))
         return free, lost
+
+    @cached_property
+    def verified(self) -> tuple[VerifiedRow, ...]:
+        """Last results of ``gpushare verify``."""
+        return verified_rows(self.snapshot.pods)
 
     @cached_property
     def unhealthy(self) -> tuple[UnhealthyGpu, ...]:

@@ -155,12 +155,12 @@ class AdmissionQueue:
         if self._active == uid:
             self._active = None
 
-    def sync_from_kubelet(self, truth: Iterable[Held], *, requested_at: int) -> None:
+    def sync_from_kubelet(self, listed: Iterable[Held], *, requested_at: int) -> None:
         """Apply kubelet's allocations, requested at a turn of the holdings.
 
         Later allocations are removed only if kubelet's contradict them: kubelet records late.
         """
-        reported = {(held.namespace, held.name): held.containers for held in truth}
+        reported = {(held.namespace, held.name): held.containers for held in listed}
         owner = {
             (resource, one): pod
             for pod, containers in reported.items()

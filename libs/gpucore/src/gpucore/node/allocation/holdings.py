@@ -64,7 +64,7 @@ class Holdings:
         self._entries[resource] |= dict.fromkeys(ids, _Entry(holder, self._turn))
 
     def replace(
-        self, truth: Iterable[Held], *, requested_at: int, unlisted: Collection[Holder] = ()
+        self, listed: Iterable[Held], *, requested_at: int, unlisted: Collection[Holder] = ()
     ) -> None:
         """Apply kubelet's reply to a request that was sent at turn ``requested_at``.
 
@@ -74,7 +74,7 @@ class Holdings:
             old = [one for one, entry in entries.items() if entry.turn <= requested_at]
             for one in [one for one in old if entries[one].holder not in unlisted]:
                 del entries[one]
-        for held in truth:
+        for held in listed:
             for container, resources in held.containers.items():
                 entry = _Entry(Holder(held.namespace, held.name, container), requested_at)
                 for resource, ids in resources.items():

@@ -87,13 +87,13 @@ class AllocationMatcher:
         self.isolations = {gpu.index: gpu.isolation for gpu in inventory.gpus}
 
     def sync_from_kubelet(
-        self, truth: Iterable[Held], *, requested_at: int, unlisted: Collection[Holder] = ()
+        self, listed: Iterable[Held], *, requested_at: int, unlisted: Collection[Holder] = ()
     ) -> None:
         """Apply kubelet's allocations, requested at a turn of the holdings.
 
         Its reply lacks ``unlisted`` containers (init containers).
         """
-        reported = list(truth)
+        reported = list(listed)
         self.holdings.replace(reported, requested_at=requested_at, unlisted=unlisted)
         self.queue.sync_from_kubelet(reported, requested_at=requested_at)
 

@@ -10,8 +10,8 @@ from gpucore.wire.errors import WireError
 from gpucore.wire.names import Names
 from gpucore.wire.pod.allocations import allocation_of
 from gpucore.wire.pod.placements import split_evenly
-from gpucore.wire.pod.requests import kai_limit, pod_request_of
 from gpucore.wire.pod.spec import Container, Pod
+from gpucore.wire.pods import kai_limit, pod_request_of
 from gpucore.wire.quantity import amount
 
 

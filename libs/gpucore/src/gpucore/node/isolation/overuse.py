@@ -15,7 +15,7 @@ AGAIN_SECONDS: Final = 600.0
 """Continued over-use is reported again after this many seconds."""
 
 
-class Over(msgspec.Struct, frozen=True):
+class MemoryOveruse(msgspec.Struct, frozen=True):
     """A pod that uses more of a GPU than it was given; bytes."""
 
     pod: PodUid
@@ -31,7 +31,7 @@ def over_use(
     granted: Mapping[PodUid, int],
     exempt: Collection[PodUid],
     slack: int,
-) -> list[Over]:
+) -> list[MemoryOveruse]:
     """The pods that use more than their shares.
 
     Args:
@@ -42,7 +42,7 @@ def over_use(
         slack: bytes beyond the grant that are tolerated.
     """
     return [
-        Over(pod, gpu, size, granted.get(pod, 0))
+        MemoryOveruse(pod, gpu, size, granted.get(pod, 0))
         for pod, size in sorted(used.items())
         if pod not in exempt and size > granted.get(pod, 0) + slack
     ]
@@ -54,7 +54,7 @@ class Reminders:
     def __init__(self) -> None:
         self._reported: dict[tuple[PodUid, GpuIndex], float] = {}
 
-    def due(self, gpu: GpuIndex, found: Iterable[Over], now: float) -> list[Over]:
+    def due(self, gpu: GpuIndex, found: Iterable[MemoryOveruse], now: float) -> list[MemoryOveruse]:
         """Those of ``found``, all of one GPU, to report now; the others were reported recently."""
         over = {(each.pod, each.gpu): each for each in found}
         for key in [key for key in self._reported if key[1] == gpu and key not in over]:

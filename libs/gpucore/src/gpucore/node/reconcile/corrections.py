@@ -32,8 +32,8 @@ from gpucore.wire.errors import WireError
 from gpucore.wire.names import Names
 from gpucore.wire.pod.allocations import allocation_of
 from gpucore.wire.pod.placements import annotations_of
-from gpucore.wire.pod.requests import pod_request_of
 from gpucore.wire.pod.spec import Pod
+from gpucore.wire.pods import pod_request_of
 
 ADOPTED: Final = "GpuShareAdopted"
 CORRECTED: Final = "GpuShareCorrected"
@@ -57,7 +57,7 @@ class Correction(msgspec.Struct, frozen=True):
     message: str = ""
 
 
-class Truth(msgspec.Struct, frozen=True):
+class CorrectionInput(msgspec.Struct, frozen=True):
     """The input of the corrections.
 
     Attributes:
@@ -71,25 +71,27 @@ class Truth(msgspec.Struct, frozen=True):
     inherited: frozenset[tuple[str, str]] = frozenset()
 
 
-def corrections(held: Iterable[Held], pods: Iterable[Pod], truth: Truth) -> list[Correction]:
+def corrections(
+    held: Iterable[Held], pods: Iterable[Pod], given: CorrectionInput
+) -> list[Correction]:
     """The patches that make the annotations of ``pods`` agree with what they hold."""
-    tables = {each: device_table(truth.inventory, each) for each in Resource}
+    tables = {each: device_table(given.inventory, each) for each in Resource}
     by_name = {(each.namespace, each.name): each for each in held}
     found = []
     for pod in pods:
         key = (pod.namespace, pod.name)
-        holding = None if key in truth.inherited else by_name.get(key)
-        correction = _correction(pod, holding, tables, truth) if holding is not None else None
+        holding = None if key in given.inherited else by_name.get(key)
+        correction = _correction(pod, holding, tables, given) if holding is not None else None
         if correction is not None:
             found.append(correction)
     return found
 
 
 def _correction(
-    pod: Pod, holding: Held, tables: Mapping[Resource, DeviceTable], truth: Truth
+    pod: Pod, holding: Held, tables: Mapping[Resource, DeviceTable], given: CorrectionInput
 ) -> Correction | None:
     try:
-        pod_request, allocation = pod_request_of(pod, truth.names), allocation_of(pod, truth.names)
+        pod_request, allocation = pod_request_of(pod, given.names), allocation_of(pod, given.names)
     except WireError:
         return None
     if pod_request is None or allocation is None:
@@ -102,7 +104,7 @@ def _correction(
     if actual is None:
         return None
     actual = _in_planned_order(actual, allocation.placement, pod_request)
-    wanted = _wanted(pod, pod_request, allocation, actual, truth)
+    wanted = _wanted(pod, pod_request, allocation, actual, given)
     changed = {key: text for key, text in wanted.items() if pod.annotations.get(key) != text}
     if not changed:
         return None
@@ -121,15 +123,19 @@ def _as_planned(allocation: Allocation) -> Placement | None:
 
 
 def _wanted(
-    pod: Pod, pod_request: PodRequest, allocation: Allocation, actual: Placement, truth: Truth
+    pod: Pod,
+    pod_request: PodRequest,
+    allocation: Allocation,
+    actual: Placement,
+    given: CorrectionInput,
 ) -> dict[str, str | None]:
     wanted: dict[str, str | None] = dict(
         annotations_of(
             actual,
             pod_request,
-            truth.names,
-            inventory=truth.inventory,
-            assume_time=allocation.assume_time or truth.now_ns,
+            given.names,
+            inventory=given.inventory,
+            assume_time=allocation.assume_time or given.now_ns,
             assigned=True,
             exclusive=allocation.exclusive and _planned(allocation.placement),
         )

@@ -23,8 +23,8 @@ from gpucore.wire.quantity import amount
 _ISOLATION_MODES: Final = tuple(isolation.value for isolation in IsolationMode)
 
 
-def pod_request_of(pod: Pod, names: Names) -> PodRequest | None:
-    """The GPU request of ``pod``, or ``None`` without one.
+def gpu_request_of(pod: Pod, names: Names) -> PodRequest | None:
+    """The GPU request of ``pod`` without its CPU and host memory, or ``None`` without one.
 
     Raises:
         WireError: an amount is no Kubernetes quantity (the API server accepts no such pod).
@@ -35,7 +35,7 @@ def pod_request_of(pod: Pod, names: Names) -> PodRequest | None:
 
 @lru_cache(KEPT)
 def request_in(texts: Texts, names: Names) -> PodRequest | None:
-    """The request in ``texts`` of a pod; otherwise as :func:`pod_request_of`."""
+    """The request in ``texts`` of a pod; otherwise as :func:`gpu_request_of`."""
     pod = texts.pod()
     requests = tuple(_container_request(container, names) for container in pod.containers)
     total = _effective(requests, pod.init_containers, names)

@@ -29,8 +29,8 @@ class Event(msgspec.Struct, frozen=True, rename="camel"):
         return self.last_timestamp or self.event_time or ""
 
 
-class Sightings(msgspec.Struct, frozen=True):
-    """What is on record about one pod.
+class SchedulerRecord(msgspec.Struct, frozen=True):
+    """What schedulers have recorded about one pod.
 
     Attributes:
         unschedulable: message of the condition PodScheduled while it is false; empty otherwise.
@@ -50,7 +50,7 @@ class Sightings(msgspec.Struct, frozen=True):
         )
 
     @property
-    def last_words(self) -> str:
+    def last_message(self) -> str:
         """The scheduler's last message about why it does not fit."""
         failures = [event.message for event in self.events if event.reason == "FailedScheduling"]
         return self.unschedulable or (failures[-1] if failures else "")
@@ -86,10 +86,10 @@ _POD: Final = msgspec.json.Decoder(_Pod)
 _EVENT: Final = msgspec.json.Decoder(_Event)
 
 
-def sightings(
+def scheduler_record(
     pod: bytes | msgspec.Raw, events: Iterable[msgspec.Raw] = (), *, complete: bool = False
-) -> Sightings:
-    """What is on record about the pod of a raw object.
+) -> SchedulerRecord:
+    """What schedulers have recorded about the pod of a raw object.
 
     Args:
         pod: the object.
@@ -105,7 +105,7 @@ def sightings(
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise WireError(f"no pod, or no event of one: {error}") from error
     status = found.status or _Status()
-    return Sightings(_message(status.conditions or ()), tuple(about), complete)
+    return SchedulerRecord(_message(status.conditions or ()), tuple(about), complete)
 
 
 def _about(pod: _Ref, events: Iterable[msgspec.Raw]) -> Iterator[Event]:

@@ -4,6 +4,7 @@ Everything else of a pod is skipped while parsing: fifty thousand pods are held 
 """
 
 from collections.abc import Iterable
+from datetime import datetime
 from typing import Final
 
 import msgspec
@@ -99,6 +100,14 @@ class Pod(msgspec.Struct, frozen=True, gc=False):
     def sidecars(self) -> tuple[Container, ...]:
         """Restartable init containers, in order."""
         return tuple(each for each in self.init_containers if each.is_sidecar)
+
+
+def created(pod: Pod) -> float:
+    """Unix seconds of the pod's creation; 0 where the text is none."""
+    try:
+        return datetime.fromisoformat(pod.creation).timestamp()
+    except ValueError:
+        return 0.0
 
 
 class _Source(msgspec.Struct, gc=False):

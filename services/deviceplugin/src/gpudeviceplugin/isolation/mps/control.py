@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from gpudeviceplugin.cancelling import spawn
-from gpudeviceplugin.isolation.mps.errors import ControlError
+from gpudeviceplugin.isolation.mps.errors import BusyError, ControlError, NoDaemonError
 from gpudeviceplugin.isolation.mps.folders import Folders
 
 _OURS: Final = ("CUDA_MPS_", "CUDA_VISIBLE_DEVICES")
@@ -31,6 +31,13 @@ def environment(folders: Folders, uuid: str = "") -> dict[str, str]:
     return inherited | place | ({"CUDA_VISIBLE_DEVICES": uuid} if uuid else {})
 
 
+NO_DAEMON: Final = "Cannot find MPS control daemon process"
+"""What the program prints when it was not started as a daemon: it takes no notice of options that
+it does not know, and of those beside them, and looks for a daemon to send commands to."""
+_BUSY: Final = "Cannot send command to MPS control daemon process"
+"""What it prints, if anything, while the daemon reads from another client."""
+
+
 class Control:
     """The control program, for one daemon."""
 
@@ -42,7 +49,9 @@ class Control:
         """The daemon's answer to one command.
 
         Raises:
-            ControlError: there is no daemon, it refuses, or it takes longer than ``seconds``.
+            NoDaemonError: there is no daemon.
+            BusyError: it reads from another client; NVIDIA's daemon reads from one at a time.
+            ControlError: it refuses, or takes longer than ``seconds``.
         """
         try:
             process = await spawn(
@@ -65,5 +74,12 @@ class Control:
                 await process.wait()
         text = output.decode(errors="replace").strip()
         if process.returncode:
-            raise ControlError(f"{command} failed: {text[-200:] or process.returncode}")
+            raise _kind(text)(f"{command} failed: {text[-200:] or process.returncode}")
         return text
+
+
+def _kind(text: str) -> type[ControlError]:
+    """Of an error whose text the program printed."""
+    if NO_DAEMON in text:
+        return NoDaemonError
+    return BusyError if _BUSY in text or not text else ControlError

@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import Final
 
 from gpudeviceplugin.cancelling import spawn
-from gpudeviceplugin.isolation.mps.control import Control, environment
+from gpudeviceplugin.isolation.mps.control import NO_DAEMON, Control, environment
 from gpudeviceplugin.isolation.mps.errors import ControlError, MpsError
 from gpudeviceplugin.isolation.mps.folders import Folders, clear, held, prepare
 from gpudeviceplugin.isolation.mps.output import DaemonOutput
@@ -21,10 +21,6 @@ GRACE_SECONDS: Final = 3.0
 """Timeout in seconds of each of quit, SIGTERM and SIGKILL."""
 LOOK_SECONDS: Final = 0.05
 """Seconds between checks of a daemon that is no child process, whose end is no event."""
-
-_NO_DAEMON: Final = "Cannot find MPS control daemon process"
-"""What the program prints when it was not started as a daemon: it takes no notice of options that
-it does not know, and of those beside them, and looks for a daemon to send commands to."""
 
 
 class Daemon:
@@ -97,7 +93,7 @@ class Daemon:
             await asyncio.wait({self._listening}, timeout=self._grace)
         how = f"was killed by signal {-status}" if status < 0 else f"exited with status {status}"
         words = self._output.words
-        if _NO_DAEMON in words:
+        if NO_DAEMON in words:
             words += f"; this driver's program does not know an option of {' '.join(self._command)}"
         return f"it {how}" + (f": {words}" if words else "")
 

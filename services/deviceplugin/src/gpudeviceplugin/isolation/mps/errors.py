@@ -9,5 +9,13 @@ class ControlError(MpsError):
     """The MPS control daemon did not answer a command."""
 
 
+class NoDaemonError(ControlError):
+    """No MPS control daemon uses the directory."""
+
+
+class BusyError(ControlError):
+    """The MPS control daemon runs, and reads the commands of another client."""
+
+
 class FolderError(MpsError):
     """The directories of the MPS daemon cannot be used."""

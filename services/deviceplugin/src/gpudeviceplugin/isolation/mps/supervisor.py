@@ -22,7 +22,12 @@ import structlog
 from gpudeviceplugin.cancelling import to_its_end
 from gpudeviceplugin.isolation.mps.control import Control
 from gpudeviceplugin.isolation.mps.daemon import GRACE_SECONDS, Daemon
-from gpudeviceplugin.isolation.mps.errors import ControlError, MpsError
+from gpudeviceplugin.isolation.mps.errors import (
+    BusyError,
+    ControlError,
+    MpsError,
+    NoDaemonError,
+)
 from gpudeviceplugin.isolation.mps.folders import Folders, trim_logs
 from gpudeviceplugin.state import ignore
 
@@ -47,7 +52,8 @@ class Timing(msgspec.Struct, frozen=True):
 
     Attributes:
         check: interval between two checks of a daemon.
-        answer: timeout of an answer, after which a daemon counts as hanging.
+        answer: timeout of an answer.
+        patience: time without any answer after which a daemon counts as hanging.
         start: timeout of a new daemon's first answer.
         poll: interval between two attempts to reach a new daemon.
         first_pause, longest_pause: pauses after failures, doubled each time.
@@ -57,6 +63,7 @@ class Timing(msgspec.Struct, frozen=True):
 
     check: float = 5.0
     answer: float = 3.0
+    patience: float = 15.0
     start: float = 15.0
     poll: float = 0.1
     first_pause: float = 1.0
@@ -160,24 +167,40 @@ class Supervisor:
             await asyncio.gather(ended, watching, return_exceptions=True)
 
     async def _watch(self) -> None:
-        """Look at it again and again. Raises ControlError when it does not respond."""
-        await self._answers_first()
-        while True:
-            self._enter(MpsDaemonPhase.SERVING, "")
-            await asyncio.sleep(self._timing.check)
-            await self._control.send(HEALTH_COMMAND, seconds=self._timing.answer)
-            if self._program.flags is not None:
-                trim_logs(self._folders.log)
+        """Look at it again and again. Raises ControlError when it does not respond.
 
-    async def _answers_first(self) -> None:
-        """A new daemon needs a moment for its sockets."""
-        deadline = time.monotonic() + self._timing.start
+        A daemon that reads from another client runs, and is never ended: any pod with its pipes can
+        be that client, and the end of the daemon is the end of the pods beside it.
+        """
+        ours = self._program.flags is not None
+        starts, seconds = ours, self._timing.start if ours else self._timing.patience
+        while True:
+            try:
+                await self._respond(seconds, starts=starts)
+            except BusyError as error:
+                self._fail(error)
+            else:
+                self._enter(MpsDaemonPhase.SERVING, "")
+                if ours and not starts:
+                    trim_logs(self._folders.log)
+            starts, seconds = False, self._timing.patience
+            await asyncio.sleep(self._timing.check)
+
+    async def _respond(self, seconds: float, *, starts: bool = False) -> None:
+        """Wait for an answer, for which several attempts may be needed beside other clients.
+
+        Args:
+            seconds: in which one attempt must be answered.
+            starts: a daemon that is not there yet is waited for.
+        """
+        deadline = time.monotonic() + seconds
         while True:
             left = max(deadline - time.monotonic(), self._timing.poll)
             try:
                 await self._control.send(HEALTH_COMMAND, seconds=min(left, self._timing.answer))
-            except ControlError:
-                if time.monotonic() >= deadline or self._program.flags is None:
+            except ControlError as error:
+                absent = isinstance(error, NoDaemonError) and not starts
+                if absent or time.monotonic() >= deadline:
                     raise
                 await asyncio.sleep(self._timing.poll)
             else:

@@ -1,4 +1,4 @@
-"""``gpushare defrag``: which pods to move so that something larger fits, and their evictions."""
+"""``gpushare defrag``: the fewest moves or evictions that make room for a larger request."""
 
 import sys
 from collections.abc import Collection, Iterable

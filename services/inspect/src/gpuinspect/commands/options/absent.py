@@ -58,6 +58,7 @@ ABSENT: Final[Mapping[str, tuple[Absent, ...]]] = {
         Absent(PODS, "free GPU memory is for pods of every namespace"),
         Absent(NODES, "the node selector in the manifest limits the nodes"),
     ),
+    "mix": (_WHOLE_CLUSTER,),
     "convert": (
         Absent(_IN_FILE, "it reads a manifest, not a cluster"),
         Absent(TABLE, "it prints a manifest"),
@@ -65,6 +66,7 @@ ABSENT: Final[Mapping[str, tuple[Absent, ...]]] = {
     "defrag": (Absent(PODS, "it moves pods of every namespace; --max-per-namespace limits them"),),
     "node-template": (_ONE_NODE, Absent(("--no-headers",), "the text is not a table")),
     "doctor": (_WHOLE_CLUSTER,),
+    "verify": (Absent(("--all-namespaces", *NODES), "--node and --gpu select what is verified"),),
     "serve": (
         Absent(("--all-namespaces",), "a model server is created in one namespace"),
         Absent(
@@ -89,7 +91,7 @@ ABSENT: Final[Mapping[str, tuple[Absent, ...]]] = {
     ),
     "topology show": (_ONE_NODE, Absent(TABLE, "it draws a matrix; gpu has all formats")),
     "replay": (
-        Absent((*_IN_FILE, "--resource-domain"), "it reads files, not a cluster"),
+        _WHOLE_CLUSTER,
         Absent(("--no-headers",), "every line begins with its name"),
     ),
     "install-scheduler": (

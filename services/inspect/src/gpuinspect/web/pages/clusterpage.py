@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import urlencode
 
-from gpuinspect.layout.explanation import nodes as counted
 from gpuinspect.queries.views import NodeSummary, percent
+from gpuinspect.terminal.wrapping import nodes as counted
 from gpuinspect.web.frames import Frame
 from gpuinspect.web.history import CLUSTER
 from gpuinspect.web.pages import bars

@@ -1,8 +1,10 @@
 """The unhealthy GPUs of the cluster with their reasons."""
 
 from collections.abc import Iterable
+from datetime import UTC, datetime
 
 from gpuinspect.queries.gpuhealth import UnhealthyGpu
+from gpuinspect.queries.verified import VerifiedRow
 from gpuinspect.web.frames import Frame
 from gpuinspect.web.rendering import Cell, Link, Table, Timestamp, View, pod_link, table
 
@@ -11,7 +13,26 @@ def health(frame: Frame) -> View:
     """The table of unhealthy GPUs, and the count of healthy ones."""
     found = frame.unhealthy
     gpus = sum(len(node.gpus) for node in frame.view.nodes)
-    return View("health.html", {"unhealthy": unhealthy(found), "bad": len(found), "gpus": gpus})
+    values = {
+        "unhealthy": unhealthy(found),
+        "bad": len(found),
+        "gpus": gpus,
+        "verified": verified(frame.verified),
+        "proofs": len(frame.verified),
+    }
+    return View("health.html", values)
+
+
+def verified(rows: Iterable[VerifiedRow]) -> Table:
+    """The last results of ``gpushare verify``."""
+    heads = ("Node", "GPU", "Row", "Result", "When")
+    return table(heads, (_proof(each) for each in rows), caption="gpushare verify", stacks=True)
+
+
+def _proof(found: VerifiedRow) -> list[Cell]:
+    when = datetime.fromtimestamp(found.at, tz=UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    link = Link(found.node, f"/nodes/{found.node}")
+    return [link, f"GPU{found.gpu}", found.row, found.verdict, Timestamp(when)]
 
 
 def unhealthy(found: Iterable[UnhealthyGpu]) -> Table:

@@ -32,7 +32,7 @@ def _short(found: Explanation) -> str:
 
 def pod(found: Explanation) -> View:
     """The GPUs of a pod, or the reasons by groups of nodes why it is pending, and suggestions."""
-    pod, words = found.pod, found.sightings.last_words
+    pod, words = found.pod, found.scheduler_record.last_message
     facts = (
         ("State", found.state.value),
         ("Request", found.request_summary),

@@ -1,1 +1,0 @@
-"""A small CUDA program on the driver API: standard library only, so that it runs in any image."""

@@ -1,0 +1,62 @@
+"""The nodes that can take pods of a gang, with the places that are reserved for it left out."""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+
+from gpucore.accounting.ledger import Ledger
+from gpucore.accounting.node_info import NodeInfo
+from gpucore.model import Allocation, Placement, PodRequest
+from gpucore.scheduling.device_fit import per_device
+from gpucore.scheduling.filter import filter_nodes
+from gpucore.scheduling.fit import fit
+from gpucore.units import GpuIndex, NodeName
+
+
+def without_reservations(
+    ledger: Ledger, reservations: Iterable[Allocation]
+) -> dict[NodeName, NodeInfo]:
+    """Copies of the nodes with reservations of the gang, without those."""
+    without: dict[NodeName, NodeInfo] = {}
+    for one in reservations:
+        node_info = ledger.node(one.placement.node)
+        if node_info is not None:
+            without.setdefault(node_info.name, node_info.copy()).drop(one.uid)
+    return without
+
+
+def stands(node_info: NodeInfo, kept: Allocation, pod_request: PodRequest) -> bool:
+    """The place still is what a pod with this request needs and could be given."""
+    placement, (mem, _) = kept.placement, per_device(pod_request)
+    gpus = [node_info.devices.get(index) for index in gpus_of(placement)]
+    alike = len(placement.group) == pod_request.gpus and len(gpus) == (
+        pod_request.gpus or pod_request.gpu_count
+    )
+    return (
+        alike
+        and all(units == mem for units in placement.mem.values())
+        and all(
+            device and device.open and (device.empty or not pod_request.gpus) for device in gpus
+        )
+        and fit(node_info, pod_request) is None
+    )
+
+
+def gpus_of(placement: Placement) -> tuple[GpuIndex, ...]:
+    """The GPUs of a placement, exclusive or shared."""
+    return placement.group or tuple(placement.mem or placement.core)
+
+
+def able_nodes(
+    ledger: Ledger,
+    without: Mapping[NodeName, NodeInfo],
+    pod_request: PodRequest,
+    names: Collection[NodeName],
+) -> Iterator[NodeInfo]:
+    """State of the nodes that fit a pod, from ``without`` before the ledger."""
+    fits, _ = filter_nodes(ledger, pod_request, [name for name in names if name not in without])
+    for name in fits:
+        node_info = ledger.node(name)
+        if node_info is not None:
+            yield node_info
+    for name, node_info in without.items():
+        if name in names and fit(node_info, pod_request) is None:
+            yield node_info

@@ -1,0 +1,59 @@
+"""A memory limit above the share: it is reached, nothing is beyond it, and memory is given back."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from gpuprobe.checks import answers as reading
+from gpuprobe.checks.memory import CONTEXT_MIB, STEP_MIB
+from gpuprobe.checks.verdicts import Answer, Figures, Proof, Step, judged
+from gpuprobe.names import OUT_OF_MEMORY
+
+FIRST: Final = "first"
+AGAIN: Final = "again"
+
+
+def steps(limit_mib: int) -> list[Step]:
+    """Two processes one after the other: the second has what the first gave back."""
+    size = min(STEP_MIB, max(limit_mib // 8, 2))
+    exhaust = {"do": "exhaust", "step_mib": size, "most_mib": int(limit_mib * 1.5)}
+    return [
+        {"do": "child", "name": FIRST, "steps": [exhaust, {"do": "release"}]},
+        {"do": "child", "name": AGAIN, "steps": [exhaust]},
+    ]
+
+
+def figures(share_mib: int, limit_mib: int, answers: Sequence[Answer]) -> Figures:
+    """MiB that each process reached.
+
+    Raises:
+        MissingAnswerError: one did not run.
+    """
+    first = reading.value(reading.child(answers, FIRST)[1])
+    again = reading.value(reading.child(answers, AGAIN)[1])
+    return {
+        "share_mib": share_mib,
+        "limit_mib": limit_mib,
+        "reached_mib": int(first["held_mib"]),
+        "again_mib": int(again["held_mib"]),
+        "refusal": first["refusal"],
+    }
+
+
+def proof(found: Figures) -> Proof:
+    """The row ``burst``."""
+    share, limit = found["share_mib"], found["limit_mib"]
+    least = max(limit - 2 * CONTEXT_MIB, share // 4)
+    reached, again = found["reached_mib"], found["again_mib"]
+    ends = reached <= limit and found["refusal"] == OUT_OF_MEMORY
+    above = reached > share - min(CONTEXT_MIB, share // 2) and reached >= least
+    return judged(
+        "burst",
+        holds=ends and above and again >= least,
+        expected=f"out of memory at {limit} MiB, not at the share of {share} MiB, and again after",
+        seen=(
+            f"{found['refusal'] or 'no refusal'} after {reached} MiB;"
+            f" {again} MiB after that was given back"
+        ),
+        next_step="read the events GpuLimitNotInForce of the pod; see driverLimits in the values",
+        figures=found,
+    )

@@ -1,0 +1,98 @@
+"""The limit of memory: one process takes all that it gets, up to more than its share."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from gpuprobe.checks.answers import value
+from gpuprobe.checks.verdicts import Answer, Figures, Proof, Step, judged
+from gpuprobe.names import OUT_OF_MEMORY
+
+STEP_MIB: Final = 512
+BEYOND: Final = 1.5
+"""How far beyond its grant a process tries to go, as a multiple."""
+CONTEXT_MIB: Final = 1536
+"""More than a CUDA context takes of its own limit on any GPU we know of."""
+LIMITED: Final = frozenset({"mps", "driver", "driver+mps"})
+"""Isolation modes that promise a limit of memory."""
+
+
+def steps(granted_mib: int, *, most_mib: int = 0) -> list[Step]:
+    """Take all, check it, give it back, and take a little again.
+
+    Args:
+        granted_mib: the share.
+        most_mib: what it tries to take at most; 0 for :data:`BEYOND`.
+    """
+    most = most_mib or int(granted_mib * BEYOND)
+    exhaust = {"do": "exhaust", "step_mib": min(STEP_MIB, max(granted_mib // 4, 2))}
+    return [
+        exhaust | {"most_mib": most},
+        {"do": "verify"},
+        {"do": "release"},
+        {"do": "fill", "mib": 2},
+    ]
+
+
+def filled(granted_mib: int, described: Answer, answers: Sequence[Answer]) -> Figures:
+    """The measured values of one process.
+
+    Args:
+        granted_mib: its share.
+        described: what the driver reported to it when it began.
+        answers: to :func:`steps`.
+
+    Raises:
+        MissingAnswerError: a step was refused.
+    """
+    taken, checked, released, again = (value(answer) for answer in answers)
+    return {
+        "granted_mib": granted_mib,
+        "reached_mib": int(taken["held_mib"]),
+        "reported_total_mib": int(described["reported_total_bytes"]) // (1024 * 1024),
+        "refusal": taken["refusal"],
+        "intact": bool(checked["intact"]),
+        "released": released["held_mib"] == 0 and again["held_mib"] == 2,
+    }
+
+
+def holds(figures: Figures) -> bool:
+    """Refused for want of memory at the grant, and not far below it."""
+    granted, reached = figures["granted_mib"], figures["reached_mib"]
+    least = max(granted - CONTEXT_MIB, granted // 4)
+    return bool(figures["refusal"] == OUT_OF_MEMORY and least <= reached <= granted)
+
+
+def proof(figures: Figures, mode: str) -> Proof:
+    """The row ``memory``."""
+    granted, reached = figures["granted_mib"], figures["reached_mib"]
+    whole = bool(figures["intact"] and figures["released"])
+    by = {"mps": "MPS", "none": "nobody"}.get(mode, "the driver")
+    if mode in LIMITED:
+        expected = f"out of memory at {granted} MiB, the CUDA context included, by {by}"
+    else:
+        expected = f"a process may take more than its {granted} MiB: isolation mode {mode}"
+    if figures["refusal"]:
+        seen = f"{figures['refusal']} after {reached} MiB"
+    else:
+        seen = f"no refusal: it holds {reached} MiB, {reached - granted} MiB beyond its share"
+    if not whole:
+        seen += "; what it held was not intact, or could not be released"
+    return judged(
+        "memory",
+        holds=holds(figures) and whole,
+        known=mode not in LIMITED and whole and reached >= granted // 4,
+        expected=expected,
+        seen=seen,
+        next_step=_next(mode, too_little=reached < granted // 4),
+        figures=figures,
+    )
+
+
+def _next(mode: str, *, too_little: bool) -> str:
+    if too_little:
+        return "look for other users of the GPU, and for memory that the driver reserves"
+    if mode == "none":
+        return "enable isolation: label the node gpushare/isolation=driver or =mps"
+    if mode == "mps":
+        return "check that the MPS daemon of the GPU runs: gpushare doctor, alert GpushareMpsDown"
+    return "read the events GpuLimitNotInForce of the pod and the node (docs/isolation.md)"

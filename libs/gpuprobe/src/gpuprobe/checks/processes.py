@@ -1,0 +1,81 @@
+"""The limit of memory for a whole pod: a fork, a second program, and one from outside."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from gpuprobe.checks import answers as reading
+from gpuprobe.checks.memory import LIMITED, STEP_MIB
+from gpuprobe.checks.verdicts import Answer, Figures, Proof, Step, judged
+
+FIRST: Final = "fork"
+SECOND: Final = "second program"
+
+
+def steps(granted_mib: int) -> list[Step]:
+    """A forked process takes half of the share, and the second tries to take all of it."""
+    size = min(STEP_MIB, max(granted_mib // 8, 2))
+    half = [{"do": "exhaust", "step_mib": size, "most_mib": granted_mib // 2}]
+    all_of_it = [{"do": "exhaust", "step_mib": size, "most_mib": granted_mib}]
+    return [
+        {"do": "child", "name": FIRST, "how": "fork", "steps": half},
+        {"do": "child", "name": SECOND, "how": "exec", "steps": all_of_it},
+        {"do": "outside"},
+    ]
+
+
+def outside_steps(granted_mib: int) -> list[Step]:
+    """What a process that enters the running container does."""
+    size = min(STEP_MIB, max(granted_mib // 8, 2))
+    return [{"do": "exhaust", "step_mib": size, "most_mib": granted_mib}]
+
+
+def figures(granted_mib: int, answers: Sequence[Answer]) -> Figures:
+    """MiB that each process reached while the others held theirs.
+
+    Raises:
+        MissingAnswerError: a process did not run.
+    """
+    fork = reading.value(reading.child(answers, FIRST)[1])
+    second = reading.child(answers, SECOND)
+    outside = reading.first(answers, "outside")["answers"]
+    reached = {
+        "fork_mib": int(fork["held_mib"]),
+        "second_mib": _reached(second[1:] or second),
+        "outside_mib": _reached(outside),
+    }
+    return {"granted_mib": granted_mib, **reached, "sum_mib": sum(reached.values())}
+
+
+def _reached(answers: Sequence[Answer]) -> int:
+    """A process that has no memory for its context reached nothing."""
+    answer = answers[-1]
+    return 0 if "error" in answer else int(answer["ok"]["held_mib"])
+
+
+def proof(found: Figures, mode: str) -> Proof:
+    """The row ``processes``."""
+    granted, together = found["granted_mib"], found["sum_mib"]
+    per_process = mode == "mps"
+    expected = f"at most {granted} MiB in all processes of the pod together"
+    if per_process:
+        expected += "; MPS limits each process by itself"
+    each = f"fork {found['fork_mib']}, second program {found['second_mib']}"
+    return judged(
+        "processes",
+        holds=together <= granted and found["fork_mib"] > 0,
+        known=found["fork_mib"] > 0 and (per_process or mode not in LIMITED),
+        expected=expected,
+        seen=f"{together} MiB: {each}, exec from outside {found['outside_mib']}",
+        next_step=_next(mode),
+        figures=found,
+    )
+
+
+def _next(mode: str) -> str:
+    if mode == "none":
+        return "enable isolation: label the node gpushare/isolation=driver or =mps"
+    if mode == "mps":
+        return (
+            "isolation by the driver (r615 or later) limits the pod: gpushare/isolation=driver+mps"
+        )
+    return "read the events GpuLimitNotInForce of the pod: its limit is not on the pod's cgroup"

@@ -1,0 +1,185 @@
+"""The program of a container: plans, child processes, a process from outside, and the guard."""
+
+import io
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpuprobe import container, guard
+from gpuprobe.names import ENDED, FOLDER, OUTSIDE, READY
+from standins.cuda import build
+
+UUID = "GPU-84bc6439-fa3f-4477-8cd2-a7a3d5d9f18f"
+Answers = list[dict[str, Any]]
+
+
+@pytest.fixture
+def env(tmp_path: Path) -> dict[str, str]:
+    """A container on a node with one GPU of 1,024 MiB, in a pod whose limit is 512 MiB."""
+    (tmp_path / "cuda").mkdir()
+    (tmp_path / "state").write_text("gpu 0 memory_limit 0 536870912 /cgroup/podu-1\n")
+    (tmp_path / "exchange").mkdir()
+    return {
+        "PATH": os.environ["PATH"],
+        "LD_LIBRARY_PATH": str(build.ensure()),
+        "FAKECUDA_ROOT": str(tmp_path),
+        "FAKECUDA_POD": "u-1",
+        "FAKECUDA_MIB": "1024",
+        "FAKECUDA_CONTEXT_MIB": "16",
+        "FAKECUDA_GPU_0": UUID,
+        FOLDER: str(tmp_path / "exchange"),
+    }
+
+
+def run(env: dict[str, str], *steps: dict[str, Any], to: str = "") -> Answers:
+    """The answers to a plan."""
+    argv = [sys.executable, "-m", "gpuprobe", json.dumps(steps), *([to] if to else [])]
+    done = subprocess.run(argv, env=env, capture_output=True, text=True, timeout=60, check=True)
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+EXHAUST = {"do": "exhaust", "step_mib": 128, "most_mib": 1024}
+
+
+def test_a_plan_answers_each_step_and_goes_on_after_a_refusal(env: dict[str, str]) -> None:
+    """Each answer has the name of its step and the times of its begin and end."""
+    found = run(env, {"do": "fill", "mib": 900}, {"do": "fill", "mib": 4})
+    assert [each["do"] for each in found] == ["fill", "fill"]
+    assert found[0]["error"]["name"] == "CUDA_ERROR_OUT_OF_MEMORY"
+    assert found[1]["ok"] == {"held_mib": 4}
+    assert found[0]["from"] <= found[0]["to"] <= found[1]["from"]
+
+
+@pytest.mark.parametrize("how", ["fork", "exec"])
+def test_children_hold_memory_until_they_leave(how: str, env: dict[str, str]) -> None:
+    """Their contexts and memory count for the limit of the pod."""
+    child = {"do": "child", "how": how, "steps": [EXHAUST]}
+    half = {**child, "name": "half", "steps": [{**EXHAUST, "most_mib": 256}]}
+    leave = {"do": "leave", "name": "half"}
+    found = run(env, half, {**child, "name": "rest", "how": "exec"}, leave, {"do": "describe"})
+    held = [each["ok"]["answers"][1]["ok"]["held_mib"] for each in found[:2]]
+    assert held == [256, 512 - 256 - 2 * 16]
+    assert found[3]["ok"]["uuid"] == UUID
+
+
+def test_a_child_without_memory_for_its_context_reports_it(env: dict[str, str]) -> None:
+    """It is an answer of the child, and no end of the plan."""
+    all_of_it = {"do": "child", "name": "a", "steps": [EXHAUST]}
+    found = run(env, all_of_it, {"do": "child", "name": "b", "steps": [EXHAUST]})
+    (answer,) = found[1]["ok"]["answers"]
+    assert answer["error"]["name"] == "CUDA_ERROR_OUT_OF_MEMORY"
+
+
+@pytest.mark.slow
+def test_a_child_is_killed_in_the_middle_of_its_work(env: dict[str, str]) -> None:
+    """Its memory is free afterwards."""
+    burn = {"do": "compute", "blocks": 1, "rounds": 1, "launches": 1, "seconds": 60}
+    fill = {"do": "fill", "mib": 400}
+    doomed = {"do": "child", "name": "a", "steps": [fill], "kill": json.dumps(burn)}
+    found = run(env, doomed, {"do": "fill", "mib": 400})
+    assert found[0]["ok"]["answers"][-1] == {"ended": ENDED}
+    assert found[1]["ok"] == {"held_mib": 400}
+
+
+def test_a_process_from_outside_answers_through_the_container(env: dict[str, str]) -> None:
+    """It begins when the container is ready, and counts for the same limit."""
+    outside = threading.Thread(target=run, args=(env, EXHAUST), kwargs={"to": OUTSIDE})
+    outside.start()
+    child = {"do": "child", "name": "a", "steps": [{**EXHAUST, "most_mib": 256}]}
+    found = run(env, child, {"do": "outside"})
+    outside.join(60)
+    assert (Path(env[FOLDER]) / READY).exists()
+    (answer,) = found[1]["ok"]["answers"]
+    assert answer["ok"]["held_mib"] == 512 - 256 - 2 * 16
+
+
+@pytest.mark.slow
+def test_a_neighbour_reports_its_work_again_and_again(env: dict[str, str]) -> None:
+    """Each report has requests, and whether its memory is as it was."""
+    watch = {"do": "watch", "seconds": 1.2, "blocks": 1, "milliseconds": 0.1, "mib": 8}
+    found = run(env, watch)
+    assert len(found) >= 2
+    assert all(each["do"] == "stint" and each["ok"]["intact"] for each in found)
+    assert all(each["ok"]["requests"] for each in found)
+
+
+def test_two_gpus_copy_to_each_other(env: dict[str, str]) -> None:
+    """The rate counts the bytes of all copies."""
+    both = env | {"FAKECUDA_GPU_1": UUID.replace("84", "85")}
+    (answer,) = run(both, {"do": "peers", "mib": 8, "seconds": 0.05})
+    assert answer["ok"]["direct"] is True
+    assert answer["ok"]["bytes"] == answer["ok"]["requests"] * 8 * 1024 * 1024
+
+
+def test_a_container_reports_its_variables_of_gpus_only() -> None:
+    """Nothing that could be a secret of others."""
+    env = {"NVIDIA_VISIBLE_DEVICES": "a", "ALIYUN_COM_GPU_MEM_IDX": "1", "TOKEN": "x"}
+    found = container.described(env)["variables"]
+    assert found == {"NVIDIA_VISIBLE_DEVICES": "a", "ALIYUN_COM_GPU_MEM_IDX": "1"}
+
+
+@pytest.mark.parametrize(
+    ("text", "version"),
+    [
+        ("NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.161.08  Sat Feb 1", "535.161.08"),
+        ("NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  615.10  Release", "615.10"),
+        ("", ""),
+    ],
+)
+def test_the_version_of_the_driver_is_read(text: str, version: str) -> None:
+    """As the kernel modules of both kinds write it."""
+    assert container.driver_version(text) == version
+
+
+@pytest.fixture
+def requests() -> Iterator[tuple[str, list[tuple[str, str, str]]]]:
+    """A server, and method, path and credentials of what it was sent."""
+    seen: list[tuple[str, str, str]] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_DELETE(self) -> None:
+            seen.append(("DELETE", self.path, self.headers["Authorization"]))
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            """Quiet."""
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}", seen
+        server.shutdown()
+        thread.join(60)
+
+
+def test_the_guard_deletes_its_namespace(
+    tmp_path: Path, requests: tuple[str, list[tuple[str, str, str]]]
+) -> None:
+    """With the token of its service account."""
+    (tmp_path / "token").write_text("secret\n")
+    address, seen = requests
+    guard.delete("gpushare-verify-1", tmp_path, server=address)
+    assert seen == [("DELETE", "/api/v1/namespaces/gpushare-verify-1", "Bearer secret")]
+
+
+def test_a_guard_without_a_namespace_only_waits() -> None:
+    """The end of its Job removes the pods that it owns."""
+    assert guard.main(["0", ""]) == 0
+
+
+def test_lines_are_complete_at_once() -> None:
+    """A reader of the log sees no half of an answer that is done."""
+    from gpuprobe.running import say  # noqa: PLC0415 - one test
+
+    text = io.StringIO()
+    say({"ok": {}}, text)
+    assert text.getvalue() == '{"ok": {}}\n'

@@ -1,0 +1,213 @@
+"""Verdicts: each check on figures that hold, and on the faults that it is for."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+
+from gpuprobe.checks import burst, compute, memory, neighbour, processes, share, starts, whole
+from gpuprobe.checks.answers import MissingAnswerError, first, outcome, parsed, value
+from gpuprobe.checks.share import RequestedShare
+from gpuprobe.checks.verdicts import QUICK, ROWS, Proof, ProofVerdict, ended_early
+from gpuprobe.names import OUT_OF_MEMORY
+
+PASS, FAIL, KNOWN = ProofVerdict.PASS, ProofVerdict.FAIL, ProofVerdict.KNOWN
+UUID = "GPU-84bc6439-fa3f-4477-8cd2-a7a3d5d9f18f"
+FILLED = {
+    "granted_mib": 4096,
+    "reached_mib": 3700,
+    "reported_total_mib": 4096,
+    "refusal": OUT_OF_MEMORY,
+    "intact": True,
+    "released": True,
+}
+TOGETHER = {
+    "granted_mib": 4096,
+    "fork_mib": 2048,
+    "second_mib": 1500,
+    "outside_mib": 0,
+    "sum_mib": 3548,
+}
+QUIET = {
+    "before_per_s": 100.0,
+    "greedy_per_s": 90.0,
+    "neighbour": "fine",
+    "intact": True,
+    "greedy_mib": 3700,
+    "fault": "CUDA_ERROR_ILLEGAL_ADDRESS",
+}
+BURST = {
+    "share_mib": 2048,
+    "limit_mib": 4096,
+    "reached_mib": 3700,
+    "again_mib": 3700,
+    "refusal": OUT_OF_MEMORY,
+}
+THREADS = {"tflops_100": 10.0, "tflops_50": 5.5, "tflops_10": 1.0}
+PEERS = {"nvlinks": 2, "gb_per_s": 40.0, "direct": True}
+
+
+def case(check: Callable[..., Proof], good: Mapping[str, Any], *mode: str, **bad: Any) -> Proof:
+    """The verdict on good figures with some replaced."""
+    return check({**good, **bad}, *mode)
+
+
+def threads(found: Mapping[str, Any]) -> Proof:
+    """As the others, without a mode."""
+    return compute.proof(found)
+
+
+def peers(found: Mapping[str, Any]) -> Proof:
+    """Over the link of the figures."""
+    return whole.proof(found, link="NV2")
+
+
+CASES = [
+    (case(memory.proof, FILLED, "driver"), PASS, "after 3700 MiB"),
+    (case(memory.proof, FILLED, "mps", reached_mib=6144, refusal=""), FAIL, "no refusal"),
+    (case(memory.proof, FILLED, "driver", reached_mib=4097), FAIL, "after 4097 MiB"),
+    (case(memory.proof, FILLED, "driver", reached_mib=100), FAIL, "after 100 MiB"),
+    (case(memory.proof, FILLED, "driver", intact=False), FAIL, "not intact"),
+    (case(memory.proof, FILLED, "driver", released=False), FAIL, "could not be released"),
+    (case(memory.proof, FILLED, "none", reached_mib=6144, refusal=""), KNOWN, "no refusal"),
+    (case(memory.proof, FILLED, "none", reached_mib=100), FAIL, "after 100 MiB"),
+    (case(processes.proof, TOGETHER, "driver"), PASS, "3548 MiB"),
+    (case(processes.proof, TOGETHER, "driver", sum_mib=4097), FAIL, "4097 MiB"),
+    (case(processes.proof, TOGETHER, "driver+mps", sum_mib=8000), FAIL, "8000 MiB"),
+    (case(processes.proof, TOGETHER, "mps", sum_mib=8000), KNOWN, "8000 MiB"),
+    (case(processes.proof, TOGETHER, "none", sum_mib=8000), KNOWN, "8000 MiB"),
+    (case(processes.proof, TOGETHER, "driver", fork_mib=0), FAIL, "fork 0"),
+    (case(neighbour.proof, QUIET, "driver"), PASS, "90% of its speed and intact"),
+    (case(neighbour.proof, QUIET, "driver", greedy_per_s=59.0), FAIL, "kept 59%"),
+    (case(neighbour.proof, QUIET, "driver", before_per_s=0.0), FAIL, "kept 0%"),
+    (case(neighbour.proof, QUIET, "none", intact=False), FAIL, "was changed"),
+    (case(neighbour.proof, QUIET, "driver", neighbour="ended"), FAIL, "ended with ended"),
+    (case(neighbour.proof, QUIET, "mps", neighbour="X"), KNOWN, "ended with X"),
+    (case(neighbour.proof, QUIET, "mps", neighbour="X", intact=False), FAIL, "was changed"),
+    (case(burst.proof, BURST), PASS, "3700 MiB after that"),
+    (case(burst.proof, BURST, reached_mib=6144, refusal=""), FAIL, "no refusal"),
+    (case(burst.proof, BURST, reached_mib=1024), FAIL, "after 1024 MiB"),
+    (case(burst.proof, BURST, again_mib=100), FAIL, "100 MiB after that"),
+    (case(threads, THREADS), PASS, "50 % reaches 55%"),
+    (case(threads, THREADS, tflops_50=10.0), FAIL, "50 % reaches 100%"),
+    (case(threads, THREADS, tflops_50=1.0), FAIL, "50 % reaches 10%"),
+    (case(threads, THREADS, tflops_10=9.0), FAIL, "10 % reaches 90%"),
+    (case(peers, PEERS), PASS, "40.0 GB/s directly"),
+    (case(peers, PEERS, gb_per_s=5.0), FAIL, "5.0 GB/s"),
+    (case(peers, PEERS, direct=False), FAIL, "through the host"),
+    (starts.proof(starts.figures([1.0, 2.0])), PASS, "of 2"),
+    (starts.proof(starts.figures([1.0, 61.0])), FAIL, "p99 61.0 s"),
+    (neighbour.health_proof(QUIET, healthy=True), PASS, "healthy: yes"),
+    (neighbour.health_proof(QUIET, healthy=False), FAIL, "healthy: no"),
+    (ended_early("share", "it is gone"), FAIL, "it is gone"),
+]
+
+
+@pytest.mark.parametrize("number", range(len(CASES)))
+def test_a_verdict_follows_from_the_figures(number: int) -> None:
+    """A row that does not hold states what was seen, and what to do next."""
+    proof, verdict, words = CASES[number]
+    assert proof.verdict is verdict, proof
+    assert words in proof.seen
+    assert bool(proof.next_step) == (verdict is not PASS)
+    assert proof.row in ROWS
+
+
+def test_every_row_has_a_verdict_that_is_red() -> None:
+    """A check that cannot fail proves nothing; share and accounting have tests of their own."""
+    red = {proof.row for proof, verdict, _ in CASES if verdict is FAIL}
+    assert red | {"accounting"} == set(ROWS)
+    assert set(QUICK) < set(ROWS)
+
+
+def test_a_fault_that_is_not_refused_says_nothing_of_health() -> None:
+    """Nothing happened that could have made the GPU unhealthy."""
+    proof = neighbour.health_proof({**QUIET, "fault": "fine"}, healthy=True)
+    assert proof.verdict is ProofVerdict.SKIP
+
+
+ASKED = RequestedShare(
+    units=4,
+    unit_mib=1024,
+    index=1,
+    uuid=UUID,
+    assigned_units=4,
+    confirmed=True,
+    mode="driver",
+)
+VARIABLES = {
+    "ALIYUN_COM_GPU_MEM_IDX": "1",
+    "ALIYUN_COM_GPU_MEM_CONTAINER": "4",
+    "ALIYUN_COM_GPU_MEM_POD": "4",
+    "GPUSHARE_MEM_LIMIT_MIB": "4096",
+    "NVIDIA_GPU_MEMORY_LIMIT": "4096",
+    "NVIDIA_VISIBLE_DEVICES": UUID,
+}
+CUDA = {"uuid": UUID, "gpus_seen": 1}
+
+
+def arrived(cuda: dict[str, Any] | None = None, **variables: str) -> list[dict[str, Any]]:
+    """The answers of a container that got its share, with some of it replaced."""
+    found = {"variables": {**VARIABLES, **variables}, "devices": []}
+    described = {"ok": {**CUDA, **(cuda or {})}}
+    child = {"do": "child", "name": share.ALONE, "ok": {"answers": [described]}}
+    return [{"do": "environment", "ok": found}, child]
+
+
+def test_a_share_that_arrives_passes() -> None:
+    """Variables and CUDA agree with the annotation."""
+    assert share.share_proof(ASKED, arrived()).verdict is PASS
+    assert share.accounting_proof(ASKED, arrived()).verdict is PASS
+
+
+@pytest.mark.parametrize(
+    ("answers", "words"),
+    [
+        (arrived(GPUSHARE_MEM_LIMIT_MIB="1"), "GPUSHARE_MEM_LIMIT_MIB is 1, not 4096"),
+        (arrived(NVIDIA_GPU_MEMORY_LIMIT="9"), "NVIDIA_GPU_MEMORY_LIMIT is 9, not 4096"),
+        (arrived(NVIDIA_VISIBLE_DEVICES="all"), "NVIDIA_VISIBLE_DEVICES is all"),
+        (arrived({"gpus_seen": 2}), "CUDA sees 2 GPUs"),
+        (arrived({"uuid": "GPU-x"}), "CUDA sees GPU GPU-x"),
+    ],
+)
+def test_a_share_that_is_another_is_named(answers: list[dict[str, Any]], words: str) -> None:
+    """Each difference."""
+    proof = share.share_proof(ASKED, answers)
+    assert proof.verdict is FAIL
+    assert words in proof.seen
+
+
+@pytest.mark.parametrize(
+    ("changed", "answers", "words"),
+    [
+        ({"assigned_units": 3}, arrived(), "scheduler: 3 units on GPU 1"),
+        ({"index": 0}, arrived(), "scheduler: 4 units on GPU 0"),
+        ({"confirmed": False}, arrived(), "has not confirmed"),
+        ({}, arrived(ALIYUN_COM_GPU_MEM_CONTAINER="5"), "kubelet: 5 units"),
+        ({}, arrived({"uuid": "GPU-x"}), "process: GPU GPU-x"),
+    ],
+)
+def test_accounts_that_differ_are_named(
+    changed: dict[str, Any], answers: list[dict[str, Any]], words: str
+) -> None:
+    """Which component has what."""
+    asked = RequestedShare(**{**ASKED.__dict__, **changed})
+    proof = share.accounting_proof(asked, answers)
+    assert proof.verdict is FAIL
+    assert words in proof.seen
+
+
+def test_a_log_is_read_with_what_else_is_in_it() -> None:
+    """Warnings of libraries, and the half of a line that is being written."""
+    log = 'warning\n{"do": "a", "ok": {}}\n[1]\n{"do": "b", "o'
+    assert [each["do"] for each in parsed(log)] == ["a"]
+
+
+def test_what_did_not_run_is_a_sentence() -> None:
+    """A refusal has the call and its error, a missing step its name."""
+    refusal = {"do": "a", "error": {"name": "CUDA_ERROR_X", "code": 1, "call": "cuInit"}}
+    with pytest.raises(MissingAnswerError, match="cuInit: CUDA_ERROR_X"):
+        value(refusal)
+    with pytest.raises(MissingAnswerError, match="before the step b"):
+        first([refusal], "b")
+    assert outcome(refusal) == "CUDA_ERROR_X"

@@ -1,0 +1,54 @@
+"""Paths and schemas of the OpenAPI document, made from the types that are sent and received.
+
+Bodies are read as bytes, which is what makes calls of the scheduler quick, so FastAPI cannot see
+their shape; :func:`complete` adds it.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+import msgspec
+from fastapi import FastAPI
+
+JSON: Final = "application/json"
+SHARE_PREFIX: Final = "/gpushare-scheduler"
+PREFIXES: Final = (SHARE_PREFIX, "/gputopology-scheduler", "/gpu-scheduler-extender")
+_REF: Final = "#/components/schemas/{name}"
+Document = dict[str, Any]
+
+
+def answers(kinds: Mapping[int, Any]) -> dict[int | str, Document]:
+    """``responses`` of a route: a schema for each status."""
+    return {
+        status: {"description": _summary(kind), "content": {JSON: {"schema": _schema(kind)}}}
+        for status, kind in kinds.items()
+    }
+
+
+def request_body(kind: Any, example: Document) -> Document:
+    """``openapi_extra`` of a route that reads ``kind``."""
+    content = {JSON: {"schema": _schema(kind), "example": example}}
+    return {"requestBody": {"required": True, "content": content}}
+
+
+def complete(app: FastAPI, kinds: Iterable[Any]) -> None:
+    """Put the schemas of ``kinds``, to which routes refer, into the document of ``app``."""
+    original = app.openapi
+    _, components = msgspec.json.schema_components(kinds, ref_template=_REF)
+
+    def openapi() -> Document:
+        document = original()
+        document.setdefault("components", {}).setdefault("schemas", {}).update(components)
+        return document
+
+    app.openapi = openapi  # type: ignore[method-assign]
+
+
+def _schema(kind: Any) -> Document:
+    """A reference to ``kind``, or the schema itself where it has no name."""
+    [schema], _ = msgspec.json.schema_components([kind], ref_template=_REF)
+    return schema
+
+
+def _summary(kind: Any) -> str:
+    return (getattr(kind, "__doc__", "") or "An answer.").splitlines()[0]

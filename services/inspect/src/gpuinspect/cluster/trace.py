@@ -1,0 +1,91 @@
+"""A cluster as a trace: its nodes without pods that request GPUs, and the pods with GPUs that came.
+
+The pods of all namespaces count once, whether they wait, run or have ended, as for the mix of the
+fragmentation policy. What other pods request of a node is not available to the replay.
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+
+from gpucore.accounting.ledger import Ledger
+from gpucore.accounting.node_info import NodeInfo
+from gpucore.model import PodRequest
+from gpucore.model.constraints import CPU
+from gpucore.scheduling.candidates import Candidates
+from gpucore.scheduling.device_fit import per_device
+from gpucore.scheduling.host_rooms import MEMORY, allowed_models, arrival_of, gpu_model
+from gpucore.simulate.traces import TraceNode, TracePod
+from gpucore.steps import complete
+from gpucore.units import MILLI, NodeName
+from gpucore.wire.constraints import all_constraints
+from gpucore.wire.pods import Pod, pod_request_of
+from gpucore.workload.history import Arrival
+from gpucore.workload.pod_mix import CORE_MILLI
+from gpuinspect.cluster.snapshots import Snapshot
+from gpuinspect.errors import InspectError
+
+
+def cluster_trace(
+    snapshot: Snapshot, ledger: Ledger, nodes: Candidates
+) -> tuple[list[TraceNode], list[TracePod]]:
+    """Nodes and pods for a replay; a share is measured in the most frequent size of a GPU.
+
+    Raises:
+        InspectError: the cluster has no GPUs, or no pods with GPUs.
+        WireError: an amount is no Kubernetes quantity (no API server accepts such an object).
+    """
+    sizes = Counter(info.shape.largest_gpu for info in nodes.node_infos.values() if info.devices)
+    arrivals = list(_arrivals(snapshot, ledger))
+    if not sizes or not arrivals:
+        raise InspectError("the cluster has no GPUs, or no pods that request them")
+    pairs = ((nodes.node_infos[name], node) for name, node in nodes.nodes.items())
+    models = complete(allowed_models({one.selector for _, _, one in arrivals}, pairs))
+    (units, _), *_ = sizes.most_common(1)
+    pods = [
+        _trace_pod(pod, request, units, frozenset(models(one.selector)))
+        for pod, request, one in arrivals
+    ]
+    others = _requested_by_others(snapshot, ledger)
+    hosts = [_trace_node(info, nodes, others) for info in nodes.node_infos.values() if info.devices]
+    return hosts, [pod for pod in pods if pod is not None]
+
+
+def _arrivals(snapshot: Snapshot, ledger: Ledger) -> Iterable[tuple[Pod, PodRequest, Arrival]]:
+    for pod, raw in zip(snapshot.pods, snapshot.all("Pod"), strict=True):
+        request = pod_request_of(pod, ledger.names)
+        if request is not None and not request.fault:
+            yield pod, request, arrival_of(pod.namespace, request, all_constraints(raw), 0.0)
+
+
+def _requested_by_others(snapshot: Snapshot, ledger: Ledger) -> Counter[tuple[NodeName, str]]:
+    """What pods without GPUs request, by node and resource."""
+    found: Counter[tuple[NodeName, str]] = Counter()
+    for pod, raw in zip(snapshot.pods, snapshot.all("Pod"), strict=True):
+        if pod.node and not pod.finished and pod_request_of(pod, ledger.names) is None:
+            for name, amount in all_constraints(raw).requests:
+                found[pod.node, name] += amount
+    return found
+
+
+def _trace_node(
+    node_info: NodeInfo, nodes: Candidates, others: Counter[tuple[NodeName, str]]
+) -> TraceNode:
+    name, offered = node_info.name, nodes.nodes[node_info.name].allocatable
+    cpu = offered.get(CPU, 1 << 40) - others[name, CPU]
+    memory = offered.get(MEMORY, 1 << 60) - others[name, MEMORY]
+    gpus = sum(device.healthy for device in node_info.devices.values())
+    return TraceNode(name, max(cpu, 0), max(memory, 0) >> 20, gpus, gpu_model(node_info))
+
+
+def _trace_pod(
+    pod: Pod, request: PodRequest, units: int, models: frozenset[str]
+) -> TracePod | None:
+    """``None`` for a share that is larger than the GPUs."""
+    mem, core = per_device(request)
+    milli = MILLI
+    if not request.gpus:
+        milli = max(-(-mem * MILLI // max(units, 1)), core * CORE_MILLI)
+    if milli > MILLI:
+        return None
+    gpus = request.gpus or request.gpu_count
+    return TracePod(pod.name, request.cpu_milli, request.memory_mib, gpus, milli, models)

@@ -1,0 +1,174 @@
+"""``gpushare verify``: proof on the GPUs of this cluster that shares are what they promise."""
+
+import sys
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Annotated
+
+import msgspec
+import typer
+
+from gpuinspect.commands.options.answers import namespaces as complete_namespaces
+from gpuinspect.commands.options.answers import nodes as complete_nodes
+from gpuinspect.commands.options.formats import Format, NoHeaders, emit, names_only
+from gpuinspect.commands.options.reading import Reader, fail, note, reading
+from gpuinspect.documents.verify import VerifyReport, holds, junit, verify_report
+from gpuinspect.layout import verify as layout
+from gpuinspect.terminal import output as terminal
+from gpuinspect.verify.run import VerifyRun, VerifySettings
+from gpuinspect.verify.run import verify as run_verify
+from gpuinspect.verify.targets import ProofTarget
+from gpuprobe.checks.verdicts import QUICK, ROWS, Proof, ProofVerdict
+
+
+class VerifyFormat(StrEnum):
+    """Value of ``-o``: the formats of all commands, and one for CI systems."""
+
+    TABLE = "table"
+    WIDE = "wide"
+    JSON = "json"
+    YAML = "yaml"
+    NAME = "name"
+    JUNIT = "junit"
+
+
+class _Version(msgspec.Struct, rename="camel"):
+    git_version: str = ""
+
+
+@reading
+def verify(
+    reader: Reader,
+    *,
+    node: Annotated[
+        str,
+        typer.Option(
+            help="only this node; default: every node that shares GPUs",
+            metavar="NAME",
+            autocompletion=complete_nodes,
+        ),
+    ] = "",
+    gpu: Annotated[
+        int | None,
+        typer.Option(
+            help="only the GPU with this index; default: one GPU of each model of a node", min=0
+        ),
+    ] = None,
+    namespace: Annotated[
+        str,
+        typer.Option(
+            "-n",
+            "--namespace",
+            help="existing namespace for the pods; default: one that is created and deleted",
+            metavar="NAME",
+            autocompletion=complete_namespaces,
+        ),
+    ] = "",
+    only: Annotated[
+        str,
+        typer.Option(
+            help=f"rows separated by commas: {', '.join(ROWS)}, or quick for {', '.join(QUICK)}",
+            metavar="ROWS",
+        ),
+    ] = "",
+    starts: Annotated[int, typer.Option(help="number of pods of the row start", min=1)] = 20,
+    timeout: Annotated[
+        int, typer.Option(help="seconds after which the run ends and removes its objects", min=30)
+    ] = 900,
+    keep: Annotated[
+        bool, typer.Option("--keep", help="leave all objects until the time of --timeout")
+    ] = False,
+    record: Annotated[
+        bool,
+        typer.Option(
+            "--record",
+            help="write the results to the device plugin's pods, for metrics, and as node events",
+        ),
+    ] = False,
+    image: Annotated[
+        str,
+        typer.Option(
+            help="image with gpuprobe; default: that of the device plugin", metavar="IMAGE"
+        ),
+    ] = "",
+    scheduler: Annotated[
+        str,
+        typer.Option(help="scheduler of the pods; default: the webhook sets it", metavar="NAME"),
+    ] = "",
+    runtime_class: Annotated[
+        str,
+        typer.Option(
+            help="RuntimeClass of the pods, where the default runtime brings no driver",
+            metavar="NAME",
+        ),
+    ] = "",
+    output: Annotated[
+        VerifyFormat,
+        typer.Option("-o", "--output", help="output format; json and yaml have no names"),
+    ] = VerifyFormat.TABLE,
+    no_headers: NoHeaders = False,
+) -> None:
+    """Run small pods on free GPU shares and check what they get; exit code 1 when a row fails."""
+    if reader.source.snapshot is not None:
+        raise typer.BadParameter("verify needs a cluster: a snapshot runs no pods")
+    wanted = VerifySettings(
+        rows=_rows(only),
+        node=node,
+        gpu=gpu,
+        namespace=namespace,
+        image=image,
+        scheduler=scheduler,
+        runtime_class=runtime_class,
+        seconds=timeout,
+        starts=starts,
+        keep=keep,
+        record=record,
+    )
+    with reader.source.connect() as kube:
+        kubernetes = msgspec.json.decode(kube.get("/version"), type=_Version).git_version
+        found = run_verify(kube, reader.names, wanted, _progress)
+    _print(found, output, kubernetes, headers=not no_headers)
+    if found.left:
+        fail(f"an object could not be removed in time: {found.left}")
+    if found.unrecorded:
+        fail("; ".join(found.unrecorded))
+    if not holds(found):
+        raise typer.Exit(1)
+
+
+def _rows(only: str) -> tuple[str, ...]:
+    """The rows that are named, in the order of the table."""
+    if not only:
+        return tuple(ROWS)
+    named = {each.strip() for each in only.split(",")}
+    named = named - {"quick"} | set(QUICK) if "quick" in named else named
+    if unknown := sorted(named - ROWS.keys()):
+        raise typer.BadParameter(f"{unknown[0]!r} is none of {', '.join(ROWS)}, quick")
+    return tuple(row for row in ROWS if row in named)
+
+
+def _progress(target: ProofTarget, proof: Proof) -> None:
+    note(layout.progress(target, proof).rstrip("\n"))
+
+
+def _print(found: VerifyRun, output: VerifyFormat, kubernetes: str, *, headers: bool) -> None:
+    if output is VerifyFormat.JUNIT:
+        sys.stdout.write(junit(found))
+    elif output in {VerifyFormat.JSON, VerifyFormat.YAML}:
+        emit(_document(found, kubernetes), Format(output.value))
+    elif output is VerifyFormat.NAME:
+        failed = (each for each in found.outcomes if each.proof.verdict is ProofVerdict.FAIL)
+        names_only("row", (each.proof.row for each in failed))
+    else:
+        sys.stdout.write(layout.table(found, headers=headers))
+        sys.stdout.write(layout.failures(found, width=terminal.width()) + layout.count(found))
+
+
+def _document(found: VerifyRun, kubernetes: str) -> VerifyReport:
+    from importlib.metadata import distributions  # noqa: PLC0415 - as `gpushare version`
+
+    from gpuinspect.commands.main import DISTRIBUTIONS  # noqa: PLC0415 - as above
+
+    own = next(each for name in DISTRIBUTIONS for each in distributions(name=name))
+    date = datetime.now(tz=UTC).date().isoformat()
+    return verify_report(found, version=own.version, kubernetes=kubernetes, date=date)

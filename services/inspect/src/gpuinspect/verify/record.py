@@ -1,0 +1,84 @@
+"""Records results where monitoring finds them: on the plugin's pod of the node, and as events.
+
+The device plugin publishes its annotation as metrics, and the dashboard shows it.
+"""
+
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Final, Protocol
+
+from gpucore.wire.names import VERIFIED
+from gpucore.wire.pod.spec import Pod
+from gpucore.wire.verified import VerifiedNode, encode_verified
+from gpuinspect.cluster.snapshots import Snapshot
+from gpuinspect.verify.image import plugin_pods
+from gpuinspect.verify.rows import RowOutcome
+from gpukube.errors import KubeError
+from gpukube.events import EventSource, ObjectReference, event_body, event_path
+from gpukube.interface import Body
+from gpuprobe.checks.verdicts import ProofVerdict
+
+VERIFY_FAILED: Final = "GpuVerifyFailed"
+SOURCE: Final = EventSource("gpushare-verify", "gpushare-verify", may_patch=False)
+
+
+class RecordClient(Protocol):
+    """The calls that record results."""
+
+    def post(self, path: str, body: Body) -> bytes:
+        """Create an object."""
+        ...
+
+    def json_patch(self, path: str, operations: Sequence[Mapping[str, Any]]) -> bytes:
+        """Apply a JSON patch."""
+        ...
+
+
+def record(kube: RecordClient, snapshot: Snapshot, outcomes: Sequence[RowOutcome]) -> list[str]:
+    """Write annotations and events; a sentence for each node that could not be recorded."""
+    pods = plugin_pods(snapshot)
+    uids = {node.name: node.uid for node in snapshot.nodes}
+    errors = []
+    for node, verified in results(outcomes, int(time.time())).items():
+        try:
+            _annotate(kube, pods[node], verified)
+        except (KubeError, KeyError) as error:
+            errors.append(f"the results of node {node} are not recorded: {error}")
+    for each in outcomes:
+        if each.proof.verdict is ProofVerdict.FAIL:
+            about = ObjectReference("Node", each.target.node, "", uids.get(each.target.node, ""))
+            with suppress(KubeError):
+                body = event_body(about, "Warning", VERIFY_FAILED, message(each), SOURCE)
+                kube.post(event_path(about), body)
+    return errors
+
+
+def results(outcomes: Iterable[RowOutcome], at: int) -> dict[str, VerifiedNode]:
+    """The results of each node."""
+    found: dict[str, dict[str, dict[str, str]]] = {}
+    for each in outcomes:
+        rows = found.setdefault(each.target.node, {}).setdefault(str(each.target.index), {})
+        rows[each.proof.row] = each.proof.verdict.value
+    return {node: VerifiedNode(at, gpus) for node, gpus in found.items()}
+
+
+def message(outcome: RowOutcome) -> str:
+    """What an event states."""
+    target, proof = outcome.target, outcome.proof
+    where = f"GPU {target.index} ({target.uuid})"
+    return f"{where}: {proof.row}: expected {proof.expected}; seen {proof.seen}"
+
+
+def _annotate(kube: RecordClient, pod: Pod, verified: VerifiedNode) -> None:
+    path = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}"
+    kube.json_patch(path, list(_operations(pod, encode_verified(verified))))
+
+
+def _operations(pod: Pod, text: str) -> Iterator[dict[str, Any]]:
+    yield {"op": "test", "path": "/metadata/uid", "value": pod.uid}
+    if not pod.annotations:
+        yield {"op": "add", "path": "/metadata/annotations", "value": {VERIFIED: text}}
+        return
+    key = VERIFIED.replace("~", "~0").replace("/", "~1")
+    yield {"op": "add", "path": f"/metadata/annotations/{key}", "value": text}

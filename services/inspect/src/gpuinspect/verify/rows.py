@@ -1,0 +1,238 @@
+"""The rows of the table on one GPU: which pods run, and which check reads their answers.
+
+Every pod stays within free units, also where the limit that it tries does not hold.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from gpucore.wire.names import MEMORY_LIMIT, Names
+from gpuinspect.cluster.snapshots import Snapshot
+from gpuinspect.verify.placing import GpuPods
+from gpuinspect.verify.site import PodFailedError, VerifySite
+from gpuinspect.verify.targets import SHARE_MIB, ProofTarget, device_now
+from gpuprobe.checks import burst, compute, memory, neighbour, processes, share, starts, whole
+from gpuprobe.checks.answers import MissingAnswerError, parsed, value
+from gpuprobe.checks.share import RequestedShare
+from gpuprobe.checks.verdicts import Proof, ended_early, skipped
+
+WATCH_SECONDS: Final = 90.0
+BURN_SECONDS: Final = 1.5
+BEFORE: Final = 3
+"""Reports of the neighbour before the other begins, and after it has ended."""
+_EMPTY: Final = "needs a GPU that no other pod holds a part of, so that none is disturbed"
+
+Read = Callable[[], Snapshot]
+
+
+class RowRunner:
+    """The rows of one GPU.
+
+    Args:
+        site: of the run.
+        target: the GPU.
+        read: the cluster as it is now.
+        starts: number of pods of the row ``start``.
+    """
+
+    def __init__(
+        self, site: VerifySite, target: ProofTarget, names: Names, read: Read, *, starts: int
+    ) -> None:
+        self._site, self._names, self._read, self._starts = site, names, read, starts
+        self.target = target
+        self.described: Mapping[str, Any] = {}
+        self._pods = GpuPods(site, target, names, read)
+
+    def proofs(self, wanted: Sequence[str]) -> Iterator[Proof]:
+        """The rows in the order of the table; each runs when it is asked for."""
+        steps: tuple[tuple[tuple[str, ...], Callable[[], Sequence[Proof]]], ...] = (
+            (("share", "accounting", "memory"), self._share),
+            (("processes",), self._processes),
+            (("neighbour", "health"), self._neighbour),
+            (("burst",), self._burst),
+            (("compute",), self._compute),
+            (("whole",), self._whole),
+            (("start",), self._start),
+        )
+        for rows, step in steps:
+            if asked := [row for row in rows if row in wanted]:
+                yield from self._of(asked, step)
+        self._pods.clear()
+
+    def _of(self, rows: Sequence[str], step: Callable[[], Sequence[Proof]]) -> Iterator[Proof]:
+        try:
+            found = {proof.row: proof for proof in step()}
+        except (PodFailedError, MissingAnswerError) as error:
+            found = {row: ended_early(row, str(error)) for row in rows}
+        finally:
+            self._pods.clear()
+        yield from (found[row] for row in rows if row in found)
+
+    def _asked(self, item: Mapping[str, Any], units: int, core: int = 0) -> RequestedShare:
+        """The share as the pod's annotations and the node's inventory have it."""
+        names, notes = self._names, item["metadata"].get("annotations", {})
+        index = notes.get(names.mem_idx, "")
+        return RequestedShare(
+            units=units,
+            unit_mib=self.target.unit_mib,
+            index=int(index) if index.isdecimal() else None,
+            uuid=self.target.uuid,
+            assigned_units=int(notes.get(names.mem_pod, "0")),
+            confirmed=notes.get(names.mem_assigned) == "true",
+            mode=self.target.mode,
+            prefix=names.prefix,
+            core=core,
+        )
+
+    def _share(self) -> Sequence[Proof]:
+        units = self.target.share
+        granted = units * self.target.unit_mib
+        most = min(int(granted * memory.BEYOND), self.target.free_mib)
+        inner = memory.steps(granted, most_mib=most)
+        name = self._pods.start("share", share.steps(inner), units)
+        item = self._pods.confirmed(name)
+        self._site.ended(name)
+        answers = parsed(self._site.log(name))
+        asked = self._asked(item, units)
+        proofs = [share.share_proof(asked, answers), share.accounting_proof(asked, answers)]
+        self.described = share.described(answers)
+        figures = memory.filled(granted, self.described, share.first_process(answers)[1:])
+        return [*proofs, memory.proof(figures, self.target.mode)]
+
+    def _processes(self) -> Sequence[Proof]:
+        units = self.target.share
+        granted = units * self.target.unit_mib
+        if self.target.free_mib < 3 * granted:
+            granted_free = self.target.free_mib // 3
+            units = granted_free // self.target.unit_mib
+            granted = units * self.target.unit_mib
+        if granted < SHARE_MIB:
+            why = f"needs {3 * SHARE_MIB} MiB free, {self.target.free_mib} are: three processes"
+            return [skipped("processes", f"{why} may take as much as one where no limit holds")]
+        name = self._pods.start(
+            "processes",
+            processes.steps(granted),
+            units,
+            outside=processes.outside_steps(granted),
+        )
+        self._site.ended(name)
+        figures = processes.figures(granted, parsed(self._site.log(name)))
+        return [processes.proof(figures, self.target.mode)]
+
+    def _neighbour(self) -> Sequence[Proof]:
+        units = self.target.units(SHARE_MIB)
+        if not self.target.empty or self.target.free < 2 * units:
+            return [skipped("neighbour", _EMPTY), skipped("health", _EMPTY)]
+        one = self._pods.start("neighbour", neighbour.watching(WATCH_SECONDS), units)
+        self._reports(one, BEFORE)
+        most = self.target.free_mib - units * self.target.unit_mib
+        other = self._pods.start("offender", neighbour.offending(most), units)
+        self._site.ended(other)
+        so_far = len(neighbour.stints(parsed(self._site.log(one))))
+        self._reports(one, so_far + 1)
+        figures = neighbour.figures(parsed(self._site.log(one)), parsed(self._site.log(other)))
+        device = device_now(self._read(), self._names, self.target)
+        healthy = device is not None and device.healthy
+        return [
+            neighbour.proof(figures, self.target.mode),
+            neighbour.health_proof(figures, healthy=healthy),
+        ]
+
+    def _reports(self, name: str, count: int) -> None:
+        """Wait for a number of reports, or for the end of the neighbour."""
+
+        def reported() -> bool:
+            answers = parsed(self._site.log(name))
+            failed = any("error" in answer for answer in answers)
+            return failed or len(neighbour.stints(answers)) >= count
+
+        self._site.wait(reported, f"pod {name} reports its work")
+
+    def _burst(self) -> Sequence[Proof]:
+        if "driver" not in self.target.mode:
+            why = f"isolation mode {self.target.mode} has no memory limit above the share"
+            return [skipped("burst", why)]
+        units = self.target.units(SHARE_MIB)
+        granted, limit = (units * self.target.unit_mib * n for n in (1, 2))
+        if self.target.free_mib < 3 * granted:
+            why = f"needs {3 * granted} MiB free, {self.target.free_mib} are"
+            return [skipped("burst", why)]
+        notes = {MEMORY_LIMIT: str(2 * units)}
+        name = self._pods.start("burst", burst.steps(limit), units, annotations=notes)
+        self._site.ended(name)
+        return [burst.proof(burst.figures(granted, limit, parsed(self._site.log(name))))]
+
+    def _compute(self) -> Sequence[Proof]:
+        if "mps" not in self.target.mode:
+            why = f"isolation mode {self.target.mode} does not limit compute: GPUs share by time"
+            return [skipped("compute", why)]
+        if not self.target.empty or not self.described:
+            return [skipped("compute", _EMPTY if self.described else "needs the row share")]
+        processors = int(self.described["multiprocessors"])
+        found: dict[int, Mapping[str, Any]] = {}
+        rounds = 0
+        for percent in compute.PERCENTS:
+            steps = (
+                [compute.burning(processors, rounds, BURN_SECONDS)]
+                if rounds
+                else [compute.calibrating(processors)]
+            )
+            name = self._pods.start("compute", steps, self.target.units(SHARE_MIB), core=percent)
+            self._site.ended(name)
+            answers = parsed(self._site.log(name))
+            self._pods.clear()
+            if not answers:
+                raise MissingAnswerError(f"the container with {percent} % reported nothing")
+            if not rounds:
+                rounds = int(value(answers[0])["rounds"])
+                found |= self._burnt(processors, rounds, percent)
+            else:
+                found[percent] = answers[0]
+        return [compute.proof(compute.figures(found))]
+
+    def _burnt(self, processors: int, rounds: int, percent: int) -> dict[int, Mapping[str, Any]]:
+        """The rate with all of the compute, in kernels of the size that was settled."""
+        steps = [compute.burning(processors, rounds, BURN_SECONDS)]
+        name = self._pods.start("compute", steps, self.target.units(SHARE_MIB), core=percent)
+        self._site.ended(name)
+        answers = parsed(self._site.log(name))
+        self._pods.clear()
+        return {percent: answers[0]} if answers else {}
+
+    def _whole(self) -> Sequence[Proof]:
+        if not self.target.whole_offered:
+            return [skipped("whole", "the node offers no exclusive GPUs (label gputopology=true)")]
+        if self.target.free_gpus < 2:
+            return [skipped("whole", "needs two GPUs of the node that no pod holds a part of")]
+        name = self._site.create(
+            "whole", whole.steps(), {self._names.gpu: 2}, node=self.target.node
+        )
+        self._pods.add(name)
+        item = self._site.bound(name)
+        self._site.ended(name)
+        links, words = self._link(item)
+        figures = whole.figures(links, parsed(self._site.log(name)))
+        return [whole.proof(figures, link=words)]
+
+    def _link(self, item: Mapping[str, Any]) -> tuple[int, str]:
+        """NVLinks and the words for the link of the two GPUs that the pod has."""
+        group = item["metadata"].get("annotations", {}).get(self._names.group, "")
+        pair = sorted(int(each) for each in group.split(",") if each.isdecimal())
+        unknown = (0, "a link that the inventory does not have")
+        return unknown if len(pair) != 2 else self.target.links.get((pair[0], pair[1]), unknown)
+
+    def _start(self) -> Sequence[Proof]:
+        times = []
+        for _ in range(self._starts):
+            times.append(self._pods.seconds_to_start())
+            self._pods.clear()
+        return [starts.proof(starts.figures(times))]
+
+
+class RowOutcome(msgspec.Struct, frozen=True):
+    """A row with the GPU that it is about."""
+
+    target: ProofTarget
+    proof: Proof

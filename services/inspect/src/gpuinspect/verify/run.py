@@ -1,0 +1,164 @@
+"""A run from its first look at the cluster to the removal of its last object."""
+
+import secrets
+import signal
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from types import FrameType
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from gpucore.wire.names import Names
+from gpuinspect.cluster.collect import COUNTED, live
+from gpuinspect.cluster.snapshots import Snapshot
+from gpuinspect.errors import InspectError
+from gpuinspect.verify import rights
+from gpuinspect.verify.image import image_on
+from gpuinspect.verify.objects import RunPlace
+from gpuinspect.verify.record import record
+from gpuinspect.verify.rows import RowOutcome, RowRunner
+from gpuinspect.verify.site import OutOfTimeError, VerifySite
+from gpuinspect.verify.targets import ProofTarget, targets
+from gpuprobe.checks.verdicts import Proof, skipped
+
+if TYPE_CHECKING:  # the import takes a while
+    from gpukube.blocking import BlockingClient
+
+Report = Callable[[ProofTarget, Proof], None]
+_NAME_BYTES: Final = 3
+
+
+class VerifySettings(msgspec.Struct, frozen=True, kw_only=True):
+    """What the user set.
+
+    Attributes:
+        node, gpu: only this one; all models of all nodes by default.
+        namespace: an existing one; empty for one of the run's own.
+        rows: names of the rows.
+        image: of the pods; empty for that of the device plugin on the node.
+        seconds: of the whole run.
+        starts: pods of the row ``start``.
+        keep: leave the objects until the guard removes them.
+        record: write the results where monitoring finds them.
+    """
+
+    rows: tuple[str, ...]
+    node: str = ""
+    gpu: int | None = None
+    namespace: str = ""
+    image: str = ""
+    scheduler: str = ""
+    runtime_class: str = ""
+    seconds: int = 900
+    starts: int = 20
+    keep: bool = False
+    record: bool = False
+
+
+class VerifyRun(msgspec.Struct, frozen=True):
+    """What a run found.
+
+    Attributes:
+        described: what CUDA reported of each GPU, by UUID.
+        left: path of an object that could not be removed; empty for none.
+        unrecorded: why results could not be recorded.
+    """
+
+    outcomes: tuple[RowOutcome, ...]
+    described: Mapping[str, Mapping[str, object]] = msgspec.field(default_factory=dict)
+    left: str = ""
+    unrecorded: tuple[str, ...] = ()
+
+
+class _Stopped(BaseException):
+    """SIGTERM: as Ctrl-C, what was created is removed first."""
+
+
+def verify(
+    kube: "BlockingClient", names: Names, wanted: VerifySettings, report: Report
+) -> VerifyRun:
+    """Run the rows on every target.
+
+    Args:
+        report: called with every row as soon as it is known.
+
+    Raises:
+        InspectError: nothing can be verified, or a right is missing; nothing was created.
+        KubeError: the API server cannot be read, or refuses the first objects.
+    """
+    snapshot = live(kube, COUNTED)
+    found = targets(snapshot, names, node=wanted.node, gpu=wanted.gpu)
+    if all(each.refusal for each in found):
+        raise InspectError(f"nothing to verify on: {'; '.join(each.refusal for each in found)}")
+    place = _place(snapshot, found, wanted)
+    _check_rights(kube, place)
+
+    def read() -> Snapshot:
+        return live(kube, COUNTED)
+
+    outcomes: list[RowOutcome] = []
+    described: dict[str, Mapping[str, object]] = {}
+    site = VerifySite(kube, place, seconds=wanted.seconds, keep=wanted.keep)
+    with _stopping(), site:
+        for target in found:
+            runner = RowRunner(site, target, names, read, starts=wanted.starts)
+            for proof in _rows(runner, wanted.rows):
+                report(target, proof)
+                outcomes.append(RowOutcome(target, proof))
+            described[target.uuid] = runner.described
+    errors = record(kube, snapshot, outcomes) if wanted.record else []
+    return VerifyRun(tuple(outcomes), described, site.left_behind, tuple(errors))
+
+
+def _rows(runner: RowRunner, wanted: Sequence[str]) -> Iterator[Proof]:
+    """All rows of a target; those without free units or time are named as skipped."""
+    if runner.target.refusal:
+        yield from (skipped(row, runner.target.refusal) for row in wanted)
+        return
+    done: set[str] = set()
+    try:
+        for proof in runner.proofs(wanted):
+            done.add(proof.row)
+            yield proof
+    except OutOfTimeError as error:
+        yield from (skipped(row, f"{error}: --timeout") for row in wanted if row not in done)
+
+
+def _place(snapshot: Snapshot, found: Sequence[ProofTarget], wanted: VerifySettings) -> RunPlace:
+    node = next(each.node for each in found if not each.refusal)
+    return RunPlace(
+        namespace=wanted.namespace or f"gpushare-verify-{secrets.token_hex(_NAME_BYTES)}",
+        own=not wanted.namespace,
+        image=wanted.image or image_on(snapshot, node),
+        node=node,
+        until=int(time.time()) + wanted.seconds,
+        scheduler=wanted.scheduler,
+        runtime_class=wanted.runtime_class,
+    )
+
+
+def _check_rights(kube: "BlockingClient", place: RunPlace) -> None:
+    missing = rights.refused(kube, place.namespace, own=place.own)
+    if not missing:
+        return
+    words = ", ".join(str(each) for each in missing)
+    other = " (--namespace takes an existing namespace and needs fewer)" if place.own else ""
+    raise InspectError(f"your credentials may not: {words}{other}; nothing was created")
+
+
+@contextmanager
+def _stopping() -> Iterator[None]:
+    """SIGTERM ends the run as Ctrl-C does, so that its objects are removed."""
+
+    def stop(_number: int, _frame: FrameType | None) -> None:
+        raise _Stopped
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    except _Stopped:
+        raise InspectError("stopped by SIGTERM; what was created is removed") from None
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -1,0 +1,280 @@
+"""One run on a cluster: its objects come, its pods run, everything goes.
+
+Whatever ends a run, :meth:`VerifySite.close` removes its objects; where not even that can run, the
+guard does. A pod's answers are its log, so nothing here needs to enter a container.
+"""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Final, Protocol, Self
+
+import msgspec
+
+from gpuinspect.verify import objects
+from gpuinspect.verify.objects import Object, RunPlace
+from gpukube.errors import ForbiddenError, KubeError, NotFoundError
+from gpukube.interface import Body
+
+LOOK_SECONDS: Final = 0.3
+START_SECONDS: Final = 120.0
+GONE_SECONDS: Final = 90.0
+
+
+class VerifyClient(Protocol):
+    """The calls of a run."""
+
+    def get(self, path: str, params: Mapping[str, str] | None = None) -> bytes:
+        """GET an object or a log."""
+        ...
+
+    def post(self, path: str, body: Body) -> bytes:
+        """Create an object."""
+        ...
+
+    def delete(self, path: str, params: Mapping[str, str] | None = None) -> bytes:
+        """Delete an object."""
+        ...
+
+
+class PodFailedError(Exception):
+    """A pod of a check did not start, or did not get to its end; a sentence for its row."""
+
+
+class OutOfTimeError(Exception):
+    """The time of the run is over."""
+
+
+class Clock(Protocol):
+    """Time and waiting; tests have one of their own."""
+
+    def monotonic(self) -> float:
+        """Seconds that only grow."""
+        ...
+
+    def time(self) -> float:
+        """Unix time."""
+        ...
+
+    def sleep(self, seconds: float, /) -> None:
+        """Wait."""
+        ...
+
+
+class VerifySite:
+    """The run's part of the cluster; use as a context.
+
+    Args:
+        kube: the API server.
+        place: where the pods are.
+        seconds: of the whole run.
+        keep: leave the objects until the deadline of the guard.
+
+    Attributes:
+        left_behind: path of an object that was not gone in time at the end; empty for none.
+    """
+
+    def __init__(
+        self,
+        kube: VerifyClient,
+        place: RunPlace,
+        *,
+        seconds: int,
+        keep: bool = False,
+        clock: Clock = time,
+    ) -> None:
+        self._kube, self.place, self._keep, self._clock = kube, place, keep, clock
+        self._end = clock.monotonic() + seconds
+        self._seconds = seconds
+        self._count = 0
+        self._begun = False
+        self.left_behind = ""
+
+    def __enter__(self) -> Self:
+        try:
+            self._open()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if not self._keep:
+            self.left_behind = self.close()
+
+    @property
+    def left(self) -> float:
+        """Seconds until the end of the run."""
+        return self._end - self._clock.monotonic()
+
+    def _open(self) -> None:
+        place = self.place
+        self._begun = True
+        if place.own:
+            self._kube.post("/api/v1/namespaces", objects.namespace(place))
+            for path, item in objects.guard_rights(place):
+                self._kube.post(path, item)
+        job = objects.guard(place, self._seconds + objects.GRACE_SECONDS)
+        made = msgspec.json.decode(self._kube.post(self._jobs, job))
+        self.place = msgspec.structs.replace(place, guard_uid=made["metadata"]["uid"])
+
+    @property
+    def _jobs(self) -> str:
+        return f"/apis/batch/v1/namespaces/{self.place.namespace}/jobs"
+
+    @property
+    def _pods(self) -> str:
+        return f"/api/v1/namespaces/{self.place.namespace}/pods"
+
+    def close(self) -> str:
+        """Remove every object of the run and wait until they are gone; what is left, if any."""
+        if not self._begun:
+            return ""
+        place = self.place
+        path = f"/api/v1/namespaces/{place.namespace}"
+        if not place.own:
+            path = f"{self._jobs}/{objects.guard_name(place)}"
+        with suppress(NotFoundError):
+            self._kube.delete(path, {"propagationPolicy": "Foreground"})
+        deadline = self._clock.monotonic() + GONE_SECONDS
+        while self._clock.monotonic() < deadline:
+            if self._gone(path):
+                return ""
+            self._clock.sleep(LOOK_SECONDS)
+        return path
+
+    def _gone(self, path: str) -> bool:
+        try:
+            self._kube.get(path)
+        except (NotFoundError, ForbiddenError):  # a Role of the namespace goes before it
+            return True
+        except KubeError:
+            return False
+        return False
+
+    def new_name(self, row: str) -> str:
+        """Name of the next pod."""
+        self._count += 1
+        return f"{row}-{self._count}"
+
+    def create(
+        self,
+        row: str,
+        plan: Sequence[Mapping[str, Any]],
+        limits: Mapping[str, int],
+        *,
+        node: str,
+        annotations: Mapping[str, str] | None = None,
+        outside: Sequence[Mapping[str, Any]] = (),
+    ) -> str:
+        """Create a pod; its name.
+
+        Raises:
+            PodFailedError: the cluster refuses it.
+            OutOfTimeError: the run is over.
+        """
+        self._check_time()
+        name = self.new_name(row)
+        place = msgspec.structs.replace(self.place, node=node)
+        item = objects.pod(
+            place,
+            name,
+            plan,
+            limits,
+            seconds=max(int(self.left), 10),
+            annotations=annotations,
+            outside=outside,
+        )
+        try:
+            self._kube.post(self._pods, item)
+        except KubeError as error:
+            raise PodFailedError(f"the pod cannot be created: {error}") from error
+        return name
+
+    def pod(self, name: str) -> Object:
+        """The pod as the API server has it."""
+        found: Object = msgspec.json.decode(self._kube.get(f"{self._pods}/{name}"))
+        return found
+
+    def log(self, name: str) -> str:
+        """Its log so far; empty before it has one."""
+        try:
+            return self._kube.get(f"{self._pods}/{name}/log").decode(errors="replace")
+        except KubeError:
+            return ""
+
+    def delete(self, name: str) -> None:
+        """Delete a pod and wait until its share is free."""
+        with suppress(NotFoundError):
+            self._kube.delete(f"{self._pods}/{name}", {"gracePeriodSeconds": "1"})
+        self.wait(lambda: self._gone(f"{self._pods}/{name}"), f"pod {name} is deleted")
+
+    def wait(self, done: Callable[[], bool], what: str, seconds: float = START_SECONDS) -> None:
+        """Wait until something is so.
+
+        Raises:
+            PodFailedError: not in time.
+            OutOfTimeError: the run is over.
+        """
+        deadline = self._clock.monotonic() + seconds
+        while not done():
+            self._check_time()
+            if self._clock.monotonic() > deadline:
+                raise PodFailedError(f"not in {seconds:g} s: {what}")
+            self._clock.sleep(LOOK_SECONDS)
+
+    def bound(self, name: str) -> Object:
+        """Wait until a pod has a node, and with it its GPUs."""
+        found: dict[str, Object] = {}
+
+        def placed() -> bool:
+            found["pod"] = self.pod(name)
+            return bool(found["pod"]["spec"].get("nodeName")) or _phase(found["pod"]) == "Failed"
+
+        try:
+            self.wait(placed, f"pod {name} has a node", 60.0)
+        except PodFailedError as error:
+            raise PodFailedError(f"{error}: {waiting_reason(found['pod'])}") from None
+        return found["pod"]
+
+    def ended(self, name: str, seconds: float = 180.0) -> Object:
+        """Wait until a pod has run its plan; the pod.
+
+        Raises:
+            PodFailedError: it did not start, or not in time.
+        """
+        found: dict[str, Object] = {}
+
+        def over() -> bool:
+            found["pod"] = item = self.pod(name)
+            return _phase(item) in {"Succeeded", "Failed"}
+
+        try:
+            self.wait(over, f"pod {name} ends", seconds)
+        except PodFailedError as error:
+            raise PodFailedError(f"{error}: {waiting_reason(found['pod'])}") from None
+        return found["pod"]
+
+    def _check_time(self) -> None:
+        if self.left <= 0:
+            raise OutOfTimeError(f"the time of the run, {self._seconds} s, is over")
+
+
+def _phase(item: Object) -> str:
+    return str(item.get("status", {}).get("phase", ""))
+
+
+def waiting_reason(item: Object) -> str:
+    """Why a pod does not run, in the words of the scheduler or of kubelet."""
+    status = item.get("status", {})
+    for each in status.get("containerStatuses", ()):
+        state = each.get("state", {})
+        details = state.get("waiting") or state.get("terminated") or {}
+        if details.get("message") or details.get("reason"):
+            return f"{details.get('reason', '')} {details.get('message', '')}".strip()
+    if status.get("message"):
+        return str(status["message"])
+    for each in status.get("conditions", ()):
+        if each.get("status") == "False" and each.get("message"):
+            return str(each["message"])
+    return f"phase {_phase(item) or 'unknown'}"

@@ -1,0 +1,371 @@
+"""``gpushare verify`` on a cluster that runs its pods: rows hold, and each fault turns one red."""
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+from drawncluster import FakeCluster, Gpu
+from invoking import Run, WhatIfOutcome
+from verifyingserver import CONTEXT_MIB, VerifyingServer, listed
+
+from gpucore.wire.lists import decode_pods
+from gpucore.wire.verified import decode_verified
+from gpuinspect.queries.verified import verified_rows
+from gpuprobe.checks import compute, neighbour
+from standins.cuda import build
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
+
+Serve = Callable[..., VerifyingServer]
+VERDICTS = ("pass", "fail", "known", "skip")
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The stand-in needs less time than a GPU."""
+    monkeypatch.setattr(neighbour, "STAY_SECONDS", 1.5)
+    monkeypatch.setattr("gpuinspect.verify.rows.BURN_SECONDS", 0.3)
+    monkeypatch.setattr("gpuinspect.verify.site.LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(compute, "PERCENTS", (100, 50, 10))
+
+
+@pytest.fixture
+def serve(tmp_path: Path) -> Iterator[Serve]:
+    """Starts a cluster of one node with two GPUs of a mode, or the one that is given."""
+    with ExitStack() as stack:
+
+        def started(mode: str = "driver", *, on: FakeCluster | None = None) -> VerifyingServer:
+            gpu = Gpu(16, mode=mode)
+            cluster = on or FakeCluster().node("n1", gpus=[gpu, gpu])
+            server = VerifyingServer(cluster, tmp_path / "node", build.ensure())
+            stack.callback(server.close)
+            stack.enter_context(server.serving())
+            if "mps" in mode:
+                server.serve_mps()
+            return server
+
+        yield started
+
+
+class Verify:
+    """The command against a server."""
+
+    def __init__(self, run: Run, folder: Path) -> None:
+        self._run, self._folder = run, folder
+
+    def __call__(self, server: VerifyingServer, *args: str) -> WhatIfOutcome:
+        kubeconfig = str(server.kubeconfig(self._folder))
+        return self._run("verify", "--kubeconfig", kubeconfig, *args)
+
+    def rows(self, server: VerifyingServer, *args: str) -> dict[str, dict[str, Any]]:
+        """The rows of the only GPU by name."""
+        outcome = self(server, "-o", "json", *args)
+        (gpu,) = json.loads(outcome.out)["items"]
+        rows = {row["row"]: row for row in gpu["rows"]}
+        failed = any(row["verdict"] == "fail" for row in rows.values())
+        assert outcome.code == int(failed), outcome.err
+        return rows
+
+
+@pytest.fixture
+def verify(run: Run, tmp_path: Path) -> Verify:
+    """Runs ``gpushare verify``."""
+    return Verify(run, tmp_path)
+
+
+def verdicts(rows: dict[str, dict[str, Any]]) -> dict[str, str]:
+    """The verdicts by row."""
+    return {name: row["verdict"] for name, row in rows.items()}
+
+
+def test_every_row_holds_where_the_driver_limits_memory(serve: Serve, verify: Verify) -> None:
+    """All rows of mode driver pass, what the mode does not promise is skipped, nothing stays."""
+    server = serve("driver")
+    rows = verify.rows(server, "--starts", "2")
+    skipped = {"compute": "skip", "whole": "skip"}
+    passed = dict.fromkeys(rows, "pass")
+    assert verdicts(rows) == passed | skipped, rows
+    assert rows["memory"]["figures"]["reached_mib"] == 4096 - CONTEXT_MIB
+    (namespace,) = [path for path in server.created if path.count("/") == 4]
+    assert server.gone[-1] == namespace
+    assert not [path for path in server.objects if "gpushare-verify" in path]
+
+
+def test_every_row_holds_behind_mps_but_what_mps_does_not_promise(
+    serve: Serve, verify: Verify
+) -> None:
+    """Limits are of each process, so the row of a pod's processes is known not to hold."""
+    rows = verify.rows(serve("mps"), "--starts", "1")
+    assert verdicts(rows) == dict.fromkeys(rows, "pass") | {
+        "processes": "known",
+        "burst": "skip",
+        "whole": "skip",
+    }, rows
+
+
+def test_without_isolation_the_limit_is_known_not_to_hold(serve: Serve, verify: Verify) -> None:
+    """The exit code is 0: mode none promises no limit, and the table states it."""
+    rows = verify.rows(serve("none"), "--only", "quick,processes")
+    assert verdicts(rows) == {
+        "share": "pass",
+        "accounting": "pass",
+        "memory": "known",
+        "processes": "known",
+    }
+    assert "beyond its share" in rows["memory"]["seen"]
+
+
+def _limit_off(server: VerifyingServer) -> None:
+    server.limits = False
+
+
+def _wrong_cdi(server: VerifyingServer) -> None:
+    """The CDI file of a GPU gives the container the other one."""
+    (node,) = server.lists["/api/v1/nodes"]
+    inventory = json.loads(node["metadata"]["annotations"]["gpushare/inventory"])
+    first, second = (gpu["uuid"] for gpu in inventory["gpus"])
+    server.misplaced = {first: second, second: first}
+
+
+def _mps_down(server: VerifyingServer) -> None:
+    (server.folder / "mps" / "control").unlink()
+
+
+def _wrong_amount(server: VerifyingServer) -> None:
+    """Kubelet's share is another than the scheduler's."""
+
+    def changed(pod: dict[str, Any]) -> None:
+        pod["spec"]["containers"][0]["resources"]["limits"]["aliyun.com/gpu-mem"] = "3"
+
+    server.before = changed
+
+
+FAULTS: dict[str, tuple[str, Callable[[VerifyingServer], None], str, str]] = {
+    "limit off": ("driver", _limit_off, "memory", "no refusal"),
+    "driver ignores the limit": (
+        "driver",
+        lambda s: s.faults("ignore-limit"),
+        "memory",
+        "no refusal",
+    ),
+    "limit off for all processes": ("driver", _limit_off, "processes", "MiB: fork"),
+    "MPS down": ("mps", _mps_down, "memory", "no refusal"),
+    "MPS down for compute": ("mps", _mps_down, "compute", "50 % reaches"),
+    "threads ignored": ("mps", lambda s: s.faults("ignore-threads"), "compute", "50 % reaches"),
+    "wrong CDI file": ("driver", _wrong_cdi, "share", "CUDA sees GPU"),
+    "wrong device for the accounting": ("driver", _wrong_cdi, "accounting", "process: GPU"),
+    "wrong amount": ("driver", _wrong_amount, "share", "GPU_MEM_CONTAINER is 3"),
+    "neighbour starved": ("driver", lambda s: s.faults("starve"), "neighbour", "of its speed"),
+    "neighbour's memory changed": (
+        "driver",
+        lambda s: s.faults("disturb"),
+        "neighbour",
+        "memory of the neighbour was changed",
+    ),
+    "fault spreads": (
+        "driver",
+        lambda s: s.faults("spread"),
+        "neighbour",
+        "CUDA_ERROR_ILLEGAL_ADDRESS",
+    ),
+    "burst without end": ("driver", _limit_off, "burst", "no refusal"),
+}
+"""Faults by name: isolation mode, what breaks, the row that must be red, and words of it."""
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_turns_its_row_red(fault: str, serve: Serve, verify: Verify) -> None:
+    """The row states what was seen, and the next step."""
+    mode, break_it, row, words = FAULTS[fault]
+    server = serve(mode)
+    break_it(server)
+    asked = f"share,{row}" if row == "compute" else row
+    found = verify.rows(server, "--only", asked)[row]
+    assert found["verdict"] == "fail", found
+    assert words in found["seen"]
+    assert found["nextStep"]
+
+
+def test_a_gpu_that_becomes_unhealthy_turns_health_red(serve: Serve, verify: Verify) -> None:
+    """The plugin took an application's fault for one of the GPU."""
+    server = serve("driver")
+
+    def taken_for_broken(pod: dict[str, Any]) -> None:
+        if pod["metadata"]["name"].startswith("offender"):
+            notes = server.lists["/api/v1/nodes"][0]["metadata"]["annotations"]
+            inventory = json.loads(notes["gpushare/inventory"])
+            inventory["gpus"][0]["healthy"] = False
+            notes["gpushare/inventory"] = json.dumps(inventory)
+
+    server.after = taken_for_broken
+    found = verify.rows(server, "--only", "neighbour,health")["health"]
+    assert found["verdict"] == "fail"
+    assert "ignoredXids" in found["nextStep"]
+
+
+def test_pods_stay_within_free_units(serve: Serve, verify: Verify) -> None:
+    """Beside a pod that runs nothing is taken that it may need, and rows that would are skipped."""
+    cluster = FakeCluster().node("n1", gpus=[Gpu(16)]).pod("theirs", 11, node="n1", index=0)
+    rows = verify.rows(serve("none", on=cluster), "--only", "memory,neighbour,processes")
+    assert rows["memory"]["figures"]["reached_mib"] <= 5 * 1024
+    assert verdicts(rows)["neighbour"] == verdicts(rows)["processes"] == "skip"
+
+
+def test_a_full_gpu_is_refused_with_what_would_be_needed(serve: Serve, verify: Verify) -> None:
+    """Nothing is created."""
+    cluster = FakeCluster().node("n1", gpus=[Gpu(16)]).pod("theirs", 15, node="n1", index=0)
+    server = serve("none", on=cluster)
+    outcome = verify(server)
+    assert outcome.code == 1
+    words = " ".join(outcome.err.split())
+    assert "GPU 0 of node n1 has 1 of 16 units free; verify needs 3 units (3072 MiB)" in words
+    assert not server.created
+
+
+def test_missing_rights_are_named_before_anything_is_created(serve: Serve, verify: Verify) -> None:
+    """Each with the words of ``kubectl auth can-i``."""
+    server = serve()
+    server.denied = {"create namespaces", "get pods/log"}
+    outcome = verify(server)
+    words = " ".join(outcome.err.split())
+    assert outcome.code == 1
+    assert "create namespaces" in words
+    assert "get pods/log -n gpushare-verify-" in words
+    assert "--namespace" in words
+    assert not server.created
+
+
+def test_an_existing_namespace_keeps_all_but_the_pods_of_the_run(
+    serve: Serve, verify: Verify
+) -> None:
+    """No namespace and no role is created, and the guard is deleted with all its pods."""
+    server = serve()
+    outcome = verify(server, "-n", "team", "--only", "quick")
+    assert outcome.code == 0
+    kinds = {path.split("/")[-2] for path in server.created}
+    assert kinds == {"jobs", "pods"}
+    assert not [path for path in server.objects if path.startswith("/api/v1/namespaces/team/pods")]
+    assert server.gone[-1].startswith("/apis/batch/v1/namespaces/team/jobs/gpushare-verify-")
+
+
+def test_every_pod_ends_by_itself_where_the_command_cannot_end_it(
+    serve: Serve, verify: Verify
+) -> None:
+    """Pods have a deadline and are owned by the guard, which has one too and is then deleted."""
+    server = serve()
+    seen: list[dict[str, Any]] = []
+    server.before = seen.append
+    verify(server, "--only", "quick", "--timeout", "120")
+    (guard,) = [path for path in server.created if "/jobs/" in path]
+    for pod in seen:
+        assert 0 < pod["spec"]["activeDeadlineSeconds"] <= 120
+        (owner,) = pod["metadata"]["ownerReferences"]
+        assert owner["kind"] == "Job"
+        assert guard.endswith(owner["name"])
+
+
+@pytest.mark.parametrize("at", range(1, 6))
+@pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError])
+def test_an_interrupted_run_leaves_nothing_behind(
+    at: int,
+    error: type[BaseException],
+    serve: Serve,
+    verify: Verify,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Whatever object was the last to be created."""
+    server = serve()
+    count = iter(range(1, 100))
+    from gpukube.blocking import BlockingClient  # noqa: PLC0415 - patched below
+
+    post = BlockingClient.post
+
+    def interrupted(self: BlockingClient, path: str, body: Any) -> bytes:
+        reply = post(self, path, body)
+        if "selfsubject" not in path and next(count) == at:
+            raise error
+        return reply
+
+    monkeypatch.setattr(BlockingClient, "post", interrupted)
+    try:
+        outcome = verify(server, "--only", "quick")
+    except error:
+        outcome = None
+    assert outcome is None or outcome.code
+    assert not [path for path in server.objects if "gpushare-verify" in path]
+
+
+def test_the_table_shows_what_to_do(serve: Serve, verify: Verify) -> None:
+    """A line a row, then expected, seen and the next step of what failed, then the count."""
+    server = serve("driver")
+    server.limits = False
+    outcome = verify(server, "--only", "quick")
+    assert outcome.code == 1
+    lines = outcome.out.splitlines()
+    assert lines[0].split()[:5] == ["NODE", "GPU", "MODEL", "MODE", "ROW"]
+    cells = [line.split()[5:7] for line in lines[1:4]]  # a model is two words
+    assert cells == [["share", "pass"], ["accounting", "pass"], ["memory", "fail"]]
+    assert lines[-1] == "3 rows: 2 pass, 1 fail"
+    assert any(line.strip().startswith("expected: out of memory at 4096 MiB") for line in lines)
+    assert any(line.strip().startswith("do: ") for line in lines)
+
+
+def test_the_json_names_nothing_of_the_cluster(serve: Serve, verify: Verify) -> None:
+    """It is a report for everybody: no node, no pod, no namespace, no UUID."""
+    server = serve("driver")
+    _wrong_cdi(server)
+    out = verify(server, "--only", "quick", "-o", "json").out
+    assert "n1" not in out
+    assert "GPU-" not in out
+    assert "gpushare-verify" not in out
+    assert json.loads(out)["kind"] == "VerifyReport"
+
+
+def test_junit_has_a_case_for_each_row(serve: Serve, verify: Verify) -> None:
+    """A failed row is a failure with its next step, a row that was not measured is skipped."""
+    server = serve("driver")
+    server.limits = False
+    out = verify(server, "--only", "memory,compute", "-o", "junit").out
+    assert '<testsuite name="n1 GPU 0 Tesla T4" tests="2" failures="1" skipped="1">' in out
+    assert 'name="memory"><failure message="expected out of memory' in out
+
+
+def test_a_named_gpu_is_reached_with_fillers(serve: Serve, verify: Verify) -> None:
+    """No policy leads to the second of two empty GPUs; pods of one unit make one do so."""
+    server = serve("driver")
+    outcome = verify(server, "--gpu", "1", "--node", "n1", "--only", "quick", "-o", "json")
+    (gpu,) = json.loads(outcome.out)["items"]
+    assert gpu["gpu"] == 1
+    assert outcome.code == 0, outcome.out
+    assert any("/pods/filler-" in path for path in server.created)
+
+
+def test_results_are_recorded_on_the_plugins_pod_and_as_events(
+    serve: Serve, verify: Verify
+) -> None:
+    """Metrics and the dashboard show the annotation; the event on the node has what was seen."""
+    server = serve("driver")
+    server.limits = False
+    assert verify(server, "--only", "quick", "--record").code == 1
+    (plugin,) = [pod for pod in server.lists["/api/v1/pods"] if "selfLink" in pod]
+    found = decode_verified(plugin["metadata"]["annotations"]["gpushare/verified"])
+    assert found is not None
+    assert found.gpus == {"0": {"share": "pass", "accounting": "pass", "memory": "fail"}}
+    (event,) = [item for path, item in server.objects.items() if "/events/" in path]
+    assert event["reason"] == "GpuVerifyFailed"
+    assert event["involvedObject"]["kind"] == "Node"
+    assert "memory: expected out of memory" in event["message"]
+    (row, *_) = verified_rows(decode_pods(listed([plugin]).encode()).items)
+    assert (row.node, row.gpu, row.row, row.verdict) == ("n1", "0", "accounting", "pass")
+
+
+def test_results_that_cannot_be_recorded_are_an_error(serve: Serve, verify: Verify) -> None:
+    """A CronJob whose metrics are stale must fail, though every row holds."""
+    server = serve("driver")
+    server.lists["/api/v1/pods"][-1].pop("selfLink")
+    outcome = verify(server, "--only", "quick", "--record")
+    assert outcome.code == 1
+    assert "the results of node n1 are not recorded" in " ".join(outcome.err.split())

@@ -1,0 +1,136 @@
+"""Pods of ``gpushare verify`` on one certain GPU: what is noticed when it is another one."""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from drawncluster import FakeCluster, Gpu
+
+from gpucore.units import GpuIndex, NodeName
+from gpucore.wire.names import DEFAULT_NAMES
+from gpuinspect.cluster import snapshots
+from gpuinspect.cluster.snapshots import Snapshot
+from gpuinspect.verify.placing import FILLERS, GpuPods
+from gpuinspect.verify.site import PodFailedError, waiting_reason
+from gpuinspect.verify.targets import ProofTarget, targets
+
+Object = dict[str, Any]
+IDX = "ALIYUN_COM_GPU_MEM_IDX"
+
+
+class OnePodSite:
+    """A site whose pods are all bound with these annotations, one set after the other."""
+
+    def __init__(self, *annotations: Mapping[str, str]) -> None:
+        self.annotations = list(annotations)
+        self.created: list[str] = []
+        self.deleted: list[str] = []
+
+    def create(self, row: str, plan: Sequence[Any], limits: Any, **_: Any) -> str:
+        self.created.append(row)
+        return f"{row}-{len(self.created)}"
+
+    def delete(self, name: str) -> None:
+        self.deleted.append(name)
+
+    def bound(self, name: str) -> Object:
+        found = self.annotations.pop(0) if len(self.annotations) > 1 else self.annotations[0]
+        return {"metadata": {"name": name, "annotations": dict(found)}}
+
+    pod = bound
+
+    def wait(self, done: Callable[[], bool], what: str, seconds: float = 0) -> None:
+        if not done():
+            raise PodFailedError(what)
+
+
+def read(tmp_path: Path, cluster: FakeCluster) -> Callable[[], Snapshot]:
+    """The cluster as it is drawn."""
+    path = tmp_path / "snapshot.json"
+    path.write_text(cluster.json())
+    return lambda: snapshots.read(path)
+
+
+def target_of(cluster: Callable[[], Snapshot], gpu: int | None = None) -> ProofTarget:
+    """The GPU to verify."""
+    (found,) = targets(cluster(), DEFAULT_NAMES, gpu=gpu)
+    return found
+
+
+def pods(site: OnePodSite, target: ProofTarget, cluster: Callable[[], Snapshot]) -> GpuPods:
+    """The pods of a row."""
+    return GpuPods(site, target, DEFAULT_NAMES, cluster)  # type: ignore[arg-type]
+
+
+def test_the_emptiest_gpu_of_each_model_is_verified(tmp_path: Path) -> None:
+    """The first of equal ones; what pods hold is not free."""
+    gpus = [Gpu(16), Gpu(16), Gpu(40, "A100"), Gpu(40, "A100", healthy=False)]
+    cluster = FakeCluster().node("n1", gpus=gpus).pod("p", 4, node="n1", index=0)
+    cluster.node("n2", gpus=[Gpu(16)], cordoned=True)
+    found = targets(read(tmp_path, cluster)(), DEFAULT_NAMES)
+    assert [(one.node, one.index, one.free, one.empty) for one in found] == [
+        ("n1", 1, 16, True),
+        ("n1", 2, 40, True),
+    ]
+
+
+def test_a_gpu_that_the_plugin_corrected_is_named(tmp_path: Path) -> None:
+    """The scheduler chose one, kubelet allocated another."""
+    cluster = read(tmp_path, FakeCluster().node("n1", gpus=[Gpu(16), Gpu(16)]))
+    bound, corrected = {IDX: "0"}, {IDX: "1", "ALIYUN_COM_GPU_MEM_ASSIGNED": "true"}
+    row = pods(OnePodSite(bound, corrected), target_of(cluster), cluster)
+    name = row.start("share", (), 4)
+    with pytest.raises(PodFailedError, match="allocated GPU 1 where the scheduler chose GPU 0"):
+        row.confirmed(name)
+
+
+def test_a_gpu_of_others_is_named_and_no_fault_of_the_share(tmp_path: Path) -> None:
+    """Pods came or went between the look and the bind."""
+    cluster = read(tmp_path, FakeCluster().node("n1", gpus=[Gpu(16), Gpu(16)]))
+    row = pods(OnePodSite({IDX: "1"}), target_of(cluster), cluster)
+    with pytest.raises(PodFailedError, match="on GPU 1, not on GPU 0"):
+        row.start("share", (), 4)
+
+
+def test_a_gpu_that_became_unhealthy_is_named(tmp_path: Path) -> None:
+    """No filler is created for it."""
+    before = read(tmp_path, FakeCluster().node("n1", gpus=[Gpu(16), Gpu(16)]))
+    target, site = target_of(before), OnePodSite({IDX: "0"})
+    ill = read(tmp_path, FakeCluster().node("n1", gpus=[Gpu(16, healthy=False), Gpu(16)]))
+    with pytest.raises(PodFailedError, match="GPU 0 is not healthy any more"):
+        pods(site, target, ill).start("share", (), 4)
+    assert not site.created
+
+
+def test_fillers_end_where_no_policy_leads_to_the_gpu(tmp_path: Path) -> None:
+    """They are deleted with the row."""
+    cluster = read(tmp_path, FakeCluster().node("n1", gpus=[Gpu(16), Gpu(16)]))
+    site = OnePodSite({IDX: "0"})
+    row = pods(site, target_of(cluster, gpu=1), cluster)
+    with pytest.raises(PodFailedError, match="no placement policy leads to GPU 1"):
+        row.start("share", (), 4)
+    assert site.created == ["filler"] * FILLERS
+    row.clear()
+    assert len(site.deleted) == FILLERS
+
+
+def test_why_a_pod_does_not_run_is_in_the_words_of_kubelet_or_the_scheduler() -> None:
+    """The container's state first, then the pod's message and its conditions."""
+    waiting = {"state": {"waiting": {"reason": "ErrImagePull", "message": "not found"}}}
+    condition = {"status": "False", "message": "0/1 nodes are available"}
+    assert waiting_reason({"status": {"containerStatuses": [waiting]}}) == "ErrImagePull not found"
+    assert waiting_reason({"status": {"message": "evicted"}}) == "evicted"
+    assert waiting_reason({"status": {"conditions": [condition]}}) == condition["message"]
+    assert waiting_reason({"status": {"phase": "Pending"}}) == "phase Pending"
+
+
+def test_a_share_leaves_memory_to_try_more_than_it() -> None:
+    """Two thirds of what is free, at most 4 GiB and at least 2 GiB."""
+    values = {"node": NodeName("n"), "index": GpuIndex(0), "uuid": "", "model": "", "mode": "none"}
+    more = {"driver": "", "memory_mib": 0, "total": 99, "core_free": 0, "empty": True}
+    for unit, free, share in ((1024, 99, 4), (1024, 3, 2), (1024, 4, 2), (512, 9, 6)):
+        target = ProofTarget(**values, **more, unit_mib=unit, free=free)  # type: ignore[arg-type]
+        assert (target.share, target.refusal) == (share, "")
+    short = ProofTarget(**values, **more, unit_mib=1024, free=2)  # type: ignore[arg-type]
+    assert "needs 3 units (3072 MiB)" in short.refusal
