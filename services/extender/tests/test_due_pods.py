@@ -1,27 +1,13 @@
 """Refused pods are due for as long as their scheduler calls here, by whichever of its profiles."""
 
-from typing import Any
-
 import pytest
 from decoded import a_node, a_pod, state_of
 from objects import pod
 
 from gpucore.scheduling.profiles import SchedulerProfiles
-from gpucore.wire.pods import Pod
 from gpuextender.nomination.due_pods import REFUSED_SECONDS, DuePods
 
 PROFILES = SchedulerProfiles("exact", "exact-burst", 32)
-
-
-class Refused:
-    """The pods that were refused."""
-
-    def __init__(self, *pods: Pod) -> None:
-        self._pods = pods
-
-    def refused_pods(self) -> tuple[Pod, ...]:
-        """All of them."""
-        return self._pods
 
 
 @pytest.mark.parametrize(
@@ -34,8 +20,14 @@ def test_a_call_by_one_profile_is_a_call_of_the_scheduler(caller: str, *, due: b
     state, waiting = state_of(a_node("n", 15)), a_pod(item)
     state.pod_changed(waiting)
     now = [1000.0]
-    refused: Any = Refused(waiting)
-    pods = DuePods(state, refused, after=None, now=lambda: now[0], profiles=PROFILES)
+    pods = DuePods(
+        state,
+        refused_pods=lambda: [waiting],
+        is_refused=lambda uid: uid == waiting.uid,
+        after=None,
+        now=lambda: now[0],
+        profiles=PROFILES,
+    )
     assert list(pods.pods()) == []
     pods.called(caller)
     assert [one.pod.name for one in pods.pods()] == ["p"] * due
