@@ -62,7 +62,7 @@ ROWS = {
     "a sample of nodes": "best candidate of a sample",
     "a sample of nodes, `nominate: backlog`": "best candidate of a sample, backlog nominated",
     "100 nodes (`percentageOfNodesToScore: 1`)": "best candidate of 100 nodes",
-    "all nodes (default)": "best candidate of all nodes",
+    "all nodes": "best candidate of all nodes",
     "all nodes, `nominate: backlog`": "best candidate of all nodes, backlog nominated",
 }
 """The first cell of a row of the table in nomination.md, and the name of its measurement."""

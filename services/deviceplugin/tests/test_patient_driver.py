@@ -231,8 +231,14 @@ async def test_usage_of_all_gpus_is_read_in_one_thread(
 async def test_usage_behind_a_gpu_that_hangs_is_read_nevertheless(
     driver: Driver, patient: PatientDriver
 ) -> None:
-    """The one that hangs has an error, at once the next time, and is read when it returned."""
+    """The one that hangs has an error, at once the next time, and is read when it returned.
+
+    The thread that it held then asks about no other GPU.
+    """
     driver.usages |= {FIRST: Usage(16, 1, ()), SECOND: Usage(16, 7, ())}
+    asked = list[str]()
+    read = driver.usage
+    driver.usage = lambda uuid: (asked.append(uuid), read(uuid))[1]  # type: ignore[method-assign]
     driver.let_go.clear()
     for words in (r"did not return within 0\.5 s", "has not returned yet"):
         found = await patient.usages([FIRST, SECOND])
@@ -241,6 +247,7 @@ async def test_usage_behind_a_gpu_that_hangs_is_read_nevertheless(
             raise_it(found[FIRST])
     driver.let_go.set()
     await answers(patient)
+    assert asked.count(SECOND) == 2
     assert await patient.usages([FIRST, SECOND]) == driver.usages
 
 

@@ -1,7 +1,7 @@
 """What the webhook decides about a pod: refuse it, set its scheduler, warn its author."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -41,7 +41,7 @@ def judged(
     item: Object,
     *,
     namespace: str = "default",
-    nodes: Sequence[NodeInfo] = (),
+    nodes: Collection[NodeInfo] = (),
     scheduler: str = OURS,
 ) -> AdmissionAnswer:
     """The decision on a new pod."""
@@ -54,6 +54,35 @@ def judged(
         names=DEFAULT_NAMES,
         choice=SchedulerChoice(State(DEFAULT_NAMES), profiles, lambda: True),
     )
+
+
+class Counted(Collection[NodeInfo]):
+    """Nodes that count how many of them are looked at."""
+
+    def __init__(self, nodes: Sequence[NodeInfo]) -> None:
+        self._nodes = nodes
+        self.seen = 0
+
+    def __contains__(self, item: object) -> bool:
+        return item in self._nodes
+
+    def __len__(self) -> int:
+        return len(self._nodes)
+
+    def __iter__(self) -> Iterator[NodeInfo]:
+        for node_info in self._nodes:
+            self.seen += 1
+            yield node_info
+
+
+@pytest.mark.parametrize(("amount", "seen"), [(15, 1), (16, 5000)])
+def test_a_request_that_fits_the_first_node_is_reviewed_without_the_others(
+    amount: int, seen: int
+) -> None:
+    """In a cluster of thousands of nodes a look at each took longer than all else."""
+    nodes = Counted(tuple(GIB) * 5000)
+    assert judged(pod("p", amount), nodes=nodes) == STEERED
+    assert nodes.seen == seen
 
 
 def on(item: Object, **spec: Any) -> Object:

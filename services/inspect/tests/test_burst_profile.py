@@ -1,12 +1,17 @@
 """What-if and explain name the profile of the scheduler that a pod gets."""
 
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 from drawncluster import FakeCluster, Gpu
 from invoking import Run
+
+from gpucore.wire.names import DEFAULT_NAMES
+from gpuinspect.cluster.snapshots import decode
+from gpuinspect.defrag.reading import defrag_state
 
 EXACT, BURST = "gpushare-scheduler", "gpushare-scheduler-burst"
 FLAGS = [
@@ -116,3 +121,19 @@ def test_explain_shows_that_a_pod_has_the_burst_profile(run: Run) -> None:
     words = f"{BURST} (burst profile: compares 100 nodes)"
     assert words in run("explain", "pod", "b", on=on).out
     assert "burst" not in run("explain", "pod", "e", on=on).out
+
+
+def test_defrag_makes_room_for_pods_of_both_profiles() -> None:
+    """Both are placed by the scheduler that its flag names; others are not."""
+    on = cluster(nodes=1)
+    for name, scheduler in (("e", EXACT), ("b", BURST), ("o", "volcano")):
+        on.pod(name, 1, phase="Pending", spec={"schedulerName": scheduler})
+    state = defrag_state(
+        decode(on.json().encode()),
+        DEFAULT_NAMES,
+        now=datetime(2027, 1, 1, tzinfo=UTC),
+        waited_seconds=0,
+        scheduler=EXACT,
+    )
+    found = {pod.name: pod.obstacle for pod in state.waiting}
+    assert found == {"e": "", "b": "", "o": f"its scheduler is not {EXACT}"}
