@@ -15,8 +15,9 @@ from gpucore.explain.gangs import gang_sentence
 from gpucore.gang.members import Members, Postponed
 from gpucore.gang.placement import place_gang, taken
 from gpucore.gang.reservations import reservation_of, spare
+from gpucore.gang.rules import Rules
 from gpucore.gang.spread import NodeOffer
-from gpucore.gang.values import GangPlacement, Rules, Shortage
+from gpucore.gang.values import GangPlacement, Shortage
 from gpucore.model import Allocation, AllocationState, FitError, Placement
 from gpucore.model.links import Matrix
 from gpucore.scheduling.fit import fit

@@ -21,7 +21,8 @@ from gpucore.gang.members import (
     members_of,
 )
 from gpucore.gang.placement import place_gang
-from gpucore.gang.values import GangPlacement, Rules
+from gpucore.gang.rules import Rules
+from gpucore.gang.values import GangPlacement
 from gpucore.units import NodeName, PodUid
 from gpucore.wire.names import GANG_LABELS
 from gpucore.wire.pod.gangs import Gang, gang_fault, gang_of

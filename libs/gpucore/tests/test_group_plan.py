@@ -15,7 +15,8 @@ from gpucore.gang.group_view import group_view, standing
 from gpucore.gang.members import Member
 from gpucore.gang.pod_groups import PodGroups
 from gpucore.gang.reservations import reservation_uid, reserved_for
-from gpucore.gang.values import GroupMember, GroupShortage, Rules, group_member
+from gpucore.gang.rules import Rules
+from gpucore.gang.values import GroupMember, GroupShortage, group_member
 from gpucore.model import Allocation
 from gpucore.units import NodeName, PodUid
 from gpucore.wire.errors import WireError

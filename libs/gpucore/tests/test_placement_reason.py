@@ -11,7 +11,7 @@ from gpucore.explain.placement_reason import why
 from gpucore.explain.suggestions import suggest
 from gpucore.gang.members import Members
 from gpucore.gang.placement import place_gang
-from gpucore.gang.values import Rules
+from gpucore.gang.rules import Rules
 from gpucore.model import Placement
 from gpucore.model.constraints import CandidateNode
 from gpucore.scheduling.candidates import Candidates, PodRequirements

@@ -8,7 +8,7 @@ from decoded import a_pod
 from nominating import SCHEDULER, pending, ready
 from objects import Object
 
-from gpucore.gang.values import Rules
+from gpucore.gang.rules import Rules
 from gpucore.scheduling.grouping import BY_LINKS
 from gpucore.wire.lists import decode_constrained_pod, page_of
 from gpucore.wire.names import DEFAULT_NAMES

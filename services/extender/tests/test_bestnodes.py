@@ -7,7 +7,7 @@ import pytest
 from decoded import a_node, a_pod, best_of, encoded, state_of
 from objects import Object, node, placed, pod, whole_node
 
-from gpucore.gang.values import Rules
+from gpucore.gang.rules import Rules
 from gpucore.units import NodeName
 from gpucore.wire.nodes import decode_node
 from gpuextender.scheduling.cache import NodeCache

@@ -9,7 +9,7 @@ import structlog
 from decoded import a_node, a_pod, assume, encoded, state_of
 from objects import Object, placed, pod
 
-from gpucore.gang.values import Rules
+from gpucore.gang.rules import Rules
 from gpucore.scheduling.grouping import BY_LINKS
 from gpucore.units import NodeName, PodUid
 from gpucore.wire.pods import Pod

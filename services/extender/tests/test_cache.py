@@ -14,7 +14,7 @@ from objects import Object, node, placed, pod
 
 from gpucore.accounting.node_info import NodeInfo
 from gpucore.explain.sentences import sentence
-from gpucore.gang.values import Rules
+from gpucore.gang.rules import Rules
 from gpucore.model import PodRequest
 from gpucore.scheduling.fit import fit
 from gpucore.scheduling.grouping import BY_LINKS

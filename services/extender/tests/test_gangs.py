@@ -6,7 +6,7 @@ import pytest
 from decoded import a_node, a_pod, encoded, state_of
 from objects import Object, placed, pod, whole_node
 
-from gpucore.gang.values import Rules
+from gpucore.gang.rules import Rules
 from gpucore.model import Code, Placement
 from gpucore.scheduling.pending_pods import UnscheduledPod
 from gpucore.scheduling.policy import MAX_SCORE

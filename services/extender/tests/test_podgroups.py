@@ -8,7 +8,7 @@ from objects import Object, placed, pod
 
 from gpucore.gang.group_cycles import RELEASE_SECONDS, REMEMBER_SECONDS
 from gpucore.gang.members import MOST_RESERVED
-from gpucore.gang.values import Rules
+from gpucore.gang.rules import Rules
 from gpucore.model import Allocation, AllocationState, Placement
 from gpucore.scheduling.pending_pods import UnscheduledPod
 from gpucore.scheduling.policy import MAX_SCORE

@@ -9,7 +9,7 @@ import structlog
 from decoded import a_node, a_pod, state_of
 from objects import Object, placed, pod
 
-from gpucore.gang.values import Rules
+from gpucore.gang.rules import Rules
 from gpucore.scheduling import requeue as queue
 from gpucore.units import NodeName
 from gpuextender import metrics

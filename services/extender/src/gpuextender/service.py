@@ -14,7 +14,7 @@ from starlette.types import ASGIApp
 
 from gpucore import VERSION
 from gpucore.claims.followed import FollowedClaims
-from gpucore.gang.values import Rules
+from gpucore.gang.rules import Rules
 from gpucore.units import NodeName
 from gpuextender.claims.nominator import ClaimNominator
 from gpuextender.claims.templates import ClaimTemplates

@@ -42,7 +42,7 @@ from gpucore.wire.node.spec import Node
 from gpucore.wire.pod.allocations import allocation_of
 from gpucore.wire.pod.gangs import gang_of
 from gpucore.wire.pod.spec import Pod
-from gpucore.wire.pods import pod_request_of
+from gpucore.wire.whole_requests import pod_request_of
 
 _PASSING: Final = frozenset(
     {AllocationState.ASSUMED, AllocationState.RESERVED, AllocationState.NOMINATED}

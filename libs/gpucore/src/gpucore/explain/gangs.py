@@ -5,13 +5,13 @@ from collections.abc import Iterator
 from gpucore.accounting.ledger import Ledger
 from gpucore.explain.sentences import gpus_named, request_words
 from gpucore.gang.members import MOST_RESERVED, Postponed, PostponedCause
+from gpucore.gang.rules import Rules
 from gpucore.gang.values import (
     GangPlacement,
     GroupCause,
     GroupRefusal,
     GroupShortage,
     Refused,
-    Rules,
     Shortage,
 )
 from gpucore.model import Allocation

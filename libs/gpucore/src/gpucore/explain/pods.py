@@ -25,7 +25,8 @@ from gpucore.explain.sentences import (
 )
 from gpucore.explain.suggestions import NAMED, suggest
 from gpucore.gang.placement import place_gang
-from gpucore.gang.values import GangPlacement, Rules, Shortage
+from gpucore.gang.rules import Rules
+from gpucore.gang.values import GangPlacement, Shortage
 from gpucore.model import Allocation, FitError, PodRequest
 from gpucore.scheduling.candidates import PodRequirements
 from gpucore.scheduling.cluster_policy import ClusterPolicy

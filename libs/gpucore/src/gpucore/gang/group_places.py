@@ -11,6 +11,7 @@ from gpucore.gang.group_cycle import GroupCycle, Places
 from gpucore.gang.group_plan import plan_group, reservation
 from gpucore.gang.group_view import GroupView, standing
 from gpucore.gang.members import MOST_RESERVED, Postponed, ReservationTime, resting, too_many
+from gpucore.gang.rules import Rules
 from gpucore.gang.values import (
     GroupCause,
     GroupMember,
@@ -18,7 +19,6 @@ from gpucore.gang.values import (
     GroupShortage,
     Kind,
     Refused,
-    Rules,
 )
 from gpucore.model import Allocation
 from gpucore.units import NodeName, PodUid

@@ -18,7 +18,7 @@ from gpucore.units import PodUid
 from gpucore.wire.names import Names
 from gpucore.wire.pod.gangs import Gang, gang_of
 from gpucore.wire.pod.spec import Pod
-from gpucore.wire.pods import pod_request_of
+from gpucore.wire.whole_requests import pod_request_of
 
 MOST_RESERVED: Final = 1023
 """Reserved places of one namespace: those of one gang of the largest size."""

@@ -1,4 +1,4 @@
-"""How the GPUs of a gang are chosen; the answers for gangs and PodGroups, and why there is none."""
+"""The answers for gangs and PodGroups, and why there is none."""
 
 from enum import StrEnum
 
@@ -6,16 +6,8 @@ import msgspec
 
 from gpucore.gang.members import Member, Postponed
 from gpucore.model import Allocation, PodRequest
-from gpucore.scheduling.grouping import BY_LINKS, Grouping
 from gpucore.units import MemoryUnit, NodeName, PodUid
 from gpucore.wire.pod.gangs import Gang
-
-
-class Rules(msgspec.Struct, frozen=True):
-    """How GPUs are chosen: the policy's name, and the grouping of several GPUs."""
-
-    policy: str = ""
-    grouping: Grouping = BY_LINKS
 
 
 class GangPlacement(msgspec.Struct, frozen=True):

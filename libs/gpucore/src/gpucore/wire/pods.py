@@ -1,18 +1,10 @@
-"""Facade of the pod codecs, and the request of a pod with what it requests besides GPUs."""
+"""Facade of the pod codecs."""
 
-from functools import lru_cache
-
-import msgspec
-
-from gpucore.model import PodRequest
-from gpucore.model.constraints import CPU, Resources
-from gpucore.wire.constraints import KEPT, pod_requests
-from gpucore.wire.errors import WireError
-from gpucore.wire.names import Names
 from gpucore.wire.pod.allocations import allocation_of
 from gpucore.wire.pod.placements import annotations_of
-from gpucore.wire.pod.requests import gpu_request_of, kai_limit
+from gpucore.wire.pod.requests import kai_limit
 from gpucore.wire.pod.spec import Container, Pod, created, decode_pod
+from gpucore.wire.whole_requests import pod_request_of
 
 __all__ = [
     "Container",
@@ -24,33 +16,3 @@ __all__ = [
     "kai_limit",
     "pod_request_of",
 ]
-
-
-def pod_request_of(pod: Pod, names: Names) -> PodRequest | None:
-    """The GPU request of ``pod`` with its CPU and host memory, or ``None`` without one.
-
-    Raises:
-        WireError: an amount is no Kubernetes quantity (the API server accepts no such pod).
-    """
-    found = gpu_request_of(pod, names)
-    return None if found is None else _on_host(found, _host_requests(pod, names))
-
-
-def _host_requests(pod: Pod, names: Names) -> Resources:
-    """What it requests besides GPUs; nothing where an amount is none that an API server accepts."""
-    if pod.constraints is not None:
-        return pod.constraints.requests
-    try:
-        return pod_requests(pod, names)
-    except WireError:
-        return ()
-
-
-@lru_cache(KEPT)
-def _on_host(request: PodRequest, requests: Resources) -> PodRequest:
-    """The request with the CPU and host memory of its pod."""
-    amounts = dict(requests)
-    cpu, memory = amounts.get(CPU, 0), amounts.get("memory", 0)
-    if not (cpu or memory):
-        return request
-    return msgspec.structs.replace(request, cpu_milli=cpu, memory_mib=-(-memory >> 20))

@@ -18,7 +18,8 @@ from gpucore.gang.group_cycles import RELEASE_SECONDS, PodGroupCycles
 from gpucore.gang.members import Postponed, resting
 from gpucore.gang.placement import place_gang, taken
 from gpucore.gang.reservations import reservation_uid
-from gpucore.gang.values import GangPlacement, Rules, Shortage
+from gpucore.gang.rules import Rules
+from gpucore.gang.values import GangPlacement, Shortage
 from gpucore.model import Allocation, Code, FitError, Placement, PodRequest
 from gpucore.scheduling.pending_pods import UnscheduledPod
 from gpucore.scheduling.policy import MAX_SCORE

@@ -10,9 +10,10 @@ from gpucore.wire.errors import WireError
 from gpucore.wire.names import Names
 from gpucore.wire.pod.allocations import allocation_of
 from gpucore.wire.pod.placements import split_evenly
+from gpucore.wire.pod.requests import kai_limit
 from gpucore.wire.pod.spec import Container, Pod
-from gpucore.wire.pods import kai_limit, pod_request_of
 from gpucore.wire.quantity import amount
+from gpucore.wire.whole_requests import pod_request_of
 
 
 def expected_of(pod: Pod, names: Names) -> Expected | None:

@@ -1,0 +1,43 @@
+"""The request of a pod: its GPUs, and the CPU and host memory that it requests besides."""
+
+from functools import lru_cache
+
+import msgspec
+
+from gpucore.model import PodRequest
+from gpucore.model.constraints import CPU, Resources
+from gpucore.wire.constraints import KEPT, pod_requests
+from gpucore.wire.errors import WireError
+from gpucore.wire.names import Names
+from gpucore.wire.pod.requests import gpu_request_of
+from gpucore.wire.pod.spec import Pod
+
+
+def pod_request_of(pod: Pod, names: Names) -> PodRequest | None:
+    """The GPU request of ``pod`` with its CPU and host memory, or ``None`` without one.
+
+    Raises:
+        WireError: an amount is no Kubernetes quantity (the API server accepts no such pod).
+    """
+    found = gpu_request_of(pod, names)
+    return None if found is None else _on_host(found, _host_requests(pod, names))
+
+
+def _host_requests(pod: Pod, names: Names) -> Resources:
+    """What it requests besides GPUs; nothing where an amount is none that an API server accepts."""
+    if pod.constraints is not None:
+        return pod.constraints.requests
+    try:
+        return pod_requests(pod, names)
+    except WireError:
+        return ()
+
+
+@lru_cache(KEPT)
+def _on_host(request: PodRequest, requests: Resources) -> PodRequest:
+    """The request with the CPU and host memory of its pod."""
+    amounts = dict(requests)
+    cpu, memory = amounts.get(CPU, 0), amounts.get("memory", 0)
+    if not (cpu or memory):
+        return request
+    return msgspec.structs.replace(request, cpu_milli=cpu, memory_mib=-(-memory >> 20))
