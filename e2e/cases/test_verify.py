@@ -109,7 +109,7 @@ DRIVER_FAULTS = {
 }
 MPS_FAULTS = {
     "MPS down": ("no-mps", "memory", "no refusal"),
-    "threads ignored": ("ignore-threads", "compute", "50 % reaches"),
+    "threads ignored": ("ignore-threads", "compute", "% reaches"),
 }
 
 
