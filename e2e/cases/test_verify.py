@@ -5,6 +5,7 @@ import random
 import signal
 import time
 from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from environments.case import Case
 from environments.drivermode import MACHINE, LimitedNode, limited
 from environments.environment import MachineGpu
 from environments.kind import KindEnvironment
-from environments.proof import ProvingNodes, proving
+from environments.proof import ProvingNodes, VerifyAnswer, proving
 from environments.waiting import until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.since("1.28"), pytest.mark.timeout(1200)]
@@ -176,11 +177,13 @@ def test_a_wrong_cdi_file_turns_its_rows_red(
 
 
 def test_a_limit_that_is_off_turns_memory_red(
-    environment: KindEnvironment, nodes: ProvingNodes, driver_node: LimitedNode
+    environment: KindEnvironment, nodes: ProvingNodes, driver_node: LimitedNode, tmp_path: Path
 ) -> None:
     """Somebody takes the limits of pods off as soon as the plugin sets them."""
     state = environment.folder / driver_node.name / "state"
-    run = nodes.begin("--node", driver_node.name, "--only", "memory")
+    output = tmp_path / "answer.json"
+    with output.open("wb") as file:
+        run = nodes.begin("--node", driver_node.name, "--only", "memory", "-o", "json", output=file)
     while run.poll() is None:
         lines = state.read_text().splitlines()
         last = {line.split()[-1]: line for line in lines if " memory_limit " in line}
@@ -189,6 +192,9 @@ def test_a_limit_that_is_off_turns_memory_red(
                 driver_node.happens(f"{' '.join(line.split()[:3])} 0 {(1 << 64) - 1} {cgroup}")
         time.sleep(0.01)
     assert run.returncode == 1
+    found = VerifyAnswer(run.returncode, output.read_text(), "").rows["memory"]
+    assert found["verdict"] == "fail"
+    assert "no refusal" in found["seen"]
 
 
 def test_a_full_gpu_is_refused_and_running_pods_stay(
@@ -223,8 +229,7 @@ def test_a_run_that_is_killed_is_removed_at_its_deadline(
 ) -> None:
     """The guard deletes the namespace, and all pods with it."""
     run = nodes.begin("--node", driver_node.name, "--only", "quick,neighbour", "--timeout", "30")
-    until("the namespace is there", nodes.left)
-    time.sleep(3)
+    until("the guard is there", nodes.guards)
     run.kill()
     run.wait(60)
     assert nodes.left()

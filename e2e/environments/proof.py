@@ -9,13 +9,14 @@ import shutil
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Final, NamedTuple
+from typing import IO, Any, Final, NamedTuple
 
 from environments import machines, podresources
 from environments.drivermode import plugins_run
 from environments.environment import MachineGpu
 from environments.kind import GPU_MEM, KindEnvironment
 from environments.waiting import until
+from gpucore.wire.names import VERIFY
 from standins.cuda import build
 
 KIND: Final = "nvidia.com/gpu"
@@ -23,6 +24,7 @@ CDI_FILE: Final = "/var/run/cdi/nvidia.com-gpu.json"
 INSIDE: Final = "/usr/local/gpushare-node"
 CONTEXT_MIB: Final = 100
 COMMAND_SECONDS: Final = 600
+GUARD_LABEL: Final = f"{VERIFY}=guard"
 
 
 class VerifyAnswer(NamedTuple):
@@ -84,12 +86,14 @@ class ProvingNodes:
         )
         return VerifyAnswer(done.returncode, done.stdout, done.stderr)
 
-    def begin(self, *args: str) -> "subprocess.Popen[bytes]":
-        """Start ``gpushare verify``."""
+    def begin(
+        self, *args: str, output: int | IO[bytes] = subprocess.DEVNULL
+    ) -> "subprocess.Popen[bytes]":
+        """Start ``gpushare verify``, with its answer to a file."""
         return subprocess.Popen(
             self.command(*args),
             env=self._environment.kubectl.environment,
-            stdout=subprocess.DEVNULL,
+            stdout=output,
             stderr=subprocess.DEVNULL,
         )
 
@@ -101,6 +105,12 @@ class ProvingNodes:
         """Namespaces of runs that are there."""
         names = self._environment.kubectl("get", "namespaces", "-o", "name").split()
         return [name for name in names if "/gpushare-verify-" in name]
+
+    def guards(self) -> list[str]:
+        """Jobs that delete the namespace of a run."""
+        return self._environment.kubectl(
+            "get", "jobs", "-A", "-l", GUARD_LABEL, "-o", "name"
+        ).split()
 
 
 def _edits(gpu: MachineGpu) -> dict[str, object]:

@@ -12,13 +12,12 @@ import msgspec
 import pytest
 import yaml
 from running import Running, until
-from webhookplane import PODS, SPACE, get, install, webhook_stack
+from webhookplane import PODS, SPACE, chart_plane, get, webhook_stack
 
 from environments import fakenodes
 from environments.apicall import ApiCalls
 from environments.binding import BoundCounter
 from environments.controlplane import BURST_SUFFIX, SCHEDULER_NAME, ControlPlane
-from environments.testing.planes import control_plane
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600), pytest.mark.since("1.26")]
 
@@ -30,9 +29,8 @@ NODES, BACKLOG, SECONDS = 120, 60, 240
 
 @pytest.fixture
 def plane() -> Iterator[ControlPlane]:
-    """A control plane with the chart."""
-    with control_plane() as one:
-        install(one)
+    """With the chart; its nodes and pods are those of this file."""
+    with chart_plane() as one:
         yield one
 
 

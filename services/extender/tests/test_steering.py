@@ -13,13 +13,22 @@ from typing import Any
 import msgspec
 import pytest
 from running import Running
-from webhookplane import HOOK, PODS, SECRET, get, install, issue, lead_to, webhook_stack
+from webhookplane import (
+    HOOK,
+    PODS,
+    SECRET,
+    chart_plane,
+    get,
+    install,
+    issue,
+    lead_to,
+    webhook_stack,
+)
 
 from environments import fakenodes, originals
 from environments.apicall import ApiCalls
 from environments.controlplane import SCHEDULER_NAME, ControlPlane
 from environments.fakenodeagent import FakeNodeAgent
-from environments.testing.planes import control_plane
 from gpucore.wire.names import POLICY
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]  # a start of the plane is in it
@@ -31,9 +40,8 @@ SECONDS = 180
 
 @pytest.fixture(scope="module")
 def plane() -> Iterator[ControlPlane]:
-    """A control plane with the chart."""
-    with control_plane() as one:
-        install(one)
+    """With the chart; its nodes and pods are those of this file."""
+    with chart_plane() as one:
         yield one
 
 

@@ -2,8 +2,8 @@
 
 import asyncio
 import base64
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from running import Running, until
 from environments import helm
 from environments.apicall import MERGE_PATCH, ApiCalls
 from environments.controlplane import ControlPlane
+from environments.testing.planes import control_plane
 from gpukube.issuing.__main__ import main as issuing
 
 Object = dict[str, Any]
@@ -31,6 +32,14 @@ def install(plane: ControlPlane) -> None:
     players = {"admissionPolicy": {"exemptUsers": ["admin"]}}
     values = {"image": {"registry": "local"}, **players}
     helm.install(RELEASE, CHART, SPACE, values, plane.kubeconfig)
+
+
+@contextmanager
+def chart_plane() -> Iterator[ControlPlane]:
+    """A control plane with the chart."""
+    with control_plane() as one:
+        install(one)
+        yield one
 
 
 @asynccontextmanager
