@@ -22,7 +22,7 @@ _Name = Annotated[str, Meta(max_length=253)]
 _Bytes = Annotated[int, Meta(ge=0, le=2**53)]
 
 
-class PodUse(msgspec.Struct, frozen=True, rename="camel", order=True):
+class PodMemoryUse(msgspec.Struct, frozen=True, rename="camel", order=True):
     """Memory of one GPU that a pod has in use.
 
     Attributes:
@@ -35,7 +35,7 @@ class PodUse(msgspec.Struct, frozen=True, rename="camel", order=True):
     used_bytes: _Bytes
 
 
-class GpuUse(msgspec.Struct, frozen=True, rename="camel"):
+class GpuMemoryUse(msgspec.Struct, frozen=True, rename="camel"):
     """One GPU that the driver has figures of.
 
     Attributes:
@@ -46,7 +46,7 @@ class GpuUse(msgspec.Struct, frozen=True, rename="camel"):
     uuid: _Name
     used_bytes: _Bytes
     unattributed_bytes: _Bytes
-    pods: Annotated[tuple[PodUse, ...], Meta(max_length=MOST_PODS)]
+    pods: Annotated[tuple[PodMemoryUse, ...], Meta(max_length=MOST_PODS)]
 
 
 class NodeUsage(msgspec.Struct, frozen=True, rename="camel"):
@@ -60,13 +60,13 @@ class NodeUsage(msgspec.Struct, frozen=True, rename="camel"):
     kind: Literal["NodeUsage"]
     node: _Name
     measured_at: Annotated[float, Meta(ge=0, le=2**40)]
-    gpus: Annotated[tuple[GpuUse, ...], Meta(max_length=MOST_GPUS)]
+    gpus: Annotated[tuple[GpuMemoryUse, ...], Meta(max_length=MOST_GPUS)]
 
 
 _DECODER: Final = msgspec.json.Decoder(NodeUsage)
 
 
-def node_usage(node: str, measured_at: float, gpus: Iterable[GpuUse]) -> NodeUsage:
+def node_usage(node: str, measured_at: float, gpus: Iterable[GpuMemoryUse]) -> NodeUsage:
     """The document of a node."""
     return NodeUsage(API_VERSION, KIND, node, measured_at, tuple(gpus))
 

@@ -7,7 +7,7 @@ import msgspec
 
 from gpucore.model import Gpu
 from gpucore.node.isolation.attribution import Attribution
-from gpucore.sizing.usage_documents import GpuUse, PodUse, node_usage
+from gpucore.sizing.usage_documents import GpuMemoryUse, PodMemoryUse, node_usage
 from gpucore.units import PodUid
 from gpucore.wire.pods import Pod
 from gpudeviceplugin.gpus.devices import Usage
@@ -89,10 +89,10 @@ class CurrentUse:
         gpus = sorted(self._gpus.values(), key=lambda each: each.gpu.index)
         return msgspec.json.encode(node_usage(self._node, self._at, map(self._gpu, gpus)))
 
-    def _gpu(self, found: Measured) -> GpuUse:
+    def _gpu(self, found: Measured) -> GpuMemoryUse:
         holders = {*granted_bytes(self._state, found.gpu), *exclusive_pods(self._state, found.gpu)}
         rows = (self._pod(uid, found) for uid in {*found.pods, *holders})
-        return GpuUse(
+        return GpuMemoryUse(
             found.gpu.index,
             found.gpu.uuid,
             max(found.used_bytes, 0),
@@ -100,11 +100,11 @@ class CurrentUse:
             tuple(sorted(row for row in rows if row is not None)),
         )
 
-    def _pod(self, uid: PodUid, found: Measured) -> PodUse | None:
+    def _pod(self, uid: PodUid, found: Measured) -> PodMemoryUse | None:
         pod, used = self._state.pods.get(uid), found.used_by(uid)
         if pod is None or used is None:
             return None
-        return PodUse(pod.namespace, pod.name, gpu_containers(self._state, pod), max(used, 0))
+        return PodMemoryUse(pod.namespace, pod.name, gpu_containers(self._state, pod), max(used, 0))
 
 
 def gpu_containers(state: NodeState, pod: Pod) -> tuple[str, ...]:
