@@ -168,7 +168,7 @@ def test_every_flag_is_known_to_the_command() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("config_maps", "roles_bound"), [(False, 1), (True, 2)])
+@pytest.mark.parametrize(("config_maps", "roles_bound"), [(False, 2), (True, 3)])
 def test_it_is_bound_to_roles_that_exist(config_maps: bool, roles_bound: int) -> None:
     """Its account is made, and every role that it is bound to; one more for ConfigMaps."""
     rendered = render(values={"dashboard": {"enabled": True}, "unhealthyConfigMaps": config_maps})
@@ -184,6 +184,20 @@ def test_it_is_bound_to_roles_that_exist(config_maps: bool, roles_bound: int) ->
     ]
     assert len(bound) == roles_bound
     assert set(bound) <= roles
+
+
+def test_it_reads_the_device_plugins_unless_there_is_a_prometheus() -> None:
+    """By the API server's proxy to the pods of its own namespace."""
+    for url, expected in (("", [["get"]]), ("http://prometheus:9090", [])):
+        rendered = render(values={"dashboard": {"enabled": True, "prometheusUrl": url}})
+        named = [r for r in rendered.of("Role") if r["metadata"]["name"].endswith("board-usage")]
+        verbs = [
+            rule["verbs"]
+            for role in named
+            for rule in role["rules"]
+            if rule["resources"] == ["pods/proxy"]
+        ]
+        assert verbs == expected
 
 
 @pytest.mark.parametrize(

@@ -46,6 +46,15 @@ def test_policies_can_name_who_may_come() -> None:
         assert item["spec"]["ingress"][1 if webhook else 0]["from"] == [peer]
 
 
+def test_the_api_server_can_be_let_in_to_the_device_plugins_alone() -> None:
+    """It comes from an address that is no pod's, beside those that scrape metrics."""
+    peer = {"ipBlock": {"cidr": "10.0.0.5/32"}}
+    for item in render(values={"networkPolicy": {"usageFrom": [peer]}}).of("NetworkPolicy"):
+        peers = [each for rule in item["spec"]["ingress"] for each in rule.get("from", ())]
+        assert (peer in peers) == item["metadata"]["name"].endswith("-device-plugin")
+        assert peers != [peer]
+
+
 METRICS_PORTS = {9395, 9396, 10259}
 OWN: Object = {"podSelector": {}}
 MONITORING: Object = {

@@ -146,11 +146,11 @@ def writable(rendered: Rendered) -> list[str]:
 
 
 @pytest.mark.slow
-def test_without_mps_only_sockets_and_cdi_files_can_be_written() -> None:
-    """Without CDI a plugin that was taken over can change no file of its node but its socket."""
-    sockets = "/var/lib/kubelet/device-plugins"
-    assert writable(everything("second")) == [sockets, "/var/run/cdi"]
-    plugin = {**PLUGIN, "cdi": {"enabled": False}}
+def test_without_mps_only_sockets_histories_and_cdi_files_can_be_written() -> None:
+    """Without these two a plugin that was taken over can change no file but its socket."""
+    sockets, history = "/var/lib/kubelet/device-plugins", "/var/lib/kubelet/plugins/gpushare-usage"
+    assert writable(everything("second")) == [sockets, "/var/run/cdi", history]
+    plugin = {**PLUGIN, "cdi": {"enabled": False}, "record": {"enabled": False}}
     assert writable(render(values={**ALL, "devicePlugin": plugin})) == [sockets]
 
 

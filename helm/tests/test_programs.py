@@ -142,6 +142,7 @@ OTHERS: Object = {
         "numaHints": True,
         "startTurns": True,
         "hostProcesses": True,
+        "record": {"seconds": 30},
         "extraArgs": ["--x=1"],
     },
 }
@@ -181,6 +182,8 @@ def test_values_of_the_plugin_become_flags() -> None:
         "--numa-hints",
         "--start-turns",
         "--host-proc=/host/proc",
+        "--record-seconds=30",
+        "--record-dir=/var/lib/kubelet/plugins/gpushare-usage",
         "--x=1",
     ]
 

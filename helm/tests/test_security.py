@@ -32,9 +32,10 @@ ALLOWED = {
         ("", "secrets"): {"get", "patch"},
         ("admissionregistration.k8s.io", "mutatingwebhookconfigurations"): {"get", "patch"},
     },
+    "usage-reader": {("", "pods/proxy"): {"get"}},
     "webhook": {("", "nodes"): {"list", "watch"}, ("", "pods"): {"list", "watch"}},
 }
-UNBOUND = {"gpushare-viewer"}
+UNBOUND = {"gpushare-viewer", "gpushare-usage-reader"}
 """Roles for people, which an administrator binds."""
 BUILT_IN_ROLES = {
     "system:kube-scheduler",
@@ -159,12 +160,13 @@ def test_no_pod_shares_a_namespace_with_its_node(key: str) -> None:
 
 
 def test_only_the_plugin_is_root_and_sees_the_node() -> None:
-    """The scheduler meets the restricted Pod Security profile; the plugin sees three folders."""
+    """The scheduler meets the restricted Pod Security profile; the plugin sees four folders."""
     for component, pod in render(values={"webhook": {"enabled": True}}).pods():
         paths = {item["hostPath"]["path"] for item in pod["volumes"] if "hostPath" in item}
         if component == "device-plugin":
             root = "/var/lib/kubelet"
-            assert paths == {f"{root}/device-plugins", f"{root}/pod-resources", "/var/run/cdi"}
+            own = {f"{root}/{name}" for name in ("device-plugins", "plugins/gpushare-usage")}
+            assert paths == {*own, f"{root}/pod-resources", "/var/run/cdi"}
         else:
             assert pod["securityContext"]["runAsNonRoot"] is True
             assert paths == set()

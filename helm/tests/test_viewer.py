@@ -37,3 +37,12 @@ def test_the_role_can_be_left_out() -> None:
     rendered = render(values={"viewerRole": {"enabled": False}})
     names = [role["metadata"]["name"] for role in rendered.of("ClusterRole")]
     assert not [name for name in names if name.endswith("-viewer")]
+
+
+def test_memory_in_use_has_a_role_of_its_own() -> None:
+    """It reaches every pod of the release's namespace over HTTP, which a viewer does not need."""
+    rendered = render()
+    role = rendered.one("Role", "-usage-reader")
+    assert role["rules"] == [{"apiGroups": [""], "resources": ["pods/proxy"], "verbs": ["get"]}]
+    left_out = render(values={"viewerRole": {"enabled": False}}).of("Role")
+    assert not [each for each in left_out if each["metadata"]["name"].endswith("-usage-reader")]

@@ -398,3 +398,17 @@ async def test_a_pod_that_may_use_more_than_its_share_is_not_notified_before(wor
     await world.meter.measure()
     assert [event[0].name for event in world.events] == ["b"]
     assert of_pod("over_bytes", "a") is None
+
+
+async def test_each_round_gives_its_figures_to_the_histories(world: World) -> None:
+    """A GPU that does not answer has none: those of the last round would pass for current ones."""
+    gpus = world.state.inventory.gpus
+    world.used(FIRST, p11=100, p99=7)
+    await world.meter.measure()
+    measured = world.meter._use.on(gpus[0])
+    assert measured is not None
+    assert (measured.used_by(uid(1)), measured.unattributed_bytes) == (100, 7)
+    assert measured.used_by(uid(2)) is None
+    del world.known[FIRST]
+    await world.meter.measure()
+    assert world.meter._use.on(gpus[0]) is None

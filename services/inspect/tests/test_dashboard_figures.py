@@ -10,6 +10,7 @@ from starlette.testclient import TestClient
 from gpucore.wire.names import DEFAULT_NAMES
 from gpuinspect.cluster.snapshots import decode
 from gpuinspect.errors import PrometheusError
+from gpuinspect.queries.memory_in_use import MemoryInUse
 from gpuinspect.queries.usage import Figures
 from gpuinspect.web.app import make_app
 from gpuinspect.web.feed import Feed
@@ -51,7 +52,7 @@ def opened(cluster: FakeCluster) -> Open:
             lambda: decode(cluster.json().encode()),
             DEFAULT_NAMES,
             interval_seconds=3600,
-            measure=measure,
+            measure=None if measure is None else lambda _: MemoryInUse(measure()),
             clock=lambda: next(times),
         )
         asyncio.run(feed.refresh())

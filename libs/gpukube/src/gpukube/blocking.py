@@ -5,6 +5,7 @@ Several threads may use one client.
 """
 
 import re
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from http.client import HTTPException
 from pathlib import Path
@@ -15,6 +16,7 @@ import msgspec
 from urllib3 import PoolManager, ProxyManager, Timeout, disable_warnings
 from urllib3.exceptions import HTTPError, InsecureRequestWarning, ProtocolError
 
+from gpukube.bounded import Bound
 from gpukube.config import ClientConfig, environment_proxy
 from gpukube.errors import InvalidReplyError, UnreachableError
 from gpukube.interface import JSON, JSON_PATCH, Body, Reply, encoded, failure_in, headers_of
@@ -98,6 +100,20 @@ class BlockingClient:
         query = f"?{urlencode(params)}" if params else ""
         return self._request("GET", path, query)
 
+    def get_small(self, path: str, *, most_bytes: int, seconds: float) -> bytes:
+        """GET something that another program than the API server may have written.
+
+        Args:
+            path: of the object.
+            most_bytes: maximum size of a reply.
+            seconds: for each wait, and for the reply as a whole: it takes at most twice this.
+
+        Raises:
+            InvalidReplyError: the reply is larger.
+            UnreachableError: it is not complete in time.
+        """
+        return self._request("GET", path, bound=Bound(most_bytes, time.monotonic() + seconds))
+
     def post(self, path: str, body: Body) -> bytes:
         """Create an object."""
         return self._request("POST", path, body=encoded(body), kind=JSON)
@@ -135,21 +151,32 @@ class BlockingClient:
                 return
 
     def _request(
-        self, method: str, path: str, query: str = "", *, body: bytes | None = None, kind: str = ""
+        self,
+        method: str,
+        path: str,
+        query: str = "",
+        *,
+        body: bytes | None = None,
+        kind: str = "",
+        bound: Bound | None = None,
     ) -> bytes:
         headers = {**self._headers, "Content-Type": kind} if kind else dict(self._headers)
         if credentials := self._config.authorization():
             headers["Authorization"] = credentials
         request = f"{method} {path}"
         url = self._config.host + quote(path) + query
+        limits = bound.options() if bound else {}
         try:
-            reply = self._server.request(method, url, body=body, headers=headers, redirect=False)
+            reply = self._server.request(
+                method, url, body=body, headers=headers, redirect=False, **limits
+            )
+            data = bound.read(request, reply) if bound else reply.data
         except HTTPError as error:
             raise UnreachableError.because(request, _reason(error)) from error
         if reply.status < 300:
-            return reply.data
+            return data
         named = {name.lower(): value for name, value in reply.headers.items()}
-        raise failure_in(request, Reply(reply.status, reply.reason or "", named, reply.data))
+        raise failure_in(request, Reply(reply.status, reply.reason or "", named, data))
 
 
 def _reason(error: HTTPError) -> Exception:

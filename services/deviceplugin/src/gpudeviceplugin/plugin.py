@@ -47,8 +47,12 @@ from gpudeviceplugin.kubelet.registration import Registrar
 from gpudeviceplugin.kubelet.servicer import Servicer
 from gpudeviceplugin.kubelet.start_gate import gate_of
 from gpudeviceplugin.memory import keep_small
+from gpudeviceplugin.node.current_use import CurrentUse
+from gpudeviceplugin.node.history_file import HistoryFile
 from gpudeviceplugin.node.inventory_manager import InventoryManager
 from gpudeviceplugin.node.node_labels import LabelFollower
+from gpudeviceplugin.node.pod_starts import PodControllers
+from gpudeviceplugin.node.recorder import UsageRecorder
 from gpudeviceplugin.node.usage import UsageMeter, usage_settings
 from gpudeviceplugin.node.verification import VerificationMetrics
 from gpudeviceplugin.settings import DevicePluginSettings
@@ -128,13 +132,19 @@ class Plugin:
         watch = LimitWatch(self.state, self._events, self._limits_replaced)
         exact = limits.used if limits else None
         measure = usage_settings(settings)
+        use = CurrentUse(self.state, settings.node_name)
         self._usage = UsageMeter(
-            self.state, self._driver, self._events, measure, watch, exact=exact
+            self.state, self._driver, self._events, measure, watch, exact=exact, use=use
         )
+        self._controllers = PodControllers()
+        self._recorder = _recorder(settings, self.state, use, self._controllers)
         self._verification = VerificationMetrics(self.state, settings.pod_uid)
         self._pods = self._pod_informer()
         self._nodes = self._node_informer()
-        self._web = Web(self.missing, certificate_of(settings))
+        documents = {"/usage": use.document}
+        if self._recorder is not None:
+            documents["/usage-history"] = self._recorder.document
+        self._web = Web(self.missing, certificate_of(settings), documents)
         self.state.deliver = self._cdi.deliver
         self.state.on_held = self._held
         self.state.on_status = self._started
@@ -174,6 +184,7 @@ class Plugin:
                 self._events.run,
                 self._usage.run,
                 self._verification.run,
+                self._record,
                 self._follow_labels,
                 self._claims.run,
                 self._run_isolation,
@@ -210,6 +221,12 @@ class Plugin:
 
     async def _follow_labels(self) -> None:
         await self._labels.run(self._pods.synced, self._reconciler.synced, self.state.certain)
+
+    async def _record(self) -> None:
+        """Record memory in use, once the pods are listed."""
+        if self._recorder is not None:
+            await self._pods.synced.wait()
+            await self._recorder.run()
 
     def _limits_replaced(self) -> bool:
         """The runtime applies our environment over a pod's."""
@@ -264,6 +281,8 @@ class Plugin:
 
     def _started(self, pod: Pod, raw: bytes) -> None:
         """Take a container's start, or its failure to start, as a probe of the pod's GPUs."""
+        if self._recorder is not None:
+            self._controllers.seen(pod, raw)
         if self._gate is not None:
             self._gate.seen(pod, raw)
         indexes = self.state.matcher.gpus_held(pod.namespace, pod.name)
@@ -287,11 +306,16 @@ class Plugin:
         return Endpoint(resource, name, servicer, self._settings.kubelet_dir)
 
     def _pod_informer(self) -> Informer[Pod]:
-        listed = self._gate.listed if self._gate else None
-        collection = pods_of(self._settings.node_name, listed)
+        collection = pods_of(self._settings.node_name, self._listed)
         return Informer(
             self._kube, collection, self.state, silence=SILENCE_SECONDS, observer=Relists()
         )
+
+    def _listed(self, page: bytes) -> None:
+        if self._recorder is not None:
+            self._controllers.listed(page)
+        if self._gate is not None:
+            self._gate.listed(page)
 
     def _node_informer(self) -> Informer[Node]:
         collection = node_named(self._settings.node_name)
@@ -312,6 +336,26 @@ class Plugin:
     def _registered(self) -> bool:
         """Kubelet accepted the registration, or the node offers claims and needs none."""
         return self.registrar.registered.is_set() or self.state.api == API_CLAIMS
+
+
+def _recorder(
+    settings: DevicePluginSettings,
+    state: NodeState,
+    use: CurrentUse,
+    controllers: PodControllers,
+) -> UsageRecorder | None:
+    """The recorder; ``None`` where the settings turn it off."""
+    if not settings.record_seconds:
+        return None
+    place, node = settings.record_dir, settings.node_name
+    return UsageRecorder(
+        state,
+        use,
+        controllers,
+        node=node,
+        file=None if place is None else HistoryFile(place, node),
+        interval_seconds=settings.record_seconds,
+    )
 
 
 def _policy(settings: DevicePluginSettings) -> GrantPolicy:

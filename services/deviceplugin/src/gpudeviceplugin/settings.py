@@ -166,6 +166,16 @@ class DevicePluginSettings(BaseSettings):
     usage_seconds: float = Field(
         4.0, gt=0, description="seconds between two measurements of memory in use"
     )
+    record_seconds: float = Field(
+        15.0,
+        ge=0,
+        description="seconds between two samples of workloads' memory in use for their histories; "
+        "0: record none",
+    )
+    record_dir: Path | None = Field(
+        None,
+        description="directory of the node for the histories; default: none, kept in memory only",
+    )
     overuse_slack_mib: int = Field(
         0, ge=0, description="MiB that a pod may use beyond its share before an event reports it"
     )

@@ -225,6 +225,13 @@ class NodeState:
             for each in self._held
         ]
 
+    def containers_with_devices(self, pod: Pod) -> frozenset[str]:
+        """Names of the containers that hold devices by kubelet's last account."""
+        same = (
+            each for each in self._held if (each.namespace, each.name) == (pod.namespace, pod.name)
+        )
+        return frozenset(name for each in same for name in each.containers)
+
     def _inherit(self) -> None:
         """Find the pods of an original plugin, whose GPUs kubelet does not report.
 

@@ -1,13 +1,15 @@
 """Metrics and health over HTTP, or over HTTPS with a directory of certificates.
 
-``/metrics`` for Prometheus, ``/healthz`` while the process works, ``/readyz`` while it serves
-kubelet; its reply names what is missing. Every pod that reaches the port may call it, so
-connections are limited: a liveness probe without an answer would end every MPS client of the node.
+``/metrics`` for Prometheus, ``/usage`` and ``/usage-history`` as JSON, ``/healthz`` while the
+process works, ``/readyz`` while it serves kubelet; its reply names what is missing. Every pod that
+reaches the port may call it, so connections are limited: a liveness probe without an answer would
+end every MPS client of the node.
 """
 
 import ssl
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Final
 
 from aiohttp import web
@@ -30,13 +32,17 @@ class Web:
     Args:
         ready: returns what is still missing; empty when nothing is.
         certificates: to serve over TLS.
+        documents: JSON by path; each is rendered at most once a second.
 
     Attributes:
         gate: limits its connections.
     """
 
     def __init__(
-        self, ready: Callable[[], str], certificates: MetricsCertificate | None = None
+        self,
+        ready: Callable[[], str],
+        certificates: MetricsCertificate | None = None,
+        documents: Mapping[str, Callable[[], bytes]] = MappingProxyType({}),
     ) -> None:
         self._ready = ready
         self._certificates = certificates
@@ -48,6 +54,8 @@ class Web:
         app.router.add_get("/metrics", self._metrics)
         app.router.add_get("/healthz", self._healthz)
         app.router.add_get("/readyz", self._readyz)
+        for path, render in documents.items():
+            app.router.add_get(path, _document(render))
         self._runner = web.AppRunner(app, access_log=None, lingering_time=0)
 
     async def start(self, host: str, port: int) -> int:
@@ -88,6 +96,18 @@ class Web:
 
 async def _render() -> bytes:
     return generate_latest()
+
+
+def _document(render: Callable[[], bytes]) -> Handler:
+    async def rendered() -> bytes:
+        return render()
+
+    scrape = SharedScrape(rendered)
+
+    async def document(_request: web.Request) -> web.Response:
+        return web.Response(body=await scrape.text(), content_type="application/json")
+
+    return document
 
 
 def _notifying(gate: ConnectionGate) -> Middleware:

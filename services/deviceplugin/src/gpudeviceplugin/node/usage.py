@@ -32,6 +32,7 @@ from gpudeviceplugin.isolation.shares import (
     granted_units,
     has_share,
 )
+from gpudeviceplugin.node.current_use import CurrentUse
 from gpudeviceplugin.settings import DevicePluginSettings
 from gpudeviceplugin.state import NodeState
 
@@ -69,6 +70,7 @@ class UsageMeter:
 
     Args:
         exact: the driver's own figures of pods on a GPU; they replace the sums of processes.
+        use: takes the figures of each round.
     """
 
     def __init__(
@@ -80,6 +82,7 @@ class UsageMeter:
         limits: LimitWatch,
         *,
         exact: ExactUse | None = None,
+        use: CurrentUse | None = None,
     ) -> None:
         self._state = state
         self._driver = driver
@@ -87,6 +90,7 @@ class UsageMeter:
         self._settings = settings
         self._limits = limits
         self._exact = exact
+        self._use = use or CurrentUse(state, "")
         self._reminders = Reminders()
 
     async def run(self) -> None:
@@ -104,6 +108,7 @@ class UsageMeter:
         telemetry.POD_GRANTED_GPUS.clear()
         telemetry.POD_USED.clear()
         telemetry.POD_OVER.clear()
+        self._use.begin()
         gpus = self._state.inventory.gpus
         usages = await self._driver.usages([gpu.uuid for gpu in gpus])
         for gpu in gpus:
@@ -111,12 +116,14 @@ class UsageMeter:
             usage = usages[gpu.uuid]
             if isinstance(usage, DriverError):
                 log.debug("no usage", uuid=gpu.uuid, why=str(usage))
+                self._use.unanswered(gpu)
                 continue
             cgroups = await self._cgroups(usage)
             found = attribute({each.pid: each.used_bytes for each in usage.processes}, cgroups)
             if self._exact is not None:
                 found = corrected(found, await self._exact(gpu))
             self._used(gpu, usage, found)
+            self._use.measured(gpu, usage, found)
             self._limits.measured(gpu, usage, owners(cgroups), exclusive_pods(self._state, gpu))
             await self._judge(gpu, found)
         await self._limits.publish()

@@ -11,8 +11,10 @@ from typing import Annotated, Final
 import typer
 
 from gpuinspect.cluster.collect import COUNTED
+from gpuinspect.cluster.snapshots import Snapshot
 from gpuinspect.commands.options import answers
 from gpuinspect.commands.options.formats import Format, NoHeaders, Output, emit, names_only
+from gpuinspect.commands.options.measuring import PROMETHEUS_HELP, measured
 from gpuinspect.commands.options.reading import Reader, fail, note, reading
 from gpuinspect.commands.options.selecting import Selector, selected
 from gpuinspect.documents.inspect import node_share_list
@@ -21,14 +23,14 @@ from gpuinspect.layout import shares, topnode
 from gpuinspect.queries.shares import cluster_view
 from gpuinspect.queries.top import KINDS, TopGpu, TopNode, top_nodes, with_figures
 from gpuinspect.queries.views import ClusterView
-from gpuinspect.sources.prometheus import gpu_figures, pod_figures
+from gpuinspect.sources.prometheus import GpuFigures, gpu_figures, pod_figures
 from gpuinspect.terminal.screens import screen
 
 REFRESH_SECONDS: Final = 2.0
 TIME: Final = "%Y-%m-%d %H:%M:%S"
 RULE: Final = f"{'-' * 25} {{}} {'-' * 37}\n"
 NO_PROMETHEUS: Final = (
-    "--metric needs the address of a Prometheus that scrapes the device plugin: give "
+    "--metric needs a cluster, or the address of a Prometheus that scrapes the device plugin: give "
     "--prometheus URL or set GPUSHARE_PROMETHEUS"
 )
 
@@ -69,14 +71,14 @@ def top_node(
         bool,
         typer.Option(
             "--metric",
-            help="as -d, with memory in use and utilization of each GPU, from Prometheus",
+            help="as -d, with memory in use of each GPU, and its utilization from Prometheus",
         ),
     ] = False,
     prometheus: Annotated[
         str,
         typer.Option(
             envvar="GPUSHARE_PROMETHEUS",
-            help="address of Prometheus for --metric, such as http://localhost:9090",
+            help=PROMETHEUS_HELP,
             metavar="URL",
         ),
     ] = "",
@@ -89,7 +91,7 @@ def top_node(
     details = details or metric
     if metric and share:
         raise typer.BadParameter("--metric and --share cannot be combined")
-    if metric and not prometheus:
+    if metric and not prometheus and reader.source.snapshot is not None:
         fail(NO_PROMETHEUS)
     if refresh and details and len(only) != 1:
         fail("must specify only one node name when '-r' is enabled")
@@ -99,10 +101,12 @@ def top_node(
             view = cluster_view(snapshot, reader.names, only=only)
             _shares(view, details=details, output=output, headers=not no_headers)
         else:
-            found = top_nodes(snapshot, reader.names, only=only, kind=kind)
+            found, missing = top_nodes(snapshot, reader.names, only=only, kind=kind), ""
             if metric:
-                found = with_figures(found, gpu_figures(prometheus), pod_figures(prometheus))
+                found, missing = _with_use(reader, snapshot, found, prometheus)
             _gpus(found, details=details, output=output, headers=not no_headers, metric=metric)
+            if missing:
+                note(f"note: {missing}")
         if not (refresh and details):
             return
         sys.stdout.write(RULE.format(datetime.now(UTC).astimezone().strftime(TIME)))
@@ -131,7 +135,7 @@ def top_gpu(
         str,
         typer.Option(
             envvar="GPUSHARE_PROMETHEUS",
-            help="address of Prometheus for memory in use, such as http://localhost:9090",
+            help=PROMETHEUS_HELP,
             metavar="URL",
         ),
     ] = "",
@@ -147,7 +151,7 @@ def top_gpu(
     output: Output = Format.TABLE,
     no_headers: NoHeaders = False,
 ) -> None:
-    """Show memory allocated and in use of every GPU; in use needs Prometheus.
+    """Show memory allocated and in use of every GPU, as the device plugins report it.
 
     TOTAL(NVML) is all memory of the GPU; inspect shows what of it can be allocated:
     whole GiB (or MiB), less what the driver reserves.
@@ -155,30 +159,45 @@ def top_gpu(
     if watch and (output.is_document or output is Format.NAME):
         raise typer.BadParameter(f"--watch refreshes a table: it takes no -o {output}")
 
-    def measured() -> Sequence[TopNode]:
+    def found() -> tuple[Sequence[TopNode], str]:
         snapshot = selected(reader.source.read(*COUNTED), selector)
-        found = top_nodes(snapshot, reader.names, only=nodes or [], kind="")
-        with_gpus = [node for node in found if node.gpus]
-        return with_figures(with_gpus, gpu_figures(prometheus)) if prometheus else with_gpus
+        every = top_nodes(snapshot, reader.names, only=nodes or [], kind="")
+        return _with_use(reader, snapshot, [node for node in every if node.gpus], prometheus)
 
-    def table() -> str:
-        return topnode.gpus(_ordered(measured(), sort_by), headers=not no_headers)
+    def table() -> tuple[str, str]:
+        shown, missing = found()
+        return topnode.gpus(_ordered(shown, sort_by), headers=not no_headers), missing
 
     if output.is_document or output is Format.NAME:
-        _gpus(measured(), details=True, output=output, headers=not no_headers, metric=True)
+        shown, missing = found()
+        _gpus(shown, details=True, output=output, headers=not no_headers, metric=True)
+        if missing:
+            note(f"note: {missing}")
         return
     if not watch:
-        sys.stdout.write(table())
+        text, missing = table()
+        sys.stdout.write(text)
         sys.stdout.flush()
-        if not prometheus:
-            note("note: memory in use is unknown: give --prometheus URL")
+        if missing:
+            note(f"note: {missing}")
         return
     with screen() as show:
         for number in itertools.count(1):
-            show(table())
+            show(table()[0])
             if number == count:
                 return
             time.sleep(interval)
+
+
+def _with_use(
+    reader: Reader, snapshot: Snapshot, nodes: Sequence[TopNode], prometheus: str
+) -> tuple[tuple[TopNode, ...], str]:
+    """The nodes with memory in use, and why it is not all known."""
+    if prometheus:
+        return with_figures(nodes, gpu_figures(prometheus), pod_figures(prometheus)), ""
+    found = measured(reader, snapshot)
+    figures = GpuFigures(used_bytes=found.known.gpus, utilization={})
+    return with_figures(nodes, figures, found.known.pods), found.note
 
 
 def _ordered(nodes: Sequence[TopNode], order: GpuOrder) -> list[tuple[TopNode, TopGpu]]:

@@ -12,12 +12,14 @@ from gpuinspect.cluster.collect import COUNTED, ListRequest
 from gpuinspect.cluster.scoped import gaps, is_partial, read
 from gpuinspect.cluster.snapshots import Snapshot
 from gpuinspect.commands.options.formats import Format, NoHeaders, Output, emit, names_only
+from gpuinspect.commands.options.measuring import PROMETHEUS_HELP, measured
 from gpuinspect.commands.options.namespaces import READ_ALL, AllNamespaces, Namespace, chosen
 from gpuinspect.commands.options.reading import Reader, fail, note, reading
 from gpuinspect.commands.options.selecting import Selector, selected
 from gpuinspect.documents.usage import usage_list
 from gpuinspect.layout.usage import of_gpus, of_pods
 from gpuinspect.queries.claims import DEVICE_CLASSES, claim_templates
+from gpuinspect.queries.memory_in_use import NO_PLUGIN, NO_PODS, MemoryInUse
 from gpuinspect.queries.usage import (
     LABEL,
     Figures,
@@ -27,7 +29,6 @@ from gpuinspect.queries.usage import (
     by_pods,
     group_name,
 )
-from gpuinspect.sources.prometheus import gpu_figures, pod_figures
 
 _NO_NODES: Final = {"Node": "nodes cannot be read, so amounts are in the units that pods request"}
 _FOLLOWS: Final = {
@@ -60,7 +61,7 @@ def usage(
         str,
         typer.Option(
             envvar="GPUSHARE_PROMETHEUS",
-            help="address of Prometheus for memory in use, such as http://localhost:9090",
+            help=PROMETHEUS_HELP,
             metavar="URL",
         ),
     ] = "",
@@ -80,10 +81,14 @@ def usage(
     claims = (DEVICE_CLASSES, claim_templates(where))
     found = read(reader.source, where, *COUNTED, *claims, _quotas(where))
     snapshot = selected(found, selector)
-    report = _sorted(_report(snapshot, reader, by, where, prometheus), sort_by)
+    live = reader.source.snapshot is None
+    in_use = measured(reader, found, prometheus) if prometheus or live else MemoryInUse()
+    used = bool(prometheus) or (live and in_use.note not in {NO_PLUGIN, NO_PODS})
+    report = _sorted(_report(snapshot, reader, by, where, in_use.known), sort_by)
     if of_nodes and is_partial(snapshot):
         fail(*gaps(snapshot, {"Node": f"--by {by} needs the nodes, which cannot be read"}))
     unread = list(gaps(snapshot, _FOLLOWS if by == "namespace" else _NO_NODES))
+    unread += [in_use.note] if in_use.note not in {"", NO_PLUGIN} else []
     if output.is_document:
         emit(usage_list(report, by, gaps=unread), output)
         return
@@ -91,7 +96,7 @@ def usage(
         names_only(by.removeprefix(LABEL), (group.name for group in report.groups))
     elif report.groups:
         draw, title = of_gpus if of_nodes else of_pods, by.removeprefix(LABEL).upper()
-        sys.stdout.write(draw(report, title, used=bool(prometheus), headers=not no_headers))
+        sys.stdout.write(draw(report, title, used=used, headers=not no_headers))
         sys.stdout.flush()
     else:
         known = "Node" not in snapshot.missing
@@ -124,12 +129,10 @@ def _check(by: str) -> None:
 
 
 def _report(
-    snapshot: Snapshot, reader: Reader, by: str, namespace: str, prometheus: str
+    snapshot: Snapshot, reader: Reader, by: str, namespace: str, figures: Figures
 ) -> UsageReport:
     if by in {"node", "model"}:
-        gpus = gpu_figures(prometheus).used_bytes if prometheus else {}
-        return (by_node if by == "node" else by_model)(snapshot, reader.names, Figures(gpus=gpus))
-    figures = Figures(pods=pod_figures(prometheus) if prometheus else {})
+        return (by_node if by == "node" else by_model)(snapshot, reader.names, figures)
     return by_pods(
         snapshot,
         reader.names,

@@ -12,7 +12,7 @@ class TopPodDoc(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True)
     """A pod with GPUs and how many GPUs it holds, a share as a decimal.
 
     Attributes:
-        used_bytes: with ``--metric``, where Prometheus has a figure.
+        used_bytes: with ``--metric``, where there is a figure.
     """
 
     namespace: str
@@ -22,7 +22,7 @@ class TopPodDoc(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True)
 
 
 class TopGpuDoc(msgspec.Struct, frozen=True, rename="camel"):
-    """A GPU with the figures of ``--metric``; ``null`` where Prometheus has none."""
+    """A GPU with the figures of ``--metric``; ``null`` where there is none."""
 
     index: int
     uuid: str

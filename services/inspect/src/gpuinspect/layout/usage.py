@@ -14,7 +14,7 @@ _GIB: Final = 1 << 30
 
 
 def of_pods(report: UsageReport, title: str, *, used: bool, headers: bool = True) -> str:
-    """One line a namespace or label; ``used`` adds the figures of Prometheus."""
+    """One line a namespace or label; ``used`` adds memory in use."""
     unit = f"({report.unit or 'units'})"
     heads = [title, "PODS", f"GRANTED{unit}", "EXCLUSIVE GPUS"]
     heads += [f"LIMIT{unit}"] if title == LIMITED else []
@@ -28,7 +28,7 @@ def of_pods(report: UsageReport, title: str, *, used: bool, headers: bool = True
 
 
 def of_gpus(report: UsageReport, title: str, *, used: bool, headers: bool = True) -> str:
-    """One line a node or model; ``used`` adds the figures of Prometheus."""
+    """One line a node or model; ``used`` adds memory in use."""
     heads = [title, "PODS", "GPUS", f"GRANTED({report.unit})", f"TOTAL({report.unit})", "GRANTED%"]
     heads += ["USED(GiB)"] if used else []
     return _table(heads, [_gpus(group, used=used) for group in report.groups], headers=headers)

@@ -45,7 +45,7 @@ class TopPod(msgspec.Struct, frozen=True):
 
     Attributes:
         gpus: how many it holds, a share as a fraction of one.
-        used_bytes: memory in use; ``None`` where Prometheus has no figure for the pod.
+        used_bytes: memory in use; ``None`` where there is no figure.
     """
 
     namespace: str
@@ -55,12 +55,12 @@ class TopPod(msgspec.Struct, frozen=True):
 
 
 class TopGpu(msgspec.Struct, frozen=True):
-    """A GPU: its memory, how much of it is allocated, and the figures of Prometheus.
+    """A GPU: its memory, how much of it is allocated, and how much is in use.
 
     Attributes:
         total_bytes: as NVML reports it; where the node does not publish that, what it offers.
         reported: the total is that of NVML.
-        used_bytes: memory in use; ``None`` where Prometheus has no figure for the GPU.
+        used_bytes: memory in use; ``None`` where there is no figure.
         utilization: percent; ``None`` as above, and where no dcgm-exporter runs.
     """
 
@@ -160,7 +160,7 @@ def _top_node(node: Node, ledger: Ledger, users: Iterable[TopPod], names: Names)
 def with_figures(
     nodes: Iterable[TopNode], figures: GpuFigures, used: Mapping[str, float] | None = None
 ) -> tuple[TopNode, ...]:
-    """The nodes with the figures of Prometheus for their GPUs and pods.
+    """The nodes with figures for their GPUs and pods.
 
     Args:
         nodes: to show.

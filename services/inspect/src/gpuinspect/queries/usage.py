@@ -36,7 +36,7 @@ class GroupUsage(msgspec.Struct, frozen=True):
         total: memory there is; ``None`` for groups of pods.
         limit: of the ResourceQuotas, the lowest; ``None`` for none, and where it is unknown.
         waiting: memory that waiting pods request; ``waiting_gpus`` exclusive GPUs likewise.
-        used_bytes: memory in use; ``None`` where Prometheus has no figure.
+        used_bytes: memory in use; ``None`` where there is no figure.
     """
 
     name: str
@@ -67,7 +67,7 @@ class GroupUsage(msgspec.Struct, frozen=True):
 
 
 class Figures(msgspec.Struct, frozen=True):
-    """Memory in use, in bytes, from Prometheus.
+    """Memory in use, in bytes, from Prometheus or the device plugins.
 
     Attributes:
         pods: by ``namespace/name``.
@@ -104,7 +104,7 @@ def by_pods(
         names: of the resources.
         name_of: the group of a pod.
         namespace: whose pods are counted; empty for all.
-        figures: from Prometheus.
+        figures: memory in use.
         quotas: the groups are namespaces, whose quotas are their limits.
     """
     shown = _view(snapshot, names)
@@ -165,7 +165,7 @@ def grouped(
         snapshot: the cluster.
         names: of the resources.
         by: ``node``, ``model``, ``namespace`` or ``label:KEY``.
-        figures: from Prometheus.
+        figures: memory in use.
     """
     known = figures or NO_FIGURES
     if by in {"node", "model"}:

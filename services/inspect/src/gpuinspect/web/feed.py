@@ -17,9 +17,10 @@ from gpucore.wire.errors import WireError
 from gpucore.wire.names import Names
 from gpuinspect.cluster.snapshots import Snapshot
 from gpuinspect.errors import FAILURES, PrometheusError, sentence
-from gpuinspect.queries.usage import Figures
+from gpuinspect.queries.memory_in_use import MemoryInUse
 from gpuinspect.web.frames import Frame
 from gpuinspect.web.history import History
+from gpuinspect.web.measuring import Measure
 
 PAUSE: Final = 9
 """Times the length of a read that follow it without one."""
@@ -37,8 +38,8 @@ class Feed:
         read: the cluster.
         names: of the resources.
         interval_seconds: seconds between reads.
-        measure: memory in use from Prometheus; ``None`` without one. Its failure is a note of the
-            frame and does not stop the reads.
+        measure: memory in use; ``None`` where it cannot be had. Its failure is a note of the frame
+            and does not stop the reads.
         clock: Unix seconds.
         began: when the program started, in Unix seconds.
 
@@ -52,7 +53,7 @@ class Feed:
         names: Names,
         *,
         interval_seconds: float,
-        measure: Callable[[], Figures] | None = None,
+        measure: Measure | None = None,
         clock: Callable[[], float] = time.time,
         began: float = 0.0,
     ) -> None:
@@ -100,20 +101,21 @@ class Feed:
 
     def _frame(self) -> Frame:
         """A frame with its costly parts computed, off the event loop."""
-        figures, note = self._figures()
         taken = datetime.fromtimestamp(self._clock(), UTC)
-        frame = Frame(self._read(), self._names, taken=taken, figures=figures, note=note)
+        snapshot = self._read()
+        found = self._measured(snapshot)
+        frame = Frame(snapshot, self._names, taken=taken, figures=found.figures, note=found.note)
         frame.history = self.history
         _ = frame.waiting, frame.fragments, frame.amounts, frame.unhealthy
         return frame
 
-    def _figures(self) -> tuple[Figures | None, str]:
+    def _measured(self, snapshot: Snapshot) -> MemoryInUse:
         if self._measure is None:
-            return None, ""
+            return MemoryInUse()
         try:
-            return self._measure(), ""
+            return self._measure(snapshot)
         except PrometheusError as error:
-            return None, f"memory in use is unknown: {error}"
+            return MemoryInUse(note=f"memory in use is unknown: {error}")
 
     async def newer(self, version: int) -> int:
         """The version, once it is another than ``version``."""

@@ -45,7 +45,7 @@ class Frame:
         taken: when it was read.
         error: why the next read failed; empty while reads succeed.
         figures: memory in use; ``None`` where it is unknown.
-        note: why it is unknown, although Prometheus is configured; empty otherwise.
+        note: why it is unknown, or not all known; empty otherwise.
         history: memory over the last hours.
     """
 

@@ -1,7 +1,10 @@
 """The controller of a pod: the owner that creates another pod where this one goes."""
 
+from collections.abc import Iterable
+
 import msgspec
 
+from gpucore.units import PodUid
 from gpucore.wire.errors import WireError
 
 
@@ -16,6 +19,7 @@ class Controller(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class _Metadata(msgspec.Struct, rename="camel"):
+    uid: str = ""
     owner_references: list[Controller] | None = None
 
 
@@ -23,7 +27,18 @@ class _Pod(msgspec.Struct):
     metadata: _Metadata
 
 
+class _List(msgspec.Struct):
+    items: list[_Pod] | None = None
+
+
+class _Event(msgspec.Struct):
+    object: _Pod
+
+
 _DECODER = msgspec.json.Decoder(_Pod)
+_LIST = msgspec.json.Decoder(_List)
+_EVENT = msgspec.json.Decoder(_Event)
+_BROKEN = (msgspec.MsgspecError, ValueError, RecursionError)
 
 
 def controller_of(raw: bytes | msgspec.Raw) -> Controller | None:
@@ -34,6 +49,28 @@ def controller_of(raw: bytes | msgspec.Raw) -> Controller | None:
     """
     try:
         owners = _DECODER.decode(raw).metadata.owner_references or ()
-    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+    except _BROKEN as error:
         raise WireError(f"no pod: {error}") from error
+    return _controller(owners)
+
+
+def controllers_of_list(raw: bytes) -> dict[PodUid, Controller]:
+    """The controllers in a page of a list of pods, by UID of the pod; empty for other bytes."""
+    try:
+        pods = _LIST.decode(raw).items or ()
+    except _BROKEN:
+        return {}
+    found = ((pod.metadata.uid, _controller(pod.metadata.owner_references or ())) for pod in pods)
+    return {PodUid(uid): controller for uid, controller in found if controller is not None}
+
+
+def controller_of_event(raw: bytes) -> Controller | None:
+    """The controller of the pod in a line of a watch; ``None`` for none and for other bytes."""
+    try:
+        return _controller(_EVENT.decode(raw).object.metadata.owner_references or ())
+    except _BROKEN:
+        return None
+
+
+def _controller(owners: Iterable[Controller]) -> Controller | None:
     return next((owner for owner in owners if owner.controller), None)

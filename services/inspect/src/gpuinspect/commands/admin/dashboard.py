@@ -21,14 +21,15 @@ from gpuinspect.cluster.collect import (
     LiveReader,
 )
 from gpuinspect.cluster.snapshots import Snapshot
+from gpuinspect.commands.options.measuring import PROMETHEUS_HELP, from_prometheus
 from gpuinspect.commands.options.reading import Reader, note, reading
 from gpuinspect.queries.claims import DEVICE_CLASSES, claim_templates
-from gpuinspect.queries.usage import Figures
-from gpuinspect.sources.prometheus import gpu_figures, pod_figures
+from gpuinspect.queries.memory_in_use import MemoryInUse, memory_in_use
 from gpuinspect.web.app import Job, make_app
 from gpuinspect.web.feed import Feed
 from gpuinspect.web.hosts import is_local
 from gpuinspect.web.listening import listen
+from gpuinspect.web.measuring import Cached, Measure
 from gpuinspect.web.tokens import TokenReviewer
 from gpukube.server.certificates import CertificateWatcher
 
@@ -58,7 +59,7 @@ def dashboard(
         str,
         typer.Option(
             envvar="GPUSHARE_PROMETHEUS",
-            help="address of Prometheus for memory in use, such as http://localhost:9090",
+            help=PROMETHEUS_HELP,
             metavar="URL",
         ),
     ] = "",
@@ -88,7 +89,7 @@ def dashboard(
     maps = (CONFIG_MAPS,) if unhealthy_configmaps else ()
     claims = (*CLAIM_LISTS, DEVICE_CLASSES, claim_templates(""))
     wanted = (*maps, FAILED_SCHEDULING, GPU_HEALTH, *claims)
-    measure = partial(_measured, prometheus) if prometheus else None
+    measure = _measure(reader, prometheus)
     reads = _reads(reader, wanted)
     feed = Feed(reads, reader.names, interval_seconds=interval, measure=measure, began=time.time())
     local = is_local(host)
@@ -132,13 +133,14 @@ def _tls(folder: Path | None) -> tuple[ssl.SSLContext | None, Sequence[Job]]:
     return context, [partial(watcher.follow, context, known)]
 
 
-def _measured(url: str) -> Figures:
-    """Memory in use of pods and GPUs.
-
-    Raises:
-        PrometheusError: Prometheus does not respond.
-    """
-    return Figures(pods=pod_figures(url), gpus=gpu_figures(url).used_bytes)
+def _measure(reader: Reader, prometheus: str) -> Measure | None:
+    """Memory in use from Prometheus or the plugins; ``None`` where a snapshot is shown."""
+    if prometheus:
+        return lambda _snapshot: MemoryInUse(from_prometheus(prometheus))
+    if reader.source.snapshot is not None:
+        return None
+    kube = reader.source.connect()
+    return Cached(lambda snapshot: memory_in_use(kube, snapshot))
 
 
 def _reads(reader: Reader, wanted: Sequence[ListRequest]) -> Callable[[], Snapshot]:

@@ -1,0 +1,86 @@
+"""The document of the device plugin's ``/usage``: GPU memory in use now, by GPU and pod.
+
+Read within bounds, as that of histories.
+"""
+
+from collections.abc import Iterable
+from typing import Annotated, Final, Literal
+
+import msgspec
+from msgspec import Meta
+
+from gpucore.wire.documents import API_VERSION
+from gpucore.wire.errors import WireError
+
+KIND: Final = "NodeUsage"
+MOST_BYTES: Final = 1024 * 1024
+MOST_GPUS: Final = 256
+MOST_PODS: Final = 2048
+"""Pods of one GPU."""
+
+_Name = Annotated[str, Meta(max_length=253)]
+_Bytes = Annotated[int, Meta(ge=0, le=2**53)]
+
+
+class PodMemoryUse(msgspec.Struct, frozen=True, rename="camel", order=True):
+    """Memory of one GPU that a pod has in use.
+
+    Attributes:
+        containers: those of the pod that hold GPUs; the driver's figure is that of all of them.
+    """
+
+    namespace: _Name
+    name: _Name
+    containers: Annotated[tuple[_Name, ...], Meta(max_length=64)]
+    used_bytes: _Bytes
+
+
+class GpuMemoryUse(msgspec.Struct, frozen=True, rename="camel"):
+    """One GPU that the driver has figures of.
+
+    Attributes:
+        unattributed_bytes: in use by processes of no known pod.
+    """
+
+    index: Annotated[int, Meta(ge=0, le=4096)]
+    uuid: _Name
+    used_bytes: _Bytes
+    unattributed_bytes: _Bytes
+    pods: Annotated[tuple[PodMemoryUse, ...], Meta(max_length=MOST_PODS)]
+
+
+class NodeUsage(msgspec.Struct, frozen=True, rename="camel"):
+    """Memory in use on one node.
+
+    Attributes:
+        measured_at: Unix seconds of the last measurement; 0 before the first.
+    """
+
+    api_version: Literal["gpushare/v1"]
+    kind: Literal["NodeUsage"]
+    node: _Name
+    measured_at: Annotated[float, Meta(ge=0, le=2**40)]
+    gpus: Annotated[tuple[GpuMemoryUse, ...], Meta(max_length=MOST_GPUS)]
+
+
+_DECODER: Final = msgspec.json.Decoder(NodeUsage)
+
+
+def node_usage(node: str, measured_at: float, gpus: Iterable[GpuMemoryUse]) -> NodeUsage:
+    """The document of a node."""
+    return NodeUsage(API_VERSION, KIND, node, measured_at, tuple(gpus))
+
+
+def decode_usage(raw: bytes) -> NodeUsage:
+    """The document in a reply.
+
+    Raises:
+        WireError: it is too large, or not of this kind and version, or a value of it is outside
+            its range.
+    """
+    if len(raw) > MOST_BYTES:
+        raise WireError(f"a reply of more than {MOST_BYTES} bytes")
+    try:
+        return _DECODER.decode(raw)
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        raise WireError(f"no memory in use: {error}") from error

@@ -1,0 +1,103 @@
+"""A reply from a program that is not trusted takes neither all memory nor all time."""
+
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import yaml
+
+from gpukube.blocking import BlockingClient
+from gpukube.errors import InvalidReplyError, UnreachableError
+
+HEAD = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+@contextmanager
+def replying(send: Callable[[socket.socket, threading.Event], None]) -> Iterator[str]:
+    """A server that sends what a test wants to the first client; the URL of it."""
+    ended = threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve() -> None:
+            client, _ = listener.accept()
+            with client:
+                client.recv(4096)
+                try:
+                    send(client, ended)
+                except OSError:
+                    return  # the client closed the connection
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        finally:
+            ended.set()
+            thread.join(60)
+
+
+def client(url: str, folder: Path) -> BlockingClient:
+    """A client of this server."""
+    config = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "c",
+        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+        "clusters": [{"name": "c", "cluster": {"server": url}}],
+        "users": [{"name": "u", "user": {"token": "t"}}],
+    }
+    (folder / "config").write_text(yaml.safe_dump(config))
+    return BlockingClient.connect(folder / "config", user_agent="test", seconds=60)
+
+
+def test_a_reply_within_the_bounds_is_read(tmp_path: Path) -> None:
+    """All of it."""
+
+    def send(to: socket.socket, _ended: threading.Event) -> None:
+        to.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello")
+
+    with replying(send) as url, client(url, tmp_path) as kube:
+        assert kube.get_small("/x", most_bytes=5, seconds=60) == b"hello"
+
+
+def test_an_endless_reply_ends_at_its_size(tmp_path: Path) -> None:
+    """The connection is closed."""
+
+    def send(to: socket.socket, ended: threading.Event) -> None:
+        to.sendall(HEAD)
+        while not ended.is_set():
+            to.sendall(b"1000\r\n" + b"x" * 4096 + b"\r\n")
+
+    too_large = pytest.raises(InvalidReplyError, match="more than 100000 bytes")
+    with replying(send) as url, client(url, tmp_path) as kube, too_large:
+        kube.get_small("/x", most_bytes=100_000, seconds=60)
+
+
+def test_a_reply_that_trickles_ends_at_its_time(tmp_path: Path) -> None:
+    """Each byte comes in time, and the reply would never be complete."""
+
+    def send(to: socket.socket, ended: threading.Event) -> None:
+        to.sendall(HEAD)
+        while not ended.wait(0.02):
+            to.sendall(b"1\r\nx\r\n")
+
+    with replying(send) as url, client(url, tmp_path) as kube:
+        began = time.monotonic()
+        with pytest.raises(UnreachableError, match="not complete in time"):
+            kube.get_small("/x", most_bytes=10**9, seconds=0.3)
+        assert time.monotonic() - began < 30
+
+
+def test_silence_ends_at_its_time(tmp_path: Path) -> None:
+    """No byte comes at all."""
+
+    def send(_to: socket.socket, ended: threading.Event) -> None:
+        ended.wait(60)
+
+    silent = pytest.raises(UnreachableError)
+    with replying(send) as url, client(url, tmp_path) as kube, silent:
+        kube.get_small("/x", most_bytes=10, seconds=0.2)

@@ -1,0 +1,117 @@
+"""GPU memory in use as of the last measurement, for ``/usage`` and for the histories."""
+
+import time
+from collections.abc import Callable, Mapping
+
+import msgspec
+
+from gpucore.model import Gpu
+from gpucore.node.isolation.attribution import Attribution
+from gpucore.sizing.usage_documents import GpuMemoryUse, PodMemoryUse, node_usage
+from gpucore.units import PodUid
+from gpucore.wire.pods import Pod
+from gpudeviceplugin.gpus.devices import Usage
+from gpudeviceplugin.isolation.shares import exclusive_pods, granted_bytes
+from gpudeviceplugin.state import NodeState
+
+
+class Measured(msgspec.Struct, frozen=True):
+    """One GPU as measured.
+
+    Attributes:
+        pods: bytes by pod.
+        unattributed_bytes: in use by processes of no known pod, or of one that the plugin has not
+            seen yet.
+        attributes: figures of this GPU were attributed to a pod before, so that this is possible.
+    """
+
+    gpu: Gpu
+    used_bytes: int
+    pods: Mapping[PodUid, int]
+    unattributed_bytes: int
+    attributes: bool
+
+    def used_by(self, uid: PodUid) -> int | None:
+        """Bytes of a pod; ``None`` where memory in use might be its own and nothing shows it.
+
+        Without the host's processes nothing is ever attributed: then a pod that uses memory at
+        times would have zeros and no other figures.
+        """
+        if uid in self.pods:
+            return self.pods[uid]
+        return 0 if self.attributes and not self.unattributed_bytes else None
+
+
+class CurrentUse:
+    """The last measurement of each GPU that answered.
+
+    Args:
+        clock: Unix seconds.
+    """
+
+    def __init__(self, state: NodeState, node: str, clock: Callable[[], float] = time.time) -> None:
+        self._state, self._node, self._clock = state, node, clock
+        self._gpus: dict[str, Measured] = {}
+        self._attributing: set[str] = set()
+        self._at = 0.0
+
+    def begin(self) -> None:
+        """A round begins: GPUs that left the node have no figures any more."""
+        present = {gpu.uuid for gpu in self._state.inventory.gpus}
+        self._gpus = {uuid: found for uuid, found in self._gpus.items() if uuid in present}
+        self._attributing &= present
+
+    def measured(self, gpu: Gpu, usage: Usage, found: Attribution) -> None:
+        """Take the figures of a GPU."""
+        known = {uid: size for uid, size in found.pods.items() if uid in self._state.pods}
+        unknown = sum(found.pods.values()) - sum(known.values())
+        self._at = self._clock()
+        if known:
+            self._attributing.add(gpu.uuid)
+        self._gpus[gpu.uuid] = Measured(
+            gpu,
+            usage.used_bytes,
+            known,
+            found.unattributed + unknown,
+            gpu.uuid in self._attributing,
+        )
+
+    def unanswered(self, gpu: Gpu) -> None:
+        """The GPU has no figures: old ones would pass for current ones."""
+        self._gpus.pop(gpu.uuid, None)
+
+    def on(self, gpu: Gpu) -> Measured | None:
+        """The figures of a GPU, if it answered."""
+        return self._gpus.get(gpu.uuid)
+
+    def document(self) -> bytes:
+        """The document of ``/usage``."""
+        gpus = sorted(self._gpus.values(), key=lambda each: each.gpu.index)
+        return msgspec.json.encode(node_usage(self._node, self._at, map(self._gpu, gpus)))
+
+    def _gpu(self, found: Measured) -> GpuMemoryUse:
+        holders = {*granted_bytes(self._state, found.gpu), *exclusive_pods(self._state, found.gpu)}
+        rows = (self._pod(uid, found) for uid in {*found.pods, *holders})
+        return GpuMemoryUse(
+            found.gpu.index,
+            found.gpu.uuid,
+            max(found.used_bytes, 0),
+            max(found.unattributed_bytes, 0),
+            tuple(sorted(row for row in rows if row is not None)),
+        )
+
+    def _pod(self, uid: PodUid, found: Measured) -> PodMemoryUse | None:
+        pod, used = self._state.pods.get(uid), found.used_by(uid)
+        if pod is None or used is None:
+            return None
+        return PodMemoryUse(pod.namespace, pod.name, gpu_containers(self._state, pod), max(used, 0))
+
+
+def gpu_containers(state: NodeState, pod: Pod) -> tuple[str, ...]:
+    """Names of the containers of a pod that hold GPUs, without init containers that end.
+
+    A claim is the pod's as a whole: then it is all containers.
+    """
+    running = [each.name for each in (*pod.sidecars, *pod.containers)]
+    held = state.containers_with_devices(pod)
+    return tuple(name for name in running if not held or name in held)

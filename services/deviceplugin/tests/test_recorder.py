@@ -1,0 +1,347 @@
+"""Histories of the memory that workloads use: which figures count, and for whom."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from claimholding import prepared
+from fakedriver import t4
+from msgspec.structs import replace
+
+from gpucore.node.allocation.device_ids import Resource
+from gpucore.node.allocation.holdings import Held
+from gpucore.node.grant import GrantPolicy
+from gpucore.node.isolation.attribution import Attribution
+from gpucore.sizing.history_documents import MOST_HISTORIES, decode_histories
+from gpucore.sizing.usage_documents import decode_usage
+from gpucore.sizing.usage_history import FADE_SECONDS, START_SECONDS, UsageHistory, WorkloadKey
+from gpucore.units import GIB, NodeName, PodUid
+from gpucore.wire.pods import Container, Pod
+from gpudeviceplugin.gpus.devices import NodeHardware, Usage
+from gpudeviceplugin.gpus.inventory import inventory_of
+from gpudeviceplugin.node.current_use import CurrentUse
+from gpudeviceplugin.node.pod_starts import PodControllers
+from gpudeviceplugin.node.recorder import UsageRecorder
+from gpudeviceplugin.state import NodeState
+
+GI = 1 << 30
+CREATED = "2026-01-01T00:00:00Z"
+NOW = 1_767_225_600.0 + 3600
+"""An hour after :data:`CREATED`."""
+
+
+def pod(name: str, *containers: str, owner: str = "", **more: Any) -> Pod:
+    """A running pod."""
+    boxes = tuple(Container(each, {"aliyun.com/gpu-mem": "2"}) for each in containers or ("main",))
+    more = {"phase": "Running", "creation": CREATED, **more}
+    return Pod(
+        PodUid(f"uid-{name}"), "team", name, NodeName("n1"), containers=boxes, owner=owner, **more
+    )
+
+
+class World:
+    """A node with two GPUs, whose figures a test sets."""
+
+    def __init__(self) -> None:
+        self.now = NOW
+        self.state = NodeState(GrantPolicy())
+        self.state.equip(inventory_of(NodeHardware("535.1", (t4(0), t4(1))), GIB))
+        self.use = CurrentUse(self.state, "n1", lambda: self.now)
+        self.controllers = PodControllers()
+        self.recorder = self.started()
+
+    def started(self) -> UsageRecorder:
+        """The recorder of a plugin that has just started."""
+        return UsageRecorder(
+            self.state,
+            self.use,
+            self.controllers,
+            node="n1",
+            file=None,
+            interval_seconds=15,
+            clock=lambda: self.now,
+        )
+
+    def holds(
+        self, *names: str, gpus: tuple[int, ...] = (0,), containers: tuple[str, ...] = ("main",)
+    ) -> None:
+        """Kubelet's account: two units of each GPU for every container of these pods."""
+        table, held, first = self.state.matcher.tables[Resource.MEM], [], 0
+        for name in names:
+            rows = {}
+            for container in containers:
+                ids = [one for gpu in gpus for one in table.ids[gpu][first : first + 2]]  # type: ignore[index]
+                rows[container] = {Resource.MEM: tuple(ids)}
+                first += 2
+            held.append(Held("team", name, rows))
+        self.state.sync_from_kubelet(held, requested_at=self.state.settled_turn())
+
+    def uses(self, gpu: int = 0, *, unattributed: int = 0, **pods: int) -> None:
+        """The figures of a GPU, by name of the pod."""
+        found = {PodUid(f"uid-{name}"): size for name, size in pods.items()}
+        total = sum(pods.values()) + unattributed
+        self.use.measured(
+            self.state.inventory.gpus[gpu],
+            Usage(16 * GI, total, ()),
+            Attribution(found, unattributed),
+        )
+
+    def sampled(self, seconds: float = 15.0) -> None:
+        """Time passes, and one sample is taken."""
+        self.now += seconds
+        self.recorder.sample()
+
+    def history(self, kind: str = "Pod", name: str = "a", container: str = "main") -> UsageHistory:
+        """The history of a workload."""
+        found = self.recorder.histories.get(WorkloadKey("team", kind, name, container))
+        assert found is not None, [each.key for each in self.recorder.histories.all()]
+        return found
+
+    @property
+    def workloads(self) -> list[tuple[str, str, str]]:
+        """Kind, name and container of all histories."""
+        return [(h.key.kind, h.key.name, h.key.container) for h in self.recorder.histories.all()]
+
+
+@pytest.fixture
+def world() -> World:
+    """One pod with a share of GPU 0."""
+    made = World()
+    made.state.on_replace((pod("a"),))
+    made.holds("a")
+    return made
+
+
+def owned(uid: str, kind: str, name: str) -> bytes:
+    """A list with one pod that has a controller."""
+    owner = {"kind": kind, "name": name, "controller": True, "uid": "o"}
+    return json.dumps({"items": [{"metadata": {"uid": uid, "ownerReferences": [owner]}}]}).encode()
+
+
+def test_a_sample_has_use_request_and_limit(world: World) -> None:
+    """Of the container that holds the share."""
+    world.uses(a=GI)
+    world.sampled()
+    found = world.history()
+    assert (found.samples, found.peak_bytes) == (1, GI)
+    assert (found.requested_bytes, found.limit_bytes) == (2 * GI, 2 * GI)
+    assert found.last_seen == world.now
+
+
+def test_the_gpus_of_a_pod_are_added_up(world: World) -> None:
+    """One container with two GPUs has one history."""
+    world.holds("a", gpus=(0, 1))
+    world.uses(0, a=GI)
+    world.uses(1, a=2 * GI)
+    world.sampled()
+    assert (world.history().peak_bytes, world.history().requested_bytes) == (3 * GI, 4 * GI)
+
+
+def test_a_gpu_that_does_not_answer_makes_the_sum_unknown(world: World) -> None:
+    """Half of the memory would pass for all of it."""
+    world.holds("a", gpus=(0, 1))
+    world.uses(0, a=GI)
+    world.sampled()
+    assert world.history().samples == 0
+    world.uses(1, a=GI)
+    world.use.unanswered(world.state.inventory.gpus[0])
+    world.sampled()
+    assert world.history().samples == 0
+
+
+def test_memory_of_no_known_pod_makes_a_pod_without_figures_unknown(world: World) -> None:
+    """It may be the pod's own."""
+    world.uses(a=GI)
+    world.uses(unattributed=GI)
+    world.sampled()
+    assert world.history().samples == 0
+
+
+def test_an_idle_pod_counts_with_nothing_where_figures_can_be_attributed(world: World) -> None:
+    """Its share is held and not used."""
+    world.uses(a=GI)
+    world.sampled()
+    world.uses()
+    world.sampled()
+    assert (world.history().samples, world.history().percentile(50)) == (2, 64 << 20)
+
+
+def test_without_the_hosts_processes_an_idle_gpu_is_no_sample(world: World) -> None:
+    """Use would never be seen there, so that zeros alone would make the history."""
+    world.uses()
+    world.sampled()
+    assert world.history().samples == 0
+
+
+def test_several_containers_with_gpus_have_one_history_of_the_pod(world: World) -> None:
+    """The driver tells pods apart and not their containers."""
+    world.state.on_replace((pod("a", "one", "two", "log"),))
+    world.holds("a", containers=("one", "two"))
+    world.uses(a=GI)
+    world.sampled()
+    assert world.workloads == [("Pod", "a", "")]
+
+
+def test_of_several_containers_the_one_with_the_gpu_is_named(world: World) -> None:
+    """A sidecar without a share does not matter."""
+    world.state.on_replace((pod("a", "main", "log"),))
+    world.uses(a=GI)
+    world.sampled()
+    assert world.workloads == [("Pod", "a", "main")]
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "labels", "expected"),
+    [
+        ("ReplicaSet", "web-7f8d", {"pod-template-hash": "7f8d"}, ("Deployment", "web")),
+        ("ReplicaSet", "web", {}, ("ReplicaSet", "web")),
+        ("StatefulSet", "db", {}, ("StatefulSet", "db")),
+        ("DaemonSet", "agent", {}, ("DaemonSet", "agent")),
+        ("Job", "train", {}, ("Job", "train")),
+        ("Job", "nightly-29453759", {}, ("CronJob", "nightly")),
+        ("Job", "train-20260101", {}, ("Job", "train-20260101")),
+    ],
+)
+def test_a_pod_counts_for_its_workload(
+    world: World, kind: str, name: str, labels: Mapping[str, str], expected: tuple[str, str]
+) -> None:
+    """Found by the names that Kubernetes' controllers give."""
+    world.controllers.listed(owned("uid-a", kind, name))
+    world.state.on_replace((pod("a", owner="o", labels=labels),))
+    world.uses(a=GI)
+    world.sampled()
+    assert world.workloads == [(*expected, "main")]
+
+
+def test_an_event_names_the_controller_too(world: World) -> None:
+    """A pod that is created while the plugin runs is in no list."""
+    (item,) = json.loads(owned("uid-a", "StatefulSet", "db"))["items"]
+    created = pod("a", owner="o")
+    world.controllers.seen(created, json.dumps({"type": "ADDED", "object": item}).encode())
+    world.state.on_replace((created,))
+    world.uses(a=GI)
+    world.sampled()
+    assert world.workloads == [("StatefulSet", "db", "main")]
+
+
+def test_a_pod_whose_controller_is_not_known_yet_waits(world: World) -> None:
+    """It would be a workload of its own."""
+    world.state.on_replace((pod("a", owner="o"),))
+    world.uses(a=GI)
+    world.sampled()
+    assert world.workloads == []
+
+
+def test_controllers_of_pods_that_are_gone_are_forgotten(world: World) -> None:
+    """A page is read before its pods are handed over, so the first absence does not count."""
+    gone = pod("b", owner="o")
+    world.controllers.listed(owned("uid-b", "StatefulSet", "db"))
+    world.sampled()
+    assert world.controllers.of(gone) is not None
+    world.sampled()
+    assert world.controllers.of(gone) is None
+
+
+def test_pods_and_starts_are_counted_once(world: World) -> None:
+    """The first pod ran before the plugin did; the second is measured from its start on."""
+    world.uses(a=GI)
+    world.sampled()
+    world.sampled()
+    assert (world.history().pods, world.history().starts) == (1, 0)
+    world.state.on_replace((pod("b", creation="2026-01-01T01:00:20Z"),))
+    world.holds("b")
+    world.uses(b=GI)
+    world.sampled()
+    world.sampled()
+    assert (world.history(name="b").pods, world.history(name="b").starts) == (1, 1)
+
+
+def test_a_restarted_plugin_does_not_count_running_pods_again(world: World) -> None:
+    """Their history has samples that are younger than the pod."""
+    world.uses(a=GI)
+    world.sampled()
+    known = world.recorder.histories.all()
+    world.recorder = world.started()
+    world.recorder.histories.put(known)
+    world.sampled()
+    assert (world.history().pods, world.history().samples) == (1, 2)
+
+
+def test_the_peak_of_a_start_is_that_of_its_first_two_minutes(world: World) -> None:
+    """Later use is steady use."""
+    world.sampled()
+    world.state.on_replace((pod("b", creation="2026-01-01T01:00:20Z"),))
+    world.holds("b")
+    world.uses(b=GI)
+    world.sampled()
+    world.uses(b=2 * GI)
+    world.sampled(START_SECONDS + 1)
+    found = world.history(name="b")
+    assert (found.start_peak_bytes, found.peak_bytes) == (GI, 2 * GI)
+
+
+@pytest.mark.parametrize("phase", ["Pending", "Succeeded", "Failed"])
+def test_only_running_pods_are_recorded(world: World, phase: str) -> None:
+    """Others have not begun, or have ended."""
+    world.state.on_replace((pod("a", phase=phase),))
+    world.uses(a=GI)
+    world.sampled()
+    assert world.workloads == []
+
+
+def test_a_claim_is_a_share_too(world: World) -> None:
+    """Of the only container, where there is one."""
+    world.state.on_replace((pod("c", claims=("own",)),))
+    world.state.claims.put(prepared("own", world.state.inventory.gpus[1], 3))
+    world.uses(1, c=GI)
+    world.sampled()
+    found = world.history(name="c")
+    assert (found.peak_bytes, found.requested_bytes) == (GI, 3 * GI)
+
+
+def test_samples_fade_with_time(world: World) -> None:
+    """Once a week, while the plugin runs."""
+    world.uses(a=GI)
+    for _ in range(8):
+        world.sampled()
+    world.sampled(FADE_SECONDS)
+    assert world.history().samples == 5
+
+
+def test_a_flood_of_workloads_displaces_its_own_namespace_only(world: World) -> None:
+    """The number of histories is bounded, and those of other namespaces stay."""
+    world.uses(a=GI)
+    world.sampled()
+    for number in range(2 * MOST_HISTORIES):
+        key = WorkloadKey("flood", "Job", f"job-{number}", "main")
+        world.recorder.histories.current(key, world.now).record(world.now + number, GI)
+    assert len(world.recorder.histories) == MOST_HISTORIES
+    assert world.history().samples == 1
+    newest = WorkloadKey("flood", "Job", f"job-{2 * MOST_HISTORIES - 1}", "main")
+    assert world.recorder.histories.get(newest) is not None
+
+
+def test_the_documents_are_those_that_readers_expect(world: World) -> None:
+    """Histories, and memory in use now by GPU and pod."""
+    world.state.on_replace((pod("a"), pod("b")))
+    world.holds("a", "b")
+    world.uses(0, a=GI)
+    world.sampled()
+    assert decode_histories(world.recorder.document()) == world.recorder.histories.all()
+    (gpu,) = decode_usage(world.use.document()).gpus
+    assert (gpu.uuid, gpu.used_bytes, gpu.unattributed_bytes) == (t4(0).uuid, GI, 0)
+    assert [(p.name, p.containers, p.used_bytes) for p in gpu.pods] == [
+        ("a", ("main",), GI),
+        ("b", ("main",), 0),
+    ]
+
+
+def test_figures_of_a_gpu_go_with_it(world: World) -> None:
+    """The next round has none of a GPU that left the node."""
+    world.uses(0, a=GI)
+    world.uses(1)
+    inventory = world.state.inventory
+    world.state.equip(replace(inventory, gpus=inventory.gpus[1:]))
+    world.use.begin()
+    assert [gpu.index for gpu in decode_usage(world.use.document()).gpus] == [1]
