@@ -1,0 +1,1 @@
+"""Measured GPU memory of workloads, and the sizes that follow from it."""

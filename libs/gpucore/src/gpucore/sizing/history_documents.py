@@ -1,0 +1,100 @@
+"""The document of the device plugin's ``/usage-history``, written and read within bounds.
+
+What is read comes from another process over the network or from a file: it counts as data of
+unknown origin, and nothing of it is taken over beyond :data:`MOST_HISTORIES` and the ranges below.
+"""
+
+from collections.abc import Iterable
+from typing import Annotated, Final, Literal
+
+import msgspec
+from msgspec import Meta
+
+from gpucore.sizing.buckets import LAST, MOST_BUCKETS
+from gpucore.sizing.usage_history import UsageHistory, WorkloadKey
+from gpucore.wire.documents import API_VERSION
+from gpucore.wire.errors import WireError
+
+KIND: Final = "UsageHistoryList"
+MOST_HISTORIES: Final = 500
+"""Histories of one node."""
+MOST_BYTES: Final = 2 * 1024 * 1024
+"""500 histories with all buckets in use are about 1.5 MiB."""
+
+_Name = Annotated[str, Meta(max_length=253)]
+_Time = Annotated[float, Meta(ge=0, le=2**40)]
+_Number = Annotated[int, Meta(ge=0, le=2**53)]
+_Index = Annotated[int, Meta(ge=0, le=LAST)]
+
+
+class WorkloadDoc(msgspec.Struct, frozen=True):
+    """A :class:`~gpucore.sizing.usage_history.WorkloadKey`."""
+
+    namespace: _Name
+    kind: _Name
+    name: _Name
+    container: _Name
+
+
+class UsageHistoryDoc(msgspec.Struct, frozen=True, rename="camel"):
+    """A :class:`~gpucore.sizing.usage_history.UsageHistory`."""
+
+    key: WorkloadDoc
+    first_seen: _Time
+    last_seen: _Time
+    pods: _Number
+    starts: _Number
+    samples: _Number
+    buckets: Annotated[dict[_Index, _Number], Meta(max_length=MOST_BUCKETS)]
+    peak_bytes: _Number
+    start_peak_bytes: _Number
+    out_of_memory: _Number
+    requested_bytes: _Number
+    limit_bytes: _Number
+    faded_at: _Time = 0.0
+
+
+class UsageHistoryList(msgspec.Struct, frozen=True, rename="camel"):
+    """The histories of one node."""
+
+    api_version: Literal["gpushare/v1"]
+    kind: Literal["UsageHistoryList"]
+    node: _Name
+    items: Annotated[list[UsageHistoryDoc], Meta(max_length=MOST_HISTORIES)]
+
+
+_DECODER: Final = msgspec.json.Decoder(UsageHistoryList)
+
+
+def encode_histories(node: str, histories: Iterable[UsageHistory]) -> bytes:
+    """The document of a node with at most :data:`MOST_HISTORIES` histories."""
+    items = list(histories)[:MOST_HISTORIES]
+    return msgspec.json.encode(
+        {"apiVersion": API_VERSION, "kind": KIND, "node": node, "items": items}
+    )
+
+
+def decode_histories(raw: bytes) -> list[UsageHistory]:
+    """The histories in a document.
+
+    Raises:
+        WireError: the document is too large, or not of this kind and version, or a value of it is
+            outside its range.
+    """
+    if len(raw) > MOST_BYTES:
+        raise WireError(f"a usage history of more than {MOST_BYTES} bytes")
+    try:
+        document = _DECODER.decode(raw)
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        raise WireError(f"no usage history: {error}") from error
+    return [_history(item) for item in document.items]
+
+
+def _history(item: UsageHistoryDoc) -> UsageHistory:
+    """A history whose parts agree with one another, whatever the document has."""
+    fields = msgspec.structs.asdict(item)
+    key = WorkloadKey(**msgspec.structs.asdict(item.key))
+    buckets = {index: count for index, count in item.buckets.items() if count}
+    peak = max(item.peak_bytes, item.start_peak_bytes)
+    changed = {"key": key, "buckets": buckets, "peak_bytes": peak}
+    return UsageHistory(**{**fields, **changed, "samples": sum(buckets.values())})

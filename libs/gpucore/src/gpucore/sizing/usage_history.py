@@ -1,0 +1,160 @@
+"""GPU memory that the containers of a workload had in use, as a histogram of bounded size.
+
+A history belongs to one container of one workload on one node; :func:`merged` adds up those of
+several nodes. Old samples count less: :meth:`UsageHistory.faded` halves all buckets once a week.
+"""
+
+from typing import Final
+
+import msgspec
+
+from gpucore.sizing.buckets import bucket_of, percentile_edge, upper_edge
+
+START_SECONDS: Final = 120.0
+"""For this time after its start a pod counts as starting."""
+FADE_SECONDS: Final = 7 * 24 * 3600.0
+"""After this time the samples of a history count half."""
+
+
+class WorkloadKey(msgspec.Struct, frozen=True, order=True):
+    """One container of a workload.
+
+    Attributes:
+        kind: Deployment, StatefulSet, Job, CronJob, DaemonSet, another kind of controller, or Pod
+            for a pod without one.
+        name: of the workload.
+        container: name of the container.
+    """
+
+    namespace: str
+    kind: str
+    name: str
+    container: str
+
+
+class UsageHistory(msgspec.Struct, rename="camel"):
+    """What was measured of one container of a workload.
+
+    Attributes:
+        first_seen, last_seen: Unix seconds of the first and the last sample.
+        pods: number of pods that were measured.
+        starts: number of starts of pods that were measured from their beginning.
+        samples: number of samples in all buckets; those of earlier weeks count less.
+        buckets: number of samples by the index of :mod:`gpucore.sizing.buckets`.
+        peak_bytes: the most memory in use.
+        start_peak_bytes: the most memory in use within :data:`START_SECONDS` of a pod's start.
+        out_of_memory: number of times a pod ran out of GPU memory, as far as this is known.
+        requested_bytes, limit_bytes: of the container, as of the last sample; 0: unknown or none.
+        faded_at: Unix seconds up to which the buckets were halved; 0 before the first sample.
+    """
+
+    key: WorkloadKey
+    first_seen: float = 0.0
+    last_seen: float = 0.0
+    pods: int = 0
+    starts: int = 0
+    samples: int = 0
+    buckets: dict[int, int] = msgspec.field(default_factory=dict)
+    peak_bytes: int = 0
+    start_peak_bytes: int = 0
+    out_of_memory: int = 0
+    requested_bytes: int = 0
+    limit_bytes: int = 0
+    faded_at: float = 0.0
+
+    def record(
+        self,
+        now: float,
+        used_bytes: int,
+        *,
+        requested_bytes: int = 0,
+        limit_bytes: int = 0,
+        starting: bool = False,
+    ) -> None:
+        """Add one sample.
+
+        Args:
+            now: Unix seconds.
+            used_bytes: memory in use.
+            requested_bytes, limit_bytes: of the container.
+            starting: whether the pod started less than :data:`START_SECONDS` ago.
+        """
+        used = max(used_bytes, 0)
+        if not self.samples and not self.first_seen:
+            self.first_seen = self.faded_at = now
+        self.last_seen = max(self.last_seen, now)
+        index = bucket_of(used)
+        self.buckets[index] = self.buckets.get(index, 0) + 1
+        self.samples += 1
+        self.peak_bytes = max(self.peak_bytes, used)
+        if starting:
+            self.start_peak_bytes = max(self.start_peak_bytes, used)
+        self.requested_bytes, self.limit_bytes = requested_bytes, limit_bytes
+
+    def percentile(self, percent: float) -> int:
+        """Memory in bytes that this percentage of the samples did not exceed.
+
+        The upper edge of a bucket, and never above the peak; 0 without samples.
+
+        Args:
+            percent: 0 to 100.
+        """
+        return min(percentile_edge(self.buckets, percent), self.peak_bytes)
+
+    def faded(self, now: float) -> "UsageHistory":
+        """The history with its samples halved for each full week that passed.
+
+        A peak of which no sample is left falls to the highest bucket that has one. The peak of
+        starts stays: a pod that runs for weeks must be able to start again.
+        """
+        weeks = int(max(now - self.faded_at, 0.0) // FADE_SECONDS)
+        if not weeks:
+            return self
+        halved = {index: count >> weeks for index, count in self.buckets.items()}
+        buckets = {index: count for index, count in halved.items() if count}
+        left = upper_edge(max(buckets)) if buckets else 0
+        return msgspec.structs.replace(
+            self,
+            buckets=buckets,
+            samples=sum(buckets.values()),
+            peak_bytes=min(self.peak_bytes, max(left, self.start_peak_bytes)),
+            faded_at=self.faded_at + weeks * FADE_SECONDS,
+        )
+
+
+def merged(one: UsageHistory, other: UsageHistory) -> UsageHistory:
+    """Both histories of a workload as one, whatever their order.
+
+    Request and limit are those of the later sample.
+
+    Raises:
+        ValueError: they belong to different workloads.
+    """
+    if one.key != other.key:
+        raise ValueError(f"histories of different workloads: {one.key} and {other.key}")
+    newest = max((one, other), key=_last_settings)
+    indexes = one.buckets.keys() | other.buckets.keys()
+    return UsageHistory(
+        key=one.key,
+        first_seen=_first(one.first_seen, other.first_seen),
+        last_seen=newest.last_seen,
+        pods=one.pods + other.pods,
+        starts=one.starts + other.starts,
+        samples=one.samples + other.samples,
+        buckets={i: one.buckets.get(i, 0) + other.buckets.get(i, 0) for i in sorted(indexes)},
+        peak_bytes=max(one.peak_bytes, other.peak_bytes),
+        start_peak_bytes=max(one.start_peak_bytes, other.start_peak_bytes),
+        out_of_memory=one.out_of_memory + other.out_of_memory,
+        requested_bytes=newest.requested_bytes,
+        limit_bytes=newest.limit_bytes,
+        faded_at=_first(one.faded_at, other.faded_at),
+    )
+
+
+def _last_settings(history: UsageHistory) -> tuple[float, int, int]:
+    return history.last_seen, history.requested_bytes, history.limit_bytes
+
+
+def _first(one: float, other: float) -> float:
+    """The earlier of two times, of which 0 is none."""
+    return min(one, other) if one and other else one or other

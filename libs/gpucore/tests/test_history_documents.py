@@ -1,0 +1,113 @@
+"""The document of histories is data of unknown origin: values within bounds, or an error."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpucore.sizing.history_documents import (
+    MOST_BYTES,
+    MOST_HISTORIES,
+    decode_histories,
+    encode_histories,
+)
+from gpucore.sizing.usage_history import UsageHistory, WorkloadKey
+from gpucore.wire.errors import WireError
+
+
+def history(name: str = "server") -> UsageHistory:
+    """A history with three samples."""
+    found = UsageHistory(WorkloadKey("team", "Deployment", name, "main"), pods=1, starts=1)
+    for used in (1, 2**30, 2**33):
+        found.record(1.7e9, used, requested_bytes=2**34, limit_bytes=2**34)
+    return found
+
+
+def document(**changed: Any) -> dict[str, Any]:
+    """A valid document as plain data, with changed fields of its history."""
+    found: dict[str, Any] = json.loads(encode_histories("node", [history()]))
+    found["items"][0].update(changed)
+    return found
+
+
+def test_what_is_written_is_read_again() -> None:
+    """With every field."""
+    histories = [history("one"), history("two")]
+    assert decode_histories(encode_histories("node", histories)) == histories
+
+
+def test_the_document_names_its_kind_and_version() -> None:
+    """Readers of other languages rely on these names."""
+    found = document()
+    assert (found["apiVersion"], found["kind"]) == ("gpushare/v1", "UsageHistoryList")
+    assert found["items"][0]["peakBytes"] == 2**33
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"samples": -1},
+        {"samples": "many"},
+        {"buckets": {"0": -1}},
+        {"buckets": {"999": 1}},
+        {"buckets": {"zero": 1}},
+        {"buckets": [1, 2]},
+        {"peakBytes": 2**60},
+        {"peakBytes": 1.5},
+        {"firstSeen": 1e300},
+        {"key": "server"},
+        {"key": {"namespace": "n" * 300, "kind": "", "name": "", "container": ""}},
+        {"pods": None},
+    ],
+)
+def test_a_value_of_a_wrong_type_or_range_is_an_error(changed: dict[str, Any]) -> None:
+    """Nothing of such a document is taken over."""
+    with pytest.raises(WireError, match="no usage history"):
+        decode_histories(json.dumps(document(**changed)).encode())
+
+
+def test_too_many_histories_are_an_error() -> None:
+    """Also where each of them is valid."""
+    found = document()
+    found["items"] *= MOST_HISTORIES + 1
+    with pytest.raises(WireError, match="no usage history"):
+        decode_histories(json.dumps(found).encode())
+
+
+def test_a_huge_document_is_not_decoded() -> None:
+    """Its size alone is the reason."""
+    with pytest.raises(WireError, match="more than"):
+        decode_histories(b" " * (MOST_BYTES + 1))
+
+
+def test_another_version_is_an_error() -> None:
+    """It may mean other things by the same names."""
+    with pytest.raises(WireError, match="no usage history"):
+        decode_histories(json.dumps(document() | {"apiVersion": "gpushare/v2"}).encode())
+
+
+def test_contradictions_are_corrected() -> None:
+    """The number of samples is that of the buckets, and a start's peak is a peak."""
+    changed = document(samples=9, buckets={"3": 4, "5": 0}, startPeakBytes=2**40)
+    (found,) = decode_histories(json.dumps(changed).encode())
+    assert (found.samples, found.buckets, found.peak_bytes) == (4, {3: 4}, 2**40)
+
+
+def test_the_largest_allowed_list_is_small_enough_to_be_read() -> None:
+    """All buckets of all histories in use, with long names."""
+    full = history("n" * 60)
+    full.buckets = dict.fromkeys(range(180), 10**7)
+    full.samples = 180 * 10**7
+    assert len(decode_histories(encode_histories("node", [full] * MOST_HISTORIES))) == 500
+
+
+@given(
+    st.binary(max_size=200)
+    | st.recursive(st.none() | st.text(), st.lists).map(lambda value: json.dumps(value).encode())
+)
+def test_any_other_bytes_are_an_error(raw: bytes) -> None:
+    """And nothing but a WireError."""
+    with pytest.raises(WireError):
+        decode_histories(raw)

@@ -1,0 +1,161 @@
+"""Histories of memory in use stay small, and their percentiles never exceed what was measured."""
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpucore.sizing.buckets import FIRST_WIDTH, MIB, MOST_BUCKETS, UPPER_EDGES, bucket_of
+from gpucore.sizing.history_documents import encode_histories
+from gpucore.sizing.usage_history import FADE_SECONDS, UsageHistory, WorkloadKey, merged
+
+GIB = 1024 * MIB
+KEY = WorkloadKey("team", "Deployment", "server", "main")
+NOW = 1.7e9
+
+amounts = st.integers(min_value=0, max_value=2**50)
+percents = st.floats(min_value=-10, max_value=110)
+
+
+def history_of(*used: int, key: WorkloadKey = KEY, now: float = NOW) -> UsageHistory:
+    """These samples, a second apart."""
+    found = UsageHistory(key)
+    for number, each in enumerate(used):
+        found.record(now + number, each)
+    return found
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> UsageHistory:
+    """Any history of one workload."""
+    found = UsageHistory(
+        KEY,
+        pods=draw(st.integers(0, 9)),
+        starts=draw(st.integers(0, 9)),
+        out_of_memory=draw(st.integers(0, 9)),
+    )
+    for used in draw(st.lists(amounts, max_size=12)):
+        now = NOW + draw(st.integers(0, 1000))
+        found.record(now, used, requested_bytes=draw(amounts), starting=draw(st.booleans()))
+    return found
+
+
+def test_300_gib_have_a_bucket_with_an_upper_edge() -> None:
+    """The largest GPUs fit, and every bucket is about 5 % wider than the one before."""
+    assert bucket_of(300 * GIB) < MOST_BUCKETS - 1
+    widths = [high - low for low, high in zip((0, *UPPER_EDGES), UPPER_EDGES, strict=False)]
+    assert widths[0] == FIRST_WIDTH
+    assert all(1.049 < wide / narrow < 1.051 for narrow, wide in pairwise(widths))
+
+
+@given(amounts)
+def test_a_bucket_contains_its_amounts(used: int) -> None:
+    """An amount lies above the edge of the bucket below and not above the edge of its own."""
+    index = bucket_of(used)
+    assert not index or used > UPPER_EDGES[index - 1]
+    assert used <= UPPER_EDGES[index] or index == MOST_BUCKETS - 1
+
+
+@given(st.lists(amounts, min_size=1), percents, percents)
+def test_percentiles_rise_with_the_percentage(used: list[int], one: float, other: float) -> None:
+    """A higher percentage never gives less memory."""
+    found = history_of(*used)
+    low, high = sorted((one, other))
+    assert found.percentile(low) <= found.percentile(high)
+
+
+@given(st.lists(amounts, min_size=1), percents)
+def test_a_percentile_never_exceeds_the_peak(used: list[int], percent: float) -> None:
+    """The upper edge of a bucket is cut to what was measured."""
+    found = history_of(*used)
+    assert found.percentile(percent) <= found.peak_bytes == max(used)
+
+
+@given(st.lists(st.integers(0, 300 * GIB), min_size=1), st.integers(1, 100))
+def test_a_percentile_covers_its_part_of_the_samples(used: list[int], percent: int) -> None:
+    """At least that percentage of the samples is not above it, and it is at most a bucket off."""
+    found = history_of(*used).percentile(percent)
+    covered = sum(each <= found for each in used)
+    assert covered * 100 >= percent * len(used)
+    exact = sorted(used)[-(-percent * len(used) // 100) - 1]
+    assert found <= exact * 1.05 + FIRST_WIDTH
+
+
+@given(histories(), histories())
+def test_merging_does_not_depend_on_the_order(one: UsageHistory, other: UsageHistory) -> None:
+    """Nodes may be read in any order."""
+    assert merged(one, other) == merged(other, one)
+
+
+@given(histories(), histories(), histories())
+def test_merging_does_not_depend_on_the_grouping(
+    one: UsageHistory, two: UsageHistory, three: UsageHistory
+) -> None:
+    """Three nodes are the same in any grouping."""
+    assert merged(merged(one, two), three) == merged(one, merged(two, three))
+
+
+@given(st.lists(amounts), st.lists(amounts), percents)
+def test_a_merged_history_is_that_of_all_samples(
+    one: list[int], other: list[int], percent: float
+) -> None:
+    """Two nodes with half of the samples each are as one node with all."""
+    both = merged(history_of(*one), history_of(*other))
+    whole = history_of(*one, *other)
+    assert both.percentile(percent) == whole.percentile(percent)
+    assert both.samples == whole.samples == len(one) + len(other)
+
+
+def test_different_workloads_are_not_merged() -> None:
+    """The sum of two workloads is the history of neither."""
+    other = UsageHistory(WorkloadKey("team", "Deployment", "other", "main"))
+    with pytest.raises(ValueError, match="different workloads"):
+        merged(history_of(1), other)
+
+
+@given(st.lists(amounts, max_size=400))
+def test_the_size_of_a_history_is_bounded(used: list[int]) -> None:
+    """However many samples there are, they stay in 180 buckets and 4 KiB of JSON."""
+    found = history_of(*used)
+    assert len(found.buckets) <= MOST_BUCKETS
+    assert len(encode_histories("node", [found])) < 4096 + 20 * MOST_BUCKETS
+
+
+def test_only_samples_of_a_start_count_for_its_peak() -> None:
+    """Loading weights may need more than serving, or less."""
+    found = UsageHistory(KEY)
+    found.record(NOW, 3 * GIB, starting=True)
+    found.record(NOW + 200, 5 * GIB)
+    assert (found.start_peak_bytes, found.peak_bytes) == (3 * GIB, 5 * GIB)
+
+
+def test_a_week_halves_the_samples_once() -> None:
+    """Old samples count less, and the same week is not counted twice."""
+    found = history_of(*[GIB] * 8)
+    later = found.faded(NOW + FADE_SECONDS)
+    assert later.samples == 4
+    assert later.faded(NOW + FADE_SECONDS + 60) == later
+    assert found.faded(NOW + FADE_SECONDS - 1) is found
+
+
+def test_a_peak_without_samples_falls_to_the_highest_bucket_left() -> None:
+    """One sample of weeks ago does not decide for ever."""
+    found = history_of(20 * GIB, *[GIB] * 8).faded(NOW + FADE_SECONDS)
+    assert GIB <= found.peak_bytes < 1.05 * GIB + FIRST_WIDTH
+
+
+def test_the_peak_of_a_start_does_not_fade() -> None:
+    """A pod that ran for weeks needs it again when it starts again."""
+    found = UsageHistory(KEY)
+    found.record(NOW, 20 * GIB, starting=True)
+    later = found.faded(NOW + 3 * FADE_SECONDS)
+    assert later.start_peak_bytes == later.peak_bytes == 20 * GIB
+    assert later.samples == 0
+
+
+@given(histories(), st.floats(0, 1e8))
+def test_fading_keeps_percentiles_below_the_peak(found: UsageHistory, age: float) -> None:
+    """And never raises a peak."""
+    later = found.faded(NOW + age)
+    assert later.percentile(100) <= later.peak_bytes <= found.peak_bytes
