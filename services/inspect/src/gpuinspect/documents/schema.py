@@ -22,6 +22,7 @@ from gpuinspect.documents.gpunode import GpuNodeList
 from gpuinspect.documents.inspect import NodeShareList
 from gpuinspect.documents.nodetemplate import NodeTemplateDoc
 from gpuinspect.documents.pending import PendingPodList
+from gpuinspect.documents.recommend import RecommendationList
 from gpuinspect.documents.top import NodeGpuList
 from gpuinspect.documents.usage import UsageList
 from gpuinspect.documents.verify import VerifyReport
@@ -36,6 +37,7 @@ DOCUMENTS: Final = {
     "WorkloadExplanation": WorkloadExplanation,
     "PendingPodList": PendingPodList,
     "UsageList": UsageList,
+    "RecommendationList": RecommendationList,
     "WhatIf": WhatIfDoc,
     "PodMix": MixDoc,
     "DefragPlan": DefragPlan,

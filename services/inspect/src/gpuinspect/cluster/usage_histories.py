@@ -1,0 +1,162 @@
+"""Measured memory of workloads: from the device plugins of a cluster, a snapshot or a file.
+
+Each plugin keeps what it measured on its node and serves it at ``/usage-history``; the API server
+passes the request on, with the rights of the caller.
+"""
+
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import reduce
+from itertools import groupby
+from operator import attrgetter
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from gpucore.sizing.history_documents import KIND, decode_histories
+from gpucore.sizing.usage_history import UsageHistory, merged
+from gpucore.wire.errors import WireError
+from gpuinspect.cluster.collect import ListRequest
+from gpuinspect.cluster.snapshots import ListedObjects
+from gpuinspect.errors import SnapshotError
+from gpukube.errors import KubeError
+
+if TYPE_CHECKING:
+    from gpukube.blocking import BlockingClient
+
+PATH: Final = "usage-history"
+PLUGINS: Final = ListRequest(
+    "Pod", "/api/v1/pods", {"labelSelector": "app.kubernetes.io/component=device-plugin"}
+)
+_PORT: Final = "metrics"
+_AT_ONCE: Final = 8
+
+
+class Histories(msgspec.Struct, frozen=True):
+    """What was read.
+
+    Attributes:
+        items: one history for each container of a workload, of all nodes together.
+        unread: nodes whose plugin did not answer, with the reason.
+    """
+
+    items: tuple[UsageHistory, ...]
+    unread: tuple[tuple[str, str], ...] = ()
+
+
+class _HttpGet(msgspec.Struct):
+    scheme: str = ""
+
+
+class _Probe(msgspec.Struct, rename="camel"):
+    http_get: _HttpGet | None = None
+
+
+class _Port(msgspec.Struct, rename="camel"):
+    name: str = ""
+    container_port: int = 0
+
+
+class _Container(msgspec.Struct, rename="camel"):
+    ports: list[_Port] | None = None
+    liveness_probe: _Probe | None = None
+
+
+class _Spec(msgspec.Struct, rename="camel"):
+    node_name: str = ""
+    containers: list[_Container] = []
+
+
+class _Metadata(msgspec.Struct):
+    name: str = ""
+    namespace: str = ""
+
+
+class _Plugin(msgspec.Struct):
+    metadata: _Metadata
+    spec: _Spec
+
+
+def of_plugins(kube: "BlockingClient", plugins: Iterable[msgspec.Raw]) -> Histories:
+    """The histories of all nodes; a plugin that does not answer is noted.
+
+    Args:
+        kube: the API server.
+        plugins: the pods of the device plugins.
+    """
+    found: list[UsageHistory] = []
+    unread: list[tuple[str, str]] = []
+    targets = list(_targets(plugins))
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        answers = pool.map(lambda target: _answer(kube, target[1]), targets)
+        for (node, _), answer in zip(targets, answers, strict=True):
+            if isinstance(answer, str):
+                unread.append((node, answer))
+            else:
+                found += answer
+    return Histories(by_workload(found), tuple(unread))
+
+
+def of_snapshot(snapshot: ListedObjects) -> Histories:
+    """Those that were saved among the objects of a snapshot.
+
+    Raises:
+        WireError: an object is no list of histories.
+    """
+    found = [each for raw in snapshot.all(KIND) for each in decode_histories(bytes(raw))]
+    return Histories(by_workload(found))
+
+
+def of_file(path: Path) -> Histories:
+    """Those in a file with one document of a plugin on each line.
+
+    Raises:
+        SnapshotError: it cannot be read, or has something else.
+    """
+    try:
+        lines = path.read_bytes().splitlines()
+    except OSError as error:
+        raise SnapshotError(f"cannot read the histories in {path}: {error.strerror}") from error
+    found: list[UsageHistory] = []
+    for number, line in enumerate(lines, start=1):
+        try:
+            found += decode_histories(line) if line.strip() else []
+        except WireError as error:
+            raise SnapshotError(
+                f"{path}, line {number}: {error}; every line must be the answer of a device plugin"
+                f" at /{PATH}"
+            ) from error
+    return Histories(by_workload(found))
+
+
+def by_workload(histories: Iterable[UsageHistory]) -> tuple[UsageHistory, ...]:
+    """The histories of several nodes as one for each container of a workload, by name."""
+    ordered = sorted(histories, key=attrgetter("key"))
+    return tuple(reduce(merged, group) for _, group in groupby(ordered, attrgetter("key")))
+
+
+def _answer(kube: "BlockingClient", path: str) -> list[UsageHistory] | str:
+    try:
+        return decode_histories(kube.get(path))
+    except (KubeError, WireError) as error:
+        return str(error)
+
+
+def _targets(plugins: Iterable[msgspec.Raw]) -> Iterator[tuple[str, str]]:
+    """Node and path of each plugin with a port for metrics."""
+    for raw in plugins:
+        pod = msgspec.json.decode(raw, type=_Plugin)
+        for container in pod.spec.containers:
+            ports = [p.container_port for p in container.ports or () if p.name == _PORT]
+            if ports:
+                where = f"/api/v1/namespaces/{pod.metadata.namespace}/pods"
+                name = f"{_scheme(container)}{pod.metadata.name}:{ports[0]}"
+                yield pod.spec.node_name, f"{where}/{name}/proxy/{PATH}"
+
+
+def _scheme(container: _Container) -> str:
+    """What the API server takes for a port with TLS, as the probes have it."""
+    probe = container.liveness_probe
+    tls = probe is not None and probe.http_get is not None and probe.http_get.scheme == "HTTPS"
+    return "https:" if tls else ""
