@@ -48,10 +48,23 @@ def several() -> list[UsageHistory]:
         history("burst", *[4] * 19, 10, requested=8, limit=20),
         history("right", 4, 6, requested=7, namespace="research"),
         history("vllm", 14.4, 14.4, 14.5, kind="StatefulSet", namespace="research"),
-        history("train", 9.5, requested=10, kind="Job", days=0.1, starts=1, pods=1, out_of_memory=2),
+        history(
+            "train", 9.5, requested=10, kind="Job", days=0.1, starts=1, pods=1, out_of_memory=2
+        ),
         history("new", 3, days=0.25, starts=1, pods=1),
         history("nightly", 1, 2, kind="CronJob", namespace="research"),
         history("gone", 1, ago=20),
+    ]
+
+
+def of_everything() -> list[UsageHistory]:
+    """Pods of the cluster of the golden files, and workloads that do not run now."""
+    return [
+        history("web-1", 2, 3, requested=9, kind="Pod", container="c0"),
+        history("web-2", 1.5, requested=2, kind="Pod", container="c0"),
+        history("web-2", 1, requested=4, kind="Pod", container="c1"),
+        history("web", 9, 10, requested=40, namespace="research", container="c0"),
+        *several()[1:],
     ]
 
 

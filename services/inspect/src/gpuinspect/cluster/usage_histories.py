@@ -18,7 +18,7 @@ from gpucore.sizing.history_documents import KIND, decode_histories
 from gpucore.sizing.usage_history import UsageHistory, merged
 from gpucore.wire.errors import WireError
 from gpuinspect.cluster.collect import ListRequest
-from gpuinspect.cluster.snapshots import ListedObjects
+from gpuinspect.cluster.snapshots import ListedObjects, Snapshot
 from gpuinspect.errors import SnapshotError
 from gpukube.errors import KubeError
 
@@ -26,9 +26,10 @@ if TYPE_CHECKING:
     from gpukube.blocking import BlockingClient
 
 PATH: Final = "usage-history"
-PLUGINS: Final = ListRequest(
-    "Pod", "/api/v1/pods", {"labelSelector": "app.kubernetes.io/component=device-plugin"}
-)
+_COMPONENT: Final = "app.kubernetes.io/component"
+_PLUGIN: Final = "device-plugin"
+PLUGINS: Final = ListRequest("Pod", "/api/v1/pods", {"labelSelector": f"{_COMPONENT}={_PLUGIN}"})
+"""The pods of the device plugins."""
 _PORT: Final = "metrics"
 _AT_ONCE: Final = 8
 
@@ -96,6 +97,13 @@ def of_plugins(kube: "BlockingClient", plugins: Iterable[msgspec.Raw]) -> Histor
             else:
                 found += answer
     return Histories(by_workload(found), tuple(unread))
+
+
+def plugins_in(snapshot: Snapshot) -> Iterator[msgspec.Raw]:
+    """The pods of the device plugins among all pods."""
+    for pod, raw in zip(snapshot.pods, snapshot.all("Pod"), strict=True):
+        if pod.labels.get(_COMPONENT) == _PLUGIN and not pod.finished:
+            yield raw
 
 
 def of_snapshot(snapshot: ListedObjects) -> Histories:

@@ -12,6 +12,7 @@ import typer
 from gpucore.sizing.recommendation import Recommendation, SizingRules
 from gpucore.units import MemoryUnit, UnitError
 from gpucore.wire.names import Names
+from gpuinspect.cluster.schedulers import policy_of
 from gpuinspect.cluster.usage_histories import Histories
 from gpuinspect.commands.options import answers
 from gpuinspect.commands.options.amounts import days_of, margin_of
@@ -26,6 +27,8 @@ from gpuinspect.commands.options.namespaces import (
 )
 from gpuinspect.commands.options.reading import Reader, fail, note, reading
 from gpuinspect.documents.recommend import recommendation_list
+from gpuinspect.documents.sizeseffect import sizes_effect_doc
+from gpuinspect.layout import sizeseffect as effect_layout
 from gpuinspect.layout.patches import patches
 from gpuinspect.layout.recommend import recommend as table
 from gpuinspect.queries.measured import Measured, measured
@@ -35,6 +38,7 @@ from gpuinspect.queries.recommend import (
     recommendations,
     unit_in,
 )
+from gpuinspect.queries.repacked import SizesEffect, sizes_effect
 from gpuinspect.queries.workloads import kind_of
 from gpuinspect.terminal.wrapping import nodes
 
@@ -105,6 +109,17 @@ def recommend(
             metavar="UNIT",
         ),
     ] = "",
+    whatif: Annotated[
+        bool,
+        typer.Option(
+            "--whatif",
+            help="show what the recommended sizes would free: the pods of the cluster placed anew",
+        ),
+    ] = False,
+    price: Annotated[
+        float,
+        typer.Option(help="price of an hour of one GPU for --whatif, in any currency", min=0.0),
+    ] = 0.0,
     output: Annotated[
         RecommendFormat,
         typer.Option(
@@ -125,11 +140,16 @@ def recommend(
       gpushare recommend deploy/web -n team  one workload
       gpushare recommend -A -o wide          with what was measured, and why
       gpushare recommend -n team -o patch    kubectl commands to read, then pipe to sh
+      gpushare recommend -A --whatif         GPUs that the recommended sizes would free
     """  # noqa: D301 - the escape keeps the lines of the examples apart
     days, percent = days_of(window, "--window"), margin_of(margin)
+    if whatif and output is RecommendFormat.PATCH:
+        raise typer.BadParameter("--whatif has no patches: use -o patch without it")
+    if price and not whatif:
+        raise typer.BadParameter("--price needs --whatif")
     where = _where(reader, namespace, history, everywhere=all_namespaces)
     kind, name = _workload_of(workload)
-    source = measured(reader.source, reader.names, history)
+    source = measured(reader.source, reader.names, history, pods=whatif)
     unit = _unit(memory_unit, source)
     rules = SizingRules(
         percentile=percentile, margin=percent, largest_gpu=largest_in(source.node_infos)
@@ -139,6 +159,10 @@ def recommend(
     scope = RecommendScope(where, kind, name, days)
     found = recommendations(source.histories.items, scope, unit, rules)
     shown = _Shown(found, str(unit), rules, gaps=_gaps(source.histories))
+    if whatif and source.snapshot is not None:
+        effect = sizes_effect(source.snapshot, found, reader.names, policy_of(source.snapshot, ""))
+        _print_effect(effect, price, output, shown.gaps, headers=not no_headers)
+        return
     _print(shown, output, reader.names, everywhere=not where, headers=not no_headers)
     if not found:
         note(f"no workload of {_scope(where)} used a share in {window}; {READ_ALL}")
@@ -151,6 +175,22 @@ class _Shown(msgspec.Struct, frozen=True):
     unit: str
     rules: SizingRules
     gaps: list[str]
+
+
+def _print_effect(
+    effect: SizesEffect, price: float, output: RecommendFormat, gaps: list[str], *, headers: bool
+) -> None:
+    notes = [*effect_layout.notes(effect), *gaps]
+    if output in {RecommendFormat.JSON, RecommendFormat.YAML}:
+        emit(sizes_effect_doc(effect, price=price, notes=notes), Format(output.value))
+        return
+    if output is RecommendFormat.NAME:
+        names_only("pod", effect.fitting)
+        return
+    sys.stdout.write(effect_layout.sizes_effect(effect, price=price, headers=headers))
+    sys.stdout.flush()
+    for sentence in notes:
+        note(f"note: {sentence}")
 
 
 def _print(

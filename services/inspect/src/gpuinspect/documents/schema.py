@@ -23,6 +23,7 @@ from gpuinspect.documents.inspect import NodeShareList
 from gpuinspect.documents.nodetemplate import NodeTemplateDoc
 from gpuinspect.documents.pending import PendingPodList
 from gpuinspect.documents.recommend import RecommendationList
+from gpuinspect.documents.sizeseffect import SizesEffectDoc
 from gpuinspect.documents.top import NodeGpuList
 from gpuinspect.documents.usage import UsageList
 from gpuinspect.documents.verify import VerifyReport
@@ -38,6 +39,7 @@ DOCUMENTS: Final = {
     "PendingPodList": PendingPodList,
     "UsageList": UsageList,
     "RecommendationList": RecommendationList,
+    "SizesEffect": SizesEffectDoc,
     "WhatIf": WhatIfDoc,
     "PodMix": MixDoc,
     "DefragPlan": DefragPlan,

@@ -1,14 +1,16 @@
 """What was measured of workloads, and the nodes whose unit and GPUs their sizes are counted in."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from gpucore.accounting.node_info import NodeInfo
 from gpucore.wire.names import Names
 from gpuinspect.cluster import snapshots
-from gpuinspect.cluster.collect import NODES, ClusterSource, listed
+from gpuinspect.cluster.collect import COUNTED, NODES, ClusterSource, listed, live
 from gpuinspect.cluster.ledger import ledger_of
+from gpuinspect.cluster.schedulers import SCHEDULER_CONFIGS, WEBHOOKS
 from gpuinspect.cluster.snapshots import Snapshot
 from gpuinspect.cluster.usage_histories import (
     PLUGINS,
@@ -16,24 +18,41 @@ from gpuinspect.cluster.usage_histories import (
     of_file,
     of_plugins,
     of_snapshot,
+    plugins_in,
 )
+from gpuinspect.queries.claims import DEVICE_CLASSES, claim_templates
 from gpukube.errors import ForbiddenError
+
+if TYPE_CHECKING:
+    from gpukube.blocking import BlockingClient
+
+_LISTS: Final = (*COUNTED, DEVICE_CLASSES, claim_templates(""), SCHEDULER_CONFIGS, WEBHOOKS)
 
 
 class Measured(msgspec.Struct, frozen=True):
-    """Histories of workloads, and the nodes; no nodes where only a file of histories was read."""
+    """What was read.
+
+    Attributes:
+        histories: of the workloads.
+        node_infos: the nodes; empty where only a file of histories was read.
+        snapshot: of all pods, where these were wanted.
+    """
 
     histories: Histories
     node_infos: tuple[NodeInfo, ...] = ()
+    snapshot: Snapshot | None = None
 
 
-def measured(source: ClusterSource, names: Names, history: Path | None) -> Measured:
+def measured(
+    source: ClusterSource, names: Names, history: Path | None, *, pods: bool = False
+) -> Measured:
     """Histories of a file, a snapshot or the plugins of a cluster, and its nodes.
 
     Args:
-        source: a cluster or snapshot; not read where ``history`` is all there is.
+        source: a cluster or snapshot; not read where a file of histories is all that is needed.
         names: of the resources.
         history: file with histories.
+        pods: all pods are needed too.
 
     Raises:
         InspectError: a file cannot be read.
@@ -43,20 +62,25 @@ def measured(source: ClusterSource, names: Names, history: Path | None) -> Measu
     if source.snapshot is not None:
         snapshot = snapshots.read(source.snapshot)
         histories = of_snapshot(snapshot) if history is None else of_file(history)
-        return Measured(histories, _node_infos(snapshot, names))
-    if history is not None:
+        return Measured(histories, _node_infos(snapshot, names), snapshot)
+    if history is not None and not pods:
         return Measured(of_file(history))
-    return _live(source, names)
-
-
-def _live(source: ClusterSource, names: Names) -> Measured:
+    known = None if history is None else of_file(history)
     with source.connect() as kube:
-        try:
-            nodes = [("Node", raw) for raw in listed(kube, NODES)]
-        except ForbiddenError:
-            nodes = []
-        histories = of_plugins(kube, listed(kube, PLUGINS))
-    return Measured(histories, _node_infos(snapshots.gather(nodes), names))
+        if pods:
+            snapshot = live(kube, _LISTS)
+            histories = known or of_plugins(kube, plugins_in(snapshot))
+            return Measured(histories, _node_infos(snapshot, names), snapshot)
+        found = of_plugins(kube, listed(kube, PLUGINS))
+        return Measured(found, _node_infos(_nodes(kube), names))
+
+
+def _nodes(kube: "BlockingClient") -> Snapshot:
+    """The nodes; none where the credentials may not list them."""
+    try:
+        return snapshots.gather([("Node", raw) for raw in listed(kube, NODES)])
+    except ForbiddenError:
+        return snapshots.gather([])
 
 
 def _node_infos(snapshot: Snapshot, names: Names) -> tuple[NodeInfo, ...]:
