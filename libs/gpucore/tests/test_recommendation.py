@@ -1,5 +1,7 @@
 """Recommended sizes cover what was measured, and nothing is recommended without enough of it."""
 
+from typing import Any
+
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
@@ -22,9 +24,7 @@ from gpucore.units import GIB, MIB, MemoryUnit
 BYTES = 1 << 30
 KEY = WorkloadKey("team", "Deployment", "server", "main")
 UNITS = st.sampled_from([GIB, MIB, MemoryUnit(256), MemoryUnit(2048)])
-RULES = st.builds(
-    SizingRules, percentile=st.floats(1, 100), margin=st.integers(0, 200), largest_gpu=st.just(0)
-)
+RULES = st.builds(SizingRules, percentile=st.floats(1, 100), margin=st.integers(0, 200))
 
 
 def measured(
@@ -136,7 +136,7 @@ def test_no_share_is_recommended_beyond_the_largest_gpu(
     history: UsageHistory, unit: MemoryUnit, rules: SizingRules, largest: int
 ) -> None:
     """Unless the container has more than that already: its share is spread over several GPUs."""
-    capped = SizingRules(percentile=rules.percentile, margin=rules.margin, largest_gpu=largest)
+    capped = SizingRules(percentile=rules.percentile, margin=rules.margin, gpu_sizes=(1, largest))
     found = recommend(history, unit, capped)
     assume(found.size is not None)
     assert found.size is not None
@@ -169,7 +169,7 @@ def test_every_recommendation_has_a_sentence(
     assert "\n" not in text
 
 
-def found_in(history: UsageHistory, **rules: int) -> Recommendation:
+def found_in(history: UsageHistory, **rules: Any) -> Recommendation:
     """The recommendation in GiB."""
     return recommend(history, GIB, SizingRules(**rules))
 
@@ -241,7 +241,7 @@ def test_no_request_is_no_recommendation() -> None:
 
 def test_more_than_a_gpu_has_is_capped_and_stated() -> None:
     """15 GiB with the margin are 18."""
-    found = found_in(measured(2, 15, requested=16), largest_gpu=16)
+    found = found_in(measured(2, 15, requested=16), gpu_sizes=(8, 16))
     assert (found.size, found.capped) == (ShareSize(16), True)
     assert sizing_sentence(found).endswith("; no more than the largest GPU has, 16 GiB")
 
@@ -263,3 +263,11 @@ def test_confidence_grows_with_days_starts_and_pods(
 ) -> None:
     """Each of them alone is not enough."""
     assert found_in(measured(4, days=days, starts=starts, pods=pods)).confidence is expected
+
+
+@pytest.mark.parametrize(("requested", "whole"), [(16, True), (80, True), (160, True), (40, False)])
+def test_a_request_of_a_whole_gpu_is_marked(requested: int, whole: bool) -> None:
+    """Of any size that there is, or of several GPUs: an exclusive GPU looks the same."""
+    found = found_in(measured(3, requested=requested), gpu_sizes=(16, 80))
+    assert found.whole_gpu is whole
+    assert ("keep it if no other pod" in sizing_sentence(found)) is whole

@@ -222,8 +222,39 @@ def test_what_no_patch_can_change_is_a_comment(run: Run, measured: str) -> None:
     """The template of a Job is final."""
     out = run("recommend", "train", "--history", measured, "-o", "patch").out
     assert out == (
-        "# job default/train cannot be patched; set in its manifest: main aliyun.com/gpu-mem=12\n"
+        "# job default/train is not patched; set in its manifest: main aliyun.com/gpu-mem=12\n"
     )
+
+
+def test_containers_that_were_measured_together_are_changed_by_hand(
+    run: Run, tmp_path: Path
+) -> None:
+    """The histories do not show which of them used the memory."""
+    path = str(written(tmp_path / "h", [history("web", 3, container="")]))
+    assert run("recommend", "--history", path, "-o", "patch").out == (
+        "# deployment default/web is not patched; set in its manifest: all containers"
+        " aliyun.com/gpu-mem=4\n"
+    )
+    assert "(all)" in run("recommend", "--history", path).out
+
+
+def test_a_whole_gpu_is_never_patched_into_a_share(
+    run: Run, cluster: FakeCluster, tmp_path: Path
+) -> None:
+    """It may be exclusive: the recommendation is shown, the change is left to a person."""
+    cluster.node("n", gpus=[Gpu(16)])
+    path = str(written(tmp_path / "h", [history("web", 3)]))
+    out = run("recommend", "--history", path, "-o", "patch", on=cluster).out
+    assert out.startswith("# deployment default/web is not patched (it may have an exclusive GPU)")
+    wide = run("recommend", "--history", path, "-o", "wide", on=cluster).out
+    assert "keep it if no other pod may use that GPU" in wide
+
+
+def test_without_nodes_it_is_stated_that_exclusive_gpus_are_not_known(
+    run: Run, measured: str
+) -> None:
+    """Beside the table and in the document."""
+    assert "an exclusive GPU looks like a share" in run("recommend", "--history", measured).err
 
 
 @pytest.mark.parametrize("kind", ["Deployment", "Job"])

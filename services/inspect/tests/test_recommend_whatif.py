@@ -98,10 +98,21 @@ def test_units_of_several_gpus_are_a_multiple(
     """7 units over two GPUs would be refused: 8 are placed, 4 on each."""
     cluster.node("n", gpus=[Gpu(4), Gpu(4)])
     metadata = owned("web")
-    metadata["labels"]["gpushare/gpu-count"] = "2"
+    metadata["labels"]["aliyun.com/gpu-count"] = "2"
     cluster.pod("web", 8, node="n", index=None, metadata=metadata)
     found = effect(run, cluster, tmp_path, history("web", 6, requested=8, container="c0"))
     assert (found["unplaced"], found["gpusRecommended"]) == ([], 2)
+
+
+def test_containers_that_were_measured_together_are_resized_together(
+    run: Run, cluster: FakeCluster, tmp_path: Path
+) -> None:
+    """A pod of 6 and 6 GiB needs 4 in all: then two of them share a GPU of 12."""
+    cluster.node("n", gpus=[Gpu(12), Gpu(12)])
+    for index in range(2):
+        cluster.pod(f"web-{index}", (6, 6), node="n", index=index, metadata=owned("web"))
+    found = effect(run, cluster, tmp_path, history("web", 3, requested=12, container=""))
+    assert (found["podsResized"], found["gpusRecommended"], found["unplaced"]) == (2, 1, [])
 
 
 def test_burst_limits_beyond_the_memory_of_a_gpu_are_counted(

@@ -25,7 +25,7 @@ def sizing_sentence(found: Recommendation) -> str:
             " for its load, which its use does not show"
         )
     reason = _out_of_memory(found) if found.reason is SizingReason.OUT_OF_MEMORY else _use(found)
-    return f"{reason}{_cap(found)}"
+    return f"{reason}{_cap(found)}{_whole(found)}"
 
 
 def gib(amount: float) -> str:
@@ -65,6 +65,13 @@ def _cap(found: Recommendation) -> str:
     if not found.capped:
         return ""
     return f"; no more than the largest GPU has, {found.rules.largest_gpu} {found.unit}"
+
+
+def _whole(found: Recommendation) -> str:
+    """An exclusive GPU is chosen for more than its memory."""
+    if not found.whole_gpu or found.advice is not SizingAdvice.SHRINK:
+        return ""
+    return "; it has all memory of a GPU: keep it if no other pod may use that GPU"
 
 
 def _days(days: float) -> str:

@@ -21,6 +21,8 @@ from gpucore.sizing.share_size import ShareSize, units_for
 from gpucore.sizing.usage_history import UsageHistory, WorkloadKey
 from gpucore.units import MemoryUnit
 
+ALL_CONTAINERS: Final = ""
+"""Container of a history whose pods have GPU memory in several containers, measured together."""
 DAY: Final = 86400.0
 OUT_OF_MEMORY_PERCENT: Final = 20
 """Added to the limit of a container that ran out of memory."""
@@ -65,7 +67,8 @@ class SizingRules(msgspec.Struct, frozen=True):
         margin: added to what was measured, in percent.
         least_days, least_starts: both are needed for a recommendation,
         enough_days: or these alone.
-        largest_gpu: units of the largest GPU, which no share exceeds; 0 unknown.
+        gpu_sizes: units of the GPUs of the cluster, each size once; empty unknown. No share exceeds
+            the largest.
     """
 
     percentile: float = 95.0
@@ -73,7 +76,12 @@ class SizingRules(msgspec.Struct, frozen=True):
     least_days: float = 1.0
     least_starts: int = 3
     enough_days: float = 7.0
-    largest_gpu: int = 0
+    gpu_sizes: tuple[int, ...] = ()
+
+    @property
+    def largest_gpu(self) -> int:
+        """Units of the largest GPU; 0 unknown."""
+        return max(self.gpu_sizes, default=0)
 
 
 class Recommendation(msgspec.Struct, frozen=True):
@@ -118,6 +126,12 @@ class Recommendation(msgspec.Struct, frozen=True):
         now = (self.current.request, self.current.limit)
         more = (self.size.request, self.size.limit) > now
         return SizingAdvice.RAISE if more else SizingAdvice.SHRINK
+
+    @property
+    def whole_gpu(self) -> bool:
+        """It has all memory of a GPU: histories do not tell an exclusive GPU from such a share."""
+        sizes = self.rules.gpu_sizes
+        return self.current.request in sizes or self.current.request > max(sizes, default=1 << 62)
 
     @property
     def freed(self) -> int:

@@ -34,8 +34,8 @@ from gpuinspect.layout.recommend import recommend as table
 from gpuinspect.queries.measured import Measured, measured
 from gpuinspect.queries.recommend import (
     RecommendScope,
-    largest_in,
     recommendations,
+    sizes_in,
     unit_in,
 )
 from gpuinspect.queries.repacked import SizesEffect, sizes_effect
@@ -45,6 +45,10 @@ from gpuinspect.terminal.wrapping import nodes
 NO_HISTORY: Final = (
     "no memory was measured yet: the device plugin measures the pods of its node from its start on,"
     " and a recommendation needs 1 day and 3 starts of pods, or 7 days"
+)
+NO_NODES: Final = (
+    "the nodes were not read, so an exclusive GPU looks like a share, and sizes may exceed the"
+    " largest GPU"
 )
 DOCTOR: Final = "'gpushare doctor' checks the plugins"
 
@@ -152,13 +156,13 @@ def recommend(
     source = measured(reader.source, reader.names, history, pods=whatif)
     unit = _unit(memory_unit, source)
     rules = SizingRules(
-        percentile=percentile, margin=percent, largest_gpu=largest_in(source.node_infos)
+        percentile=percentile, margin=percent, gpu_sizes=sizes_in(source.node_infos)
     )
     if not source.histories.items:
-        fail(_no_history(source.histories))
+        fail("; ".join([NO_HISTORY, *_unread(source.histories), DOCTOR]))
     scope = RecommendScope(where, kind, name, days)
     found = recommendations(source.histories.items, scope, unit, rules)
-    shown = _Shown(found, str(unit), rules, gaps=_gaps(source.histories))
+    shown = _Shown(found, str(unit), rules, gaps=_gaps(source))
     if whatif and source.snapshot is not None:
         effect = sizes_effect(source.snapshot, found, reader.names, policy_of(source.snapshot, ""))
         _print_effect(effect, price, output, shown.gaps, headers=not no_headers)
@@ -242,16 +246,17 @@ def _unit(text: str, source: Measured) -> MemoryUnit:
         raise typer.BadParameter(f"--memory-unit: {error}") from error
 
 
-def _gaps(histories: Histories) -> list[str]:
+def _gaps(source: Measured) -> list[str]:
+    """What could not be read, and what follows."""
+    return [*_unread(source.histories), *([] if source.node_infos else [NO_NODES])]
+
+
+def _unread(histories: Histories) -> list[str]:
     """Nodes whose plugin did not answer, with the first reason."""
     if not histories.unread:
         return []
     node, why = histories.unread[0]
     return [f"nothing was read of {nodes(len(histories.unread))}, such as {node}: {why}"]
-
-
-def _no_history(histories: Histories) -> str:
-    return "; ".join([NO_HISTORY, *_gaps(histories), DOCTOR])
 
 
 def _scope(where: str) -> str:

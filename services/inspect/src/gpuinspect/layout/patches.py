@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from gpucore.sizing.recommendation import Recommendation, SizingAdvice
+from gpucore.sizing.recommendation import ALL_CONTAINERS, Recommendation, SizingAdvice
 from gpucore.wire.names import MEMORY_LIMIT, Names
 from gpuinspect.terminal.wrapping import one_line
 
@@ -39,7 +39,7 @@ def patches(found: Sequence[Recommendation], names: Names) -> Iterator[str]:
         containers = list(group)
         if not any(_changes(each) for each in containers):
             continue
-        if workload.kind in _TEMPLATES:
+        if workload.kind in _TEMPLATES and not any(_by_hand(each) for each in containers):
             yield _command(workload, patch(containers, names))
         else:
             yield _comment(workload, containers, names)
@@ -66,6 +66,11 @@ def _changes(found: Recommendation) -> bool:
     return found.advice in {SizingAdvice.RAISE, SizingAdvice.SHRINK}
 
 
+def _by_hand(found: Recommendation) -> bool:
+    """A patch cannot split the memory of several containers, or replace an exclusive GPU."""
+    return found.key.container == ALL_CONTAINERS or found.whole_gpu
+
+
 def _resources(found: Recommendation, names: Names) -> dict[str, Any]:
     """Request and limit: the API server refuses extended resources for which they differ."""
     amount = {names.gpu_mem: str((found.size or found.current).request)}
@@ -88,11 +93,14 @@ def _command(workload: _Workload, body: Mapping[str, Any]) -> str:
 
 def _comment(workload: _Workload, containers: Sequence[Recommendation], names: Names) -> str:
     """A comment is one line: what comes from the cluster cannot begin another one."""
-    sizes = ", ".join(
-        f"{each.key.container} {names.gpu_mem}={(each.size or each.current).request}"
-        for each in containers
-    )
+    sizes = ", ".join(_amount(each, names) for each in containers)
     limit = _memory_limit(containers)
     burst = f", annotation {MEMORY_LIMIT}={limit}" if limit else ""
     what = f"{workload.kind.lower()} {workload.namespace}/{workload.name}"
-    return one_line(f"# {what} cannot be patched; set in its manifest: {sizes}{burst}")
+    whole = " (it may have an exclusive GPU)" if any(e.whole_gpu for e in containers) else ""
+    return one_line(f"# {what} is not patched{whole}; set in its manifest: {sizes}{burst}")
+
+
+def _amount(found: Recommendation, names: Names) -> str:
+    container = found.key.container or "all containers"
+    return f"{container} {names.gpu_mem}={(found.size or found.current).request}"

@@ -10,6 +10,8 @@ from gpuinspect.terminal.tables import align
 from gpuinspect.terminal.wrapping import one_line
 
 NONE: Final = "-"
+ALL: Final = "(all)"
+"""Shown for the containers of a pod that were measured together."""
 _GIB: Final = 1 << 30
 
 
@@ -42,7 +44,7 @@ def recommend(
 def _row(found: Recommendation, *, namespaces: bool, wide: bool) -> list[str]:
     key = found.key
     row = [key.namespace] if namespaces else []
-    row += [f"{key.kind.lower()}/{one_line(key.name)}", one_line(key.container)]
+    row += [f"{key.kind.lower()}/{one_line(key.name)}", one_line(key.container) or ALL]
     row += [size_text(found.current)]
     row += [_gib(each) for each in (found.median_bytes, found.p95_bytes, found.peak_bytes)]
     row += [NONE if found.size is None else size_text(found.size)]

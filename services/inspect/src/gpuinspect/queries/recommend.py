@@ -61,7 +61,6 @@ def unit_in(node_infos: Iterable[NodeInfo]) -> MemoryUnit:
     return common_unit(node_infos) or GIB
 
 
-def largest_in(node_infos: Iterable[NodeInfo]) -> int:
-    """Units of the largest GPU; 0 without one."""
-    totals = (gpu.total for info in node_infos for gpu in info.devices.values())
-    return max(totals, default=0)
+def sizes_in(node_infos: Iterable[NodeInfo]) -> tuple[int, ...]:
+    """Units of the GPUs, each size once."""
+    return tuple(sorted({gpu.total for info in node_infos for gpu in info.devices.values()}))

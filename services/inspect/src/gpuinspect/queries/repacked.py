@@ -10,7 +10,7 @@ from gpucore.model.constraints import PodConstraints
 from gpucore.scheduling.cluster_policy import ClusterPolicy
 from gpucore.simulate.repack import Repacked, gpus_in_use, overcommitted, repack
 from gpucore.simulate.whatif import WhatIfPod
-from gpucore.sizing.recommendation import Recommendation
+from gpucore.sizing.recommendation import ALL_CONTAINERS, Recommendation
 from gpucore.sizing.usage_history import WorkloadKey
 from gpucore.wire.constraints import all_constraints
 from gpucore.wire.names import Names
@@ -144,6 +144,8 @@ def _sized(
     now = WhatIfPod(f"{pod.namespace}/{pod.name}", request, all_constraints(raw))
     known = dict(_sizes_of(pod, raw, sizes))
     boxes = tuple(_resized(box, known.get(box.name), request, names) for box in pod.containers)
+    if ALL_CONTAINERS in known:
+        boxes = tuple(_together(pod.containers, known[ALL_CONTAINERS], request, names))
     larger = msgspec.structs.replace(pod, containers=boxes)
     wanted = pod_request_of(larger, names) or request
     limits = [each.size.limit - each.size.request for each in known.values() if each.size]
@@ -165,12 +167,29 @@ def _sizes_of(
     pod: Pod, raw: bytes, sizes: Mapping[WorkloadKey, Recommendation]
 ) -> Iterator[tuple[str, Recommendation]]:
     """The recommendations for the containers of a pod, by name."""
-    for box in pod.containers:
-        for kind, name in owners(raw):
-            found = sizes.get(WorkloadKey(pod.namespace, kind, name, box.name))
+    workloads = list(owners(raw))
+    for container in (ALL_CONTAINERS, *(box.name for box in pod.containers)):
+        for kind, name in workloads:
+            found = sizes.get(WorkloadKey(pod.namespace, kind, name, container))
             if found is not None:
-                yield box.name, found
+                yield container, found
                 break
+
+
+def _together(
+    boxes: Sequence[Container], found: Recommendation, request: PodRequest, names: Names
+) -> Iterator[Container]:
+    """The first container gets the memory of all: only the sum of a pod is accounted."""
+    given: Recommendation | None = found
+    for box in boxes:
+        if not box.limits.get(names.gpu_mem):
+            yield box
+        elif given is not None:
+            yield _resized(box, given, request, names)
+            given = None
+        else:
+            limits = {name: n for name, n in box.limits.items() if name != names.gpu_mem}
+            yield msgspec.structs.replace(box, limits=limits)
 
 
 def _resized(
