@@ -36,13 +36,15 @@ def items(text: str) -> dict[str, dict[str, Any]]:
     return {item["name"]: item for item in json.loads(text)["items"]}
 
 
-def plugin(name: str, node: str, scheme: str = "HTTP") -> dict[str, Any]:
+def plugin(
+    name: str, node: str, scheme: str = "HTTP", namespace: str = "gpushare"
+) -> dict[str, Any]:
     """A pod of the device plugin."""
     probe = {"httpGet": {"scheme": scheme, "path": "/healthz", "port": "metrics"}}
     ports = [{"name": "metrics", "containerPort": 9445}]
     labels = {"app.kubernetes.io/component": "device-plugin"}
     return {
-        "metadata": {"name": name, "namespace": "gpushare", "uid": name, "labels": labels},
+        "metadata": {"name": name, "namespace": namespace, "uid": name, "labels": labels},
         "spec": {
             "nodeName": node,
             "containers": [{"name": "device-plugin", "ports": ports, "livenessProbe": probe}],
@@ -297,6 +299,21 @@ def test_the_plugins_are_read_through_the_api_server(run: Run, tmp_path: Path) -
     document = json.loads(outcome.out)
     assert [item["pods"] for item in document["items"]] == [6]
     assert document["gaps"][0].startswith("nothing was read of 1 node, such as c: ")
+
+
+def test_a_pod_that_only_looks_like_a_plugin_is_not_read(run: Run, tmp_path: Path) -> None:
+    """Any tenant can create a pod with the labels, and with it histories of other workloads."""
+    pods = [plugin("p-a", "a"), plugin("p-b", "b"), plugin("fake", "a", namespace="tenant")]
+    server = FakeApiServer({NODES: [], PODS: pods})
+    web = history("web", 3)
+    server.objects[f"{SYSTEM}/p-a%3A9445/proxy/usage-history"] = answer_of("a", web)
+    server.objects[f"{SYSTEM}/p-b%3A9445/proxy/usage-history"] = answer_of("a", history("web", 9))
+    with server.serving():
+        flags = ("--kubeconfig", str(server.kubeconfig(tmp_path)), "-o", "json")
+        document = json.loads(run("recommend", *flags).out)
+    assert not [path for path in server.requests if "tenant" in path]
+    assert document["items"][0]["recommended"]["request"] == 4
+    assert document["gaps"][0].startswith("nothing was read of 1 node, such as b: it reports")
 
 
 def test_without_rights_on_nodes_the_unit_is_gib(run: Run, tmp_path: Path) -> None:

@@ -4,13 +4,14 @@ Each plugin keeps what it measured on its node and serves it at ``/usage-history
 passes the request on, with the rights of the caller.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import reduce
 from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
@@ -79,6 +80,14 @@ class _Plugin(msgspec.Struct):
     spec: _Spec
 
 
+class _Target(NamedTuple):
+    """Where the plugin of a node serves its histories."""
+
+    node: str
+    namespace: str
+    path: str
+
+
 def of_plugins(kube: "BlockingClient", plugins: Iterable[msgspec.Raw]) -> Histories:
     """The histories of all nodes; a plugin that does not answer is noted.
 
@@ -88,12 +97,12 @@ def of_plugins(kube: "BlockingClient", plugins: Iterable[msgspec.Raw]) -> Histor
     """
     found: list[UsageHistory] = []
     unread: list[tuple[str, str]] = []
-    targets = list(_targets(plugins))
+    targets = _each_node_once(_targets(plugins))
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        answers = pool.map(lambda target: _answer(kube, target[1]), targets)
-        for (node, _), answer in zip(targets, answers, strict=True):
+        answers = pool.map(lambda target: _answer(kube, target), targets)
+        for target, answer in zip(targets, answers, strict=True):
             if isinstance(answer, str):
-                unread.append((node, answer))
+                unread.append((target.node, answer))
             else:
                 found += answer
     return Histories(by_workload(found), tuple(unread))
@@ -144,23 +153,46 @@ def by_workload(histories: Iterable[UsageHistory]) -> tuple[UsageHistory, ...]:
     return tuple(reduce(merged, group) for _, group in groupby(ordered, attrgetter("key")))
 
 
-def _answer(kube: "BlockingClient", path: str) -> list[UsageHistory] | str:
+class _Reporting(msgspec.Struct):
+    node: str = ""
+
+
+def _answer(kube: "BlockingClient", target: _Target) -> list[UsageHistory] | str:
+    """The histories of one plugin, which counts for its own node only; or why there are none."""
     try:
-        return decode_histories(kube.get(path))
+        raw = kube.get(target.path)
+        found = decode_histories(raw)
     except (KubeError, WireError) as error:
         return str(error)
+    reported = msgspec.json.decode(raw, type=_Reporting).node
+    return found if reported == target.node else f"it reports another node, {reported!r}"
 
 
-def _targets(plugins: Iterable[msgspec.Raw]) -> Iterator[tuple[str, str]]:
-    """Node and path of each plugin with a port for metrics."""
+def _each_node_once(targets: Iterable[_Target]) -> list[_Target]:
+    """One plugin a node, all of one namespace: any tenant can create pods with these labels.
+
+    The namespace is the one with the most of them, which is that of the DaemonSet.
+    """
+    found = sorted(targets, key=attrgetter("node", "path"), reverse=True)
+    counts = Counter(each.namespace for each in found)
+    if not counts:
+        return []
+    chosen = min(counts, key=lambda namespace: (-counts[namespace], namespace))
+    by_node = {each.node: each for each in found if each.namespace == chosen}
+    return [by_node[node] for node in sorted(by_node)]
+
+
+def _targets(plugins: Iterable[msgspec.Raw]) -> Iterator[_Target]:
+    """Each plugin with a port for metrics."""
     for raw in plugins:
         pod = msgspec.json.decode(raw, type=_Plugin)
         for container in pod.spec.containers:
             ports = [p.container_port for p in container.ports or () if p.name == _PORT]
-            if ports:
+            if ports and pod.spec.node_name:
                 where = f"/api/v1/namespaces/{pod.metadata.namespace}/pods"
                 name = f"{_scheme(container)}{pod.metadata.name}:{ports[0]}"
-                yield pod.spec.node_name, f"{where}/{name}/proxy/{PATH}"
+                path = f"{where}/{name}/proxy/{PATH}"
+                yield _Target(pod.spec.node_name, pod.metadata.namespace, path)
 
 
 def _scheme(container: _Container) -> str:
