@@ -17,7 +17,7 @@ from gpucore.sizing.recommendation import (
     highest_peak,
     recommend,
 )
-from gpucore.sizing.share_size import ShareSize
+from gpucore.sizing.share_size import ContainerSize
 from gpucore.sizing.usage_history import UsageHistory, WorkloadKey
 from gpucore.units import GIB, MIB, MemoryUnit
 
@@ -177,20 +177,20 @@ def found_in(history: UsageHistory, **rules: Any) -> Recommendation:
 def test_a_share_that_is_half_empty_is_shrunk_to_its_peak_with_the_margin() -> None:
     """6.0 GiB and 15 % are 6.9, which 7 units hold."""
     found = found_in(measured(2, 3, 6))
-    assert (found.size, found.advice) == (ShareSize(7), SizingAdvice.SHRINK)
+    assert (found.size, found.advice) == (ContainerSize(7), SizingAdvice.SHRINK)
     assert found.freed == 9
     assert sizing_sentence(found) == "it used at most 6.0 GiB, with a margin of 15 %"
 
 
 def test_the_peak_of_starts_counts_where_it_is_the_highest() -> None:
     """Loading a model may take more than serving it."""
-    assert found_in(measured(2, 3, start_peak=8)).size == ShareSize(10)
+    assert found_in(measured(2, 3, start_peak=8)).size == ContainerSize(10)
 
 
 def test_with_a_burst_limit_the_request_follows_the_percentile() -> None:
     """19 of 20 samples are in the bucket that ends at 4.2 GiB; the highest is 10."""
     found = found_in(measured(*[4] * 19, 10, limit=20))
-    assert found.size == ShareSize(5, 12)
+    assert found.size == ContainerSize(5, 12)
     assert sizing_sentence(found) == (
         "it used at most 10.0 GiB, and 4.2 GiB or less in 95 % of the samples,"
         " with a margin of 15 %"
@@ -207,7 +207,7 @@ def test_a_size_that_fits_is_right() -> None:
 def test_out_of_memory_raises_the_limit_at_once() -> None:
     """After an hour and one start."""
     found = found_in(measured(9, requested=10, days=0.05, starts=1, out_of_memory=1))
-    assert (found.size, found.confidence) == (ShareSize(12), Confidence.LOW)
+    assert (found.size, found.confidence) == (ContainerSize(12), Confidence.LOW)
     assert sizing_sentence(found) == (
         "it ran out of GPU memory 1 time: its limit of 10 GiB is raised by at least 20 %"
     )
@@ -242,7 +242,7 @@ def test_no_request_is_no_recommendation() -> None:
 def test_more_than_a_gpu_has_is_capped_and_stated() -> None:
     """15 GiB with the margin are 18."""
     found = found_in(measured(2, 15, requested=16), gpu_sizes=(8, 16))
-    assert (found.size, found.capped) == (ShareSize(16), True)
+    assert (found.size, found.capped) == (ContainerSize(16), True)
     assert sizing_sentence(found).endswith("; no more than the largest GPU has, 16 GiB")
 
 

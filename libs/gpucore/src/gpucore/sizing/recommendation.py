@@ -17,7 +17,7 @@ from typing import Final
 
 import msgspec
 
-from gpucore.sizing.share_size import ShareSize, units_for
+from gpucore.sizing.share_size import ContainerSize, units_for
 from gpucore.sizing.usage_history import UsageHistory, WorkloadKey
 from gpucore.units import MemoryUnit
 
@@ -101,8 +101,8 @@ class Recommendation(msgspec.Struct, frozen=True):
 
     key: WorkloadKey
     unit: MemoryUnit
-    current: ShareSize
-    size: ShareSize | None
+    current: ContainerSize
+    size: ContainerSize | None
     reason: SizingReason
     confidence: Confidence
     rules: SizingRules
@@ -150,7 +150,7 @@ def recommend(
         rules: the default ones where there are none.
     """
     chosen = rules or SizingRules()
-    current = ShareSize.of_bytes(history.requested_bytes, history.limit_bytes, unit)
+    current = ContainerSize.of_bytes(history.requested_bytes, history.limit_bytes, unit)
     reason = _reason(history, chosen)
     wanted = _size(history, unit, chosen, current, reason)
     size = None if wanted is None else _capped(wanted, current, chosen.largest_gpu)
@@ -211,9 +211,9 @@ def _size(
     history: UsageHistory,
     unit: MemoryUnit,
     rules: SizingRules,
-    current: ShareSize,
+    current: ContainerSize,
     reason: SizingReason,
-) -> ShareSize | None:
+) -> ContainerSize | None:
     if reason not in {SizingReason.OUT_OF_MEMORY, SizingReason.MEASURED}:
         return None
     limit = max(units_for(highest_peak(history), unit, margin=rules.margin), 1)
@@ -222,15 +222,15 @@ def _size(
     if reason is SizingReason.OUT_OF_MEMORY:
         limit = max(limit, -(-current.limit * (100 + OUT_OF_MEMORY_PERCENT) // 100))
         request = max(request, current.request) if current.burst else limit
-    return ShareSize.of(request, limit)
+    return ContainerSize.of(request, limit)
 
 
-def _capped(size: ShareSize, current: ShareSize, largest: int) -> ShareSize:
+def _capped(size: ContainerSize, current: ContainerSize, largest: int) -> ContainerSize:
     """No share is larger than a GPU, unless it is already: it is spread over several."""
     if not largest:
         return size
     most = max(largest, current.limit)
-    return ShareSize.of(min(size.request, most), min(size.limit, most))
+    return ContainerSize.of(min(size.request, most), min(size.limit, most))
 
 
 def _confidence(history: UsageHistory) -> Confidence:

@@ -10,7 +10,7 @@ _MIB: Final = 1 << 20
 _PERCENT: Final = 100
 
 
-class ShareSize(msgspec.Struct, frozen=True):
+class ContainerSize(msgspec.Struct, frozen=True):
     """Request and burst limit of one container, in units of GPU memory.
 
     Attributes:
@@ -27,12 +27,12 @@ class ShareSize(msgspec.Struct, frozen=True):
         return max(self.request, self.burst)
 
     @classmethod
-    def of(cls, request: int, limit: int) -> "ShareSize":
+    def of(cls, request: int, limit: int) -> "ContainerSize":
         """A size whose limit is a burst limit only where it is above the request."""
         return cls(request, limit if limit > request else 0)
 
     @classmethod
-    def of_bytes(cls, requested: int, limit: int, unit: MemoryUnit) -> "ShareSize":
+    def of_bytes(cls, requested: int, limit: int, unit: MemoryUnit) -> "ContainerSize":
         """The size of these amounts in bytes; a limit of 0 is none."""
         return cls.of(units_for(requested, unit), units_for(limit, unit))
 

@@ -35,7 +35,7 @@ _PORT: Final = "metrics"
 _AT_ONCE: Final = 8
 
 
-class Histories(msgspec.Struct, frozen=True):
+class ReadHistories(msgspec.Struct, frozen=True):
     """What was read.
 
     Attributes:
@@ -88,7 +88,7 @@ class _Target(NamedTuple):
     path: str
 
 
-def of_plugins(kube: "BlockingClient", plugins: Iterable[msgspec.Raw]) -> Histories:
+def of_plugins(kube: "BlockingClient", plugins: Iterable[msgspec.Raw]) -> ReadHistories:
     """The histories of all nodes; a plugin that does not answer is noted.
 
     Args:
@@ -105,7 +105,7 @@ def of_plugins(kube: "BlockingClient", plugins: Iterable[msgspec.Raw]) -> Histor
                 unread.append((target.node, answer))
             else:
                 found += answer
-    return Histories(by_workload(found), tuple(unread))
+    return ReadHistories(by_workload(found), tuple(unread))
 
 
 def plugins_in(snapshot: Snapshot) -> Iterator[msgspec.Raw]:
@@ -115,17 +115,17 @@ def plugins_in(snapshot: Snapshot) -> Iterator[msgspec.Raw]:
             yield raw
 
 
-def of_snapshot(snapshot: ListedObjects) -> Histories:
+def of_snapshot(snapshot: ListedObjects) -> ReadHistories:
     """Those that were saved among the objects of a snapshot.
 
     Raises:
         WireError: an object is no list of histories.
     """
     found = [each for raw in snapshot.all(KIND) for each in decode_histories(bytes(raw))]
-    return Histories(by_workload(found))
+    return ReadHistories(by_workload(found))
 
 
-def of_file(path: Path) -> Histories:
+def of_file(path: Path) -> ReadHistories:
     """Those in a file with one document of a plugin on each line.
 
     Raises:
@@ -144,7 +144,7 @@ def of_file(path: Path) -> Histories:
                 f"{path}, line {number}: {error}; every line must be the answer of a device plugin"
                 f" at /{PATH}"
             ) from error
-    return Histories(by_workload(found))
+    return ReadHistories(by_workload(found))
 
 
 def by_workload(histories: Iterable[UsageHistory]) -> tuple[UsageHistory, ...]:

@@ -13,7 +13,7 @@ from gpucore.sizing.recommendation import Recommendation, SizingRules
 from gpucore.units import MemoryUnit, UnitError
 from gpucore.wire.names import Names
 from gpuinspect.cluster.schedulers import policy_of
-from gpuinspect.cluster.usage_histories import Histories
+from gpuinspect.cluster.usage_histories import ReadHistories
 from gpuinspect.commands.options import answers
 from gpuinspect.commands.options.amounts import days_of, margin_of
 from gpuinspect.commands.options.formats import Format, NoHeaders, emit, names_only
@@ -31,7 +31,7 @@ from gpuinspect.documents.sizeseffect import sizes_effect_doc
 from gpuinspect.layout import sizeseffect as effect_layout
 from gpuinspect.layout.patches import patches
 from gpuinspect.layout.recommend import recommend as table
-from gpuinspect.queries.measured import Measured, measured
+from gpuinspect.queries.measured import MeasuredCluster, measured
 from gpuinspect.queries.recommend import (
     RecommendScope,
     recommendations,
@@ -239,19 +239,19 @@ def _workload_of(text: str) -> tuple[str, str]:
     return kind, name
 
 
-def _unit(text: str, source: Measured) -> MemoryUnit:
+def _unit(text: str, source: MeasuredCluster) -> MemoryUnit:
     try:
         return MemoryUnit.parse(text) if text else unit_in(source.node_infos)
     except UnitError as error:
         raise typer.BadParameter(f"--memory-unit: {error}") from error
 
 
-def _gaps(source: Measured) -> list[str]:
+def _gaps(source: MeasuredCluster) -> list[str]:
     """What could not be read, and what follows."""
     return [*_unread(source.histories), *([] if source.node_infos else [NO_NODES])]
 
 
-def _unread(histories: Histories) -> list[str]:
+def _unread(histories: ReadHistories) -> list[str]:
     """Nodes whose plugin did not answer, with the first reason."""
     if not histories.unread:
         return []

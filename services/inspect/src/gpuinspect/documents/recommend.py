@@ -6,11 +6,11 @@ import msgspec
 
 from gpucore.explain.sizing import sizing_sentence
 from gpucore.sizing.recommendation import Recommendation, SizingRules
-from gpucore.sizing.share_size import ShareSize
+from gpucore.sizing.share_size import ContainerSize
 from gpucore.wire.documents import API_VERSION
 
 
-class ShareSizeDoc(msgspec.Struct, frozen=True):
+class ContainerSizeDoc(msgspec.Struct, frozen=True):
     """Units of the request and of the burst limit; ``burst`` is 0 where there is none."""
 
     request: int
@@ -28,8 +28,8 @@ class RecommendationDoc(msgspec.Struct, frozen=True, rename="camel"):
     kind: str
     name: str
     container: str
-    current: ShareSizeDoc
-    recommended: ShareSizeDoc | None
+    current: ContainerSizeDoc
+    recommended: ContainerSizeDoc | None
     advice: str
     reason: str
     confidence: str
@@ -96,5 +96,5 @@ def recommendation_doc(found: Recommendation) -> RecommendationDoc:
     )
 
 
-def _size(size: ShareSize) -> ShareSizeDoc:
-    return ShareSizeDoc(size.request, size.burst)
+def _size(size: ContainerSize) -> ContainerSizeDoc:
+    return ContainerSizeDoc(size.request, size.burst)

@@ -5,7 +5,7 @@ from typing import Final
 
 from gpucore.explain.sizing import sizing_sentence
 from gpucore.sizing.recommendation import Recommendation, SizingAdvice
-from gpucore.sizing.share_size import ShareSize
+from gpucore.sizing.share_size import ContainerSize
 from gpuinspect.terminal.tables import align
 from gpuinspect.terminal.wrapping import one_line
 
@@ -54,7 +54,7 @@ def _row(found: Recommendation, *, namespaces: bool, wide: bool) -> list[str]:
     return [*row, *counts] if wide else row
 
 
-def size_text(size: ShareSize) -> str:
+def size_text(size: ContainerSize) -> str:
     """Units of the request, and of the limit where it is higher: ``4`` or ``4 to 9``."""
     return f"{size.request} to {size.burst}" if size.burst else str(size.request)
 

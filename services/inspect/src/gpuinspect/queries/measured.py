@@ -14,7 +14,7 @@ from gpuinspect.cluster.schedulers import SCHEDULER_CONFIGS, WEBHOOKS
 from gpuinspect.cluster.snapshots import Snapshot
 from gpuinspect.cluster.usage_histories import (
     PLUGINS,
-    Histories,
+    ReadHistories,
     of_file,
     of_plugins,
     of_snapshot,
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _LISTS: Final = (*COUNTED, DEVICE_CLASSES, claim_templates(""), SCHEDULER_CONFIGS, WEBHOOKS)
 
 
-class Measured(msgspec.Struct, frozen=True):
+class MeasuredCluster(msgspec.Struct, frozen=True):
     """What was read.
 
     Attributes:
@@ -38,14 +38,14 @@ class Measured(msgspec.Struct, frozen=True):
         snapshot: of all pods, where these were wanted.
     """
 
-    histories: Histories
+    histories: ReadHistories
     node_infos: tuple[NodeInfo, ...] = ()
     snapshot: Snapshot | None = None
 
 
 def measured(
     source: ClusterSource, names: Names, history: Path | None, *, pods: bool = False
-) -> Measured:
+) -> MeasuredCluster:
     """Histories of a file, a snapshot or the plugins of a cluster, and its nodes.
 
     Args:
@@ -62,17 +62,17 @@ def measured(
     if source.snapshot is not None:
         snapshot = snapshots.read(source.snapshot)
         histories = of_snapshot(snapshot) if history is None else of_file(history)
-        return Measured(histories, _node_infos(snapshot, names), snapshot)
+        return MeasuredCluster(histories, _node_infos(snapshot, names), snapshot)
     if history is not None and not pods:
-        return Measured(of_file(history))
+        return MeasuredCluster(of_file(history))
     known = None if history is None else of_file(history)
     with source.connect() as kube:
         if pods:
             snapshot = live(kube, _LISTS)
             histories = known or of_plugins(kube, plugins_in(snapshot))
-            return Measured(histories, _node_infos(snapshot, names), snapshot)
+            return MeasuredCluster(histories, _node_infos(snapshot, names), snapshot)
         found = of_plugins(kube, listed(kube, PLUGINS))
-        return Measured(found, _node_infos(_nodes(kube), names))
+        return MeasuredCluster(found, _node_infos(_nodes(kube), names))
 
 
 def _nodes(kube: "BlockingClient") -> Snapshot:
