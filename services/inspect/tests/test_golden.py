@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import fakeprometheus
+import measuredworkloads
 import pytest
 import yaml
 from drawncluster import FakeCluster, Gpu
@@ -49,6 +50,8 @@ COMMANDS = {
     "defrag": ("defrag", "--gpus", "2", "-l", "zone=a"),
     "defrag-evictions": ("defrag",),
     "doctor": ("doctor",),
+    "recommend": ("recommend", "-A", "--history", "HISTORY"),
+    "recommend-whatif": ("recommend", "-A", "--whatif", "--price", "2", "--history", "HISTORY"),
     "cost": ("cost", "-A", "--price", "2.5", "--prometheus", "PROMETHEUS"),
     "node-template": ("node-template", "gpu-a"),
 }
@@ -96,7 +99,10 @@ def test_output(run: Run, tmp_path: Path, name: str, form: str) -> None:
     manifest = tmp_path / "pod.yaml"
     manifest.write_text(POD)
     with fakeprometheus.serving(HOURS) as url:
-        given = {"POD": str(manifest), "PROMETHEUS": url}
+        measured = measuredworkloads.written(
+            tmp_path / "history", measuredworkloads.of_everything()
+        )
+        given = {"POD": str(manifest), "PROMETHEUS": url, "HISTORY": str(measured)}
         line = [given.get(word, word) for word in COMMANDS[name]]
         # `cost` reads Prometheus only, and takes no snapshot.
         outcome = run(*line, "-o", form, on=None if name == "cost" else everything())

@@ -24,6 +24,7 @@ OWN_WORDS: Final = {
     ("install-scheduler", "--namespace"): "that of the chart, not that of pods",
     ("verify", "--namespace"): "an existing one for its own pods, not that of pods to show",
     ("verify", "--output"): "JUnit as well, for CI systems",
+    ("recommend", "--output"): "patches for kubectl as well",
     ("cost", "--request-timeout"): "the requests go to Prometheus",
     **{(path, "--selector"): "arena's: a label of the nodes for the pods" for path in AS_ARENA},
 }

@@ -39,6 +39,9 @@ COMMANDS: Final = {
     "explain": Lazy("explain:app", "why a pod or workload is pending, or why it has its GPUs"),
     "pending": Lazy("pending:pending", "all pods that wait for GPUs, with reason and age"),
     "usage": Lazy("usage:usage", "GPU memory granted, used and pending, in groups by --by"),
+    "recommend": Lazy(
+        "recommend:recommend", "the size that shares should have, from the memory they used"
+    ),
     "cost": Lazy("admin.cost:cost", "GPU-hours of each namespace and their cost"),
     "whatif": Lazy("whatif:whatif", "where new pods would be placed"),
     "mix": Lazy("mix:mix", "the pods that usually come, for the policy fragmentation"),

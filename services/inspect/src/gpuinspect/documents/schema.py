@@ -22,6 +22,8 @@ from gpuinspect.documents.gpunode import GpuNodeList
 from gpuinspect.documents.inspect import NodeShareList
 from gpuinspect.documents.nodetemplate import NodeTemplateDoc
 from gpuinspect.documents.pending import PendingPodList
+from gpuinspect.documents.recommend import RecommendationList
+from gpuinspect.documents.sizeseffect import SizesEffectDoc
 from gpuinspect.documents.top import NodeGpuList
 from gpuinspect.documents.usage import UsageList
 from gpuinspect.documents.verify import VerifyReport
@@ -36,6 +38,8 @@ DOCUMENTS: Final = {
     "WorkloadExplanation": WorkloadExplanation,
     "PendingPodList": PendingPodList,
     "UsageList": UsageList,
+    "RecommendationList": RecommendationList,
+    "SizesEffect": SizesEffectDoc,
     "WhatIf": WhatIfDoc,
     "PodMix": MixDoc,
     "DefragPlan": DefragPlan,

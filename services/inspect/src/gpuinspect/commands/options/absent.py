@@ -53,6 +53,7 @@ ABSENT: Final[Mapping[str, tuple[Absent, ...]]] = {
         Absent(("--no-headers",), "the text is not one table"),
     ),
     "pending": (Absent(NODES, "most pods that wait are on no node"),),
+    "recommend": (Absent(NODES, "it is about workloads, not nodes"),),
     "cost": (Absent((*NODES, *OBJECTS), "its figures are those of Prometheus, by namespace"),),
     "whatif": (
         Absent(PODS, "free GPU memory is for pods of every namespace"),

@@ -43,12 +43,27 @@ def nodes(ctx: Any, incomplete: str) -> list[str]:
 
 def pods(ctx: Any, incomplete: str) -> list[str]:
     """Pods of the namespace that ``-n`` or the context names."""
+    return _names(ctx, f"/api/v1/namespaces/{_namespace(ctx)}/pods", incomplete)
+
+
+def workloads(ctx: Any, incomplete: str) -> list[str]:
+    """Deployments and StatefulSets of the same namespace, as ``deployment/NAME``."""
+    namespace = _namespace(ctx)
+    found = []
+    for kind in ("deployment", "statefulset"):
+        if incomplete.startswith(kind[: len(incomplete)]):
+            path = f"/apis/apps/v1/namespaces/{namespace}/{kind}s"
+            name = incomplete.partition("/")[2]
+            found += [f"{kind}/{each}" for each in _names(ctx, path, name)]
+    return found
+
+
+def _namespace(ctx: Any) -> str:
     from gpukube.kubeconfig.finding import default_namespace  # noqa: PLC0415 - as above
 
     source = _source(ctx)
     given = ctx.params.get("namespace")
-    namespace = given or default_namespace(source.kubeconfig, source.context or "")
-    return _names(ctx, f"/api/v1/namespaces/{namespace}/pods", incomplete)
+    return given or default_namespace(source.kubeconfig, source.context or "")
 
 
 def _names(ctx: Any, path: str, incomplete: str) -> list[str]:

@@ -1,0 +1,82 @@
+"""Why a share should have another size, in one sentence."""
+
+from typing import Final
+
+from gpucore.sizing.recommendation import (
+    OUT_OF_MEMORY_PERCENT,
+    Recommendation,
+    SizingAdvice,
+    SizingReason,
+)
+
+_GIB: Final = 1 << 30
+
+
+def sizing_sentence(found: Recommendation) -> str:
+    """The reason of a recommendation, or of having none."""
+    if found.reason is SizingReason.NO_REQUEST:
+        return "its request of GPU memory is not known"
+    if found.reason is SizingReason.TOO_SHORT:
+        return _too_short(found)
+    if found.reason is SizingReason.TAKES_ALL:
+        return (
+            f"it holds {gib(found.median_bytes)} of {found.current.limit} {found.unit} all the"
+            " time: a program that sizes its cache from its share needs its weights plus the cache"
+            " for its load, which its use does not show"
+        )
+    reason = _out_of_memory(found) if found.reason is SizingReason.OUT_OF_MEMORY else _use(found)
+    return f"{reason}{_cap(found)}{_whole(found)}"
+
+
+def gib(amount: float) -> str:
+    """An amount of bytes in GiB."""
+    return f"{amount / _GIB:.1f} GiB"
+
+
+def _too_short(found: Recommendation) -> str:
+    rules = found.rules
+    return (
+        f"measured for {_days(found.days)} and {_count(found.starts, 'start')}: a recommendation"
+        f" needs {_days(rules.least_days)} and {_count(rules.least_starts, 'start')}, or"
+        f" {_days(rules.enough_days)}"
+    )
+
+
+def _out_of_memory(found: Recommendation) -> str:
+    times = _count(found.out_of_memory, "time")
+    return (
+        f"it ran out of GPU memory {times}: its limit of {found.current.limit} {found.unit} is"
+        f" raised by at least {OUT_OF_MEMORY_PERCENT} %"
+    )
+
+
+def _use(found: Recommendation) -> str:
+    margin = f"with a margin of {found.rules.margin} %"
+    peak = f"it used at most {gib(found.peak_bytes)}"
+    if found.size is None or not found.size.burst:
+        text = f"{peak}, {margin}"
+    else:
+        often = f"{found.rules.percentile:g} % of the samples"
+        text = f"{peak}, and {gib(found.percentile_bytes)} or less in {often}, {margin}"
+    return f"the size is right: {text}" if found.advice is SizingAdvice.RIGHT else text
+
+
+def _cap(found: Recommendation) -> str:
+    if not found.capped:
+        return ""
+    return f"; no more than the largest GPU has, {found.rules.largest_gpu} {found.unit}"
+
+
+def _whole(found: Recommendation) -> str:
+    """An exclusive GPU is chosen for more than its memory."""
+    if not found.whole_gpu or found.advice is not SizingAdvice.SHRINK:
+        return ""
+    return "; it has all memory of a GPU: keep it if no other pod may use that GPU"
+
+
+def _days(days: float) -> str:
+    return _count(round(days), "day") if days >= 1 else _count(round(days * 24), "hour")
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -1,0 +1,273 @@
+"""Recommended sizes cover what was measured, and nothing is recommended without enough of it."""
+
+from typing import Any
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from gpucore.explain.sizing import sizing_sentence
+from gpucore.sizing.recommendation import (
+    DAY,
+    Confidence,
+    Recommendation,
+    SizingAdvice,
+    SizingReason,
+    SizingRules,
+    highest_peak,
+    recommend,
+)
+from gpucore.sizing.share_size import ContainerSize
+from gpucore.sizing.usage_history import UsageHistory, WorkloadKey
+from gpucore.units import GIB, MIB, MemoryUnit
+
+BYTES = 1 << 30
+KEY = WorkloadKey("team", "Deployment", "server", "main")
+UNITS = st.sampled_from([GIB, MIB, MemoryUnit(256), MemoryUnit(2048)])
+RULES = st.builds(SizingRules, percentile=st.floats(1, 100), margin=st.integers(0, 200))
+
+
+def measured(
+    *used: float,
+    requested: float = 16,
+    limit: float = 0,
+    days: float = 8,
+    starts: int = 12,
+    pods: int = 3,
+    start_peak: float = 0,
+    out_of_memory: int = 0,
+) -> UsageHistory:
+    """A history of samples in GiB, which span the days."""
+    found = UsageHistory(KEY, pods=pods, starts=starts, out_of_memory=out_of_memory)
+    amounts = {"requested_bytes": int(requested * BYTES), "limit_bytes": int(limit * BYTES)}
+    for each in used:
+        found.record(0.0, int(each * BYTES), **amounts)
+    found.requested_bytes, found.limit_bytes = amounts["requested_bytes"], amounts["limit_bytes"]
+    found.first_seen, found.last_seen = 1000.0, 1000.0 + days * DAY
+    found.start_peak_bytes = int(start_peak * BYTES)
+    return found
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> UsageHistory:
+    """Any history of a container whose request is known."""
+    sizes = st.floats(0, 300)
+    return measured(
+        *draw(st.lists(sizes, max_size=8)),
+        requested=draw(st.floats(0.1, 300)),
+        limit=draw(st.one_of(st.just(0.0), sizes)),
+        days=draw(st.floats(0, 30)),
+        starts=draw(st.integers(0, 20)),
+        pods=draw(st.integers(0, 9)),
+        start_peak=draw(sizes),
+        out_of_memory=draw(st.sampled_from([0, 0, 0, 1, 5])),
+    )
+
+
+def in_bytes(units: int, unit: MemoryUnit) -> int:
+    """Units as bytes."""
+    return units * unit.mib * (1 << 20)
+
+
+@given(histories(), UNITS, RULES)
+def test_the_limit_covers_every_peak_with_the_margin(
+    history: UsageHistory, unit: MemoryUnit, rules: SizingRules
+) -> None:
+    """Also the peak at the start of a pod."""
+    size = recommend(history, unit, rules).size
+    assume(size is not None)
+    assert size is not None
+    needed = highest_peak(history) * (100 + rules.margin)
+    assert 100 * in_bytes(size.limit, unit) >= needed
+
+
+@given(histories(), UNITS, RULES)
+def test_the_request_covers_the_percentile_and_without_a_burst_limit_the_peak(
+    history: UsageHistory, unit: MemoryUnit, rules: SizingRules
+) -> None:
+    """A share without a burst limit cannot use more than it requests."""
+    size = recommend(history, unit, rules).size
+    assume(size is not None)
+    assert size is not None
+    covered = history.percentile(rules.percentile) if size.burst else highest_peak(history)
+    assert 100 * in_bytes(size.request, unit) >= covered * (100 + rules.margin)
+    assert 1 <= size.request <= size.limit
+
+
+@given(histories(), UNITS, RULES)
+def test_the_size_is_the_smallest_that_covers(
+    history: UsageHistory, unit: MemoryUnit, rules: SizingRules
+) -> None:
+    """Rounding adds less than one unit to the limit."""
+    found = recommend(history, unit, rules)
+    assume(found.size is not None and found.reason is SizingReason.MEASURED)
+    assert found.size is not None
+    needed = highest_peak(history) * (100 + rules.margin)
+    one_less = 100 * in_bytes(found.size.limit - 1, unit)
+    assert found.size.limit in {1, found.size.request} or one_less < needed
+
+
+@given(histories(), UNITS, RULES)
+def test_a_container_that_ran_out_of_memory_is_raised_and_never_shrunk(
+    history: UsageHistory, unit: MemoryUnit, rules: SizingRules
+) -> None:
+    """By at least a fifth of its limit, however short it was measured."""
+    assume(history.out_of_memory)
+    found = recommend(history, unit, rules)
+    assert found.size is not None
+    assert 5 * found.size.limit >= 6 * found.current.limit
+    assert found.size.request >= found.current.request
+    assert found.advice is SizingAdvice.RAISE
+
+
+@given(histories(), UNITS, RULES)
+def test_nothing_is_recommended_for_what_was_measured_too_short(
+    history: UsageHistory, unit: MemoryUnit, rules: SizingRules
+) -> None:
+    """Less than a day, or fewer than three starts in less than a week."""
+    days = (history.last_seen - history.first_seen) / DAY
+    assume(not history.out_of_memory and days < 7 and (days < 1 or history.starts < 3))
+    found = recommend(history, unit, rules)
+    assert (found.size, found.reason) == (None, SizingReason.TOO_SHORT)
+
+
+@given(histories(), UNITS, RULES, st.integers(1, 400))
+def test_no_share_is_recommended_beyond_the_largest_gpu(
+    history: UsageHistory, unit: MemoryUnit, rules: SizingRules, largest: int
+) -> None:
+    """Unless the container has more than that already: its share is spread over several GPUs."""
+    capped = SizingRules(percentile=rules.percentile, margin=rules.margin, gpu_sizes=(1, largest))
+    found = recommend(history, unit, capped)
+    assume(found.size is not None)
+    assert found.size is not None
+    assert found.size.limit <= max(largest, found.current.limit)
+    assert found.capped == (found.size != recommend(history, unit, rules).size)
+
+
+@given(histories(), UNITS, RULES)
+def test_a_recommended_size_that_was_applied_is_right(
+    history: UsageHistory, unit: MemoryUnit, rules: SizingRules
+) -> None:
+    """The same use recommends the same size again: recommendations do not creep."""
+    size = recommend(history, unit, rules).size
+    assume(size is not None and not history.out_of_memory)
+    assert size is not None
+    history.requested_bytes = in_bytes(size.request, unit)
+    history.limit_bytes = in_bytes(size.limit, unit)
+    again = recommend(history, unit, rules)
+    assume(again.reason is SizingReason.MEASURED and bool(size.burst) == bool(again.current.burst))
+    assert (again.advice, again.size) == (SizingAdvice.RIGHT, size)
+
+
+@given(histories(), UNITS, RULES)
+def test_every_recommendation_has_a_sentence(
+    history: UsageHistory, unit: MemoryUnit, rules: SizingRules
+) -> None:
+    """One line, for every rule."""
+    text = sizing_sentence(recommend(history, unit, rules))
+    assert text
+    assert "\n" not in text
+
+
+def found_in(history: UsageHistory, **rules: Any) -> Recommendation:
+    """The recommendation in GiB."""
+    return recommend(history, GIB, SizingRules(**rules))
+
+
+def test_a_share_that_is_half_empty_is_shrunk_to_its_peak_with_the_margin() -> None:
+    """6.0 GiB and 15 % are 6.9, which 7 units hold."""
+    found = found_in(measured(2, 3, 6))
+    assert (found.size, found.advice) == (ContainerSize(7), SizingAdvice.SHRINK)
+    assert found.freed == 9
+    assert sizing_sentence(found) == "it used at most 6.0 GiB, with a margin of 15 %"
+
+
+def test_the_peak_of_starts_counts_where_it_is_the_highest() -> None:
+    """Loading a model may take more than serving it."""
+    assert found_in(measured(2, 3, start_peak=8)).size == ContainerSize(10)
+
+
+def test_with_a_burst_limit_the_request_follows_the_percentile() -> None:
+    """19 of 20 samples are in the bucket that ends at 4.2 GiB; the highest is 10."""
+    found = found_in(measured(*[4] * 19, 10, limit=20))
+    assert found.size == ContainerSize(5, 12)
+    assert sizing_sentence(found) == (
+        "it used at most 10.0 GiB, and 4.2 GiB or less in 95 % of the samples,"
+        " with a margin of 15 %"
+    )
+
+
+def test_a_size_that_fits_is_right() -> None:
+    """And the sentence begins with that."""
+    found = found_in(measured(4, 6, requested=7))
+    assert (found.advice, found.freed) == (SizingAdvice.RIGHT, 0)
+    assert sizing_sentence(found).startswith("the size is right: it used at most 6.0 GiB")
+
+
+def test_out_of_memory_raises_the_limit_at_once() -> None:
+    """After an hour and one start."""
+    found = found_in(measured(9, requested=10, days=0.05, starts=1, out_of_memory=1))
+    assert (found.size, found.confidence) == (ContainerSize(12), Confidence.LOW)
+    assert sizing_sentence(found) == (
+        "it ran out of GPU memory 1 time: its limit of 10 GiB is raised by at least 20 %"
+    )
+
+
+def test_a_server_that_takes_all_it_is_given_is_left_alone() -> None:
+    """Nine tenths of its limit in every sample."""
+    found = found_in(measured(14.4, 14.4, 14.5, 14.4))
+    assert (found.size, found.reason) == (None, SizingReason.TAKES_ALL)
+    assert "weights plus the cache" in sizing_sentence(found)
+
+
+def test_a_container_that_is_full_at_times_only_is_not_left_alone() -> None:
+    """Its use shows what it needs."""
+    assert found_in(measured(2, 2, 15, 15, 15)).reason is SizingReason.MEASURED
+
+
+def test_what_is_missing_is_stated_where_it_was_measured_too_short() -> None:
+    """How long it was measured, and what is needed."""
+    found = found_in(measured(3, days=0.25, starts=1))
+    assert sizing_sentence(found) == (
+        "measured for 6 hours and 1 start: a recommendation needs 1 day and 3 starts, or 7 days"
+    )
+
+
+def test_no_request_is_no_recommendation() -> None:
+    """As of a pod with an exclusive GPU."""
+    found = found_in(measured(3, requested=0))
+    assert (found.size, found.reason) == (None, SizingReason.NO_REQUEST)
+
+
+def test_more_than_a_gpu_has_is_capped_and_stated() -> None:
+    """15 GiB with the margin are 18."""
+    found = found_in(measured(2, 15, requested=16), gpu_sizes=(8, 16))
+    assert (found.size, found.capped) == (ContainerSize(16), True)
+    assert sizing_sentence(found).endswith("; no more than the largest GPU has, 16 GiB")
+
+
+@pytest.mark.parametrize(
+    ("days", "starts", "pods", "expected"),
+    [
+        (1, 3, 1, Confidence.LOW),
+        (3, 3, 1, Confidence.MEDIUM),
+        (7, 0, 2, Confidence.MEDIUM),
+        (7, 0, 1, Confidence.LOW),
+        (7, 10, 3, Confidence.HIGH),
+        (7, 10, 2, Confidence.MEDIUM),
+        (6.9, 10, 3, Confidence.MEDIUM),
+    ],
+)
+def test_confidence_grows_with_days_starts_and_pods(
+    days: float, starts: int, pods: int, expected: Confidence
+) -> None:
+    """Each of them alone is not enough."""
+    assert found_in(measured(4, days=days, starts=starts, pods=pods)).confidence is expected
+
+
+@pytest.mark.parametrize(("requested", "whole"), [(16, True), (80, True), (160, True), (40, False)])
+def test_a_request_of_a_whole_gpu_is_marked(requested: int, whole: bool) -> None:
+    """Of any size that there is, or of several GPUs: an exclusive GPU looks the same."""
+    found = found_in(measured(3, requested=requested), gpu_sizes=(16, 80))
+    assert found.whole_gpu is whole
+    assert ("keep it if no other pod" in sizing_sentence(found)) is whole

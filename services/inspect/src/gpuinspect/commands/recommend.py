@@ -1,0 +1,263 @@
+"""``gpushare recommend``: the size that shares should have, from the memory that was measured."""
+
+import sys
+from collections.abc import Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Final
+
+import msgspec
+import typer
+
+from gpucore.sizing.recommendation import Recommendation, SizingRules
+from gpucore.units import MemoryUnit, UnitError
+from gpucore.wire.names import Names
+from gpuinspect.cluster.schedulers import policy_of
+from gpuinspect.cluster.usage_histories import ReadHistories
+from gpuinspect.commands.options import answers
+from gpuinspect.commands.options.amounts import days_of, margin_of
+from gpuinspect.commands.options.formats import Format, NoHeaders, emit, names_only
+from gpuinspect.commands.options.namespaces import (
+    DEFAULT,
+    READ_ALL,
+    AllNamespaces,
+    Namespace,
+    chosen,
+    named_namespace,
+)
+from gpuinspect.commands.options.reading import Reader, fail, note, reading
+from gpuinspect.documents.recommend import recommendation_list
+from gpuinspect.documents.sizeseffect import sizes_effect_doc
+from gpuinspect.layout import sizeseffect as effect_layout
+from gpuinspect.layout.patches import patches
+from gpuinspect.layout.recommend import recommend as table
+from gpuinspect.queries.measured import MeasuredCluster, measured
+from gpuinspect.queries.recommend import (
+    RecommendScope,
+    recommendations,
+    sizes_in,
+    unit_in,
+)
+from gpuinspect.queries.repacked import SizesEffect, sizes_effect
+from gpuinspect.queries.workloads import kind_of
+from gpuinspect.terminal.wrapping import nodes
+
+NO_HISTORY: Final = (
+    "no memory was measured yet: the device plugin measures the pods of its node from its start on,"
+    " and a recommendation needs 1 day and 3 starts of pods, or 7 days"
+)
+NO_NODES: Final = (
+    "the nodes were not read, so an exclusive GPU looks like a share, and sizes may exceed the"
+    " largest GPU"
+)
+DOCTOR: Final = "'gpushare doctor' checks the plugins"
+
+
+class RecommendFormat(StrEnum):
+    """Value of ``-o``: the formats of all commands, and one for kubectl."""
+
+    TABLE = "table"
+    WIDE = "wide"
+    JSON = "json"
+    YAML = "yaml"
+    NAME = "name"
+    PATCH = "patch"
+
+
+@reading
+def recommend(
+    reader: Reader,
+    workload: Annotated[
+        str,
+        typer.Argument(
+            help="only this workload, as NAME or KIND/NAME; default: all of the namespace",
+            autocompletion=answers.workloads,
+        ),
+    ] = "",
+    *,
+    namespace: Namespace = "",
+    all_namespaces: AllNamespaces = False,
+    window: Annotated[
+        str,
+        typer.Option(
+            help="leave out workloads that did not run in this time: a number of hours, days or"
+            " weeks, such as 12h, 7d or 4w",
+            metavar="TIME",
+        ),
+    ] = "7d",
+    percentile: Annotated[
+        float,
+        typer.Option(
+            help="percentage of the samples that the request covers where a burst limit covers"
+            " the peak",
+            min=1.0,
+            max=100.0,
+        ),
+    ] = 95.0,
+    margin: Annotated[
+        str, typer.Option(help="percentage added to what was measured", metavar="PERCENT")
+    ] = "15%",
+    history: Annotated[
+        Path | None,
+        typer.Option(
+            help="read what was measured from this file, with one answer of a device plugin at"
+            " /usage-history on each line",
+            metavar="FILE",
+        ),
+    ] = None,
+    memory_unit: Annotated[
+        str,
+        typer.Option(
+            help="unit of requests: GiB, MiB or a multiple; default: that of the nodes, or GiB"
+            " where none are read",
+            metavar="UNIT",
+        ),
+    ] = "",
+    whatif: Annotated[
+        bool,
+        typer.Option(
+            "--whatif",
+            help="show what the recommended sizes would free: the pods of the cluster placed anew",
+        ),
+    ] = False,
+    price: Annotated[
+        float,
+        typer.Option(help="price of an hour of one GPU for --whatif, in any currency", min=0.0),
+    ] = 0.0,
+    output: Annotated[
+        RecommendFormat,
+        typer.Option(
+            "-o",
+            "--output",
+            help="output format; patch: one kubectl patch command for each workload",
+        ),
+    ] = RecommendFormat.TABLE,
+    no_headers: NoHeaders = False,
+) -> None:
+    """Recommend request and burst limit of each workload from the GPU memory that it used.
+
+    The limit covers the highest peak, that of starts included, with the margin. Nothing is changed.
+
+    \b
+    Examples:
+      gpushare recommend -A                  all workloads, most freed memory first
+      gpushare recommend deploy/web -n team  one workload
+      gpushare recommend -A -o wide          with what was measured, and why
+      gpushare recommend -n team -o patch    kubectl commands to read, then pipe to sh
+      gpushare recommend -A --whatif         GPUs that the recommended sizes would free
+    """  # noqa: D301 - the escape keeps the lines of the examples apart
+    days, percent = days_of(window, "--window"), margin_of(margin)
+    if whatif and output is RecommendFormat.PATCH:
+        raise typer.BadParameter("--whatif has no patches: use -o patch without it")
+    if price and not whatif:
+        raise typer.BadParameter("--price needs --whatif")
+    where = _where(reader, namespace, history, everywhere=all_namespaces)
+    kind, name = _workload_of(workload)
+    source = measured(reader.source, reader.names, history, pods=whatif)
+    unit = _unit(memory_unit, source)
+    rules = SizingRules(
+        percentile=percentile, margin=percent, gpu_sizes=sizes_in(source.node_infos)
+    )
+    if not source.histories.items:
+        fail("; ".join([NO_HISTORY, *_unread(source.histories), DOCTOR]))
+    scope = RecommendScope(where, kind, name, days)
+    found = recommendations(source.histories.items, scope, unit, rules)
+    shown = _Shown(found, str(unit), rules, gaps=_gaps(source))
+    if whatif and source.snapshot is not None:
+        effect = sizes_effect(source.snapshot, found, reader.names, policy_of(source.snapshot, ""))
+        _print_effect(effect, price, output, shown.gaps, headers=not no_headers)
+        return
+    _print(shown, output, reader.names, everywhere=not where, headers=not no_headers)
+    if not found:
+        note(f"no workload of {_scope(where)} used a share in {window}; {READ_ALL}")
+
+
+class _Shown(msgspec.Struct, frozen=True):
+    """What is printed."""
+
+    found: Sequence[Recommendation]
+    unit: str
+    rules: SizingRules
+    gaps: list[str]
+
+
+def _print_effect(
+    effect: SizesEffect, price: float, output: RecommendFormat, gaps: list[str], *, headers: bool
+) -> None:
+    notes = [*effect_layout.notes(effect), *gaps]
+    if output in {RecommendFormat.JSON, RecommendFormat.YAML}:
+        emit(sizes_effect_doc(effect, price=price, notes=notes), Format(output.value))
+        return
+    if output is RecommendFormat.NAME:
+        names_only("pod", effect.fitting)
+        return
+    sys.stdout.write(effect_layout.sizes_effect(effect, price=price, headers=headers))
+    sys.stdout.flush()
+    for sentence in notes:
+        note(f"note: {sentence}")
+
+
+def _print(
+    shown: _Shown, output: RecommendFormat, names: Names, *, everywhere: bool, headers: bool
+) -> None:
+    if output in {RecommendFormat.JSON, RecommendFormat.YAML}:
+        document = recommendation_list(
+            shown.found, unit=shown.unit, rules=shown.rules, gaps=shown.gaps
+        )
+        emit(document, Format(output.value))
+        return
+    if output is RecommendFormat.NAME:
+        for each in shown.found:
+            names_only(each.key.kind.lower(), [each.key.name])
+    elif output is RecommendFormat.PATCH:
+        sys.stdout.writelines(f"{line}\n" for line in patches(shown.found, names))
+    elif shown.found:
+        wide = output is RecommendFormat.WIDE
+        text = table(shown.found, shown.unit, namespaces=everywhere, wide=wide, headers=headers)
+        sys.stdout.write(text)
+    sys.stdout.flush()
+    for sentence in shown.gaps:
+        note(f"note: {sentence}")
+
+
+def _where(reader: Reader, namespace: str, history: Path | None, *, everywhere: bool) -> str:
+    """A file has no context: its namespace is the default one, as that of a snapshot."""
+    named = named_namespace(namespace, everywhere=everywhere)
+    if named or everywhere:
+        return named
+    return DEFAULT if history is not None else chosen(reader.source, "")
+
+
+def _workload_of(text: str) -> tuple[str, str]:
+    """Kind in lower case, empty for any, and name."""
+    word, slash, name = text.partition("/")
+    if not slash:
+        return "", text
+    kind = kind_of(word) or word.lower()
+    if not (kind and name):
+        raise typer.BadParameter(f"{text!r} is not NAME or KIND/NAME, such as deploy/web")
+    return kind, name
+
+
+def _unit(text: str, source: MeasuredCluster) -> MemoryUnit:
+    try:
+        return MemoryUnit.parse(text) if text else unit_in(source.node_infos)
+    except UnitError as error:
+        raise typer.BadParameter(f"--memory-unit: {error}") from error
+
+
+def _gaps(source: MeasuredCluster) -> list[str]:
+    """What could not be read, and what follows."""
+    return [*_unread(source.histories), *([] if source.node_infos else [NO_NODES])]
+
+
+def _unread(histories: ReadHistories) -> list[str]:
+    """Nodes whose plugin did not answer, with the first reason."""
+    if not histories.unread:
+        return []
+    node, why = histories.unread[0]
+    return [f"nothing was read of {nodes(len(histories.unread))}, such as {node}: {why}"]
+
+
+def _scope(where: str) -> str:
+    return f"namespace {where}" if where else "any namespace"

@@ -1,0 +1,106 @@
+"""``gpushare recommend -o patch``: one ``kubectl patch`` command for each workload.
+
+The lines are a shell script: read them, then pipe them to ``sh``. Everything that comes from the
+cluster is quoted. What no patch can change is a comment.
+"""
+
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from gpucore.sizing.recommendation import ALL_CONTAINERS, Recommendation, SizingAdvice
+from gpucore.wire.names import MEMORY_LIMIT, Names
+from gpuinspect.terminal.wrapping import one_line
+
+_TEMPLATES: Final[Mapping[str, tuple[str, ...]]] = {
+    "Deployment": ("spec", "template"),
+    "StatefulSet": ("spec", "template"),
+    "DaemonSet": ("spec", "template"),
+    "CronJob": ("spec", "jobTemplate", "spec", "template"),
+}
+"""Where the template of pods is, for the kinds whose template can change."""
+
+
+class _Workload(NamedTuple):
+    """A workload as a key of groups."""
+
+    namespace: str
+    kind: str
+    name: str
+
+
+def patches(found: Sequence[Recommendation], names: Names) -> Iterator[str]:
+    """Lines of a shell script; workloads whose sizes are right have none."""
+    ordered = sorted(found, key=lambda each: each.key)
+    for workload, group in groupby(ordered, _workload):
+        containers = list(group)
+        if not any(_changes(each) for each in containers):
+            continue
+        if workload.kind in _TEMPLATES and not any(_by_hand(each) for each in containers):
+            yield _command(workload, patch(containers, names))
+        else:
+            yield _comment(workload, containers, names)
+
+
+def patch(containers: Sequence[Recommendation], names: Names) -> dict[str, Any]:
+    """The strategic merge patch of one workload."""
+    template: dict[str, Any] = {
+        "spec": {"containers": [_resources(each, names) for each in containers if _changes(each)]}
+    }
+    limit = _memory_limit(containers)
+    if limit or any(each.current.burst for each in containers):
+        template["metadata"] = {"annotations": {MEMORY_LIMIT: limit or None}}
+    for key in reversed(_TEMPLATES[containers[0].key.kind]):
+        template = {key: template}
+    return template
+
+
+def _workload(found: Recommendation) -> _Workload:
+    return _Workload(found.key.namespace, found.key.kind, found.key.name)
+
+
+def _changes(found: Recommendation) -> bool:
+    return found.advice in {SizingAdvice.RAISE, SizingAdvice.SHRINK}
+
+
+def _by_hand(found: Recommendation) -> bool:
+    """A patch cannot split the memory of several containers, or replace an exclusive GPU."""
+    return found.key.container == ALL_CONTAINERS or found.whole_gpu
+
+
+def _resources(found: Recommendation, names: Names) -> dict[str, Any]:
+    """Request and limit: the API server refuses extended resources for which they differ."""
+    amount = {names.gpu_mem: str((found.size or found.current).request)}
+    return {"name": found.key.container, "resources": {"limits": amount, "requests": amount}}
+
+
+def _memory_limit(containers: Sequence[Recommendation]) -> str:
+    """Units of all containers together, as the annotation counts them; empty for no burst."""
+    sizes = [each.size or each.current for each in containers]
+    limit = sum(size.limit for size in sizes)
+    return str(limit) if limit > sum(size.request for size in sizes) else ""
+
+
+def _command(workload: _Workload, body: Mapping[str, Any]) -> str:
+    text = msgspec.json.encode(body).decode()
+    target = f"{workload.kind.lower()}/{workload.name}"
+    where = f"--namespace={workload.namespace}"
+    return shlex.join(["kubectl", "patch", target, where, "--type=strategic", f"--patch={text}"])
+
+
+def _comment(workload: _Workload, containers: Sequence[Recommendation], names: Names) -> str:
+    """A comment is one line: what comes from the cluster cannot begin another one."""
+    sizes = ", ".join(_amount(each, names) for each in containers)
+    limit = _memory_limit(containers)
+    burst = f", annotation {MEMORY_LIMIT}={limit}" if limit else ""
+    what = f"{workload.kind.lower()} {workload.namespace}/{workload.name}"
+    whole = " (it may have an exclusive GPU)" if any(e.whole_gpu for e in containers) else ""
+    return one_line(f"# {what} is not patched{whole}; set in its manifest: {sizes}{burst}")
+
+
+def _amount(found: Recommendation, names: Names) -> str:
+    container = found.key.container or "all containers"
+    return f"{container} {names.gpu_mem}={(found.size or found.current).request}"

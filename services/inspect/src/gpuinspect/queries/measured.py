@@ -1,0 +1,88 @@
+"""What was measured of workloads, and the nodes whose unit and GPUs their sizes are counted in."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from gpucore.accounting.node_info import NodeInfo
+from gpucore.wire.names import Names
+from gpuinspect.cluster import snapshots
+from gpuinspect.cluster.collect import COUNTED, NODES, ClusterSource, listed, live
+from gpuinspect.cluster.ledger import ledger_of
+from gpuinspect.cluster.schedulers import SCHEDULER_CONFIGS, WEBHOOKS
+from gpuinspect.cluster.snapshots import Snapshot
+from gpuinspect.cluster.usage_histories import (
+    PLUGINS,
+    ReadHistories,
+    of_file,
+    of_plugins,
+    of_snapshot,
+    plugins_in,
+)
+from gpuinspect.queries.claims import DEVICE_CLASSES, claim_templates
+from gpukube.errors import ForbiddenError
+
+if TYPE_CHECKING:
+    from gpukube.blocking import BlockingClient
+
+_LISTS: Final = (*COUNTED, DEVICE_CLASSES, claim_templates(""), SCHEDULER_CONFIGS, WEBHOOKS)
+
+
+class MeasuredCluster(msgspec.Struct, frozen=True):
+    """What was read.
+
+    Attributes:
+        histories: of the workloads.
+        node_infos: the nodes; empty where only a file of histories was read.
+        snapshot: of all pods, where these were wanted.
+    """
+
+    histories: ReadHistories
+    node_infos: tuple[NodeInfo, ...] = ()
+    snapshot: Snapshot | None = None
+
+
+def measured(
+    source: ClusterSource, names: Names, history: Path | None, *, pods: bool = False
+) -> MeasuredCluster:
+    """Histories of a file, a snapshot or the plugins of a cluster, and its nodes.
+
+    Args:
+        source: a cluster or snapshot; not read where a file of histories is all that is needed.
+        names: of the resources.
+        history: file with histories.
+        pods: all pods are needed too.
+
+    Raises:
+        InspectError: a file cannot be read.
+        KubeError: the pods of the device plugins cannot be listed.
+        ConfigError: no credentials are found.
+    """
+    if source.snapshot is not None:
+        snapshot = snapshots.read(source.snapshot)
+        histories = of_snapshot(snapshot) if history is None else of_file(history)
+        return MeasuredCluster(histories, _node_infos(snapshot, names), snapshot)
+    if history is not None and not pods:
+        return MeasuredCluster(of_file(history))
+    known = None if history is None else of_file(history)
+    with source.connect() as kube:
+        if pods:
+            snapshot = live(kube, _LISTS)
+            histories = known or of_plugins(kube, plugins_in(snapshot))
+            return MeasuredCluster(histories, _node_infos(snapshot, names), snapshot)
+        found = of_plugins(kube, listed(kube, PLUGINS))
+        return MeasuredCluster(found, _node_infos(_nodes(kube), names))
+
+
+def _nodes(kube: "BlockingClient") -> Snapshot:
+    """The nodes; none where the credentials may not list them."""
+    try:
+        return snapshots.gather([("Node", raw) for raw in listed(kube, NODES)])
+    except ForbiddenError:
+        return snapshots.gather([])
+
+
+def _node_infos(snapshot: Snapshot, names: Names) -> tuple[NodeInfo, ...]:
+    nodes = msgspec.structs.replace(snapshot, pods=(), raw={})
+    return tuple(ledger_of(nodes, names).nodes().values())

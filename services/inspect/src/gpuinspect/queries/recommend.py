@@ -1,0 +1,66 @@
+"""Recommended sizes of the shares of workloads."""
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from gpucore.accounting.node_info import NodeInfo, common_unit
+from gpucore.sizing.recommendation import DAY, Recommendation, SizingRules, recommend
+from gpucore.sizing.usage_history import UsageHistory
+from gpucore.units import GIB, MemoryUnit
+from gpuinspect.errors import MissingObjectError
+
+
+class RecommendScope(msgspec.Struct, frozen=True):
+    """Which workloads are meant.
+
+    Attributes:
+        namespace: empty for all.
+        kind, name: of one workload; empty for all, and an empty kind for those of every kind.
+        days: those that were measured within these days of the newest sample.
+    """
+
+    namespace: str = ""
+    kind: str = ""
+    name: str = ""
+    days: float = 7.0
+
+
+def recommendations(
+    histories: Sequence[UsageHistory], scope: RecommendScope, unit: MemoryUnit, rules: SizingRules
+) -> tuple[Recommendation, ...]:
+    """One for each container with a share, most freed memory first.
+
+    Raises:
+        MissingObjectError: the workload that is named was not measured.
+    """
+    found = tuple(recommend(each, unit, rules) for each in within(histories, scope))
+    if scope.name and not found:
+        where = f"namespace {scope.namespace}" if scope.namespace else "any namespace"
+        raise MissingObjectError(
+            f"no memory was measured of {scope.kind or 'workload'} {scope.name} in {where}:"
+            " a pod of it must have run for some minutes; without a name, all workloads are listed"
+        )
+    return tuple(sorted(found, key=lambda each: (-each.freed, each.key)))
+
+
+def within(histories: Sequence[UsageHistory], scope: RecommendScope) -> Iterable[UsageHistory]:
+    """Those of the scope."""
+    newest = max((each.last_seen for each in histories), default=0.0)
+    for each in histories:
+        named = not scope.name or (
+            each.key.name == scope.name and scope.kind in {"", each.key.kind.lower()}
+        )
+        recent = each.last_seen >= newest - scope.days * DAY
+        if named and recent and scope.namespace in {"", each.key.namespace}:
+            yield each
+
+
+def unit_in(node_infos: Iterable[NodeInfo]) -> MemoryUnit:
+    """The unit of all nodes; GiB where they differ, and where there are none."""
+    return common_unit(node_infos) or GIB
+
+
+def sizes_in(node_infos: Iterable[NodeInfo]) -> tuple[int, ...]:
+    """Units of the GPUs, each size once."""
+    return tuple(sorted({gpu.total for info in node_infos for gpu in info.devices.values()}))
