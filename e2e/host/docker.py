@@ -95,9 +95,9 @@ def remove(names: Sequence[str]) -> None:
     run_command(["docker", "image", "rm", *names], timeout_s=120)
 
 
-def import_rootfs(tar: Path, tag: str) -> None:
-    """Make an image of a root file system."""
-    run_command(["docker", "import", tar, tag], timeout_s=300)
+def import_rootfs(tar: Path, tag: str, *, platform: str) -> None:
+    """Make an image of a root file system; `platform` is such as `linux/arm64`."""
+    run_command(["docker", "import", "--platform", platform, tar, tag], timeout_s=300)
 
 
 def save(names: Sequence[str], file: Path) -> None:
