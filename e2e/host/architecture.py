@@ -31,7 +31,7 @@ class Architecture:
 
     def suffix(self) -> str:
         """`-arm64` in names of what is made for another architecture than this machine's."""
-        return f"-{self.name}" if self.foreign else ""
+        return suffix(self.machine)
 
 
 ALL: Final = (Architecture("amd64", "x86_64"), Architecture("arm64", "aarch64"))
@@ -53,3 +53,8 @@ def named(name: str) -> Architecture:
 def of_machine(machine: str) -> str:
     """The name of the architecture of a machine; of one that is not listed, the machine's own."""
     return next((each.name for each in ALL if each.machine == machine), machine)
+
+
+def suffix(machine: str) -> str:
+    """`-arm64` for `aarch64`; empty for the machine that this is."""
+    return "" if machine == platform.machine() else f"-{of_machine(machine)}"

@@ -1,7 +1,8 @@
 """A minimal Debian image made without an image registry: the base of every image we build.
 
 debootstrap from the archive the machine's apt uses; https becomes http, because a fresh container
-knows no private certificate authority and packages are signed anyway.
+knows no private certificate authority and packages are signed anyway. The engine's classic builder
+marks an image with its own architecture, whatever runs in it; :mod:`images.settled` corrects that.
 """
 
 import tempfile
@@ -48,7 +49,7 @@ def _make(tag: str, target: Architecture) -> None:
             with_retries(partial(_debootstrap, tree, mirror, target))
             as_root(["tar", "-C", tree, *_LEFT_OUT, "-cf", tar, "."], timeout_s=300)
             as_root(["rm", "-rf", tree], timeout_s=120)
-        docker.import_rootfs(tar, tag, platform=f"linux/{target.name}")
+        docker.import_rootfs(tar, tag)
 
 
 def _debootstrap(tree: Path, mirror: str, target: Architecture) -> None:
