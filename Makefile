@@ -19,6 +19,7 @@ CASES      ?=
 WORKERS    ?= auto
 MARK       ?= e2e and not ondemand
 VERSION    ?=
+ARCH       ?=
 REGISTRY   ?=
 DOWNLOADS  ?=
 KEY        ?=
@@ -73,6 +74,10 @@ test: $(READY) ## Everything: lint, types, contracts, unit, chart and kind tests
 .PHONY: test-all
 test-all: $(READY) ## The same and the cases on demand, which take long: once per release
 	@$(E2E) stages all --cluster $(CLUSTER) $(if $(KEEP_GOING),--keep-going)
+
+.PHONY: test-arm64
+test-arm64: $(READY) ## Unit tests of core, kube and device plugin on arm64, which an emulator runs (an hour)
+	@$(E2E) emulated --architecture=arm64 -n $(WORKERS) $(ARGS)
 
 .PHONY: preflight
 preflight: $(READY) ## Show what the nodes of test clusters need and what this machine has (NODES=3)
@@ -161,12 +166,12 @@ docs: $(READY) ## Build the documentation into build/site
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --site-dir build/site && echo "open build/site/index.html"
 
 .PHONY: images
-images: $(READY) ## Build the service images, print their sizes, and write SBOMs to artifacts/sbom
-	@$(E2E) images build
+images: $(READY) ## Build the service images, print their sizes, and write SBOMs to artifacts/sbom (ARCH=arm64)
+	@$(E2E) images build --architecture="$(ARCH)"
 
 .PHONY: verify-images
 verify-images: $(READY) ## Build every image anew and compare ids with those that are there (minutes)
-	@$(E2E) images verify
+	@$(E2E) images verify --architecture="$(ARCH)"
 
 # Passed by the environment: the name of a tag is text that a shell must not read as a command.
 .PHONY: release
@@ -175,8 +180,9 @@ release: export REGISTRY := $(REGISTRY)
 release: export KEY := $(KEY)
 release: export IDENTITY := $(IDENTITY)
 release: export DOWNLOADS := $(DOWNLOADS)
-release: $(READY) ## Write the artefacts of VERSION=x.y.z to dist; REGISTRY=host/path pushes, KEY=file or IDENTITY=1 signs them
-	@$(E2E) release --version="$$VERSION" --registry="$$REGISTRY" --downloads="$$DOWNLOADS" --key="$$KEY" --identity="$$IDENTITY"
+release: export ARCH := $(ARCH)
+release: $(READY) ## Write the artefacts of VERSION=x.y.z to dist; ARCH="amd64 arm64" takes both; REGISTRY=host/path pushes, KEY=file or IDENTITY=1 signs them
+	@$(E2E) release --version="$$VERSION" --registry="$$REGISTRY" --downloads="$$DOWNLOADS" --key="$$KEY" --identity="$$IDENTITY" --architectures="$$ARCH"
 
 .PHONY: cli
 cli: export VERSION := $(VERSION)

@@ -13,6 +13,8 @@ from host.commands import run_command, succeeds
 from host.fetching import with_retries
 
 _CLASSIC = {"DOCKER_BUILDKIT": "0"}
+_BUILD_TIMEOUT_S = 2700
+"""Of one build, which may run under emulation on a busy machine."""
 
 
 def has_image(name: str) -> bool:
@@ -44,7 +46,7 @@ def build(
     pairs = [word for name, value in arguments.items() for word in _build_argument(name, value)]
     options = ["--network=host", "--tag", tag, *pairs, *([] if cached else ["--no-cache"])]
     command = ["docker", "build", *options, "--file", str(dockerfile), str(context)]
-    with_retries(lambda: run_command(command, timeout_s=900, env=_CLASSIC))
+    with_retries(lambda: run_command(command, timeout_s=_BUILD_TIMEOUT_S, env=_CLASSIC))
 
 
 def cgroup_version() -> str:

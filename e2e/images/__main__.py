@@ -14,6 +14,8 @@ import sys
 from pathlib import Path
 
 from cluster import engine
+from host import architecture
+from host.architecture import Architecture
 from host.commands import run_command
 from host.errors import SetupError
 from images import build, sbom
@@ -27,25 +29,26 @@ def main(arguments: list[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     try:
         engine.ensure()
-        well: bool = options.run(options.base)
+        target = architecture.named(options.architecture)
+        well: bool = options.run(options.base, target)
     except SetupError as error:
         print(f"images: error: {error}", file=sys.stderr)
         return 1
     return 0 if well else 1
 
 
-def _build(base: str | None) -> bool:
-    names = build.ensure(base).names()
+def _build(base: str | None, target: Architecture) -> bool:
+    names = build.ensure(base, target).names()
     for name in names:
         print(f"{name:45} {_size(name) / _BYTES_PER_MB:6.0f} MB")
     for name in names:
-        sbom.write(name, build.EPOCH, SBOM)
+        sbom.write(name, build.EPOCH, SBOM / target.name if target.foreign else SBOM)
     return True
 
 
-def _verify(base: str | None) -> bool:
-    build.ensure(base)
-    equal = [(name, again == first) for name, first, again in build.repeated(base)]
+def _verify(base: str | None, target: Architecture) -> bool:
+    build.ensure(base, target)
+    equal = [(name, again == first) for name, first, again in build.repeated(base, target)]
     for name, same in equal:
         print(f"{name:45} {'the same again' if same else 'ANOTHER IMAGE'}")
     return all(same for _, same in equal)
@@ -61,6 +64,9 @@ def _parser() -> argparse.ArgumentParser:
     for name, what, job in jobs:
         command = commands.add_parser(name, help=what)
         command.add_argument("--base", help="base image; default: python:3.12-slim or Debian's own")
+        command.add_argument(
+            "--architecture", default="", help="such as arm64; default: this machine's"
+        )
         command.set_defaults(run=job)
     return parser
 

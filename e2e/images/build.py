@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cluster import baseimage
-from host import cachedir, docker
+from host import architecture, cachedir, docker
+from host.architecture import Architecture
 from host.progress import step
 from images import base as bases
 from images import catalogue, old, settled, wheels
@@ -37,13 +38,17 @@ class Built:
         return (self.extender, self.deviceplugin, self.inspect, self.sample, self.modelserver)
 
 
-def ensure(base: str | None = None) -> Built:
+def ensure(base: str | None = None, target: Architecture | None = None) -> Built:
     """Build what is missing on this base image, the cluster's own choice where none is named.
+
+    Args:
+        base: name of the image.
+        target: architecture of the base that is chosen; None for this machine's.
 
     Raises:
         SetupError: the engine, the package index or a Dockerfile failed; states which command.
     """
-    ground = bases.probe(base or baseimage.ensure())
+    ground = bases.probe(base or baseimage.ensure(target))
     missing = [
         image for image in catalogue.GROUNDS_FIRST if not docker.has_image(image.tag(ground))
     ]
@@ -80,13 +85,15 @@ def make(
                 arguments=arguments(image, base),
                 cached=cached,
             )
-            settled.settle(raw, name, EPOCH)
+            settled.settle(raw, name, EPOCH, architecture=architecture.of_machine(base.machine))
             docker.remove([raw])
 
 
-def repeated(base: str | None = None) -> Iterator[tuple[str, str, str]]:
+def repeated(
+    base: str | None = None, target: Architecture | None = None
+) -> Iterator[tuple[str, str, str]]:
     """Every image, the shared runtime included: its name, its id, and the id of one built anew."""
-    ground = bases.probe(base or baseimage.ensure())
+    ground = bases.probe(base or baseimage.ensure(target))
     for image in catalogue.GROUNDS_FIRST:
         name = image.tag(ground)
         again = f"{name}-again"

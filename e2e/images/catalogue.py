@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from host import cachedir
+from host import architecture, cachedir
 from images.base import Base
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -48,7 +48,7 @@ class Image:
         files += [self.requirements] if self.requirements else []
         ground = [self.ground.tag(base)] if self.ground else []
         key = cachedir.content_key([base.id, *ground, *_sources(self.members)], files)
-        return f"gpushare/{self.name}:{key}"
+        return f"gpushare/{self.name}:{key}{architecture.suffix(base.machine)}"
 
 
 RUNTIME = Image(name="runtime", dockerfile=_RUNTIME / "Dockerfile", files=(_RUNTIME / "slim.py",))

@@ -26,8 +26,10 @@ _MANIFEST: Final = "manifest.json"
 Object = dict[str, Any]
 
 
-def settle(image: str, name: str, epoch: int) -> None:
+def settle(image: str, name: str, epoch: int, *, architecture: str) -> None:
     """Give the engine an image `name` that is `image` with `epoch` seconds as its only time.
+
+    The engine's builder names its own architecture, also where another one was emulated.
 
     Raises:
         SetupError: the engine failed; states which command.
@@ -35,11 +37,11 @@ def settle(image: str, name: str, epoch: int) -> None:
     with tempfile.TemporaryDirectory(dir=cachedir.root(), prefix="settled-") as folder:
         built, settled = Path(folder) / "built.tar", Path(folder) / "settled.tar"
         docker.save([image], built)
-        rewrite(built, settled, name, epoch)
+        rewrite(built, settled, name, epoch, architecture=architecture)
         docker.load(settled)
 
 
-def rewrite(built: Path, settled: Path, name: str, epoch: int) -> None:
+def rewrite(built: Path, settled: Path, name: str, epoch: int, *, architecture: str = "") -> None:
     """Write the archive of one image anew; equal content makes equal bytes.
 
     Args:
@@ -47,28 +49,31 @@ def rewrite(built: Path, settled: Path, name: str, epoch: int) -> None:
         settled: is written; for `docker load`.
         name: repository and tag that the image gets.
         epoch: the time that the image bears, in seconds.
+        architecture: that the image is for; "" leaves what the archive names.
     """
     with tarfile.open(built) as old, tarfile.open(settled, "w") as new:
         (manifest,) = json.loads(_bytes(old, _MANIFEST))
-        config = configuration(json.loads(_bytes(old, manifest["Config"])), epoch)
+        found = json.loads(_bytes(old, manifest["Config"]))
+        config = configuration(found, epoch, architecture=architecture)
         text = _json(config)
         layers = [f"{digest.rpartition(':')[2]}.tar" for digest in config["rootfs"]["diff_ids"]]
         for layer, source in dict(zip(layers, manifest["Layers"], strict=True)).items():
-            found = _found(old, source)
-            _add(new, layer, found.size, old.extractfile(found))
+            content = _found(old, source)
+            _add(new, layer, content.size, old.extractfile(content))
         own = f"{hashlib.sha256(text).hexdigest()}.json"
         manifest_json = _json([{"Config": own, "RepoTags": [name], "Layers": layers}])
-        for file, content in ((own, text), (_MANIFEST, manifest_json)):
-            _add(new, file, len(content), io.BytesIO(content))
+        for file, written in ((own, text), (_MANIFEST, manifest_json)):
+            _add(new, file, len(written), io.BytesIO(written))
 
 
-def configuration(found: Mapping[str, Any], epoch: int) -> Object:
+def configuration(found: Mapping[str, Any], epoch: int, *, architecture: str = "") -> Object:
     """The configuration of an image without what is different at every build."""
     time = datetime.fromtimestamp(epoch, tz=UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     kept = {key: value for key, value in found.items() if key not in _OF_THE_BUILD}
     started = {k: v for k, v in found["config"].items() if k not in _OF_A_CONTAINER}
     history = [{**each, "created": time} for each in found.get("history", ())]
-    return {**kept, "config": started, "created": time, "history": history}
+    own = {"architecture": architecture} if architecture else {}
+    return {**kept, **own, "config": started, "created": time, "history": history}
 
 
 def _found(archive: tarfile.TarFile, name: str) -> tarfile.TarInfo:

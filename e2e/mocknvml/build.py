@@ -3,7 +3,7 @@
 Tests and the kind environment call `ensure()`; what it returns goes into LD_LIBRARY_PATH. The
 cache is keyed by the content of the sources, so an edit builds anew and an old library is never
 taken for a new one. It promises nothing about other machines: the library needs a glibc of at
-least 2.33, and the processor this one has.
+least 2.33, and the processor that the compiler compiles for, which is this one's by default.
 """
 
 from __future__ import annotations
@@ -18,25 +18,35 @@ HERE = Path(__file__).resolve().parent
 MACHINES = HERE / "machines"
 LIBRARY = "libnvidia-ml.so.1"
 BUILD_SECONDS = 120
+COMPILER = "gcc"
 
 
 class BuildError(Exception):
     """The library could not be built; the message ends with what the compiler reported."""
 
 
-def ensure() -> Path:
+def ensure(*, compiler: str = COMPILER) -> Path:
     """Return the directory that holds the library, building it if no build of these sources exists.
 
     Safe to call from several processes at once: each builds aside, and the last rename wins.
+
+    Args:
+        compiler: `aarch64-linux-gnu-gcc` builds the library for arm64, in a directory of its own.
     """
-    directory = _cache() / f"mocknvml-{_content_hash()}"
+    target = "" if compiler == COMPILER else f"{compiler}-"
+    directory = _cache() / f"{target}{name()}"
     if not (directory / LIBRARY).is_file():
         directory.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=directory.parent) as aside:
-            _make(Path(aside))
+            _make(Path(aside), compiler)
             (Path(aside) / LIBRARY).replace(directory / LIBRARY)
     os.utime(directory)  # in use: an old one is removed some day
     return directory
+
+
+def name() -> str:
+    """Return the name of the directory in which `ensure()` finds a library of its own processor."""
+    return f"mocknvml-{_content_hash()}"
 
 
 def machine(name: str) -> Path:
@@ -57,9 +67,10 @@ def _content_hash() -> str:
     return digest.hexdigest()[:16]
 
 
-def _make(output: Path) -> None:
+def _make(output: Path, compiler: str) -> None:
     """Compile into the directory; raise BuildError with the compiler's words if that fails."""
     command = ["make", "--no-print-directory", "-C", str(HERE), f"OUT={output}"]
+    command.append(f"CC={compiler}")
     try:
         subprocess.run(command, check=True, capture_output=True, text=True, timeout=BUILD_SECONDS)
     except FileNotFoundError as error:

@@ -7,22 +7,31 @@ Services must not rely on more than Python 3.11, which is what Debian bookworm h
 import tempfile
 from pathlib import Path
 
-from host import cachedir, docker
+from host import architecture, cachedir, docker
+from host.architecture import Architecture
 from host.progress import step
 from offline import debianimage, imagecache
 
 _PACKAGES = "python3 python3-venv"
 
 
-def name() -> str:
-    """The image's name, whether it is there or not; it changes with everything it is made of."""
-    return f"gpushare/python-base:{debianimage.SUITE}-{_key()}"
+def name(target: Architecture | None = None) -> str:
+    """The image's name, whether it is there or not; it changes with everything it is made of.
+
+    Args:
+        target: the image's architecture; None for this machine's.
+    """
+    suffix = (target or architecture.named("")).suffix()
+    return f"gpushare/python-base:{debianimage.SUITE}{suffix}-{_key(target)}"
 
 
-def ensure() -> str:
+def ensure(target: Architecture | None = None) -> str:
     """The name of the image, present in the engine when this returns; minutes the first time."""
-    tag = name()
-    imagecache.ensure(tag, kind="python-base", key=_key(), build=lambda: _build(tag))
+    tag = name(target)
+    suffix = (target or architecture.named("")).suffix()
+    imagecache.ensure(
+        tag, kind=f"python-base{suffix}", key=_key(target), build=lambda: _build(tag, target)
+    )
     return tag
 
 
@@ -35,12 +44,12 @@ def dockerfile(base: str) -> str:
     )
 
 
-def _key() -> str:
-    return cachedir.content_key([dockerfile(debianimage.name())])
+def _key(target: Architecture | None) -> str:
+    return cachedir.content_key([dockerfile(debianimage.name(target))])
 
 
-def _build(tag: str) -> None:
-    base = debianimage.ensure()
+def _build(tag: str, target: Architecture | None) -> None:
+    base = debianimage.ensure(target)
     with tempfile.TemporaryDirectory(dir=cachedir.root(), prefix="context-") as folder:
         file = Path(folder) / "Dockerfile"
         file.write_text(dockerfile(base))

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import offline
 from cluster import engine
+from host import architecture
 from host.errors import SetupError
 from images import build
 from release import publish, signature, version
@@ -24,10 +25,12 @@ def main(arguments: list[str] | None = None) -> int:
     """Make one release; the exit status."""
     options = _parser().parse_args(arguments)
     try:
+        targets = [architecture.named(name) for name in options.architectures.split() or [""]]
         release = _signing(_release(options), options)
         engine.ensure()
-        built = build.ensure()
-        print(publish.publish(release, [getattr(built, name) for name in SERVICES]))
+        built = [build.ensure(target=target) for target in targets]
+        images = [getattr(each, name) for each in built for name in SERVICES]
+        print(publish.publish(release, images))
     except SetupError as error:
         print(f"release: error: {error}", file=sys.stderr)
         return 1
@@ -69,6 +72,11 @@ def _parser() -> argparse.ArgumentParser:
         default=False,
         metavar="1",
         help="1: sign with the identity of this workflow, by cosign; not with --key",
+    )
+    parser.add_argument(
+        "--architectures",
+        default="",
+        help="of the images, such as 'amd64 arm64'; default: this machine's",
     )
     parser.add_argument("--root", type=Path, default=ROOT, help="the repository")
     return parser

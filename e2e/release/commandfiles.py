@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from host import architecture
 from host.progress import step
 from release import commandwheel, krew, singlefile
 
@@ -19,9 +20,9 @@ def write(root: Path, version: str, epoch: int, into: Path, *, downloads: str = 
     with step("build the wheel of the command"):
         wheel = commandwheel.write(root, version, into)
     archives = {}
-    for architecture in singlefile.ARCHITECTURES:
-        with step(f"build the command as one file for {architecture.name}"):
-            program = singlefile.write(wheel, into / "requirements.txt", into, architecture)
-            archives[architecture.name] = krew.archive(program, root, epoch)
+    for target in architecture.ALL:
+        with step(f"build the command as one file for {target.name}"):
+            program = singlefile.write(wheel, into / "requirements.txt", into, target)
+            archives[target.name] = krew.archive(program, root, epoch)
     if downloads:
         krew.write(archives, version, downloads, into)

@@ -19,10 +19,15 @@ _LEVEL: Final = 6
 
 
 def give_version(built: Iterable[str], version: str) -> tuple[str, ...]:
-    """Give each image the tag of the release beside its own; the new names."""
+    """Give each image the tag of the release beside its own; the new names.
+
+    An image for another architecture than this machine's has `-arm64` at its end, before and after.
+    """
     names = []
     for name in built:
-        names.append(f"{name.partition(':')[0]}:{version}")
+        repository, _, tag = name.partition(":")
+        _, dash, architecture = tag.partition("-")
+        names.append(f"{repository}:{version}{dash}{architecture}")
         docker.tag(name, names[-1])
     return tuple(names)
 

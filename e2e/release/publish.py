@@ -101,7 +101,13 @@ def _image_files(release: Release, names: Iterable[str]) -> None:
     for name in names:
         with step(f"write the archive and the bill of materials of {name}"):
             imagefiles.archive(name, build.EPOCH, _folder(release, "images"))
-            sbom.write(name, release.commit.epoch, _folder(release, "sbom"))
+            sbom.write(name, release.commit.epoch, _folder(release, _sbom_folder(release, name)))
+
+
+def _sbom_folder(release: Release, name: str) -> str:
+    """`sbom`, or `sbom/arm64` for an image of another architecture than this machine's."""
+    _, _, architecture = name.partition(f":{release.version}-")
+    return f"sbom/{architecture}" if architecture else "sbom"
 
 
 def _push(release: Release, names: Iterable[str], packages: Iterable[Path]) -> dict[str, str]:

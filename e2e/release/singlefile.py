@@ -7,10 +7,10 @@ native modules have the version in their names. At its first run it unpacks itse
 import sys
 import tempfile
 import zipfile
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from host.architecture import Architecture
 from host.commands import run_command
 from host.errors import SetupError
 from images import wheels
@@ -21,22 +21,6 @@ PYTHONS: Final = ("3.11", "3.12", "3.13")
 _GLIBC: Final = "2.28"
 _ENTRY: Final = "gpuinspect.commands.main:from_one_file"
 _TIMEOUT_S: Final = 300
-
-
-@dataclass(frozen=True)
-class Architecture:
-    """A processor by its names.
-
-    Attributes:
-        name: as Kubernetes and Go spell it.
-        machine: as Linux and Python spell it.
-    """
-
-    name: str
-    machine: str
-
-
-ARCHITECTURES: Final = (Architecture("amd64", "x86_64"), Architecture("arm64", "aarch64"))
 
 
 def write(wheel: Path, requirements: Path, into: Path, architecture: Architecture) -> Path:

@@ -62,5 +62,8 @@ def plan(*, cluster: str, ondemand: bool, arguments: str = "") -> list[Phase]:
         Stage("demo and images", ("e2e", f"CASES={' '.join(APART)}")),
         Stage("cases on 1.20", ("e2e-oldest", f"CLUSTER={cluster}-oldest")),
     ]
-    last = [Stage("cases on demand", ("e2e", "MARK=e2e and ondemand", f"CLUSTER={cluster}"))]
+    last = [
+        Stage("cases on demand", ("e2e", "MARK=e2e and ondemand", f"CLUSTER={cluster}")),
+        Stage("unit tests on arm64", ("test-arm64",), nice=True),
+    ]
     return [[first], [kind, others, units], *([[last]] if ondemand else [])]

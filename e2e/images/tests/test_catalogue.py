@@ -1,6 +1,7 @@
 """An image is built anew when, and only when, something it is made of changed."""
 
 import dataclasses
+import platform
 from pathlib import Path
 
 import pytest
@@ -97,3 +98,11 @@ def test_catalogue_names_files_that_exist() -> None:
         assert entry.requirements is None or entry.requirements.is_file()
         assert all(file.is_file() for file in entry.files)
         assert all((member / "pyproject.toml").is_file() for member in entry.members)
+
+
+def test_an_image_for_another_architecture_is_named_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its tag ends with the architecture, which a release keeps."""
+    monkeypatch.setattr(platform, "machine", lambda: "x86_64")
+    other = dataclasses.replace(BASE, id="sha256:2", machine="aarch64")
+    assert catalogue.EXTENDER.tag(other).endswith("-arm64")
+    assert "-" not in catalogue.EXTENDER.tag(BASE).partition(":")[2]

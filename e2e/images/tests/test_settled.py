@@ -127,3 +127,10 @@ def test_a_changed_layer_or_command_is_another_image(tmp_path: Path, rewritten: 
     settled.rewrite(saved(tmp_path / "changed.tar", other), result, NAME, EPOCH)
     first, second = (json.loads(read(each)["manifest.json"]) for each in (rewritten, result))
     assert first[0]["Config"] != second[0]["Config"]
+
+
+def test_the_architecture_is_that_of_the_content() -> None:
+    """The engine names its own, also where it built with an emulator; unnamed it stays."""
+    emulated = settled.configuration(config(second=1), EPOCH, architecture="arm64")
+    assert emulated["architecture"] == "arm64"
+    assert settled.configuration(config(second=1), EPOCH)["architecture"] == "amd64"

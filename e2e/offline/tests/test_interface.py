@@ -1,10 +1,12 @@
 """`python -m offline` builds one part, and the package shows the functions that it promises."""
 
+import platform
 from pathlib import Path
 
 import pytest
 
 import offline
+from host.architecture import Architecture
 from host.errors import SetupError
 from host.testing.fakeprograms import FakePrograms
 from offline import __main__ as command
@@ -31,6 +33,16 @@ def test_the_base_image_has_another_name_when_its_dockerfile_differs(
     before = offline.base_image_name()
     monkeypatch.setattr(pythonimage, "_PACKAGES", "python3")
     assert offline.base_image_name() != before
+
+
+def test_the_base_image_of_another_architecture_has_a_name_of_its_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Both may be in one engine."""
+    monkeypatch.setattr(platform, "machine", lambda: "x86_64")
+    other = offline.base_image_name(Architecture("arm64", "aarch64"))
+    assert other.startswith("gpushare/python-base:bookworm-arm64-")
+    assert other != offline.base_image_name()
 
 
 @pytest.mark.usefixtures("cache")

@@ -65,6 +65,20 @@ def test_the_checksums_name_every_artefact(repository: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("docker_calls")
+def test_images_of_two_architectures_are_files_of_their_own(repository: Path) -> None:
+    """The second has its architecture in the names of the archive and of its bill of materials."""
+    both = ("gpushare/extender:abc", "gpushare/extender:def-arm64")
+    names = set(sums(released(repository, built=both)))
+    assert {
+        "images/extender-0.2.0-rc.1.tar.gz",
+        "images/extender-0.2.0-rc.1-arm64.tar.gz",
+        "sbom/extender.cdx.json",
+        "sbom/arm64/extender.cdx.json",
+    } <= names
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("docker_calls")
 def test_a_release_that_is_made_again_has_the_same_checksums(repository: Path) -> None:
     """And nothing of an earlier one is left in its folder."""
     first = sums(released(repository))

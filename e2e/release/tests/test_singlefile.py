@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from host import architecture
 from host.errors import SetupError
 from images import wheels
 from images.base import Base
@@ -49,7 +50,7 @@ def fetched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def built(folder: Path) -> Path:
     """The file for this kind of processor."""
     command = wheel(folder, "command", COMMAND)
-    return singlefile.write(command, folder / "none", folder, singlefile.ARCHITECTURES[0])
+    return singlefile.write(command, folder / "none", folder, architecture.ALL[0])
 
 
 @pytest.mark.slow

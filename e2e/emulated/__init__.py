@@ -1,0 +1,1 @@
+"""Unit tests on another processor architecture, whose programs an emulator runs."""
