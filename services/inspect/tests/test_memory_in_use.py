@@ -12,7 +12,8 @@ from invoking import Run
 
 from gpucore.sizing.usage_documents import MOST_BYTES
 from gpuinspect.cluster.snapshots import decode
-from gpuinspect.queries.memory_in_use import MemoryInUse, memory_in_use, plugin_addresses
+from gpuinspect.queries.memory_in_use import MemoryInUse, memory_in_use
+from gpuinspect.queries.plugin_pods import plugin_addresses, plugins_in
 from gpuinspect.queries.usage import Figures
 from gpuinspect.web.measuring import CACHE_SECONDS, Cached
 from gpukube.blocking import BlockingClient
@@ -185,8 +186,8 @@ def test_a_plugin_under_tls_is_read_under_tls(live: Live, tmp_path: Path) -> Non
 def test_only_running_plugins_are_read(live: Live, phase: str) -> None:
     """Others have no address."""
     pods = [plugin("n1", status={"phase": phase}), plugin("n2")]
-    listed = {"apiVersion": "v1", "kind": "List", "items": pods}
-    assert [a.node for a in plugin_addresses(decode(json.dumps(listed).encode()))] == ["n2"]
+    snapshot = decode(json.dumps({"apiVersion": "v1", "kind": "List", "items": pods}).encode())
+    assert [a.node for a in plugin_addresses(plugins_in(snapshot))] == ["n2"]
 
 
 def test_a_missing_right_is_named_once(live: Live, tmp_path: Path, run: Run) -> None:

@@ -40,14 +40,14 @@ def plugin(
     name: str, node: str, scheme: str = "HTTP", namespace: str = "gpushare"
 ) -> dict[str, Any]:
     """A pod of the device plugin."""
-    probe = {"httpGet": {"scheme": scheme, "path": "/healthz", "port": "metrics"}}
+    probe = {"httpGet": {"scheme": scheme, "path": "/readyz", "port": "metrics"}}
     ports = [{"name": "metrics", "containerPort": 9445}]
     labels = {"app.kubernetes.io/component": "device-plugin"}
     return {
         "metadata": {"name": name, "namespace": namespace, "uid": name, "labels": labels},
         "spec": {
             "nodeName": node,
-            "containers": [{"name": "device-plugin", "ports": ports, "livenessProbe": probe}],
+            "containers": [{"name": "device-plugin", "ports": ports, "readinessProbe": probe}],
         },
         "status": {"phase": "Running"},
     }

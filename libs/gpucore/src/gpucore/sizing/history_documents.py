@@ -54,6 +54,18 @@ class UsageHistoryDoc(msgspec.Struct, frozen=True, rename="camel"):
     faded_at: _Time = 0.0
 
 
+class NodeHistories(msgspec.Struct, frozen=True):
+    """The histories that a document has.
+
+    Attributes:
+        node: that it is of.
+        items: one history for each container of a workload.
+    """
+
+    node: str
+    items: tuple[UsageHistory, ...]
+
+
 class UsageHistoryList(msgspec.Struct, frozen=True, rename="camel"):
     """The histories of one node."""
 
@@ -75,7 +87,16 @@ def encode_histories(node: str, histories: Iterable[UsageHistory]) -> bytes:
 
 
 def decode_histories(raw: bytes) -> list[UsageHistory]:
-    """The histories in a document.
+    """The histories in a document, of whichever node.
+
+    Raises:
+        WireError: as :func:`decode_node_histories`.
+    """
+    return list(decode_node_histories(raw).items)
+
+
+def decode_node_histories(raw: bytes) -> NodeHistories:
+    """The histories in a document, with their node.
 
     Raises:
         WireError: the document is too large, or not of this kind and version, or a value of it is
@@ -87,7 +108,7 @@ def decode_histories(raw: bytes) -> list[UsageHistory]:
         document = _DECODER.decode(raw)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise WireError(f"no usage history: {error}") from error
-    return [_history(item) for item in document.items]
+    return NodeHistories(document.node, tuple(_history(item) for item in document.items))
 
 
 def _history(item: UsageHistoryDoc) -> UsageHistory:

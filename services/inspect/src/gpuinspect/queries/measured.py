@@ -1,5 +1,6 @@
 """What was measured of workloads, and the nodes whose unit and GPUs their sizes are counted in."""
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -13,14 +14,14 @@ from gpuinspect.cluster.ledger import ledger_of
 from gpuinspect.cluster.schedulers import SCHEDULER_CONFIGS, WEBHOOKS
 from gpuinspect.cluster.snapshots import Snapshot
 from gpuinspect.cluster.usage_histories import (
-    PLUGINS,
     ReadHistories,
+    by_workload,
     of_file,
-    of_plugins,
     of_snapshot,
-    plugins_in,
 )
 from gpuinspect.queries.claims import DEVICE_CLASSES, claim_templates
+from gpuinspect.queries.plugin_pods import PLUGIN_PODS, plugin_addresses, plugins_in
+from gpuinspect.sources.plugins import HISTORIES, read_plugins
 from gpukube.errors import ForbiddenError
 
 if TYPE_CHECKING:
@@ -69,10 +70,22 @@ def measured(
     with source.connect() as kube:
         if pods:
             snapshot = live(kube, _LISTS)
-            histories = known or of_plugins(kube, plugins_in(snapshot))
+            histories = known or _of_plugins(kube, plugins_in(snapshot))
             return MeasuredCluster(histories, _node_infos(snapshot, names), snapshot)
-        found = of_plugins(kube, listed(kube, PLUGINS))
+        found = _of_plugins(kube, listed(kube, PLUGIN_PODS))
         return MeasuredCluster(found, _node_infos(_nodes(kube), names))
+
+
+def _of_plugins(kube: "BlockingClient", plugins: Iterable[msgspec.Raw]) -> ReadHistories:
+    """The histories of all nodes; a plugin that does not reply is noted.
+
+    Args:
+        kube: the API server.
+        plugins: the pods of the device plugins.
+    """
+    found = read_plugins(kube, plugin_addresses(plugins), HISTORIES)
+    items = by_workload(item for node in found.nodes.values() for item in node.items)
+    return ReadHistories(items, tuple(sorted(found.failures.items())))
 
 
 def _nodes(kube: "BlockingClient") -> Snapshot:

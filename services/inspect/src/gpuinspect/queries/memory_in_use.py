@@ -1,20 +1,20 @@
-"""GPU memory in use without Prometheus: which plugins to read, and what their replies mean."""
+"""GPU memory in use without Prometheus: what the replies of the device plugins mean."""
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from gpucore.sizing.usage_documents import NodeUsage
 from gpuinspect.cluster.snapshots import Snapshot
+from gpuinspect.queries.plugin_pods import plugin_addresses, plugins_in
 from gpuinspect.queries.usage import NO_FIGURES, Figures
-from gpuinspect.sources.plugins import PluginAddress, PluginUsage, read_plugins
+from gpuinspect.sources.plugins import USAGE, PluginReplies, read_plugins
 
 if TYPE_CHECKING:
     from gpukube.blocking import BlockingClient
 
-_COMPONENT: Final = "app.kubernetes.io/component"
-_PLUGIN: Final = "device-plugin"
-_PORT: Final = "metrics"
 RIGHT: Final = "the right to get pods/proxy in namespace {} is missing"
 NO_PLUGIN: Final = (
     "memory in use is unknown: no device plugin of this version runs; give --prometheus URL"
@@ -45,55 +45,6 @@ class MemoryInUse(msgspec.Struct, frozen=True):
         return self.figures or NO_FIGURES
 
 
-class _HttpGet(msgspec.Struct):
-    scheme: str = "HTTP"
-
-
-class _Probe(msgspec.Struct, rename="camel"):
-    http_get: _HttpGet | None = None
-
-
-class _Port(msgspec.Struct, rename="camel"):
-    name: str = ""
-    container_port: int = 0
-
-
-class _Container(msgspec.Struct, rename="camel"):
-    name: str = ""
-    ports: list[_Port] | None = None
-    readiness_probe: _Probe | None = None
-
-
-class _Spec(msgspec.Struct):
-    containers: list[_Container] = []
-
-
-class _Pod(msgspec.Struct):
-    spec: _Spec = msgspec.field(default_factory=_Spec)
-
-
-def plugin_addresses(snapshot: Snapshot) -> list[PluginAddress]:
-    """Where the device plugins of the chart serve their metrics."""
-    pairs = zip(snapshot.pods, snapshot.all("Pod"), strict=True)
-    return [
-        PluginAddress(pod.node, pod.namespace, pod.name, *port)
-        for pod, raw in pairs
-        if pod.labels.get(_COMPONENT) == _PLUGIN and pod.node and pod.phase == "Running"
-        for port in _ports(raw)
-    ]
-
-
-def _ports(raw: msgspec.Raw) -> Iterator[tuple[int, str]]:
-    """Port and scheme of the metrics, which are those of the readiness probe."""
-    for container in msgspec.json.decode(raw, type=_Pod).spec.containers:
-        if container.name == _PLUGIN:
-            probe = container.readiness_probe or _Probe()
-            scheme = (probe.http_get or _HttpGet()).scheme.lower()
-            for port in container.ports or ():
-                if port.name == _PORT:
-                    yield port.container_port, scheme
-
-
 def memory_in_use(kube: "BlockingClient", snapshot: Snapshot) -> MemoryInUse:
     """Memory in use as the plugins report it, with the rights of the caller.
 
@@ -101,17 +52,42 @@ def memory_in_use(kube: "BlockingClient", snapshot: Snapshot) -> MemoryInUse:
         kube: the API server.
         snapshot: its pods, those of the plugins among them.
     """
-    plugins = plugin_addresses(snapshot)
+    plugins = plugin_addresses(plugins_in(snapshot))
     if not plugins:
         return MemoryInUse(note=NO_PODS if "Pod" in snapshot.missing else NO_PLUGIN)
-    found = read_plugins(kube, plugins)
+    found = read_plugins(kube, plugins, USAGE)
     if not found.nodes:
         return MemoryInUse(note=_missing(found))
     nodes = {f"{pod.namespace}/{pod.name}": pod.node for pod in snapshot.pods if not pod.finished}
-    return MemoryInUse(Figures(found.pods(nodes), found.gpus()), _missing(found))
+    return MemoryInUse(
+        Figures(_of_pods(found.nodes, nodes), _of_gpus(found.nodes.values())), _missing(found)
+    )
 
 
-def _missing(found: PluginUsage) -> str:
+def _of_gpus(usages: Iterable[NodeUsage]) -> dict[str, float]:
+    """Bytes by UUID of the GPU; a UUID that two nodes report counts for neither."""
+    found = [gpu for usage in usages for gpu in usage.gpus]
+    times = Counter(gpu.uuid for gpu in found)
+    return {gpu.uuid: float(gpu.used_bytes) for gpu in found if times[gpu.uuid] == 1}
+
+
+def _of_pods(usages: Mapping[str, NodeUsage], nodes: Mapping[str, str]) -> dict[str, float]:
+    """Bytes by ``namespace/name`` of the pod.
+
+    Args:
+        usages: by node.
+        nodes: the node of each pod by ``namespace/name``; a plugin counts for those of its own.
+    """
+    found: dict[str, float] = {}
+    for node, usage in usages.items():
+        for pod in (pod for gpu in usage.gpus for pod in gpu.pods):
+            key = f"{pod.namespace}/{pod.name}"
+            if nodes.get(key) == node:
+                found[key] = found.get(key, 0.0) + pod.used_bytes
+    return found
+
+
+def _missing(found: PluginReplies[NodeUsage]) -> str:
     if found.forbidden:
         return (
             f"memory in use is unknown: {RIGHT.format(found.forbidden)}; or give --prometheus URL"

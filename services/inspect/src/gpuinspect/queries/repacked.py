@@ -12,14 +12,15 @@ from gpucore.simulate.repack import Repacked, gpus_in_use, overcommitted, repack
 from gpucore.simulate.whatif import WhatIfPod
 from gpucore.sizing.recommendation import ALL_CONTAINERS, Recommendation
 from gpucore.sizing.usage_history import WorkloadKey
+from gpucore.sizing.workloads import workload_of
 from gpucore.wire.constraints import all_constraints
 from gpucore.wire.names import Names
+from gpucore.wire.pod.controllers import controller_of
 from gpucore.wire.pod.spec import Container, Pod
 from gpucore.wire.pods import pod_request_of
 from gpuinspect.cluster.candidates import candidates
 from gpuinspect.cluster.ledger import ledger_of
 from gpuinspect.cluster.snapshots import Snapshot
-from gpuinspect.queries.workloads import owners
 
 HOURS_A_MONTH: Final = 730
 
@@ -120,7 +121,8 @@ def _moves(pod: Pod, raw: bytes, names: Names) -> bool:
     request = pod_request_of(pod, names)
     if not pod.node or pod.finished or request is None or request.fault:
         return False
-    return all(kind != "DaemonSet" for kind, _ in owners(raw))
+    controller = controller_of(raw)
+    return controller is None or controller.kind != "DaemonSet"
 
 
 def _waits(pod: Pod, names: Names) -> bool:
@@ -167,13 +169,11 @@ def _sizes_of(
     pod: Pod, raw: bytes, sizes: Mapping[WorkloadKey, Recommendation]
 ) -> Iterator[tuple[str, Recommendation]]:
     """The recommendations for the containers of a pod, by name."""
-    workloads = list(owners(raw))
+    kind, name = workload_of(pod, controller_of(raw))
     for container in (ALL_CONTAINERS, *(box.name for box in pod.containers)):
-        for kind, name in workloads:
-            found = sizes.get(WorkloadKey(pod.namespace, kind, name, container))
-            if found is not None:
-                yield container, found
-                break
+        found = sizes.get(WorkloadKey(pod.namespace, kind, name, container))
+        if found is not None:
+            yield container, found
 
 
 def _together(

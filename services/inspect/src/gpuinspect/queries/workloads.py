@@ -122,24 +122,6 @@ def _owned(raw: msgspec.Raw, ref: WorkloadRef) -> bool:
     return owner.kind == ref.kind and owner.name == ref.name
 
 
-def owners(raw: bytes) -> Iterator[tuple[str, str]]:
-    """Kinds and names that the workload of a pod may have, the outermost first.
-
-    The pod itself is one without a controller.
-    """
-    metadata = msgspec.json.decode(raw, type=_Object).metadata
-    owner = next((one for one in metadata.owner_references or () if one.controller), None)
-    if owner is None:
-        yield "Pod", metadata.name
-        return
-    hashed = (metadata.labels or {}).get(_HASH, "")
-    if owner.kind == "ReplicaSet" and hashed and owner.name.endswith(f"-{hashed}"):
-        yield "Deployment", owner.name.removesuffix(f"-{hashed}")
-    if owner.kind == "Job" and (timed := re.fullmatch(r"(.+)-\d+", owner.name)):
-        yield "CronJob", timed[1]
-    yield owner.kind, owner.name
-
-
 def _timed(name: str) -> str:
     return rf"{re.escape(name)}-\d+"
 

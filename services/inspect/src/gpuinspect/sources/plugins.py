@@ -1,4 +1,4 @@
-"""GPU memory in use from the device plugins, read through the API server's proxy to their pods.
+"""Documents of the device plugins, read through the API server's proxy to their pods.
 
 A reply is data of unknown origin: bounded in size and time, and a plugin counts for its own node
 only.
@@ -6,22 +6,58 @@ only.
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
 
 import msgspec
 
-from gpucore.sizing.usage_documents import MOST_BYTES, NodeUsage, decode_usage
+from gpucore.sizing import history_documents, usage_documents
+from gpucore.sizing.history_documents import NodeHistories, decode_node_histories
+from gpucore.sizing.usage_documents import NodeUsage, decode_usage
 from gpucore.wire.errors import WireError
 from gpukube.errors import ForbiddenError, KubeError
 
 if TYPE_CHECKING:  # the import takes a while and a snapshot needs no client
     from gpukube.blocking import BlockingClient
 
-SECONDS: Final = 2.0
-"""For all plugins together."""
 AT_ONCE: Final = 12
 MOST_PLUGINS: Final = 2000
+NOT_IN_TIME: Final = "it was not read in time"
+
+
+class OfNode(Protocol):
+    """A document of one node."""
+
+    @property
+    def node(self) -> str:
+        """Name of the node."""
+
+
+DocT = TypeVar("DocT", bound=OfNode)
+
+
+class PluginDocument(msgspec.Struct, Generic[DocT], frozen=True):
+    """A document that every device plugin serves.
+
+    Attributes:
+        path: where a plugin serves it, without a slash.
+        decode: reads a reply; raises :class:`~gpucore.wire.errors.WireError` for another document.
+        most_bytes: maximum size of a reply.
+        seconds: for all plugins together.
+    """
+
+    path: str
+    decode: Callable[[bytes], DocT]
+    most_bytes: int
+    seconds: float
+
+
+USAGE: Final = PluginDocument[NodeUsage]("usage", decode_usage, usage_documents.MOST_BYTES, 2.0)
+"""GPU memory in use now."""
+HISTORIES: Final = PluginDocument[NodeHistories](
+    "usage-history", decode_node_histories, history_documents.MOST_BYTES, 20.0
+)
+"""GPU memory in use of workloads, as recorded."""
 
 
 class PluginAddress(msgspec.Struct, frozen=True, order=True):
@@ -33,16 +69,15 @@ class PluginAddress(msgspec.Struct, frozen=True, order=True):
     port: int
     scheme: str = "http"
 
-    @property
-    def path(self) -> str:
-        """Path of the document at the API server."""
+    def path(self, document: str) -> str:
+        """Path of a document at the API server."""
         secure = "https:" if self.scheme == "https" else ""
         where = f"/api/v1/namespaces/{self.namespace}/pods/{secure}{self.pod}:{self.port}"
-        return f"{where}/proxy/usage"
+        return f"{where}/proxy/{document}"
 
 
-class PluginUsage(msgspec.Struct, frozen=True):
-    """What the plugins reported.
+class PluginReplies(msgspec.Struct, Generic[DocT], frozen=True):
+    """What the plugins replied.
 
     Attributes:
         nodes: their documents by node.
@@ -50,37 +85,18 @@ class PluginUsage(msgspec.Struct, frozen=True):
         forbidden: the namespace in which the caller lacks the right; empty where there is none.
     """
 
-    nodes: Mapping[str, NodeUsage] = {}
-    failures: Mapping[str, str] = {}
+    nodes: Mapping[str, DocT]
+    failures: Mapping[str, str]
     forbidden: str = ""
 
-    def gpus(self) -> dict[str, float]:
-        """Bytes by UUID of the GPU; a UUID that two nodes report counts for neither."""
-        found = [gpu for node in self.nodes.values() for gpu in node.gpus]
-        times = Counter(gpu.uuid for gpu in found)
-        return {gpu.uuid: float(gpu.used_bytes) for gpu in found if times[gpu.uuid] == 1}
 
-    def pods(self, nodes: Mapping[str, str]) -> dict[str, float]:
-        """Bytes by ``namespace/name`` of the pod.
-
-        Args:
-            nodes: the node of each pod by ``namespace/name``; a plugin counts for those of its own.
-        """
-        found: dict[str, float] = {}
-        for node, usage in self.nodes.items():
-            for pod in (pod for gpu in usage.gpus for pod in gpu.pods):
-                key = f"{pod.namespace}/{pod.name}"
-                if nodes.get(key) == node:
-                    found[key] = found.get(key, 0.0) + pod.used_bytes
-        return found
-
-
-class _Reading:
+class _Reading(Generic[DocT]):
     """One round over all plugins."""
 
-    def __init__(self, kube: "BlockingClient", seconds: float) -> None:
-        self._kube, self._until = kube, time.monotonic() + seconds
-        self.nodes: dict[str, NodeUsage] = {}
+    def __init__(self, kube: "BlockingClient", document: PluginDocument[DocT]) -> None:
+        self._kube, self._document = kube, document
+        self._until = time.monotonic() + document.seconds
+        self.nodes: dict[str, DocT] = {}
         self.failures: dict[str, str] = {}
         self.forbidden = ""
 
@@ -88,39 +104,48 @@ class _Reading:
         """Read one plugin, unless the time is over or the right is missing."""
         left = self._until - time.monotonic()
         if self.forbidden or left <= 0:
-            self.failures[where.node] = "it was not read in time"
+            self.failures[where.node] = NOT_IN_TIME
             return
         try:
-            raw = self._kube.get_small(where.path, most_bytes=MOST_BYTES, seconds=left)
-            usage = decode_usage(raw)
-        except ForbiddenError:
+            found = self._document.decode(self._raw(where, left))
+        except ForbiddenError as error:
             self.forbidden = where.namespace
+            self.failures[where.node] = str(error)
         except (KubeError, WireError) as error:
             self.failures[where.node] = str(error)
         else:
-            if usage.node == where.node:
-                self.nodes[where.node] = usage
-            else:
-                self.failures[where.node] = "it reports another node than its own"
+            self._keep(where, found)
+
+    def _raw(self, where: PluginAddress, seconds: float) -> bytes:
+        path = where.path(self._document.path)
+        return self._kube.get_small(path, most_bytes=self._document.most_bytes, seconds=seconds)
+
+    def _keep(self, where: PluginAddress, found: DocT) -> None:
+        if found.node == where.node:
+            self.nodes[where.node] = found
+        else:
+            self.failures[where.node] = f"it reports another node than its own, {found.node!r}"
 
 
 def read_plugins(
-    kube: "BlockingClient", plugins: Sequence[PluginAddress], seconds: float = SECONDS
-) -> PluginUsage:
-    """Memory in use of all nodes whose plugin replies in time.
+    kube: "BlockingClient", plugins: Iterable[PluginAddress], document: PluginDocument[DocT]
+) -> PluginReplies[DocT]:
+    """A document of every node whose plugin replies in time.
 
     Args:
         kube: the API server, with the rights of the caller.
         plugins: where the plugins serve it.
-        seconds: for all of them together.
+        document: which one.
     """
     from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - the import takes a while
 
-    reading = _Reading(kube, seconds)
-    asked = _each_node_once(plugins)[:MOST_PLUGINS]
+    reading = _Reading(kube, document)
+    chosen = _each_node_once(plugins)
     with ThreadPoolExecutor(max_workers=AT_ONCE) as threads:
-        list(threads.map(reading.read, asked))
-    return PluginUsage(reading.nodes, reading.failures, reading.forbidden)
+        list(threads.map(reading.read, chosen[:MOST_PLUGINS]))
+    beyond = f"only {MOST_PLUGINS} nodes are read"
+    failures = {**reading.failures, **{each.node: beyond for each in chosen[MOST_PLUGINS:]}}
+    return PluginReplies(reading.nodes, failures, reading.forbidden)
 
 
 def _each_node_once(plugins: Iterable[PluginAddress]) -> list[PluginAddress]:
