@@ -88,6 +88,8 @@ STARTED = {
         "--ignored-xids=[13,31,43,45,68,109]",
         "--cdi=auto",
         "--cdi-dir=/var/run/cdi",
+        "--record-seconds=15",
+        "--record-dir=/var/lib/kubelet/plugins/gpushare-usage",
     ],
 }
 PAGE: Object = {"dashboard": {"enabled": True}}
@@ -228,7 +230,10 @@ def test_the_plugin_knows_its_node() -> None:
 
 @pytest.mark.slow
 def test_the_plugin_mounts_kubelets_folders() -> None:
-    """Their place on the node is a value; in the container they are where the flags say."""
+    """Their place on the node is a value; in the container they are where the flags say.
+
+    Histories have the same place in both: it is a flag.
+    """
     values = {"devicePlugin": {"kubeletRoot": "/data/kubelet", "hostProcesses": True}}
     rendered = chart(**values)
     pod = dict(rendered.pods())["device-plugin"]
@@ -242,6 +247,7 @@ def test_the_plugin_mounts_kubelets_folders() -> None:
         "pod-resources": ("/var/lib/kubelet/pod-resources", True),
         "cdi": ("/var/run/cdi", False),
         "host-processes": ("/host/proc", True),
+        "usage-history": ("/data/kubelet/plugins/gpushare-usage", False),
     }
     folders = {item["name"]: item["hostPath"] for item in pod["volumes"] if "hostPath" in item}
     assert folders == {
@@ -414,6 +420,8 @@ def test_roles_of_a_namespace_are_where_their_objects_are() -> None:
         "dashboard-listed-gpus": "kube-system",
         "scheduler-authentication-reader": "kube-system",
         "scheduler-leader-election": NAMESPACE,
+        "dashboard-usage": NAMESPACE,
+        "usage-reader": NAMESPACE,
     }
     for kind in ("RoleBinding", "ClusterRoleBinding"):
         for item in rendered.of(kind):

@@ -16,6 +16,7 @@ from gpucore.node.allocation.device_ids import Resource
 from gpucore.node.allocation.holdings import Held
 from gpucore.node.grant import GrantPolicy
 from gpucore.node.isolation.overuse import AGAIN_SECONDS
+from gpucore.sizing.usage_documents import decode_usage
 from gpucore.units import GIB, GpuIndex, NodeName, PodUid
 from gpucore.wire.pods import Container, Pod
 from gpudeviceplugin.cluster.events import WARNING, Subject
@@ -412,3 +413,44 @@ async def test_each_round_gives_its_figures_to_the_histories(world: World) -> No
     del world.known[FIRST]
     await world.meter.measure()
     assert world.meter._use.on(gpus[0]) is None
+
+
+async def test_without_visible_processes_a_pod_alone_on_its_gpu_has_their_memory(
+    world: World,
+) -> None:
+    """It is shown, but no sample of its history: that would have none of its time with others."""
+    world.holds(a=(0, 0, Resource.MEM))
+    world.used(FIRST, p404=100, p405=20)
+    await world.meter.measure()
+    assert (of_pod("used_bytes", "a"), of_gpu("unattributed_bytes", 0)) == (120, 0)
+    measured = world.meter._use.on(world.state.inventory.gpus[0])
+    assert measured is not None
+    assert measured.used_by(uid(1)) is None
+    (shown, _) = decode_usage(world.meter._use.document()).gpus
+    assert [(each.name, each.used_bytes) for each in shown.pods] == [("a", 120)]
+    assert shown.unattributed_bytes == 0
+
+
+async def test_without_visible_processes_an_exclusive_gpu_is_its_pods(world: World) -> None:
+    """No other pod ever comes, so that its history is complete."""
+    world.holds(a=(0, 0, Resource.GPU))
+    world.used(FIRST, p404=100)
+    await world.meter.measure()
+    measured = world.meter._use.on(world.state.inventory.gpus[0])
+    assert measured is not None
+    assert measured.used_by(uid(1)) == 100
+
+
+async def test_without_visible_processes_memory_of_a_shared_gpu_is_of_no_pod(world: World) -> None:
+    """Either of the two may use it."""
+    world.used(FIRST, p404=100)
+    await world.meter.measure()
+    assert (of_pod("used_bytes", "a"), of_gpu("unattributed_bytes", 0)) == (None, 100)
+
+
+async def test_a_process_outside_of_pods_is_not_that_of_the_only_pod(world: World) -> None:
+    """Where processes are visible, nothing is guessed."""
+    world.holds(a=(0, 0, Resource.MEM))
+    world.used(FIRST, p99=100)
+    await world.meter.measure()
+    assert (of_pod("used_bytes", "a"), of_gpu("unattributed_bytes", 0)) == (None, 100)

@@ -255,3 +255,24 @@ def test_the_dashboard_measures_every_ten_seconds() -> None:
     for seconds, expected in ((0, "1"), (CACHE_SECONDS - 1, "1"), (1, "2")):
         now[0] += seconds
         assert cached(snapshot).note == expected
+
+
+def test_memory_that_cannot_be_attributed_names_what_would_show_it(
+    live: Live, tmp_path: Path
+) -> None:
+    """Without the host's processes, a GPU of several pods has memory in use of no pod."""
+    for node in ("n1", "n2"):
+        document = usage(node, 3 * GIB)
+        document["gpus"][0]["unattributedBytes"] = 2 * GIB
+        live.objects[path(node)] = document
+    note = live.figures(tmp_path).note
+    assert note.startswith("4.0 GiB in use on 2 GPUs is of no known pod: ")
+    assert "devicePlugin.hostProcesses=true" in note
+
+
+def test_memory_of_no_pod_beside_that_of_pods_is_nothing_to_mend(
+    live: Live, tmp_path: Path
+) -> None:
+    """Processes are visible: some of them run outside of pods."""
+    live.objects[path("n1")]["gpus"][0]["unattributedBytes"] = GIB
+    assert live.figures(tmp_path).note == ""

@@ -58,6 +58,11 @@ def exclusive_pods(state: NodeState, gpu: Gpu) -> set[PodUid]:
     return found | {u for u, pod in state.pods.items() if (pod.namespace, pod.name) in held}
 
 
+def holders(state: NodeState, gpu: Gpu) -> set[PodUid]:
+    """Pods that hold the GPU or a part of its memory."""
+    return {*granted_bytes(state, gpu), *exclusive_pods(state, gpu)}
+
+
 def has_share(state: NodeState, pod: Pod, resources: Collection[Resource]) -> bool:
     """The pod was given a part of a GPU: of these resources, or by a claim."""
     holdings = state.matcher.holdings

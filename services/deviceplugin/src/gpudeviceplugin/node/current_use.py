@@ -11,7 +11,7 @@ from gpucore.sizing.usage_documents import GpuMemoryUse, PodMemoryUse, node_usag
 from gpucore.units import PodUid
 from gpucore.wire.pods import Pod
 from gpudeviceplugin.gpus.devices import Usage
-from gpudeviceplugin.isolation.shares import exclusive_pods, granted_bytes
+from gpudeviceplugin.isolation.shares import holders
 from gpudeviceplugin.state import NodeState
 
 
@@ -20,6 +20,7 @@ class Measured(msgspec.Struct, frozen=True):
 
     Attributes:
         pods: bytes by pod.
+        shown: the same, and those of a pod that has the GPU to itself for now.
         unattributed_bytes: in use by processes of no known pod, or of one that the plugin has not
             seen yet.
         attributes: figures of this GPU were attributed to a pod before, so that this is possible.
@@ -28,6 +29,7 @@ class Measured(msgspec.Struct, frozen=True):
     gpu: Gpu
     used_bytes: int
     pods: Mapping[PodUid, int]
+    shown: Mapping[PodUid, int]
     unattributed_bytes: int
     attributes: bool
 
@@ -61,9 +63,18 @@ class CurrentUse:
         self._gpus = {uuid: found for uuid, found in self._gpus.items() if uuid in present}
         self._attributing &= present
 
-    def measured(self, gpu: Gpu, usage: Usage, found: Attribution) -> None:
-        """Take the figures of a GPU."""
-        known = {uid: size for uid, size in found.pods.items() if uid in self._state.pods}
+    def measured(
+        self, gpu: Gpu, usage: Usage, found: Attribution, shown: Attribution | None = None
+    ) -> None:
+        """Take the figures of a GPU.
+
+        Args:
+            gpu: which.
+            usage: of the driver.
+            found: those that are certain.
+            shown: those for people, where they differ.
+        """
+        known = self._of_known_pods(found)
         unknown = sum(found.pods.values()) - sum(known.values())
         self._at = self._clock()
         if known:
@@ -72,9 +83,13 @@ class CurrentUse:
             gpu,
             usage.used_bytes,
             known,
+            self._of_known_pods(shown or found),
             found.unattributed + unknown,
             gpu.uuid in self._attributing,
         )
+
+    def _of_known_pods(self, found: Attribution) -> dict[PodUid, int]:
+        return {uid: size for uid, size in found.pods.items() if uid in self._state.pods}
 
     def unanswered(self, gpu: Gpu) -> None:
         """The GPU has no figures: old ones would pass for current ones."""
@@ -90,18 +105,18 @@ class CurrentUse:
         return msgspec.json.encode(node_usage(self._node, self._at, map(self._gpu, gpus)))
 
     def _gpu(self, found: Measured) -> GpuMemoryUse:
-        holders = {*granted_bytes(self._state, found.gpu), *exclusive_pods(self._state, found.gpu)}
-        rows = (self._pod(uid, found) for uid in {*found.pods, *holders})
+        rows = (self._pod(uid, found) for uid in {*found.shown, *holders(self._state, found.gpu)})
+        alone = sum(found.shown.values()) - sum(found.pods.values())
         return GpuMemoryUse(
             found.gpu.index,
             found.gpu.uuid,
             max(found.used_bytes, 0),
-            max(found.unattributed_bytes, 0),
+            max(found.unattributed_bytes - alone, 0),
             tuple(sorted(row for row in rows if row is not None)),
         )
 
     def _pod(self, uid: PodUid, found: Measured) -> PodMemoryUse | None:
-        pod, used = self._state.pods.get(uid), found.used_by(uid)
+        pod, used = self._state.pods.get(uid), found.shown.get(uid, found.used_by(uid))
         if pod is None or used is None:
             return None
         return PodMemoryUse(pod.namespace, pod.name, gpu_containers(self._state, pod), max(used, 0))

@@ -1,8 +1,8 @@
 """Measures GPU memory in use by pod and compares it with the pod's allocation.
 
 Processes are mapped to pods by the control groups of the host, which needs the host's ``/proc``;
-without it usage is assigned to no pod. Nothing is enforced here: a pod that uses more than its
-share gets an event, and the metrics show it.
+without it usage is assigned to a pod only where that pod has the GPU to itself. Nothing is
+enforced here: a pod that uses more than its share gets an event, and the metrics show it.
 """
 
 import asyncio
@@ -15,7 +15,13 @@ import structlog
 
 from gpucore.model import Gpu
 from gpucore.node.allocation.device_ids import Resource
-from gpucore.node.isolation.attribution import Attribution, attribute, corrected, owners
+from gpucore.node.isolation.attribution import (
+    Attribution,
+    attribute,
+    corrected,
+    owners,
+    with_sole_pod,
+)
 from gpucore.node.isolation.overuse import MemoryOveruse, Reminders, over_use
 from gpucore.units import PodUid
 from gpucore.wire.pods import Pod
@@ -31,6 +37,7 @@ from gpudeviceplugin.isolation.shares import (
     granted_gpus,
     granted_units,
     has_share,
+    holders,
 )
 from gpudeviceplugin.node.current_use import CurrentUse
 from gpudeviceplugin.settings import DevicePluginSettings
@@ -122,11 +129,21 @@ class UsageMeter:
             found = attribute({each.pid: each.used_bytes for each in usage.processes}, cgroups)
             if self._exact is not None:
                 found = corrected(found, await self._exact(gpu))
-            self._used(gpu, usage, found)
-            self._use.measured(gpu, usage, found)
+            self._show(gpu, usage, found, processes_seen=any(cgroups.values()))
             self._limits.measured(gpu, usage, owners(cgroups), exclusive_pods(self._state, gpu))
             await self._judge(gpu, found)
         await self._limits.publish()
+
+    def _show(self, gpu: Gpu, usage: Usage, found: Attribution, *, processes_seen: bool) -> None:
+        """Give out the figures of a GPU.
+
+        Histories take those of a pod that only happens to have the GPU to itself for none: they
+        would have no figures of the time when it has not.
+        """
+        alone = with_sole_pod(found, holders(self._state, gpu), processes_seen=processes_seen)
+        self._used(gpu, usage, alone)
+        certain = alone if exclusive_pods(self._state, gpu) else found
+        self._use.measured(gpu, usage, certain, shown=alone)
 
     def _granted(self, gpu: Gpu) -> None:
         held = granted_units(self._state, gpu)

@@ -44,7 +44,8 @@ from gpuinspect.terminal.wrapping import nodes
 
 NO_HISTORY: Final = (
     "no memory was measured yet: the device plugin measures the pods of its node from its start on,"
-    " and a recommendation needs 1 day and 3 starts of pods, or 7 days"
+    " and a recommendation needs 1 day and 3 starts of pods, or 7 days; it can tell pods on one GPU"
+    " apart only with devicePlugin.hostProcesses=true or in isolation mode driver"
 )
 NO_NODES: Final = (
     "the nodes were not read, so an exclusive GPU looks like a share, and sizes may exceed the"

@@ -23,6 +23,10 @@ NO_PODS: Final = (
     "memory in use is unknown: the pods of the device plugin cannot be listed; "
     "give --prometheus URL"
 )
+NO_PROCESSES: Final = (
+    "{} in use on {} is of no known pod: on a GPU of several pods, only "
+    "devicePlugin.hostProcesses=true or isolation mode driver shows which of them uses memory"
+)
 IN_A_SNAPSHOT: Final = (
     "memory in use is unknown: a snapshot does not have it; give --prometheus URL"
 )
@@ -59,9 +63,9 @@ def memory_in_use(kube: "BlockingClient", snapshot: Snapshot) -> MemoryInUse:
     if not found.nodes:
         return MemoryInUse(note=_missing(found))
     nodes = {f"{pod.namespace}/{pod.name}": pod.node for pod in snapshot.pods if not pod.finished}
-    return MemoryInUse(
-        Figures(_of_pods(found.nodes, nodes), _of_gpus(found.nodes.values())), _missing(found)
-    )
+    usages = found.nodes.values()
+    figures = Figures(_of_pods(found.nodes, nodes), _of_gpus(usages))
+    return MemoryInUse(figures, _missing(found) or _unattributed(usages))
 
 
 def _of_gpus(usages: Iterable[NodeUsage]) -> dict[str, float]:
@@ -85,6 +89,16 @@ def _of_pods(usages: Mapping[str, NodeUsage], nodes: Mapping[str, str]) -> dict[
             if nodes.get(key) == node:
                 found[key] = found.get(key, 0.0) + pod.used_bytes
     return found
+
+
+def _unattributed(usages: Iterable[NodeUsage]) -> str:
+    """What to do where memory in use is of no pod, although pods hold the GPU."""
+    gpus = [gpu for usage in usages for gpu in usage.gpus if gpu.unattributed_bytes]
+    if not gpus or any(pod.used_bytes for gpu in gpus for pod in gpu.pods):
+        return ""  # processes are visible: these are of no pod
+    size = sum(gpu.unattributed_bytes for gpu in gpus) / 2**30
+    number = "1 GPU" if len(gpus) == 1 else f"{len(gpus)} GPUs"
+    return NO_PROCESSES.format(f"{size:.1f} GiB", number)
 
 
 def _missing(found: PluginReplies[NodeUsage]) -> str:

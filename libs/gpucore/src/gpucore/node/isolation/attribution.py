@@ -5,7 +5,7 @@ Both drivers of kubelet are read, ``.../kubepods/burstable/pod<uid>/<id>`` and s
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Final
 
 import msgspec
@@ -58,3 +58,20 @@ def corrected(found: Attribution, exact: Mapping[PodUid, int]) -> Attribution:
     """
     known = sum(size for uid, size in exact.items() if uid not in found.pods)
     return Attribution({**found.pods, **exact}, max(found.unattributed - known, 0))
+
+
+def with_sole_pod(
+    found: Attribution, holders: Collection[PodUid], *, processes_seen: bool
+) -> Attribution:
+    """Where no process can be seen, memory in use of a GPU with one pod counts as that pod's.
+
+    Args:
+        found: of the GPU.
+        holders: the pods that hold the GPU or a part of it.
+        processes_seen: the control group of some process on the GPU was read; then what is left is
+            of a process outside of pods.
+    """
+    if processes_seen or found.pods or len(holders) != 1:
+        return found
+    (only,) = holders
+    return Attribution({only: found.unattributed}, 0) if found.unattributed else found
