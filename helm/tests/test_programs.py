@@ -255,6 +255,10 @@ def test_the_plugin_mounts_kubelets_folders() -> None:
         "pod-resources": {"path": "/data/kubelet/pod-resources", "type": "Directory"},
         "cdi": {"path": "/var/run/cdi", "type": "DirectoryOrCreate"},
         "host-processes": {"path": "/proc", "type": "Directory"},
+        "usage-history": {
+            "path": "/data/kubelet/plugins/gpushare-usage",
+            "type": "DirectoryOrCreate",
+        },
     }
     mps = {"mps": {"enabled": True}}
     flags = arguments({**values, **mps}, "device-plugin", "device-plugin")

@@ -225,7 +225,9 @@ async def test_a_user_who_keeps_a_daemon_busy_ends_it_for_nobody() -> None:
             env=stage.environment, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
         )  # fmt: skip
         assert client.stdin is not None
-        assert (await stage.failure()).startswith("its MPS daemon fails: get_server_list failed: ")
+        failure = await stage.failure()
+        assert failure.startswith("its MPS daemon fails: ")
+        assert "get_server_list" in failure  # it failed, or had no response in time
         client.stdin.close()
         await client.wait()
         await stage.serving(times=2)
