@@ -13,7 +13,7 @@ from typing import Final
 from gpucore.node.allocation.allocation_error import AllocationErrorCode
 from gpucore.node.reconcile.corrections import ADOPTED, CORRECTED
 from gpudeviceplugin.cluster import health_events as announce
-from gpudeviceplugin.isolation import driver_limits, limits
+from gpudeviceplugin.isolation import driver_limits, limit_changes, limits
 from gpudeviceplugin.node import usage
 from gpuinspect.defrag import evictions
 from gpuinspect.verify import record
@@ -47,6 +47,14 @@ EVENTS: Final[Mapping[str, tuple[str, str]]] = {
     driver_limits.NOT_IN_FORCE: (
         "pod",
         "The driver's memory limit of its share is not in force; the GPU has no mode driver.",
+    ),
+    limit_changes.CHANGED: (
+        "pod",
+        "The driver's memory limit of the running pod was changed by its annotation, and holds.",
+    ),
+    limit_changes.NOT_LOWERED: (
+        "pod",
+        "It uses more GPU memory than its annotation asks for now; the earlier limit stays.",
     ),
     evictions.EVICTED: (
         "pod and its controller",

@@ -63,7 +63,8 @@ SECTIONS: Final[Mapping[str, Mapping[str, str]]] = {
         "TOPOLOGY": f"annotation: topology policy: {', '.join(names.TOPOLOGY_NAMES)}",
         "ISOLATION": "isolation mode: demanded by a pod (annotation), set for a node (label)",
         "MEMORY_LIMIT": "annotation: units that the pod may use in all, at least its request; "
-        "needs isolation by the driver; fixed once the pod has a node",
+        "needs isolation by the driver; on a bound pod it changes with "
+        "the right to update `pods/resize`",
         "DEFRAG": f"annotation: `{names.DEFRAG_NEVER}` keeps `gpushare defrag --apply` from "
         f"evicting the pod; `{names.DEFRAG_ALLOW}` permits it for a controller of any kind",
         "START_TURN": "annotation: seconds for which the pod starts alone on its GPU among the "

@@ -9,6 +9,7 @@ from environments import table
 from environments.case import Case
 from environments.drivermode import ALLOCATE, LimitedNode, limited, plugins_run
 from environments.kind import KindEnvironment
+from environments.kubectl import KubectlError
 from environments.machines import IN_NODE
 from environments.podresources import plugin_pod
 from environments.waiting import until
@@ -168,6 +169,38 @@ def test_a_pod_may_use_more_than_it_requests_up_to_its_limit(
     assert wait_answers(case, "bursting", 4) == expected
     assert node.limit(case.get("bursting")["metadata"]["uid"]) == (4, 8)
     assert "4 (to 8)" in table.inspect(environment, "-d", node.name)
+
+
+@pytest.mark.since("1.30")
+def test_the_limit_of_a_running_pod_changes_without_a_restart(
+    case: Case, node: LimitedNode
+) -> None:
+    """Never below its use, and only with the right to resize pods."""
+    pod = allocating(case, node, "changing", 4, 4)
+    pod["metadata"]["annotations"]["gpushare/memory-limit"] = "8"
+    case.create_running(pod)
+    assert wait_answers(case, "changing", 1) == ["4096 allocated"]
+    uid = case.get("changing")["metadata"]["uid"]
+    annotate(case, "changing", "10")
+    until("10 GiB are in force", lambda: node.limit(uid) == (4, 10))
+    assert more(case, "changing", 5) == "5120 allocated"
+    annotate(case, "changing", "6")
+    until("the pod has the event", lambda: case.events("GpuMemoryLimitNotLowered", "changing"))
+    assert "the pod uses 9 GiB" in case.events("GpuMemoryLimitNotLowered", "changing")[0]
+    assert node.limit(uid) == (4, 10)
+    assert "10 GiB now, before 8 GiB" in case.events("GpuMemoryLimitChanged", "changing")[0]
+    where = ("-n", case.name)
+    verbs = ("--verb=get,update,patch", "--resource=pods")
+    case.kubectl("create", "role", "editor", *where, *verbs)
+    case.kubectl("create", "rolebinding", "editor", *where, "--role=editor", "--user=editor")
+    with pytest.raises(KubectlError, match="who may update pods/resize"):
+        annotate(case, "changing", "12", "--as=editor")
+
+
+def annotate(case: Case, name: str, units: str, *flags: str) -> None:
+    """Ask for another maximum of a running pod."""
+    value = f"gpushare/memory-limit={units}"
+    case.kubectl("annotate", "pod", name, "-n", case.name, value, "--overwrite", *flags)
 
 
 def test_driver_and_mps_together_limit_memory_and_compute(case: Case, node: LimitedNode) -> None:

@@ -4,6 +4,7 @@ The expressions are evaluated by a CEL implementation of its own, over plain obj
 server's type checker is not part of it.
 """
 
+from collections.abc import Callable
 from functools import cached_property
 from typing import Any
 
@@ -13,6 +14,23 @@ from charting import NAMESPACE, Object, Rendered
 TENANT = "jane"
 SELF = f"system:serviceaccount:{NAMESPACE}:gpushare-device-plugin"
 IDX = {"ALIYUN_COM_GPU_MEM_IDX": "1"}
+
+
+def _step(name: str) -> Callable[..., Any]:
+    """One call of the authorizer's chain, which is kept as text."""
+    return lambda before, value: celpy.celtypes.StringType(f"{before}{name}={value} ")
+
+
+_STEPS = {
+    name: _step(name) for name in ("group", "resource", "subresource", "namespace", "name", "check")
+}
+
+
+def right(verb: str, resource: str, *, subresource: str, name: str, namespace: str = "team") -> str:
+    """A right of the core group, in the order in which the policies ask for it."""
+    steps = {"group": "", "resource": resource, "subresource": subresource}
+    steps |= {"namespace": namespace, "name": name, "check": verb}
+    return "".join(f"{step}={value} " for step, value in steps.items())
 
 
 class Conditions:
@@ -33,14 +51,19 @@ class Conditions:
 
 
 class Policy:
-    """One ValidatingAdmissionPolicy."""
+    """One ValidatingAdmissionPolicy.
 
-    def __init__(self, rendered: Rendered, name: str) -> None:
+    Args:
+        rights: of the user, as :func:`right` writes them.
+    """
+
+    def __init__(self, rendered: Rendered, name: str, *rights: str) -> None:
+        self._rights = frozenset(rights)
         self._spec: Object = rendered.one("ValidatingAdmissionPolicy", name)["spec"]
 
     def refuses(self, request: Object, before: Object | None, after: Object) -> str:
         """The message of the first rule that is broken; empty where the request may pass."""
-        known = {"request": request, "oldObject": before or {}, "object": after}
+        known = {"request": request, "oldObject": before or {}, "object": after, "authorizer": ""}
         values = {name: celpy.json_to_cel(value) for name, value in known.items()}
         if not all(self._ask(each["expression"], values) for each in self._conditions):
             return ""
@@ -53,6 +76,9 @@ class Policy:
                 return str(rule["message"])
         return ""
 
+    def _allowed(self, check: str) -> Any:
+        return celpy.celtypes.BoolType(check in self._rights)
+
     @property
     def _conditions(self) -> list[Object]:
         return list(self._spec.get("matchConditions", ()))
@@ -62,7 +88,9 @@ class Policy:
         return celpy.Environment()
 
     def _ask(self, expression: str, values: dict[str, Any]) -> Any:
-        program = self._environment.program(self._environment.compile(expression))
+        program = self._environment.program(
+            self._environment.compile(expression), {**_STEPS, "allowed": self._allowed}
+        )
         return program.evaluate(values)
 
 
@@ -70,7 +98,8 @@ def request(user: str, *, node: str = "", resource: str = "pods", verb: str = "U
     """The user, the verb and the object."""
     extra = {"authentication.kubernetes.io/node-name": [node]} if node else {}
     info = {"username": user, "extra": extra}
-    return {"operation": verb, "resource": {"resource": resource}, "userInfo": info}
+    made = {"operation": verb, "resource": {"resource": resource}, "userInfo": info}
+    return {**made, "namespace": "team", "name": "p"}
 
 
 def pod(node: str = "n1", image: str = "a", **annotations: str) -> Object:

@@ -2,7 +2,7 @@
 
 import helm_python as helm
 import pytest
-from admission import IDX, SELF, TENANT, Policy, held_by, labelled, pod, request
+from admission import IDX, SELF, TENANT, Policy, held_by, labelled, pod, request, right
 from charting import Object, Rendered, render
 
 from gpucore.wire import names
@@ -176,16 +176,41 @@ def test_labels_that_the_scheduler_reads_are_final_at_bind(rendered: Rendered, k
 @pytest.mark.parametrize(
     "key", ["gpushare/memory-limit", "nvidia.com/container.main.gpu-memory.limit"]
 )
-def test_a_memory_limit_is_final_at_bind(rendered: Rendered, key: str) -> None:
+def test_a_memory_limit_is_final_at_bind_without_the_right_to_resize(
+    rendered: Rendered, key: str
+) -> None:
     """No tenant raises the limit of a pod that runs; the pod's author writes it before."""
-    policy = Policy(rendered, "-allocation")
+    others = [
+        right("update", "pods", subresource="resize", namespace="other", name="p"),
+        right("get", "pods", subresource="resize", name="p"),
+        right("update", "pods", subresource="", name="p"),
+    ]
+    policy = Policy(rendered, "-allocation", *others)
     admission_request = request(TENANT)
     limited = pod(**{key: "12"})
     for before, after in [(pod(), limited), (limited, pod()), (limited, pod(**{key: "40"}))]:
-        assert "cannot change on a bound pod" in policy.refuses(admission_request, before, after)
+        assert "who may update pods/resize" in policy.refuses(admission_request, before, after)
     assert policy.refuses(admission_request, limited, pod(**{key: "12", "team": "a"})) == ""
     assert policy.refuses(admission_request, pod(node=""), pod(node="", **{key: "12"})) == ""
     assert policy.refuses(request(TENANT, verb="CREATE"), None, limited) == ""
+
+
+@pytest.mark.slow
+def test_who_may_resize_a_pod_changes_its_memory_limit(rendered: Rendered) -> None:
+    """To a whole number: another text would be ignored by the plugin, and mislead people."""
+    policy = Policy(
+        rendered, "-allocation", right("update", "pods", subresource="resize", name="p")
+    )
+    limited = pod(**{"gpushare/memory-limit": "12"})
+    for text in ("1", "40"):
+        after = pod(**{"gpushare/memory-limit": text})
+        assert policy.refuses(request(TENANT), limited, after) == ""
+    assert policy.refuses(request(TENANT), limited, pod()) == ""
+    for text in ("0", "-1", "8Gi", "", "1e3", "9" * 10):
+        after = pod(**{"gpushare/memory-limit": text})
+        assert "must be a whole number" in policy.refuses(request(TENANT), limited, after)
+    protected = pod(**{"gpushare/memory-limit": "12", **IDX})
+    assert "only the gpushare scheduler" in policy.refuses(request(TENANT), limited, protected)
 
 
 def test_the_plugins_policy_is_nobody_elses(rendered: Rendered) -> None:

@@ -11,8 +11,8 @@ from gpucore.node.allocation.holdings import Held
 from gpucore.node.grant import GrantPolicy
 from gpucore.node.isolation.driver_limits import NO_LIMIT, MemoryLimit
 from gpucore.units import GIB, NodeName, PodUid
-from gpucore.wire.pods import Pod
-from gpudeviceplugin.cluster.events import WARNING, Subject
+from gpucore.wire.pods import Container, Pod
+from gpudeviceplugin.cluster.events import Subject
 from gpudeviceplugin.gpus.driver import PatientDriver
 from gpudeviceplugin.gpus.inventory import inventory_of
 from gpudeviceplugin.isolation.cgroup_tree import CgroupTree
@@ -41,6 +41,7 @@ class World:
         gpus = tuple(replace(gpu, isolation=IsolationMode.DRIVER) for gpu in inventory.gpus)
         self.state.equip(replace(inventory, gpus=gpus))
         self.events: list[tuple[str, str, str]] = []
+        self.kinds: list[str] = []
         self.changes = 0
         self.limits = self.restarted()
         self._held: dict[str, dict[int, int]] = {}
@@ -59,17 +60,29 @@ class World:
 
     async def event(self, subject: Subject, reason: str, message: str, *, kind: str) -> None:
         """As the event recorder's."""
-        assert kind == WARNING
+        self.kinds.append(kind)
         self.events.append((subject.name, reason, message))
 
     def pod(self, name: str, *, phase: str = "Running", cgroup: bool = True, **units: int) -> None:
         """A pod with units of GPUs (``gpu0=3``); kubelet has made its cgroup."""
-        pod = Pod(PodUid(f"uid-{name}"), "team", name, NodeName("n1"), phase)
+        boxes = (Container("c0", {"aliyun.com/gpu-mem": str(sum(units.values()))}),)
+        uid = PodUid(f"uid-{name}")
+        pod = Pod(uid, "team", name, NodeName("n1"), phase, containers=boxes)
         self.state.on_update(pod, b"{}")
         self._held[name] = {int(key[3:]): count for key, count in units.items()}
         if cgroup:
             self.cgroup(name).mkdir(exist_ok=True)
         self._believe()
+
+    def annotate(self, name: str, **annotations: str) -> None:
+        """The pod's annotations are these from now on."""
+        pod = self.state.pods[PodUid(f"uid-{name}")]
+        self.state.on_update(replace(pod, annotations=annotations), b"{}")
+        self.limits.seen(self.state.pods[pod.uid])
+
+    def uses(self, name: str, units: int, uuid: str = FIRST) -> None:
+        """Memory in use, as the driver reports it."""
+        self.driver.cgroup_use[uuid, str(self.cgroup(name))] = units * BYTES
 
     def gone(self, name: str, *, cgroup: bool = False) -> None:
         """The pod was deleted; its cgroup may still be there."""

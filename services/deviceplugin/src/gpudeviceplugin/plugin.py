@@ -280,7 +280,9 @@ class Plugin:
             self._health_events.notify(NodeEvent(ISOLATION, fault))
 
     def _started(self, pod: Pod, raw: bytes) -> None:
-        """Take a container's start, or its failure to start, as a probe of the pod's GPUs."""
+        """A pod has changed; the start of a container, or its failure, probes the pod's GPUs."""
+        if self._driver_limits is not None:
+            self._driver_limits.seen(pod)
         if self._recorder is not None:
             self._controllers.seen(pod, raw)
         if self._gate is not None:

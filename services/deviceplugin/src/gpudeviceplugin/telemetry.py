@@ -85,6 +85,11 @@ LIMIT_IN_FORCE = Gauge(
     "1 if the driver's memory limit of the pod's share is in force, in isolation mode driver",
     ["gpu", "exported_namespace", "exported_pod"],
 )
+LIMIT_BYTES = Gauge(
+    "gpushare_pod_limit_bytes",
+    "GPU memory that the driver lets the pod allocate, as read from it, in isolation mode driver",
+    ["gpu", "exported_namespace", "exported_pod"],
+)
 OVERUSES = Counter(
     "gpushare_plugin_overuses_total", "Events on pods that use more memory than their share"
 )

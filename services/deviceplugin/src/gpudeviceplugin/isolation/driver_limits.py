@@ -25,6 +25,7 @@ from gpudeviceplugin.cluster.events import WARNING, Events, Subject
 from gpudeviceplugin.gpus.devices import DriverError
 from gpudeviceplugin.gpus.driver import PatientDriver
 from gpudeviceplugin.isolation.cgroup_tree import CgroupTree
+from gpudeviceplugin.isolation.limit_changes import LimitChange, LimitChanges
 from gpudeviceplugin.isolation.shares import granted_limits, share_limit
 from gpudeviceplugin.settings import DevicePluginSettings
 from gpudeviceplugin.signals import Signal
@@ -76,6 +77,7 @@ class DriverLimits:
         self._holding: set[str] = set()
         self._confirmed: dict[_Key, _Confirmed] = {}
         self._reported: dict[_Key, float] = {}
+        self._changes = LimitChanges(driver, events)
         self._changed = Signal()
         self._setting = asyncio.Lock()
         self.on_change: Callable[[], None] = ignore
@@ -95,6 +97,20 @@ class DriverLimits:
         if frozenset(uuids) != self._wanted:
             self._wanted = frozenset(uuids)
             self._changed.fire()
+
+    def seen(self, pod: Pod) -> None:
+        """A pod has changed: its annotation may ask for another maximum."""
+        if any(key.pod == pod.uid for key in self._confirmed) and self._asks_for_other(pod.uid):
+            self._changed.fire()
+
+    def _asks_for_other(self, uid: PodUid) -> bool:
+        gpus = [gpu for gpu in self._state.inventory.gpus if gpu.uuid in self._wanted]
+        known = {gpu: self._confirmed.get(_Key(gpu.uuid, uid)) for gpu in gpus}
+        return any(
+            confirmed.limit != granted_limits(self._state, gpu).get(uid)
+            for gpu, confirmed in known.items()
+            if confirmed is not None
+        )
 
     def look_soon(self) -> None:
         """Check soon, since allocations changed."""
@@ -126,10 +142,10 @@ class DriverLimits:
                 if limit is None:
                     continue
                 try:
-                    _, after = await self._set(gpu.uuid, cgroup, limit)
+                    change, after = await self._set(gpu, cgroup, limit, None)
                 except DriverError as error:
                     return f"GPU {gpu.index}: {error}"
-                if after != limit:
+                if after != change.target:
                     return f"GPU {gpu.index}: the driver answers with {_words(after, limit)}"
         return ""
 
@@ -189,27 +205,36 @@ class DriverLimits:
             return Finding.PENDING
         if not cgroup:
             return await self._broken(gpu, pod, "its cgroup was not found on the node")
+        known = self._confirmed.pop(key, None)
+        known = known if known and known.cgroup == cgroup else None
         try:
-            read, after = await self._set(key.uuid, cgroup, wanted)
+            change, after = await self._set(gpu, cgroup, wanted, known)
         except DriverError as error:
             return await self._broken(gpu, pod, str(error))
-        now = _Confirmed(cgroup, wanted)
-        confirmed = self._confirmed.pop(key, None) == now
-        if after == wanted:
-            self._confirmed[key] = now
-        if judge(wanted, read, after=after, confirmed=confirmed) is Finding.BROKEN:
-            return await self._broken(gpu, pod, _words(read, wanted))
+        confirmed = known is not None and known.limit == change.target
+        if after == change.target:
+            self._confirmed[key] = _Confirmed(cgroup, after)
+        if judge(change.target, change.before, after=after, confirmed=confirmed) is Finding.BROKEN:
+            return await self._broken(gpu, pod, _words(change.before, change.target))
+        await self._changes.report(gpu, pod, change)
         return Finding.HOLDS
 
     async def _set(
-        self, uuid: str, cgroup: str, wanted: MemoryLimit
-    ) -> tuple[MemoryLimit, MemoryLimit]:
-        """The limits in force before and after."""
-        read = await self._driver.memory_limit(uuid, cgroup)
-        if read == wanted:
-            return read, read
-        await self._driver.set_memory_limit(uuid, cgroup, wanted)
-        return read, await self._driver.memory_limit(uuid, cgroup)
+        self, gpu: Gpu, cgroup: str, wanted: MemoryLimit, known: _Confirmed | None
+    ) -> tuple[LimitChange, MemoryLimit]:
+        """The change, and the limit in force after it.
+
+        A limit that is not the one that was known to be in force is another program's: it is never
+        kept.
+        """
+        read = await self._driver.memory_limit(gpu.uuid, cgroup)
+        change = LimitChange(wanted, read, wanted)
+        if known is None or known.limit == read:
+            change = await self._changes.between(gpu, cgroup, read, wanted)
+        if read == change.target:
+            return change, read
+        await self._driver.set_memory_limit(gpu.uuid, cgroup, change.target)
+        return change, await self._driver.memory_limit(gpu.uuid, cgroup)
 
     async def _remove(self, wanted: Collection[_Key]) -> None:
         """Take off limits of pods that have no share any more and whose cgroup is still there.
@@ -242,12 +267,15 @@ class DriverLimits:
 
     def _publish(self, gpus: Collection[Gpu], found: dict[_Key, Finding]) -> None:
         telemetry.LIMIT_IN_FORCE.clear()
+        telemetry.LIMIT_BYTES.clear()
         index: dict[str, str] = {gpu.uuid: str(gpu.index) for gpu in gpus}
         for key, finding in found.items():
             pod = self._state.pods.get(key.pod)
             if pod is not None and finding is not Finding.PENDING:
                 labels = (index[key.uuid], pod.namespace, pod.name)
                 telemetry.LIMIT_IN_FORCE.labels(*labels).set(finding is Finding.HOLDS)
+                if key in self._confirmed:
+                    telemetry.LIMIT_BYTES.labels(*labels).set(self._confirmed[key].limit.hard)
         broken = {key.uuid for key, finding in found.items() if finding is Finding.BROKEN}
         unseen = self._holding & (self._wanted - index.keys())  # not in the inventory yet
         holding = unseen | (index.keys() - broken)

@@ -36,6 +36,22 @@ def limit_of(share: int) -> MemoryLimit:
     return MemoryLimit(share, share)
 
 
+def is_earlier(read: MemoryLimit, wanted: MemoryLimit, *, gpu_bytes: int) -> bool:
+    """The limit that was read is of the same share, with another maximum that a pod could have."""
+    return read.soft == wanted.soft and read.hard != wanted.hard and read.hard <= gpu_bytes
+
+
+def attainable(wanted: MemoryLimit, read: MemoryLimit, *, used: int) -> MemoryLimit:
+    """The limit to set: the wanted one, or the earlier one while the pod uses more than is wanted.
+
+    Args:
+        wanted: by the share and the annotation.
+        read: in force, see :func:`is_earlier`.
+        used: bytes in use.
+    """
+    return read if wanted.hard < used <= read.hard else wanted
+
+
 def judge(
     wanted: MemoryLimit, read: MemoryLimit, *, after: MemoryLimit, confirmed: bool
 ) -> Finding:
