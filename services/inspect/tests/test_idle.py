@@ -1,6 +1,7 @@
 """``gpushare idle``: pods that hold GPU memory and use none, as the device plugins report it."""
 
 import json
+import os
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from test_memory_in_use import path, plugin
 
 from gpuinspect.terminal import ages
 
+FORMS = Path(__file__).parent / "golden" / "forms"
 GIB = 1 << 30
 NOW = 1_767_225_600.0
 OWNER = {"kind": "ReplicaSet", "name": "web-7f8d", "controller": True}
@@ -93,6 +95,27 @@ def test_idle_shares_are_listed_longest_first_with_what_they_held(idle: Idle) ->
     ]
     assert idle.show("-o", "name").out == "pod/long\npod/web\n"
     assert [each["name"] for each in idle.items("--for", "1d")] == ["long"]
+
+
+@pytest.mark.parametrize("form", ["table", "wide", "json", "yaml", "name"])
+def test_every_form_is_its_golden_file(idle: Idle, form: str) -> None:
+    """To the byte; UPDATE_GOLDEN=1 writes the files anew."""
+    idle.cluster.pod("notebook", 4, node="n1", index=0).pod("trainer", 8, node="n1", index=1)
+    rows = [row("notebook", idle_hours=30)], [row("trainer", idle_hours=2)]
+    idle.replies["n1"] = reply("n1", *rows)
+    printed = idle.show("-o", form, "--price", "2.5").out
+    path = FORMS / f"idle.{form}"
+    if "UPDATE_GOLDEN" in os.environ:
+        path.write_text(printed, encoding="utf-8")
+    assert printed == path.read_text(encoding="utf-8")
+
+
+def test_only_shares_of_selected_nodes_are_listed(idle: Idle) -> None:
+    """By their labels, as for the tables of nodes."""
+    idle.cluster.pod("notebook", 4, node="n1", index=0)
+    idle.replies["n1"] = reply("n1", [row("notebook", idle_hours=30)], [])
+    assert idle.items("-l", "pool=none") == []
+    assert len(idle.items("-l", "pool!=none")) == 1
 
 
 def test_a_pod_is_idle_when_all_its_gpus_are(idle: Idle) -> None:

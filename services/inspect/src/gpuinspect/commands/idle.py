@@ -12,6 +12,7 @@ from gpuinspect.commands.options.amounts import days_of
 from gpuinspect.commands.options.formats import Format, NoHeaders, Output, emit, names_only
 from gpuinspect.commands.options.namespaces import READ_ALL, AllNamespaces, Namespace, chosen
 from gpuinspect.commands.options.reading import Reader, fail, note, reading
+from gpuinspect.commands.options.selecting import Selector, selected
 from gpuinspect.documents.idle import idle_share_list
 from gpuinspect.layout.idle import idle as table
 from gpuinspect.queries.idle import IdleShares, idle_shares
@@ -40,6 +41,7 @@ def idle(
     price: Annotated[
         float, typer.Option(help="price of an hour of one GPU, in any currency", min=0.0)
     ] = 0.0,
+    selector: Selector = "",
     output: Output = Format.TABLE,
     no_headers: NoHeaders = False,
 ) -> None:
@@ -59,7 +61,7 @@ def idle(
     if reader.source.snapshot is not None:
         fail(NO_SNAPSHOT)
     where = chosen(reader.source, namespace, everywhere=all_namespaces)
-    snapshot = read(reader.source, "", *COUNTED)
+    snapshot = selected(read(reader.source, "", *COUNTED), selector)
     unread = list(gaps(snapshot, NO_NODES))
     if unread:
         fail(*unread)
