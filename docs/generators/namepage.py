@@ -65,6 +65,7 @@ SECTIONS: Final[Mapping[str, Mapping[str, str]]] = {
         "MEMORY_LIMIT": "annotation: units that the pod may use in all, at least its request; "
         "needs isolation by the driver; on a bound pod it changes with "
         "the right to update `pods/resize`",
+        "IDLE_ALLOWED": "label: `true` keeps `gpushare idle` from listing the pod",
         "DEFRAG": f"annotation: `{names.DEFRAG_NEVER}` keeps `gpushare defrag --apply` from "
         f"evicting the pod; `{names.DEFRAG_ALLOW}` permits it for a controller of any kind",
         "START_TURN": "annotation: seconds for which the pod starts alone on its GPU among the "

@@ -345,3 +345,47 @@ def test_figures_of_a_gpu_go_with_it(world: World) -> None:
     world.state.equip(replace(inventory, gpus=inventory.gpus[1:]))
     world.use.begin()
     assert [gpu.index for gpu in decode_usage(world.use.document()).gpus] == [1]
+
+
+def test_a_pod_is_idle_from_the_first_measurement_without_memory_on(world: World) -> None:
+    """Until it uses some; a GPU without any process is used by nobody."""
+
+    def idle() -> list[tuple[str, float]]:
+        (gpu,) = decode_usage(world.use.document()).gpus
+        return [(each.name, each.idle_since) for each in gpu.pods]
+
+    world.state.on_replace((pod("a"), pod("b")))
+    world.holds("a", "b")
+    world.uses(0)
+    first = world.now
+    world.now += 60
+    world.uses(0)
+    assert idle() == [("a", first), ("b", first)]
+    world.uses(0, a=GI)
+    assert idle() == [("a", 0), ("b", first)]
+    world.now += 60
+    world.uses(0)
+    assert idle() == [("a", world.now), ("b", first)]
+
+
+def test_a_pod_that_might_use_memory_is_not_idle(world: World) -> None:
+    """Memory of no known pod may be its own; a GPU that does not answer knows nothing."""
+    world.uses(0)
+    world.uses(0, unattributed=GI)
+    (gpu,) = decode_usage(world.use.document()).gpus
+    assert [each.idle_since for each in gpu.pods] == []
+    world.uses(0)
+    began = world.now
+    world.now += 60
+    world.use.unanswered(world.state.inventory.gpus[0])
+    world.uses(0)
+    (gpu,) = decode_usage(world.use.document()).gpus
+    assert [each.idle_since for each in gpu.pods] == [began + 60]
+
+
+def test_idle_times_go_with_their_pods(world: World) -> None:
+    """A pod that comes under the same name later begins anew; nothing is kept for ever."""
+    world.uses(0)
+    world.state.on_replace(())
+    world.use.begin()
+    assert world.use._idle == {}

@@ -27,12 +27,15 @@ class PodMemoryUse(msgspec.Struct, frozen=True, rename="camel", order=True):
 
     Attributes:
         containers: those of the pod that hold GPUs; the driver's figure is that of all of them.
+        idle_since: Unix seconds from which on every measurement found no memory in use; 0: it is
+            in use, or that is not known. A restarted plugin begins anew.
     """
 
     namespace: _Name
     name: _Name
     containers: Annotated[tuple[_Name, ...], Meta(max_length=64)]
     used_bytes: _Bytes
+    idle_since: Annotated[float, Meta(ge=0, le=2**40)] = 0.0
 
 
 class GpuMemoryUse(msgspec.Struct, frozen=True, rename="camel"):

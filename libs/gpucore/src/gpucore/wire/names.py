@@ -21,6 +21,7 @@ POLICY: Final = "gpushare/policy"  # pod annotation: binpack, spread, fragmentat
 ISOLATION: Final = (
     "gpushare/isolation"  # pod annotation: the isolation mode it demands; node label: its own
 )
+IDLE_ALLOWED: Final = "gpushare/idle-allowed"  # pod label "true": it may hold GPUs and use none
 MEMORY_LIMIT: Final = "gpushare/memory-limit"  # pod annotation: most units that it may use
 DEFRAG: Final = "gpushare/defrag"  # pod annotation: whether defragmentation may evict the pod
 DEFRAG_NEVER: Final = "never"

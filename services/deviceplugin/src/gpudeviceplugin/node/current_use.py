@@ -43,6 +43,15 @@ class Measured(msgspec.Struct, frozen=True):
             return self.pods[uid]
         return 0 if self.attributes and not self.unattributed_bytes else None
 
+    def shown_of(self, uid: PodUid) -> int | None:
+        """As :meth:`used_by`, for people: also of a pod that has the GPU to itself for now.
+
+        Where no process uses the GPU at all, nobody uses any of it.
+        """
+        if uid in self.shown:
+            return self.shown[uid]
+        return 0 if not self.pods and not self.unattributed_bytes else self.used_by(uid)
+
 
 class CurrentUse:
     """The last measurement of each GPU that answered.
@@ -55,6 +64,7 @@ class CurrentUse:
         self._state, self._node, self._clock = state, node, clock
         self._gpus: dict[str, Measured] = {}
         self._attributing: set[str] = set()
+        self._idle: dict[tuple[str, PodUid], float] = {}
         self._at = 0.0
 
     def begin(self) -> None:
@@ -62,6 +72,11 @@ class CurrentUse:
         present = {gpu.uuid for gpu in self._state.inventory.gpus}
         self._gpus = {uuid: found for uuid, found in self._gpus.items() if uuid in present}
         self._attributing &= present
+        self._idle = {
+            key: since
+            for key, since in self._idle.items()
+            if key[0] in present and key[1] in self._state.pods
+        }
 
     def measured(
         self, gpu: Gpu, usage: Usage, found: Attribution, shown: Attribution | None = None
@@ -87,6 +102,16 @@ class CurrentUse:
             found.unattributed + unknown,
             gpu.uuid in self._attributing,
         )
+        self._note_idle(self._gpus[gpu.uuid])
+
+    def _note_idle(self, found: Measured) -> None:
+        """A pod is idle from the first measurement on that found nothing of it."""
+        for uid in {*found.shown, *holders(self._state, found.gpu)}:
+            key = (found.gpu.uuid, uid)
+            if found.shown_of(uid) == 0:
+                self._idle.setdefault(key, self._at)
+            else:
+                self._idle.pop(key, None)
 
     def _of_known_pods(self, found: Attribution) -> dict[PodUid, int]:
         return {uid: size for uid, size in found.pods.items() if uid in self._state.pods}
@@ -94,6 +119,7 @@ class CurrentUse:
     def unanswered(self, gpu: Gpu) -> None:
         """The GPU has no figures: old ones would pass for current ones."""
         self._gpus.pop(gpu.uuid, None)
+        self._idle = {key: since for key, since in self._idle.items() if key[0] != gpu.uuid}
 
     def on(self, gpu: Gpu) -> Measured | None:
         """The figures of a GPU, if it answered."""
@@ -116,10 +142,11 @@ class CurrentUse:
         )
 
     def _pod(self, uid: PodUid, found: Measured) -> PodMemoryUse | None:
-        pod, used = self._state.pods.get(uid), found.shown.get(uid, found.used_by(uid))
+        pod, used = self._state.pods.get(uid), found.shown_of(uid)
         if pod is None or used is None:
             return None
-        return PodMemoryUse(pod.namespace, pod.name, gpu_containers(self._state, pod), max(used, 0))
+        containers, since = gpu_containers(self._state, pod), self._idle.get((found.gpu.uuid, uid))
+        return PodMemoryUse(pod.namespace, pod.name, containers, max(used, 0), since or 0.0)
 
 
 def gpu_containers(state: NodeState, pod: Pod) -> tuple[str, ...]:

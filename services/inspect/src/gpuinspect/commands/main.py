@@ -42,6 +42,7 @@ COMMANDS: Final = {
     "recommend": Lazy(
         "recommend:recommend", "the size that shares should have, from the memory they used"
     ),
+    "idle": Lazy("idle:idle", "pods that hold GPU memory and have used none for some time"),
     "cost": Lazy("admin.cost:cost", "GPU-hours of each namespace and their cost"),
     "whatif": Lazy("whatif:whatif", "where new pods would be placed"),
     "mix": Lazy("mix:mix", "the pods that usually come, for the policy fragmentation"),

@@ -19,6 +19,7 @@ from gpuinspect.documents.cost import CostList
 from gpuinspect.documents.defrag import DefragPlan
 from gpuinspect.documents.doctor import Examination
 from gpuinspect.documents.gpunode import GpuNodeList
+from gpuinspect.documents.idle import IdleShareList
 from gpuinspect.documents.inspect import NodeShareList
 from gpuinspect.documents.nodetemplate import NodeTemplateDoc
 from gpuinspect.documents.pending import PendingPodList
@@ -39,6 +40,7 @@ DOCUMENTS: Final = {
     "PendingPodList": PendingPodList,
     "UsageList": UsageList,
     "RecommendationList": RecommendationList,
+    "IdleShareList": IdleShareList,
     "SizesEffect": SizesEffectDoc,
     "WhatIf": WhatIfDoc,
     "PodMix": MixDoc,

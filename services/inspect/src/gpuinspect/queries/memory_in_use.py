@@ -61,11 +61,11 @@ def memory_in_use(kube: "BlockingClient", snapshot: Snapshot) -> MemoryInUse:
         return MemoryInUse(note=NO_PODS if "Pod" in snapshot.missing else NO_PLUGIN)
     found = read_plugins(kube, plugins, USAGE)
     if not found.nodes:
-        return MemoryInUse(note=_missing(found))
+        return MemoryInUse(note=missing(found))
     nodes = {f"{pod.namespace}/{pod.name}": pod.node for pod in snapshot.pods if not pod.finished}
     usages = found.nodes.values()
     figures = Figures(_of_pods(found.nodes, nodes), _of_gpus(usages))
-    return MemoryInUse(figures, _missing(found) or _unattributed(usages))
+    return MemoryInUse(figures, missing(found) or _unattributed(usages))
 
 
 def _of_gpus(usages: Iterable[NodeUsage]) -> dict[str, float]:
@@ -101,7 +101,8 @@ def _unattributed(usages: Iterable[NodeUsage]) -> str:
     return NO_PROCESSES.format(f"{size:.1f} GiB", number)
 
 
-def _missing(found: PluginReplies[NodeUsage]) -> str:
+def missing(found: PluginReplies[NodeUsage]) -> str:
+    """Why memory in use is not all known; empty where it is."""
     if found.forbidden:
         return (
             f"memory in use is unknown: {RIGHT.format(found.forbidden)}; or give --prometheus URL"

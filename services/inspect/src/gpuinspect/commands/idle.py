@@ -1,0 +1,102 @@
+"""``gpushare idle``: pods that hold GPU memory and have used none for some time."""
+
+import sys
+from typing import Annotated
+
+import typer
+
+from gpucore.wire.names import IDLE_ALLOWED
+from gpuinspect.cluster.collect import COUNTED
+from gpuinspect.cluster.scoped import gaps, read
+from gpuinspect.commands.options.amounts import days_of
+from gpuinspect.commands.options.formats import Format, NoHeaders, Output, emit, names_only
+from gpuinspect.commands.options.namespaces import READ_ALL, AllNamespaces, Namespace, chosen
+from gpuinspect.commands.options.reading import Reader, fail, note, reading
+from gpuinspect.commands.options.selecting import Selector, selected
+from gpuinspect.documents.idle import idle_share_list
+from gpuinspect.layout.idle import idle as table
+from gpuinspect.queries.idle import IdleShares, idle_shares
+from gpuinspect.terminal import ages
+
+_DAY = 86400.0
+NO_NODES = {"Node": "idle shares need the nodes, which cannot be read"}
+NO_SNAPSHOT = "a snapshot does not have memory in use: run it without --snapshot"
+
+
+@reading
+def idle(
+    reader: Reader,
+    *,
+    namespace: Namespace = "",
+    all_namespaces: AllNamespaces = False,
+    idle_for: Annotated[
+        str,
+        typer.Option(
+            "--for",
+            help="least time without memory in use: a number of hours, days or weeks, such as 12h,"
+            " 7d or 4w",
+            metavar="TIME",
+        ),
+    ] = "1h",
+    price: Annotated[
+        float, typer.Option(help="price of an hour of one GPU, in any currency", min=0.0)
+    ] = 0.0,
+    selector: Selector = "",
+    output: Output = Format.TABLE,
+    no_headers: NoHeaders = False,
+) -> None:
+    """List pods that hold GPU memory and have used none of it for some time, longest first.
+
+    A pod without memory in use has no CUDA context, so it computes nothing either. The device
+    plugins measure this; a restarted plugin begins anew. Pods with the label
+    gpushare/idle-allowed=true are left out. Nothing is changed.
+
+    \b
+    Examples:
+      gpushare idle -A                          idle for an hour or longer
+      gpushare idle -A --for 7d --price 2.50 -o wide   with node and cost
+      gpushare idle -n team -o name | xargs kubectl delete -n team
+    """  # noqa: D301 - the escape keeps the lines of the examples apart
+    seconds = days_of(idle_for, "--for") * _DAY
+    if reader.source.snapshot is not None:
+        fail(NO_SNAPSHOT)
+    where = chosen(reader.source, namespace, everywhere=all_namespaces)
+    snapshot = selected(read(reader.source, "", *COUNTED), selector)
+    unread = list(gaps(snapshot, NO_NODES))
+    if unread:
+        fail(*unread)
+    at = ages.now()
+    with reader.source.connect() as kube:
+        found = idle_shares(kube, snapshot, reader.names, namespace=where, seconds=seconds, at=at)
+    notes = _notes(found, where, idle_for)
+    if output.is_document:
+        emit(idle_share_list(found, namespace=where, price=price, gaps=notes), output)
+        return
+    if output is Format.NAME:
+        names_only("pod", (share.name for share in found.shares))
+    elif found.shares:
+        wide = output is Format.WIDE
+        text = table(found, at, price=price, wide=wide, headers=not no_headers)
+        sys.stdout.write(text)
+    sys.stdout.flush()
+    for sentence in notes:
+        note(f"note: {sentence}")
+
+
+def _notes(found: IdleShares, where: str, idle_for: str) -> list[str]:
+    """What the table does not show, and why."""
+    place = f"namespace {where}; {READ_ALL}" if where else "any namespace"
+    found_none = [] if found.shares else [f"no share was idle for {idle_for} in {place}"]
+    allowed = [f"{_pods(found.allowed)} with the label {IDLE_ALLOWED}=true left out"]
+    use = "uses" if found.unknown == 1 else "use"
+    unknown = [f"it is not known whether {_pods(found.unknown)} {use} memory"]
+    return [
+        *found_none,
+        *(allowed if found.allowed else ()),
+        *(unknown if found.unknown else ()),
+        *([found.note] if found.note else ()),
+    ]
+
+
+def _pods(number: int) -> str:
+    return "1 pod" if number == 1 else f"{number} pods"

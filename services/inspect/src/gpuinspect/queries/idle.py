@@ -1,0 +1,194 @@
+"""Shares that use nothing: pods whose GPUs had no memory of theirs in use for some time.
+
+Without memory in use there is no CUDA context, so that such a pod computes nothing either.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from gpucore.sizing.usage_documents import NodeUsage, PodMemoryUse
+from gpucore.sizing.workloads import workload_of
+from gpucore.units import MemoryUnit
+from gpucore.wire.names import IDLE_ALLOWED, Names
+from gpucore.wire.pod.controllers import controller_of
+from gpucore.wire.pod.spec import Pod
+from gpuinspect.cluster.snapshots import Snapshot
+from gpuinspect.queries.memory_in_use import NO_PLUGIN, NO_PODS, missing
+from gpuinspect.queries.plugin_pods import plugin_addresses, plugins_in
+from gpuinspect.queries.shares import cluster_view
+from gpuinspect.queries.views import ClusterView, NodeSummary, PodSummary
+from gpuinspect.sources.plugins import USAGE, PluginReplies, read_plugins
+
+if TYPE_CHECKING:
+    from gpukube.blocking import BlockingClient
+
+_HOUR: Final = 3600.0
+
+
+class IdleShare(msgspec.Struct, frozen=True):
+    """A pod that holds GPU memory and uses none.
+
+    Attributes:
+        kind, workload: of its controller; ``Pod`` and its own name without one.
+        units: of memory that it holds.
+        gpus: the part of GPUs that it holds, 1 for a whole GPU.
+        idle_seconds: for how long it has used nothing.
+        since: its creation, RFC 3339.
+    """
+
+    namespace: str
+    name: str
+    uid: str
+    kind: str
+    workload: str
+    node: str
+    units: int
+    gpus: float
+    idle_seconds: float
+    since: str
+
+    @property
+    def gpu_hours(self) -> float:
+        """GPU-hours that were held and not used."""
+        return self.gpus * self.idle_seconds / _HOUR
+
+    def cost(self, price: float) -> float:
+        """What they cost at this price of an hour of one GPU."""
+        return self.gpu_hours * price
+
+
+class IdleShares(msgspec.Struct, frozen=True):
+    """What was found.
+
+    Attributes:
+        shares: longest idle first.
+        unit: of their memory.
+        allowed: number of pods that are left out, since they may be idle.
+        unknown: number of pods of which it is not known whether they use memory.
+        note: why memory in use is not all known; empty where it is.
+    """
+
+    shares: tuple[IdleShare, ...]
+    unit: MemoryUnit
+    allowed: int
+    unknown: int
+    note: str
+
+
+def idle_shares(
+    kube: "BlockingClient",
+    snapshot: Snapshot,
+    names: Names,
+    *,
+    namespace: str,
+    seconds: float,
+    at: datetime,
+) -> IdleShares:
+    """The pods of a namespace that have used nothing for some time.
+
+    Args:
+        kube: the API server, by which the device plugins are read.
+        snapshot: nodes and pods of all namespaces.
+        names: of resources and annotations.
+        namespace: whose pods; empty for all.
+        seconds: for at least so long.
+        at: the time now.
+    """
+    plugins = plugin_addresses(plugins_in(snapshot))
+    replies = read_plugins(kube, plugins, USAGE)
+    note = missing(replies) if plugins else NO_PODS if "Pod" in snapshot.missing else NO_PLUGIN
+    return of_replies(
+        snapshot, replies, names, namespace=namespace, seconds=seconds, at=at, note=note
+    )
+
+
+def of_replies(
+    snapshot: Snapshot,
+    replies: PluginReplies[NodeUsage],
+    names: Names,
+    *,
+    namespace: str,
+    seconds: float,
+    at: datetime,
+    note: str = "",
+) -> IdleShares:
+    """As :func:`idle_shares`, from what the device plugins replied."""
+    view = cluster_view(snapshot, names)
+    pairs = zip(snapshot.pods, snapshot.all("Pod"), strict=True)
+    pods = {str(pod.uid): (pod, raw) for pod, raw in pairs if namespace in {"", pod.namespace}}
+    found: list[IdleShare] = []
+    allowed = unknown = 0
+    for node, held, since in _holders(view, replies):
+        if held.uid not in pods:
+            continue
+        pod, raw = pods[held.uid]
+        if since is None:
+            unknown += 1
+        elif not since or at.timestamp() - since < seconds:
+            continue
+        elif pod.labels.get(IDLE_ALLOWED) == "true":
+            allowed += 1
+        else:
+            found.append(_share(node, held, pod, raw, at.timestamp() - since))
+    found.sort(key=lambda each: (-each.idle_seconds, each.namespace, each.name))
+    return IdleShares(tuple(found), view.unit, allowed, unknown, note)
+
+
+def _holders(
+    view: ClusterView, replies: PluginReplies[NodeUsage]
+) -> Iterator[tuple[NodeSummary, PodSummary, float | None]]:
+    """Each pod with GPUs, and since when all of them have been idle, in Unix seconds.
+
+    0 where one of them is in use; ``None`` where that is not known.
+    """
+    for node in view.nodes:
+        rows = _rows(replies.nodes.get(node.name))
+        for held in node.pods:
+            mine = [rows.get((held.namespace, held.name, index)) for index in _indexes(held)]
+            if mine:
+                yield node, held, _idle_since(mine)
+
+
+def _idle_since(rows: Sequence[PodMemoryUse | None]) -> float | None:
+    known = [row.idle_since for row in rows if row is not None]
+    if len(known) < len(rows):
+        return None
+    return max(known) if all(known) else 0.0
+
+
+def _indexes(held: PodSummary) -> set[int]:
+    return {*held.gpus, *held.group}
+
+
+def _rows(usage: NodeUsage | None) -> Mapping[tuple[str, str, int], PodMemoryUse]:
+    return dict(_each_row(usage)) if usage is not None else {}
+
+
+def _each_row(usage: NodeUsage) -> Iterator[tuple[tuple[str, str, int], PodMemoryUse]]:
+    for gpu in usage.gpus:
+        for row in gpu.pods:
+            yield (row.namespace, row.name, gpu.index), row
+
+
+def _share(
+    node: NodeSummary, held: PodSummary, pod: Pod, raw: bytes, idle_seconds: float
+) -> IdleShare:
+    kind, workload = workload_of(pod, controller_of(raw))
+    totals = {gpu.index: gpu.total for gpu in node.gpus}
+    parts = [units / totals[index] for index, units in held.gpus.items() if totals.get(index)]
+    whole = sum(totals.get(index, 0) for index in held.group)
+    return IdleShare(
+        namespace=pod.namespace,
+        name=pod.name,
+        uid=pod.uid,
+        kind=kind,
+        workload=workload,
+        node=node.name,
+        units=sum(held.gpus.values()) + whole,
+        gpus=sum(parts) + len(held.group),
+        idle_seconds=idle_seconds,
+        since=pod.creation,
+    )

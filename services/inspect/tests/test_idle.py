@@ -1,0 +1,177 @@
+"""``gpushare idle``: pods that hold GPU memory and use none, as the device plugins report it."""
+
+import json
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from drawncluster import FakeCluster, Gpu
+from fakeapiserver import FakeApiServer
+from invoking import Run
+from test_memory_in_use import path, plugin
+
+from gpuinspect.terminal import ages
+
+FORMS = Path(__file__).parent / "golden" / "forms"
+GIB = 1 << 30
+NOW = 1_767_225_600.0
+OWNER = {"kind": "ReplicaSet", "name": "web-7f8d", "controller": True}
+
+
+def row(name: str, *, idle_hours: float = 0.0, used: int = 0) -> dict[str, Any]:
+    """A pod on a GPU; 0 hours: it is in use."""
+    since = NOW - 3600 * idle_hours if idle_hours else 0
+    named = {"namespace": "default", "name": name, "containers": ["main"]}
+    return {**named, "usedBytes": used, "idleSince": since}
+
+
+def reply(node: str, *gpus: list[dict[str, Any]]) -> dict[str, Any]:
+    """What the plugin of a node reports, GPU by GPU."""
+    shown = [
+        {"index": index, "uuid": f"GPU-{node}-{index}", "usedBytes": 0, "unattributedBytes": 0}
+        | {"pods": rows}
+        for index, rows in enumerate(gpus)
+    ]
+    known = {"apiVersion": "gpushare/v1", "kind": "NodeUsage", "node": node, "measuredAt": 1.5}
+    return {**known, "gpus": shown}
+
+
+class Idle:
+    """A cluster whose pods a test draws; ``show`` runs the command."""
+
+    def __init__(self, run: Run, folder: Path) -> None:
+        self.run, self.folder = run, folder
+        self.cluster = FakeCluster()
+        self.cluster.node("n1", gpus=[Gpu(16), Gpu(16)])
+        self.replies: dict[str, Any] = {}
+
+    def server(self) -> FakeApiServer:
+        """Of the cluster with its plugins."""
+        nodes = [each for each in self.cluster.items if each["kind"] == "Node"]
+        pods = [each for each in self.cluster.items if each["kind"] == "Pod"]
+        lists = {"/api/v1/nodes": nodes, "/api/v1/pods": [*pods, plugin("n1")]}
+        made = FakeApiServer(lists, page=100)
+        made.objects.update({path(node): each for node, each in self.replies.items()})
+        return made
+
+    def show(self, *flags: str) -> Any:
+        """The outcome of the command."""
+        server = self.server()
+        with server.serving():
+            config = str(server.kubeconfig(self.folder))
+            return self.run("idle", "--kubeconfig", config, *flags)
+
+    def items(self, *flags: str) -> list[dict[str, Any]]:
+        """Of the document."""
+        found: list[dict[str, Any]] = json.loads(self.show("-o", "json", *flags).out)["items"]
+        return found
+
+
+@pytest.fixture
+def idle(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Idle:
+    """At a time that is known."""
+    monkeypatch.setattr(ages, "now", lambda: datetime.fromtimestamp(NOW, UTC))
+    return Idle(run, tmp_path)
+
+
+def test_idle_shares_are_listed_longest_first_with_what_they_held(idle: Idle) -> None:
+    """In use, idle for too short a time, and idle for long."""
+    for name in ("busy", "short", "long", "web"):
+        more = {"ownerReferences": [OWNER], "labels": {"pod-template-hash": "7f8d"}}
+        metadata = more if name == "web" else {}
+        idle.cluster.pod(name, 4, node="n1", index=0, metadata=metadata)
+    rows = [row("busy", used=GIB), row("short", idle_hours=0.5), row("long", idle_hours=30)]
+    idle.replies["n1"] = reply("n1", [*rows, row("web", idle_hours=2)], [])
+    outcome = idle.show("-o", "wide", "--price", "2")
+    lines = [line.split() for line in outcome.out.splitlines()]
+    assert lines[0] == (
+        ["NAMESPACE", "POD", "WORKLOAD", "MEMORY(GiB)", "IDLE", "AGE", "NODE", "GPU-HOURS", "COST"]
+    )
+    assert [line[1:5] + line[6:] for line in lines[1:]] == [
+        ["long", "pod/long", "4", "30h", "n1", "7.5", "15.00"],
+        ["web", "deployment/web", "4", "120m", "n1", "0.5", "1.00"],
+    ]
+    assert idle.show("-o", "name").out == "pod/long\npod/web\n"
+    assert [each["name"] for each in idle.items("--for", "1d")] == ["long"]
+
+
+@pytest.mark.parametrize("form", ["table", "wide", "json", "yaml", "name"])
+def test_every_form_is_its_golden_file(idle: Idle, form: str) -> None:
+    """To the byte; UPDATE_GOLDEN=1 writes the files anew."""
+    idle.cluster.pod("notebook", 4, node="n1", index=0).pod("trainer", 8, node="n1", index=1)
+    rows = [row("notebook", idle_hours=30)], [row("trainer", idle_hours=2)]
+    idle.replies["n1"] = reply("n1", *rows)
+    printed = idle.show("-o", form, "--price", "2.5").out
+    path = FORMS / f"idle.{form}"
+    if "UPDATE_GOLDEN" in os.environ:
+        path.write_text(printed, encoding="utf-8")
+    assert printed == path.read_text(encoding="utf-8")
+
+
+def test_only_shares_of_selected_nodes_are_listed(idle: Idle) -> None:
+    """By their labels, as for the tables of nodes."""
+    idle.cluster.pod("notebook", 4, node="n1", index=0)
+    idle.replies["n1"] = reply("n1", [row("notebook", idle_hours=30)], [])
+    assert idle.items("-l", "pool=none") == []
+    assert len(idle.items("-l", "pool!=none")) == 1
+
+
+def test_a_pod_is_idle_when_all_its_gpus_are(idle: Idle) -> None:
+    """And only for as long as the one that was used last."""
+    both = {"scheduler.framework.gpushare.allocation": '{"0":{"0":4,"1":4}}'}
+    idle.cluster.pod("two", 8, node="n1", annotations=both)
+    idle.replies["n1"] = reply("n1", [row("two", idle_hours=9)], [row("two", used=GIB)])
+    assert idle.items() == []
+    idle.replies["n1"] = reply("n1", [row("two", idle_hours=9)], [row("two", idle_hours=3)])
+    assert [each["idleSeconds"] for each in idle.items()] == [3 * 3600]
+
+
+def test_pods_that_may_be_idle_are_left_out_and_counted(idle: Idle) -> None:
+    """By their label; another value of it means nothing."""
+    for name, value in (("kept", "true"), ("listed", "false")):
+        labels = {"labels": {"gpushare/idle-allowed": value}}
+        idle.cluster.pod(name, 4, node="n1", index=0, metadata=labels)
+    rows = [row("kept", idle_hours=9), row("listed", idle_hours=9)]
+    idle.replies["n1"] = reply("n1", rows, [])
+    outcome = idle.show("-o", "json")
+    document = json.loads(outcome.out)
+    assert [each["name"] for each in document["items"]] == ["listed"]
+    assert document["allowed"] == 1
+    assert "1 pod with the label gpushare/idle-allowed=true left out" in document["gaps"]
+
+
+def test_a_pod_without_figures_is_not_idle_but_unknown(idle: Idle) -> None:
+    """Deleting it would be a mistake; a plugin that does not reply knows nothing."""
+    idle.cluster.pod("dark", 4, node="n1", index=0)
+    idle.replies["n1"] = reply("n1", [], [])
+    document = json.loads(idle.show("-o", "json").out)
+    assert (document["items"], document["unknown"]) == ([], 1)
+    idle.replies = {}
+    outcome = idle.show()
+    assert outcome.out == ""
+    assert "memory in use of node n1 is unknown" in outcome.err
+    assert "it is not known whether 1 pod uses memory" in outcome.err
+
+
+def test_no_idle_share_is_said_with_the_next_step(idle: Idle) -> None:
+    """Which namespace was read, and that all can be."""
+    idle.replies["n1"] = reply("n1", [], [])
+    assert "no share was idle for 1h in namespace default; -A reads all namespaces" in (
+        " ".join(idle.show().err.split())
+    )
+
+
+def test_a_snapshot_has_no_memory_in_use(run: Run, cluster: FakeCluster) -> None:
+    """The command says so and shows nothing."""
+    outcome = run("idle", on=cluster)
+    assert outcome.code == 1
+    assert "a snapshot does not have memory in use" in outcome.err
+
+
+def test_a_wrong_time_is_refused(run: Run, cluster: FakeCluster) -> None:
+    """With the form that is needed."""
+    outcome = run("idle", "--for", "soon", on=cluster)
+    assert outcome.code == 2
+    assert "--for takes a number with h, d or w" in outcome.err
