@@ -34,7 +34,9 @@ VOID = frozenset({"meta", "link", "input", "rect"})
 HOSTILE = '"><script>alert(1)<b>'
 PAGES = {
     "cluster": "/?sort=used&q=a",
-    "cluster-second": "/?page=2",
+    "cluster-second": "/?rows=all&page=2",
+    "cluster-map": "/?by=pool&show=waste&gib=10&at=gpu-a/1",
+    "cluster-group": "/?q=gpu&show=namespace&group=Tesla%20T4",
     "cluster-none": "/?q=none",
     "node": "/nodes/gpu-a",
     "node-links": "/nodes/gpu-b",
@@ -218,10 +220,11 @@ ATTACKED = {
 
 @pytest.mark.parametrize("path", ATTACKED)
 def test_hostile_names_are_text_on_every_page(attacked: TestClient, path: str) -> None:
-    """Whatever a pod, a node or an address is called, a page has its own script and no other."""
+    """Whatever a pod, a node or an address is called, a page has its own scripts and no other."""
     text = attacked.get(path).text
     lines = [line.strip() for line in elements(text)]
     scripts = [line for line in lines if line.startswith("<script>")]
-    assert scripts == ["<script> src='/static/live.js' defer"]
+    own = ("/static/live.js", "/static/map.js")
+    assert scripts == [f"<script> src='{path}' defer" for path in own]
     hostile = [line for line in lines if "<script>" in line and not line.startswith("<script>")]
     assert len(hostile) >= ATTACKED[path]

@@ -8,6 +8,7 @@ from typing import Final
 
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
+from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Mount, Route
@@ -78,7 +79,7 @@ def make_app(
         Route("/readyz", _readyz(feed)),
         Mount("/static", StaticFiles(directory=STATIC)),
     ]
-    middleware = [Middleware(SecurityHeaders)]
+    middleware = [Middleware(SecurityHeaders), Middleware(GZipMiddleware, compresslevel=4)]
     if local_only:
         middleware.append(Middleware(LocalHosts))
     if reviewer is not None:

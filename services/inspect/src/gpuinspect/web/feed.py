@@ -106,7 +106,7 @@ class Feed:
         found = self._measured(snapshot)
         frame = Frame(snapshot, self._names, taken=taken, figures=found.figures, note=found.note)
         frame.history = self.history
-        _ = frame.waiting, frame.fragments, frame.amounts, frame.unhealthy
+        _ = frame.waiting, frame.fragments, frame.amounts, frame.unhealthy, frame.cells
         return frame
 
     def _measured(self, snapshot: Snapshot) -> MemoryInUse:

@@ -1,6 +1,6 @@
 """The cluster at one moment, with the values that the pages show."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import datetime
 from functools import cached_property
 from typing import Final
@@ -28,6 +28,7 @@ from gpuinspect.cluster.snapshots import Snapshot
 from gpuinspect.queries.claims import NOTHING, PodClaims
 from gpuinspect.queries.explain import cluster_of, explain, likeness
 from gpuinspect.queries.gpuhealth import UnhealthyGpu, unhealthy_gpus
+from gpuinspect.queries.gpumap import CellGroup, GpuCell, gpu_cells, grouped_cells, with_fits
 from gpuinspect.queries.shares import view_of_ledger
 from gpuinspect.queries.usage import Figures, UsageReport, grouped
 from gpuinspect.queries.verified import VerifiedRow, verified_rows
@@ -125,6 +126,17 @@ class Frame:
     def unhealthy(self) -> tuple[UnhealthyGpu, ...]:
         """Unhealthy GPUs with their reasons."""
         return unhealthy_gpus(self.snapshot, self.view)
+
+    @cached_property
+    def cells(self) -> tuple[GpuCell, ...]:
+        """Every GPU with its figures and pods."""
+        return gpu_cells(self.view, self.in_use)
+
+    def groups(self, by: str, nodes: Collection[str], gib: int = 0) -> tuple[CellGroup, ...]:
+        """The GPUs of some nodes in groups; with ``gib``, where a share of that size fits."""
+        cells = tuple(cell for cell in self.cells if cell.node in nodes)
+        found = with_fits(cells, self.ledger, gib) if gib else cells
+        return grouped_cells(found, self.nodes, by)
 
     @cached_property
     def amounts(self) -> Mapping[str, Amounts]:

@@ -30,6 +30,13 @@ function localise(root) {
   }
 }
 
+// A selector of the link or button that leads where this one does.
+function placeOf(element) {
+  const quoted = (name) => `[${name}="${CSS.escape(element.getAttribute(name))}"]`;
+  if (element.hasAttribute("href")) return quoted("href");
+  return element.matches("button[name]") ? quoted("name") + quoted("value") : null;
+}
+
 async function refresh() {
   const mine = ++requests;
   const answer = await fetch(location.href, { headers: { "X-Part": "main" } });
@@ -38,15 +45,17 @@ async function refresh() {
   if (mine !== requests) return;  // a newer request is under way
   if (answer.status >= 500) throw new Error(`status ${answer.status}`);
   // An object that is gone is shown as gone (404).
-  const focused = main.contains(document.activeElement)
-    ? document.activeElement.getAttribute("href") : null;
+  const focused = main.contains(document.activeElement) ? placeOf(document.activeElement) : null;
   const opened = main.querySelector("details")?.open;
+  const scrolled = main.querySelector(".map")?.scrollTop ?? 0;
   main.innerHTML = text;
   localise(main);
   const details = main.querySelector("details");
   if (details && opened) details.open = true;
-  // The element that had the focus is gone; its successor is the link to the same place.
-  if (focused) main.querySelector(`[href="${CSS.escape(focused)}"]`)?.focus();
+  // The element that had the focus is gone; its successor leads to the same place.
+  if (focused) main.querySelector(focused)?.focus();
+  const map = main.querySelector(".map");
+  if (map) map.scrollTop = scrolled;
   shown = answer.headers.get("X-Revision");
 }
 
