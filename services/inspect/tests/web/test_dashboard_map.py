@@ -68,7 +68,9 @@ def test_a_cell_has_its_figures_as_its_name_and_shows_them_on_hover(
 ) -> None:
     """The name is the title, without the sign that the style sheet draws."""
     page = window(f"{address}/?q=gpu-node-0000")
-    title = "gpu-node-0000 GPU1, NVIDIA A100-SXM4-80GB: 10 of 80 GiB allocated, use unknown, healthy"
+    title = (
+        "gpu-node-0000 GPU1, NVIDIA A100-SXM4-80GB: 10 of 80 GiB allocated, use unknown, healthy"
+    )
     cell = page.get_by_role("button", name=title)
     assert cell.get_attribute("title").startswith(title)
     cell.hover()

@@ -13,7 +13,7 @@ from gpucore.scheduling.fit import fit
 from gpucore.units import GpuIndex, MemoryUnit, NodeName
 from gpucore.wire.nodes import Node
 from gpuinspect.queries.natural_order import natural
-from gpuinspect.queries.views import ClusterView, GpuSummary, NodeSummary
+from gpuinspect.queries.views import ClusterView, GpuSummary, NodeSummary, in_natural_order
 
 LABEL: Final = "label:"
 POOL_LABELS: Final = (
@@ -88,14 +88,14 @@ def in_gib(units: float, unit: MemoryUnit) -> float:
 
 
 def gpu_cells(view: ClusterView, in_use: InUse) -> tuple[GpuCell, ...]:
-    """A cell for each GPU, in the natural order of nodes.
+    """A cell for each GPU, in the natural order of nodes and pods.
 
     Args:
         view: the nodes.
-        in_use: units of the GPU with this UUID in use; ``None`` where it is unknown.
+        in_use: GiB of the GPU with this UUID in use; ``None`` where it is unknown.
     """
-    nodes = sorted(view.nodes, key=lambda node: natural(node.name))
-    return tuple(cell for node in nodes for cell in _of_node(node, view.unit, in_use))
+    found = in_natural_order(view)
+    return tuple(cell for node in found.nodes for cell in _of_node(node, view.unit, in_use))
 
 
 def _of_node(node: NodeSummary, unit: MemoryUnit, in_use: InUse) -> Iterator[GpuCell]:
@@ -113,15 +113,11 @@ def _of_node(node: NodeSummary, unit: MemoryUnit, in_use: InUse) -> Iterator[Gpu
             model=gpu.model,
             allocated=in_gib(gpu.used, unit),
             total=in_gib(gpu.total, unit),
-            in_use=None if used is None else in_gib(used, unit),
+            in_use=None if used is None else round(used, 4),
             state=_state(node, gpu),
             exclusive=gpu.whole,
-            pods=tuple(sorted(pods.get(gpu.index, ()), key=_name)),
+            pods=tuple(pods.get(gpu.index, ())),
         )
-
-
-def _name(pod: PodOnGpu) -> tuple[str, object]:
-    return pod.namespace, natural(pod.name)
 
 
 def _state(node: NodeSummary, gpu: GpuSummary) -> str:

@@ -40,7 +40,8 @@ class Feed:
         interval_seconds: seconds between reads.
         measure: memory in use; ``None`` where it cannot be had. Its failure is a note of the frame
             and does not stop the reads.
-        clock: Unix seconds.
+        clock: Unix seconds of what is read.
+        of_file: a snapshot in a file is read; ``clock`` is then when that was written.
         began: when the program started, in Unix seconds.
 
     Attributes:
@@ -55,6 +56,7 @@ class Feed:
         interval_seconds: float,
         measure: Measure | None = None,
         clock: Callable[[], float] = time.time,
+        of_file: bool = False,
         began: float = 0.0,
     ) -> None:
         self._read = read
@@ -62,6 +64,7 @@ class Feed:
         self._interval_seconds = interval_seconds
         self._measure = measure
         self._clock = clock
+        self._of_file = of_file
         self.history = History()
         self._news = asyncio.Condition()
         self._began = int(1000 * began)
@@ -104,7 +107,14 @@ class Feed:
         taken = datetime.fromtimestamp(self._clock(), UTC)
         snapshot = self._read()
         found = self._measured(snapshot)
-        frame = Frame(snapshot, self._names, taken=taken, figures=found.figures, note=found.note)
+        frame = Frame(
+            snapshot,
+            self._names,
+            taken=taken,
+            figures=found.figures,
+            note=found.note,
+            of_file=self._of_file,
+        )
         frame.history = self.history
         _ = frame.waiting, frame.fragments, frame.amounts, frame.unhealthy, frame.cells
         return frame

@@ -28,11 +28,19 @@ from gpuinspect.cluster.snapshots import Snapshot
 from gpuinspect.queries.claims import NOTHING, PodClaims
 from gpuinspect.queries.explain import cluster_of, explain, likeness
 from gpuinspect.queries.gpuhealth import UnhealthyGpu, unhealthy_gpus
-from gpuinspect.queries.gpumap import CellGroup, GpuCell, gpu_cells, grouped_cells, with_fits
+from gpuinspect.queries.gpumap import (
+    CellGroup,
+    GpuCell,
+    gpu_cells,
+    grouped_cells,
+    in_gib,
+    with_fits,
+)
+from gpuinspect.queries.natural_order import natural
 from gpuinspect.queries.shares import view_of_ledger
 from gpuinspect.queries.usage import Figures, UsageReport, grouped
 from gpuinspect.queries.verified import VerifiedRow, verified_rows
-from gpuinspect.queries.views import ClusterView, NodeSummary
+from gpuinspect.queries.views import ClusterView, NodeSummary, in_natural_order
 from gpuinspect.web.history import CLUSTER, Amounts, History
 
 MOST_REPORTS: Final = 20
@@ -47,6 +55,7 @@ class Frame:
         error: why the next read failed; empty while reads succeed.
         figures: memory in use; ``None`` where it is unknown.
         note: why it is unknown, or not all known; empty otherwise.
+        of_file: it is a snapshot in a file; ``taken`` is when that was written.
         history: memory over the last hours.
     """
 
@@ -58,16 +67,18 @@ class Frame:
         taken: datetime,
         figures: Figures | None = None,
         note: str = "",
+        of_file: bool = False,
     ) -> None:
         self.snapshot = snapshot
         self.taken = taken
         self.figures = figures
         self.note = note
         self.error = ""
+        self.of_file = of_file
         self.history = History()
         self._reports: dict[str, UsageReport] = {}
         self.ledger: Ledger = ledger_of(snapshot, names)
-        self.view: ClusterView = view_of_ledger(self.ledger, snapshot.nodes)
+        self.view: ClusterView = in_natural_order(view_of_ledger(self.ledger, snapshot.nodes))
         self._claims = PodClaims(snapshot, self.ledger)
         self._explained: dict[tuple[object, ...], Explanation] = {}
 
@@ -81,7 +92,7 @@ class Frame:
             if not pod.node and not pod.finished
         )
         pairs = [(pod, pod_request) for pod, pod_request in requested if pod_request is not None]
-        return tuple(sorted(pairs, key=lambda pair: (pair[0].creation, pair[0].name)))
+        return tuple(sorted(pairs, key=lambda pair: (pair[0].creation, natural(pair[0].name))))
 
     def _requested(self, pod: Pod, raw: msgspec.Raw) -> PodRequest | None:
         """The pod's own request; an empty one where its claims request GPUs."""
@@ -140,19 +151,28 @@ class Frame:
 
     @cached_property
     def amounts(self) -> Mapping[str, Amounts]:
-        """Memory allocated and in use, in units, by node and for the cluster."""
+        """Memory allocated and in use, in GiB, by node and for the cluster."""
         nodes: dict[str, Amounts] = {node.name: self._amounts(node) for node in self.view.nodes}
         used = [each.used for each in nodes.values() if each.used is not None]
-        return {CLUSTER: Amounts(self.view.used, sum(used) if used else None), **nodes}
+        allocated = in_gib(self.view.used, self.view.unit)
+        return {CLUSTER: Amounts(allocated, sum(used) if used else None), **nodes}
 
     def _amounts(self, node: NodeSummary) -> Amounts:
         known = [used for each in node.gpus if (used := self.in_use(each.uuid)) is not None]
-        return Amounts(node.used, sum(known) if known else None)
+        return Amounts(in_gib(node.used, self.view.unit), sum(known) if known else None)
 
     def in_use(self, uuid: str) -> float | None:
-        """Memory of a GPU in use, in units of :attr:`view`; ``None`` where it is unknown."""
+        """Memory of a GPU in use, in GiB; ``None`` where it is unknown."""
         found = None if self.figures is None else self.figures.gpus.get(uuid)
-        return None if found is None else found / (self.view.unit.mib << 20)
+        return None if found is None else found / (1 << 30)
+
+    def created(self, uid: str) -> str:
+        """When the pod with this UID was created, RFC 3339; empty where there is none."""
+        return self._creations.get(uid, "")
+
+    @cached_property
+    def _creations(self) -> Mapping[str, str]:
+        return {pod.uid: pod.creation for pod in self.snapshot.pods}
 
     def report(self, by: str) -> UsageReport:
         """Usage in groups: ``namespace``, ``node``, ``model`` or ``label:KEY``."""
@@ -193,6 +213,7 @@ class Frame:
         """Whether all pages would be equal except for their time."""
         return (
             (self.error, self.note) == (other.error, other.note)
+            and (not self.of_file or self.taken == other.taken)
             and self.view == other.view
             and self.waiting == other.waiting
             and self.unhealthy == other.unhealthy

@@ -20,7 +20,7 @@ from gpuinspect.cluster.collect import (
     ListRequest,
     LiveReader,
 )
-from gpuinspect.cluster.snapshots import Snapshot
+from gpuinspect.cluster.snapshots import STDIN, Snapshot
 from gpuinspect.commands.options.measuring import PROMETHEUS_HELP, from_prometheus
 from gpuinspect.commands.options.reading import Reader, note, reading
 from gpuinspect.queries.claims import DEVICE_CLASSES, claim_templates
@@ -91,7 +91,15 @@ def dashboard(
     wanted = (*maps, FAILED_SCHEDULING, GPU_HEALTH, *claims)
     measure = _measure(reader, prometheus)
     reads = _reads(reader, wanted)
-    feed = Feed(reads, reader.names, interval_seconds=interval, measure=measure, began=time.time())
+    feed = Feed(
+        reads,
+        reader.names,
+        interval_seconds=interval,
+        measure=measure,
+        clock=_clock(reader),
+        of_file=reader.source.snapshot is not None,
+        began=time.time(),
+    )
     local = is_local(host)
     if not local and reviewer is None:
         note(
@@ -131,6 +139,23 @@ def _tls(folder: Path | None) -> tuple[ssl.SSLContext | None, Sequence[Job]]:
     except OSError as error:
         raise typer.BadParameter(f"--tls-certificates {folder}: {error}") from error
     return context, [partial(watcher.follow, context, known)]
+
+
+def _clock(reader: Reader) -> Callable[[], float]:
+    """Now; of a snapshot, when its file was written, and of standard input, when it was read."""
+    path, began = reader.source.snapshot, time.time()
+    if path is None:
+        return time.time
+    if path == STDIN:
+        return lambda: began
+
+    def written() -> float:
+        try:
+            return path.stat().st_mtime
+        except OSError:  # reading it fails too, and states why
+            return began
+
+    return written
 
 
 def _measure(reader: Reader, prometheus: str) -> Measure | None:

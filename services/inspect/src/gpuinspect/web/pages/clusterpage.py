@@ -4,13 +4,14 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from gpuinspect.queries.gpumap import GROUPS, CellGroup
+from gpuinspect.queries.gpumap import GROUPS, CellGroup, in_gib
 from gpuinspect.queries.natural_order import natural
 from gpuinspect.queries.views import NodeSummary, percent
 from gpuinspect.terminal.wrapping import nodes as counted
 from gpuinspect.web.frames import Frame
 from gpuinspect.web.history import CLUSTER
 from gpuinspect.web.pages import bars
+from gpuinspect.web.pages.amounts import gib
 from gpuinspect.web.pages.charts import chart
 from gpuinspect.web.pages.choices import MOST_GIB, ORDERS, SHOWS, UNNAMED, Choices, choices_of
 from gpuinspect.web.pages.gpumap import gpu_map, gpu_title
@@ -43,8 +44,7 @@ def cluster(frame: Frame, query: Mapping[str, str]) -> View:
         "most_gib": MOST_GIB,
         "map": gpu_map(groups, choices),
         "whatif_units": frame.view.unit.units_for(choices.gib << 10),
-        "chart": chart(frame.history.of(CLUSTER), frame.view.total, str(frame.view.unit)),
-        "unit": str(frame.view.unit),
+        "chart": chart(frame.history.of(CLUSTER), in_gib(frame.view.total, frame.view.unit)),
         "all_nodes": len(nodes),
         "to_map": choices.address("rows", "page") if choices.listed else "",
     }
@@ -113,7 +113,10 @@ def _totals(frame: Frame) -> Sequence[tuple[str, Cell]]:
     return (
         (
             "Memory allocated",
-            f"{view.used}/{view.total} {view.unit} ({percent(view.used, view.total)}%)",
+            (
+                f"{gib(view.used, view.unit)}/{gib(view.total, view.unit)} GiB"
+                f" ({percent(view.used, view.total)}%)"
+            ),
         ),
         ("Memory in use", _in_use(frame)),
         ("Nodes and GPUs", f"{counted(len(view.nodes))}, {gpus} GPU{'' if gpus == 1 else 's'}"),
@@ -126,7 +129,7 @@ def _totals(frame: Frame) -> Sequence[tuple[str, Cell]]:
 
 def _in_use(frame: Frame) -> str:
     used = frame.amounts[CLUSTER].used
-    return "unknown" if used is None else f"{used:.1f} {frame.view.unit}"
+    return "unknown" if used is None else f"{used:.1f} GiB"
 
 
 def _models(node: NodeSummary) -> str:
@@ -136,18 +139,19 @@ def _models(node: NodeSummary) -> str:
 
 
 def _node(frame: Frame, node: NodeSummary) -> dict[str, Any]:
+    unit = frame.view.unit
     marks = (
         ("cordoned", node.cordoned),
         ("not ready", not node.ready),
-        (f"{node.pending} {frame.view.unit} pending", node.pending > 0),
+        (f"{gib(node.pending, unit)} GiB pending", node.pending > 0),
     )
     return {
         "link": Link(node.name, f"/nodes/{node.name}"),
-        "used": node.used,
-        "total": node.total,
+        "used": gib(node.used, unit),
+        "total": gib(node.total, unit),
         "marks": [word for word, holds in marks if holds],
         "models": _models(node),
-        "gpus": [bars.gpu(node, each, frame.in_use(each.uuid)) for each in node.gpus],
+        "gpus": [bars.gpu(node, each, unit, frame.in_use(each.uuid)) for each in node.gpus],
     }
 
 

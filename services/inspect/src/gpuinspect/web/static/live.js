@@ -6,6 +6,7 @@ const main = document.getElementById("main");
 const connection = document.getElementById("connection");
 const offline = document.getElementById("offline");
 const retryMilliseconds = 5000;
+const ageMilliseconds = 10000;
 let requests = 0;
 let shown = main?.dataset.revision;  // what the page shows, and the newest there is
 let newest = shown;
@@ -21,12 +22,17 @@ function show(text, connected) {
   }
 }
 
+// What a page that is connected shows: a snapshot is as of its time.
+function live() {
+  return main.querySelector("[data-snapshot]")?.textContent ?? "Live";
+}
+
 function localise(root) {
   for (const time of root.querySelectorAll("time[datetime]")) {
     const moment = new Date(time.dateTime);
     if (Number.isNaN(moment.getTime())) continue;
     time.title = moment.toISOString().replace("T", " ").replace(/\.\d+Z$/, " UTC");
-    time.textContent = moment.toLocaleString(undefined, { dateStyle: "medium", timeStyle: "medium" });
+    if (!time.classList.contains("age")) time.textContent = moment.toLocaleString(undefined, { dateStyle: "medium", timeStyle: "medium" });
   }
 }
 
@@ -35,6 +41,18 @@ function placeOf(element) {
   const quoted = (name) => `[${name}="${CSS.escape(element.getAttribute(name))}"]`;
   if (element.hasAttribute("href")) return quoted("href");
   return element.matches("button[name]") ? quoted("name") + quoted("value") : null;
+}
+
+// Ages as the server writes them: 45s, 12m, 3h, 5d.
+function grow() {
+  if (main.querySelector("[data-snapshot]")) return;  // its pods do not get older
+  for (const time of main.querySelectorAll("time.age")) {
+    const seconds = Math.max(Math.floor((Date.now() - new Date(time.dateTime)) / 1000), 0);
+    if (Number.isNaN(seconds)) continue;
+    const units = [[86400, "d", 2], [3600, "h", 3], [60, "m", 3], [1, "s", 0]];
+    const [size, letter] = units.find(([size, , least]) => seconds >= size * least);
+    time.textContent = `${Math.floor(seconds / size)}${letter}`;
+  }
 }
 
 async function refresh() {
@@ -64,16 +82,17 @@ function catchUp() {
   const typing = main.contains(document.activeElement)
     && ["INPUT", "SELECT"].includes(document.activeElement.tagName);
   if (shown === newest || typing) return;
-  refresh().then(() => show("Live", true), () => {
+  refresh().then(() => show(live(), true), () => {
     show("Connection lost, trying again", false);
     retry = setTimeout(catchUp, retryMilliseconds);
   });
 }
 
 localise(document);
+setInterval(grow, ageMilliseconds);
 if (shown) {
   const events = new EventSource("/events");
-  events.onopen = () => show("Live", true);
+  events.onopen = () => show(live(), true);
   events.onerror = () => show(
     events.readyState === EventSource.CLOSED
       ? "Not live: reload the page" : "Connection lost, trying again", false);
