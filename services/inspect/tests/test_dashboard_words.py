@@ -117,6 +117,8 @@ def test_nodes_and_groups_of_usage_are_in_natural_order() -> None:
     for path in ("/", "/usage?by=node"):
         text = client.get(path).text
         assert text.index('href="/nodes/gpu-2"') < text.index('href="/nodes/gpu-10"')
+    text = client.get("/").text
+    assert text.index('value="gpu-2/0"') < text.index('value="gpu-10/0"')
 
 
 @pytest.mark.parametrize("path", ["/pods", "/nodes/n1", "/pods/default/web-1"])

@@ -13,14 +13,19 @@ from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import quote
 
+import measuredworkloads
 import pytest
 from drawncluster import FakeCluster, Gpu
+from measuredworkloads import history
 from starlette.testclient import TestClient
 
+from gpucore.sizing.usage_history import UsageHistory
 from gpucore.wire.names import DEFAULT_NAMES
 from gpuinspect.cluster.snapshots import decode
+from gpuinspect.cluster.usage_histories import ReadHistories, by_workload
 from gpuinspect.web.app import make_app
 from gpuinspect.web.feed import Feed
+from gpuinspect.web.sizing import CachedSizes
 
 GOLDEN = Path(__file__).parent / "golden" / "pages"
 LAYOUT = frozenset(
@@ -45,6 +50,7 @@ PAGES = {
     "pods": "/pods",
     "health": "/health",
     "usage": "/usage?by=model",
+    "sizes": "/sizes",
     "pod-placed": "/pods/default/web-0",
     "pod-waiting": "/pods/research/large",
     "pod-faulty": "/pods/research/odd",
@@ -124,10 +130,11 @@ def everything(*, many: bool = True) -> FakeCluster:
     return cluster
 
 
-def served(cluster: FakeCluster) -> Iterator[TestClient]:
+def served(cluster: FakeCluster, *histories: UsageHistory) -> Iterator[TestClient]:
     """A browser in front of the dashboard, at a fixed time."""
     raw = cluster.json().encode()
-    feed = Feed(lambda: decode(raw), DEFAULT_NAMES, interval_seconds=3600)
+    sizes = CachedSizes(lambda _: ReadHistories(by_workload(histories)))
+    feed = Feed(lambda: decode(raw), DEFAULT_NAMES, interval_seconds=3600, sizes=sizes)
     asyncio.run(feed.refresh())
     assert feed.frame is not None
     feed.frame.taken = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -139,7 +146,7 @@ def served(cluster: FakeCluster) -> Iterator[TestClient]:
 @pytest.fixture(scope="module")
 def browser() -> Iterator[TestClient]:
     """In front of a cluster of everything."""
-    yield from served(everything())
+    yield from served(everything(), *measuredworkloads.of_everything())
 
 
 @pytest.mark.parametrize("name", PAGES)
@@ -197,7 +204,7 @@ def attacked() -> Iterator[TestClient]:
     )
     gates = {"schedulingGates": [{"name": HOSTILE}], "schedulerName": HOSTILE}
     cluster.pod("gated", 4, phase="Pending", spec=gates)
-    yield from served(cluster)
+    yield from served(cluster, history(HOSTILE, 2, namespace=HOSTILE, container=HOSTILE))
 
 
 QUOTED = quote(HOSTILE)
@@ -211,6 +218,7 @@ ATTACKED = {
     f"/pods/{QUOTED}/waiting": 3,
     "/pods/default/known": 1,
     "/pods/default/gated": 2,
+    f"/sizes?q={QUOTED}": 3,
     f"/whatif?mem={QUOTED}&like={QUOTED}": 3,
     f"/whatif?mem=4&replicas=2&add=1&like={QUOTED}": 3,
     f"/whatif?mem=4&add=1&like=x{QUOTED}": 3,

@@ -24,6 +24,7 @@ from gpuinspect.web.pages import (
     healthpage,
     nodepage,
     podpages,
+    sizespage,
     usagepage,
     whatifpage,
 )
@@ -72,6 +73,7 @@ def make_app(
         Route("/pods", _shown(feed, "Pending pods", _waiting, here="/pods")),
         Route("/health", _shown(feed, "GPU health", _health, here="/health")),
         Route("/usage", _shown(feed, "Usage", usagepage.usage, here="/usage")),
+        Route("/sizes", _shown(feed, "Used against requested", sizespage.sizes, here="/sizes")),
         Route("/pods/{namespace}/{pod}", _shown(feed, "Pod", _pod, here="")),
         Route("/whatif", _shown(feed, "What if", whatifpage.whatif, here="/whatif", live=False)),
         Route("/events", _events(feed)),

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping
 from datetime import datetime
 from functools import cached_property
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 
@@ -38,6 +38,7 @@ from gpuinspect.queries.gpumap import (
 )
 from gpuinspect.queries.natural_order import natural
 from gpuinspect.queries.shares import view_of_ledger
+from gpuinspect.queries.sizes import WorkloadSizes
 from gpuinspect.queries.usage import Figures, UsageReport, grouped
 from gpuinspect.queries.verified import VerifiedRow, verified_rows
 from gpuinspect.queries.views import ClusterView, NodeSummary, in_natural_order
@@ -45,6 +46,14 @@ from gpuinspect.web.history import CLUSTER, Amounts, History
 
 MOST_REPORTS: Final = 20
 """Groupings of usage that a frame caches; viewers choose the label."""
+
+
+class SizesSource(Protocol):
+    """Reads what workloads used."""
+
+    def latest(self, snapshot: Snapshot, ledger: Ledger) -> WorkloadSizes | None:
+        """What was read last; ``None`` while it is being read for the first time."""
+        ...
 
 
 class Frame:
@@ -57,6 +66,7 @@ class Frame:
         note: why it is unknown, or not all known; empty otherwise.
         of_file: it is a snapshot in a file; ``taken`` is when that was written.
         history: memory over the last hours.
+        measured_sizes: reads what workloads used; ``None`` where nothing does.
     """
 
     def __init__(
@@ -76,6 +86,7 @@ class Frame:
         self.error = ""
         self.of_file = of_file
         self.history = History()
+        self.measured_sizes: SizesSource | None = None
         self._reports: dict[str, UsageReport] = {}
         self.ledger: Ledger = ledger_of(snapshot, names)
         self.view: ClusterView = in_natural_order(view_of_ledger(self.ledger, snapshot.nodes))
@@ -137,6 +148,12 @@ class Frame:
     def unhealthy(self) -> tuple[UnhealthyGpu, ...]:
         """Unhealthy GPUs with their reasons."""
         return unhealthy_gpus(self.snapshot, self.view)
+
+    def sizes(self) -> WorkloadSizes | None:
+        """What workloads request and used; ``None`` while it is being read."""
+        if self.measured_sizes is None:
+            return WorkloadSizes()
+        return self.measured_sizes.latest(self.snapshot, self.ledger)
 
     @cached_property
     def cells(self) -> tuple[GpuCell, ...]:

@@ -21,15 +21,18 @@ from gpuinspect.cluster.collect import (
     LiveReader,
 )
 from gpuinspect.cluster.snapshots import STDIN, Snapshot
+from gpuinspect.cluster.usage_histories import of_snapshot
 from gpuinspect.commands.options.measuring import PROMETHEUS_HELP, from_prometheus
 from gpuinspect.commands.options.reading import Reader, note, reading
 from gpuinspect.queries.claims import DEVICE_CLASSES, claim_templates
 from gpuinspect.queries.memory_in_use import MemoryInUse, memory_in_use
+from gpuinspect.queries.sizes import read_histories
 from gpuinspect.web.app import Job, make_app
 from gpuinspect.web.feed import Feed
 from gpuinspect.web.hosts import is_local
 from gpuinspect.web.listening import listen
 from gpuinspect.web.measuring import Cached, Measure
+from gpuinspect.web.sizing import CachedSizes
 from gpuinspect.web.tokens import TokenReviewer
 from gpukube.server.certificates import CertificateWatcher
 
@@ -98,6 +101,7 @@ def dashboard(
         measure=measure,
         clock=_clock(reader),
         of_file=reader.source.snapshot is not None,
+        sizes=_sizes(reader),
         began=time.time(),
     )
     local = is_local(host)
@@ -166,6 +170,14 @@ def _measure(reader: Reader, prometheus: str) -> Measure | None:
         return None
     kube = reader.source.connect()
     return Cached(lambda snapshot: memory_in_use(kube, snapshot))
+
+
+def _sizes(reader: Reader) -> CachedSizes:
+    """What workloads used, from the plugins or from the histories in a snapshot."""
+    if reader.source.snapshot is not None:
+        return CachedSizes(of_snapshot, of_file=True)
+    kube = reader.source.connect()
+    return CachedSizes(partial(read_histories, kube))
 
 
 def _reads(reader: Reader, wanted: Sequence[ListRequest]) -> Callable[[], Snapshot]:

@@ -10,6 +10,7 @@ _PLACES: Final = (
     ("/pods", "Pending pods"),
     ("/health", "GPU health"),
     ("/usage", "Usage"),
+    ("/sizes", "Sizes"),
     ("/whatif", "What if"),
 )
 
