@@ -101,9 +101,9 @@ def test_a_row_has_what_was_requested_used_and_recommended() -> None:
     text = opened(feed_of(read, running(3, "web", 16))).get("/sizes").text
     assert ROWS.findall(text) == ["default/deployment/web"]
     assert cells(text, "Requested") == ["16"]
-    assert cells(text, "Used max") == ["6.0"]
+    assert cells(text, "Used p50 / p95 / max") == ["3.2 / 6.0 / 6.0"]
     assert cells(text, "Recommended") == ["7"]
-    assert cells(text, "Running pods") == ["3"]
+    assert cells(text, "Pods") == ["3"]
     assert cells(text, "Waste of a pod") == ["10.0"]
     assert cells(text, "Waste") == ["30.0"]
     assert "it used at most 6.0 GiB, with a margin of 15 %" in text

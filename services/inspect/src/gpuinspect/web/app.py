@@ -29,6 +29,7 @@ from gpuinspect.web.pages import (
     whatifpage,
 )
 from gpuinspect.web.pages.frame import content, page, sentence
+from gpuinspect.web.readapi import api_routes
 from gpuinspect.web.rendering import View
 
 STATIC: Final = Path(__file__).parent / "static"
@@ -76,6 +77,7 @@ def make_app(
         Route("/sizes", _shown(feed, "Used against requested", sizespage.sizes, here="/sizes")),
         Route("/pods/{namespace}/{pod}", _shown(feed, "Pod", _pod, here="")),
         Route("/whatif", _shown(feed, "What if", whatifpage.whatif, here="/whatif", live=False)),
+        *api_routes(feed),
         Route("/events", _events(feed)),
         Route("/healthz", _healthz),
         Route("/readyz", _readyz(feed)),
