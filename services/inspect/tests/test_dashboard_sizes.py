@@ -116,6 +116,7 @@ def test_amounts_are_in_gib_where_nodes_count_in_mib() -> None:
     text = opened(feed_of(FakeHistories(history("web", 2, 3, 6)), cluster)).get("/sizes").text
     assert cells(text, "Requested") == ["16"]
     assert cells(text, "Recommended") == ["6.9"]
+    assert cells(text, "Waste of a pod") == ["10.0"]
 
 
 def test_rows_are_sorted_by_waste_and_as_chosen() -> None:
@@ -220,14 +221,14 @@ async def test_slow_plugins_hold_up_neither_the_feed_nor_the_page(
     await asyncio.wait_for(anext(listener), 60)
     frame = feed.frame
     assert frame is not None
-    assert await asyncio.to_thread(frame.sizes) is None
+    assert await asyncio.wait_for(asyncio.to_thread(frame.sizes), 30) is None
     client = TestClient(make_app(feed))
     page = await asyncio.to_thread(client.get, "/sizes")
     assert "are being read; the page shows them once they are there" in page.text
     await asyncio.wait_for(feed.refresh(), 60)
     news = asyncio.ensure_future(anext(listener))
     read.released.set()
-    await asyncio.wait_for(news, 60)
+    assert (await asyncio.wait_for(news, 60)).startswith("data: ")
     found = await asyncio.to_thread(frame.sizes)
     assert found is not None
     assert len(found.items) == 1

@@ -12,6 +12,10 @@ pytestmark = pytest.mark.slow
 
 PAGES = (
     "/",
+    "/?by=rack&show=waste&gib=7&at=gpu-a/0",
+    "/?show=namespace&group=Tesla%20T4",
+    "/?show=health&rows=all",
+    "/sizes",
     "/health",
     "/usage",
     "/usage?by=model",
@@ -80,7 +84,7 @@ def test_axe_would_find_a_fault(window: Callable[..., Any], address: str, axe: s
 def test_the_keyboard_reaches_every_page(window: Callable[..., Any], address: str) -> None:
     """Each entry of the navigation by Tab and Enter; the current one is marked."""
     page = window(address)
-    for place in range(5):
+    for place in range(6):
         page.locator("body").evaluate("body => { body.tabIndex = -1; body.focus(); }")
         for _ in range(place + 2):  # the skip link is the first
             page.keyboard.press("Tab")

@@ -121,7 +121,7 @@ def test_text_stands_out(
     seen = []
     for path in ("/", "/nodes/gpu-a100", "/pods/research/tune"):
         page = window(address + path, width=1000, scheme=scheme)
-        page.get_by_text("Live", exact=True).wait_for()
+        page.get_by_role("status").get_by_text("Snapshot of").wait_for()
         seen += page.evaluate(CONTRAST)
         keep(page, f"{scheme}-{path.rpartition('/')[2] or 'map'}")
     assert len(seen) > 40

@@ -101,3 +101,35 @@ def test_the_form_lights_where_a_size_fits(window: Callable[..., Any], address: 
     assert 0 < lit.count() < GPUS
     sign = "cell => getComputedStyle(cell, '::before').content"
     assert "✓" in lit.first.evaluate(sign)
+
+
+CONTRASTS = """() => {
+  const light = (text) => {
+    const parts = text.match(/[0-9.]+/g).slice(0, 3).map((part) => part / 255)
+      .map((part) => part <= 0.03928 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4);
+    return 0.2126 * parts[0] + 0.7152 * parts[1] + 0.0722 * parts[2];
+  };
+  const cells = document.querySelector(".cells");
+  const found = {};
+  const names = [...Array(11).keys()].map((i) => `p${i}`).concat(
+    [...Array(8).keys()].map((i) => `n${i}`), ["h0", "h1", "h2", "h3", "u"]);
+  for (const name of names) {
+    const cell = cells.firstElementChild.cloneNode();
+    cell.className = name;
+    cells.append(cell);
+    const style = getComputedStyle(cell);
+    const pair = [light(style.color), light(style.backgroundColor)].sort((a, b) => b - a);
+    found[name] = (pair[0] + 0.05) / (pair[1] + 0.05);
+  }
+  return found;
+}"""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_signs_stand_out_on_every_colour(
+    window: Callable[..., Any], address: str, scheme: str
+) -> None:
+    """The contrast of 4.5 that WCAG 2 requires of text at level AA."""
+    found = window(address, scheme=scheme).evaluate(CONTRASTS)
+    assert len(found) == 24
+    assert {name: ratio for name, ratio in found.items() if ratio < 4.5} == {}
