@@ -12,7 +12,7 @@ from typing import Any, Final
 ROOT: Final = Path(__file__).resolve().parents[2]
 PATH: Final = ROOT / "docs" / "images" / "dashboard.png"
 SNAPSHOT: Final = ROOT / "docs" / "examples" / "teams.json"
-SIZE: Final = {"width": 1000, "height": 620}
+SIZE: Final = {"width": 1000, "height": 900}
 
 
 def taken(browser: Any, url: str) -> bytes:

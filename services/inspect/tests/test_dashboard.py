@@ -15,6 +15,8 @@ from gpuinspect.web.app import _versions, make_app
 from gpuinspect.web.feed import PAUSE, Feed, pause
 from gpukube.errors import InvalidReplyError
 
+ROW = '<section class="node">'
+
 
 @dataclass
 class FakeReader:
@@ -182,10 +184,10 @@ def test_large_clusters_are_paged() -> None:
     feed = Feed(FakeReader(cluster), DEFAULT_NAMES, interval_seconds=3600)
     asyncio.run(feed.refresh())
     browser = TestClient(make_app(feed))
-    first, last = browser.get("/").text, browser.get("/", params={"page": "3"}).text
-    assert (first.count("<section>"), last.count("<section>")) == (50, 20)
-    assert "page 1 of 3" in first
-    assert browser.get("/", params={"q": "n11"}).text.count("<section>") == 10
+    pages = [browser.get("/", params={"rows": "all", "page": n}).text for n in ("1", "3")]
+    assert [page.count(ROW) for page in pages] == [50, 20]
+    assert "page 1 of 3" in pages[0]
+    assert browser.get("/", params={"q": "n11"}).text.count(ROW) == 10
 
 
 def test_before_the_first_read(reader: FakeReader) -> None:

@@ -1,5 +1,6 @@
 """What ``gpushare dashboard`` serves for its flags: where, for whom, and how often it reads."""
 
+import os
 import socket
 from pathlib import Path
 from typing import Any
@@ -29,11 +30,11 @@ class Served:
         on_listening(4321)
 
     def feed(
-        self, read: Any, names: Any, *, interval_seconds: float, measure: Any, began: float
+        self, read: Any, names: Any, *, interval_seconds: float, measure: Any, **more: Any
     ) -> Feed:
         self.interval, self.wanted = interval_seconds, getattr(read, "_wanted", None)
-        self.names, self.measure = names, measure
-        return Feed(read, names, interval_seconds=interval_seconds, measure=measure, began=began)
+        self.names, self.measure, self.more = names, measure, more
+        return Feed(read, names, interval_seconds=interval_seconds, measure=measure, **more)
 
 
 @pytest.fixture
@@ -59,6 +60,21 @@ def test_by_default_only_this_machine_is_served(
     assert (served.config.host, served.config.port) == ("127.0.0.1", 8080)
     assert (status(served, "localhost"), status(served, "evil.example")) == (200, 421)
     assert served.interval == 5.0
+
+
+def test_a_snapshot_is_as_of_the_time_of_its_file(
+    run: Run, cluster: FakeCluster, served: Served, tmp_path: Path
+) -> None:
+    """Also after the file has gone; one from standard input is as of the start."""
+    path = tmp_path / "cluster.json"
+    path.write_text(cluster.json())
+    os.utime(path, (1000.0, 1000.0))
+    run("dashboard", "--snapshot", str(path))
+    assert (served.more["of_file"], served.more["clock"]()) == (True, 1000.0)
+    path.unlink()
+    assert served.more["clock"]() == pytest.approx(served.more["began"], abs=60)
+    run("dashboard", on=cluster)
+    assert served.more["clock"]() == pytest.approx(served.more["began"], abs=60)
 
 
 def test_another_address_is_served_to_everybody_with_a_warning(

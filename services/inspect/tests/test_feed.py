@@ -218,4 +218,4 @@ def test_every_answer_has_the_headers(feed: Feed, path: str) -> None:
     assert head["content-security-policy"] == POLICY
     assert head["x-content-type-options"] == "nosniff"
     assert head["referrer-policy"] == "no-referrer"
-    assert head["vary"] == "X-Part"
+    assert head["vary"] == "X-Part, Accept-Encoding"

@@ -67,7 +67,7 @@ def test_the_number_of_series_is_bounded(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_a_chart_has_a_line_for_each_stretch_without_a_gap() -> None:
     """A long pause of the dashboard is not drawn as a line."""
-    drawn = chart(filled((0, 0.0), (1, 5.0), (10, 10.0)).of(CLUSTER), 10, "GiB")
+    drawn = chart(filled((0, 0.0), (1, 5.0), (10, 10.0)).of(CLUSTER), 10)
     assert drawn is not None
     assert drawn.allocated == ["0.00,100.00 10.00,50.00", "100.00,0.00"]
     assert drawn.used == []
@@ -82,7 +82,7 @@ def test_a_chart_shows_memory_in_use() -> None:
     history = History()
     history.add(0, {CLUSTER: Amounts(8.0, 4.0)})
     history.add(STEP_SECONDS, {CLUSTER: Amounts(6.0, 2.0)})
-    drawn = chart(history.of(CLUSTER), 16, "GiB")
+    drawn = chart(history.of(CLUSTER), 16)
     assert drawn is not None
     assert drawn.used == ["0.00,75.00 100.00,87.50"]
     assert drawn.summary == (
@@ -92,4 +92,4 @@ def test_a_chart_shows_memory_in_use() -> None:
 
 def test_one_point_is_no_chart() -> None:
     """A line needs two."""
-    assert chart(filled((0, 1.0)).of(CLUSTER), 10, "GiB") is None
+    assert chart(filled((0, 1.0)).of(CLUSTER), 10) is None

@@ -13,14 +13,19 @@ from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import quote
 
+import measuredworkloads
 import pytest
 from drawncluster import FakeCluster, Gpu
+from measuredworkloads import history
 from starlette.testclient import TestClient
 
+from gpucore.sizing.usage_history import UsageHistory
 from gpucore.wire.names import DEFAULT_NAMES
 from gpuinspect.cluster.snapshots import decode
+from gpuinspect.cluster.usage_histories import ReadHistories, by_workload
 from gpuinspect.web.app import make_app
 from gpuinspect.web.feed import Feed
+from gpuinspect.web.sizing import CachedSizes
 
 GOLDEN = Path(__file__).parent / "golden" / "pages"
 LAYOUT = frozenset(
@@ -34,7 +39,9 @@ VOID = frozenset({"meta", "link", "input", "rect"})
 HOSTILE = '"><script>alert(1)<b>'
 PAGES = {
     "cluster": "/?sort=used&q=a",
-    "cluster-second": "/?page=2",
+    "cluster-second": "/?rows=all&page=2",
+    "cluster-map": "/?by=pool&show=waste&gib=10&at=gpu-a/1",
+    "cluster-group": "/?q=gpu&show=namespace&group=Tesla%20T4",
     "cluster-none": "/?q=none",
     "node": "/nodes/gpu-a",
     "node-links": "/nodes/gpu-b",
@@ -43,6 +50,7 @@ PAGES = {
     "pods": "/pods",
     "health": "/health",
     "usage": "/usage?by=model",
+    "sizes": "/sizes",
     "pod-placed": "/pods/default/web-0",
     "pod-waiting": "/pods/research/large",
     "pod-faulty": "/pods/research/odd",
@@ -122,10 +130,11 @@ def everything(*, many: bool = True) -> FakeCluster:
     return cluster
 
 
-def served(cluster: FakeCluster) -> Iterator[TestClient]:
+def served(cluster: FakeCluster, *histories: UsageHistory) -> Iterator[TestClient]:
     """A browser in front of the dashboard, at a fixed time."""
     raw = cluster.json().encode()
-    feed = Feed(lambda: decode(raw), DEFAULT_NAMES, interval_seconds=3600)
+    sizes = CachedSizes(lambda _: ReadHistories(by_workload(histories)))
+    feed = Feed(lambda: decode(raw), DEFAULT_NAMES, interval_seconds=3600, sizes=sizes)
     asyncio.run(feed.refresh())
     assert feed.frame is not None
     feed.frame.taken = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -137,7 +146,7 @@ def served(cluster: FakeCluster) -> Iterator[TestClient]:
 @pytest.fixture(scope="module")
 def browser() -> Iterator[TestClient]:
     """In front of a cluster of everything."""
-    yield from served(everything())
+    yield from served(everything(), *measuredworkloads.of_everything())
 
 
 @pytest.mark.parametrize("name", PAGES)
@@ -195,7 +204,7 @@ def attacked() -> Iterator[TestClient]:
     )
     gates = {"schedulingGates": [{"name": HOSTILE}], "schedulerName": HOSTILE}
     cluster.pod("gated", 4, phase="Pending", spec=gates)
-    yield from served(cluster)
+    yield from served(cluster, history(HOSTILE, 2, namespace=HOSTILE, container=HOSTILE))
 
 
 QUOTED = quote(HOSTILE)
@@ -209,6 +218,7 @@ ATTACKED = {
     f"/pods/{QUOTED}/waiting": 3,
     "/pods/default/known": 1,
     "/pods/default/gated": 2,
+    f"/sizes?q={QUOTED}": 3,
     f"/whatif?mem={QUOTED}&like={QUOTED}": 3,
     f"/whatif?mem=4&replicas=2&add=1&like={QUOTED}": 3,
     f"/whatif?mem=4&add=1&like=x{QUOTED}": 3,
@@ -218,10 +228,11 @@ ATTACKED = {
 
 @pytest.mark.parametrize("path", ATTACKED)
 def test_hostile_names_are_text_on_every_page(attacked: TestClient, path: str) -> None:
-    """Whatever a pod, a node or an address is called, a page has its own script and no other."""
+    """Whatever a pod, a node or an address is called, a page has its own scripts and no other."""
     text = attacked.get(path).text
     lines = [line.strip() for line in elements(text)]
     scripts = [line for line in lines if line.startswith("<script>")]
-    assert scripts == ["<script> src='/static/live.js' defer"]
+    own = ("/static/live.js", "/static/map.js")
+    assert scripts == [f"<script> src='{path}' defer" for path in own]
     hostile = [line for line in lines if "<script>" in line and not line.startswith("<script>")]
     assert len(hostile) >= ATTACKED[path]

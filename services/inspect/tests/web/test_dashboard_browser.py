@@ -44,9 +44,10 @@ def address(tmp_path_factory: pytest.TempPathFactory, serving: Callable[..., Any
 
 
 def test_the_map(window: Callable[..., Any], address: str, keep: Callable[..., None]) -> None:
-    """GPUs have their figures in words, and the page shows that it is live."""
+    """GPUs have their figures in words, and the page shows of when its snapshot is."""
     page = window(address)
-    page.get_by_text("Live", exact=True).wait_for()
+    page.get_by_role("status").get_by_text("Snapshot of").wait_for()
+    assert page.get_by_text("Live", exact=True).count() == 0
     assert page.get_by_text("GPU0 7/15").count() == 1
     assert page.locator("svg a").count() == 4
     keep(page, "light")
@@ -120,7 +121,7 @@ def test_text_stands_out(
     seen = []
     for path in ("/", "/nodes/gpu-a100", "/pods/research/tune"):
         page = window(address + path, width=1000, scheme=scheme)
-        page.get_by_text("Live", exact=True).wait_for()
+        page.get_by_role("status").get_by_text("Snapshot of").wait_for()
         seen += page.evaluate(CONTRAST)
         keep(page, f"{scheme}-{path.rpartition('/')[2] or 'map'}")
     assert len(seen) > 40

@@ -87,6 +87,31 @@ def open_address(
         yield url
 
 
+def test_ages_grow_while_the_page_is_open(open_address: str, window: Callable[..., Any]) -> None:
+    """The script writes them anew, as the server does."""
+    page = window(f"{open_address}/pods/default/web")
+    age = page.locator("time.age")
+    written = age.inner_text()
+    assert written.endswith("d")
+    age.evaluate("age => { age.textContent = 'old'; }")
+    page.locator("time.age", has_text=written).wait_for()
+
+
+def test_a_change_keeps_the_cell_that_has_the_focus(
+    open_address: str, window: Callable[..., Any], server: FakeApiServer
+) -> None:
+    """The new cell of the same GPU has it, and is the tab stop of the map."""
+    page = window(open_address)
+    page.get_by_text("Live", exact=True).wait_for()
+    page.locator('.cells button[value="n1/1"]').focus()
+    server.lists[PODS] = [pod("web", 6, 0), pod("fresh", 5, 1)]
+    page.get_by_text("GPU1 5/15").wait_for()
+    assert page.evaluate("document.activeElement.value") == "n1/1"
+    assert page.evaluate("document.activeElement.title").count("default/fresh 5 GiB") == 1
+    stops = page.locator('.cells button[tabindex="0"]')
+    assert [each.get_attribute("value") for each in stops.all()] == ["n1/1"]
+
+
 def test_a_change_before_the_event_stream_opens(
     open_address: str, window: Callable[..., Any], server: FakeApiServer
 ) -> None:

@@ -44,7 +44,7 @@ def test_pages_stay_small(browser: TestClient, path: str) -> None:
 def test_a_pod_is_found_by_name(browser: TestClient) -> None:
     """The filter of the map finds the node of a pod."""
     text = browser.get("/", params={"q": "default/web-0123"}).text
-    assert text.count("<section>") == 1
+    assert text.count('<section class="node">') == 1
     assert "n0123" in text
 
 

@@ -21,10 +21,12 @@ class ReadHistories(msgspec.Struct, frozen=True):
     Attributes:
         items: one history for each container of a workload, of all nodes together.
         unread: nodes whose plugin did not answer, with the reason.
+        forbidden: the namespace in which the caller lacks the right; empty where there is none.
     """
 
     items: tuple[UsageHistory, ...]
     unread: tuple[tuple[str, str], ...] = ()
+    forbidden: str = ""
 
 
 def of_snapshot(snapshot: ListedObjects) -> ReadHistories:

@@ -13,7 +13,6 @@ from gpucore.sizing.recommendation import Recommendation, SizingRules
 from gpucore.units import MemoryUnit, UnitError
 from gpucore.wire.names import Names
 from gpuinspect.cluster.schedulers import policy_of
-from gpuinspect.cluster.usage_histories import ReadHistories
 from gpuinspect.commands.options import answers
 from gpuinspect.commands.options.amounts import days_of, margin_of
 from gpuinspect.commands.options.formats import Format, NoHeaders, emit, names_only
@@ -31,7 +30,7 @@ from gpuinspect.documents.sizeseffect import sizes_effect_doc
 from gpuinspect.layout import sizeseffect as effect_layout
 from gpuinspect.layout.patches import patches
 from gpuinspect.layout.recommend import recommend as table
-from gpuinspect.queries.measured import MeasuredCluster, measured
+from gpuinspect.queries.measured import NO_HISTORY, MeasuredCluster, measured, unread_note
 from gpuinspect.queries.recommend import (
     RecommendScope,
     recommendations,
@@ -40,13 +39,7 @@ from gpuinspect.queries.recommend import (
 )
 from gpuinspect.queries.repacked import SizesEffect, sizes_effect
 from gpuinspect.queries.workloads import kind_of
-from gpuinspect.terminal.wrapping import nodes
 
-NO_HISTORY: Final = (
-    "no memory was measured yet: the device plugin measures the pods of its node from its start on,"
-    " and a recommendation needs 1 day and 3 starts of pods, or 7 days; it can tell pods on one GPU"
-    " apart only with devicePlugin.hostProcesses=true or in isolation mode driver"
-)
 NO_NODES: Final = (
     "the nodes were not read, so an exclusive GPU looks like a share, and sizes may exceed the"
     " largest GPU"
@@ -160,7 +153,7 @@ def recommend(
         percentile=percentile, margin=percent, gpu_sizes=sizes_in(source.node_infos)
     )
     if not source.histories.items:
-        fail("; ".join([NO_HISTORY, *_unread(source.histories), DOCTOR]))
+        fail("; ".join(filter(None, [NO_HISTORY, unread_note(source.histories), DOCTOR])))
     scope = RecommendScope(where, kind, name, days)
     found = recommendations(source.histories.items, scope, unit, rules)
     shown = _Shown(found, str(unit), rules, gaps=_gaps(source))
@@ -249,15 +242,8 @@ def _unit(text: str, source: MeasuredCluster) -> MemoryUnit:
 
 def _gaps(source: MeasuredCluster) -> list[str]:
     """What could not be read, and what follows."""
-    return [*_unread(source.histories), *([] if source.node_infos else [NO_NODES])]
-
-
-def _unread(histories: ReadHistories) -> list[str]:
-    """Nodes whose plugin did not answer, with the first reason."""
-    if not histories.unread:
-        return []
-    node, why = histories.unread[0]
-    return [f"nothing was read of {nodes(len(histories.unread))}, such as {node}: {why}"]
+    unread = unread_note(source.histories)
+    return [*([unread] if unread else []), *([] if source.node_infos else [NO_NODES])]
 
 
 def _scope(where: str) -> str:

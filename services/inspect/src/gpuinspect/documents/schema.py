@@ -1,4 +1,4 @@
-"""The JSON schema of every document that ``-o json`` and ``-o yaml`` print.
+"""The JSON schema of every document that commands print and the dashboard serves.
 
 ``services/inspect/schema/gpushare-v1.json`` is written from here (``python -m
 gpuinspect.documents.schema``) and a test fails when the two differ, so that no field changes
@@ -18,12 +18,14 @@ from gpuinspect.defrag.report import EvictionPlanDoc
 from gpuinspect.documents.cost import CostList
 from gpuinspect.documents.defrag import DefragPlan
 from gpuinspect.documents.doctor import Examination
+from gpuinspect.documents.gpumap import GpuMapDoc
 from gpuinspect.documents.gpunode import GpuNodeList
 from gpuinspect.documents.idle import IdleShareList
 from gpuinspect.documents.inspect import NodeShareList
 from gpuinspect.documents.nodetemplate import NodeTemplateDoc
 from gpuinspect.documents.pending import PendingPodList
 from gpuinspect.documents.recommend import RecommendationList
+from gpuinspect.documents.sizes import WorkloadSizeList
 from gpuinspect.documents.sizeseffect import SizesEffectDoc
 from gpuinspect.documents.top import NodeGpuList
 from gpuinspect.documents.usage import UsageList
@@ -51,6 +53,8 @@ DOCUMENTS: Final = {
     "CostList": CostList,
     "NodeTemplate": NodeTemplateDoc,
     "VerifyReport": VerifyReport,
+    "GpuMap": GpuMapDoc,
+    "WorkloadSizeList": WorkloadSizeList,
 }
 """Documents by their ``kind``."""
 _ATTRIBUTES: Final = "\n\n    Attributes:"

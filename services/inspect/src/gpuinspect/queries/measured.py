@@ -22,11 +22,17 @@ from gpuinspect.cluster.usage_histories import (
 from gpuinspect.queries.claims import DEVICE_CLASSES, claim_templates
 from gpuinspect.queries.plugin_pods import PLUGIN_PODS, plugin_addresses, plugins_in
 from gpuinspect.sources.plugins import HISTORIES, read_plugins
+from gpuinspect.terminal.wrapping import nodes
 from gpukube.errors import ForbiddenError
 
 if TYPE_CHECKING:
     from gpukube.blocking import BlockingClient
 
+NO_HISTORY: Final = (
+    "no memory was measured yet: the device plugin measures the pods of its node from its start on,"
+    " and a recommendation needs 1 day and 3 starts of pods, or 7 days; it can tell pods on one GPU"
+    " apart only with devicePlugin.hostProcesses=true or in isolation mode driver"
+)
 _LISTS: Final = (*COUNTED, DEVICE_CLASSES, claim_templates(""), SCHEDULER_CONFIGS, WEBHOOKS)
 
 
@@ -70,13 +76,21 @@ def measured(
     with source.connect() as kube:
         if pods:
             snapshot = live(kube, _LISTS)
-            histories = known or _of_plugins(kube, plugins_in(snapshot))
+            histories = known or histories_of_plugins(kube, plugins_in(snapshot))
             return MeasuredCluster(histories, _node_infos(snapshot, names), snapshot)
-        found = _of_plugins(kube, listed(kube, PLUGIN_PODS))
+        found = histories_of_plugins(kube, listed(kube, PLUGIN_PODS))
         return MeasuredCluster(found, _node_infos(_nodes(kube), names))
 
 
-def _of_plugins(kube: "BlockingClient", plugins: Iterable[msgspec.Raw]) -> ReadHistories:
+def unread_note(histories: ReadHistories) -> str:
+    """Nodes whose plugin did not answer, with the first reason; empty where there are none."""
+    if not histories.unread:
+        return ""
+    node, why = histories.unread[0]
+    return f"nothing was read of {nodes(len(histories.unread))}, such as {node}: {why}"
+
+
+def histories_of_plugins(kube: "BlockingClient", plugins: Iterable[msgspec.Raw]) -> ReadHistories:
     """The histories of all nodes; a plugin that does not reply is noted.
 
     Args:
@@ -85,7 +99,7 @@ def _of_plugins(kube: "BlockingClient", plugins: Iterable[msgspec.Raw]) -> ReadH
     """
     found = read_plugins(kube, plugin_addresses(plugins), HISTORIES)
     items = by_workload(item for node in found.nodes.values() for item in node.items)
-    return ReadHistories(items, tuple(sorted(found.failures.items())))
+    return ReadHistories(items, tuple(sorted(found.failures.items())), found.forbidden)
 
 
 def _nodes(kube: "BlockingClient") -> Snapshot:

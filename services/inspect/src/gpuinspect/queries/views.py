@@ -11,6 +11,7 @@ import msgspec
 
 from gpucore.model.links import Matrix
 from gpucore.units import GpuIndex, MemoryUnit, NodeName
+from gpuinspect.queries.natural_order import natural
 
 
 class GpuSummary(msgspec.Struct, frozen=True, rename="camel"):
@@ -169,6 +170,18 @@ class GpuNode(msgspec.Struct, frozen=True):
 def percent(part: int, whole: int) -> int:
     """Whole percent, rounded down; 0 of nothing."""
     return part * 100 // whole if whole > 0 else 0
+
+
+def in_natural_order(view: ClusterView) -> ClusterView:
+    """The view with ``web-2`` before ``web-10``, nodes and pods alike."""
+    nodes = (
+        msgspec.structs.replace(
+            node,
+            pods=tuple(sorted(node.pods, key=lambda p: (p.namespace, natural(p.name), p.uid))),
+        )
+        for node in sorted(view.nodes, key=lambda node: natural(node.name))
+    )
+    return msgspec.structs.replace(view, nodes=tuple(nodes))
 
 
 def of_namespace(view: ClusterView, namespace: str) -> ClusterView:

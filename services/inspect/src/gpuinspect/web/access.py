@@ -27,6 +27,8 @@ SESSION_SECONDS: Final = 3600
 REMEMBERED_SECONDS: Final = 60
 MOST_SESSIONS: Final = 10_000
 _OPEN: Final = ("/healthz", "/readyz", "/static/")
+_PROGRAMS: Final = ("/events", "/api/")
+"""Paths of programs, which get status 401 in place of a redirect to the form."""
 _BODY_LIMIT_BYTES: Final = 16 << 10  # bytes of a login form; tokens take a few
 
 
@@ -96,7 +98,7 @@ class AuthMiddleware:
             return None if allowed else PlainTextResponse("forbidden", status_code=403)
         if request.cookies.get(COOKIE, "") in self._sessions:
             return None
-        if request.url.path == "/events" or "x-part" in request.headers:
+        if request.url.path.startswith(_PROGRAMS) or "x-part" in request.headers:
             return PlainTextResponse("log in", status_code=401)
         return RedirectResponse("/login", status_code=303)
 

@@ -8,6 +8,7 @@ from typing import Final
 
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
+from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Mount, Route
@@ -23,10 +24,12 @@ from gpuinspect.web.pages import (
     healthpage,
     nodepage,
     podpages,
+    sizespage,
     usagepage,
     whatifpage,
 )
 from gpuinspect.web.pages.frame import content, page, sentence
+from gpuinspect.web.readapi import api_routes
 from gpuinspect.web.rendering import View
 
 STATIC: Final = Path(__file__).parent / "static"
@@ -71,14 +74,16 @@ def make_app(
         Route("/pods", _shown(feed, "Pending pods", _waiting, here="/pods")),
         Route("/health", _shown(feed, "GPU health", _health, here="/health")),
         Route("/usage", _shown(feed, "Usage", usagepage.usage, here="/usage")),
+        Route("/sizes", _shown(feed, "Used against requested", sizespage.sizes, here="/sizes")),
         Route("/pods/{namespace}/{pod}", _shown(feed, "Pod", _pod, here="")),
         Route("/whatif", _shown(feed, "What if", whatifpage.whatif, here="/whatif", live=False)),
+        *api_routes(feed),
         Route("/events", _events(feed)),
         Route("/healthz", _healthz),
         Route("/readyz", _readyz(feed)),
         Mount("/static", StaticFiles(directory=STATIC)),
     ]
-    middleware = [Middleware(SecurityHeaders)]
+    middleware = [Middleware(SecurityHeaders), Middleware(GZipMiddleware, compresslevel=4)]
     if local_only:
         middleware.append(Middleware(LocalHosts))
     if reviewer is not None:
@@ -128,7 +133,7 @@ def _health(frame: Frame, query: Mapping[str, str]) -> View:
 
 def _pod(frame: Frame, query: Mapping[str, str]) -> View | None:
     found = frame.pod(query["namespace"], query["pod"])
-    return None if found is None else podpages.pod(frame.explain(found))
+    return None if found is None else podpages.pod(frame.explain(found), frame.taken)
 
 
 def _events(feed: Feed) -> Callable[[Request], object]:

@@ -21,6 +21,7 @@ from gpuinspect.queries.memory_in_use import MemoryInUse
 from gpuinspect.web.frames import Frame
 from gpuinspect.web.history import History
 from gpuinspect.web.measuring import Measure
+from gpuinspect.web.sizing import CachedSizes
 
 PAUSE: Final = 9
 """Times the length of a read that follow it without one."""
@@ -40,7 +41,9 @@ class Feed:
         interval_seconds: seconds between reads.
         measure: memory in use; ``None`` where it cannot be had. Its failure is a note of the frame
             and does not stop the reads.
-        clock: Unix seconds.
+        clock: Unix seconds of what is read.
+        of_file: a snapshot in a file is read; ``clock`` is then when that was written.
+        sizes: reads what workloads used.
         began: when the program started, in Unix seconds.
 
     Attributes:
@@ -55,6 +58,8 @@ class Feed:
         interval_seconds: float,
         measure: Measure | None = None,
         clock: Callable[[], float] = time.time,
+        of_file: bool = False,
+        sizes: CachedSizes | None = None,
         began: float = 0.0,
     ) -> None:
         self._read = read
@@ -62,6 +67,11 @@ class Feed:
         self._interval_seconds = interval_seconds
         self._measure = measure
         self._clock = clock
+        self._of_file = of_file
+        self._sizes = sizes
+        if sizes is not None:
+            sizes.on_change = self.announce
+        self._loop: asyncio.AbstractEventLoop | None = None
         self.history = History()
         self._news = asyncio.Condition()
         self._began = int(1000 * began)
@@ -76,6 +86,7 @@ class Feed:
 
     async def run(self) -> None:
         """Read for ever."""
+        self._loop = asyncio.get_running_loop()
         while True:
             began = time.monotonic()
             await self.refresh()
@@ -95,18 +106,34 @@ class Feed:
             self.frame, self.error = frame, ""
             self.history.add(frame.taken.timestamp(), frame.amounts)
         if changed:
-            async with self._news:
-                self.version += 1
-                self._news.notify_all()
+            await self._notify()
+
+    async def _notify(self) -> None:
+        async with self._news:
+            self.version += 1
+            self._news.notify_all()
+
+    def announce(self) -> None:
+        """Notify browsers of a change beside the cluster; any thread may call it."""
+        if self._loop is not None and not self._loop.is_closed():
+            asyncio.run_coroutine_threadsafe(self._notify(), self._loop)
 
     def _frame(self) -> Frame:
         """A frame with its costly parts computed, off the event loop."""
         taken = datetime.fromtimestamp(self._clock(), UTC)
         snapshot = self._read()
         found = self._measured(snapshot)
-        frame = Frame(snapshot, self._names, taken=taken, figures=found.figures, note=found.note)
+        frame = Frame(
+            snapshot,
+            self._names,
+            taken=taken,
+            figures=found.figures,
+            note=found.note,
+            of_file=self._of_file,
+        )
         frame.history = self.history
-        _ = frame.waiting, frame.fragments, frame.amounts, frame.unhealthy
+        frame.measured_sizes = self._sizes
+        _ = frame.waiting, frame.fragments, frame.amounts, frame.unhealthy, frame.cells
         return frame
 
     def _measured(self, snapshot: Snapshot) -> MemoryInUse:

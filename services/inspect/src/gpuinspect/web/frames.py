@@ -1,9 +1,9 @@
 """The cluster at one moment, with the values that the pages show."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import datetime
 from functools import cached_property
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 
@@ -28,14 +28,32 @@ from gpuinspect.cluster.snapshots import Snapshot
 from gpuinspect.queries.claims import NOTHING, PodClaims
 from gpuinspect.queries.explain import cluster_of, explain, likeness
 from gpuinspect.queries.gpuhealth import UnhealthyGpu, unhealthy_gpus
+from gpuinspect.queries.gpumap import (
+    CellGroup,
+    GpuCell,
+    gpu_cells,
+    grouped_cells,
+    in_gib,
+    with_fits,
+)
+from gpuinspect.queries.natural_order import natural
 from gpuinspect.queries.shares import view_of_ledger
+from gpuinspect.queries.sizes import WorkloadSizes
 from gpuinspect.queries.usage import Figures, UsageReport, grouped
 from gpuinspect.queries.verified import VerifiedRow, verified_rows
-from gpuinspect.queries.views import ClusterView, NodeSummary
+from gpuinspect.queries.views import ClusterView, NodeSummary, in_natural_order
 from gpuinspect.web.history import CLUSTER, Amounts, History
 
 MOST_REPORTS: Final = 20
 """Groupings of usage that a frame caches; viewers choose the label."""
+
+
+class SizesSource(Protocol):
+    """Reads what workloads used."""
+
+    def latest(self, snapshot: Snapshot, ledger: Ledger) -> WorkloadSizes | None:
+        """What was read last; ``None`` while it is being read for the first time."""
+        ...
 
 
 class Frame:
@@ -46,7 +64,9 @@ class Frame:
         error: why the next read failed; empty while reads succeed.
         figures: memory in use; ``None`` where it is unknown.
         note: why it is unknown, or not all known; empty otherwise.
+        of_file: it is a snapshot in a file; ``taken`` is when that was written.
         history: memory over the last hours.
+        measured_sizes: reads what workloads used; ``None`` where nothing does.
     """
 
     def __init__(
@@ -57,16 +77,19 @@ class Frame:
         taken: datetime,
         figures: Figures | None = None,
         note: str = "",
+        of_file: bool = False,
     ) -> None:
         self.snapshot = snapshot
         self.taken = taken
         self.figures = figures
         self.note = note
         self.error = ""
+        self.of_file = of_file
         self.history = History()
+        self.measured_sizes: SizesSource | None = None
         self._reports: dict[str, UsageReport] = {}
         self.ledger: Ledger = ledger_of(snapshot, names)
-        self.view: ClusterView = view_of_ledger(self.ledger, snapshot.nodes)
+        self.view: ClusterView = in_natural_order(view_of_ledger(self.ledger, snapshot.nodes))
         self._claims = PodClaims(snapshot, self.ledger)
         self._explained: dict[tuple[object, ...], Explanation] = {}
 
@@ -80,7 +103,7 @@ class Frame:
             if not pod.node and not pod.finished
         )
         pairs = [(pod, pod_request) for pod, pod_request in requested if pod_request is not None]
-        return tuple(sorted(pairs, key=lambda pair: (pair[0].creation, pair[0].name)))
+        return tuple(sorted(pairs, key=lambda pair: (pair[0].creation, natural(pair[0].name))))
 
     def _requested(self, pod: Pod, raw: msgspec.Raw) -> PodRequest | None:
         """The pod's own request; an empty one where its claims request GPUs."""
@@ -126,21 +149,47 @@ class Frame:
         """Unhealthy GPUs with their reasons."""
         return unhealthy_gpus(self.snapshot, self.view)
 
+    def sizes(self) -> WorkloadSizes | None:
+        """What workloads request and used; ``None`` while it is being read."""
+        if self.measured_sizes is None:
+            return WorkloadSizes()
+        return self.measured_sizes.latest(self.snapshot, self.ledger)
+
+    @cached_property
+    def cells(self) -> tuple[GpuCell, ...]:
+        """Every GPU with its figures and pods."""
+        return gpu_cells(self.view, self.in_use)
+
+    def groups(self, by: str, nodes: Collection[str], gib: int = 0) -> tuple[CellGroup, ...]:
+        """The GPUs of some nodes in groups; with ``gib``, where a share of that size fits."""
+        cells = tuple(cell for cell in self.cells if cell.node in nodes)
+        found = with_fits(cells, self.ledger, gib) if gib else cells
+        return grouped_cells(found, self.nodes, by)
+
     @cached_property
     def amounts(self) -> Mapping[str, Amounts]:
-        """Memory allocated and in use, in units, by node and for the cluster."""
+        """Memory allocated and in use, in GiB, by node and for the cluster."""
         nodes: dict[str, Amounts] = {node.name: self._amounts(node) for node in self.view.nodes}
         used = [each.used for each in nodes.values() if each.used is not None]
-        return {CLUSTER: Amounts(self.view.used, sum(used) if used else None), **nodes}
+        allocated = in_gib(self.view.used, self.view.unit)
+        return {CLUSTER: Amounts(allocated, sum(used) if used else None), **nodes}
 
     def _amounts(self, node: NodeSummary) -> Amounts:
         known = [used for each in node.gpus if (used := self.in_use(each.uuid)) is not None]
-        return Amounts(node.used, sum(known) if known else None)
+        return Amounts(in_gib(node.used, self.view.unit), sum(known) if known else None)
 
     def in_use(self, uuid: str) -> float | None:
-        """Memory of a GPU in use, in units of :attr:`view`; ``None`` where it is unknown."""
+        """Memory of a GPU in use, in GiB; ``None`` where it is unknown."""
         found = None if self.figures is None else self.figures.gpus.get(uuid)
-        return None if found is None else found / (self.view.unit.mib << 20)
+        return None if found is None else found / (1 << 30)
+
+    def created(self, uid: str) -> str:
+        """When the pod with this UID was created, RFC 3339; empty where there is none."""
+        return self._creations.get(uid, "")
+
+    @cached_property
+    def _creations(self) -> Mapping[str, str]:
+        return {pod.uid: pod.creation for pod in self.snapshot.pods}
 
     def report(self, by: str) -> UsageReport:
         """Usage in groups: ``namespace``, ``node``, ``model`` or ``label:KEY``."""
@@ -181,6 +230,7 @@ class Frame:
         """Whether all pages would be equal except for their time."""
         return (
             (self.error, self.note) == (other.error, other.note)
+            and (not self.of_file or self.taken == other.taken)
             and self.view == other.view
             and self.waiting == other.waiting
             and self.unhealthy == other.unhealthy

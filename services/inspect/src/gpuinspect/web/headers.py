@@ -12,7 +12,7 @@ HEADERS: Final = {
     ),
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
-    "Vary": "X-Part",
+    "Vary": "X-Part, Accept-Encoding",
 }
 
 

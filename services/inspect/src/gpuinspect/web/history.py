@@ -20,7 +20,7 @@ CLUSTER: Final = ""
 
 
 class Amounts(msgspec.Struct, frozen=True):
-    """Memory at one moment, in units; ``used`` is ``None`` where there is no figure."""
+    """Memory at one moment, in GiB; ``used`` is ``None`` where there is no figure."""
 
     allocated: float
     used: float | None = None

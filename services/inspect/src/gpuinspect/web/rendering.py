@@ -1,10 +1,13 @@
 """The templates of the dashboard. Jinja2 escapes every value, so text is never markup."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from typing import Any, Final
 
 import msgspec
 from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from gpuinspect.terminal.ages import UNKNOWN, age
 
 ENVIRONMENT: Final = Environment(
     loader=PackageLoader("gpuinspect.web"),
@@ -40,7 +43,25 @@ class Timestamp(msgspec.Struct, frozen=True):
     iso: str
 
 
-Cell = str | int | Link | Timestamp
+class Age(msgspec.Struct, frozen=True):
+    """The time since a moment; the moment is the tooltip.
+
+    Attributes:
+        iso: the moment, RFC 3339.
+        age: as kubectl writes it, such as ``3h``.
+    """
+
+    iso: str
+    age: str
+
+
+Cell = str | int | Link | Timestamp | Age
+
+
+def age_cell(moment: str, at: datetime) -> Cell:
+    """The age of what was created at a moment; ``unknown`` where that is none."""
+    text = age(moment, at)
+    return "unknown" if text == UNKNOWN else Age(moment, text)
 
 
 class Table(msgspec.Struct, frozen=True):

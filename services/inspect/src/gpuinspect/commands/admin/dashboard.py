@@ -20,16 +20,19 @@ from gpuinspect.cluster.collect import (
     ListRequest,
     LiveReader,
 )
-from gpuinspect.cluster.snapshots import Snapshot
+from gpuinspect.cluster.snapshots import STDIN, Snapshot
+from gpuinspect.cluster.usage_histories import of_snapshot
 from gpuinspect.commands.options.measuring import PROMETHEUS_HELP, from_prometheus
 from gpuinspect.commands.options.reading import Reader, note, reading
 from gpuinspect.queries.claims import DEVICE_CLASSES, claim_templates
 from gpuinspect.queries.memory_in_use import MemoryInUse, memory_in_use
+from gpuinspect.queries.sizes import read_histories
 from gpuinspect.web.app import Job, make_app
 from gpuinspect.web.feed import Feed
 from gpuinspect.web.hosts import is_local
 from gpuinspect.web.listening import listen
 from gpuinspect.web.measuring import Cached, Measure
+from gpuinspect.web.sizing import CachedSizes
 from gpuinspect.web.tokens import TokenReviewer
 from gpukube.server.certificates import CertificateWatcher
 
@@ -91,7 +94,16 @@ def dashboard(
     wanted = (*maps, FAILED_SCHEDULING, GPU_HEALTH, *claims)
     measure = _measure(reader, prometheus)
     reads = _reads(reader, wanted)
-    feed = Feed(reads, reader.names, interval_seconds=interval, measure=measure, began=time.time())
+    feed = Feed(
+        reads,
+        reader.names,
+        interval_seconds=interval,
+        measure=measure,
+        clock=_clock(reader),
+        of_file=reader.source.snapshot is not None,
+        sizes=_sizes(reader),
+        began=time.time(),
+    )
     local = is_local(host)
     if not local and reviewer is None:
         note(
@@ -133,6 +145,23 @@ def _tls(folder: Path | None) -> tuple[ssl.SSLContext | None, Sequence[Job]]:
     return context, [partial(watcher.follow, context, known)]
 
 
+def _clock(reader: Reader) -> Callable[[], float]:
+    """Now; of a snapshot, when its file was written, and of standard input, when it was read."""
+    path, began = reader.source.snapshot, time.time()
+    if path is None:
+        return time.time
+    if path == STDIN:
+        return lambda: began
+
+    def written() -> float:
+        try:
+            return path.stat().st_mtime
+        except OSError:  # reading it fails too, and states why
+            return began
+
+    return written
+
+
 def _measure(reader: Reader, prometheus: str) -> Measure | None:
     """Memory in use from Prometheus or the plugins; ``None`` where a snapshot is shown."""
     if prometheus:
@@ -141,6 +170,14 @@ def _measure(reader: Reader, prometheus: str) -> Measure | None:
         return None
     kube = reader.source.connect()
     return Cached(lambda snapshot: memory_in_use(kube, snapshot))
+
+
+def _sizes(reader: Reader) -> CachedSizes:
+    """What workloads used, from the plugins or from the histories in a snapshot."""
+    if reader.source.snapshot is not None:
+        return CachedSizes(of_snapshot, of_file=True)
+    kube = reader.source.connect()
+    return CachedSizes(partial(read_histories, kube))
 
 
 def _reads(reader: Reader, wanted: Sequence[ListRequest]) -> Callable[[], Snapshot]:

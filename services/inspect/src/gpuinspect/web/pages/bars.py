@@ -4,7 +4,10 @@ from collections.abc import Iterator
 
 import msgspec
 
+from gpucore.units import MemoryUnit
+from gpuinspect.queries.gpumap import in_gib
 from gpuinspect.queries.views import GpuSummary, NodeSummary, PodSummary
+from gpuinspect.web.pages.amounts import gib
 from gpuinspect.web.rendering import pod_link
 
 SHADES = 6
@@ -35,8 +38,15 @@ class Bar(msgspec.Struct, frozen=True):
     used: str = ""
 
 
-def gpu(node: NodeSummary, shown: GpuSummary, in_use: float | None = None) -> Bar:
-    """The bar of one GPU; ``in_use`` is its memory in use in units, ``None`` where unknown."""
+def gpu(node: NodeSummary, shown: GpuSummary, unit: MemoryUnit, in_use: float | None = None) -> Bar:
+    """The bar of one GPU.
+
+    Args:
+        node: that has it.
+        shown: the GPU.
+        unit: of its amounts.
+        in_use: its memory in use in GiB; ``None`` where it is unknown.
+    """
     holders = [(place, pod) for place, pod in enumerate(node.pods) if shown.index in pod.gpus]
     marks = [
         word
@@ -48,19 +58,22 @@ def gpu(node: NodeSummary, shown: GpuSummary, in_use: float | None = None) -> Ba
         )
         if holds
     ]
-    label = f"GPU{shown.index} {shown.used}/{shown.total}"
-    segments, used = list(_segments(shown, holders)), ""
+    label = f"GPU{shown.index} {gib(shown.used, unit)}/{gib(shown.total, unit)}"
+    segments, used = list(_segments(shown, holders, unit)), ""
     if in_use is not None:
         label = f"{label}, {in_use:.1f} in use"
-        used = f"{min(100 * in_use / max(shown.total, shown.used, 1), 100):.2f}%"
+        most = in_gib(max(shown.total, shown.used, 1), unit)
+        used = f"{min(100 * in_use / most, 100):.2f}%"
     return Bar(label, node.name, shown.healthy, marks, segments, used)
 
 
-def _segments(shown: GpuSummary, holders: list[tuple[int, PodSummary]]) -> Iterator[BarSegment]:
+def _segments(
+    shown: GpuSummary, holders: list[tuple[int, PodSummary]], unit: MemoryUnit
+) -> Iterator[BarSegment]:
     scale, start = 100 / max(shown.total, shown.used, 1), 0.0
     for place, pod in holders:
         width = pod.gpus[shown.index] * scale
         link = pod_link(pod.namespace, pod.name)
-        title = f"{link.text}: {pod.gpus[shown.index]}"
+        title = f"{link.text}: {gib(pod.gpus[shown.index], unit)} GiB"
         yield BarSegment(link.href, title, place % SHADES, f"{start:.2f}%", f"{width:.2f}%")
         start += width

@@ -31,13 +31,12 @@ class Chart(msgspec.Struct, frozen=True):
     top: str
 
 
-def chart(points: Sequence[Point], total: float, unit: str) -> Chart | None:
+def chart(points: Sequence[Point], total: float) -> Chart | None:
     """The chart of a series; ``None`` before there are two points.
 
     Args:
         points: oldest first.
-        total: memory of the GPUs, in units; the upper edge unless more was allocated.
-        unit: of the amounts.
+        total: memory of the GPUs, in GiB; the upper edge unless more was allocated.
     """
     if len(points) < 2:
         return None
@@ -49,10 +48,10 @@ def chart(points: Sequence[Point], total: float, unit: str) -> Chart | None:
     return Chart(
         list(_lines(allocated, span, top)),
         list(_lines(known, span, top)),
-        _summary(points, unit),
+        _summary(points),
         _iso(span[0]),
         _iso(span[1]),
-        f"{top:g} {unit}",
+        f"{top:g} GiB",
     )
 
 
@@ -73,13 +72,13 @@ def _lines(values: Sequence[tuple[int, float]], span: tuple[int, int], top: floa
     return [" ".join(part) for part in parts]
 
 
-def _summary(points: Sequence[Point], unit: str) -> str:
+def _summary(points: Sequence[Point]) -> str:
     amounts = [point.amounts for point in points]
     most = max(each.allocated for each in amounts)
-    text = f"Allocated (solid line) now {amounts[-1].allocated:g} {unit}, at most {most:g}"
+    text = f"Allocated (solid line) now {amounts[-1].allocated:g} GiB, at most {most:g}"
     known = [each.used for each in amounts if each.used is not None]
     last = amounts[-1].used
     if not known:
         return f"{text}. Memory in use is unknown"
-    now = "unknown" if last is None else f"{last:.1f} {unit}"
+    now = "unknown" if last is None else f"{last:.1f} GiB"
     return f"{text}. In use (dashed line) now {now}, at most {max(known):.1f}"

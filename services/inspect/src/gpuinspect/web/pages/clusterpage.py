@@ -1,56 +1,109 @@
-"""The cluster: totals, memory over time, and a bar for each GPU; fifty nodes a page."""
+"""The cluster: totals, the map of GPUs, and the chosen nodes as rows of bars."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
-from urllib.parse import urlencode
 
+from gpuinspect.queries.gpumap import GROUPS, CellGroup, in_gib
+from gpuinspect.queries.natural_order import natural
 from gpuinspect.queries.views import NodeSummary, percent
 from gpuinspect.terminal.wrapping import nodes as counted
 from gpuinspect.web.frames import Frame
 from gpuinspect.web.history import CLUSTER
 from gpuinspect.web.pages import bars
+from gpuinspect.web.pages.amounts import gib
 from gpuinspect.web.pages.charts import chart
+from gpuinspect.web.pages.choices import MOST_GIB, ORDERS, SHOWS, UNNAMED, Choices, choices_of
+from gpuinspect.web.pages.gpumap import gpu_map, gpu_title
 from gpuinspect.web.rendering import Cell, Link, View
 
 PAGE: Final = 50
-_ORDERS: Final = {
-    "name": lambda node: node.name,
-    "free": lambda node: (node.used - node.total, node.name),
-    "used": lambda node: (-percent(node.used, node.total), node.name),
+BESIDE_MAP: Final = 20
+"""Rows of a page below the map; a page of all nodes has no map and :data:`PAGE` rows."""
+FEW: Final = 20
+"""Nodes that are all shown as rows where nothing is chosen."""
+_KEYS: Final = {
+    "name": lambda node: natural(node.name),
+    "free": lambda node: (node.used - node.total, natural(node.name)),
+    "used": lambda node: (-percent(node.used, node.total), natural(node.name)),
 }
 
 
 def cluster(frame: Frame, query: Mapping[str, str]) -> View:
-    """The totals, the chart, the filter and one page of nodes."""
-    wanted, order = query.get("q", ""), query.get("sort", "name")
-    key = _ORDERS.get(order, _ORDERS["name"])
-    nodes = sorted((node for node in frame.view.nodes if _called(node, wanted)), key=key)
-    pages = max(-(-len(nodes) // PAGE), 1)
-    number = min(max(_number(query.get("page", "1")), 1), pages)
-    part = nodes[(number - 1) * PAGE : number * PAGE]
+    """The totals, the map with its choices, the rows of what is chosen, and the chart."""
+    choices = choices_of(query)
+    nodes = [node for node in frame.view.nodes if _called(node, choices.q)]
+    mapped = () if choices.listed else {node.name for node in nodes}
+    groups = frame.groups(choices.grouping, mapped, choices.gib)
     values = {
         "totals": _totals(frame),
-        "wanted": wanted,
-        "order": order,
-        "orders": list(_ORDERS),
-        "chart": chart(frame.history.of(CLUSTER), frame.view.total, str(frame.view.unit)),
-        "nodes": [_node(frame, node) for node in part],
-        "unit": str(frame.view.unit),
-        "number": number,
-        "pages": pages,
-        "previous": _page(number - 1, pages, wanted, order),
-        "next": _page(number + 1, pages, wanted, order),
+        "choices": choices,
+        "bys": GROUPS,
+        "shows": SHOWS,
+        "orders": ORDERS,
+        "most_gib": MOST_GIB,
+        "map": gpu_map(groups, choices),
+        "whatif_units": frame.view.unit.units_for(choices.gib << 10),
+        "chart": chart(frame.history.of(CLUSTER), in_gib(frame.view.total, frame.view.unit)),
+        "all_nodes": len(nodes),
+        "to_map": choices.address("rows", "page") if choices.listed else "",
     }
-    return View("cluster.html", values)
+    return View("cluster.html", values | _rows(frame, choices, nodes, groups))
 
 
 def _called(node: NodeSummary, wanted: str) -> bool:
     return wanted in node.name or any(wanted in f"{p.namespace}/{p.name}" for p in node.pods)
 
 
-def _number(text: str) -> int:
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 9 else 1
+def _rows(
+    frame: Frame, choices: Choices, nodes: Sequence[NodeSummary], groups: Sequence[CellGroup]
+) -> dict[str, Any]:
+    """One page of the nodes that are shown as rows."""
+    found = sorted(_chosen(choices, nodes, groups), key=_KEYS[choices.sort])
+    size = PAGE if choices.listed else BESIDE_MAP
+    pages = max(-(-len(found) // size), 1)
+    number = min(max(choices.page, 1), pages)
+    part = found[(number - 1) * size : number * size]
+    return {
+        "heading": _heading(choices),
+        "figures": _figures(choices, groups),
+        "asked": choices.made,
+        "nodes": [_node(frame, node) for node in part],
+        "every": choices.address("at", "group", "page", rows="all", anchor="#chosen"),
+        "nothing": choices.address("q", "at", "group", "rows", "page"),
+        "number": number,
+        "pages": pages,
+        "previous": _page(number - 1, pages, choices),
+        "next": _page(number + 1, pages, choices),
+    }
+
+
+def _chosen(
+    choices: Choices, nodes: Sequence[NodeSummary], groups: Sequence[CellGroup]
+) -> Sequence[NodeSummary]:
+    """The nodes of the chosen GPU or group; all where these are few, or wanted."""
+    if choices.at:
+        name = choices.at.rpartition("/")[0] or choices.at
+        return [node for node in nodes if node.name in {name, choices.at}]
+    if choices.group:
+        wanted = [each for each in groups if (each.name or UNNAMED) == choices.group]
+        names = {gpu.node for group in wanted for gpu in group.gpus}
+        return [node for node in nodes if node.name in names]
+    return nodes if choices.made or len(nodes) <= FEW else ()
+
+
+def _heading(choices: Choices) -> str:
+    if choices.at:
+        node, slash, index = choices.at.rpartition("/")
+        return f"GPU{index} of node {node}" if slash else f"Node {choices.at}"
+    return f"Nodes of {choices.group}" if choices.group else "Nodes"
+
+
+def _figures(choices: Choices, groups: Sequence[CellGroup]) -> str:
+    """Those of the chosen GPU; empty where none is chosen."""
+    gpus = (gpu for group in groups for gpu in group.gpus)
+    found = next((gpu for gpu in gpus if f"{gpu.node}/{gpu.index}" == choices.at), None)
+    return "" if found is None else gpu_title(found, choices.gib)
 
 
 def _totals(frame: Frame) -> Sequence[tuple[str, Cell]]:
@@ -60,7 +113,10 @@ def _totals(frame: Frame) -> Sequence[tuple[str, Cell]]:
     return (
         (
             "Memory allocated",
-            f"{view.used}/{view.total} {view.unit} ({percent(view.used, view.total)}%)",
+            (
+                f"{gib(view.used, view.unit)}/{gib(view.total, view.unit)} GiB"
+                f" ({percent(view.used, view.total)}%)"
+            ),
         ),
         ("Memory in use", _in_use(frame)),
         ("Nodes and GPUs", f"{counted(len(view.nodes))}, {gpus} GPU{'' if gpus == 1 else 's'}"),
@@ -73,7 +129,7 @@ def _totals(frame: Frame) -> Sequence[tuple[str, Cell]]:
 
 def _in_use(frame: Frame) -> str:
     used = frame.amounts[CLUSTER].used
-    return "unknown" if used is None else f"{used:.1f} {frame.view.unit}"
+    return "unknown" if used is None else f"{used:.1f} GiB"
 
 
 def _models(node: NodeSummary) -> str:
@@ -83,22 +139,22 @@ def _models(node: NodeSummary) -> str:
 
 
 def _node(frame: Frame, node: NodeSummary) -> dict[str, Any]:
+    unit = frame.view.unit
     marks = (
         ("cordoned", node.cordoned),
         ("not ready", not node.ready),
-        (f"{node.pending} {frame.view.unit} pending", node.pending > 0),
+        (f"{gib(node.pending, unit)} GiB pending", node.pending > 0),
     )
     return {
         "link": Link(node.name, f"/nodes/{node.name}"),
-        "used": node.used,
-        "total": node.total,
+        "used": gib(node.used, unit),
+        "total": gib(node.total, unit),
         "marks": [word for word, holds in marks if holds],
         "models": _models(node),
-        "gpus": [bars.gpu(node, each, frame.in_use(each.uuid)) for each in node.gpus],
+        "gpus": [bars.gpu(node, each, unit, frame.in_use(each.uuid)) for each in node.gpus],
     }
 
 
-def _page(number: int, pages: int, wanted: str, order: str) -> str:
+def _page(number: int, pages: int, choices: Choices) -> str:
     """Address of a page of nodes; empty where there is none."""
-    query = {"q": wanted, "sort": order, "page": number}
-    return f"/?{urlencode(query)}" if 1 <= number <= pages else ""
+    return choices.address("page", page=number, anchor="#chosen") if 1 <= number <= pages else ""

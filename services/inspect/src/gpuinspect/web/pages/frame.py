@@ -10,6 +10,7 @@ _PLACES: Final = (
     ("/pods", "Pending pods"),
     ("/health", "GPU health"),
     ("/usage", "Usage"),
+    ("/sizes", "Sizes"),
     ("/whatif", "What if"),
 )
 
@@ -36,4 +37,5 @@ def _state(main: View, frame: Frame | None) -> dict[str, Any]:
         "problem": frame.error if frame else "",
         "note": frame.note if frame else "",
         "taken": frame.taken.strftime("%Y-%m-%dT%H:%M:%SZ") if frame else "",
+        "of_file": frame.of_file if frame else False,
     }

@@ -2,50 +2,53 @@
 
 from gpucore.accounting.node_reading import node_matrix
 from gpucore.model.links import Matrix
+from gpucore.units import MemoryUnit
 from gpucore.wire.names import Names
 from gpucore.wire.node.matrices import shown
 from gpucore.wire.nodes import Node
+from gpuinspect.queries.gpumap import in_gib
 from gpuinspect.queries.views import NodeSummary
 from gpuinspect.web.frames import Frame
 from gpuinspect.web.pages import bars
+from gpuinspect.web.pages.amounts import gib
 from gpuinspect.web.pages.charts import chart
 from gpuinspect.web.pages.healthpage import unhealthy
-from gpuinspect.web.rendering import Table, View, pod_link, table
+from gpuinspect.web.rendering import Table, View, age_cell, pod_link, table
 
 
 def node(frame: Frame, found: NodeSummary) -> View:
     """Facts, unhealthy GPUs, bars, memory over time, pods and the matrix of links."""
     matrix = _matrix(frame.nodes[found.name], frame.ledger.names)
-    pods = _pods(found, str(frame.view.unit))
+    unit = frame.view.unit
     values = {
         "name": found.name,
-        "facts": _facts(found, str(frame.view.unit)),
+        "facts": _facts(found, unit),
         "unhealthy": unhealthy(each for each in frame.unhealthy if each.node == found.name),
-        "chart": chart(frame.history.of(found.name), found.total, str(frame.view.unit)),
-        "gpus": [bars.gpu(found, each, frame.in_use(each.uuid)) for each in found.gpus],
-        "tables": [each for each in (_gpus(found), pods, matrix) if each],
+        "chart": chart(frame.history.of(found.name), in_gib(found.total, unit)),
+        "gpus": [bars.gpu(found, each, unit, frame.in_use(each.uuid)) for each in found.gpus],
+        "tables": [each for each in (_gpus(found, unit), _pods(frame, found), matrix) if each],
     }
     return View("node.html", values)
 
 
-def _facts(found: NodeSummary, shown: str) -> str:
+def _facts(found: NodeSummary, shown: MemoryUnit) -> str:
     """In words; ``shown`` is the unit of the figures, which may not be that of the node."""
     state = "ready" if found.ready else "not ready"
     cordoned = ", cordoned" if found.cordoned else ""
     unit = found.unit if found.explicit else f"{found.unit} (derived from its figures)"
     return (
         f"{found.address or 'no address'}, {state}{cordoned}; driver {found.driver or 'unknown'};"
-        f" unit {unit}; {found.used} of {found.total} {shown} allocated,"
-        f" {found.pending} {shown} pending"
+        f" unit {unit}; {gib(found.used, shown)} of {gib(found.total, shown)} GiB allocated,"
+        f" {gib(found.pending, shown)} GiB pending"
     )
 
 
-def _gpus(found: NodeSummary) -> Table:
+def _gpus(found: NodeSummary, unit: MemoryUnit) -> Table:
     rows = (
         (
             f"GPU{gpu.index}",
             gpu.model or "-",
-            f"{gpu.used}/{gpu.total}",
+            f"{gib(gpu.used, unit)}/{gib(gpu.total, unit)}",
             f"{gpu.core}%",
             gpu.mode,
             "healthy" if gpu.healthy else "unhealthy",
@@ -53,21 +56,25 @@ def _gpus(found: NodeSummary) -> Table:
         )
         for gpu in found.gpus
     )
-    heads = ("GPU", "Model", "Memory", "Compute", "Isolation", "Health", "UUID")
+    heads = ("GPU", "Model", "Memory (GiB)", "Compute", "Isolation", "Health", "UUID")
     return table(heads, rows, caption="GPUs")
 
 
-def _pods(found: NodeSummary, unit: str) -> Table:
+def _pods(frame: Frame, found: NodeSummary) -> Table:
+    unit = frame.view.unit
     rows = (
         (
             pod_link(pod.namespace, pod.name),
-            ", ".join(f"{units} on GPU{index}" for index, units in pod.gpus.items()) or "-",
-            pod.pending,
+            ", ".join(f"{gib(each, unit)} on GPU{index}" for index, each in pod.gpus.items())
+            or "-",
+            gib(pod.pending, unit),
             pod.state,
+            age_cell(frame.created(pod.uid), frame.taken),
         )
         for pod in found.pods
     )
-    return table(("Pod", f"Allocated ({unit})", f"Pending ({unit})", "State"), rows, caption="Pods")
+    heads = ("Pod", "Allocated (GiB)", "Pending (GiB)", "State", "Age")
+    return table(heads, rows, caption="Pods")
 
 
 def _matrix(found: Node, names: Names) -> Table | None:

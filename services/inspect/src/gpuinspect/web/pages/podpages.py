@@ -1,12 +1,13 @@
 """Pods: all pending ones with their reasons, and one pod with its full explanation."""
 
+from datetime import datetime
 from typing import Final
 
 from gpucore.explain.groups import Group, figures
 from gpucore.explain.pod_states import Explanation
 from gpuinspect.queries.scheduling_status import refusals
 from gpuinspect.web.frames import Frame
-from gpuinspect.web.rendering import Link, Table, Timestamp, View, pod_link, table
+from gpuinspect.web.rendering import Link, Table, Timestamp, View, age_cell, pod_link, table
 
 SHOWN: Final = 200  # oldest first; a longer list is counted
 
@@ -18,8 +19,9 @@ def waiting(frame: Frame) -> View:
         found = frame.reason(pod, pod_request)
         link = pod_link(pod.namespace, pod.name)
         since = Timestamp(pod.creation) if pod.creation else "unknown"
-        rows.append((link, found.request_summary, _short(found), since))
-    heads = ("Pod", "Request", "Reason", "Since")
+        age = age_cell(pod.creation, frame.taken)
+        rows.append((link, found.request_summary, _short(found), age, since))
+    heads = ("Pod", "Request", "Reason", "Age", "Since")
     shown = table(heads, rows, caption="Pods with GPU requests", stacks=True)
     return View("pods.html", {"waiting": shown, "rest": len(frame.waiting) - len(rows)})
 
@@ -30,11 +32,17 @@ def _short(found: Explanation) -> str:
     return refusals(found) or next(iter(found.helps), "no node offers GPUs")
 
 
-def pod(found: Explanation) -> View:
-    """The GPUs of a pod, or the reasons by groups of nodes why it is pending, and suggestions."""
+def pod(found: Explanation, at: datetime) -> View:
+    """The GPUs of a pod, or the reasons by groups of nodes why it is pending, and suggestions.
+
+    Args:
+        found: what is known of the pod.
+        at: when the cluster was read.
+    """
     pod, words = found.pod, found.scheduler_record.last_message
     facts = (
         ("State", found.state.value),
+        ("Age", age_cell(pod.creation, at) if pod.creation else ""),
         ("Request", found.request_summary),
         ("Placement", found.where),
         ("Reason for the placement", found.why),

@@ -3,8 +3,11 @@
 from collections.abc import Mapping
 from typing import Final
 
+from gpucore.units import GIB, MemoryUnit
+from gpuinspect.queries.natural_order import natural
 from gpuinspect.queries.usage import GroupUsage, UsageReport
 from gpuinspect.web.frames import Frame
+from gpuinspect.web.pages.amounts import gib
 from gpuinspect.web.rendering import Cell, Link, Table, View, table
 
 GROUPS: Final = ("namespace", "model", "node")
@@ -29,30 +32,34 @@ def usage(frame: Frame, query: Mapping[str, str]) -> View:
 
 
 def _table(report: UsageReport, by: str) -> Table:
-    unit, title = report.unit or "units", by.removeprefix(LABEL)
+    unit, title = "GiB" if report.unit else "units", by.removeprefix(LABEL)
+    counted = MemoryUnit.parse(report.unit) if report.unit else GIB
+    groups = sorted(report.groups, key=lambda group: natural(group.name))
     caption = f"GPU memory by {title}"
     if by in {"model", "node"}:
         heads = ["Pods", "GPUs", f"Allocated ({unit})", f"Total ({unit})", "In use (GiB)"]
-        rows = [_of_gpus(group, by) for group in report.groups]
+        rows = [_of_gpus(group, by, counted) for group in groups]
     else:
         pending = f"Pending ({unit})"
         heads = ["Pods", f"Allocated ({unit})", "Exclusive GPUs", "In use (GiB)", "Pending pods"]
         heads.append(pending)
-        rows = [_of_pods(group) for group in report.groups]
+        rows = [_of_pods(group, counted) for group in groups]
     return table(
         [title.capitalize() if by in GROUPS else title, *heads], rows, caption=caption, stacks=True
     )
 
 
-def _of_gpus(group: GroupUsage, by: str) -> list[Cell]:
+def _of_gpus(group: GroupUsage, by: str, unit: MemoryUnit) -> list[Cell]:
     name: Cell = Link(group.name, f"/nodes/{group.name}") if by == "node" else group.name
-    return [name, group.pods, group.gpus, group.granted, group.total or 0, _gib(group)]
+    allocated, total = gib(group.granted, unit), gib(group.total or 0, unit)
+    return [name, group.pods, group.gpus, allocated, total, _used(group)]
 
 
-def _of_pods(group: GroupUsage) -> list[Cell]:
-    name, used = group.name or "none", _gib(group)
-    return [name, group.pods, group.granted, group.gpus, used, group.waiting_pods, group.waiting]
+def _of_pods(group: GroupUsage, unit: MemoryUnit) -> list[Cell]:
+    name, used = group.name or "none", _used(group)
+    allocated, waiting = gib(group.granted, unit), gib(group.waiting, unit)
+    return [name, group.pods, allocated, group.gpus, used, group.waiting_pods, waiting]
 
 
-def _gib(group: GroupUsage) -> str:
+def _used(group: GroupUsage) -> str:
     return "unknown" if group.used_bytes is None else f"{group.used_bytes / _GIB:.1f}"

@@ -6,6 +6,7 @@ const main = document.getElementById("main");
 const connection = document.getElementById("connection");
 const offline = document.getElementById("offline");
 const retryMilliseconds = 5000;
+const ageMilliseconds = 10000;
 let requests = 0;
 let shown = main?.dataset.revision;  // what the page shows, and the newest there is
 let newest = shown;
@@ -21,12 +22,36 @@ function show(text, connected) {
   }
 }
 
+// What a page that is connected shows: a snapshot is as of its time.
+function live() {
+  return main.querySelector("[data-snapshot]")?.textContent ?? "Live";
+}
+
 function localise(root) {
   for (const time of root.querySelectorAll("time[datetime]")) {
     const moment = new Date(time.dateTime);
     if (Number.isNaN(moment.getTime())) continue;
     time.title = moment.toISOString().replace("T", " ").replace(/\.\d+Z$/, " UTC");
-    time.textContent = moment.toLocaleString(undefined, { dateStyle: "medium", timeStyle: "medium" });
+    if (!time.classList.contains("age")) time.textContent = moment.toLocaleString(undefined, { dateStyle: "medium", timeStyle: "medium" });
+  }
+}
+
+// A selector of the link or button that leads where this one does.
+function placeOf(element) {
+  const quoted = (name) => `[${name}="${CSS.escape(element.getAttribute(name))}"]`;
+  if (element.hasAttribute("href")) return quoted("href");
+  return element.matches("button[name]") ? quoted("name") + quoted("value") : null;
+}
+
+// Ages as the server writes them: 45s, 12m, 3h, 5d.
+function grow() {
+  if (main.querySelector("[data-snapshot]")) return;  // its pods do not get older
+  for (const time of main.querySelectorAll("time.age")) {
+    const seconds = Math.max(Math.floor((Date.now() - new Date(time.dateTime)) / 1000), 0);
+    if (Number.isNaN(seconds)) continue;
+    const units = [[86400, "d", 2], [3600, "h", 3], [60, "m", 3], [1, "s", 0]];
+    const [size, letter] = units.find(([size, , least]) => seconds >= size * least);
+    time.textContent = `${Math.floor(seconds / size)}${letter}`;
   }
 }
 
@@ -38,15 +63,17 @@ async function refresh() {
   if (mine !== requests) return;  // a newer request is under way
   if (answer.status >= 500) throw new Error(`status ${answer.status}`);
   // An object that is gone is shown as gone (404).
-  const focused = main.contains(document.activeElement)
-    ? document.activeElement.getAttribute("href") : null;
+  const focused = main.contains(document.activeElement) ? placeOf(document.activeElement) : null;
   const opened = main.querySelector("details")?.open;
+  const scrolled = main.querySelector(".map")?.scrollTop ?? 0;
   main.innerHTML = text;
   localise(main);
   const details = main.querySelector("details");
   if (details && opened) details.open = true;
-  // The element that had the focus is gone; its successor is the link to the same place.
-  if (focused) main.querySelector(`[href="${CSS.escape(focused)}"]`)?.focus();
+  // The element that had the focus is gone; its successor leads to the same place.
+  if (focused) main.querySelector(focused)?.focus();
+  const map = main.querySelector(".map");
+  if (map) map.scrollTop = scrolled;
   shown = answer.headers.get("X-Revision");
 }
 
@@ -55,16 +82,17 @@ function catchUp() {
   const typing = main.contains(document.activeElement)
     && ["INPUT", "SELECT"].includes(document.activeElement.tagName);
   if (shown === newest || typing) return;
-  refresh().then(() => show("Live", true), () => {
+  refresh().then(() => show(live(), true), () => {
     show("Connection lost, trying again", false);
     retry = setTimeout(catchUp, retryMilliseconds);
   });
 }
 
 localise(document);
+setInterval(grow, ageMilliseconds);
 if (shown) {
   const events = new EventSource("/events");
-  events.onopen = () => show("Live", true);
+  events.onopen = () => show(live(), true);
   events.onerror = () => show(
     events.readyState === EventSource.CLOSED
       ? "Not live: reload the page" : "Connection lost, trying again", false);

@@ -1,0 +1,164 @@
+"""The map of the cluster page: a cell for each GPU, or for each node where there are too many."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import Any, Final
+
+import msgspec
+
+from gpuinspect.queries.gpumap import CellGroup, GpuCell
+from gpuinspect.terminal.wrapping import nodes as counted
+from gpuinspect.web.pages.choices import UNNAMED, Choices
+from gpuinspect.web.pages.paint import Paint, Swatch, painter
+
+MOST_GPUS: Final = 1500
+"""Cells of GPUs; where there are more, a cell is a node."""
+MOST_NODES: Final = 1000
+"""Cells of nodes; others are found with the filter."""
+_SICK: Final = (Swatch("h0 sick", "unhealthy GPU"),)
+_PODS: Final = 3
+"""Pods that a cell names."""
+
+
+class Cell(msgspec.Struct, frozen=True):
+    """One cell.
+
+    Attributes:
+        at: what it chooses: ``NODE/INDEX`` or a node.
+        paint: classes of the style sheet.
+        title: what it stands for, with all figures.
+        chosen: it is chosen now.
+    """
+
+    at: str
+    paint: str
+    title: str
+    chosen: bool = False
+
+
+class CellBox(msgspec.Struct, frozen=True):
+    """A group of cells with its heading; ``choice`` is its name in addresses."""
+
+    name: str
+    choice: str
+    facts: str
+    cells: Sequence[Cell]
+    chosen: bool
+
+
+def gpu_map(groups: Sequence[CellGroup], choices: Choices) -> Mapping[str, Any]:
+    """Values of the template.
+
+    Args:
+        groups: the GPUs of the map.
+        choices: of the viewer.
+    """
+    gpus = [gpu for group in groups for gpu in group.gpus]
+    nodes = {gpu.node for gpu in gpus}
+    by_node = len(gpus) > MOST_GPUS
+    paint, legend = painter(choices.show, gpus)
+    left = len(nodes) - MOST_NODES if by_node else 0
+    return {
+        "boxes": list(_boxes(groups, choices, paint, by_node=by_node)),
+        "legend": [*_fitting_swatch(choices), *legend, *_SICK[choices.show == "health" :]],
+        "fitting": _fitting(gpus, choices.gib),
+        "by_node": by_node,
+        "left": max(left, 0),
+        "kept": choices.kept("at", "group", "rows", "page"),
+    }
+
+
+def _boxes(
+    groups: Sequence[CellGroup], choices: Choices, paint: Paint, *, by_node: bool
+) -> Iterator[CellBox]:
+    room = MOST_NODES
+    for group in groups:
+        choice = group.name or UNNAMED
+        if by_node:
+            cells = list(_node_cells(group.gpus, choices, paint))[: max(room, 0)]
+            room -= len(cells)
+        else:
+            cells = [_gpu_cell(gpu, choices, paint) for gpu in group.gpus]
+        name = group.name or f"without {_label(choices)}"
+        yield CellBox(name, choice, _facts(group.gpus), cells, choices.group == choice)
+
+
+def _label(choices: Choices) -> str:
+    return f"the label {choices.label}" if choices.label else f"a label of the {choices.by}"
+
+
+def _gpu_cell(gpu: GpuCell, choices: Choices, paint: Paint) -> Cell:
+    at = f"{gpu.node}/{gpu.index}"
+    return Cell(at, _classes([gpu], paint), gpu_title(gpu, choices.gib), choices.at == at)
+
+
+def _node_cells(gpus: Iterable[GpuCell], choices: Choices, paint: Paint) -> Iterator[Cell]:
+    for node, found in groupby(gpus, lambda gpu: gpu.node):
+        members = list(found)
+        title = _node_title(node, members, choices.gib)
+        yield Cell(node, _classes(members, paint), title, choices.at == node)
+
+
+def _classes(gpus: Sequence[GpuCell], paint: Paint) -> str:
+    """Of the colour; whether the size fits; a mark for an unhealthy GPU."""
+    words = [paint(gpus)]
+    if gpus[0].fits is not None:
+        words.append("fits" if any(gpu.fits for gpu in gpus) else "full")
+    if any(gpu.state == "unhealthy" for gpu in gpus):
+        words.append("sick")
+    return " ".join(words)
+
+
+def gpu_title(gpu: GpuCell, gib: int) -> str:
+    """The name of a cell: the GPU with its figures and pods."""
+    words = [*_amounts([gpu]), *(["exclusive"] if gpu.exclusive else []), gpu.state]
+    words += _fits([gpu], gib)
+    names = [f"{pod.namespace}/{pod.name} {pod.gib:g} GiB" for pod in gpu.pods[:_PODS]]
+    more = len(gpu.pods) - len(names)
+    pods = ", ".join(names) + (f" and {more} more" if more else "")
+    model = f", {gpu.model}" if gpu.model else ""
+    return f"{gpu.node} GPU{gpu.index}{model}: {', '.join(words)}; {pods or 'no pods'}"
+
+
+def _node_title(node: str, gpus: Sequence[GpuCell], gib: int) -> str:
+    models = ", ".join(dict.fromkeys(gpu.model for gpu in gpus if gpu.model))
+    ill = sum(gpu.state == "unhealthy" for gpu in gpus)
+    words = [*_amounts(gpus), *([f"{ill} unhealthy"] if ill else []), *_fits(gpus, gib)]
+    pods = sum(len(gpu.pods) for gpu in gpus)
+    return f"{node}, {_count(len(gpus), 'GPU')} {models}: {', '.join(words)}; {_count(pods, 'pod')}"
+
+
+def _amounts(gpus: Sequence[GpuCell]) -> list[str]:
+    allocated, total = sum(gpu.allocated for gpu in gpus), sum(gpu.total for gpu in gpus)
+    known = [gpu.in_use for gpu in gpus if gpu.in_use is not None]
+    used = f"{sum(known):.1f} in use" if known else "use unknown"
+    return [f"{allocated:g} of {total:g} GiB allocated", used]
+
+
+def _fits(gpus: Sequence[GpuCell], gib: int) -> list[str]:
+    if gpus[0].fits is None:
+        return []
+    fits = any(gpu.fits for gpu in gpus)
+    return [f"{gib} GiB {'fit' if fits else 'do not fit'}"]
+
+
+def _facts(gpus: Sequence[GpuCell]) -> str:
+    return f"{_count(len(gpus), 'GPU')}, {_amounts(gpus)[0]}"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def _fitting(gpus: Sequence[GpuCell], gib: int) -> str:
+    """How many GPUs take the size, in words; empty where no size is given."""
+    if not gib:
+        return ""
+    found = [gpu for gpu in gpus if gpu.fits]
+    nodes = counted(len({gpu.node for gpu in found}))
+    where = f"{len(found)} of {_count(len(gpus), 'GPU')}, on {nodes}" if found else "no GPU"
+    return f"A share of {gib} GiB fits now on {where}."
+
+
+def _fitting_swatch(choices: Choices) -> list[Swatch]:
+    return [Swatch("p0 fits", f"{choices.gib} GiB fit")] if choices.gib else []

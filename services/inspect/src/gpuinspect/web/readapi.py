@@ -1,0 +1,56 @@
+"""``/api/v1`` of the dashboard: what its pages show, as the documents of the command."""
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from gpuinspect.documents.gpumap import GpuMapDoc, gpu_map_doc
+from gpuinspect.documents.sizes import WorkloadSizeList, workload_size_list
+from gpuinspect.web.feed import Feed
+from gpuinspect.web.frames import Frame
+from gpuinspect.web.pages.choices import choices_of
+
+PREFIX: Final = "/api/v1/"
+_JSON: Final = "application/json"
+
+
+def api_routes(feed: Feed) -> list[Route]:
+    """The routes, all of them GET."""
+    return [
+        Route(f"{PREFIX}gpus", _served(feed, _gpus)),
+        Route(f"{PREFIX}sizes", _served(feed, _sizes)),
+    ]
+
+
+def _served(
+    feed: Feed, document: Callable[[Frame, Mapping[str, str]], msgspec.Struct]
+) -> Callable[[Request], Response]:
+    """A document of the newest frame; a plain function, so that it runs off the event loop."""
+
+    def render(request: Request) -> Response:
+        frame = feed.frame
+        if frame is None:
+            body = msgspec.json.encode({"error": feed.error})
+            return Response(body, status_code=503, media_type=_JSON)
+        body = msgspec.json.encode(document(frame, request.query_params))
+        return Response(body, media_type=_JSON, headers={"Cache-Control": "no-store"})
+
+    return render
+
+
+def _gpus(frame: Frame, query: Mapping[str, str]) -> GpuMapDoc:
+    """As the map, with its choices ``by``, ``label`` and ``gib``."""
+    choices = choices_of(query)
+    nodes = {node.name for node in frame.view.nodes}
+    groups = frame.groups(choices.grouping, nodes, choices.gib)
+    taken = frame.taken.strftime("%Y-%m-%dT%H:%M:%SZ")
+    return gpu_map_doc(groups, taken=taken, group_by=choices.grouping, fit_gib=choices.gib)
+
+
+def _sizes(frame: Frame, query: Mapping[str, str]) -> WorkloadSizeList:
+    del query  # the list has no choices
+    return workload_size_list(frame.sizes(), str(frame.view.unit))
