@@ -9,6 +9,7 @@ from typing import Final
 import msgspec
 
 from gpucore.sizing.buckets import bucket_of, percentile_edge, upper_edge
+from gpucore.sizing.limit_events import NEVER, LimitEvent, reaches
 
 START_SECONDS: Final = 120.0
 """For this time after its start a pod counts as starting."""
@@ -36,7 +37,8 @@ class UsageHistory(msgspec.Struct, rename="camel"):
     """What was measured of one container of a workload.
 
     Attributes:
-        first_seen, last_seen: Unix seconds of the first and the last sample.
+        first_seen: Unix seconds of the first sample.
+        last_seen: Unix seconds of the last sample, or of a later time that it ran out of memory.
         pods: number of pods that were measured.
         starts: number of starts of pods that were measured from their beginning.
         samples: number of samples in all buckets; those of earlier weeks count less.
@@ -44,6 +46,9 @@ class UsageHistory(msgspec.Struct, rename="camel"):
         peak_bytes: the most memory in use.
         start_peak_bytes: the most memory in use within :data:`START_SECONDS` of a pod's start.
         out_of_memory: number of times a pod ran out of GPU memory, as far as this is known.
+        ran_out: the last of these times.
+        reached: the last time that the memory in use was nearly all of the limit.
+        gpus: number of GPUs of a pod, as of the last sample; 0 unknown.
         requested_bytes, limit_bytes: of the container, as of the last sample; 0: unknown or none.
         faded_at: Unix seconds up to which the buckets were halved; 0 before the first sample.
     """
@@ -61,6 +66,9 @@ class UsageHistory(msgspec.Struct, rename="camel"):
     requested_bytes: int = 0
     limit_bytes: int = 0
     faded_at: float = 0.0
+    ran_out: LimitEvent = NEVER
+    reached: LimitEvent = NEVER
+    gpus: int = 0
 
     def record(
         self,
@@ -69,6 +77,7 @@ class UsageHistory(msgspec.Struct, rename="camel"):
         *,
         requested_bytes: int = 0,
         limit_bytes: int = 0,
+        gpus: int = 0,
         starting: bool = False,
     ) -> None:
         """Add one sample.
@@ -77,6 +86,7 @@ class UsageHistory(msgspec.Struct, rename="camel"):
             now: Unix seconds.
             used_bytes: memory in use.
             requested_bytes, limit_bytes: of the container.
+            gpus: number of GPUs of the pod.
             starting: whether the pod started less than :data:`START_SECONDS` ago.
         """
         used = max(used_bytes, 0)
@@ -89,7 +99,21 @@ class UsageHistory(msgspec.Struct, rename="camel"):
         self.peak_bytes = max(self.peak_bytes, used)
         if starting:
             self.start_peak_bytes = max(self.start_peak_bytes, used)
-        self.requested_bytes, self.limit_bytes = requested_bytes, limit_bytes
+        self.requested_bytes, self.limit_bytes, self.gpus = requested_bytes, limit_bytes, gpus
+        limit = max(limit_bytes, requested_bytes)
+        if reaches(used, limit):
+            self.reached = max(self.reached, LimitEvent(now, limit))
+
+    def fail(self, now: float, limit_bytes: int) -> None:
+        """A pod ran out of GPU memory.
+
+        Args:
+            now: Unix seconds.
+            limit_bytes: what it was allowed to use.
+        """
+        self.out_of_memory += 1
+        self.last_seen = max(self.last_seen, now)
+        self.ran_out = max(self.ran_out, LimitEvent(now, limit_bytes))
 
     def percentile(self, percent: float) -> int:
         """Memory in bytes that this percentage of the samples did not exceed.
@@ -104,7 +128,7 @@ class UsageHistory(msgspec.Struct, rename="camel"):
     def faded(self, now: float) -> "UsageHistory":
         """The history with its samples halved for each full week that passed.
 
-        A peak of which no sample is left falls to the highest bucket that has one. The peak of
+        Events of more than four weeks ago are forgotten. A peak of which no sample is left falls to the highest bucket that has one. The peak of
         starts stays: a pod that runs for weeks must be able to start again.
         """
         weeks = int(max(now - self.faded_at, 0.0) // FADE_SECONDS)
@@ -113,19 +137,23 @@ class UsageHistory(msgspec.Struct, rename="camel"):
         halved = {index: count >> weeks for index, count in self.buckets.items()}
         buckets = {index: count for index, count in halved.items() if count}
         left = upper_edge(max(buckets)) if buckets else 0
+        ran_out = self.ran_out.kept(now)
         return msgspec.structs.replace(
             self,
             buckets=buckets,
             samples=sum(buckets.values()),
             peak_bytes=min(self.peak_bytes, max(left, self.start_peak_bytes)),
             faded_at=self.faded_at + weeks * FADE_SECONDS,
+            out_of_memory=self.out_of_memory if ran_out.at else 0,
+            ran_out=ran_out,
+            reached=self.reached.kept(now),
         )
 
 
 def merged(one: UsageHistory, other: UsageHistory) -> UsageHistory:
     """Both histories of a workload as one, whatever their order.
 
-    Request and limit are those of the later sample.
+    Request, limit and number of GPUs are those of the later sample.
 
     Raises:
         ValueError: they belong to different workloads.
@@ -148,11 +176,14 @@ def merged(one: UsageHistory, other: UsageHistory) -> UsageHistory:
         requested_bytes=newest.requested_bytes,
         limit_bytes=newest.limit_bytes,
         faded_at=_first(one.faded_at, other.faded_at),
+        ran_out=max(one.ran_out, other.ran_out),
+        reached=max(one.reached, other.reached),
+        gpus=newest.gpus,
     )
 
 
-def _last_settings(history: UsageHistory) -> tuple[float, int, int]:
-    return history.last_seen, history.requested_bytes, history.limit_bytes
+def _last_settings(history: UsageHistory) -> tuple[float, int, int, int]:
+    return history.last_seen, history.requested_bytes, history.limit_bytes, history.gpus
 
 
 def _first(one: float, other: float) -> float:

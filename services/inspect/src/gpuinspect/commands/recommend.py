@@ -9,7 +9,8 @@ from typing import Annotated, Final
 import msgspec
 import typer
 
-from gpucore.sizing.recommendation import Recommendation, SizingRules
+from gpucore.sizing.evidence import SizingRules
+from gpucore.sizing.recommendation import Recommendation
 from gpucore.units import MemoryUnit, UnitError
 from gpucore.wire.names import Names
 from gpuinspect.cluster.schedulers import policy_of
