@@ -140,8 +140,16 @@ def test_a_week_halves_the_samples_once() -> None:
 
 def test_a_peak_without_samples_falls_to_the_highest_bucket_left() -> None:
     """One sample of weeks ago does not decide for ever."""
-    found = history_of(20 * GIB, *[GIB] * 8).faded(NOW + FADE_SECONDS)
-    assert GIB <= found.peak_bytes < 1.05 * GIB + FIRST_WIDTH
+    found = history_of(20 * GIB, *[GIB] * 9).faded(NOW + FADE_SECONDS)
+    found.record(NOW + FADE_SECONDS, GIB)
+    later = found.faded(NOW + 2 * FADE_SECONDS)
+    assert GIB <= later.peak_bytes < 1.05 * GIB + FIRST_WIDTH
+
+
+def test_a_peak_of_the_last_week_is_kept_however_few_samples_it_has() -> None:
+    """It may have been seen a minute before the samples are halved."""
+    found = history_of(*[GIB] * 8, 20 * GIB).faded(NOW + FADE_SECONDS)
+    assert found.peak_bytes == 20 * GIB
 
 
 def test_the_peak_of_a_start_does_not_fade() -> None:

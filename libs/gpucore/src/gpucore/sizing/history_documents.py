@@ -66,6 +66,7 @@ class UsageHistoryDoc(msgspec.Struct, frozen=True, rename="camel"):
     ran_out: LimitEventDoc = LimitEventDoc()
     reached: LimitEventDoc = LimitEventDoc()
     gpus: _Number = 0
+    week_peak_bytes: _Number = 0
 
 
 class NodeHistories(msgspec.Struct, frozen=True):
@@ -129,12 +130,13 @@ def _history(item: UsageHistoryDoc) -> UsageHistory:
     """A history whose parts agree with one another, whatever the document has."""
     fields = msgspec.structs.asdict(item)
     buckets = {index: count for index, count in item.buckets.items() if count}
-    ran_out = _ran_out(item)
+    ran_out, peak = _ran_out(item), max(item.peak_bytes, item.start_peak_bytes)
     changed = {
         "key": WorkloadKey(**msgspec.structs.asdict(item.key)),
         "buckets": buckets,
         "samples": sum(buckets.values()),
-        "peak_bytes": max(item.peak_bytes, item.start_peak_bytes),
+        "peak_bytes": peak,
+        "week_peak_bytes": min(item.week_peak_bytes, peak),
         "out_of_memory": max(item.out_of_memory, 1) if ran_out.at else 0,
         "ran_out": ran_out,
         "reached": _event(item, item.reached),

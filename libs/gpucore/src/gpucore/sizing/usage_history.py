@@ -44,6 +44,7 @@ class UsageHistory(msgspec.Struct, rename="camel"):
         samples: number of samples in all buckets; those of earlier weeks count less.
         buckets: number of samples by the index of :mod:`gpucore.sizing.buckets`.
         peak_bytes: the most memory in use.
+        week_peak_bytes: the most memory in use since the samples were halved last.
         start_peak_bytes: the most memory in use within :data:`START_SECONDS` of a pod's start.
         out_of_memory: number of times a pod ran out of GPU memory, as far as this is known.
         ran_out: the last of these times.
@@ -69,6 +70,7 @@ class UsageHistory(msgspec.Struct, rename="camel"):
     ran_out: LimitEvent = NEVER
     reached: LimitEvent = NEVER
     gpus: int = 0
+    week_peak_bytes: int = 0
 
     def record(
         self,
@@ -97,6 +99,7 @@ class UsageHistory(msgspec.Struct, rename="camel"):
         self.buckets[index] = self.buckets.get(index, 0) + 1
         self.samples += 1
         self.peak_bytes = max(self.peak_bytes, used)
+        self.week_peak_bytes = max(self.week_peak_bytes, used)
         if starting:
             self.start_peak_bytes = max(self.start_peak_bytes, used)
         self.requested_bytes, self.limit_bytes, self.gpus = requested_bytes, limit_bytes, gpus
@@ -128,8 +131,9 @@ class UsageHistory(msgspec.Struct, rename="camel"):
     def faded(self, now: float) -> "UsageHistory":
         """The history with its samples halved for each full week that passed.
 
-        Events of more than four weeks ago are forgotten. A peak of which no sample is left falls to the highest bucket that has one. The peak of
-        starts stays: a pod that runs for weeks must be able to start again.
+        Events of more than four weeks ago are forgotten. A peak of an earlier week of which no
+        sample is left falls to the highest bucket that has one. The peak of starts stays: a pod
+        that runs for weeks must be able to start again.
         """
         weeks = int(max(now - self.faded_at, 0.0) // FADE_SECONDS)
         if not weeks:
@@ -137,12 +141,14 @@ class UsageHistory(msgspec.Struct, rename="camel"):
         halved = {index: count >> weeks for index, count in self.buckets.items()}
         buckets = {index: count for index, count in halved.items() if count}
         left = upper_edge(max(buckets)) if buckets else 0
+        week_peak = self.week_peak_bytes if weeks == 1 else 0
         ran_out = self.ran_out.kept(now)
         return msgspec.structs.replace(
             self,
             buckets=buckets,
             samples=sum(buckets.values()),
-            peak_bytes=min(self.peak_bytes, max(left, self.start_peak_bytes)),
+            peak_bytes=min(self.peak_bytes, max(left, week_peak, self.start_peak_bytes)),
+            week_peak_bytes=0,
             faded_at=self.faded_at + weeks * FADE_SECONDS,
             out_of_memory=self.out_of_memory if ran_out.at else 0,
             ran_out=ran_out,
@@ -179,6 +185,7 @@ def merged(one: UsageHistory, other: UsageHistory) -> UsageHistory:
         ran_out=max(one.ran_out, other.ran_out),
         reached=max(one.reached, other.reached),
         gpus=newest.gpus,
+        week_peak_bytes=max(one.week_peak_bytes, other.week_peak_bytes),
     )
 
 
