@@ -67,7 +67,7 @@ def _arguments() -> argparse.Namespace:
     )
     parser.add_argument("--traces", type=Path, default=FOLDER, help="folder of the trace's CSV")
     parser.add_argument("--trace", default="default", help="name of the list of pods")
-    parser.add_argument("--workloads", type=int, default=300, help="number for each seed")
+    parser.add_argument("--workloads", type=int, default=200, help="number for each seed")
     parser.add_argument("--seeds", type=int, default=5, help="number of seeds")
     parser.add_argument(
         "--margins", type=int, nargs="+", default=[0, 10, DEFAULT, 20], help="percentages"
@@ -105,8 +105,13 @@ def main() -> None:
             sys.stderr.write(f"\r{done} of {len(work)} parts, {monotonic() - begin:.0f} s")
         results = [each for future in waiting for each in future.result()]
     sys.stderr.write("\n")
+    hours = sum(each.total for each in results)
+    sys.stdout.write(
+        f"{chosen.workloads} workloads of each of {chosen.seeds} seeds, {hours:,} pod hours in the"
+        f" second week, {monotonic() - begin:.0f} s with {chosen.jobs} processes\n\n"
+    )
     margin = DEFAULT if DEFAULT in chosen.margins else chosen.margins[0]
-    sys.stdout.write("\n".join(tables(results, chosen.margins, margin)) + "\n\n")
+    sys.stdout.write("\n".join(tables(results, chosen.margins, margin)) + "\n")
     sys.stdout.write(f"{verdict(results, margin)}\n")
 
 

@@ -48,19 +48,20 @@ def result(
     workload: Workload, seed: int, margins: Sequence[int], sizes: tuple[int, ...], interval: float
 ) -> Result:
     """Record the first week of a workload, then apply what each margin recommends."""
-    history, week = recorded(workload, seed, interval), runs(workload, seed, 1)
+    nodes, week = recorded(workload, seed, interval), runs(workload, seed, 1)
+    history = nodes.merged()
     running = sum(run.end - run.begin for run in week) / HOUR
     found: dict[int, Applied] = {}
     for margin in margins:
         rules = SizingRules(margin=margin, gpu_sizes=sizes)
-        advice = recommend(history, UNIT, rules) if history else None
+        advice = recommend(history, UNIT, rules)
         alone = _alone(workload, advice)
-        size = advice.size if advice and not alone else None
+        size = None if alone else advice.size
         limit = size.limit * GIB if size else workload.request
         spent, again = hours(workload, week, limit), dict[bool, Hours]()
-        if history and spent.failed:
+        if spent.failed:
             for known in (True, False):
-                second = SecondWeek(workload, seed, history, rules, interval, known=known)
+                second = SecondWeek(workload, seed, nodes, rules, known=known)
                 again[known] = second.played(limit)
         found[margin] = Applied(
             spent, running * limit / GIB, alone, again.get(True), again.get(False)
@@ -70,9 +71,9 @@ def result(
     return Result(seed, workload.shape, workload.exclusive, before, total, found)
 
 
-def _alone(workload: Workload, found: Recommendation | None) -> str:
+def _alone(workload: Workload, found: Recommendation) -> str:
     """Why a workload keeps its size; empty for one that does not."""
-    if found is None or workload.once:
+    if workload.once:
         return "runs once"
     if found.size is None:
         return str(found.reason)
@@ -81,24 +82,26 @@ def _alone(workload: Workload, found: Recommendation | None) -> str:
 
 def tables(results: Sequence[Result], margins: Sequence[int], default: int) -> Iterator[str]:
     """Markdown: margins, classes, workloads that kept their size, and what events change."""
-    yield "| margin | pod hours without out-of-memory | of programs that nobody changed | freed |"
-    yield "|---|---|---|---|"
+    for part in (
+        _margins(results, margins),
+        _sharing(results, margins),
+        _classes(results, margins, default),
+        _left(results, default),
+        _events(results, margins),
+    ):
+        yield from part
+        yield ""
+
+
+def _margins(results: Sequence[Result], margins: Sequence[int]) -> Iterator[str]:
+    yield from _head("margin", "pod hours without out-of-memory", "unchanged programs", "freed")
     for margin in margins:
-        cells = (
+        yield _row(
             f"{margin} %",
             _spread(results, lambda each, m=margin: kept(each, m)),
             _spread(results, lambda each, m=margin: kept(each, m, changed=False)),
             _spread(results, lambda each, m=margin: freed(each, m)),
         )
-        yield _row(cells)
-    yield ""
-    yield from _sharing(results, margins)
-    yield ""
-    yield from _classes(results, margins)
-    yield ""
-    yield from _left(results, default)
-    yield ""
-    yield from _events(results, margins)
 
 
 def kept(results: Sequence[Result], margin: int, *, changed: bool = True) -> float:
@@ -117,47 +120,52 @@ def freed(results: Sequence[Result], margin: int) -> float:
 
 
 def _sharing(results: Sequence[Result], margins: Sequence[int]) -> Iterator[str]:
-    yield "| margin | freed of shares | without out-of-memory | of whole GPUs | without |"
-    yield "|---|---|---|---|---|"
+    of = ("shares", "whole GPUs")
+    yield from _head("margin", *(f"{each}: {what}" for each in of for what in ("freed", "without")))
     for margin in margins:
         cells = [f"{margin} %"]
         for exclusive in (False, True):
-            of = [each for each in results if each.exclusive is exclusive]
-            cells.append(_spread(of, lambda each, m=margin: freed(each, m)))
-            cells.append(_spread(of, lambda each, m=margin: kept(each, m)))
-        yield _row(cells)
+            found = [each for each in results if each.exclusive is exclusive]
+            cells.append(_spread(found, lambda each, m=margin: freed(each, m)))
+            cells.append(_spread(found, lambda each, m=margin: kept(each, m)))
+        yield _row(*cells)
 
 
-def _classes(results: Sequence[Result], margins: Sequence[int]) -> Iterator[str]:
-    yield _row(("pod hours without out-of-memory", *(f"{margin} %" for margin in margins)))
-    yield _row("---" for _ in range(len(margins) + 1))
+def _classes(results: Sequence[Result], margins: Sequence[int], default: int) -> Iterator[str]:
+    head = (f"without, {margin} %" for margin in margins)
+    yield from _head("class", "workloads", "pod hours", *head, f"freed, {default} %")
     for shape in Shape:
         of = [each for each in results if each.shape is shape]
-        cells = (_spread(of, lambda each, m=margin: kept(each, m)) for margin in margins)
-        yield _row((f"{shape} ({len(of)})", *cells))
+        yield _row(
+            str(shape),
+            str(len(of)),
+            f"{sum(each.total for each in of):,}",
+            *(f"{kept(of, margin):.3f} %" for margin in margins),
+            f"{freed(of, default):.1f} %",
+        )
 
 
 def _left(results: Sequence[Result], margin: int) -> Iterator[str]:
     """At one margin."""
-    yield _row(("kept their size", *Shape))
-    yield _row("---" for _ in range(len(Shape) + 1))
+    yield from _head(f"size, {margin} %", *Shape)
     counts = Counter((each.by_margin[margin].alone, each.shape) for each in results)
-    for why in sorted({why for why, _ in counts}, key=lambda why: (not why, why)):
-        yield _row((why or "changed size", *(str(counts[why, shape]) for shape in Shape)))
+    for why in sorted({why for why, _ in counts}, key=lambda why: (bool(why), why)):
+        kept_size = f"kept: {why}" if why else "changed"
+        yield _row(kept_size, *(str(counts[why, shape]) for shape in Shape))
 
 
 def _events(results: Sequence[Result], margins: Sequence[int]) -> Iterator[str]:
-    yield "| margin | pod hours with out-of-memory | raised, events known | raised, unknown |"
-    yield "|---|---|---|---|"
+    head = ("size stays", "raised, events known", "raised, events unknown")
+    yield from _head("pod hours with out-of-memory", *head)
+    total = max(sum(each.total for each in results), 1)
     for margin in margins:
         found = [each.by_margin[margin] for each in results]
-        known = sum((each.events_known or each.hours).failed for each in found)
-        unknown = sum((each.events_unknown or each.hours).failed for each in found)
-        once, total = sum(each.hours.failed for each in found), sum(each.total for each in results)
-        cells = (
-            f"{count} ({100 * count / max(total, 1):.3f} %)" for count in (once, known, unknown)
+        counts = (
+            sum(each.hours.failed for each in found),
+            sum((each.events_known or each.hours).failed for each in found),
+            sum((each.events_unknown or each.hours).failed for each in found),
         )
-        yield _row((f"{margin} %", *cells))
+        yield _row(f"{margin} %", *(f"{n} ({100 * n / total:.3f} %)" for n in counts))
 
 
 def _spread(results: Sequence[Result], figure: Callable[[Sequence[Result]], float]) -> str:
@@ -168,10 +176,15 @@ def _spread(results: Sequence[Result], figure: Callable[[Sequence[Result]], floa
     values = [figure(found) for found in by_seed.values()]
     if not values:
         return "-"
-    digits = 3 if min(values) > 90 else 1
+    digits = 2 if min(values) > 90 else 1
     low, high = f"{min(values):.{digits}f}", f"{max(values):.{digits}f}"
     return f"{fmean(values):.{digits}f} % ({low} to {high})"
 
 
-def _row(cells: "Iterator[str] | Sequence[str]") -> str:
+def _head(*cells: str) -> Iterator[str]:
+    yield _row(*cells)
+    yield f"|{'---|' * len(cells)}"
+
+
+def _row(*cells: str) -> str:
     return f"| {' | '.join(cells)} |"

@@ -5,20 +5,18 @@ interval and the rules of the device plugin's recorder, and ``recommend``. The p
 time, so it sees every pod from its start.
 """
 
-from collections.abc import Iterable, Iterator
-from heapq import merge
-from itertools import takewhile
+from collections.abc import Iterable, Iterator, Sequence
+from functools import reduce
 from math import ceil
 from operator import add
 from typing import Final, NamedTuple
 
-import msgspec
 from workload_shapes import HOUR, WEEK, PodRun, Workload, runs
 
 from gpucore.sizing.evidence import SizingRules
 from gpucore.sizing.histories import Histories
 from gpucore.sizing.recommendation import Recommendation, recommend
-from gpucore.sizing.usage_history import START_SECONDS, UsageHistory, WorkloadKey
+from gpucore.sizing.usage_history import START_SECONDS, UsageHistory, WorkloadKey, merged
 from gpucore.units import GIB as UNIT
 
 GIB: Final = 1 << 30
@@ -26,15 +24,6 @@ FIRST: Final = 1_700_000_000.0
 """Unix seconds at which the first week begins."""
 RESTART_SECONDS: Final = 60.0
 """Assumption: a pod that ran out of memory is replaced in this time."""
-
-
-class Sample(NamedTuple):
-    """What the recorder sees of a pod in one round."""
-
-    at: float
-    used: int
-    starting: bool
-    new: bool
 
 
 class Hours(NamedTuple):
@@ -49,62 +38,86 @@ class Hours(NamedTuple):
         return Hours(*map(add, self, other))
 
 
-def samples(
-    run: PodRun, taken: float, limit: int, interval: float, since: float = 0.0
-) -> Iterator[Sample]:
-    """The samples of a pod from a time on, at the rounds of its node; use beyond the limit fails.
+class Nodes:
+    """The histories of a workload, whose pods are on a node each.
 
-    A step that fails leaves what was in use before it.
+    Args:
+        interval: seconds between samples.
     """
-    first = ceil(run.begin / interval) * interval
-    now = max(first, ceil(since / interval) * interval)
-    allowed, index, used = int(taken * limit) if taken else limit, 0, 0
-    while now <= run.end:
-        while index < len(run.steps) and run.steps[index][0] <= now:
-            step = run.steps[index][1]
-            if step <= allowed:
-                used = allowed if taken else step
-            index += 1
-        yield Sample(now, used, now - first < START_SECONDS, now == first)
-        now += interval
+
+    def __init__(self, workload: Workload, interval: float) -> None:
+        self._workload, self._interval = workload, interval
+        self.key = WorkloadKey("bench", "Workload", workload.name, "main")
+        self._nodes = [Histories() for _ in range(workload.replicas)]
+
+    def copy(self) -> "Nodes":
+        """The same histories, to go on with."""
+        found = Nodes(self._workload, self._interval)
+        for node, known in zip(found._nodes, self._nodes, strict=True):
+            node.put(known.copies())
+        return found
+
+    def merged(self) -> UsageHistory:
+        """What a person reads: the histories of all nodes together."""
+        found = (known for node in self._nodes for known in node.all())
+        return reduce(merged, found, UsageHistory(self.key))
+
+    def fail(self, at: float, limit: int) -> None:
+        """A pod ran out of memory."""
+        self._nodes[0].current(self.key, FIRST + at).fail(FIRST + at, limit)
+
+    def record(self, found: Sequence[PodRun], limit: int, since: float, until: float) -> None:
+        """Record all pods from a time on, and up to another."""
+        count = len(self._nodes)
+        for number, node in enumerate(self._nodes):
+            for run in found[number::count]:
+                if run.end > since and run.begin < until:
+                    self._record(node, run, limit, (since, until))
+
+    def _record(
+        self, node: Histories, run: PodRun, limit: int, window: tuple[float, float]
+    ) -> None:
+        """As the recorder of the device plugin; a step that fails leaves what was in use before."""
+        interval, (since, until) = self._interval, window
+        first = ceil(run.begin / interval) * interval
+        taken, gpus, steps = self._workload.taken, self._workload.gpus, run.steps
+        allowed, index, used = int(taken * limit) if taken else limit, 0, 0
+        now, end = max(first, ceil(since / interval) * interval), min(run.end, until)
+        while now <= end:
+            while index < len(steps) and steps[index].at <= now:
+                if steps[index].needed <= allowed:
+                    used = allowed if taken else min(steps[index].used, allowed)
+                index += 1
+            history = node.current(self.key, FIRST + now)
+            if now == first:
+                history.pods += 1
+                history.starts += 1
+            starting = now - first < START_SECONDS
+            history.record(
+                FIRST + now,
+                used,
+                requested_bytes=limit,
+                limit_bytes=limit,
+                gpus=gpus,
+                starting=starting,
+            )
+            now += interval
 
 
-def record(
-    histories: Histories, key: WorkloadKey, found: Iterable[Sample], limit: int, gpus: int
-) -> None:
-    """Record samples as the recorder of the device plugin does."""
-    for sample in found:
-        now = FIRST + sample.at
-        history = histories.current(key, now)
-        history.pods += sample.new
-        history.starts += sample.new
-        history.record(
-            now,
-            sample.used,
-            requested_bytes=limit,
-            limit_bytes=limit,
-            gpus=gpus,
-            starting=sample.starting,
-        )
-
-
-def recorded(workload: Workload, seed: int, interval: float) -> UsageHistory | None:
-    """The history of the first week; ``None`` if no pod ran for a round."""
-    key, histories = WorkloadKey("bench", "Workload", workload.name, "main"), Histories()
-    pods = (
-        samples(run, workload.taken, workload.request, interval) for run in runs(workload, seed, 0)
-    )
-    record(histories, key, merge(*pods), workload.request, workload.gpus)
-    return histories.get(key)
+def recorded(workload: Workload, seed: int, interval: float) -> Nodes:
+    """The histories of the first week."""
+    found = Nodes(workload, interval)
+    found.record(runs(workload, seed, 0), workload.request, 0.0, WEEK)
+    return found
 
 
 def failures(run: PodRun, workload: Workload, limit: int) -> Iterator[tuple[float, float]]:
     """From when to when a pod needs more than it may use."""
-    ends = (*(at for at, _ in run.steps[1:]), run.end)
+    ends = (*(step.at for step in run.steps[1:]), run.end)
     allowed = int(workload.taken * limit) if workload.taken else limit
-    for (at, used), end in zip(run.steps, ends, strict=True):
-        if used > allowed:
-            yield at, end
+    for step, end in zip(run.steps, ends, strict=True):
+        if step.needed > allowed:
+            yield step.at, end
 
 
 def slots(begin: float, end: float) -> range:
@@ -128,48 +141,51 @@ class SecondWeek:
     """The second week of a workload, whose size is recommended anew after each out-of-memory.
 
     Args:
-        history: of the first week.
+        nodes: with the histories of the first week.
         known: the node knows of failed allocations; otherwise it sees the use of memory only.
+
+    Attributes:
+        raises: when the limit was raised, and to how many bytes.
     """
 
     def __init__(
-        self,
-        workload: Workload,
-        seed: int,
-        history: UsageHistory,
-        rules: SizingRules,
-        interval: float,
-        *,
-        known: bool,
+        self, workload: Workload, seed: int, nodes: Nodes, rules: SizingRules, *, known: bool
     ) -> None:
-        self._workload, self._rules, self._interval = workload, rules, interval
-        self._known, self._runs = known, runs(workload, seed, 1)
-        self._histories, self._key = Histories(), history.key
-        copy = msgspec.structs.replace(history, buckets=dict(history.buckets))
-        self._histories.put([copy])
-        self._seen = WEEK
+        self._workload, self._rules, self._known = workload, rules, known
+        self._runs = runs(workload, seed, 1)
+        self._nodes, self._seen = nodes.copy(), WEEK
         self.raises: list[tuple[float, int]] = []
 
-    def played(self, limit: int) -> Hours:
-        """Pod hours of the week, which begins with this limit."""
+    def played(self, limit: int, until: float = 2 * WEEK) -> Hours:
+        """Pod hours of the week, which begins with this limit, with events up to a time."""
         now, failed = WEEK, set[tuple[int, int]]()
-        while (at := self._next(now, limit)) is not None:
-            self._look(at, limit)
-            if self._known:
-                self._history(at).fail(FIRST + at, limit)
-            raised = max(limit, self._recommended(at))
+        while (at := self._next(now, limit)) is not None and at < until:
+            raised = self._raised(at, limit)
             after = at + RESTART_SECONDS if raised > limit else (at // HOUR + 1) * HOUR
             failed |= {(pod, int(at // HOUR)) for pod in self._failing(at, after, limit)}
             if raised > limit:
                 self.raises.append((at, raised))
             now, limit = after, raised
-        self._look(2 * WEEK, limit)
+        self.look(until, limit)
         total = sum(len(slots(run.begin, run.end)) for run in self._runs)
         return Hours(total, len(failed), sum(self._runs[pod].changed for pod, _ in failed))
 
+    def look(self, until: float, limit: int) -> None:
+        """Record up to a time."""
+        self._nodes.record(self._runs, limit, self._seen + 1, until)
+        self._seen = max(self._seen, until)
+
     def recommended(self) -> Recommendation:
-        """The recommendation at the end."""
-        return recommend(self._history(self._seen), UNIT, self._rules)
+        """The recommendation by what was recorded."""
+        return recommend(self._nodes.merged(), UNIT, self._rules)
+
+    def _raised(self, at: float, limit: int) -> int:
+        """The limit after an out-of-memory, in bytes."""
+        self.look(at, limit)
+        if self._known:
+            self._nodes.fail(at, limit)
+        found = self.recommended()
+        return limit if found.size is None else max(limit, found.size.limit * GIB)
 
     def _next(self, now: float, limit: int) -> float | None:
         """When a pod needs more than the limit next."""
@@ -187,21 +203,3 @@ class SecondWeek:
             found = failures(run, self._workload, limit)
             if any(low < end and high > begin for low, high in found):
                 yield pod
-
-    def _look(self, until: float, limit: int) -> None:
-        """Record up to a time."""
-        pods = (
-            samples(run, self._workload.taken, limit, self._interval, self._seen)
-            for run in self._runs
-            if run.end > self._seen and run.begin < until
-        )
-        fresh = takewhile(lambda each: each.at < until, merge(*pods))
-        record(self._histories, self._key, fresh, limit, self._workload.gpus)
-        self._seen = max(self._seen, until)
-
-    def _history(self, at: float) -> UsageHistory:
-        return self._histories.current(self._key, FIRST + at)
-
-    def _recommended(self, at: float) -> int:
-        found = recommend(self._history(at), UNIT, self._rules)
-        return 0 if found.size is None else found.size.limit * GIB

@@ -70,19 +70,32 @@ class Workload(NamedTuple):
     replicas: int = 1
 
 
+class Step(NamedTuple):
+    """Memory from a time on.
+
+    Attributes:
+        at: seconds.
+        used: bytes in use; of a taker those that it needs at least.
+        needed: bytes without which the program fails: not what it only keeps.
+    """
+
+    at: float
+    used: int
+    needed: int
+
+
 class PodRun(NamedTuple):
     """A pod from its start to its end.
 
     Attributes:
         begin, end: seconds.
-        steps: time in seconds and bytes in use from then on, in the order of time; for a taker the
-            bytes that it needs at least.
+        steps: in the order of time.
         changed: its program was changed by its owner since the runs before.
     """
 
     begin: float
     end: float
-    steps: tuple[tuple[float, int], ...]
+    steps: tuple[Step, ...]
     changed: bool = False
 
 
@@ -93,8 +106,8 @@ class _Program(NamedTuple):
     changed: bool
 
 
-Steps = Iterator[tuple[float, float]]
-"""Seconds and part of the need."""
+Parts = Iterator[tuple[float, float, float]]
+"""Seconds, and the parts of the usual need that are used and needed."""
 
 
 def runs(workload: Workload, seed: int, week: int) -> list[PodRun]:
@@ -113,7 +126,7 @@ def _training(workload: Workload, chance: Random, begin: float) -> Iterator[PodR
         yield _run(workload, _program(chance, 0.03), start, end, _trained(chance, start, end))
 
 
-def _trained(chance: Random, start: float, end: float) -> Steps:
+def _trained(chance: Random, start: float, end: float) -> Parts:
     """Use rises in 5 steps, then each hour evaluates and saves.
 
     Assumptions: the rise takes 2 to 10 minutes; an evaluation takes 3 minutes and up to 6 % more,
@@ -121,17 +134,16 @@ def _trained(chance: Random, start: float, end: float) -> Steps:
     hour adds up to 0.5 %, which stays.
     """
     ramp, growing = chance.uniform(2, 10) * MINUTE, chance.random() < 1 / 3
-    for step in range(5):
-        yield start + ramp * step / 5, 0.3 + 0.12 * step
+    levels = [(start + ramp * step / 5, 0.3 + 0.12 * step) for step in range(5)]
     level, now = 0.9, start + ramp
     while now < end:
-        yield now, level
-        yield now + 40 * MINUTE, level * (1 + chance.uniform(0, 0.06))
-        yield now + 43 * MINUTE, level
-        yield now + 50 * MINUTE, level * (1 + chance.uniform(0, 0.06))
-        yield now + 50 * MINUTE + chance.uniform(5, 20), level
+        late = now + 50 * MINUTE
+        levels += (now, level), (now + 40 * MINUTE, level * chance.uniform(1, 1.06))
+        levels += (now + 43 * MINUTE, level), (late, level * chance.uniform(1, 1.06))
+        levels.append((late + chance.uniform(5, 20), level))
         level = min(level * (1 + growing * chance.uniform(0, 0.005)), 1.0)
         now += HOUR
+    return ((at, part, part) for at, part in levels)
 
 
 def _server(workload: Workload, chance: Random, begin: float) -> Iterator[PodRun]:
@@ -148,20 +160,21 @@ def _server(workload: Workload, chance: Random, begin: float) -> Iterator[PodRun
 
 def _served(
     chance: Random, start: float, end: float, level: float, weights: float, *, keeps: bool
-) -> Steps:
+) -> Parts:
     """Weights, and memory for requests that follows the load of every 5 minutes.
 
     Assumptions: loading takes a minute and up to a tenth more than the weights; noise of 10 %; a
     burst of up to 1.6 times the load every second day; half of the servers keep what they had.
     """
-    yield start, weights * chance.uniform(1.0, 1.1)
+    loading = weights * chance.uniform(1.0, 1.1)
+    yield start, loading, loading
     now, kept = start + MINUTE, 0.0
     while now < end:
         burst = chance.uniform(1.1, 1.6) if chance.random() < 1 / 576 else 1.0
         load = level * _load(now) * burst * chance.lognormvariate(0, 0.1)
         used = weights + (1 - weights) * load
         kept = max(kept, used) if keeps else used
-        yield now, kept
+        yield now, kept, used
         now += 5 * MINUTE
 
 
@@ -177,7 +190,7 @@ def _taker(workload: Workload, chance: Random, begin: float) -> Iterator[PodRun]
     for low, high in zip((0.0, *cuts), (*cuts, WEEK), strict=True):
         for _ in range(workload.replicas):
             start = begin + low
-            yield PodRun(start, begin + high, ((start, workload.need),))
+            yield PodRun(start, begin + high, (Step(start, workload.need, workload.need),))
 
 
 def _notebook(workload: Workload, chance: Random, begin: float) -> Iterator[PodRun]:
@@ -186,24 +199,23 @@ def _notebook(workload: Workload, chance: Random, begin: float) -> Iterator[PodR
     yield _run(workload, program, begin, begin + WEEK, _sessions(chance, begin))
 
 
-def _sessions(chance: Random, begin: float) -> Steps:
+def _sessions(chance: Random, begin: float) -> Parts:
     """Assumptions: 0 to 2 sessions a working day of 20 to 120 minutes; half keep their memory."""
-    yield begin, 0.0
+    yield begin, 0.0, 0.0
     for day in range(5):
         for hour in sorted(chance.sample((9, 11, 14, 16), chance.randrange(3))):
             now, most = begin + day * DAY + hour * HOUR, chance.lognormvariate(-0.3, 0.35)
             for part in (0.2, 0.5, 0.8, 1.0):
-                yield now, most * part
+                yield now, most * part, most * part
                 now += chance.uniform(5, 30) * MINUTE
-            if chance.random() < 1 / 2:
-                yield now, 0.0
+            yield now, most * chance.randrange(2), 0.0
 
 
 def _batch(workload: Workload, chance: Random, begin: float) -> Iterator[PodRun]:
     """Assumptions: 10 minutes in the median, every 1 to 24 hours; 8 % from run to run."""
     pause = Random(workload.name).choice((1, 2, 6, 24)) * HOUR
     for start, end in _periods(workload, chance, begin, 10 * MINUTE, 0.6, pause):
-        steps = iter(((start, 0.4), (start + MINUTE, 0.85)))
+        steps = iter(((start, 0.4, 0.4), (start + MINUTE, 0.85, 0.85)))
         yield _run(workload, _program(chance, 0.08), start, end, steps)
 
 
@@ -227,10 +239,13 @@ def _program(chance: Random, spread: float) -> _Program:
     return _Program(factor * chance.lognormvariate(0, spread), changed)
 
 
-def _run(workload: Workload, program: _Program, start: float, end: float, steps: Steps) -> PodRun:
+def _run(workload: Workload, program: _Program, start: float, end: float, steps: Parts) -> PodRun:
     most, need = int(MOST * workload.request), program.factor * workload.need
-    found = ((at, min(int(part * need), most)) for at, part in steps)
-    return PodRun(start, end, tuple(each for each in found if each[0] < end), program.changed)
+    found = (
+        Step(at, min(int(used * need), most), min(int(needed * need), most))
+        for at, used, needed in steps
+    )
+    return PodRun(start, end, tuple(each for each in found if each.at < end), program.changed)
 
 
 _RUNS: Final[Mapping[Shape, Callable[[Workload, Random, float], Iterator[PodRun]]]] = {
