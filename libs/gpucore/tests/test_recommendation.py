@@ -263,9 +263,7 @@ def test_out_of_memory_raises_the_limit_at_once() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("days_ago", "size"), [(0.9, ContainerSize(12)), (1.1, ContainerSize(10))]
-)
+@pytest.mark.parametrize(("days_ago", "size"), [(0.9, ContainerSize(12)), (1.1, ContainerSize(10))])
 def test_after_a_day_the_limit_that_was_not_enough_counts_as_a_peak(
     days_ago: float, size: ContainerSize
 ) -> None:

@@ -14,8 +14,8 @@ from gpucore.node.allocation.holdings import Held
 from gpucore.node.grant import GrantPolicy
 from gpucore.node.isolation.attribution import Attribution
 from gpucore.sizing.history_documents import MOST_HISTORIES, decode_histories
-from gpucore.sizing.usage_documents import decode_usage
 from gpucore.sizing.limit_events import LimitEvent
+from gpucore.sizing.usage_documents import decode_usage
 from gpucore.sizing.usage_history import FADE_SECONDS, START_SECONDS, UsageHistory, WorkloadKey
 from gpucore.units import GIB, NodeName, PodUid
 from gpucore.wire.pods import Container, Pod

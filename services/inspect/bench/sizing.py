@@ -79,7 +79,8 @@ def _arguments() -> argparse.Namespace:
 def verdict(results: Sequence[Result], margin: int) -> str:
     """Whether the bars are met."""
     return "\n".join(
-        f"{'met' if value >= bar else 'MISSED'}: {what} {value:.3f} %, bar {bar} %, margin {margin} %"
+        f"{'met' if value >= bar else 'MISSED'}: {what} {value:.3f} %, bar {bar} % at a margin of"
+        f" {margin} %"
         for what, value, bar in (
             ("pod hours without out-of-memory", kept(results, margin), BAR_HOURS),
             ("requested memory freed", freed(results, margin), BAR_FREED),

@@ -21,6 +21,7 @@ workload has, so that every out-of-memory comes from a smaller size.
 
 from collections.abc import Callable, Iterator, Mapping
 from enum import StrEnum
+from itertools import islice
 from math import pi, sin
 from random import Random
 from typing import Final, NamedTuple
@@ -116,13 +117,13 @@ def runs(workload: Workload, seed: int, week: int) -> list[PodRun]:
     A patch starts a rollout, so no pod runs from one week into the next.
     """
     chance = Random(f"{seed} {workload.name} {week}")
-    begin = week * WEEK
-    return list(_RUNS[workload.shape](workload, chance, begin))
+    found = _RUNS[workload.shape](workload, chance, week * WEEK)
+    return list(islice(found, 1 if workload.once else None))
 
 
 def _training(workload: Workload, chance: Random, begin: float) -> Iterator[PodRun]:
     """Assumptions: runs of 6 hours in the median, 8 hours apart; 3 % from run to run."""
-    for start, end in _periods(workload, chance, begin, 6 * HOUR, 0.9, 8 * HOUR):
+    for start, end in _periods(chance, begin, 6 * HOUR, 0.9, 8 * HOUR):
         yield _run(workload, _program(chance, 0.03), start, end, _trained(chance, start, end))
 
 
@@ -214,21 +215,19 @@ def _sessions(chance: Random, begin: float) -> Parts:
 def _batch(workload: Workload, chance: Random, begin: float) -> Iterator[PodRun]:
     """Assumptions: 10 minutes in the median, every 1 to 24 hours; 8 % from run to run."""
     pause = Random(workload.name).choice((1, 2, 6, 24)) * HOUR
-    for start, end in _periods(workload, chance, begin, 10 * MINUTE, 0.6, pause):
+    for start, end in _periods(chance, begin, 10 * MINUTE, 0.6, pause):
         steps = iter(((start, 0.4, 0.4), (start + MINUTE, 0.85, 0.85)))
         yield _run(workload, _program(chance, 0.08), start, end, steps)
 
 
 def _periods(
-    workload: Workload, chance: Random, begin: float, usual: float, spread: float, pause: float
+    chance: Random, begin: float, usual: float, spread: float, pause: float
 ) -> Iterator[tuple[float, float]]:
     """Start and end of runs, one after the other."""
     now = begin + chance.uniform(0, DAY)
     while now < begin + WEEK - HOUR:
         end = min(now + usual * chance.lognormvariate(0, spread), begin + WEEK)
         yield now, end
-        if workload.once:
-            return
         now = end + pause * chance.uniform(0.5, 1.5)
 
 

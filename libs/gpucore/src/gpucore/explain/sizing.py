@@ -24,7 +24,8 @@ def sizing_sentence(found: Recommendation) -> str:
             " time: a program that sizes its cache from its share needs its weights plus the cache"
             " for its load, which its use does not show"
         )
-    return f"{_use(found) if found.reason is SizingReason.MEASURED else _raised(found)}{_cap(found)}{_whole(found)}"
+    reason = _use(found) if found.reason is SizingReason.MEASURED else _raised(found)
+    return f"{reason}{_cap(found)}{_whole(found)}"
 
 
 def gib(amount: float) -> str:

@@ -42,6 +42,7 @@ ALL_CONTAINERS: Final = ""
 OUT_OF_MEMORY_PERCENT: Final = 20
 """Added to a limit that was not enough, or was reached."""
 
+
 class SizingReason(StrEnum):
     """The rule that decided."""
 
