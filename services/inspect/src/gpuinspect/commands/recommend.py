@@ -82,7 +82,7 @@ def recommend(
         str,
         typer.Option(
             help="leave out workloads that did not run in this time: a number of hours, days or"
-            " weeks, such as 12h, 7d or 4w",
+            " weeks, such as 12h, 7d or 4w; of the others everything that was measured counts",
             metavar="TIME",
         ),
     ] = "7d",
