@@ -186,6 +186,40 @@ def test_use_of_a_whole_share_is_an_event_with_its_limit(world: World) -> None:
     assert world.history().reached == LimitEvent(world.now, 2 * GI)
 
 
+def ended(at: str, container: str = "main") -> bytes:
+    """A line of a watch: a container ended without GPU memory and was started again."""
+    end = {"exitCode": 1, "message": "CUDA out of memory", "finishedAt": at}
+    box = {"name": container, "lastState": {"terminated": end}}
+    return json.dumps({"object": {"status": {"containerStatuses": [box]}}}).encode()
+
+
+def test_a_program_that_ran_out_of_memory_is_an_event_once(world: World) -> None:
+    """Every later event of the pod shows the same end, also to a restarted plugin."""
+    world.uses(a=GI)
+    world.sampled()
+    for _ in range(2):
+        world.recorder.seen(world.state.pods[PodUid("uid-a")], ended("2026-01-01T01:00:05Z"))
+        known = world.recorder.histories.all()
+        world.recorder = world.started()
+        world.recorder.histories.put(known)
+    assert world.history().out_of_memory == 1
+    assert world.history().ran_out == LimitEvent(NOW + 5, 2 * GI)
+    world.recorder.seen(world.state.pods[PodUid("uid-a")], ended("2026-01-01T01:00:09Z"))
+    assert world.history().out_of_memory == 2
+
+
+@pytest.mark.parametrize("container", ["main", "sidecar"])
+def test_only_the_container_with_the_share_counts(world: World, container: str) -> None:
+    """And nothing does before the first sample, whose limit is needed."""
+    line = ended("2026-01-01T01:00:05Z", container)
+    world.recorder.seen(world.state.pods[PodUid("uid-a")], line)
+    assert not world.recorder.histories.all()
+    world.uses(a=GI)
+    world.sampled()
+    world.recorder.seen(world.state.pods[PodUid("uid-a")], line)
+    assert world.history().out_of_memory == (container == "main")
+
+
 def test_several_containers_with_gpus_have_one_history_of_the_pod(world: World) -> None:
     """The driver tells pods apart and not their containers."""
     world.state.on_replace((pod("a", "one", "two", "log"),))

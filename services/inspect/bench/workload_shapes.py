@@ -15,6 +15,7 @@ Every figure of a shape is one of these. Published:
 - Servers that take their share: vLLM 90 % by default, JAX 75 %, TensorFlow nearly all (their docs).
 - Notebooks hold a GPU for long and use it for a small part of that time (NotebookOS, 2025).
 
+The figures of AntMan and of MLaaS in the Wild are as remembered and not compared with the papers.
 Assumptions: all other figures, named where they are used. No use exceeds the request that the
 workload has, so that every out-of-memory comes from a smaller size.
 """

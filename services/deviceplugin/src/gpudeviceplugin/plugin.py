@@ -283,6 +283,7 @@ class Plugin:
         """Take a container's start, or its failure to start, as a probe of the pod's GPUs."""
         if self._recorder is not None:
             self._controllers.seen(pod, raw)
+            self._recorder.seen(pod, raw)
         if self._gate is not None:
             self._gate.seen(pod, raw)
         indexes = self.state.matcher.gpus_held(pod.namespace, pod.name)

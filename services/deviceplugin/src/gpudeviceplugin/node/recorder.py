@@ -15,6 +15,7 @@ from gpucore.sizing.history_documents import encode_histories
 from gpucore.sizing.usage_history import WorkloadKey
 from gpucore.sizing.workloads import workload_of
 from gpucore.units import PodUid
+from gpucore.wire.pod.memory_failures import memory_failures
 from gpucore.wire.pods import Pod, created
 from gpudeviceplugin.isolation.shares import MIB, allowed_bytes, exclusive_pods, granted_bytes
 from gpudeviceplugin.node.current_use import CurrentUse, gpu_containers
@@ -90,6 +91,19 @@ class UsageRecorder:
     def document(self) -> bytes:
         """The document of ``/usage-history``."""
         return encode_histories(self._node, self.histories.all())
+
+    def seen(self, pod: Pod, line: bytes) -> None:
+        """An event of a pod: take the out-of-memory failures that it shows, each once.
+
+        The limit that was not enough is that of the last sample, so a pod without one is left out.
+        """
+        for failure in memory_failures(line):
+            history = self.histories.get(self._key(pod))
+            if history is None or failure.at <= history.ran_out.at:
+                continue
+            if history.key.container in {failure.container, ALL_CONTAINERS}:
+                limit = max(history.limit_bytes, history.requested_bytes)
+                history.fail(min(failure.at, self._clock()), limit)
 
     def sample(self) -> None:
         """Record one sample of each pod whose memory in use is known."""
