@@ -153,6 +153,10 @@ bench-calls: $(READY) ## Measure filter, prioritize and bind, beside other check
 bench-packing: $(READY) ## Compare packing policies on the traces of a folder (ARGS='--traces FOLDER')
 	@$(BIN)/python services/inspect/bench/packing.py $(ARGS)
 
+.PHONY: bench-sizing
+bench-sizing: $(READY) ## Measure what recommended sizes free and break in simulated weeks (ARGS=--help lists the options)
+	@$(BIN)/python services/inspect/bench/sizing.py $(ARGS)
+
 .PHONY: bench-gpu
 bench-gpu: $(READY) ## Measure isolation on this machine's GPU and write docs/isolation.md
 	@$(E2E) hardware.bench $(ARGS)

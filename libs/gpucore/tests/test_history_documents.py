@@ -13,6 +13,7 @@ from gpucore.sizing.history_documents import (
     decode_histories,
     encode_histories,
 )
+from gpucore.sizing.limit_events import LimitEvent
 from gpucore.sizing.usage_history import UsageHistory, WorkloadKey
 from gpucore.wire.errors import WireError
 
@@ -21,7 +22,9 @@ def history(name: str = "server") -> UsageHistory:
     """A history with three samples."""
     found = UsageHistory(WorkloadKey("team", "Deployment", name, "main"), pods=1, starts=1)
     for used in (1, 2**30, 2**33):
-        found.record(1.7e9, used, requested_bytes=2**34, limit_bytes=2**34)
+        found.record(1.7e9, used, requested_bytes=2**34, limit_bytes=2**34, gpus=2)
+    found.fail(1.7e9, 2**34)
+    found.reached = LimitEvent(1.6e9, 2**33)
     return found
 
 
@@ -60,6 +63,9 @@ def test_the_document_names_its_kind_and_version() -> None:
         {"key": "server"},
         {"key": {"namespace": "n" * 300, "kind": "", "name": "", "container": ""}},
         {"pods": None},
+        {"ranOut": {"at": -1}},
+        {"reached": 3},
+        {"gpus": -1},
     ],
 )
 def test_a_value_of_a_wrong_type_or_range_is_an_error(changed: dict[str, Any]) -> None:
@@ -93,6 +99,23 @@ def test_contradictions_are_corrected() -> None:
     changed = document(samples=9, buckets={"3": 4, "5": 0}, startPeakBytes=2**40)
     (found,) = decode_histories(json.dumps(changed).encode())
     assert (found.samples, found.buckets, found.peak_bytes) == (4, {3: 4}, 2**40)
+
+
+def test_a_document_of_an_earlier_version_is_read() -> None:
+    """It counts the times that a pod ran out of memory: the last one is as late as it can be."""
+    found = document()
+    for name in ("ranOut", "reached", "gpus"):
+        del found["items"][0][name]
+    (read,) = decode_histories(json.dumps(found).encode())
+    assert (read.ran_out, read.reached) == (LimitEvent(1.7e9, 2**34), LimitEvent())
+    assert (read.out_of_memory, read.gpus) == (1, 0)
+
+
+def test_an_event_is_not_later_than_the_last_sample() -> None:
+    """Otherwise a clock that was wrong would keep a size for ever."""
+    changed = document(ranOut={"at": 2**40, "limitBytes": 1}, outOfMemory=0)
+    (read,) = decode_histories(json.dumps(changed).encode())
+    assert (read.ran_out, read.out_of_memory) == (LimitEvent(1.7e9, 1), 1)
 
 
 def test_the_largest_allowed_list_is_small_enough_to_be_read() -> None:

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from gpucore.sizing.buckets import FIRST_WIDTH, MIB, MOST_BUCKETS, UPPER_EDGES, bucket_of
 from gpucore.sizing.history_documents import encode_histories
+from gpucore.sizing.limit_events import KEPT_SECONDS, LimitEvent
 from gpucore.sizing.usage_history import FADE_SECONDS, UsageHistory, WorkloadKey, merged
 
 GIB = 1024 * MIB
@@ -29,15 +30,13 @@ def history_of(*used: int, key: WorkloadKey = KEY, now: float = NOW) -> UsageHis
 @st.composite
 def histories(draw: st.DrawFn) -> UsageHistory:
     """Any history of one workload."""
-    found = UsageHistory(
-        KEY,
-        pods=draw(st.integers(0, 9)),
-        starts=draw(st.integers(0, 9)),
-        out_of_memory=draw(st.integers(0, 9)),
-    )
+    found = UsageHistory(KEY, pods=draw(st.integers(0, 9)), starts=draw(st.integers(0, 9)))
     for used in draw(st.lists(amounts, max_size=12)):
         now = NOW + draw(st.integers(0, 1000))
-        found.record(now, used, requested_bytes=draw(amounts), starting=draw(st.booleans()))
+        request, gpus = draw(amounts), draw(st.integers(0, 8))
+        found.record(now, used, requested_bytes=request, gpus=gpus, starting=draw(st.booleans()))
+    for limit in draw(st.lists(amounts, max_size=2)):
+        found.fail(NOW + draw(st.integers(0, 1000)), limit)
     return found
 
 
@@ -141,8 +140,16 @@ def test_a_week_halves_the_samples_once() -> None:
 
 def test_a_peak_without_samples_falls_to_the_highest_bucket_left() -> None:
     """One sample of weeks ago does not decide for ever."""
-    found = history_of(20 * GIB, *[GIB] * 8).faded(NOW + FADE_SECONDS)
-    assert GIB <= found.peak_bytes < 1.05 * GIB + FIRST_WIDTH
+    found = history_of(20 * GIB, *[GIB] * 9).faded(NOW + FADE_SECONDS)
+    found.record(NOW + FADE_SECONDS, GIB)
+    later = found.faded(NOW + 2 * FADE_SECONDS)
+    assert GIB <= later.peak_bytes < 1.05 * GIB + FIRST_WIDTH
+
+
+def test_a_peak_of_the_last_week_is_kept_however_few_samples_it_has() -> None:
+    """It may have been seen a minute before the samples are halved."""
+    found = history_of(*[GIB] * 8, 20 * GIB).faded(NOW + FADE_SECONDS)
+    assert found.peak_bytes == 20 * GIB
 
 
 def test_the_peak_of_a_start_does_not_fade() -> None:
@@ -159,3 +166,31 @@ def test_fading_keeps_percentiles_below_the_peak(found: UsageHistory, age: float
     """And never raises a peak."""
     later = found.faded(NOW + age)
     assert later.percentile(100) <= later.peak_bytes <= found.peak_bytes
+
+
+@given(histories(), histories())
+def test_a_merged_history_has_the_later_event(one: UsageHistory, other: UsageHistory) -> None:
+    """And the number of all of them."""
+    both = merged(one, other)
+    assert both.ran_out.at == max(one.ran_out.at, other.ran_out.at)
+    assert both.reached in {one.reached, other.reached}
+    assert both.out_of_memory == one.out_of_memory + other.out_of_memory
+
+
+@given(histories(), st.floats(0, 1e8))
+def test_events_are_kept_for_four_weeks(found: UsageHistory, age: float) -> None:
+    """The number of events is zero exactly where the last one is forgotten."""
+    later = found.faded(NOW + age)
+    assert bool(later.out_of_memory) == bool(later.ran_out.at)
+    if age < KEPT_SECONDS:
+        assert (later.ran_out, later.reached) == (found.ran_out, found.reached)
+    if age > KEPT_SECONDS + FADE_SECONDS + 1000:
+        assert (later.ran_out, later.reached) == (LimitEvent(), LimitEvent())
+
+
+@given(amounts, amounts)
+def test_use_of_nearly_all_of_the_limit_is_an_event(used: int, limit: int) -> None:
+    """From 98 % on, and never without a limit."""
+    found = UsageHistory(KEY)
+    found.record(NOW, used, requested_bytes=limit)
+    assert bool(found.reached.at) == (0 < limit * 98 <= used * 100)

@@ -14,6 +14,7 @@ from gpucore.node.allocation.holdings import Held
 from gpucore.node.grant import GrantPolicy
 from gpucore.node.isolation.attribution import Attribution
 from gpucore.sizing.history_documents import MOST_HISTORIES, decode_histories
+from gpucore.sizing.limit_events import LimitEvent
 from gpucore.sizing.usage_documents import decode_usage
 from gpucore.sizing.usage_history import FADE_SECONDS, START_SECONDS, UsageHistory, WorkloadKey
 from gpucore.units import GIB, NodeName, PodUid
@@ -125,17 +126,18 @@ def test_a_sample_has_use_request_and_limit(world: World) -> None:
     world.sampled()
     found = world.history()
     assert (found.samples, found.peak_bytes) == (1, GI)
-    assert (found.requested_bytes, found.limit_bytes) == (2 * GI, 2 * GI)
+    assert (found.requested_bytes, found.limit_bytes, found.gpus) == (2 * GI, 2 * GI, 1)
     assert found.last_seen == world.now
 
 
-def test_the_gpus_of_a_pod_are_added_up(world: World) -> None:
-    """One container with two GPUs has one history."""
+def test_the_fullest_gpu_of_a_pod_counts_for_all_of_them(world: World) -> None:
+    """A size is spread evenly: 1 GiB and 2 GiB need 2 GiB of each GPU."""
     world.holds("a", gpus=(0, 1))
     world.uses(0, a=GI)
     world.uses(1, a=2 * GI)
     world.sampled()
-    assert (world.history().peak_bytes, world.history().requested_bytes) == (3 * GI, 4 * GI)
+    assert (world.history().peak_bytes, world.history().requested_bytes) == (4 * GI, 4 * GI)
+    assert world.history().gpus == 2
 
 
 def test_a_gpu_that_does_not_answer_makes_the_sum_unknown(world: World) -> None:
@@ -172,6 +174,50 @@ def test_without_the_hosts_processes_an_idle_gpu_is_no_sample(world: World) -> N
     world.uses()
     world.sampled()
     assert world.history().samples == 0
+
+
+def test_use_of_a_whole_share_is_an_event_with_its_limit(world: World) -> None:
+    """Nothing on the node counts allocations that failed: this is the sign of them."""
+    world.uses(a=GI)
+    world.sampled()
+    assert not world.history().reached.at
+    world.uses(a=2 * GI)
+    world.sampled()
+    assert world.history().reached == LimitEvent(world.now, 2 * GI)
+
+
+def ended(at: str, container: str = "main") -> bytes:
+    """A line of a watch: a container ended without GPU memory and was started again."""
+    end = {"exitCode": 1, "message": "CUDA out of memory", "finishedAt": at}
+    box = {"name": container, "lastState": {"terminated": end}}
+    return json.dumps({"object": {"status": {"containerStatuses": [box]}}}).encode()
+
+
+def test_a_program_that_ran_out_of_memory_is_an_event_once(world: World) -> None:
+    """Every later event of the pod shows the same end, also to a restarted plugin."""
+    world.uses(a=GI)
+    world.sampled()
+    for _ in range(2):
+        world.recorder.seen(world.state.pods[PodUid("uid-a")], ended("2026-01-01T01:00:05Z"))
+        known = world.recorder.histories.all()
+        world.recorder = world.started()
+        world.recorder.histories.put(known)
+    assert world.history().out_of_memory == 1
+    assert world.history().ran_out == LimitEvent(NOW + 5, 2 * GI)
+    world.recorder.seen(world.state.pods[PodUid("uid-a")], ended("2026-01-01T01:00:09Z"))
+    assert world.history().out_of_memory == 2
+
+
+@pytest.mark.parametrize("container", ["main", "sidecar"])
+def test_only_the_container_with_the_share_counts(world: World, container: str) -> None:
+    """And nothing does before the first sample, whose limit is needed."""
+    line = ended("2026-01-01T01:00:05Z", container)
+    world.recorder.seen(world.state.pods[PodUid("uid-a")], line)
+    assert not world.recorder.histories.all()
+    world.uses(a=GI)
+    world.sampled()
+    world.recorder.seen(world.state.pods[PodUid("uid-a")], line)
+    assert world.history().out_of_memory == (container == "main")
 
 
 def test_several_containers_with_gpus_have_one_history_of_the_pod(world: World) -> None:
@@ -255,6 +301,21 @@ def test_pods_and_starts_are_counted_once(world: World) -> None:
     world.sampled()
     world.sampled()
     assert (world.history(name="b").pods, world.history(name="b").starts) == (1, 1)
+
+
+def test_pods_of_a_workload_that_are_first_seen_together_count_each(world: World) -> None:
+    """The sample of the first one must not make the second one look old."""
+    world.sampled()
+    names = ("b", "c")
+    for name in names:
+        world.controllers.listed(owned(f"uid-{name}", "StatefulSet", "db"))
+    young = (pod(name, owner="o", creation="2026-01-01T01:00:20Z") for name in names)
+    world.state.on_replace(tuple(young))
+    world.holds(*names)
+    world.uses(b=GI, c=GI)
+    world.sampled()
+    found = world.history("StatefulSet", "db")
+    assert (found.pods, found.starts, found.samples) == (2, 2, 2)
 
 
 def test_a_restarted_plugin_does_not_count_running_pods_again(world: World) -> None:

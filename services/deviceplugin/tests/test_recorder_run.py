@@ -140,6 +140,24 @@ async def test_the_plugin_serves_and_keeps_histories(tmp_path: Path) -> None:
     assert decode_histories((home / NAME).read_bytes()) == [a_history()]
 
 
+async def test_a_status_with_a_failure_reaches_the_history(tmp_path: Path) -> None:
+    """The watch hands every event of a pod to the recorder."""
+    end = {"exitCode": 1, "message": "CUDA out of memory", "finishedAt": "2026-01-01T00:00:00Z"}
+    box = {"name": "main", "lastState": {"terminated": end}}
+    line = json.dumps({"object": {"status": {"containerStatuses": [box]}}}).encode()
+    async with Stage(tmp_path) as stage:
+        assert stage.plugin is not None
+        recorder = stage.plugin._recorder
+        assert recorder is not None
+        found = UsageHistory(WorkloadKey("team", "Pod", "web", "main"))
+        found.record(1.7e9, 2**30, requested_bytes=2**31)
+        recorder.histories.put([found])
+        box_of = (Container("main", {"aliyun.com/gpu-mem": "2"}),)
+        pod = Pod(PodUid("u"), "team", "web", NodeName("n1"), containers=box_of)
+        stage.plugin.state.on_status(pod, line)
+    assert (found.out_of_memory, found.ran_out.limit_bytes) == (1, 2**31)
+
+
 async def test_without_an_interval_nothing_is_recorded(tmp_path: Path) -> None:
     """Memory in use is served all the same."""
     async with Stage(tmp_path, record_seconds=0) as stage:

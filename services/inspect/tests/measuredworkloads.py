@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from gpucore.sizing.history_documents import encode_histories
+from gpucore.sizing.limit_events import LimitEvent
 from gpucore.sizing.usage_history import UsageHistory, WorkloadKey
 
 GIB = 1 << 30
@@ -27,7 +28,7 @@ def history(
 ) -> UsageHistory:
     """Samples in GiB of a container that was measured until ``ago`` days before the newest."""
     key = WorkloadKey(namespace, kind, name, container)
-    found = UsageHistory(key, pods=pods, starts=starts, out_of_memory=out_of_memory)
+    found = UsageHistory(key, pods=pods, starts=starts)
     last = NEWEST - ago * DAY
     for each in used:
         found.record(
@@ -37,7 +38,9 @@ def history(
             limit_bytes=int(limit * GIB),
         )
     found.requested_bytes, found.limit_bytes = int(requested * GIB), int(limit * GIB)
-    found.first_seen, found.last_seen = last - days * DAY, last
+    found.first_seen, found.last_seen, found.reached = last - days * DAY, last, LimitEvent()
+    for _ in range(out_of_memory):
+        found.fail(last, int(max(limit, requested) * GIB))
     return found
 
 

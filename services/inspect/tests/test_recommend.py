@@ -12,8 +12,8 @@ from fakeapiserver import FakeApiServer
 from invoking import Run
 from measuredworkloads import history, several, written
 
+from gpucore.sizing.evidence import SizingRules
 from gpucore.sizing.history_documents import encode_histories
-from gpucore.sizing.recommendation import SizingRules
 from gpucore.units import GIB
 from gpucore.wire.names import Names
 from gpuinspect.commands.main import app, command_of

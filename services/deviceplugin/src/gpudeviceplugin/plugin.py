@@ -285,6 +285,7 @@ class Plugin:
             self._driver_limits.seen(pod)
         if self._recorder is not None:
             self._controllers.seen(pod, raw)
+            self._recorder.seen(pod, raw)
         if self._gate is not None:
             self._gate.seen(pod, raw)
         indexes = self.state.matcher.gpus_held(pod.namespace, pod.name)

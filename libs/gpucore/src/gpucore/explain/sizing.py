@@ -24,7 +24,7 @@ def sizing_sentence(found: Recommendation) -> str:
             " time: a program that sizes its cache from its share needs its weights plus the cache"
             " for its load, which its use does not show"
         )
-    reason = _out_of_memory(found) if found.reason is SizingReason.OUT_OF_MEMORY else _use(found)
+    reason = _use(found) if found.reason is SizingReason.MEASURED else _raised(found)
     return f"{reason}{_cap(found)}{_whole(found)}"
 
 
@@ -42,12 +42,13 @@ def _too_short(found: Recommendation) -> str:
     )
 
 
-def _out_of_memory(found: Recommendation) -> str:
-    times = _count(found.out_of_memory, "time")
-    return (
-        f"it ran out of GPU memory {times}: its limit of {found.current.limit} {found.unit} is"
-        f" raised by at least {OUT_OF_MEMORY_PERCENT} %"
-    )
+def _raised(found: Recommendation) -> str:
+    limit = f"{found.raised_from} {found.unit}"
+    if found.reason is SizingReason.OUT_OF_MEMORY:
+        event = f"it ran out of GPU memory {_count(found.out_of_memory, 'time')}, last at {limit}"
+    else:
+        event = f"its use reached its limit of {limit}"
+    return f"{event}: its limit is at least {OUT_OF_MEMORY_PERCENT} % above that for a day"
 
 
 def _use(found: Recommendation) -> str:

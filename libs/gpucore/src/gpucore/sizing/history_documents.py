@@ -11,6 +11,7 @@ import msgspec
 from msgspec import Meta
 
 from gpucore.sizing.buckets import LAST, MOST_BUCKETS
+from gpucore.sizing.limit_events import NEVER, LimitEvent
 from gpucore.sizing.usage_history import UsageHistory, WorkloadKey
 from gpucore.wire.documents import API_VERSION
 from gpucore.wire.errors import WireError
@@ -36,8 +37,18 @@ class WorkloadDoc(msgspec.Struct, frozen=True):
     container: _Name
 
 
+class LimitEventDoc(msgspec.Struct, frozen=True, rename="camel"):
+    """A :class:`~gpucore.sizing.limit_events.LimitEvent`."""
+
+    at: _Time = 0.0
+    limit_bytes: _Number = 0
+
+
 class UsageHistoryDoc(msgspec.Struct, frozen=True, rename="camel"):
-    """A :class:`~gpucore.sizing.usage_history.UsageHistory`."""
+    """A :class:`~gpucore.sizing.usage_history.UsageHistory`.
+
+    Fields with a default are missing in documents of earlier versions.
+    """
 
     key: WorkloadDoc
     first_seen: _Time
@@ -52,6 +63,10 @@ class UsageHistoryDoc(msgspec.Struct, frozen=True, rename="camel"):
     requested_bytes: _Number
     limit_bytes: _Number
     faded_at: _Time = 0.0
+    ran_out: LimitEventDoc = LimitEventDoc()
+    reached: LimitEventDoc = LimitEventDoc()
+    gpus: _Number = 0
+    week_peak_bytes: _Number = 0
 
 
 class NodeHistories(msgspec.Struct, frozen=True):
@@ -114,8 +129,31 @@ def decode_node_histories(raw: bytes) -> NodeHistories:
 def _history(item: UsageHistoryDoc) -> UsageHistory:
     """A history whose parts agree with one another, whatever the document has."""
     fields = msgspec.structs.asdict(item)
-    key = WorkloadKey(**msgspec.structs.asdict(item.key))
     buckets = {index: count for index, count in item.buckets.items() if count}
-    peak = max(item.peak_bytes, item.start_peak_bytes)
-    changed = {"key": key, "buckets": buckets, "peak_bytes": peak}
-    return UsageHistory(**{**fields, **changed, "samples": sum(buckets.values())})
+    ran_out, peak = _ran_out(item), max(item.peak_bytes, item.start_peak_bytes)
+    changed = {
+        "key": WorkloadKey(**msgspec.structs.asdict(item.key)),
+        "buckets": buckets,
+        "samples": sum(buckets.values()),
+        "peak_bytes": peak,
+        "week_peak_bytes": min(item.week_peak_bytes, peak),
+        "out_of_memory": max(item.out_of_memory, 1) if ran_out.at else 0,
+        "ran_out": ran_out,
+        "reached": _event(item, item.reached),
+    }
+    return UsageHistory(**{**fields, **changed})
+
+
+def _ran_out(item: UsageHistoryDoc) -> LimitEvent:
+    """The last time that it ran out; an earlier version counted these times only."""
+    if item.out_of_memory and not item.ran_out.at:
+        limit = max(item.limit_bytes, item.requested_bytes)
+        return LimitEvent(item.last_seen, limit) if item.last_seen else NEVER
+    return _event(item, item.ran_out)
+
+
+def _event(item: UsageHistoryDoc, event: LimitEventDoc) -> LimitEvent:
+    """An event is not later than the last sample: no other clock counts."""
+    if not event.at:
+        return NEVER
+    return LimitEvent(min(event.at, item.last_seen), event.limit_bytes)

@@ -3,13 +3,17 @@
 Pure: the history is the only input that was measured, and no clock is read. The rules, in order:
 
 1. Without a known request there is no recommendation.
-2. A container that ran out of GPU memory gets at least 1.2 times its limit and is never shrunk,
-   however short it was measured.
-3. A container that was measured too short gets no recommendation.
-4. A container that holds nearly all of its limit, and always the same amount, is left alone: it
+2. A container that ran out of GPU memory gets at least 1.2 times the limit that was not enough,
+   however short it was measured, and is not shrunk until it was measured for a day more.
+3. The same applies to a container whose use reached its limit, unless rule 5 explains that.
+4. A container that was measured too short gets no recommendation.
+5. A container that holds nearly all of its limit, and always the same amount, is left alone: it
    sizes its caches from the share, so its use does not show what it needs.
-5. Otherwise the limit covers the highest peak with the margin. With a burst limit the request
-   covers a percentile with the margin; without one the request covers the peak.
+6. Otherwise the limit covers the highest peak, and more than any limit that was not enough, with
+   the margin. With a burst limit the request covers a percentile with the margin; without one it
+   covers what the limit covers.
+
+Sizes of pods with several GPUs are multiples of their number.
 """
 
 from enum import StrEnum
@@ -17,27 +21,26 @@ from typing import Final
 
 import msgspec
 
+from gpucore.sizing.evidence import (
+    Confidence,
+    SizingRules,
+    confidence_of,
+    days_of,
+    highest_peak,
+    is_recent,
+    is_too_short,
+    needed_bytes,
+    takes_all,
+)
+from gpucore.sizing.limit_events import NEVER, LimitEvent
 from gpucore.sizing.share_size import ContainerSize, units_for
 from gpucore.sizing.usage_history import UsageHistory, WorkloadKey
 from gpucore.units import MemoryUnit
 
 ALL_CONTAINERS: Final = ""
 """Container of a history whose pods have GPU memory in several containers, measured together."""
-DAY: Final = 86400.0
 OUT_OF_MEMORY_PERCENT: Final = 20
-"""Added to the limit of a container that ran out of memory."""
-TAKEN_PERCENT: Final = 85
-"""Part of the limit from which a container counts as one that takes all it is given."""
-FLAT_PERCENT: Final = 10
-"""Part of the limit by which the use of such a container may vary at most."""
-
-
-class Confidence(StrEnum):
-    """How much was measured."""
-
-    LOW = "low"
-    MEDIUM = "medium"
-    HIGH = "high"
+"""Added to a limit that was not enough, or was reached."""
 
 
 class SizingReason(StrEnum):
@@ -45,6 +48,7 @@ class SizingReason(StrEnum):
 
     NO_REQUEST = "no-request"
     OUT_OF_MEMORY = "out-of-memory"
+    LIMIT_REACHED = "limit-reached"
     TOO_SHORT = "too-short"
     TAKES_ALL = "takes-all"
     MEASURED = "measured"
@@ -59,31 +63,6 @@ class SizingAdvice(StrEnum):
     SHRINK = "shrink"
 
 
-class SizingRules(msgspec.Struct, frozen=True):
-    """What a person chooses; all other rules are fixed.
-
-    Attributes:
-        percentile: of the samples, that the request covers where there is a burst limit.
-        margin: added to what was measured, in percent.
-        least_days, least_starts: both are needed for a recommendation,
-        enough_days: or these alone.
-        gpu_sizes: units of the GPUs of the cluster, each size once; empty unknown. No share exceeds
-            the largest.
-    """
-
-    percentile: float = 95.0
-    margin: int = 15
-    least_days: float = 1.0
-    least_starts: int = 3
-    enough_days: float = 7.0
-    gpu_sizes: tuple[int, ...] = ()
-
-    @property
-    def largest_gpu(self) -> int:
-        """Units of the largest GPU; 0 unknown."""
-        return max(self.gpu_sizes, default=0)
-
-
 class Recommendation(msgspec.Struct, frozen=True):
     """What one container of a workload should request.
 
@@ -96,6 +75,7 @@ class Recommendation(msgspec.Struct, frozen=True):
         percentile_bytes: memory in use at the percentile of the rules.
         days, starts, pods: what was measured.
         out_of_memory: number of times that it ran out of memory.
+        raised_from: the limit that was not enough or was reached, where that is the reason.
         capped: more is needed than the largest GPU has.
     """
 
@@ -114,6 +94,7 @@ class Recommendation(msgspec.Struct, frozen=True):
     starts: int = 0
     pods: int = 0
     out_of_memory: int = 0
+    raised_from: int = 0
     capped: bool = False
 
     @property
@@ -151,91 +132,93 @@ def recommend(
     """
     chosen = rules or SizingRules()
     current = ContainerSize.of_bytes(history.requested_bytes, history.limit_bytes, unit)
-    reason = _reason(history, chosen)
-    wanted = _size(history, unit, chosen, current, reason)
-    size = None if wanted is None else _capped(wanted, current, chosen.largest_gpu)
+    measured = _measured(history, unit, chosen, burst=bool(current.burst))
+    reason = _reason(history, chosen, applied=measured == current)
+    raised_from = units_for(_event(history, reason).limit_bytes, unit)
+    wanted = _wanted(measured, current, reason, raised_from, max(history.gpus, 1))
+    most = chosen.largest_gpu * max(history.gpus, 1)
+    size = None if wanted is None else _capped(wanted, current, most)
     return Recommendation(
         key=history.key,
         unit=unit,
         current=current,
         size=size,
         reason=reason,
-        confidence=_confidence(history),
+        confidence=confidence_of(history),
         rules=chosen,
         median_bytes=history.percentile(50),
         p95_bytes=history.percentile(95),
         peak_bytes=highest_peak(history),
         percentile_bytes=history.percentile(chosen.percentile),
-        days=_days(history),
+        days=days_of(history),
         starts=history.starts,
         pods=history.pods,
         out_of_memory=history.out_of_memory,
+        raised_from=raised_from,
         capped=size != wanted,
     )
 
 
-def highest_peak(history: UsageHistory) -> int:
-    """The most memory in use in bytes, the starts of pods included."""
-    return max(history.peak_bytes, history.start_peak_bytes)
+def _reason(history: UsageHistory, rules: SizingRules, *, applied: bool) -> SizingReason:
+    """The rule that decides.
 
-
-def _days(history: UsageHistory) -> float:
-    return max(history.last_seen - history.first_seen, 0.0) / DAY
-
-
-def _reason(history: UsageHistory, rules: SizingRules) -> SizingReason:
+    Args:
+        applied: the size is the one that its use calls for, as after a recommendation.
+    """
     if not history.requested_bytes:
         return SizingReason.NO_REQUEST
-    if history.out_of_memory:
+    if is_recent(history.ran_out, history):
         return SizingReason.OUT_OF_MEMORY
-    if _too_short(history, rules):
+    explained = takes_all(history) and not applied
+    if is_recent(history.reached, history) and not takes_all(history):
+        return SizingReason.LIMIT_REACHED
+    if is_too_short(history, rules):
         return SizingReason.TOO_SHORT
-    return SizingReason.TAKES_ALL if _takes_all(history) else SizingReason.MEASURED
+    return SizingReason.TAKES_ALL if explained else SizingReason.MEASURED
 
 
-def _too_short(history: UsageHistory, rules: SizingRules) -> bool:
-    days = _days(history)
-    several = days >= rules.least_days and history.starts >= rules.least_starts
-    return not history.samples or not (several or days >= rules.enough_days)
+def _event(history: UsageHistory, reason: SizingReason) -> LimitEvent:
+    if reason is SizingReason.OUT_OF_MEMORY:
+        return history.ran_out
+    return history.reached if reason is SizingReason.LIMIT_REACHED else NEVER
 
 
-def _takes_all(history: UsageHistory) -> bool:
-    """Its use is near its limit and varies little; the first tenth may be starts."""
-    limit = max(history.limit_bytes, history.requested_bytes)
-    spread = history.percentile(95) - history.percentile(10)
-    near = 100 * history.percentile(50) >= TAKEN_PERCENT * limit
-    return near and 100 * spread <= FLAT_PERCENT * limit
+def _measured(
+    history: UsageHistory, unit: MemoryUnit, rules: SizingRules, *, burst: bool
+) -> ContainerSize:
+    """The size that covers what was measured, with the margin."""
+    gpus = max(history.gpus, 1)
+    limit = max(units_for(needed_bytes(history), unit, margin=rules.margin), 1)
+    usual = max(units_for(history.percentile(rules.percentile), unit, margin=rules.margin), 1)
+    return _multiple(ContainerSize.of(usual if burst else limit, limit), gpus)
 
 
-def _size(
-    history: UsageHistory,
-    unit: MemoryUnit,
-    rules: SizingRules,
+def _wanted(
+    measured: ContainerSize,
     current: ContainerSize,
     reason: SizingReason,
+    raised_from: int,
+    gpus: int,
 ) -> ContainerSize | None:
-    if reason not in {SizingReason.OUT_OF_MEMORY, SizingReason.MEASURED}:
+    """The size by the rule that decides, before it is cut to a GPU."""
+    if reason is SizingReason.MEASURED:
+        return measured
+    if reason not in {SizingReason.OUT_OF_MEMORY, SizingReason.LIMIT_REACHED}:
         return None
-    limit = max(units_for(highest_peak(history), unit, margin=rules.margin), 1)
-    usual = max(units_for(history.percentile(rules.percentile), unit, margin=rules.margin), 1)
-    request = usual if current.burst else limit
-    if reason is SizingReason.OUT_OF_MEMORY:
-        limit = max(limit, -(-current.limit * (100 + OUT_OF_MEMORY_PERCENT) // 100))
-        request = max(request, current.request) if current.burst else limit
-    return ContainerSize.of(request, limit)
+    raised = -(-raised_from * (100 + OUT_OF_MEMORY_PERCENT) // 100)
+    limit = max(measured.limit, raised, current.limit)
+    request = max(measured.request, current.request) if current.burst else limit
+    return _multiple(ContainerSize.of(request, limit), gpus)
+
+
+def _multiple(size: ContainerSize, gpus: int) -> ContainerSize:
+    """The size, rounded up to a multiple of the number of GPUs."""
+    return ContainerSize.of(-(-size.request // gpus) * gpus, -(-size.limit // gpus) * gpus)
 
 
 def _capped(size: ContainerSize, current: ContainerSize, largest: int) -> ContainerSize:
-    """No share is larger than a GPU, unless it is already: it is spread over several."""
+    """No share is larger than its GPUs, unless it is already."""
     if not largest:
         return size
     most = max(largest, current.limit)
     return ContainerSize.of(min(size.request, most), min(size.limit, most))
-
-
-def _confidence(history: UsageHistory) -> Confidence:
-    days = _days(history)
-    if days >= 7 and history.starts >= 10 and history.pods >= 3:
-        return Confidence.HIGH
-    enough = (days >= 3 and history.starts >= 3) or (days >= 7 and history.pods >= 2)
-    return Confidence.MEDIUM if enough else Confidence.LOW

@@ -9,6 +9,7 @@ from typing import Final
 import msgspec
 
 from gpucore.sizing.buckets import bucket_of, percentile_edge, upper_edge
+from gpucore.sizing.limit_events import NEVER, LimitEvent, reaches
 
 START_SECONDS: Final = 120.0
 """For this time after its start a pod counts as starting."""
@@ -36,14 +37,19 @@ class UsageHistory(msgspec.Struct, rename="camel"):
     """What was measured of one container of a workload.
 
     Attributes:
-        first_seen, last_seen: Unix seconds of the first and the last sample.
+        first_seen: Unix seconds of the first sample.
+        last_seen: Unix seconds of the last sample, or of a later time that it ran out of memory.
         pods: number of pods that were measured.
         starts: number of starts of pods that were measured from their beginning.
         samples: number of samples in all buckets; those of earlier weeks count less.
         buckets: number of samples by the index of :mod:`gpucore.sizing.buckets`.
         peak_bytes: the most memory in use.
+        week_peak_bytes: the most memory in use since the samples were halved last.
         start_peak_bytes: the most memory in use within :data:`START_SECONDS` of a pod's start.
         out_of_memory: number of times a pod ran out of GPU memory, as far as this is known.
+        ran_out: the last of these times.
+        reached: the last time that the memory in use was nearly all of the limit.
+        gpus: number of GPUs of a pod, as of the last sample; 0 unknown.
         requested_bytes, limit_bytes: of the container, as of the last sample; 0: unknown or none.
         faded_at: Unix seconds up to which the buckets were halved; 0 before the first sample.
     """
@@ -61,6 +67,10 @@ class UsageHistory(msgspec.Struct, rename="camel"):
     requested_bytes: int = 0
     limit_bytes: int = 0
     faded_at: float = 0.0
+    ran_out: LimitEvent = NEVER
+    reached: LimitEvent = NEVER
+    gpus: int = 0
+    week_peak_bytes: int = 0
 
     def record(
         self,
@@ -69,6 +79,7 @@ class UsageHistory(msgspec.Struct, rename="camel"):
         *,
         requested_bytes: int = 0,
         limit_bytes: int = 0,
+        gpus: int = 0,
         starting: bool = False,
     ) -> None:
         """Add one sample.
@@ -77,6 +88,7 @@ class UsageHistory(msgspec.Struct, rename="camel"):
             now: Unix seconds.
             used_bytes: memory in use.
             requested_bytes, limit_bytes: of the container.
+            gpus: number of GPUs of the pod.
             starting: whether the pod started less than :data:`START_SECONDS` ago.
         """
         used = max(used_bytes, 0)
@@ -87,9 +99,24 @@ class UsageHistory(msgspec.Struct, rename="camel"):
         self.buckets[index] = self.buckets.get(index, 0) + 1
         self.samples += 1
         self.peak_bytes = max(self.peak_bytes, used)
+        self.week_peak_bytes = max(self.week_peak_bytes, used)
         if starting:
             self.start_peak_bytes = max(self.start_peak_bytes, used)
-        self.requested_bytes, self.limit_bytes = requested_bytes, limit_bytes
+        self.requested_bytes, self.limit_bytes, self.gpus = requested_bytes, limit_bytes, gpus
+        limit = max(limit_bytes, requested_bytes)
+        if reaches(used, limit):
+            self.reached = max(self.reached, LimitEvent(now, limit))
+
+    def fail(self, now: float, limit_bytes: int) -> None:
+        """A pod ran out of GPU memory.
+
+        Args:
+            now: Unix seconds.
+            limit_bytes: what it was allowed to use.
+        """
+        self.out_of_memory += 1
+        self.last_seen = max(self.last_seen, now)
+        self.ran_out = max(self.ran_out, LimitEvent(now, limit_bytes))
 
     def percentile(self, percent: float) -> int:
         """Memory in bytes that this percentage of the samples did not exceed.
@@ -104,8 +131,9 @@ class UsageHistory(msgspec.Struct, rename="camel"):
     def faded(self, now: float) -> "UsageHistory":
         """The history with its samples halved for each full week that passed.
 
-        A peak of which no sample is left falls to the highest bucket that has one. The peak of
-        starts stays: a pod that runs for weeks must be able to start again.
+        Events of more than four weeks ago are forgotten. A peak of an earlier week of which no
+        sample is left falls to the highest bucket that has one. The peak of starts stays: a pod
+        that runs for weeks must be able to start again.
         """
         weeks = int(max(now - self.faded_at, 0.0) // FADE_SECONDS)
         if not weeks:
@@ -113,19 +141,25 @@ class UsageHistory(msgspec.Struct, rename="camel"):
         halved = {index: count >> weeks for index, count in self.buckets.items()}
         buckets = {index: count for index, count in halved.items() if count}
         left = upper_edge(max(buckets)) if buckets else 0
+        week_peak = self.week_peak_bytes if weeks == 1 else 0
+        ran_out = self.ran_out.kept(now)
         return msgspec.structs.replace(
             self,
             buckets=buckets,
             samples=sum(buckets.values()),
-            peak_bytes=min(self.peak_bytes, max(left, self.start_peak_bytes)),
+            peak_bytes=min(self.peak_bytes, max(left, week_peak, self.start_peak_bytes)),
+            week_peak_bytes=0,
             faded_at=self.faded_at + weeks * FADE_SECONDS,
+            out_of_memory=self.out_of_memory if ran_out.at else 0,
+            ran_out=ran_out,
+            reached=self.reached.kept(now),
         )
 
 
 def merged(one: UsageHistory, other: UsageHistory) -> UsageHistory:
     """Both histories of a workload as one, whatever their order.
 
-    Request and limit are those of the later sample.
+    Request, limit and number of GPUs are those of the later sample.
 
     Raises:
         ValueError: they belong to different workloads.
@@ -148,11 +182,15 @@ def merged(one: UsageHistory, other: UsageHistory) -> UsageHistory:
         requested_bytes=newest.requested_bytes,
         limit_bytes=newest.limit_bytes,
         faded_at=_first(one.faded_at, other.faded_at),
+        ran_out=max(one.ran_out, other.ran_out),
+        reached=max(one.reached, other.reached),
+        gpus=newest.gpus,
+        week_peak_bytes=max(one.week_peak_bytes, other.week_peak_bytes),
     )
 
 
-def _last_settings(history: UsageHistory) -> tuple[float, int, int]:
-    return history.last_seen, history.requested_bytes, history.limit_bytes
+def _last_settings(history: UsageHistory) -> tuple[float, int, int, int]:
+    return history.last_seen, history.requested_bytes, history.limit_bytes, history.gpus
 
 
 def _first(one: float, other: float) -> float:

@@ -6,7 +6,7 @@ server. A pod whose memory in use is not known for certain is left out of the ro
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from gpucore.model import Gpu
@@ -15,6 +15,7 @@ from gpucore.sizing.history_documents import encode_histories
 from gpucore.sizing.usage_history import WorkloadKey
 from gpucore.sizing.workloads import workload_of
 from gpucore.units import PodUid
+from gpucore.wire.pod.memory_failures import memory_failures
 from gpucore.wire.pods import Pod, created
 from gpudeviceplugin.isolation.shares import MIB, allowed_bytes, exclusive_pods, granted_bytes
 from gpudeviceplugin.node.current_use import CurrentUse, gpu_containers
@@ -28,11 +29,11 @@ ALL_CONTAINERS: Final = ""
 
 
 class _Share(NamedTuple):
-    """What a pod holds, uses and may use, over all its GPUs; ``used`` is ``None`` if unknown."""
+    """What a pod holds, uses and may use of one GPU; ``used`` is ``None`` if unknown."""
 
-    used: int | None = 0
-    requested: int = 0
-    limit: int = 0
+    used: int | None
+    requested: int
+    limit: int
 
 
 class UsageRecorder:
@@ -91,6 +92,19 @@ class UsageRecorder:
         """The document of ``/usage-history``."""
         return encode_histories(self._node, self.histories.all())
 
+    def seen(self, pod: Pod, line: bytes) -> None:
+        """An event of a pod: take the out-of-memory failures that it shows, each once.
+
+        The limit that was not enough is that of the last sample, so a pod without one is left out.
+        """
+        for failure in memory_failures(line):
+            history = self.histories.get(self._key(pod))
+            if history is None or failure.at <= history.ran_out.at:
+                continue
+            if history.key.container in {failure.container, ALL_CONTAINERS}:
+                limit = max(history.limit_bytes, history.requested_bytes)
+                history.fail(min(failure.at, self._clock()), limit)
+
     def sample(self) -> None:
         """Record one sample of each pod whose memory in use is known."""
         now = self._clock()
@@ -98,26 +112,33 @@ class UsageRecorder:
         self._controllers.keep(set(pods))
         shares = self._shares()
         running = [pods[uid] for uid in shares if self._is_known(pods[uid])]
-        new = {pod.uid for pod in self._starts.look(running, now)}
+        for pod in self._starts.look(running, now):
+            self._count(pod, now)
         for pod in running:
-            self._record(pod, shares[pod.uid], now, new=pod.uid in new)
+            self._record(pod, shares[pod.uid], now)
 
     def _is_known(self, pod: Pod) -> bool:
         """The pod runs, and its workload is known."""
         controlled = not pod.owner or self._controllers.of(pod) is not None
         return pod.phase == "Running" and controlled
 
-    def _record(self, pod: Pod, share: _Share, now: float, *, new: bool) -> None:
+    def _count(self, pod: Pod, now: float) -> None:
+        """Count a new pod, before its round is recorded; an earlier plugin counted older pods."""
         history = self.histories.current(self._key(pod), now)
-        if new and created(pod) >= history.last_seen:
+        if created(pod) >= history.last_seen:
             history.pods += 1
             history.starts += self._starts.knows(pod)
-        if share.used is not None:
+
+    def _record(self, pod: Pod, shares: Sequence[_Share], now: float) -> None:
+        history = self.histories.current(self._key(pod), now)
+        used = _used(shares)
+        if used is not None:
             history.record(
                 now,
-                share.used,
-                requested_bytes=share.requested,
-                limit_bytes=share.limit,
+                used,
+                requested_bytes=sum(each.requested for each in shares),
+                limit_bytes=sum(each.limit for each in shares),
+                gpus=len(shares),
                 starting=self._starts.starting(pod, now),
             )
 
@@ -127,17 +148,13 @@ class UsageRecorder:
         container = containers[0] if len(containers) == 1 else ALL_CONTAINERS
         return WorkloadKey(pod.namespace, kind, name, container)
 
-    def _shares(self) -> dict[PodUid, _Share]:
-        found: dict[PodUid, _Share] = {}
+    def _shares(self) -> dict[PodUid, list[_Share]]:
+        """By pod, one share for each of its GPUs."""
+        found: dict[PodUid, list[_Share]] = {}
         for gpu in self._state.inventory.gpus:
             for uid, (requested, limit) in self._granted(gpu).items():
-                known, used = found.get(uid, _Share()), self._used(gpu, uid)
-                unknown = known.used is None or used is None
-                found[uid] = _Share(
-                    None if unknown else (known.used or 0) + (used or 0),
-                    known.requested + requested,
-                    known.limit + limit,
-                )
+                share = _Share(self._used(gpu, uid), requested, limit)
+                found.setdefault(uid, []).append(share)
         return found
 
     def _used(self, gpu: Gpu, uid: PodUid) -> int | None:
@@ -151,3 +168,16 @@ class UsageRecorder:
         granted, allowed = granted_bytes(self._state, gpu), allowed_bytes(self._state, gpu)
         shares = {uid: (size, allowed.get(uid, size)) for uid, size in granted.items()}
         return {**shares, **dict.fromkeys(exclusive_pods(self._state, gpu), (whole, whole))}
+
+
+def _used(shares: Sequence[_Share]) -> int | None:
+    """Bytes that a pod would use if all its GPUs were as full as the fullest; ``None`` if unknown.
+
+    The size of a pod is spread evenly over its GPUs, so the fullest one decides.
+    """
+    if any(each.used is None for each in shares):
+        return None
+    limit = sum(each.limit for each in shares)
+    if len(shares) == 1 or not limit:
+        return sum(each.used or 0 for each in shares)
+    return max((each.used or 0) * limit // each.limit for each in shares if each.limit)

@@ -9,7 +9,8 @@ from typing import Annotated, Final
 import msgspec
 import typer
 
-from gpucore.sizing.recommendation import Recommendation, SizingRules
+from gpucore.sizing.evidence import SizingRules
+from gpucore.sizing.recommendation import Recommendation
 from gpucore.units import MemoryUnit, UnitError
 from gpucore.wire.names import Names
 from gpuinspect.cluster.schedulers import policy_of
@@ -75,7 +76,7 @@ def recommend(
         str,
         typer.Option(
             help="leave out workloads that did not run in this time: a number of hours, days or"
-            " weeks, such as 12h, 7d or 4w",
+            " weeks, such as 12h, 7d or 4w; of the others everything that was measured counts",
             metavar="TIME",
         ),
     ] = "7d",

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 import msgspec
 
 from gpucore.explain.sizing import sizing_sentence
-from gpucore.sizing.recommendation import Recommendation, SizingRules
+from gpucore.sizing.evidence import SizingRules
+from gpucore.sizing.recommendation import Recommendation
 from gpucore.sizing.share_size import ContainerSize
 from gpucore.wire.documents import API_VERSION
 

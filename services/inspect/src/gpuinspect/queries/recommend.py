@@ -5,7 +5,8 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from gpucore.accounting.node_info import NodeInfo, common_unit
-from gpucore.sizing.recommendation import DAY, Recommendation, SizingRules, recommend
+from gpucore.sizing.evidence import DAY, SizingRules
+from gpucore.sizing.recommendation import Recommendation, recommend
 from gpucore.sizing.usage_history import UsageHistory
 from gpucore.units import GIB, MemoryUnit
 from gpuinspect.errors import MissingObjectError
