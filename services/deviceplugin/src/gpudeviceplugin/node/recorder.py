@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 from gpucore.model import Gpu
 from gpucore.sizing.histories import Histories
 from gpucore.sizing.history_documents import encode_histories
+from gpucore.sizing.sizing_options import original_units
 from gpucore.sizing.usage_history import WorkloadKey
 from gpucore.sizing.workloads import workload_of
 from gpucore.units import PodUid
@@ -23,6 +24,8 @@ from gpudeviceplugin.node.pod_starts import PodControllers, PodStarts
 from gpudeviceplugin.state import NodeState
 
 SAVE_SECONDS: Final = 300.0
+MOST_BYTES: Final = 1 << 50
+"""An original size above this is none: readers refuse a document with larger numbers."""
 ALL_CONTAINERS: Final = ""
 """Container of a history where several containers of a pod hold GPUs: the sum of all of them."""
 
@@ -113,13 +116,27 @@ class UsageRecorder:
             history.pods += 1
             history.starts += self._starts.knows(pod)
         if share.used is not None:
+            requested, limit = self._of_owner(pod, share)
             history.record(
                 now,
                 share.used,
-                requested_bytes=share.requested,
-                limit_bytes=share.limit,
+                requested_bytes=requested,
+                limit_bytes=limit,
                 starting=self._starts.starting(pod, now),
             )
+
+    def _of_owner(self, pod: Pod, share: _Share) -> tuple[int, int]:
+        """Bytes that the owner requested and allowed, also where the webhook resized the pod.
+
+        Otherwise every new pod would be compared with the size of the last one.
+        """
+        original, unit = original_units(pod.annotations), self._state.inventory.unit
+        if original is None or unit is None:
+            return share.requested, share.limit
+        request, limit = (units * unit.mib * MIB for units in original)
+        if max(request, limit) > MOST_BYTES:
+            return share.requested, share.limit
+        return request, max(limit, request)
 
     def _key(self, pod: Pod) -> WorkloadKey:
         kind, name = workload_of(pod, self._controllers.of(pod))
