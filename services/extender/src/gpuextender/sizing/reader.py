@@ -25,6 +25,7 @@ if TYPE_CHECKING:  # the import takes a while, and most processes read no histor
 
 PART: Final = 24
 REQUEST_SECONDS: Final = 10.0
+RETRY_SECONDS: Final = 30.0
 WINDOW_SECONDS: Final = 7 * 24 * 3600.0
 """A workload that was not measured for this time is left as it is."""
 USER_AGENT: Final = "gpushare-webhook"
@@ -52,19 +53,20 @@ class HistoryReader:
     async def run(self) -> None:
         """Read until cancelled; a failed read leaves what is known."""
         while True:
-            await self.read_once()
-            await asyncio.sleep(self._seconds)
+            done = await self.read_once()
+            await asyncio.sleep(self._seconds if done else min(self._seconds, RETRY_SECONDS))
 
-    async def read_once(self) -> None:
-        """Read all plugins."""
+    async def read_once(self) -> bool:
+        """Read all plugins; false where not even their pods could be listed."""
         try:
             found = await asyncio.to_thread(self._read)
         except (KubeError, ConfigError, WireError, ValueError) as error:
             metrics.SIZING_READS.labels("failed").inc()
             log.warning("the usage histories are not read", why=str(error))
-            return
+            return False
         metrics.SIZING_READS.labels("complete" if found.whole else "incomplete").inc()
         self._known.put(found)
+        return True
 
     def _read(self) -> HistoryRead:
         """Runs in a thread of its own.
