@@ -117,8 +117,8 @@ class SizingSide:
         self.rules = NamespaceRules(MEM)
         self.known = KnownHistories(900.0)
         self.known.put(HistoryRead(0.0, {each.key: each for each in histories}, whole))
-        if listed:
-            self.listed({"team": namespace or {}, "other": {}})
+        self.rules.known = lambda: listed
+        self.listed({"team": namespace or {}, "other": {}})
         sizer = PodSizer(DEFAULT_NAMES, self.known, self.rules, SizingRules(), lambda: self.now)
         health = Readiness([Known()], stale_after=60)
         health.loaded = True

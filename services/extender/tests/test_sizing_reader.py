@@ -172,7 +172,7 @@ async def test_where_it_is_enabled_a_pod_gets_what_its_workload_used(
         await started(extender)
         sizer = extender.service._sizing._sizer
         await until("the histories are read", lambda: sizer._known.of(KEY, time.monotonic())[1])
-        await until("the namespaces are listed", lambda: "team" not in sizer._namespaces.limits)
+        await until("the namespaces are listed", sizer._namespaces.known)
         response = await review(extender, replica(), "team")
         assert decoded(response)[0]["value"] == "4"
         other = await review(extender, replica(), "other")

@@ -1,6 +1,6 @@
 """What namespaces allow: the annotations of their owners, and quotas and limits of GPU memory."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from gpucore.wire.namespaces import (
@@ -21,10 +21,10 @@ LIMITS: Final = collection_of("limitranges", LIMITS_PATH, decode_limit_range)
 
 
 class NamespaceAnnotations:
-    """Annotations by namespace; ``items`` is ``None`` before the first list."""
+    """Annotations by namespace."""
 
     def __init__(self) -> None:
-        self.items: dict[str, Mapping[str, str]] | None = None
+        self.items: dict[str, Mapping[str, str]] = {}
 
     def on_replace(self, items: Iterable[Namespace]) -> None:
         """Replace all namespaces."""
@@ -32,45 +32,39 @@ class NamespaceAnnotations:
 
     def on_update(self, item: Namespace, line: bytes) -> None:  # noqa: ARG002 - the protocol's
         """Add or replace a namespace."""
-        if self.items is not None:
-            self.items[item.name] = item.annotations
+        self.items[item.name] = item.annotations
 
     def on_delete(self, item: Namespace) -> None:
         """Remove a namespace."""
-        if self.items is not None:
-            self.items.pop(item.name, None)
+        self.items.pop(item.name, None)
 
 
 class CountingNamespaces:
-    """Namespaces in which an object counts a resource; unknown before the first list."""
+    """Namespaces in which an object counts a resource."""
 
     def __init__(self, resource: str) -> None:
         self._resource = resource
-        self._names: dict[str, set[str]] | None = None
+        self._names: dict[str, set[str]] = {}
 
     def __contains__(self, namespace: str) -> bool:
-        """Such an object may be in the namespace: one is, or the objects are not known yet."""
-        return self._names is None or bool(self._names.get(namespace))
+        """Such an object is in the namespace."""
+        return bool(self._names.get(namespace))
 
     def on_replace(self, items: Iterable[CountedResources]) -> None:
         """Replace all objects."""
         self._names = {}
         for each in items:
-            self._put(each)
+            self.on_update(each, b"")
 
     def on_update(self, item: CountedResources, line: bytes) -> None:  # noqa: ARG002 - the protocol's
         """Add or replace an object."""
-        self._put(item)
+        self.on_delete(item)
+        if self._resource in item.resources:
+            self._names.setdefault(item.namespace, set()).add(item.name)
 
     def on_delete(self, item: CountedResources) -> None:
         """Remove an object."""
-        if self._names is not None:
-            self._names.get(item.namespace, set()).discard(item.name)
-
-    def _put(self, item: CountedResources) -> None:
-        self.on_delete(item)
-        if self._names is not None and self._resource in item.resources:
-            self._names.setdefault(item.namespace, set()).add(item.name)
+        self._names.get(item.namespace, set()).discard(item.name)
 
 
 class NamespaceRules:
@@ -80,19 +74,20 @@ class NamespaceRules:
         resource: of GPU memory.
 
     Attributes:
+        known: all collections were listed; false until somebody follows them.
         quotas: namespaces with a ResourceQuota of it.
         limits: namespaces with a LimitRange of it.
     """
 
     def __init__(self, resource: str) -> None:
         self._annotations = NamespaceAnnotations()
+        self.known: Callable[[], bool] = lambda: False
         self.quotas = CountingNamespaces(resource)
         self.limits = CountingNamespaces(resource)
 
     def annotations(self, namespace: str) -> Mapping[str, str] | None:
-        """Of a namespace; ``None`` where it is not known."""
-        items = self._annotations.items
-        return None if items is None else items.get(namespace)
+        """Of a namespace; ``None`` where it is not known, or its quotas and limits are not."""
+        return self._annotations.items.get(namespace) if self.known() else None
 
     def followed(self) -> Iterator[tuple[Collection[Any], EventHandler[Any]]]:
         """The collections to follow, each with its handler."""

@@ -36,8 +36,8 @@ class Sizing:
 
     def followed_by(self, informers: Informers) -> PodSizer:
         """What decides about pods, with its collections followed by these informers."""
-        for collection, handler in self._namespaces.followed():
-            informers.follow(collection, handler)
+        informed = [informers.follow(*each) for each in self._namespaces.followed()]
+        self._namespaces.known = lambda: all(each.synced.is_set() for each in informed)
         return self._sizer
 
     async def run(self) -> None:
