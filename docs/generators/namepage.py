@@ -70,6 +70,12 @@ SECTIONS: Final[Mapping[str, Mapping[str, str]]] = {
         f"evicting the pod; `{names.DEFRAG_ALLOW}` permits it for a controller of any kind",
         "START_TURN": "annotation: seconds for which the pod starts alone on its GPU among the "
         "pods of its namespace, at most; needs `devicePlugin.startTurns`",
+        "SIZING": "annotation, also of a namespace: `initial` lets the webhook give new pods the "
+        "size that their workload was measured to need; `off`, `recommend`: it does not",
+        "SIZING_MIN": "annotation, also of a namespace: fewest units of a resized pod",
+        "SIZING_MAX": "annotation, also of a namespace: most units of a resized pod; above its "
+        "request it allows the webhook to raise it",
+        "SIZING_EXACT": "annotation: `true` keeps the request as it is",
         "LABEL_REQUIRE_WHOLE": f"label: `{names.REQUIRE_WHOLE_DEVICE}` makes the GPU of a share "
         "exclusive; read at bind, a later change has no effect",
         "GANG": "label: name of the gang",
@@ -101,6 +107,8 @@ SECTIONS: Final[Mapping[str, Mapping[str, str]]] = {
         "UNIT": "memory unit of its amounts: that of its node",
         "EXCLUSIVE": "`true`: a share that uses its GPU exclusively, by its label at bind",
         "CLAIM_TEMPLATE": "JSON: contents of the claim template of a pod that the webhook changed",
+        "ORIGINAL_MEMORY": "units that its owner requested, of a pod that the webhook resized",
+        "ORIGINAL_MEMORY_LIMIT": f"its `{names.MEMORY_LIMIT}` before that",
         "VERIFY": "label of every object of a run of `gpushare verify`: its part in the run",
         "VERIFIED": "on a pod of the device plugin, JSON: results of `gpushare verify` on its node",
         "V3_MEMORY": "read only: as the second generation's allocation",

@@ -10,7 +10,7 @@ import pytest
 from charting import Object, render
 
 ALL: Object = {
-    "webhook": {"enabled": True},
+    "webhook": {"enabled": True, "sizing": {"enabled": True}},
     "devicePlugin": {"numaHints": True, "hostProcesses": True},
     "driverLimits": {"enabled": True, "cgroupParent": "/kubelet"},
     "isolation": {"default": "auto"},

@@ -74,6 +74,12 @@
 {{- if and $tls.clientSecretName (not $tls.clientNames) -}}
 {{- fail "extender.tls.clientSecretName is set, but not whose certificate it holds: set extender.tls.clientNames to its common name or a DNS name" -}}
 {{- end -}}
+{{- if and $values.webhook.sizing.enabled (not $values.devicePlugin.record.enabled) -}}
+{{- fail "webhook.sizing.enabled is set, but devicePlugin.record.enabled is false, and no memory in use is recorded: set it to true" -}}
+{{- end -}}
+{{- if and $values.webhook.sizing.enabled (not $values.webhook.enabled) -}}
+{{- fail "webhook.sizing.enabled is set, but webhook.enabled is false: set it to true" -}}
+{{- end -}}
 {{- if $values.webhook.enabled -}}
 {{- if eq (int $values.webhook.port) (int $values.extender.port) -}}
 {{- fail "webhook.port and extender.port are the same: choose another port for one of them" -}}

@@ -17,7 +17,7 @@ from gpucore.sizing.history_documents import MOST_HISTORIES, decode_histories
 from gpucore.sizing.limit_events import LimitEvent
 from gpucore.sizing.usage_documents import decode_usage
 from gpucore.sizing.usage_history import FADE_SECONDS, START_SECONDS, UsageHistory, WorkloadKey
-from gpucore.units import GIB, NodeName, PodUid
+from gpucore.units import GIB, MemoryUnit, NodeName, PodUid
 from gpucore.wire.pods import Container, Pod
 from gpudeviceplugin.gpus.devices import NodeHardware, Usage
 from gpudeviceplugin.gpus.inventory import inventory_of
@@ -450,3 +450,37 @@ def test_idle_times_go_with_their_pods(world: World) -> None:
     world.state.on_replace(())
     world.use.begin()
     assert world.use._idle == {}
+
+
+def test_a_resized_pod_counts_with_the_request_of_its_owner(world: World) -> None:
+    """Else the next pod, which requests what the owner wrote, would have another history."""
+    world.state.on_replace((pod("a", annotations={"gpushare/original-memory": "8"}),))
+    world.uses(a=GI)
+    world.sampled()
+    found = world.history()
+    assert (found.requested_bytes, found.limit_bytes) == (8 * GI, 8 * GI)
+    burst = {"gpushare/original-memory": "8", "gpushare/original-memory-limit": "12"}
+    world.state.on_replace((pod("a", annotations=burst),))
+    world.sampled()
+    assert (world.history().requested_bytes, world.history().limit_bytes) == (8 * GI, 12 * GI)
+
+
+def test_a_resized_pod_that_fills_its_share_has_reached_that_share(world: World) -> None:
+    """Not the larger request of its owner: it needs more than it was given."""
+    world.state.on_replace((pod("a", annotations={"gpushare/original-memory": "8"}),))
+    world.uses(a=2 * GI)
+    world.sampled()
+    assert world.history().reached == LimitEvent(world.now, 2 * GI)
+
+
+@pytest.mark.parametrize("text", ["-1", "eight", str(1 << 19), "9" * 30])
+def test_no_forged_original_size_makes_the_document_unreadable(world: World, text: str) -> None:
+    """Readers refuse a document with numbers out of range, and with it those of other tenants."""
+    unit = MemoryUnit(1 << 24)
+    world.state.equip(replace(world.state.inventory, unit=unit))
+    world.state.on_replace((pod("a", annotations={"gpushare/original-memory": text}),))
+    world.holds("a")
+    world.uses(a=GI)
+    world.sampled()
+    (found,) = decode_histories(world.recorder.document())
+    assert found.requested_bytes == 2 * unit.mib << 20

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.slow
 Object = dict[str, Any]
 
 
-def webhook(cluster: FakeApiServer, folder: Path) -> Running:
+def webhook(cluster: FakeApiServer, folder: Path, **settings: Any) -> Running:
     """An extender with its webhook on."""
     return Running(
         cluster,
@@ -33,6 +33,7 @@ def webhook(cluster: FakeApiServer, folder: Path) -> Running:
         webhook_port=0,
         webhook_certificates=folder / "certificates",
         certificates_reload=0.02,
+        **settings,
     )
 
 

@@ -13,10 +13,11 @@ from invoking import Run
 from gpucore.sizing.usage_documents import MOST_BYTES
 from gpuinspect.cluster.snapshots import decode
 from gpuinspect.queries.memory_in_use import MemoryInUse, memory_in_use
-from gpuinspect.queries.plugin_pods import plugin_addresses, plugins_in
+from gpuinspect.queries.plugin_pods import plugins_in
 from gpuinspect.queries.usage import Figures
 from gpuinspect.web.measuring import CACHE_SECONDS, Cached
 from gpukube.blocking import BlockingClient
+from gpukube.plugin_pods import plugin_addresses
 
 GIB = 1 << 30
 CONTAINER = {

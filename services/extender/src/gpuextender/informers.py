@@ -265,9 +265,11 @@ class Informers:
             self.follow(SLICES, SliceHandler(self.accounts, self.state.touched))
             self.follow(CLAIMS, self.claims)
 
-    def follow(self, collection: Collection[Any], handler: EventHandler[Any]) -> None:
+    def follow(self, collection: Collection[Any], handler: EventHandler[Any]) -> Informer[Any]:
         """Follow another collection, which readiness does not depend on."""
-        self.all.append(self._informer(collection, handler))
+        informer = self._informer(collection, handler)
+        self.all.append(informer)
+        return informer
 
     async def follow_pod_groups(self) -> None:
         """Follow PodGroups once the API server serves them, which few clusters do."""

@@ -120,6 +120,12 @@ ADMISSIONS: Final = Counter(
     ("result",),
     registry=REGISTRY,
 )
+SIZING_READS: Final = Counter(
+    "gpushare_extender_sizing_reads",
+    "Reads of the device plugins' usage histories by the webhook, by result.",
+    ("result",),
+    registry=REGISTRY,
+)
 REFLECTOR_LISTS: Final = Counter(
     "gpushare_extender_reflector_lists",
     "Complete lists; more than one per collection: a watch was lost.",

@@ -50,6 +50,7 @@ from gpuextender.scheduling.preempt import Preempt
 from gpuextender.scheduling.prioritize import Prioritize
 from gpuextender.scheduling.requeue import Requeue
 from gpuextender.settings import ExtenderSettings
+from gpuextender.sizing.sizing import Sizing
 from gpuextender.webhook import DEFAULT_SCHEDULER, AdmissionWebhook
 from gpukube.client import KubeClient
 from gpukube.logs import configure_logs
@@ -131,11 +132,13 @@ class ExtenderService:
             Adoption(self.state, api, self._nominator.adopt, monotonic),
         )
         self._for_claims = self._claim_nominator(leadership) if settings.claims else None
+        self._sizing = Sizing(settings) if settings.sizing else None
         hook = AdmissionWebhook(
             self.state,
             self.health,
             profiles=settings.profiles,
             claims=settings.claim_requests(),
+            sizer=None if self._sizing is None else self._sizing.followed_by(self._informers),
         )
         self.listeners = Listeners(
             settings,
@@ -167,6 +170,8 @@ class ExtenderService:
         )
         if self._templates is not None:
             jobs = (*jobs, self._templates.run())
+        if self._sizing is not None:
+            jobs = (*jobs, self._sizing.run())
         tasks = [asyncio.create_task(job) for job in (*jobs, *self._nominating())]
         serving = [asyncio.create_task(server.run_here()) for server in self.listeners.all]
         try:

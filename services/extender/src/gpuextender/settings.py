@@ -223,6 +223,28 @@ class ExtenderSettings(BaseSettings):
             description="DeviceClass of shares in the templates that are created",
         ),
     ] = "gpushare"
+    sizing: Annotated[
+        bool,
+        Field(
+            description="let the webhook give new pods the GPU memory that their workload was"
+            " measured to need, where the annotation gpushare/sizing of the pod or its namespace is"
+            " initial; reads the histories of the device plugins in the background"
+        ),
+    ] = False
+    sizing_namespace: Annotated[
+        str,
+        Field(
+            pattern=r"^([a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)?$",
+            description="namespace of the device plugins; required with sizing",
+        ),
+    ] = ""
+    sizing_interval: Annotated[
+        float, Field(ge=10, description="seconds between two reads of the histories")
+    ] = 300.0
+    sizing_margin: Annotated[
+        int,
+        Field(ge=0, le=1000, description="percent of memory above what was measured"),
+    ] = 15
     certificates_reload: Annotated[
         float, Field(gt=0, description="interval in seconds between checks for new certificates")
     ] = 10.0
@@ -264,6 +286,8 @@ class ExtenderSettings(BaseSettings):
                 "tls-client-ca and tls-client-names: set both or none, for an authority may"
                 " sign certificates of others than the scheduler"
             )
+        if self.sizing and not self.sizing_namespace:
+            raise ValueError("sizing needs sizing-namespace, the namespace of the device plugins")
         return self
 
     def grouping(self) -> Grouping:

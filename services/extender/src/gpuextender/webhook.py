@@ -37,6 +37,7 @@ from gpuextender import metrics
 from gpuextender.health import Readiness
 from gpuextender.http.openapi import JSON
 from gpuextender.scheduling.messages import NOTHING, MessageError, given
+from gpuextender.sizing.sizer import PodSizer
 from gpuextender.state import State
 
 EXEMPT: Final = "kube-system"
@@ -51,13 +52,15 @@ class AdmissionAnswer(msgspec.Struct, frozen=True):
         refusal: why it is refused; empty lets it pass.
         scheduler: name to set; empty leaves it.
         warning: for its author; empty is none.
-        changes: JSON patch that turns its share into a claim.
+        changes: JSON patch that turns its share into a claim, or gives it another size.
+        resized: the changes are those of its size.
     """
 
     refusal: str = ""
     scheduler: str = ""
     warning: str = ""
     changes: tuple[Mapping[str, Any], ...] = ()
+    resized: bool = False
 
 
 class SchedulerChoice:
@@ -231,6 +234,35 @@ def review_claims(
     return AdmissionAnswer(changes=found.changes)
 
 
+def with_size(
+    pod: Pod,
+    raw: msgspec.Raw,
+    answer: AdmissionAnswer,
+    sizer: PodSizer,
+    *,
+    namespace: str,
+    node_infos: Collection[NodeInfo],
+) -> AdmissionAnswer:
+    """The answer for a pod that may get the size that its workload was measured to need.
+
+    Args:
+        raw: the object of the pod.
+        answer: of :func:`review_pod`.
+        sizer: decides.
+        namespace: of the request.
+        node_infos: state of all nodes; none while it is unknown.
+
+    Raises:
+        WireError: an amount is no Kubernetes quantity.
+    """
+    if answer.refusal or namespace == EXEMPT:
+        return answer
+    found = sizer.resized(pod, raw, namespace, node_infos)
+    if not found.changes:
+        return msgspec.structs.replace(answer, warning=answer.warning or found.warning)
+    return msgspec.structs.replace(answer, changes=found.changes, resized=True)
+
+
 PATH: Final = "/admit"
 CLAIMS_PATH: Final = "/admit-claims"
 """For pods whose shares become claims; the API server chooses by the label of the namespace."""
@@ -256,6 +288,7 @@ class AdmissionWebhook:
     Args:
         profiles: of the scheduler to give pods of ours; none to leave them.
         claims: how shares become claims; ``None`` where they do not.
+        sizer: gives pods their size; ``None`` to leave them.
     """
 
     def __init__(
@@ -265,8 +298,9 @@ class AdmissionWebhook:
         *,
         profiles: SchedulerProfiles,
         claims: ClaimRequests | None = None,
+        sizer: PodSizer | None = None,
     ) -> None:
-        self._state, self._health = state, health
+        self._state, self._health, self._sizer = state, health, sizer
         self._choice = SchedulerChoice(state, profiles, lambda: not health.obstacle())
         self._claims = claims
 
@@ -327,9 +361,23 @@ class AdmissionWebhook:
             names=names,
             choice=self._choice,
         )
-        if claims is None or request.namespace == EXEMPT:
+        if claims is None:
+            return self._with_size(pod, request, answer)
+        if request.namespace == EXEMPT:
             return answer
         return review_claims(pod, request.object, answer, claims)
+
+    def _with_size(self, pod: Pod, request: _Request, answer: AdmissionAnswer) -> AdmissionAnswer:
+        if self._sizer is None:
+            return answer
+        return with_size(
+            pod,
+            request.object,
+            answer,
+            self._sizer,
+            namespace=request.namespace,
+            node_infos=self._node_infos(),
+        )
 
     def _node_infos(self) -> Collection[NodeInfo]:
         """State to compare with; none while it is not current."""
@@ -340,7 +388,7 @@ def _result(answer: AdmissionAnswer) -> str:
     if answer.refusal:
         return "refused"
     if answer.changes:
-        return "converted"
+        return "resized" if answer.resized else "converted"
     return "steered" if answer.scheduler else "passed"
 
 

@@ -79,6 +79,7 @@ class UsageHistory(msgspec.Struct, rename="camel"):
         *,
         requested_bytes: int = 0,
         limit_bytes: int = 0,
+        allowed_bytes: int = 0,
         gpus: int = 0,
         starting: bool = False,
     ) -> None:
@@ -87,7 +88,8 @@ class UsageHistory(msgspec.Struct, rename="camel"):
         Args:
             now: Unix seconds.
             used_bytes: memory in use.
-            requested_bytes, limit_bytes: of the container.
+            requested_bytes, limit_bytes: of the container, as its owner wrote them.
+            allowed_bytes: limit in force where it is another one, as after a change at creation.
             gpus: number of GPUs of the pod.
             starting: whether the pod started less than :data:`START_SECONDS` ago.
         """
@@ -103,7 +105,7 @@ class UsageHistory(msgspec.Struct, rename="camel"):
         if starting:
             self.start_peak_bytes = max(self.start_peak_bytes, used)
         self.requested_bytes, self.limit_bytes, self.gpus = requested_bytes, limit_bytes, gpus
-        limit = max(limit_bytes, requested_bytes)
+        limit = allowed_bytes or max(limit_bytes, requested_bytes)
         if reaches(used, limit):
             self.reached = max(self.reached, LimitEvent(now, limit))
 

@@ -23,6 +23,20 @@ ISOLATION: Final = (
 )
 IDLE_ALLOWED: Final = "gpushare/idle-allowed"  # pod label "true": it may hold GPUs and use none
 MEMORY_LIMIT: Final = "gpushare/memory-limit"  # pod annotation: most units that it may use
+SIZING: Final = "gpushare/sizing"  # pod or namespace annotation: off, recommend or initial
+SIZING_MIN: Final = (
+    "gpushare/sizing-min"  # pod or namespace annotation: fewest units of a pod that is resized
+)
+SIZING_MAX: Final = (
+    "gpushare/sizing-max"  # pod or namespace annotation: most units of a pod that is resized
+)
+SIZING_EXACT: Final = "gpushare/sizing-exact"  # pod annotation: its request is final
+ORIGINAL_MEMORY: Final = (
+    "gpushare/original-memory"  # pod annotation: units requested before the webhook resized it
+)
+ORIGINAL_MEMORY_LIMIT: Final = (
+    "gpushare/original-memory-limit"  # pod annotation: its gpushare/memory-limit before that
+)
 DEFRAG: Final = "gpushare/defrag"  # pod annotation: whether defragmentation may evict the pod
 DEFRAG_NEVER: Final = "never"
 DEFRAG_ALLOW: Final = "allow"  # though its controller is none that is known to replace pods

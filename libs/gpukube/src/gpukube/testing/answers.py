@@ -40,13 +40,15 @@ def key_in(request: web.Request) -> Key:
 
 
 def selector_of(request: web.Request) -> Selector:
-    """Which objects the path and the field selector of a list or watch select."""
+    """Which objects the path and the selectors of a list or watch select."""
     namespace = request.match_info.get("namespace")
     text = request.query.get("fieldSelector", "")
     terms = [term.partition("=") for term in text.split(",") if term]
+    labels = [t.partition("=") for t in request.query.get("labelSelector", "").split(",") if t]
     return lambda item: (
         (namespace is None or item["metadata"].get("namespace") == namespace)
         and all(_field(item, field) == value for field, _, value in terms)
+        and all(item["metadata"].get("labels", {}).get(key) == value for key, _, value in labels)
     )
 
 

@@ -38,6 +38,9 @@ KINDS = {
     "resourceclaimtemplates": "ResourceClaimTemplate",
     "deviceclasses": "DeviceClass",
     "podgroups": "PodGroup",
+    "namespaces": "Namespace",
+    "resourcequotas": "ResourceQuota",
+    "limitranges": "LimitRange",
 }
 
 
@@ -55,6 +58,7 @@ class FakeApiServer:
         watch_delay: seconds by which watches are late.
         watches_flow: while it is cleared, watches deliver nothing.
         pod_groups: the API of PodGroups is served.
+        proxied: replies of pods through the proxy, by namespace, pod with its port, and path.
         watch_cache: lists with resourceVersion=0 ignore their limit, as they do with a watch cache.
         reject_future_watches: a watch from a version that was not reached gets 504 instead of
             silence.
@@ -73,6 +77,7 @@ class FakeApiServer:
         self.refuse = False
         self.watch_cache = True
         self.pod_groups = False
+        self.proxied: dict[tuple[str, str, str], bytes] = {}
         self.reject_future_watches = False
         self.bookmarks_every: float | None = None
         self.watch_delay = 0.0
@@ -116,6 +121,8 @@ class FakeApiServer:
             bind = self._unless("bind", self.apply_binding)
             app.router.add_post(prefix + "/pods/{name}/binding", bind)
         app.router.add_get("/apis/scheduling.k8s.io/v1beta1", self._pod_group_api)
+        proxy = "/api/v1/namespaces/{namespace}/pods/{name}/proxy/{path}"
+        app.router.add_get(proxy, self._unless("proxy", self._proxy))
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
         await self._runner.setup()
         await web.TCPSite(self._runner, "127.0.0.1", 0).start()
@@ -186,7 +193,7 @@ class FakeApiServer:
     def fail_next(self, verb: str, fault: Fault) -> None:
         """Answer the next ``verb`` with ``fault``, or go on where that returns None.
 
-        Verbs are list, probe, watch, get, create, patch, delete and bind.
+        Verbs are list, probe, watch, get, create, patch, delete, bind and proxy.
         """
         self._faults[verb].append(fault)
 
@@ -260,6 +267,11 @@ class FakeApiServer:
         """Discovery of the API version that PodGroups have; PriorityClasses had it long before."""
         names = ["podgroups"] if self.pod_groups else ["priorityclasses"]
         return web.json_response({"resources": [{"name": name} for name in names]})
+
+    async def _proxy(self, request: web.Request) -> web.StreamResponse:
+        found = request.match_info
+        reply = self.proxied.get((found["namespace"], found["name"], found["path"]))
+        return status(503, "no such pod answers") if reply is None else web.Response(body=reply)
 
     async def _collection(self, request: web.Request) -> web.StreamResponse:
         if request.query.get("watch"):

@@ -12,7 +12,8 @@ from typing import Final, NamedTuple
 from gpucore.model import Gpu
 from gpucore.sizing.histories import Histories
 from gpucore.sizing.history_documents import encode_histories
-from gpucore.sizing.usage_history import WorkloadKey
+from gpucore.sizing.sizing_options import original_units
+from gpucore.sizing.usage_history import UsageHistory, WorkloadKey
 from gpucore.sizing.workloads import workload_of
 from gpucore.units import PodUid
 from gpucore.wire.pod.memory_failures import memory_failures
@@ -24,6 +25,8 @@ from gpudeviceplugin.node.pod_starts import PodControllers, PodStarts
 from gpudeviceplugin.state import NodeState
 
 SAVE_SECONDS: Final = 300.0
+MOST_BYTES: Final = 1 << 50
+"""An original size above this is none: readers refuse a document with larger numbers."""
 ALL_CONTAINERS: Final = ""
 """Container of a history where several containers of a pod hold GPUs: the sum of all of them."""
 
@@ -102,8 +105,12 @@ class UsageRecorder:
             if history is None or failure.at <= history.ran_out.at:
                 continue
             if history.key.container in {failure.container, ALL_CONTAINERS}:
-                limit = max(history.limit_bytes, history.requested_bytes)
-                history.fail(min(failure.at, self._clock()), limit)
+                history.fail(min(failure.at, self._clock()), self._allowed(pod, history))
+
+    def _allowed(self, pod: Pod, history: UsageHistory) -> int:
+        """Bytes that the pod may use; where it holds nothing any more, as of the last sample."""
+        held = sum(each.limit for each in self._shares().get(pod.uid, ()))
+        return held or max(history.limit_bytes, history.requested_bytes)
 
     def sample(self) -> None:
         """Record one sample of each pod whose memory in use is known."""
@@ -133,14 +140,30 @@ class UsageRecorder:
         history = self.histories.current(self._key(pod), now)
         used = _used(shares)
         if used is not None:
+            limit = sum(each.limit for each in shares)
+            requested, of_owner = self._of_owner(pod, sum(each.requested for each in shares), limit)
             history.record(
                 now,
                 used,
-                requested_bytes=sum(each.requested for each in shares),
-                limit_bytes=sum(each.limit for each in shares),
+                requested_bytes=requested,
+                limit_bytes=of_owner,
+                allowed_bytes=limit,
                 gpus=len(shares),
                 starting=self._starts.starting(pod, now),
             )
+
+    def _of_owner(self, pod: Pod, requested: int, limit: int) -> tuple[int, int]:
+        """Bytes that the owner requested and allowed, also where the webhook resized the pod.
+
+        Otherwise every new pod would be compared with the size of the last one.
+        """
+        original, unit = original_units(pod.annotations), self._state.inventory.unit
+        if original is None or unit is None:
+            return requested, limit
+        request, most = (units * unit.mib * MIB for units in original)
+        return (
+            (requested, limit) if max(request, most) > MOST_BYTES else (request, max(most, request))
+        )
 
     def _key(self, pod: Pod) -> WorkloadKey:
         kind, name = workload_of(pod, self._controllers.of(pod))

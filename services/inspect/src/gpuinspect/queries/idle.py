@@ -17,10 +17,11 @@ from gpucore.wire.pod.controllers import controller_of
 from gpucore.wire.pod.spec import Pod
 from gpuinspect.cluster.snapshots import Snapshot
 from gpuinspect.queries.memory_in_use import NO_PLUGIN, NO_PODS, missing
-from gpuinspect.queries.plugin_pods import plugin_addresses, plugins_in
+from gpuinspect.queries.plugin_pods import plugins_in
 from gpuinspect.queries.shares import cluster_view
 from gpuinspect.queries.views import ClusterView, NodeSummary, PodSummary
-from gpuinspect.sources.plugins import USAGE, PluginReplies, read_plugins
+from gpukube.plugin_pods import plugin_addresses
+from gpukube.plugins import USAGE, PluginReplies, read_plugins
 
 if TYPE_CHECKING:
     from gpukube.blocking import BlockingClient

@@ -20,10 +20,11 @@ from gpuinspect.cluster.usage_histories import (
     of_snapshot,
 )
 from gpuinspect.queries.claims import DEVICE_CLASSES, claim_templates
-from gpuinspect.queries.plugin_pods import PLUGIN_PODS, plugin_addresses, plugins_in
-from gpuinspect.sources.plugins import HISTORIES, read_plugins
+from gpuinspect.queries.plugin_pods import PLUGIN_PODS, plugins_in
 from gpuinspect.terminal.wrapping import nodes
 from gpukube.errors import ForbiddenError
+from gpukube.plugin_pods import plugin_addresses
+from gpukube.plugins import HISTORIES, read_plugins
 
 if TYPE_CHECKING:
     from gpukube.blocking import BlockingClient

@@ -8,9 +8,10 @@ import msgspec
 
 from gpucore.sizing.usage_documents import NodeUsage
 from gpuinspect.cluster.snapshots import Snapshot
-from gpuinspect.queries.plugin_pods import plugin_addresses, plugins_in
+from gpuinspect.queries.plugin_pods import plugins_in
 from gpuinspect.queries.usage import NO_FIGURES, Figures
-from gpuinspect.sources.plugins import USAGE, PluginReplies, read_plugins
+from gpukube.plugin_pods import plugin_addresses
+from gpukube.plugins import USAGE, PluginReplies, read_plugins
 
 if TYPE_CHECKING:
     from gpukube.blocking import BlockingClient

@@ -7,15 +7,17 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from gpucore.accounting.node_info import NodeInfo
-from gpucore.sizing.recommendation import Recommendation, SizingRules
+from gpucore.sizing.evidence import SizingRules
+from gpucore.sizing.recommendation import Recommendation
 from gpucore.sizing.workloads import workload_of
 from gpucore.wire.pod.controllers import controller_of
 from gpuinspect.cluster.snapshots import Snapshot
 from gpuinspect.cluster.usage_histories import ReadHistories
 from gpuinspect.queries.measured import NO_HISTORY, histories_of_plugins, unread_note
 from gpuinspect.queries.memory_in_use import RIGHT
-from gpuinspect.queries.plugin_pods import plugin_addresses, plugins_in
+from gpuinspect.queries.plugin_pods import plugins_in
 from gpuinspect.queries.recommend import RecommendScope, recommendations, sizes_in, unit_in
+from gpukube.plugin_pods import plugin_addresses
 
 if TYPE_CHECKING:
     from gpukube.blocking import BlockingClient

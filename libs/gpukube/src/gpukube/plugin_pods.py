@@ -1,0 +1,91 @@
+"""The pods of the device plugins, and where they serve their documents."""
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+import msgspec
+
+from gpukube.plugins import PluginAddress
+
+COMPONENT: Final = "app.kubernetes.io/component"
+PLUGIN: Final = "device-plugin"
+SELECTOR: Final = f"{COMPONENT}={PLUGIN}"
+"""Labels of the pods of the chart's device plugins."""
+_PORT: Final = "metrics"
+
+
+class _HttpGet(msgspec.Struct):
+    scheme: str = "HTTP"
+
+
+class _Probe(msgspec.Struct, rename="camel"):
+    http_get: _HttpGet | None = None
+
+
+class _Port(msgspec.Struct, rename="camel"):
+    name: str = ""
+    container_port: int = 0
+
+
+class _Container(msgspec.Struct, rename="camel"):
+    name: str = ""
+    ports: list[_Port] | None = None
+    readiness_probe: _Probe | None = None
+
+
+class _Spec(msgspec.Struct, rename="camel"):
+    node_name: str = ""
+    containers: list[_Container] = []
+
+
+class _Metadata(msgspec.Struct):
+    name: str = ""
+    namespace: str = ""
+
+
+class _Status(msgspec.Struct):
+    phase: str = ""
+
+
+class _Pod(msgspec.Struct):
+    metadata: _Metadata = msgspec.field(default_factory=_Metadata)
+    spec: _Spec = msgspec.field(default_factory=_Spec)
+    status: _Status = msgspec.field(default_factory=_Status)
+
+
+class _List(msgspec.Struct):
+    items: list[msgspec.Raw] | None = None
+
+
+def pods_in(page: bytes) -> list[msgspec.Raw]:
+    """The pods in a page of a list."""
+    return msgspec.json.decode(page, type=_List).items or []
+
+
+def plugin_addresses(plugins: Iterable[msgspec.Raw]) -> list[PluginAddress]:
+    """Where the device plugins that run serve their documents.
+
+    Args:
+        plugins: their pods.
+    """
+    return list(_addresses(plugins))
+
+
+def _addresses(plugins: Iterable[msgspec.Raw]) -> Iterator[PluginAddress]:
+    for raw in plugins:
+        pod = msgspec.json.decode(raw, type=_Pod)
+        if pod.spec.node_name and pod.status.phase == "Running":
+            named = pod.metadata
+            for port, scheme in _ports(pod.spec.containers):
+                yield PluginAddress(pod.spec.node_name, named.namespace, named.name, port, scheme)
+
+
+def _ports(containers: Iterable[_Container]) -> Iterator[tuple[int, str]]:
+    """Port and scheme of the metrics, which are those of the readiness probe."""
+    for container in containers:
+        if container.name == PLUGIN:
+            probe = container.readiness_probe or _Probe()
+            scheme = (probe.http_get or _HttpGet()).scheme.lower()
+            for port in container.ports or ():
+                if port.name == _PORT:
+                    yield port.container_port, scheme

@@ -1,0 +1,1 @@
+"""Sizes of pods at their creation, from what was measured of their workloads."""

@@ -1,0 +1,169 @@
+"""Gives a new pod the size that its workload was measured to need, as a JSON patch.
+
+From memory alone: where anything is unknown or too old, the pod stays as it is.
+"""
+
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from gpucore.accounting.node_info import NodeInfo
+from gpucore.sizing.evidence import SizingRules
+from gpucore.sizing.initial_size import (
+    SizablePod,
+    SizingConditions,
+    initial_size,
+    sizable_pod,
+)
+from gpucore.sizing.known_histories import KnownHistories
+from gpucore.sizing.share_size import ContainerSize
+from gpucore.sizing.sizing_options import SizingMode, SizingOptions, sizing_options
+from gpucore.units import MemoryUnit
+from gpucore.wire.names import MEMORY_LIMIT, ORIGINAL_MEMORY, ORIGINAL_MEMORY_LIMIT, Names
+from gpucore.wire.pod.controllers import controller_of
+from gpucore.wire.pods import Pod
+from gpuextender.sizing.namespaces import NamespaceRules
+
+Change = Mapping[str, Any]
+"""An operation of a JSON patch."""
+
+
+class Resized(msgspec.Struct, frozen=True):
+    """What is done with the size of a pod.
+
+    Attributes:
+        changes: JSON patch; empty leaves it.
+        warning: for its author; empty is none.
+    """
+
+    changes: tuple[Change, ...] = ()
+    warning: str = ""
+
+
+UNCHANGED = Resized()
+
+
+class PodSizer:
+    """Decides about new pods.
+
+    Args:
+        names: of the resources.
+        known: the histories.
+        namespaces: what their owners allow.
+        rules: of the recommendation.
+        clock: seconds of a monotonic clock.
+    """
+
+    def __init__(
+        self,
+        names: Names,
+        known: KnownHistories,
+        namespaces: NamespaceRules,
+        rules: SizingRules,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._names, self._known, self._namespaces = names, known, namespaces
+        self._rules, self._clock = rules, clock
+
+    def resized(
+        self, pod: Pod, raw: msgspec.Raw, namespace: str, node_infos: Collection[NodeInfo]
+    ) -> Resized:
+        """What to change of a pod that is about to be created.
+
+        Args:
+            pod: that is created.
+            raw: its object.
+            namespace: of the request; the object may lack it.
+            node_infos: state of all nodes; none while it is unknown.
+
+        Raises:
+            WireError: an amount is no Kubernetes quantity.
+        """
+        annotations = self._namespaces.annotations(namespace)
+        if annotations is None:
+            return UNCHANGED
+        options = sizing_options(pod.annotations, annotations)
+        if options.fault:
+            return Resized(warning=f"{options.fault}; the pod keeps its size")
+        if options.mode is not SizingMode.INITIAL or namespace in self._namespaces.limits:
+            return UNCHANGED
+        sizable = self._sizable(pod, raw, namespace)
+        size = None if sizable is None else self._size(sizable, options, node_infos)
+        if sizable is None or size is None:
+            return UNCHANGED
+        return Resized(tuple(_changes(raw, sizable, size, self._names)))
+
+    def _sizable(self, pod: Pod, raw: msgspec.Raw, namespace: str) -> SizablePod | None:
+        now = datetime.now(UTC).isoformat()  # the API server has not set the time of creation yet
+        named = msgspec.structs.replace(pod, namespace=namespace, creation=now)
+        return sizable_pod(named, controller_of(raw), self._names)
+
+    def _size(
+        self, pod: SizablePod, options: SizingOptions, node_infos: Collection[NodeInfo]
+    ) -> ContainerSize | None:
+        histories, whole = self._known.of(pod.key, self._clock())
+        if not histories:
+            return None
+        conditions = SizingConditions(
+            unit=_unit(node_infos),
+            gpu_sizes=_gpu_sizes(node_infos),
+            may_raise=pod.key.namespace not in self._namespaces.quotas,
+            may_shrink=whole,
+            rules=self._rules,
+        )
+        return initial_size(pod, options, histories, conditions)
+
+
+def _unit(node_infos: Collection[NodeInfo]) -> MemoryUnit | None:
+    """The unit of all nodes; ``None`` where they differ or none has one."""
+    units = {each.unit for each in node_infos if each.unit is not None}
+    return units.pop() if len(units) == 1 else None
+
+
+def _gpu_sizes(node_infos: Collection[NodeInfo]) -> set[int]:
+    """Units of the GPUs that nodes have."""
+    shapes = (each.shape for each in node_infos if each.shape.inventory is not None)
+    return {
+        gpu.units * shape.oversell
+        for shape in shapes
+        for gpu in (shape.inventory.gpus if shape.inventory else ())
+    }
+
+
+def _changes(
+    raw: msgspec.Raw, pod: SizablePod, size: ContainerSize, names: Names
+) -> Iterator[Change]:
+    """Requests and limits, which of an extended resource must be equal, and the annotations."""
+    body = msgspec.json.decode(raw, type=dict[str, Any])
+    resources = body["spec"]["containers"][pod.position]["resources"]
+    path = f"/spec/containers/{pod.position}/resources"
+    for kind in ("limits", "requests"):
+        yield from _entries(
+            f"{path}/{kind}", resources.get(kind), {names.gpu_mem: str(size.request)}
+        )
+    texts = {ORIGINAL_MEMORY: str(pod.current.request)}
+    if pod.current.burst:
+        texts |= {ORIGINAL_MEMORY_LIMIT: str(pod.current.burst), MEMORY_LIMIT: str(size.burst)}
+    present: Mapping[str, str] = (body.get("metadata") or {}).get("annotations") or {}
+    yield from _entries("/metadata/annotations", present, texts)
+    if ORIGINAL_MEMORY_LIMIT in present and not pod.current.burst:
+        yield {"op": "remove", "path": f"/metadata/annotations/{_escaped(ORIGINAL_MEMORY_LIMIT)}"}
+
+
+def _entries(
+    path: str, present: Mapping[str, Any] | None, texts: Mapping[str, str]
+) -> Iterator[Change]:
+    """Set the entries of a mapping, which may be missing."""
+    if not present:
+        yield {"op": "add", "path": path, "value": dict(texts)}
+        return
+    for key, text in texts.items():
+        yield {"op": "add", "path": f"{path}/{_escaped(key)}", "value": text}
+
+
+def _escaped(key: str) -> str:
+    """A key as a part of a JSON pointer."""
+    return key.replace("~", "~0").replace("/", "~1")
