@@ -229,6 +229,7 @@ async def test_slow_plugins_hold_up_neither_the_feed_nor_the_page(
     client = TestClient(make_app(feed))
     page = await asyncio.wait_for(asyncio.to_thread(client.get, "/sizes"), 30)
     assert "are being read; the page shows them once they are there" in page.text
+    await asyncio.wait_for(asyncio.to_thread(client.get, "/sizes"), 30)
     await asyncio.wait_for(feed.refresh(), 60)
     news = asyncio.ensure_future(anext(listener))
     held_back.released.set()
