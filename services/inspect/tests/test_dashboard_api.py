@@ -20,6 +20,7 @@ from gpuinspect.cluster.usage_histories import ReadHistories
 from gpuinspect.documents.gpumap import GpuMapDoc
 from gpuinspect.documents.sizes import WorkloadSizeList
 from gpuinspect.queries.memory_in_use import MemoryInUse
+from gpuinspect.queries.sizes import sizes_of
 from gpuinspect.queries.usage import Figures
 from gpuinspect.web.app import make_app
 from gpuinspect.web.feed import Feed
@@ -42,7 +43,7 @@ class Nobody:
 def feed_of(cluster: FakeCluster) -> Feed:
     """A feed with memory in use and a history, at a fixed time."""
     raw = cluster.json().encode()
-    sizes = CachedSizes(lambda _: ReadHistories((history("web-0", 2, kind="Pod"),)))
+    sizes = CachedSizes(sizes_of(lambda _: ReadHistories((history("web-0", 2, kind="Pod"),))))
     return Feed(
         lambda: decode(raw),
         DEFAULT_NAMES,

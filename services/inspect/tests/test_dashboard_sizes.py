@@ -4,7 +4,7 @@ import asyncio
 import json
 import re
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from gpucore.sizing.usage_history import UsageHistory
 from gpucore.wire.names import DEFAULT_NAMES
 from gpuinspect.cluster.snapshots import Snapshot, decode
 from gpuinspect.cluster.usage_histories import ReadHistories, of_snapshot
-from gpuinspect.queries.sizes import read_histories
+from gpuinspect.queries.sizes import read_histories, sizes_of
 from gpuinspect.web import sizing
 from gpuinspect.web.app import _versions, make_app
 from gpuinspect.web.feed import Feed
@@ -80,7 +80,7 @@ def feed_of(
 ) -> Feed:
     """A feed of a cluster; ``read`` gives the histories."""
     raw = (cluster or FakeCluster().node("n1", gpus=[Gpu(80)])).json().encode()
-    sizes = CachedSizes(read, clock=clock or Clock())
+    sizes = CachedSizes(sizes_of(read), clock=clock or Clock())
     return Feed(lambda: decode(raw), DEFAULT_NAMES, interval_seconds=3600, sizes=sizes)
 
 
@@ -184,7 +184,7 @@ def test_plugins_that_measured_nothing_yet_are_the_reason() -> None:
 
 def test_a_snapshot_without_histories_says_so() -> None:
     """It has none but those that were added."""
-    sizes = CachedSizes(of_snapshot, of_file=True)
+    sizes = CachedSizes(sizes_of(of_snapshot, of_file=True))
     raw = FakeCluster().node("n1", gpus=[Gpu(80)]).json().encode()
     feed = Feed(lambda: decode(raw), DEFAULT_NAMES, interval_seconds=3600, sizes=sizes)
     text = opened(feed).get("/sizes").text
@@ -207,32 +207,36 @@ def test_figures_are_read_once_a_minute() -> None:
     assert read.reads == 2
 
 
+@pytest.fixture
+def held_back() -> Iterator[FakeHistories]:
+    """Histories whose read ends once a test releases it, or has ended."""
+    read = FakeHistories(history("web", 2))
+    read.released.clear()
+    yield read
+    read.released.set()
+
+
 async def test_slow_plugins_hold_up_neither_the_feed_nor_the_page(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, held_back: FakeHistories
 ) -> None:
     """The page says that they are being read, and viewers are notified of the figures."""
     monkeypatch.setattr(sizing, "WAIT_SECONDS", 0.01)
-    read = FakeHistories(history("web", 2))
-    read.released.clear()
-    feed = feed_of(read)
+    feed = feed_of(held_back)
     running_feed = asyncio.create_task(feed.run())
     listener = _versions(feed)
     await anext(listener)
     await asyncio.wait_for(anext(listener), 60)
-    frame = feed.frame
-    assert frame is not None
-    assert await asyncio.wait_for(asyncio.to_thread(frame.sizes), 30) is None
     client = TestClient(make_app(feed))
-    page = await asyncio.to_thread(client.get, "/sizes")
+    page = await asyncio.wait_for(asyncio.to_thread(client.get, "/sizes"), 30)
     assert "are being read; the page shows them once they are there" in page.text
+    await asyncio.wait_for(asyncio.to_thread(client.get, "/sizes"), 30)
     await asyncio.wait_for(feed.refresh(), 60)
     news = asyncio.ensure_future(anext(listener))
-    read.released.set()
+    held_back.released.set()
     assert (await asyncio.wait_for(news, 60)).startswith("data: ")
-    found = await asyncio.to_thread(frame.sizes)
-    assert found is not None
-    assert len(found.items) == 1
-    assert read.reads == 1
+    page = await asyncio.to_thread(client.get, "/sizes")
+    assert ROWS.findall(page.text) == ["default/deployment/web"]
+    assert held_back.reads == 1
     running_feed.cancel()
     await asyncio.gather(running_feed, return_exceptions=True)
 

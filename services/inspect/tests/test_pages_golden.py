@@ -23,6 +23,7 @@ from gpucore.sizing.usage_history import UsageHistory
 from gpucore.wire.names import DEFAULT_NAMES
 from gpuinspect.cluster.snapshots import decode
 from gpuinspect.cluster.usage_histories import ReadHistories, by_workload
+from gpuinspect.queries.sizes import sizes_of
 from gpuinspect.web.app import make_app
 from gpuinspect.web.feed import Feed
 from gpuinspect.web.sizing import CachedSizes
@@ -133,7 +134,7 @@ def everything(*, many: bool = True) -> FakeCluster:
 def served(cluster: FakeCluster, *histories: UsageHistory) -> Iterator[TestClient]:
     """A browser in front of the dashboard, at a fixed time."""
     raw = cluster.json().encode()
-    sizes = CachedSizes(lambda _: ReadHistories(by_workload(histories)))
+    sizes = CachedSizes(sizes_of(lambda _: ReadHistories(by_workload(histories))))
     feed = Feed(lambda: decode(raw), DEFAULT_NAMES, interval_seconds=3600, sizes=sizes)
     asyncio.run(feed.refresh())
     assert feed.frame is not None

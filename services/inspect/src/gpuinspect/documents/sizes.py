@@ -4,7 +4,7 @@ import msgspec
 
 from gpucore.wire.documents import API_VERSION
 from gpuinspect.documents.recommend import RecommendationDoc, recommendation_doc
-from gpuinspect.queries.sizes import SizedWorkload, WorkloadSizes
+from gpuinspect.queries.workload_sizes import SizedWorkload, WorkloadSizes
 
 
 class SizedWorkloadDoc(msgspec.Struct, frozen=True, rename="camel"):

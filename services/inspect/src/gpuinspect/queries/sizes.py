@@ -1,14 +1,12 @@
-"""Used against requested GPU memory of each workload, as ``gpushare recommend`` computes it."""
+"""Sizes of workloads from their histories, as ``gpushare recommend`` computes them."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
-import msgspec
-
+from gpucore.accounting.ledger import Ledger
 from gpucore.accounting.node_info import NodeInfo
 from gpucore.sizing.evidence import SizingRules
-from gpucore.sizing.recommendation import Recommendation
 from gpucore.sizing.workloads import workload_of
 from gpucore.wire.pod.controllers import controller_of
 from gpuinspect.cluster.snapshots import Snapshot
@@ -17,6 +15,7 @@ from gpuinspect.queries.measured import NO_HISTORY, histories_of_plugins, unread
 from gpuinspect.queries.memory_in_use import RIGHT
 from gpuinspect.queries.plugin_pods import plugins_in
 from gpuinspect.queries.recommend import RecommendScope, recommendations, sizes_in, unit_in
+from gpuinspect.queries.workload_sizes import SizedWorkload, WorkloadSizes
 from gpukube.plugin_pods import plugin_addresses
 
 if TYPE_CHECKING:
@@ -27,52 +26,29 @@ NO_PODS: Final = "no memory was measured: the pods of the device plugin cannot b
 IN_A_SNAPSHOT: Final = (
     "no memory was measured: the snapshot has no histories of workloads (kind UsageHistoryList)"
 )
-_GIB: Final = 1 << 30
-_MIB_PER_GIB: Final = 1024
-
-
-class SizedWorkload(msgspec.Struct, frozen=True):
-    """One container of a workload.
-
-    Attributes:
-        found: what it requests, what it used, and what it should request.
-        running: number of its pods that run now.
-    """
-
-    found: Recommendation
-    running: int
-
-    @property
-    def requested(self) -> float:
-        """GiB that a pod requests."""
-        return self.found.current.request * self.found.unit.mib / _MIB_PER_GIB
-
-    @property
-    def waste_of_pod(self) -> float:
-        """GiB that a pod requests beyond the most that was ever used."""
-        return max(self.requested - self.found.peak_bytes / _GIB, 0.0)
-
-    @property
-    def waste(self) -> float:
-        """GiB that all running pods request beyond that."""
-        return self.waste_of_pod * self.running
-
-
-class WorkloadSizes(msgspec.Struct, frozen=True):
-    """Every container that was measured within a week of the newest sample.
-
-    Attributes:
-        items: most waste first.
-        note: why there are none, or what could not be read; empty otherwise.
-    """
-
-    items: tuple[SizedWorkload, ...] = ()
-    note: str = ""
+Histories = Callable[[Snapshot], ReadHistories]
 
 
 def read_histories(kube: "BlockingClient", snapshot: Snapshot) -> ReadHistories:
     """The histories of the plugins of a cluster, with the rights of the caller."""
     return histories_of_plugins(kube, plugins_in(snapshot))
+
+
+def sizes_of(
+    read: Histories, *, of_file: bool = False
+) -> Callable[[Snapshot, Ledger], WorkloadSizes]:
+    """Reads the histories of a cluster and computes the sizes of its workloads.
+
+    Args:
+        read: the histories of the cluster in a snapshot.
+        of_file: the snapshot is a file.
+    """
+
+    def measure(snapshot: Snapshot, ledger: Ledger) -> WorkloadSizes:
+        infos = ledger.nodes().values()
+        return workload_sizes(read(snapshot), snapshot, infos, of_file=of_file)
+
+    return measure
 
 
 def workload_sizes(

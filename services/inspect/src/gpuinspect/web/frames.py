@@ -38,10 +38,10 @@ from gpuinspect.queries.gpumap import (
 )
 from gpuinspect.queries.natural_order import natural
 from gpuinspect.queries.shares import view_of_ledger
-from gpuinspect.queries.sizes import WorkloadSizes
 from gpuinspect.queries.usage import Figures, UsageReport, grouped
 from gpuinspect.queries.verified import VerifiedRow, verified_rows
 from gpuinspect.queries.views import ClusterView, NodeSummary, in_natural_order
+from gpuinspect.queries.workload_sizes import WorkloadSizes
 from gpuinspect.web.history import CLUSTER, Amounts, History
 
 MOST_REPORTS: Final = 20

@@ -14,14 +14,13 @@ import msgspec
 from gpucore.accounting.ledger import Ledger
 from gpucore.wire.errors import WireError
 from gpuinspect.cluster.snapshots import Snapshot
-from gpuinspect.cluster.usage_histories import ReadHistories
 from gpuinspect.errors import FAILURES, sentence
-from gpuinspect.queries.sizes import WorkloadSizes, workload_sizes
+from gpuinspect.queries.workload_sizes import WorkloadSizes
 
 CACHE_SECONDS: Final = 60.0
 WAIT_SECONDS: Final = 1.0
 """The longest wait of a page, while nothing was read yet."""
-ReadAll = Callable[[Snapshot], ReadHistories]
+MeasureSizes = Callable[[Snapshot, Ledger], WorkloadSizes]
 
 
 def _nobody() -> None:
@@ -32,8 +31,7 @@ class CachedSizes:
     """Reads again on the first request after :data:`CACHE_SECONDS`; one read at a time.
 
     Args:
-        read: the histories of the cluster in a snapshot.
-        of_file: the snapshot is a file.
+        measure: reads the histories of a cluster and computes sizes.
         clock: seconds that only grow.
 
     Attributes:
@@ -41,13 +39,9 @@ class CachedSizes:
     """
 
     def __init__(
-        self,
-        read: ReadAll,
-        *,
-        of_file: bool = False,
-        clock: Callable[[], float] = time.monotonic,
+        self, measure: MeasureSizes, *, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self._read, self._of_file, self._clock = read, of_file, clock
+        self._measure, self._clock = measure, clock
         self.on_change: Callable[[], None] = _nobody
         self._lock = threading.Lock()
         self._until = float("-inf")
@@ -68,7 +62,7 @@ class CachedSizes:
 
     def _refresh(self, snapshot: Snapshot, ledger: Ledger) -> None:
         try:
-            found = self._sizes(snapshot, ledger)
+            found = self._measure(snapshot, ledger)
         except (*FAILURES, WireError, msgspec.MsgspecError) as error:
             known = self._last or WorkloadSizes()
             note = f"the memory of workloads cannot be read: {sentence(error)}"
@@ -80,7 +74,3 @@ class CachedSizes:
         self._read_once.set()
         if changed:
             self.on_change()
-
-    def _sizes(self, snapshot: Snapshot, ledger: Ledger) -> WorkloadSizes:
-        infos = ledger.nodes().values()
-        return workload_sizes(self._read(snapshot), snapshot, infos, of_file=self._of_file)

@@ -26,7 +26,7 @@ from gpuinspect.commands.options.measuring import PROMETHEUS_HELP, from_promethe
 from gpuinspect.commands.options.reading import Reader, note, reading
 from gpuinspect.queries.claims import DEVICE_CLASSES, claim_templates
 from gpuinspect.queries.memory_in_use import MemoryInUse, memory_in_use
-from gpuinspect.queries.sizes import read_histories
+from gpuinspect.queries.sizes import read_histories, sizes_of
 from gpuinspect.web.app import Job, make_app
 from gpuinspect.web.feed import Feed
 from gpuinspect.web.hosts import is_local
@@ -175,9 +175,9 @@ def _measure(reader: Reader, prometheus: str) -> Measure | None:
 def _sizes(reader: Reader) -> CachedSizes:
     """What workloads used, from the plugins or from the histories in a snapshot."""
     if reader.source.snapshot is not None:
-        return CachedSizes(of_snapshot, of_file=True)
+        return CachedSizes(sizes_of(of_snapshot, of_file=True))
     kube = reader.source.connect()
-    return CachedSizes(partial(read_histories, kube))
+    return CachedSizes(sizes_of(partial(read_histories, kube)))
 
 
 def _reads(reader: Reader, wanted: Sequence[ListRequest]) -> Callable[[], Snapshot]:

@@ -7,7 +7,7 @@ from gpucore.explain.sizing import sizing_sentence
 from gpucore.sizing.share_size import ContainerSize
 from gpucore.units import MemoryUnit
 from gpuinspect.queries.natural_order import natural
-from gpuinspect.queries.sizes import SizedWorkload, WorkloadSizes
+from gpuinspect.queries.workload_sizes import SizedWorkload, WorkloadSizes
 from gpuinspect.web.frames import Frame
 from gpuinspect.web.pages.amounts import gib
 from gpuinspect.web.rendering import Cell, View, table
