@@ -253,6 +253,12 @@ def test_a_size_that_fits_is_right() -> None:
     assert sizing_sentence(found).startswith("the size is right: it used at most 6.0 GiB")
 
 
+def test_a_size_that_was_applied_to_steady_use_is_right() -> None:
+    """6 of 7 GiB all the time is what the margin leaves, not a server that fills its share."""
+    found = found_in(measured(6, 6, 6, requested=7))
+    assert (found.reason, found.advice) == (SizingReason.MEASURED, SizingAdvice.RIGHT)
+
+
 def test_out_of_memory_raises_the_limit_at_once() -> None:
     """After an hour and one start."""
     found = found_in(measured(9, requested=10, days=0.05, starts=1, out_of_memory=1))
