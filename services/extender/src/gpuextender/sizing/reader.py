@@ -90,8 +90,7 @@ class HistoryReader:
         path = f"/api/v1/namespaces/{self._namespace}/pods"
         pages: Iterator[bytes] = kube.pages(path, {"labelSelector": SELECTOR}, cached=True)
         found = sorted(plugin_addresses(pod for page in pages for pod in pods_in(page)))
-        own = {each.node: each for each in found if each.namespace == self._namespace}
-        return sorted(own.values())[: MOST_PLUGINS + 1]
+        return sorted({each.node: each for each in found}.values())[: MOST_PLUGINS + 1]
 
 
 def _read_part(
