@@ -17,6 +17,7 @@ from gpucore.sizing.known_histories import KnownHistories
 from gpucore.sizing.usage_history import UsageHistory, WorkloadKey
 from gpuextender import metrics
 from gpuextender.settings import ExtenderSettings
+from gpuextender.sizing import reader
 from gpuextender.sizing.reader import WINDOW_SECONDS, HistoryReader
 from gpukube.blocking import BlockingClient
 from gpukube.testing.apiserver import FakeApiServer
@@ -92,7 +93,8 @@ async def test_the_plugins_of_all_nodes_are_read_and_added_up(reading: Reading) 
 async def test_a_tenants_pod_that_looks_like_a_plugin_is_not_read(reading: Reading) -> None:
     """Labels are text; only pods of the release's namespace are read."""
     await reading.plugin("p-a", "a", replied("a", recent(2)))
-    await reading.plugin("fake", "b", replied("b", recent(9)), namespace="tenant")
+    for each in "bc":  # more than there are plugins
+        await reading.plugin(f"f-{each}", each, replied(each, recent(9)), namespace="tenant")
     assert await reading.read() == ([2], True)
     assert reading.proxied() == ["https:p-a:9395"]
 
@@ -120,7 +122,22 @@ async def test_a_plugin_without_a_usable_reply_makes_the_read_incomplete(
 
 async def test_without_any_plugin_nothing_is_certain(reading: Reading) -> None:
     """A wrong namespace would look the same."""
+    before = reads("incomplete")
     assert await reading.read() == ([], False)
+    assert reads("incomplete") == before + 1
+
+
+async def test_a_node_counts_once_while_its_plugin_is_replaced(
+    reading: Reading, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both pods run for a moment, and may be read in different parts."""
+    monkeypatch.setattr(reader, "PART", 1)
+    for name in ("p-a", "p-b"):
+        await reading.plugin(name, "a", replied("a", recent(2)))
+    await reading.reader.read_once()
+    ((found,), _) = reading.known.of(KEY, time.monotonic())
+    assert found.pods == 3
+    assert len(reading.proxied()) == 1
 
 
 async def test_a_failed_list_keeps_what_is_known(reading: Reading) -> None:
