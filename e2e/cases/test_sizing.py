@@ -61,7 +61,7 @@ def with_histories(environment: KindEnvironment, *histories: UsageHistory) -> No
             f"umask 077; mkdir -p {FOLDER}; chmod 700 {FOLDER};"
             f" printf %s {raw} > {FOLDER}/usage-history.json",
         )
-    sizing = {"enabled": True, "intervalSeconds": 5}
+    sizing = {"enabled": True, "intervalSeconds": 10}
     environment.install({**values, "webhook": {**webhook, "sizing": sizing}})
     environment.wait_ready()
 

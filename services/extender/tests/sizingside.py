@@ -19,6 +19,7 @@ from gpuextender.health import Readiness
 from gpuextender.sizing.namespaces import NamespaceRules
 from gpuextender.sizing.sizer import PodSizer
 from gpuextender.webhook import AdmissionWebhook
+from gpukube.testing.plugin_pods import plugin_pod
 
 GIB = 1 << 30
 MEM = "aliyun.com/gpu-mem"
@@ -50,17 +51,7 @@ def history(
 
 def plugin(name: str, node: str, *, namespace: str = RELEASE, scheme: str = "HTTPS") -> Object:
     """A pod of the device plugin of a node."""
-    probe = {"httpGet": {"scheme": scheme, "path": "/readyz", "port": "metrics"}}
-    ports = [{"name": "metrics", "containerPort": 9395}]
-    labels = {"app.kubernetes.io/component": "device-plugin"}
-    return {
-        "metadata": {"name": name, "namespace": namespace, "uid": name, "labels": labels},
-        "spec": {
-            "nodeName": node,
-            "containers": [{"name": "device-plugin", "ports": ports, "readinessProbe": probe}],
-        },
-        "status": {"phase": "Running"},
-    }
+    return plugin_pod(name, node, namespace=namespace, scheme=scheme)
 
 
 def replied(node: str, *histories: UsageHistory) -> bytes:

@@ -18,13 +18,9 @@ from gpuinspect.queries.usage import Figures
 from gpuinspect.web.measuring import CACHE_SECONDS, Cached
 from gpukube.blocking import BlockingClient
 from gpukube.plugin_pods import plugin_addresses
+from gpukube.testing.plugin_pods import plugin_pod
 
 GIB = 1 << 30
-CONTAINER = {
-    "name": "device-plugin",
-    "ports": [{"name": "metrics", "containerPort": 9395}],
-    "readinessProbe": {"httpGet": {"scheme": "HTTP", "path": "/readyz", "port": "metrics"}},
-}
 WRONG: list[Any] = [
     "no JSON",
     "[]",
@@ -39,25 +35,10 @@ WRONG: list[Any] = [
 
 
 def plugin(
-    node: str, *, namespace: str = "gpushare", scheme: str = "HTTP", **more: Any
+    node: str, *, namespace: str = "gpushare", scheme: str = "HTTP", phase: str = "Running"
 ) -> dict[str, Any]:
     """A pod of the device plugin."""
-    probe = {"httpGet": {"scheme": scheme}}
-    labels = {"app.kubernetes.io/component": "device-plugin"}
-    name = f"plugin-{node}"
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {
-            "name": name,
-            "namespace": namespace,
-            "uid": f"{namespace}-{name}",
-            "labels": labels,
-        },
-        "spec": {"nodeName": node, "containers": [{**CONTAINER, "readinessProbe": probe}]},
-        "status": {"phase": "Running"},
-        **more,
-    }
+    return plugin_pod(f"plugin-{node}", node, namespace=namespace, scheme=scheme, phase=phase)
 
 
 def path(node: str, *, namespace: str = "gpushare", secure: str = "") -> str:
@@ -186,7 +167,7 @@ def test_a_plugin_under_tls_is_read_under_tls(live: Live, tmp_path: Path) -> Non
 @pytest.mark.parametrize("phase", ["Pending", "Failed", "Succeeded"])
 def test_only_running_plugins_are_read(live: Live, phase: str) -> None:
     """Others have no address."""
-    pods = [plugin("n1", status={"phase": phase}), plugin("n2")]
+    pods = [plugin("n1", phase=phase), plugin("n2")]
     snapshot = decode(json.dumps({"apiVersion": "v1", "kind": "List", "items": pods}).encode())
     assert [a.node for a in plugin_addresses(plugins_in(snapshot))] == ["n2"]
 

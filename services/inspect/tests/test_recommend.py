@@ -20,6 +20,7 @@ from gpuinspect.commands.main import app, command_of
 from gpuinspect.commands.options import completion
 from gpuinspect.layout.patches import patches
 from gpuinspect.queries.recommend import RecommendScope, recommendations
+from gpukube.testing.plugin_pods import plugin_pod
 
 NODES, PODS = "/api/v1/nodes", "/api/v1/pods"
 SYSTEM = "/api/v1/namespaces/gpushare/pods"
@@ -40,17 +41,7 @@ def plugin(
     name: str, node: str, scheme: str = "HTTP", namespace: str = "gpushare"
 ) -> dict[str, Any]:
     """A pod of the device plugin."""
-    probe = {"httpGet": {"scheme": scheme, "path": "/readyz", "port": "metrics"}}
-    ports = [{"name": "metrics", "containerPort": 9445}]
-    labels = {"app.kubernetes.io/component": "device-plugin"}
-    return {
-        "metadata": {"name": name, "namespace": namespace, "uid": name, "labels": labels},
-        "spec": {
-            "nodeName": node,
-            "containers": [{"name": "device-plugin", "ports": ports, "readinessProbe": probe}],
-        },
-        "status": {"phase": "Running"},
-    }
+    return plugin_pod(name, node, scheme=scheme, namespace=namespace, port=9445)
 
 
 def answer_of(node: str, *histories: Any) -> dict[str, Any]:

@@ -37,8 +37,6 @@ from gpucore.sizing.share_size import ContainerSize, units_for
 from gpucore.sizing.usage_history import UsageHistory, WorkloadKey
 from gpucore.units import MemoryUnit
 
-ALL_CONTAINERS: Final = ""
-"""Container of a history whose pods have GPU memory in several containers, measured together."""
 OUT_OF_MEMORY_PERCENT: Final = 20
 """Added to a limit that was not enough, or was reached."""
 

@@ -16,6 +16,9 @@ START_SECONDS: Final = 120.0
 FADE_SECONDS: Final = 7 * 24 * 3600.0
 """After this time the samples of a history count half."""
 
+ALL_CONTAINERS: Final = ""
+"""Container of a history where several containers of a pod hold GPUs: the sum of all of them."""
+
 
 class WorkloadKey(msgspec.Struct, frozen=True, order=True):
     """One container of a workload.
@@ -24,7 +27,7 @@ class WorkloadKey(msgspec.Struct, frozen=True, order=True):
         kind: Deployment, StatefulSet, Job, CronJob, DaemonSet, another kind of controller, or Pod
             for a pod without one.
         name: of the workload.
-        container: name of the container.
+        container: name of the container, or :data:`ALL_CONTAINERS`.
     """
 
     namespace: str

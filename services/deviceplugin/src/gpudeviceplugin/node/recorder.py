@@ -13,7 +13,7 @@ from gpucore.model import Gpu
 from gpucore.sizing.histories import Histories
 from gpucore.sizing.history_documents import encode_histories
 from gpucore.sizing.sizing_options import original_units
-from gpucore.sizing.usage_history import UsageHistory, WorkloadKey
+from gpucore.sizing.usage_history import ALL_CONTAINERS, UsageHistory, WorkloadKey
 from gpucore.sizing.workloads import workload_of
 from gpucore.units import PodUid
 from gpucore.wire.pod.memory_failures import memory_failures
@@ -27,8 +27,6 @@ from gpudeviceplugin.state import NodeState
 SAVE_SECONDS: Final = 300.0
 MOST_BYTES: Final = 1 << 50
 """An original size above this is none: readers refuse a document with larger numbers."""
-ALL_CONTAINERS: Final = ""
-"""Container of a history where several containers of a pod hold GPUs: the sum of all of them."""
 
 
 class _Share(NamedTuple):

@@ -11,7 +11,8 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from gpucore.sizing.recommendation import ALL_CONTAINERS, Recommendation, SizingAdvice
+from gpucore.sizing.recommendation import Recommendation, SizingAdvice
+from gpucore.sizing.usage_history import ALL_CONTAINERS
 from gpucore.wire.names import MEMORY_LIMIT, Names
 from gpuinspect.terminal.wrapping import one_line
 

@@ -10,8 +10,8 @@ from gpucore.model.constraints import PodConstraints
 from gpucore.scheduling.cluster_policy import ClusterPolicy
 from gpucore.simulate.repack import Repacked, gpus_in_use, overcommitted, repack
 from gpucore.simulate.whatif import WhatIfPod
-from gpucore.sizing.recommendation import ALL_CONTAINERS, Recommendation
-from gpucore.sizing.usage_history import WorkloadKey
+from gpucore.sizing.recommendation import Recommendation
+from gpucore.sizing.usage_history import ALL_CONTAINERS, WorkloadKey
 from gpucore.sizing.workloads import workload_of
 from gpucore.wire.constraints import all_constraints
 from gpucore.wire.names import Names
