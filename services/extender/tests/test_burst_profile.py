@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import pytest
+from admissioncalls import Known
 from decoded import a_node, a_pod, state_of
 from objects import Object, pod
 
@@ -18,17 +19,6 @@ from gpuextender.webhook import AdmissionWebhook
 EXACT, BURST = "gpushare-scheduler", "gpushare-scheduler-burst"
 PROFILES = SchedulerProfiles(EXACT, BURST, 8)
 NODES = 101
-
-
-class Known:
-    """An informer that is up to date."""
-
-    name = "pods"
-    confirmed = True
-    age = 0.0
-
-    async def wait_for_confirmation(self) -> None:
-        raise AssertionError("the webhook waits for nothing")
 
 
 class Cluster:

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from admissioncalls import review, started, webhook
 from certificates import make_certificate
 from objects import Object, node
 from running import until
 from sizingside import OPT_IN, RELEASE, history, plugin, replica, replied
-from test_webhook import review, started, webhook
 
 from gpucore.sizing.known_histories import KnownHistories
 from gpucore.sizing.usage_history import UsageHistory, WorkloadKey
