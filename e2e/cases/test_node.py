@@ -62,6 +62,32 @@ def mend(environment: KindEnvironment, node: str, lost: list[int]) -> None:
     until("all GPUs are offered", lambda: offered(environment, node) == whole)
 
 
+def test_a_plain_install_names_the_pod_that_uses_more_than_its_share(
+    environment: KindEnvironment, case: Case, small: str
+) -> None:
+    """Beside it on the GPU runs another pod; the node's processes tell them apart."""
+    greedy, modest = (case.pod(name, 2, node=small) for name in ("greedy", "modest"))
+    case.create_running(greedy, modest)
+    gpus = case.gpus()
+    assert gpus["greedy"] == gpus["modest"]
+    uid = case.get("greedy")["metadata"]["uid"]
+    either = f"{uid}|{uid.replace('-', '_')}"
+    pids = environment.on_node(small, f"grep -lE '{either}' /proc/[0-9]*/cgroup || true")
+    pid = min(int(path.split("/")[2]) for path in pids.split())
+    process = f"gpu {gpus['greedy']} process pid {pid} used_mib 4096 name greedy"
+    environment.break_gpus(small, process)
+    try:
+        (message,) = until(
+            "the pod has an event about its over-use",
+            lambda: case.events("GpuMemoryOverused", "greedy"),
+        )
+    finally:
+        environment.break_gpus(small)
+    assert message == f"uses 4096 MiB of GPU {gpus['greedy']}, but its share is 2048"
+    assert not case.events("GpuMemoryOverused", "modest")
+    assert case.ready("greedy"), "it gets an event and is not ended"
+
+
 @pytest.mark.parametrize("burst", [1, pytest.param(2, marks=pytest.mark.ondemand)])
 def test_sixteen_halves_at_once_end_two_on_each_of_eight_gpus(
     environment: KindEnvironment, case: Case, large: str, burst: int

@@ -88,6 +88,7 @@ STARTED = {
         "--ignored-xids=[13,31,43,45,68,109]",
         "--cdi=auto",
         "--cdi-dir=/var/run/cdi",
+        "--host-proc=/host/proc",
         "--record-seconds=15",
         "--record-dir=/var/lib/kubelet/plugins/gpushare-usage",
     ],

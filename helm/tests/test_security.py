@@ -1,5 +1,7 @@
 """What the parts may do is what they need: verbs, users, mounts."""
 
+import json
+
 import pytest
 from charting import Object, render
 
@@ -160,16 +162,39 @@ def test_no_pod_shares_a_namespace_with_its_node(key: str) -> None:
 
 
 def test_only_the_plugin_is_root_and_sees_the_node() -> None:
-    """The scheduler meets the restricted Pod Security profile; the plugin sees four folders."""
+    """The scheduler meets the restricted Pod Security profile; the plugin sees five folders."""
     for component, pod in render(values={"webhook": {"enabled": True}}).pods():
         paths = {item["hostPath"]["path"] for item in pod["volumes"] if "hostPath" in item}
         if component == "device-plugin":
             root = "/var/lib/kubelet"
             own = {f"{root}/{name}" for name in ("device-plugins", "plugins/gpushare-usage")}
-            assert paths == {*own, f"{root}/pod-resources", "/var/run/cdi"}
+            assert paths == {*own, f"{root}/pod-resources", "/var/run/cdi", "/proc"}
         else:
             assert pod["securityContext"]["runAsNonRoot"] is True
             assert paths == set()
+
+
+@pytest.mark.parametrize(
+    ("version", "recursive"),
+    [("1.20.0", {}), ("1.30.0", {}), ("1.31.0", {"recursiveReadOnly": "IfPossible"})],
+)
+def test_processes_of_the_node_are_read_only(version: str, recursive: Object) -> None:
+    """Where Kubernetes knows such mounts, nothing mounted below can be written either."""
+    (plugin,) = dict(render(version).pods())["device-plugin"]["containers"]
+    (found,) = [each for each in plugin["volumeMounts"] if each["name"] == "host-processes"]
+    assert found == {
+        "name": "host-processes",
+        "mountPath": "/host/proc",
+        "readOnly": True,
+        **recursive,
+    }
+
+
+def test_a_plugin_without_processes_of_the_node_has_no_flag_and_no_mount_of_them() -> None:
+    """`devicePlugin.hostProcesses=false` takes all of it away."""
+    rendered = render(values={"devicePlugin": {"hostProcesses": False}})
+    pod = dict(rendered.pods())["device-plugin"]
+    assert "/proc" not in json.dumps(pod)
 
 
 def test_extender_listens_on_localhost_beside_the_scheduler() -> None:
