@@ -1,7 +1,8 @@
 """What a pod does to its neighbour: it takes all memory, it crashes, it is killed."""
 
+import itertools
 import json
-import statistics
+import math
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -49,10 +50,19 @@ def stints(answers: Sequence[Answer]) -> list[Answer]:
     return [answer for answer in answers if answer.get("do") == "stint"]
 
 
-def _rate(reports: Sequence[Answer]) -> float:
-    """Median requests a second; of none, 0."""
-    rates = [each["ok"]["requests"] / each["ok"]["seconds"] for each in reports if "ok" in each]
-    return statistics.median(rates) if rates else 0.0
+def _rate(reports: Sequence[Answer], start: float, end: float) -> float:
+    """Median requests a second between two Unix times; without a report of then, 0.
+
+    A report counts by its part in between: on a busy host it may take longer than the phase.
+    """
+    rates = sorted(
+        (each["ok"]["requests"] / each["ok"]["seconds"], within)
+        for each in reports
+        if "ok" in each and (within := min(each["to"], end) - max(each["from"], start)) > 0
+    )
+    half = sum(within for _, within in rates) / 2
+    sums = itertools.accumulate(within for _, within in rates)
+    return next((rate for (rate, _), sum_ in zip(rates, sums, strict=True) if sum_ >= half), 0.0)
 
 
 def _windows(offender: Sequence[Answer]) -> dict[str, tuple[float, float]]:
@@ -80,13 +90,9 @@ def figures(neighbour: Sequence[Answer], offender: Sequence[Answer]) -> Figures:
     reports, windows = stints(neighbour), _windows(offender)
     if not reports:
         raise reading.MissingAnswerError("the neighbour did not begin to work")
-    begin = offender[0]["from"]
-    before = [each for each in reports if each["to"] <= begin]
-    found: dict[str, Any] = {"before_per_s": _rate(before)}
+    found: dict[str, Any] = {"before_per_s": _rate(reports, -math.inf, offender[0]["from"])}
     for phase, (start, end) in windows.items():
-        found[f"{phase}_per_s"] = _rate(
-            [r for r in reports if start <= r["from"] and r["to"] <= end]
-        )
+        found[f"{phase}_per_s"] = _rate(reports, start, end)
     found["neighbour"] = next((reading.outcome(r) for r in reports if "error" in r), "fine")
     found["intact"] = all(each["ok"]["intact"] for each in reports if "ok" in each)
     greedy = reading.child(offender, GREEDY)[-1]
