@@ -30,17 +30,17 @@ def wide(monkeypatch: pytest.MonkeyPatch) -> None:
 
 EXPECTED = """\
 a100  54/156 GiB (34%)
-  GPU 0   █████████████████████  39/39  A100-PCIE-40GB  mps             train
-  GPU 1   ████████░░░░░░░░░░░░░  15/39  A100-PCIE-40GB  mps             web-0 3, web-1 3, +3
-  GPU 2   ░░░░░░░░░░░░░░░░░░░░░   0/39  A100-PCIE-40GB  mps
-  GPU 3   ░░░░░░░░░░░░░░░░░░░░░   0/39  A100-PCIE-40GB  mps
+  GPU 0   ████████████████████████  39/39  A100-PCIE-40GB  mps        train
+  GPU 1   █████████░░░░░░░░░░░░░░░  15/39  A100-PCIE-40GB  mps        web-0 3, web-1 3, web-2 3, +2
+  GPU 2   ░░░░░░░░░░░░░░░░░░░░░░░░   0/39  A100-PCIE-40GB  mps
+  GPU 3   ░░░░░░░░░░░░░░░░░░░░░░░░   0/39  A100-PCIE-40GB  mps
 old  2/31 GiB (6%)
-  GPU 0   ░░░░░░░░░░░░░░░░░░░░░   0/15  unknown
-  GPU 1   ░░░░░░░░░░░░░░░░░░░░░   0/15  unknown
+  GPU 0   ░░░░░░░░░░░░░░░░░░░░░░░░   0/15  unknown
+  GPU 1   ░░░░░░░░░░░░░░░░░░░░░░░░   0/15  unknown
   GPU ?   2 pending  stray 2
 t4  17/30 GiB (56%)  cordoned  10.0.0.2
-  GPU 0   █████████████████████  17/15  Tesla T4        over-allocated  over
-  GPU 1   ░░░░░░░░░░░░░░░░░░░░░   0/15  Tesla T4        unhealthy
+  GPU 0   ████████████████████████  17/15  Tesla T4        over-full  over
+  GPU 1   ░░░░░░░░░░░░░░░░░░░░░░░░   0/15  Tesla T4        unhealthy
 
 Allocated: 73/217 GiB (33%) on 3 nodes, 8 GPUs
 Models: 4 x A100-PCIE-40GB, 2 x Tesla T4, 2 x unknown

@@ -59,7 +59,7 @@ def _lost(evidence: Evidence) -> Iterator[str]:
 @check(
     "no-gpu-overfull",
     Level.FAIL,
-    "no GPU is over-committed",
+    "no GPU is over-full",
     do="delete one of the pods; if gpushare's device plugin runs there, report a bug",
 )
 def _overfull(evidence: Evidence) -> Iterator[str]:

@@ -106,7 +106,7 @@ def _state(gpu: GpuSummary) -> str:
     """Health first, then what else is unusual; empty for a healthy GPU without isolation."""
     marks = (
         ("unhealthy", not gpu.healthy),
-        ("over-allocated", gpu.used > gpu.total),
+        ("over-full", gpu.used > gpu.total),
         ("exclusive", gpu.whole),
         (gpu.mode, gpu.mode != "none"),
     )

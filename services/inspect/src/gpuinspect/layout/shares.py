@@ -190,8 +190,8 @@ def _gpu(gpu: GpuSummary | None) -> str:
         word
         for word, holds in (
             ("unhealthy", not gpu.healthy),
-            ("whole", gpu.whole),
-            ("overfull", gpu.used > gpu.total),
+            ("exclusive", gpu.whole),
+            ("over-full", gpu.used > gpu.total),
         )
         if holds
     ]
