@@ -49,6 +49,20 @@ def test_wide_marks_in_columns(run: Run, mixed: FakeCluster) -> None:
     assert "mps" in lines[2]
 
 
+def test_wide_names_what_is_unusual_of_a_gpu_in_the_words_of_the_other_views(
+    run: Run, cluster: FakeCluster
+) -> None:
+    """A GPU beyond its memory, and one that a pod has to itself."""
+    have = {"aliyun.com/gpu": "2", "aliyun.com/gpu-mem": "32", "aliyun.com/gpu-count": "2"}
+    cluster.node("n1", gpus=[Gpu(16), Gpu(16)], resources=have)
+    cluster.pod("over", 20, node="n1", index=0)
+    group = {"ALIYUN_COM_GPU_GROUP": "1"}
+    cluster.pod("whole", node="n1", annotations=group, limits={"aliyun.com/gpu": "1"})
+    row = run("inspect", "-o", "wide", on=cluster).out.splitlines()[1]
+    assert "20/16(over-full)" in row
+    assert "(exclusive)" in row
+
+
 def test_json_and_yaml_say_the_same(run: Run, mixed: FakeCluster) -> None:
     """One document in two notations, with its version and kind."""
     document = json.loads(run("inspect", "-o", "json", on=mixed).out)
