@@ -55,7 +55,7 @@ def about_gpu(environment: KindEnvironment, reason: str, about: str, gpu: Machin
     return [
         each["message"]
         for each in found
-        if each["involvedObject"]["name"] == about and gpu.uuid in each["message"]
+        if each["involvedObject"].get("name") == about and gpu.uuid in each["message"]
     ]
 
 

@@ -194,5 +194,5 @@ def warnings(case: Case, pod: str) -> list[str]:
     return [
         event["message"]
         for event in events
-        if event["involvedObject"]["name"] == pod and "GPU" in event["message"]
+        if event["involvedObject"].get("name") == pod and "GPU" in event["message"]
     ]

@@ -9,8 +9,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import offline
 from cluster.nodeimage import NodeImage
 from host import docker
+from host.featuregates import feature_gates
 
 POD_SUBNET = "10.244.0.0/16"
 _REFUSES_CGROUP_V1 = (1, 35)
@@ -50,10 +52,18 @@ def render(
         "kind": "Cluster",
         "apiVersion": "kind.x-k8s.io/v1alpha4",
         "networking": {"podSubnet": POD_SUBNET},
+        **_gates(image),
         "kubeadmConfigPatches": [*kubeadm_patches, *_cgroup_patches(image)],
         "nodes": nodes,
     }
     return json.dumps(config, indent=2) + "\n"
+
+
+def _gates(image: NodeImage) -> dict[str, object]:
+    """The feature gates of this run on all parts of the cluster, with the API versions of them."""
+    newest = offline.minor(image.version) == offline.minor(offline.NEWEST)
+    gates = feature_gates() if newest else {}
+    return {"featureGates": gates, "runtimeConfig": {"api/all": "true"}} if gates else {}
 
 
 def part_patches(part: str, flags: Mapping[str, str], **rest: object) -> list[str]:

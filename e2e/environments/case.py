@@ -180,7 +180,7 @@ class Case:
         return [
             event["message"]
             for event in found
-            if event["reason"] == reason and event["involvedObject"]["name"] == name
+            if event["reason"] == reason and event["involvedObject"].get("name") == name
         ]
 
     def _all_ready(self, names: Sequence[str]) -> bool:

@@ -21,6 +21,7 @@ from typing import Any
 import offline
 from environments.kubectl import Kubectl
 from environments.processes import ChildProcess, free_port
+from host.featuregates import feature_gates
 from host.waiting import until
 
 START_SECONDS = 300
@@ -60,8 +61,12 @@ class ControlPlane:
         self.token = secrets.token_hex(16)
         self.kubeconfig = self.folder / "kubeconfig"
         self.version = version or offline.chosen_version()
-        self._features = [f"--feature-gates={name}=true" for name in features]
+        gates = {} if self._oldest else feature_gates()
+        chosen = {**gates, **dict.fromkeys(features, True)}
+        self._features = [f"--feature-gates={k}={str(on).lower()}" for k, on in chosen.items()]
         self._apis = [f"--runtime-config={name}=true" for name in apis]
+        if gates:
+            self._apis.append("--runtime-config=api/all=true")
         self._programs = offline.ensure_programs(self.version)
         self._port = free_port()
         self._etcd_url, self._peer_url = (f"http://127.0.0.1:{free_port()}" for _ in range(2))

@@ -61,3 +61,14 @@ def test_kubeadm_patches_and_the_control_plane_are_passed_on() -> None:
     )
     assert config["kubeadmConfigPatches"] == [patch]
     assert config["nodes"][0]["labels"] == {"role": "first"}
+
+
+def test_feature_gates_of_a_run_are_for_the_newest_version(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Every part gets them, and the API versions that they need are served."""
+    monkeypatch.setattr("cluster.kindconfig.feature_gates", lambda: {"AllBeta": True})
+    config = json.loads(render(NEW, workers=[]))
+    assert config["featureGates"] == {"AllBeta": True}
+    assert config["runtimeConfig"] == {"api/all": "true"}
+    assert "featureGates" not in json.loads(render(BUILT, workers=[]))
