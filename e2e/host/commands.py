@@ -40,7 +40,8 @@ def run_command(
             errors="replace",
             timeout=timeout_s,
         )
-    except FileNotFoundError as error:
+    except (FileNotFoundError, PermissionError) as error:
+        # A folder of PATH that this user may not read is reported as a denied permission.
         raise SetupError(f"`{error.filename}` is not installed or not on PATH") from error
     except subprocess.TimeoutExpired as error:
         raise SetupError(f"`{_shown(command)}` did not end within {timeout_s:g} s") from error

@@ -64,9 +64,10 @@ def test_kubeadm_patches_and_the_control_plane_are_passed_on() -> None:
 
 
 def test_feature_gates_of_a_run_are_for_the_newest_version(
-    monkeypatch: pytest.MonkeyPatch,
+    programs: FakePrograms, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Every part gets them, and the API versions that they need are served."""
+    programs.add("docker", "echo 2")
     monkeypatch.setattr("cluster.kindconfig.feature_gates", lambda: {"AllBeta": True})
     config = json.loads(render(NEW, workers=[]))
     assert config["featureGates"] == {"AllBeta": True}

@@ -1,6 +1,7 @@
 """A program that fails is reported with its name, its status and its last words."""
 
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -31,6 +32,16 @@ def test_a_missing_program_is_named() -> None:
     """The sentence states which program is not installed."""
     with pytest.raises(SetupError, match="`no-such-program` is not installed"):
         run_command(["no-such-program"], timeout_s=5)
+
+
+def test_a_program_that_this_user_may_not_run_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So it is where PATH has a folder that only another user may read."""
+    (tmp_path / "locked-program").touch(mode=0o600)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(SetupError, match="`locked-program` is not installed"):
+        run_command(["locked-program"], timeout_s=5)
 
 
 @pytest.mark.slow
