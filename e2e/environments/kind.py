@@ -181,7 +181,7 @@ class KindEnvironment:
 
     def break_gpus(self, node: str, *lines: str) -> None:
         """Say how the mock GPUs of a worker are now, in the lines of its state file."""
-        (self.folder / node / "state").write_text("".join(f"{line}\n" for line in lines))
+        (self.folder / node / "state").write_text(machines.state(*lines))
 
     def on_node(self, node: str, script: str) -> str:
         """What a shell script on a worker reports, as its administrator would run it."""

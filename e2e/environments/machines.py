@@ -25,10 +25,15 @@ def write_files(folder: Path, machine: str) -> None:
     """Write the machine's description into ``folder``, healthy; an edited state is reset."""
     folder.mkdir(parents=True, exist_ok=True)
     shutil.copyfile(build.machine(machine), folder / "machine")
-    (folder / "state").write_text("")
+    (folder / "state").write_text(state())
     _put_library(folder / "nvml")
     ignored = shutil.ignore_patterns("__pycache__")
     shutil.copytree(MPS, folder / "mps", ignore=ignored, dirs_exist_ok=True)
+
+
+def state(*lines: str) -> str:
+    """The text of a state file: these lines, of a driver that lists processes as those of today."""
+    return "".join(f"{line}\n" for line in ("driver lists_pid_namespace", *lines))
 
 
 def _put_library(folder: Path) -> None:

@@ -41,7 +41,8 @@ def test_the_plugin_sees_the_cgroups_of_its_node_at_their_own_path() -> None:
     assert mount == {"name": "cgroup", "mountPath": "/sys/fs/cgroup"}
     assert volume["hostPath"] == {"path": "/sys/fs/cgroup", "type": "Directory"}
     assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
-    assert "hostPID" not in pod
+    without = plugin({**ON, "devicePlugin": {"hostProcesses": False}})
+    assert "hostPID" not in without, "the driver accounts by cgroup"
 
 
 @pytest.mark.parametrize(

@@ -12,11 +12,18 @@ def plugin(**mps: Any) -> dict[str, Any]:
     return dict(render(values={"mps": mps}).pods())["device-plugin"]
 
 
+def test_mps_needs_the_processes_of_the_node_whatever_else_does() -> None:
+    """A server looks its clients up by process ID."""
+    values = {"mps": {"enabled": True}, "devicePlugin": {"hostProcesses": False}}
+    assert dict(render(values=values).pods())["device-plugin"]["hostPID"] is True
+
+
 def test_without_mps_the_plugin_has_no_part_of_it() -> None:
-    """Neither the host's processes nor its shared memory, nor a flag of it."""
+    """Neither a capability nor shared memory of its node, nor a flag of it."""
     pod = plugin()
     (container,) = pod["containers"]
-    assert "hostPID" not in pod
+    assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+    assert "hostIPC" not in pod
     assert not [flag for flag in container["args"] if "mps" in flag]
     assert not [volume for volume in pod["volumes"] if "mps" in volume["name"]]
 

@@ -106,15 +106,19 @@ def allows(constraints: Object, pod: Object) -> bool:
     )
 
 
-@pytest.mark.parametrize("mps", [False, True])
-def test_openshift_admits_the_plugin_and_allows_nothing_that_it_does_not_need(mps: bool) -> None:
-    """Host process ids and capabilities are there with MPS alone."""
-    found = rendered("openshift", mps={"enabled": mps})
+@pytest.mark.parametrize(("mps", "processes"), [(False, True), (False, False), (True, False)])
+def test_openshift_admits_the_plugin_and_allows_nothing_that_it_does_not_need(
+    *, mps: bool, processes: bool
+) -> None:
+    """Processes of the node by the value or with MPS, capabilities with MPS alone."""
+    own = values("openshift")["devicePlugin"] | {"hostProcesses": processes}
+    found = rendered("openshift", mps={"enabled": mps}, devicePlugin=own)
     (constraints,) = found.of("SecurityContextConstraints")
     assert set(constraints) >= CONSTRAINTS_REQUIRED
     pod = plugin(found)
     assert allows(constraints, pod)
-    assert (constraints["allowHostPID"], bool(constraints["allowedCapabilities"])) == (mps, mps)
+    assert constraints["allowHostPID"] == (mps or processes)
+    assert bool(constraints["allowedCapabilities"]) == mps
     assert not constraints["allowPrivilegedContainer"]
     assert not constraints["users"]
     assert not constraints["groups"]

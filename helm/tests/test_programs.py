@@ -88,7 +88,6 @@ STARTED = {
         "--ignored-xids=[13,31,43,45,68,109]",
         "--cdi=auto",
         "--cdi-dir=/var/run/cdi",
-        "--host-proc=/host/proc",
         "--record-seconds=15",
         "--record-dir=/var/lib/kubelet/plugins/gpushare-usage",
     ],
@@ -144,7 +143,6 @@ OTHERS: Object = {
         "cdi": {"enabled": True, "gpuKind": "nvidia.com/gpu", "directory": "/etc/cdi"},
         "numaHints": True,
         "startTurns": True,
-        "hostProcesses": True,
         "record": {"seconds": 30},
         "extraArgs": ["--x=1"],
     },
@@ -184,7 +182,6 @@ def test_values_of_the_plugin_become_flags() -> None:
         "--cdi-kind=nvidia.com/gpu",
         "--numa-hints",
         "--start-turns",
-        "--host-proc=/host/proc",
         "--record-seconds=30",
         "--record-dir=/var/lib/kubelet/plugins/gpushare-usage",
         "--x=1",
@@ -205,7 +202,7 @@ def test_without_cdi_the_plugin_has_no_folder_of_it() -> None:
 def test_flags_name_files_that_are_mounted() -> None:
     """Every file or folder in a flag is in a volume of the container, or is the MPS program."""
     sets = {"topology": {"staticSets": {"t": {"2": [[0, 1]]}}}}
-    plugin = {"devicePlugin": {"hostProcesses": True}, "mps": {"enabled": True}}
+    plugin = {"mps": {"enabled": True}}
     for mode in ("second", "extender"):
         rendered = chart(mode, **sets, **plugin)
         for _, pod in rendered.pods():
@@ -235,7 +232,7 @@ def test_the_plugin_mounts_kubelets_folders() -> None:
 
     Histories have the same place in both: it is a flag.
     """
-    values = {"devicePlugin": {"kubeletRoot": "/data/kubelet", "hostProcesses": True}}
+    values = {"devicePlugin": {"kubeletRoot": "/data/kubelet"}}
     rendered = chart(**values)
     pod = dict(rendered.pods())["device-plugin"]
     mounts = {
@@ -247,7 +244,6 @@ def test_the_plugin_mounts_kubelets_folders() -> None:
         "device-plugins": ("/var/lib/kubelet/device-plugins", False),
         "pod-resources": ("/var/lib/kubelet/pod-resources", True),
         "cdi": ("/var/run/cdi", False),
-        "host-processes": ("/host/proc", True),
         "usage-history": ("/data/kubelet/plugins/gpushare-usage", False),
     }
     folders = {item["name"]: item["hostPath"] for item in pod["volumes"] if "hostPath" in item}
@@ -255,7 +251,6 @@ def test_the_plugin_mounts_kubelets_folders() -> None:
         "device-plugins": {"path": "/data/kubelet/device-plugins", "type": "Directory"},
         "pod-resources": {"path": "/data/kubelet/pod-resources", "type": "Directory"},
         "cdi": {"path": "/var/run/cdi", "type": "DirectoryOrCreate"},
-        "host-processes": {"path": "/proc", "type": "Directory"},
         "usage-history": {
             "path": "/data/kubelet/plugins/gpushare-usage",
             "type": "DirectoryOrCreate",

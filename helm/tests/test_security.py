@@ -1,7 +1,5 @@
 """What the parts may do is what they need: verbs, users, mounts."""
 
-import json
-
 import pytest
 from charting import Object, render
 
@@ -156,45 +154,29 @@ def test_services_of_the_namespace_do_not_become_settings() -> None:
 
 
 @pytest.mark.parametrize("key", ["hostNetwork", "hostPID", "hostIPC"])
-def test_no_pod_shares_a_namespace_with_its_node(key: str) -> None:
-    """Network, processes and shared memory of the node are never shared."""
-    assert all(key not in pod for _, pod in render().pods())
+def test_no_pod_but_the_plugin_shares_a_namespace_with_its_node(key: str) -> None:
+    """Network and shared memory never, and processes to attribute memory in use to pods."""
+    sharing = [name for name, pod in render().pods() if key in pod]
+    assert sharing == (["device-plugin"] if key == "hostPID" else [])
+
+
+def test_a_plugin_without_processes_of_its_node_shares_no_namespace() -> None:
+    """The value takes it away where no MPS daemon needs it."""
+    rendered = render(values={"devicePlugin": {"hostProcesses": False}})
+    assert "hostPID" not in dict(rendered.pods())["device-plugin"]
 
 
 def test_only_the_plugin_is_root_and_sees_the_node() -> None:
-    """The scheduler meets the restricted Pod Security profile; the plugin sees five folders."""
+    """The scheduler meets the restricted Pod Security profile; the plugin sees four folders."""
     for component, pod in render(values={"webhook": {"enabled": True}}).pods():
         paths = {item["hostPath"]["path"] for item in pod["volumes"] if "hostPath" in item}
         if component == "device-plugin":
             root = "/var/lib/kubelet"
             own = {f"{root}/{name}" for name in ("device-plugins", "plugins/gpushare-usage")}
-            assert paths == {*own, f"{root}/pod-resources", "/var/run/cdi", "/proc"}
+            assert paths == {*own, f"{root}/pod-resources", "/var/run/cdi"}
         else:
             assert pod["securityContext"]["runAsNonRoot"] is True
             assert paths == set()
-
-
-@pytest.mark.parametrize(
-    ("version", "recursive"),
-    [("1.20.0", {}), ("1.30.0", {}), ("1.31.0", {"recursiveReadOnly": "IfPossible"})],
-)
-def test_processes_of_the_node_are_read_only(version: str, recursive: Object) -> None:
-    """Where Kubernetes knows such mounts, nothing mounted below can be written either."""
-    (plugin,) = dict(render(version).pods())["device-plugin"]["containers"]
-    (found,) = [each for each in plugin["volumeMounts"] if each["name"] == "host-processes"]
-    assert found == {
-        "name": "host-processes",
-        "mountPath": "/host/proc",
-        "readOnly": True,
-        **recursive,
-    }
-
-
-def test_a_plugin_without_processes_of_the_node_has_no_flag_and_no_mount_of_them() -> None:
-    """`devicePlugin.hostProcesses=false` takes all of it away."""
-    rendered = render(values={"devicePlugin": {"hostProcesses": False}})
-    pod = dict(rendered.pods())["device-plugin"]
-    assert "/proc" not in json.dumps(pod)
 
 
 def test_extender_listens_on_localhost_beside_the_scheduler() -> None:

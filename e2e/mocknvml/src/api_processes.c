@@ -1,5 +1,7 @@
 /* Who runs on a GPU: the processes of the machine file and of the state file. */
+#include <stdio.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "session.h"
 
@@ -44,10 +46,22 @@ nvmlReturn_t nvmlSystemGetProcessName(unsigned int pid, char *name, unsigned int
     return session_leave(NVML_ERROR_NOT_FOUND);
 }
 
+/* Whether the driver tells the caller of a process on a device: see "driver lists_pid_namespace". */
+static bool told(const struct process *process, const struct device *device)
+{
+    char path[32];
+    if (!session_process_on(process, device))
+        return false;
+    if (!device->session->state.now.by_pid_namespace)
+        return true;
+    snprintf(path, sizeof path, "/proc/%u", process->pid);
+    return access(path, F_OK) == 0;
+}
+
 static bool wanted(const struct process *process, const struct device *device,
                    enum process_kind kind)
 {
-    return process->kind == (unsigned int)kind && session_process_on(process, device);
+    return process->kind == (unsigned int)kind && told(process, device);
 }
 
 /* Writes as many as fit and counts all; a caller requests the count with room for none. */
@@ -159,7 +173,7 @@ static unsigned int sample(const struct device *device, unsigned int room,
     const struct process *process;
     unsigned int count = 0;
     for (unsigned int i = 0; (process = session_process(device->session, i)); i++) {
-        if (!session_process_on(process, device))
+        if (!told(process, device))
             continue;
         if (count < room)
             samples[count] = (nvmlProcessUtilizationSample_t){.pid = process->pid,

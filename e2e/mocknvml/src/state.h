@@ -44,6 +44,7 @@ struct memory_limit {
 /* One reading of the file. */
 struct snapshot {
     bool driver_loaded;
+    bool by_pid_namespace; /* a caller is told of the processes of its PID namespace alone */
     struct gpu_state gpus[MAX_GPUS];
     struct xid_list xids;
     unsigned int process_count; /* beside those of the machine file */

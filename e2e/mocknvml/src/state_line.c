@@ -152,6 +152,8 @@ static bool driver_words(char *rest, struct state_reading *reading)
     const char *what = text_word(&rest);
     if (!what || text_word(&rest))
         return false;
+    if (strcmp(what, "lists_pid_namespace") == 0)
+        return reading->snapshot->by_pid_namespace = true;
     reading->snapshot->driver_loaded = strcmp(what, "loaded") == 0;
     return reading->snapshot->driver_loaded || strcmp(what, "unloaded") == 0;
 }
@@ -174,6 +176,6 @@ bool state_line(const struct source *at, char *line, void *context)
                                      "compute_mode MODE; gpu N process pid P used_mib M "
                                      "name WORD ...; gpu N memory_limit SOFT HARD CGROUP; "
                                      "gpu N memory_used BYTES CGROUP; xid X gpu N [gi N ci N]; driver loaded; "
-                                     "driver unloaded (N below %u)",
+                                     "driver unloaded; driver lists_pid_namespace (N below %u)",
                                  shown, reading->gpu_count);
 }

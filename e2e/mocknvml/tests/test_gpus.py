@@ -1,5 +1,7 @@
 """What a GPU reports beyond its identity: memory, processes, MIG, modes, places."""
 
+import os
+
 from mocknvml.tests.conftest import Start
 from mocknvml.tests.nvml_process import MIB
 
@@ -41,6 +43,23 @@ gpu 0: pid 3 used_mib 30 type mps name client
     for kind, pid in (("Compute", 1), ("Graphics", 2), ("MPSCompute", 3)):
         found = worker.call(f"nvmlDeviceGet{kind}RunningProcesses_v3", gpu)
         assert [process["pid"] for process in found] == [pid]
+
+
+def test_a_driver_may_tell_a_caller_only_of_processes_of_its_pid_namespace(nvml: Start) -> None:
+    """Their memory is in use all the same; so it is with the kernel modules of today."""
+    worker = nvml("t4-2x16")
+    busy, idle = worker.gpus()
+    me = os.getpid()
+    worker.state.write_text(
+        f"driver lists_pid_namespace\ngpu 1 process pid {me} used_mib 512 name trainer\n"
+        "gpu 1 process pid 4194305 used_mib 30 name other\n"
+    )
+    processes = worker.call("nvmlDeviceGetComputeRunningProcesses", idle)
+    assert [process["pid"] for process in processes] == [me]
+    samples = worker.call("nvmlDeviceGetProcessUtilization", idle, 0)
+    assert [sample["pid"] for sample in samples] == [me]
+    assert worker.call("nvmlDeviceGetMemoryInfo", idle)["used"] == 542 * MIB
+    assert worker.call("nvmlDeviceGetComputeRunningProcesses", busy) == []
 
 
 def test_processes_come_and_go_with_the_state_file(nvml: Start) -> None:

@@ -96,6 +96,29 @@ def test_a_process_in_both_lists_counts_once_with_the_larger_figure(monkeypatch:
     assert found == {7: (5, True), 8: (0, False)}
 
 
+@pytest.mark.parametrize("newer", [True, False])
+def test_memory_in_use_is_without_that_of_the_driver_where_it_is_reported_apart(
+    monkeypatch: Patch, *, newer: bool
+) -> None:
+    """Version 2 of the call; drivers before 510 have the first one."""
+
+    def memory(_handle: Any, version: int | None = None) -> Any:
+        if version is None:
+            return SimpleNamespace(total=16, used=9)
+        if newer:
+            return SimpleNamespace(total=16, reserved=4, used=5)
+        raise pynvml.NVMLError(pynvml.NVML_ERROR_FUNCTION_NOT_FOUND)
+
+    answers(
+        monkeypatch,
+        DeviceGetHandleByUUID=HANDLE,
+        DeviceGetComputeRunningProcesses=[],
+        DeviceGetMPSComputeRunningProcesses=[],
+    )
+    monkeypatch.setattr(pynvml, "nvmlDeviceGetMemoryInfo", memory)
+    assert Nvml().usage("GPU-0").used_bytes == (5 if newer else 9)
+
+
 def test_a_driver_without_the_list_of_mps_clients_reports_none(
     monkeypatch: Patch,
 ) -> None:

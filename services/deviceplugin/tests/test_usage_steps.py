@@ -448,6 +448,44 @@ async def test_without_visible_processes_memory_of_a_shared_gpu_is_of_no_pod(wor
     assert (of_pod("used_bytes", "a"), of_gpu("unattributed_bytes", 0)) == (None, 100)
 
 
+async def test_memory_of_processes_that_the_driver_does_not_list_is_of_no_pod(world: World) -> None:
+    """So it is outside the PID namespace of the node: no pod is idle, and none has a figure."""
+    world.known[FIRST] = Usage(16 * GI, 9 * GI, ())
+    await world.meter.measure()
+    assert (of_pod("used_bytes", "a"), of_gpu("unattributed_bytes", 0)) == (None, 9 * GI)
+    measured = world.meter._use.on(world.state.inventory.gpus[0])
+    assert measured is not None
+    assert (measured.shown_of(uid(1)), measured.used_by(uid(1))) == (None, None)
+    (shown, _) = decode_usage(world.meter._use.document()).gpus
+    assert (shown.pods, shown.unattributed_bytes) == ((), 9 * GI)
+
+
+async def test_memory_that_is_not_listed_is_that_of_a_pod_alone_on_its_gpu(world: World) -> None:
+    """As the memory of processes that are listed and not visible."""
+    world.holds(a=(0, 0, Resource.MEM))
+    world.known[FIRST] = Usage(16 * GI, 9 * GI, ())
+    await world.meter.measure()
+    assert (of_pod("used_bytes", "a"), of_gpu("unattributed_bytes", 0)) == (9 * GI, 0)
+
+
+async def test_a_process_whose_size_is_not_reported_makes_no_pod_idle(world: World) -> None:
+    """Its pod has no figure, as the memory may be its own or another's."""
+    world.known[FIRST] = Usage(16 * GI, 9 * GI, (Process(11, 0), Process(21, 0)))
+    await world.meter.measure()
+    measured = world.meter._use.on(world.state.inventory.gpus[0])
+    assert measured is not None
+    assert (measured.shown_of(uid(1)), measured.shown_of(uid(2))) == (None, None)
+
+
+async def test_what_a_driver_holds_without_any_process_is_no_use(world: World) -> None:
+    """Then all pods of the GPU are idle."""
+    world.known[FIRST] = Usage(16 * GI, 3 << 20, ())
+    await world.meter.measure()
+    measured = world.meter._use.on(world.state.inventory.gpus[0])
+    assert measured is not None
+    assert (measured.shown_of(uid(1)), measured.unattributed_bytes) == (0, 0)
+
+
 async def test_a_process_outside_of_pods_is_not_that_of_the_only_pod(world: World) -> None:
     """Where processes are visible, nothing is guessed."""
     world.holds(a=(0, 0, Resource.MEM))

@@ -9,11 +9,14 @@ off the event loop (:mod:`gpudeviceplugin.gpus.driver`).
 """
 
 from collections.abc import Mapping
-from typing import Protocol
+from typing import Final, Protocol
 
 import msgspec
 
 from gpucore.node.isolation.driver_limits import MemoryLimit
+
+LEAST_CONTEXT_BYTES: Final = 32 << 20
+"""Memory in use below this is no process: a driver holds a few MiB, a CUDA context hundreds."""
 
 
 class DriverError(Exception):
@@ -100,11 +103,23 @@ class Process(msgspec.Struct, frozen=True):
 
 
 class Usage(msgspec.Struct, frozen=True):
-    """Total and used bytes of a GPU, and the processes that use them."""
+    """Total and used bytes of a GPU, and the processes that use them.
+
+    Attributes:
+        used_bytes: without what the driver keeps for itself, where it reports that apart.
+        processes: those that the driver lists. Drivers list all processes of the node to any
+            caller, or to each caller those of its own PID namespace.
+    """
 
     total_bytes: int
     used_bytes: int
     processes: tuple[Process, ...]
+
+    @property
+    def unlisted_bytes(self) -> int:
+        """In use by processes that are not listed, or whose size is not reported."""
+        listed = any(each.used_bytes for each in self.processes)
+        return 0 if listed or self.used_bytes < LEAST_CONTEXT_BYTES else self.used_bytes
 
 
 class Xid(msgspec.Struct, frozen=True):

@@ -20,7 +20,7 @@ from gpudeviceplugin.gpus.devices import (
     Usage,
     Xid,
 )
-from gpudeviceplugin.gpus.nvml_calls import call, call_or, handle_of, memory_limit
+from gpudeviceplugin.gpus.nvml_calls import call, call_or, handle_of, memory_info, memory_limit
 from gpudeviceplugin.gpus.nvml_hardware import node_hardware
 
 
@@ -74,7 +74,7 @@ class Nvml:
     def usage(self, uuid: str) -> Usage:
         """Memory of one GPU and the processes that hold it, clients of MPS among them."""
         handle = handle_of(uuid)
-        memory = call(pynvml.nvmlDeviceGetMemoryInfo, handle)
+        memory = memory_info(handle)
         running: list[Any] = call_or([], pynvml.nvmlDeviceGetComputeRunningProcesses, handle)
         clients: list[Any] | None = call_or(
             None, pynvml.nvmlDeviceGetMPSComputeRunningProcesses, handle

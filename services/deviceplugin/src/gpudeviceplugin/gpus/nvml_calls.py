@@ -53,6 +53,16 @@ def call_or(default: T, function: Callable[..., T], *arguments: Any) -> T:
         return default
 
 
+def memory_info(handle: Any) -> Any:
+    """Bytes of a GPU, ``total`` and ``used``.
+
+    Version 2 has ``reserved`` apart from ``used``; drivers before 510 lack it, and there is no such
+    attribute then.
+    """
+    second = call_or(None, pynvml.nvmlDeviceGetMemoryInfo, handle, pynvml.nvmlMemory_v2)
+    return call(pynvml.nvmlDeviceGetMemoryInfo, handle) if second is None else second
+
+
 def handle_of(uuid: str) -> Any:
     """The handle of a GPU, as it is now."""
     try:

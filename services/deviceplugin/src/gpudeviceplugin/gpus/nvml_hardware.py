@@ -9,7 +9,7 @@ from typing import Any, Final
 import pynvml
 
 from gpudeviceplugin.gpus.devices import DriverGpu, GpuLostError, MigInstance, NodeHardware
-from gpudeviceplugin.gpus.nvml_calls import call, call_or, memory_limit
+from gpudeviceplugin.gpus.nvml_calls import call, call_or, memory_info, memory_limit
 from gpudeviceplugin.gpus.pcie import pcie_root
 
 MIB: Final = 1024 * 1024
@@ -77,12 +77,10 @@ def _gpu(index: int, handle: Any, cgroup: str) -> DriverGpu:
 
 
 def _memory(handle: Any) -> tuple[int, int]:
-    """Total and reserved MiB; drivers before 510 lack version 2 and leave the latter unknown."""
-    version = pynvml.nvmlMemory_v2
-    second = call_or(None, pynvml.nvmlDeviceGetMemoryInfo, handle, version)
-    if second is not None:
-        return second.total // MIB, -(-second.reserved // MIB)
-    return call(pynvml.nvmlDeviceGetMemoryInfo, handle).total // MIB, -1
+    """Total and reserved MiB; the latter is -1 where the driver does not report it."""
+    found = memory_info(handle)
+    reserved = getattr(found, "reserved", None)
+    return found.total // MIB, -1 if reserved is None else -(-reserved // MIB)
 
 
 def _capability(handle: Any) -> tuple[int, int]:

@@ -1,8 +1,9 @@
 """Measures GPU memory in use by pod and compares it with the pod's allocation.
 
-Processes are mapped to pods by the control groups of the host, which needs the host's ``/proc``;
-without it usage is assigned to a pod only where that pod has the GPU to itself. Nothing is
-enforced here: a pod that uses more than its share gets an event, and the metrics show it.
+Processes are mapped to pods by the control groups of the host, which needs the host's PID
+namespace: drivers of today list to a caller only the processes of its own. Without it usage is
+assigned to a pod only where that pod has the GPU to itself. Nothing is enforced here: a pod that
+uses more than its share gets an event, and the metrics show it.
 """
 
 import asyncio
@@ -126,7 +127,8 @@ class UsageMeter:
                 self._use.unanswered(gpu)
                 continue
             cgroups = await self._cgroups(usage)
-            found = attribute({each.pid: each.used_bytes for each in usage.processes}, cgroups)
+            sizes = {each.pid: each.used_bytes for each in usage.processes if each.used_bytes}
+            found = attribute(sizes, cgroups, unlisted=usage.unlisted_bytes)
             if self._exact is not None:
                 found = corrected(found, await self._exact(gpu))
             self._show(gpu, usage, found, processes_seen=any(cgroups.values()))

@@ -37,11 +37,17 @@ def owners(cgroups: Mapping[int, str]) -> dict[int, PodUid]:
     return {pid: uid for pid, uid in found.items() if uid is not None}
 
 
-def attribute(used: Mapping[int, int], cgroups: Mapping[int, str]) -> Attribution:
-    """Sum up bytes per process (by pid) with the control group of each (missing: it has ended)."""
+def attribute(
+    used: Mapping[int, int], cgroups: Mapping[int, str], *, unlisted: int = 0
+) -> Attribution:
+    """Sum up bytes per process (by pid) with the control group of each (missing: it has ended).
+
+    Args:
+        unlisted: bytes in use by processes that the driver does not name.
+    """
     owned = owners(cgroups)
     pods: dict[PodUid, int] = {}
-    unattributed = 0
+    unattributed = unlisted
     for pid, size in used.items():
         uid = owned.get(pid)
         if uid is None:
