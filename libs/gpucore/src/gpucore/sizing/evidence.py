@@ -9,7 +9,7 @@ from gpucore.sizing.limit_events import LimitEvent
 from gpucore.sizing.usage_history import UsageHistory
 
 DAY: Final = 86400.0
-TAKEN_PERCENT: Final = 85
+TAKEN_PERCENT: Final = 70
 """Part of the limit from which a container counts as one that takes all it is given."""
 FLAT_PERCENT: Final = 10
 """Part of the limit by which the use of such a container may vary at most."""
