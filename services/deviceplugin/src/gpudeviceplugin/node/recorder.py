@@ -6,7 +6,7 @@ server. A pod whose memory in use is not known for certain is left out of the ro
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from gpucore.model import Gpu
@@ -22,6 +22,7 @@ from gpudeviceplugin.isolation.shares import MIB, allowed_bytes, exclusive_pods,
 from gpudeviceplugin.node.current_use import CurrentUse, gpu_containers
 from gpudeviceplugin.node.history_file import HistoryFile
 from gpudeviceplugin.node.pod_starts import PodControllers, PodStarts
+from gpudeviceplugin.node.recorded_pods import RecordedPods
 from gpudeviceplugin.state import NodeState
 
 SAVE_SECONDS: Final = 300.0
@@ -62,7 +63,7 @@ class UsageRecorder:
         self._state, self._use, self._controllers = state, use, controllers
         self._node, self._file = node, file
         self._interval_seconds, self._clock = interval_seconds, clock
-        self._starts = PodStarts()
+        self._starts, self._pods = PodStarts(), RecordedPods()
         self._saved = clock()
         self.histories = Histories()
 
@@ -103,7 +104,9 @@ class UsageRecorder:
             if history is None or failure.at <= history.ran_out.at:
                 continue
             if history.key.container in {failure.container, ALL_CONTAINERS}:
-                history.fail(min(failure.at, self._clock()), self._allowed(pod, history))
+                at, limit = min(failure.at, self._clock()), self._allowed(pod, history)
+                for each in (history, self._pods.of(pod, history.key)):
+                    each.fail(at, limit)
 
     def _allowed(self, pod: Pod, history: UsageHistory) -> int:
         """Bytes that the pod may use; where it holds nothing any more, as of the last sample."""
@@ -119,8 +122,10 @@ class UsageRecorder:
         running = [pods[uid] for uid in shares if self._is_known(pods[uid])]
         for pod in self._starts.look(running, now):
             self._count(pod, now)
-        for pod in running:
-            self._record(pod, shares[pod.uid], now)
+        self._pods.keep(pods)
+        self._pods.publish(
+            [each for pod in running for each in self._record(pod, shares[pod.uid], now)]
+        )
 
     def _is_known(self, pod: Pod) -> bool:
         """The pod runs, and its workload is known."""
@@ -129,17 +134,24 @@ class UsageRecorder:
 
     def _count(self, pod: Pod, now: float) -> None:
         """Count a new pod, before its round is recorded; an earlier plugin counted older pods."""
-        history = self.histories.current(self._key(pod), now)
+        key = self._key(pod)
+        history, started = self.histories.current(key, now), self._starts.knows(pod)
+        self._pods.of(pod, key).starts += started
         if created(pod) >= history.last_seen:
             history.pods += 1
-            history.starts += self._starts.knows(pod)
+            history.starts += started
 
-    def _record(self, pod: Pod, shares: Sequence[_Share], now: float) -> None:
-        history = self.histories.current(self._key(pod), now)
-        used = _used(shares)
-        if used is not None:
-            limit = sum(each.limit for each in shares)
-            requested, of_owner = self._of_owner(pod, sum(each.requested for each in shares), limit)
+    def _record(
+        self, pod: Pod, shares: Sequence[_Share], now: float
+    ) -> Iterator[tuple[PodUid, int]]:
+        """Add a sample to the histories of workload and pod; yields it, if there is one."""
+        key, used = self._key(pod), _used(shares)
+        histories = (self.histories.current(key, now), self._pods.of(pod, key))
+        if used is None:
+            return
+        limit = sum(each.limit for each in shares)
+        requested, of_owner = self._of_owner(pod, sum(each.requested for each in shares), limit)
+        for history in histories:
             history.record(
                 now,
                 used,
@@ -149,6 +161,7 @@ class UsageRecorder:
                 gpus=len(shares),
                 starting=self._starts.starting(pod, now),
             )
+        yield pod.uid, used
 
     def _of_owner(self, pod: Pod, requested: int, limit: int) -> tuple[int, int]:
         """Bytes that the owner requested and allowed, also where the webhook resized the pod.
