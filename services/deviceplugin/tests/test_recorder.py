@@ -14,6 +14,7 @@ from gpucore.sizing.limit_events import LimitEvent
 from gpucore.sizing.usage_documents import decode_usage
 from gpucore.sizing.usage_history import FADE_SECONDS, START_SECONDS, WorkloadKey
 from gpucore.units import MemoryUnit, PodUid
+from gpucore.wire.names import CLAIM_TEMPLATE
 
 
 @pytest.fixture
@@ -256,7 +257,24 @@ def test_a_claim_is_a_share_too(world: World) -> None:
     world.uses(1, c=GI)
     world.sampled()
     found = world.history(name="c")
-    assert (found.peak_bytes, found.requested_bytes) == (GI, 3 * GI)
+    assert (found.peak_bytes, found.requested_bytes, found.claims) == (GI, 3 * GI, True)
+
+
+def test_a_share_of_kubelets_account_is_no_claim(world: World) -> None:
+    """Its size is in the limits of a container."""
+    world.uses(a=GI)
+    world.sampled()
+    assert not world.history().claims
+
+
+def test_a_converted_pod_counts_with_what_its_owner_wrote(world: World) -> None:
+    """The webhook made its claim from the limits of its container."""
+    converted = pod("c", claims=("own",), annotations={CLAIM_TEMPLATE: "{}"})
+    world.state.on_replace((converted,))
+    world.state.claims.put(prepared("own", world.state.inventory.gpus[1], 3))
+    world.uses(1, c=GI)
+    world.sampled()
+    assert not world.history(name="c").claims
 
 
 def test_samples_fade_with_time(world: World) -> None:

@@ -111,7 +111,8 @@ RECORDED_BYTES = Gauge(
 )
 RECORDED_COUNT = Gauge(
     "gpushare_recorded_count",
-    "Numbers that the usage recorder has of the pod: GPUs, starts, and ends for want of GPU memory",
+    "Numbers that the usage recorder has of the pod: GPUs, 1 if its memory is claimed, starts, and "
+    "ends for want of GPU memory",
     [*_RECORDED, "kind"],
 )
 RECORDED_AT = Gauge(

@@ -62,6 +62,7 @@ def _figures(history: UsageHistory) -> Iterator[tuple[telemetry.Gauge, str, floa
     yield amounts, "ran_out", history.ran_out.limit_bytes
     yield amounts, "reached", history.reached.limit_bytes
     yield numbers, "gpus", history.gpus
+    yield numbers, "claims", history.claims
     yield numbers, "starts", history.starts
     yield numbers, "out_of_memory", history.out_of_memory
     yield telemetry.RECORDED_AT, "ran_out", history.ran_out.at

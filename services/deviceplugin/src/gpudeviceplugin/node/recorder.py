@@ -16,6 +16,7 @@ from gpucore.sizing.sizing_options import original_units
 from gpucore.sizing.usage_history import ALL_CONTAINERS, UsageHistory, WorkloadKey
 from gpucore.sizing.workloads import workload_of
 from gpucore.units import PodUid
+from gpucore.wire.names import CLAIM_TEMPLATE
 from gpucore.wire.pod.memory_failures import memory_failures
 from gpucore.wire.pods import Pod, created
 from gpudeviceplugin.isolation.shares import MIB, allowed_bytes, exclusive_pods, granted_bytes
@@ -159,9 +160,14 @@ class UsageRecorder:
                 limit_bytes=of_owner,
                 allowed_bytes=limit,
                 gpus=len(shares),
+                claims=self._has_claims(pod),
                 starting=self._starts.starting(pod, now),
             )
         yield pod.uid, used
+
+    def _has_claims(self, pod: Pod) -> bool:
+        """Its owner wrote claims; the webhook made those of a converted pod."""
+        return self._state.claims.uses(pod) and CLAIM_TEMPLATE not in pod.annotations
 
     def _of_owner(self, pod: Pod, requested: int, limit: int) -> tuple[int, int]:
         """Bytes that the owner requested and allowed, also where the webhook resized the pod.

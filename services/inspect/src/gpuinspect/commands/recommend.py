@@ -1,11 +1,13 @@
 """``gpushare recommend``: the size that shares should have, from the memory that was measured."""
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Final, NoReturn
 
 import typer
 
 from gpucore.sizing.evidence import SizingRules
+from gpucore.sizing.recommendation import Recommendation
 from gpucore.units import MemoryUnit, UnitError
 from gpuinspect.cluster.schedulers import policy_of
 from gpuinspect.cluster.usage_histories import (
@@ -32,6 +34,7 @@ from gpuinspect.commands.recommended import (
     print_sizes,
 )
 from gpuinspect.layout.measuredby import no_series, source_notes
+from gpuinspect.queries.claim_sizes import ClaimSize, claim_sizes
 from gpuinspect.queries.measured import (
     NO_HISTORY,
     MeasuredCluster,
@@ -46,7 +49,7 @@ from gpuinspect.queries.recommend import (
     unit_in,
 )
 from gpuinspect.queries.repacked import sizes_effect
-from gpuinspect.queries.workloads import kind_of
+from gpuinspect.queries.workloads import WorkloadRef, kind_of
 
 NO_NODES: Final = (
     "the nodes were not read, so an exclusive GPU looks like a share, and sizes may exceed the"
@@ -167,7 +170,8 @@ def recommend(
         _fail_without_histories(source.histories, where, window)
     scope = RecommendScope(where, kind, name, days)
     found = recommendations(source.histories.items, scope, unit, rules)
-    shown = Shown(found, str(unit), rules, gaps=_gaps(source), histories=source.histories)
+    claims = _claims(reader, found, source.histories) if output is RecommendFormat.PATCH else {}
+    shown = Shown(found, str(unit), rules, _gaps(source), source.histories, claims)
     if whatif and source.snapshot is not None:
         effect = sizes_effect(source.snapshot, found, reader.names, policy_of(source.snapshot, ""))
         notes = [*source_notes(source.histories, window), *shown.gaps]
@@ -205,6 +209,17 @@ def _unit(text: str, source: MeasuredCluster) -> MemoryUnit:
         return MemoryUnit.parse(text) if text else unit_in(source.node_infos)
     except UnitError as error:
         raise typer.BadParameter(f"--memory-unit: {error}") from error
+
+
+def _claims(
+    reader: Reader, found: Sequence[Recommendation], histories: ReadHistories
+) -> Mapping[WorkloadRef, ClaimSize | str]:
+    """What to change of workloads whose memory is claimed; nothing is read without a cluster."""
+    offline = reader.source.snapshot is not None or histories.source is HistorySource.FILE
+    if offline or not any(each.claims for each in found):
+        return {}
+    with reader.source.connect() as kube:
+        return claim_sizes(kube, found)
 
 
 def _gaps(source: MeasuredCluster) -> list[str]:

@@ -1,7 +1,7 @@
 """What ``gpushare recommend`` prints, in each of its formats."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 
 import msgspec
@@ -17,7 +17,9 @@ from gpuinspect.documents.sizeseffect import sizes_effect_doc
 from gpuinspect.layout import sizeseffect as effect_layout
 from gpuinspect.layout.patches import patches
 from gpuinspect.layout.recommend import recommend as table
+from gpuinspect.queries.claim_sizes import ClaimSize
 from gpuinspect.queries.repacked import SizesEffect
+from gpuinspect.queries.workloads import WorkloadRef
 
 
 class RecommendFormat(StrEnum):
@@ -40,6 +42,7 @@ class Shown(msgspec.Struct, frozen=True):
         rules: that they follow.
         gaps: what could not be read.
         histories: that they rest on.
+        claims: of workloads whose memory is claimed, for patches.
     """
 
     found: Sequence[Recommendation]
@@ -47,6 +50,7 @@ class Shown(msgspec.Struct, frozen=True):
     rules: SizingRules
     gaps: list[str]
     histories: ReadHistories
+    claims: Mapping[WorkloadRef, ClaimSize | str] = {}
 
 
 def print_effect(
@@ -80,7 +84,7 @@ def print_sizes(
         for each in shown.found:
             names_only(each.key.kind.lower(), [each.key.name])
     elif output is RecommendFormat.PATCH:
-        sys.stdout.writelines(f"{line}\n" for line in patches(shown.found, names))
+        sys.stdout.writelines(f"{line}\n" for line in patches(shown.found, names, shown.claims))
     elif shown.found:
         wide = output is RecommendFormat.WIDE
         text = table(shown.found, shown.unit, namespaces=everywhere, wide=wide, headers=headers)

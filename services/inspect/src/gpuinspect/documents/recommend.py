@@ -22,8 +22,9 @@ class ContainerSizeDoc(msgspec.Struct, frozen=True):
 class RecommendationDoc(msgspec.Struct, frozen=True, rename="camel"):
     """One container of a workload.
 
-    ``recommended`` is ``null`` where there is no recommendation. ``advice`` is ``raise``,
-    ``shrink``, ``right`` or ``none``; ``reason`` names the rule that decided, ``text`` states it.
+    ``claims`` is true where the memory is that of ResourceClaims. ``recommended`` is ``null`` where
+    there is no recommendation. ``advice`` is ``raise``, ``shrink``, ``right`` or ``none``;
+    ``reason`` names the rule that decided, ``text`` states it.
     """
 
     namespace: str
@@ -44,6 +45,7 @@ class RecommendationDoc(msgspec.Struct, frozen=True, rename="camel"):
     pods: int
     out_of_memory: int
     capped: bool
+    claims: bool
 
 
 class RecommendationList(msgspec.Struct, frozen=True, rename="camel"):
@@ -108,6 +110,7 @@ def recommendation_doc(found: Recommendation) -> RecommendationDoc:
         pods=found.pods,
         out_of_memory=found.out_of_memory,
         capped=found.capped,
+        claims=found.claims,
     )
 
 
