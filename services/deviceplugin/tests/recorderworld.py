@@ -109,3 +109,9 @@ def ended(at: str, container: str = "main") -> bytes:
     end = {"exitCode": 1, "message": "CUDA out of memory", "finishedAt": at}
     box = {"name": container, "lastState": {"terminated": end}}
     return json.dumps({"object": {"status": {"containerStatuses": [box]}}}).encode()
+
+
+def restarted(at: str, container: str = "main", count: int = 1) -> bytes:
+    """A line of a watch: a container runs again."""
+    box = {"name": container, "restartCount": count, "state": {"running": {"startedAt": at}}}
+    return json.dumps({"object": {"status": {"containerStatuses": [box]}}}).encode()

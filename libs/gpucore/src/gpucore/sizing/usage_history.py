@@ -43,12 +43,13 @@ class UsageHistory(msgspec.Struct, rename="camel"):
         first_seen: Unix seconds of the first sample.
         last_seen: Unix seconds of the last sample, or of a later time that it ran out of memory.
         pods: number of pods that were measured.
-        starts: number of starts of pods that were measured from their beginning.
+        starts: number of starts that were measured from their beginning, of pods and of
+            containers in them.
         samples: number of samples in all buckets; those of earlier weeks count less.
         buckets: number of samples by the index of :mod:`gpucore.sizing.buckets`.
         peak_bytes: the most memory in use.
         week_peak_bytes: the most memory in use since the samples were halved last.
-        start_peak_bytes: the most memory in use within :data:`START_SECONDS` of a pod's start.
+        start_peak_bytes: the most memory in use within :data:`START_SECONDS` of a start.
         out_of_memory: number of times a pod ran out of GPU memory, as far as this is known.
         ran_out: the last of these times.
         reached: the last time that the memory in use was nearly all of the limit.

@@ -17,6 +17,7 @@ from gpucore.sizing.usage_history import ALL_CONTAINERS, UsageHistory, WorkloadK
 from gpucore.sizing.workloads import workload_of
 from gpucore.units import PodUid
 from gpucore.wire.names import CLAIM_TEMPLATE
+from gpucore.wire.pod.container_starts import container_restarts
 from gpucore.wire.pod.memory_failures import memory_failures
 from gpucore.wire.pods import Pod, created
 from gpudeviceplugin.isolation.shares import MIB, allowed_bytes, exclusive_pods, granted_bytes
@@ -96,10 +97,14 @@ class UsageRecorder:
         return encode_histories(self._node, self.histories.all())
 
     def seen(self, pod: Pod, line: bytes) -> None:
-        """An event of a pod: take the out-of-memory failures that it shows, each once.
+        """An event of a pod: take the restarts and out-of-memory failures that it shows, each once.
 
         The limit that was not enough is that of the last sample, so a pod without one is left out.
         """
+        now, containers = self._clock(), gpu_containers(self._state, pod)
+        for restart in container_restarts(line):
+            if restart.container in containers and restart.at <= now:
+                self._starts.restarted(pod, restart.at)
         for failure in memory_failures(line):
             history = self.histories.get(self._key(pod))
             if history is None or failure.at <= history.ran_out.at:
@@ -123,6 +128,10 @@ class UsageRecorder:
         running = [pods[uid] for uid in shares if self._is_known(pods[uid])]
         for pod in self._starts.look(running, now):
             self._count(pod, now)
+        restarted = self._starts.restarts_measured(now)
+        for pod in running:
+            if pod.uid in restarted:
+                self._count_start(pod, now)
         self._pods.keep(pods)
         self._pods.publish(
             [each for pod in running for each in self._record(pod, shares[pod.uid], now)]
@@ -141,6 +150,12 @@ class UsageRecorder:
         if created(pod) >= history.last_seen:
             history.pods += 1
             history.starts += started
+
+    def _count_start(self, pod: Pod, now: float) -> None:
+        """Count a restart of a container."""
+        key = self._key(pod)
+        for each in (self.histories.current(key, now), self._pods.of(pod, key)):
+            each.starts += 1
 
     def _record(
         self, pod: Pod, shares: Sequence[_Share], now: float
