@@ -7,6 +7,8 @@ number of series is bounded by the pods of the node.
 
 from collections.abc import Collection, Iterator
 
+from prometheus_client import Gauge
+
 from gpucore.sizing.usage_history import UsageHistory, WorkloadKey
 from gpucore.units import PodUid
 from gpucore.wire.pods import Pod
@@ -52,7 +54,7 @@ def _labels(pod: str, key: WorkloadKey) -> tuple[str, ...]:
     return (key.namespace, pod, key.kind, key.name, key.container)
 
 
-def _figures(history: UsageHistory) -> Iterator[tuple[telemetry.Gauge, str, float]]:
+def _figures(history: UsageHistory) -> Iterator[tuple[Gauge, str, float]]:
     """Metric, kind and value of each figure; those that are zero have no series."""
     amounts, numbers = telemetry.RECORDED_BYTES, telemetry.RECORDED_COUNT
     yield amounts, "peak", history.peak_bytes

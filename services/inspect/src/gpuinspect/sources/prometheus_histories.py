@@ -194,9 +194,15 @@ def _history(key: _PodKey, figures: _Figures, points: Iterable[tuple[float, int]
     found = UsageHistory(workload, pods=1, starts=int(figures.get((count, "starts"), 0)))
     requested, limit = (int(figures.get((amount, kind), 0)) for kind in ("requested", "limit"))
     gpus, claims = (int(figures.get((count, kind), 0)) for kind in ("gpus", "claims"))
-    sizes = {"requested_bytes": requested, "limit_bytes": limit, "gpus": gpus}
     for at, used in points:
-        found.record(at, used, **sizes, claims=bool(claims))
+        found.record(
+            at,
+            used,
+            requested_bytes=requested,
+            limit_bytes=limit,
+            gpus=gpus,
+            claims=bool(claims),
+        )
     found.peak_bytes = max(found.peak_bytes, int(figures.get((amount, "peak"), 0)))
     found.start_peak_bytes = int(figures.get((amount, "start_peak"), 0))
     found.out_of_memory = int(figures.get((count, "out_of_memory"), 0))
