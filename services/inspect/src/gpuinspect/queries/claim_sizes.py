@@ -59,14 +59,14 @@ class _MemoryRequest(NamedTuple):
         template: the object.
         position: of the request in it.
         key: of the memory in its capacity.
-        count: number of GPUs.
+        gpus: number of them.
     """
 
     claim: str
     template: Mapping[str, Any]
     position: int
     key: str
-    count: int
+    gpus: int
 
     @property
     def capacity(self) -> Mapping[str, Any]:
@@ -140,19 +140,19 @@ def _requests(
         for position, request in enumerate(requests):
             exactly = request.get("exactly") or {}
             capacity = (exactly.get("capacity") or {}).get("requests") or {}
-            count = exactly.get("count") or 1
+            gpus = exactly.get("count") or 1
             keys = [key for key in (MEMORY, f"{CLAIM_DRIVER}/{MEMORY}") if key in capacity]
             if keys and (exactly.get("allocationMode") or "ExactCount") == "ExactCount":
-                yield _MemoryRequest(claim["name"], template, position, keys[0], count)
+                yield _MemoryRequest(claim["name"], template, position, keys[0], gpus)
 
 
 def _changed(request: _MemoryRequest, found: Recommendation) -> ClaimSize | str:
     """The template with the recommended size, unless another one was measured."""
     written = str(request.capacity[request.key])
-    units = -(-amount(written) // (found.unit.mib * _MIB)) * request.count
+    units = -(-amount(written) // (found.unit.mib * _MIB)) * request.gpus
     if found.size is None or units != found.current.request:
         return f"its template has {written} of each GPU, and pods with another size were measured"
-    quantity = _quantity(-(-found.size.request // request.count), found.unit)
+    quantity = _quantity(-(-found.size.request // request.gpus), found.unit)
     template = msgspec.json.decode(msgspec.json.encode(request.template["spec"]))
     asked = template["spec"]["devices"]["requests"][request.position]["exactly"]
     asked["capacity"]["requests"][request.key] = quantity
