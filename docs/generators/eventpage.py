@@ -15,6 +15,7 @@ from gpucore.node.reconcile.corrections import ADOPTED, CORRECTED
 from gpudeviceplugin.cluster import health_events as announce
 from gpudeviceplugin.isolation import driver_limits, limit_changes, limits
 from gpudeviceplugin.node import usage
+from gpuextender.sizing import size_events
 from gpuinspect.defrag import evictions
 from gpuinspect.verify import record
 
@@ -55,6 +56,10 @@ EVENTS: Final[Mapping[str, tuple[str, str]]] = {
     limit_changes.NOT_LOWERED: (
         "pod",
         "It uses more GPU memory than its annotation asks for now; the earlier limit stays.",
+    ),
+    size_events.RECOMMENDED: (
+        "pod",
+        "The workload of the pod should request another size; its owner wants to know.",
     ),
     evictions.EVICTED: (
         "pod and its controller",

@@ -39,11 +39,12 @@ def test_by_default_nothing_is_read_and_no_right_is_granted() -> None:
 
 
 def test_with_the_value_the_webhook_may_read_what_it_needs() -> None:
-    """Plugins in the release's namespace alone; it changes nothing."""
+    """Plugins in the release's namespace alone; it records events and changes nothing else."""
     rendered = render(values=ENABLED)
     assert rights(rendered) == {
         **{each: ["list", "watch"] for each in ("nodes", "pods", *READ)},
         "pods/proxy": ["get"],
+        "events": ["create"],
     }
     role = rendered.one("Role", "-webhook-sizing")
     assert role["metadata"]["namespace"] == NAMESPACE

@@ -104,11 +104,11 @@ def test_contradictions_are_corrected() -> None:
 def test_a_document_of_an_earlier_version_is_read() -> None:
     """It counts the times that a pod ran out of memory: the last one is as late as it can be."""
     found = document()
-    for name in ("ranOut", "reached", "gpus"):
+    for name in ("ranOut", "reached", "gpus", "claims"):
         del found["items"][0][name]
     (read,) = decode_histories(json.dumps(found).encode())
     assert (read.ran_out, read.reached) == (LimitEvent(1.7e9, 2**34), LimitEvent())
-    assert (read.out_of_memory, read.gpus) == (1, 0)
+    assert (read.out_of_memory, read.gpus, read.claims) == (1, 0, False)
 
 
 def test_an_event_is_not_later_than_the_last_sample() -> None:

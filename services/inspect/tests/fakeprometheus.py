@@ -1,26 +1,34 @@
 """A fake Prometheus with prepared results of some queries."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 Answers = Mapping[str, Mapping[str, str]]
 """Values by GPU UUID, by query."""
+Respond = Callable[[str, Mapping[str, str]], str]
+"""The body by path, such as ``query_range``, and fields of the request."""
 
 
 @contextmanager
-def serving(answers: Answers, *, status: int = 200, body: str = "") -> Iterator[str]:
-    """The URL of a Prometheus; ``body`` in place of what it would answer."""
+def serving(
+    answers: Answers, *, status: int = 200, body: str = "", respond: Respond | None = None
+) -> Iterator[str]:
+    """The URL of a Prometheus; ``body`` or ``respond`` in place of what it would answer."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             where = urlsplit(self.path)
-            found = answers.get(parse_qs(where.query)["query"][0], {})
-            text = body or _vector(found)
-            self.send_response(status if where.path == "/api/v1/query" else 404)
+            fields = {key: values[0] for key, values in parse_qs(where.query).items()}
+            name = where.path.removeprefix("/api/v1/")
+            text = body or (
+                respond(name, fields) if respond else _vector(answers.get(fields["query"], {}))
+            )
+            self.send_response(status if name in {"query", "query_range"} else 404)
             self.end_headers()
             self.wfile.write(text.encode())
 
@@ -40,5 +48,9 @@ def serving(answers: Answers, *, status: int = 200, body: str = "") -> Iterator[
 
 def _vector(values: Mapping[str, str]) -> str:
     result = [{"metric": {"uuid": uuid}, "value": [1.5, value]} for uuid, value in values.items()]
-    data = {"resultType": "vector", "result": result}
-    return json.dumps({"status": "success", "data": data})
+    return result_of("vector", result)
+
+
+def result_of(kind: str, result: list[dict[str, Any]]) -> str:
+    """The body of a reply with some series."""
+    return json.dumps({"status": "success", "data": {"resultType": kind, "result": result}})

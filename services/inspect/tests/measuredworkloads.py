@@ -25,6 +25,8 @@ def history(
     pods: int = 3,
     out_of_memory: int = 0,
     ago: float = 0,
+    claims: bool = False,
+    gpus: int = 0,
 ) -> UsageHistory:
     """Samples in GiB of a container that was measured until ``ago`` days before the newest."""
     key = WorkloadKey(namespace, kind, name, container)
@@ -36,6 +38,8 @@ def history(
             int(each * GIB),
             requested_bytes=int(requested * GIB),
             limit_bytes=int(limit * GIB),
+            claims=claims,
+            gpus=gpus,
         )
     found.requested_bytes, found.limit_bytes = int(requested * GIB), int(limit * GIB)
     found.first_seen, found.last_seen, found.reached = last - days * DAY, last, LimitEvent()

@@ -90,6 +90,36 @@ LIMIT_BYTES = Gauge(
     "GPU memory that the driver lets the pod allocate, as read from it, in isolation mode driver",
     ["gpu", "exported_namespace", "exported_pod"],
 )
+_RECORDED = (
+    "exported_namespace",
+    "exported_pod",
+    "workload_kind",
+    "workload",
+    "workload_container",
+)
+RECORDED_USED = Gauge(
+    "gpushare_recorded_used_bytes",
+    "GPU memory of the pod in the last sample of the usage recorder; with several GPUs, as if all "
+    "were as full as the fullest",
+    _RECORDED,
+)
+RECORDED_BYTES = Gauge(
+    "gpushare_recorded_bytes",
+    "GPU memory that the usage recorder has of the pod: its peak, its peak within two minutes of a "
+    "start, its request and limit, and the limit that it reached or that was not enough",
+    [*_RECORDED, "kind"],
+)
+RECORDED_COUNT = Gauge(
+    "gpushare_recorded_count",
+    "Numbers that the usage recorder has of the pod: GPUs, 1 if its memory is claimed, starts, and "
+    "ends for want of GPU memory",
+    [*_RECORDED, "kind"],
+)
+RECORDED_AT = Gauge(
+    "gpushare_recorded_timestamp_seconds",
+    "Unix time at which the pod last reached its limit, or ran out of GPU memory",
+    [*_RECORDED, "kind"],
+)
 OVERUSES = Counter(
     "gpushare_plugin_overuses_total", "Events on pods that use more memory than their share"
 )
@@ -126,6 +156,12 @@ def forget_gpus(gone: Iterable[tuple[str, str]]) -> None:
         for gauge in _OF_GPUS:
             with suppress(KeyError):
                 gauge.remove(*labels)
+
+
+def forget_recorded() -> None:
+    """Remove the series of the usage recorder, before they are written anew."""
+    for gauge in (RECORDED_USED, RECORDED_BYTES, RECORDED_COUNT, RECORDED_AT):
+        gauge.clear()
 
 
 def forget_daemon(uuid: str) -> None:

@@ -5,7 +5,7 @@ Everything is made here, from settings and an API server, so that a test runs wh
 
 import asyncio
 import socket
-from collections.abc import Coroutine
+from collections.abc import Collection, Coroutine
 from time import monotonic
 from typing import Any, Final
 
@@ -13,6 +13,7 @@ import structlog
 from starlette.types import ASGIApp
 
 from gpucore import VERSION
+from gpucore.accounting.node_info import NodeInfo
 from gpucore.claims.followed import FollowedClaims
 from gpucore.gang.rules import Rules
 from gpucore.units import NodeName
@@ -171,7 +172,7 @@ class ExtenderService:
         if self._templates is not None:
             jobs = (*jobs, self._templates.run())
         if self._sizing is not None:
-            jobs = (*jobs, self._sizing.run())
+            jobs = (*jobs, self._sizing.run(self._current_nodes))
         tasks = [asyncio.create_task(job) for job in (*jobs, *self._nominating())]
         serving = [asyncio.create_task(server.run_here()) for server in self.listeners.all]
         try:
@@ -182,6 +183,10 @@ class ExtenderService:
             for task in (*serving, *tasks):
                 task.cancel()
             await asyncio.gather(*serving, *tasks, return_exceptions=True)
+
+    def _current_nodes(self) -> Collection[NodeInfo]:
+        """State of all nodes; none while it is not current."""
+        return () if self.health.obstacle() else self.state.ledger.nodes().values()
 
     def _nominating(self) -> tuple[Coroutine[Any, Any, None], ...]:
         """The jobs that nominate pending pods."""

@@ -28,6 +28,17 @@ def sizing_sentence(found: Recommendation) -> str:
     return f"{reason}{_cap(found)}{_whole(found)}"
 
 
+def sizing_event(found: Recommendation) -> str:
+    """What to request instead, and why, for an event; only where there is another size."""
+    size, current, key = found.size or found.current, found.current, found.key
+    where = f"container {key.container}" if key.container else "all containers"
+    numbers = f"request {size.request} instead of {current.request}"
+    if size.burst or current.burst:
+        numbers += f" and limit {size.limit} instead of {current.limit}"
+    amount = f"{numbers} units of GPU memory ({found.unit} each)"
+    return f"{key.kind} {key.name}, {where}: {amount}: {sizing_sentence(found)}"
+
+
 def gib(amount: float) -> str:
     """An amount of bytes in GiB."""
     return f"{amount / _GIB:.1f} GiB"

@@ -67,6 +67,7 @@ class UsageHistoryDoc(msgspec.Struct, frozen=True, rename="camel"):
     reached: LimitEventDoc = LimitEventDoc()
     gpus: _Number = 0
     week_peak_bytes: _Number = 0
+    claims: bool = False
 
 
 class NodeHistories(msgspec.Struct, frozen=True):

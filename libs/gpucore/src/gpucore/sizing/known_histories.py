@@ -5,7 +5,7 @@ namespace, is unknown: it is never known with the histories of some of its nodes
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 import msgspec
@@ -88,6 +88,10 @@ class KnownHistories:
         self._latest = read
         if read.whole:
             self._whole = read
+
+    def workloads(self) -> Collection[WorkloadKey]:
+        """Workloads of the last read, whatever its age."""
+        return () if self._latest is None else self._latest.items.keys()
 
     def of(self, key: WorkloadKey, now: float) -> tuple[tuple[UsageHistory, ...], bool]:
         """Histories of a workload of which all count, and whether no node is missing.

@@ -75,6 +75,7 @@ class Recommendation(msgspec.Struct, frozen=True):
         out_of_memory: number of times that it ran out of memory.
         raised_from: the limit that was not enough or was reached, where that is the reason.
         capped: more is needed than the largest GPU has.
+        claims: the memory is that of ResourceClaims of the pods.
     """
 
     key: WorkloadKey
@@ -94,6 +95,7 @@ class Recommendation(msgspec.Struct, frozen=True):
     out_of_memory: int = 0
     raised_from: int = 0
     capped: bool = False
+    claims: bool = False
 
     @property
     def advice(self) -> SizingAdvice:
@@ -154,6 +156,7 @@ def recommend(
         out_of_memory=history.out_of_memory,
         raised_from=raised_from,
         capped=size != wanted,
+        claims=history.claims,
     )
 
 

@@ -43,17 +43,19 @@ class UsageHistory(msgspec.Struct, rename="camel"):
         first_seen: Unix seconds of the first sample.
         last_seen: Unix seconds of the last sample, or of a later time that it ran out of memory.
         pods: number of pods that were measured.
-        starts: number of starts of pods that were measured from their beginning.
+        starts: number of starts that were measured from their beginning, of pods and of
+            containers in them.
         samples: number of samples in all buckets; those of earlier weeks count less.
         buckets: number of samples by the index of :mod:`gpucore.sizing.buckets`.
         peak_bytes: the most memory in use.
         week_peak_bytes: the most memory in use since the samples were halved last.
-        start_peak_bytes: the most memory in use within :data:`START_SECONDS` of a pod's start.
+        start_peak_bytes: the most memory in use within :data:`START_SECONDS` of a start.
         out_of_memory: number of times a pod ran out of GPU memory, as far as this is known.
         ran_out: the last of these times.
         reached: the last time that the memory in use was nearly all of the limit.
         gpus: number of GPUs of a pod, as of the last sample; 0 unknown.
         requested_bytes, limit_bytes: of the container, as of the last sample; 0: unknown or none.
+        claims: the memory is that of ResourceClaims of the pod, as of the last sample.
         faded_at: Unix seconds up to which the buckets were halved; 0 before the first sample.
     """
 
@@ -74,6 +76,7 @@ class UsageHistory(msgspec.Struct, rename="camel"):
     reached: LimitEvent = NEVER
     gpus: int = 0
     week_peak_bytes: int = 0
+    claims: bool = False
 
     def record(
         self,
@@ -84,6 +87,7 @@ class UsageHistory(msgspec.Struct, rename="camel"):
         limit_bytes: int = 0,
         allowed_bytes: int = 0,
         gpus: int = 0,
+        claims: bool = False,
         starting: bool = False,
     ) -> None:
         """Add one sample.
@@ -94,6 +98,7 @@ class UsageHistory(msgspec.Struct, rename="camel"):
             requested_bytes, limit_bytes: of the container, as its owner wrote them.
             allowed_bytes: limit in force where it is another one, as after a change at creation.
             gpus: number of GPUs of the pod.
+            claims: the memory is that of ResourceClaims of the pod.
             starting: whether the pod started less than :data:`START_SECONDS` ago.
         """
         used = max(used_bytes, 0)
@@ -108,6 +113,7 @@ class UsageHistory(msgspec.Struct, rename="camel"):
         if starting:
             self.start_peak_bytes = max(self.start_peak_bytes, used)
         self.requested_bytes, self.limit_bytes, self.gpus = requested_bytes, limit_bytes, gpus
+        self.claims = claims
         limit = allowed_bytes or max(limit_bytes, requested_bytes)
         if reaches(used, limit):
             self.reached = max(self.reached, LimitEvent(now, limit))
@@ -164,7 +170,7 @@ class UsageHistory(msgspec.Struct, rename="camel"):
 def merged(one: UsageHistory, other: UsageHistory) -> UsageHistory:
     """Both histories of a workload as one, whatever their order.
 
-    Request, limit and number of GPUs are those of the later sample.
+    Request, limit, number of GPUs and whether these are claimed are those of the later sample.
 
     Raises:
         ValueError: they belong to different workloads.
@@ -190,12 +196,14 @@ def merged(one: UsageHistory, other: UsageHistory) -> UsageHistory:
         ran_out=max(one.ran_out, other.ran_out),
         reached=max(one.reached, other.reached),
         gpus=newest.gpus,
+        claims=newest.claims,
         week_peak_bytes=max(one.week_peak_bytes, other.week_peak_bytes),
     )
 
 
-def _last_settings(history: UsageHistory) -> tuple[float, int, int, int]:
-    return history.last_seen, history.requested_bytes, history.limit_bytes, history.gpus
+def _last_settings(history: UsageHistory) -> tuple[float, int, int, int, bool]:
+    sizes = (history.requested_bytes, history.limit_bytes, history.gpus)
+    return (history.last_seen, *sizes, history.claims)
 
 
 def _first(one: float, other: float) -> float:

@@ -6,7 +6,7 @@ server. A pod whose memory in use is not known for certain is left out of the ro
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from gpucore.model import Gpu
@@ -16,12 +16,15 @@ from gpucore.sizing.sizing_options import original_units
 from gpucore.sizing.usage_history import ALL_CONTAINERS, UsageHistory, WorkloadKey
 from gpucore.sizing.workloads import workload_of
 from gpucore.units import PodUid
+from gpucore.wire.names import CLAIM_TEMPLATE
+from gpucore.wire.pod.container_starts import container_restarts
 from gpucore.wire.pod.memory_failures import memory_failures
 from gpucore.wire.pods import Pod, created
 from gpudeviceplugin.isolation.shares import MIB, allowed_bytes, exclusive_pods, granted_bytes
 from gpudeviceplugin.node.current_use import CurrentUse, gpu_containers
 from gpudeviceplugin.node.history_file import HistoryFile
 from gpudeviceplugin.node.pod_starts import PodControllers, PodStarts
+from gpudeviceplugin.node.recorded_pods import RecordedPods
 from gpudeviceplugin.state import NodeState
 
 SAVE_SECONDS: Final = 300.0
@@ -62,7 +65,7 @@ class UsageRecorder:
         self._state, self._use, self._controllers = state, use, controllers
         self._node, self._file = node, file
         self._interval_seconds, self._clock = interval_seconds, clock
-        self._starts = PodStarts()
+        self._starts, self._pods = PodStarts(), RecordedPods()
         self._saved = clock()
         self.histories = Histories()
 
@@ -94,16 +97,22 @@ class UsageRecorder:
         return encode_histories(self._node, self.histories.all())
 
     def seen(self, pod: Pod, line: bytes) -> None:
-        """An event of a pod: take the out-of-memory failures that it shows, each once.
+        """An event of a pod: take the restarts and out-of-memory failures that it shows, each once.
 
         The limit that was not enough is that of the last sample, so a pod without one is left out.
         """
+        now, containers = self._clock(), gpu_containers(self._state, pod)
+        for restart in container_restarts(line):
+            if restart.container in containers and restart.at <= now:
+                self._starts.restarted(pod, restart.at)
         for failure in memory_failures(line):
             history = self.histories.get(self._key(pod))
             if history is None or failure.at <= history.ran_out.at:
                 continue
             if history.key.container in {failure.container, ALL_CONTAINERS}:
-                history.fail(min(failure.at, self._clock()), self._allowed(pod, history))
+                at, limit = min(failure.at, self._clock()), self._allowed(pod, history)
+                for each in (history, self._pods.of(pod, history.key)):
+                    each.fail(at, limit)
 
     def _allowed(self, pod: Pod, history: UsageHistory) -> int:
         """Bytes that the pod may use; where it holds nothing any more, as of the last sample."""
@@ -119,8 +128,14 @@ class UsageRecorder:
         running = [pods[uid] for uid in shares if self._is_known(pods[uid])]
         for pod in self._starts.look(running, now):
             self._count(pod, now)
+        restarted = self._starts.restarts_measured(now)
         for pod in running:
-            self._record(pod, shares[pod.uid], now)
+            if pod.uid in restarted:
+                self._count_start(pod, now)
+        self._pods.keep(pods)
+        self._pods.publish(
+            [each for pod in running for each in self._record(pod, shares[pod.uid], now)]
+        )
 
     def _is_known(self, pod: Pod) -> bool:
         """The pod runs, and its workload is known."""
@@ -129,17 +144,30 @@ class UsageRecorder:
 
     def _count(self, pod: Pod, now: float) -> None:
         """Count a new pod, before its round is recorded; an earlier plugin counted older pods."""
-        history = self.histories.current(self._key(pod), now)
+        key = self._key(pod)
+        history, started = self.histories.current(key, now), self._starts.knows(pod)
+        self._pods.of(pod, key).starts += started
         if created(pod) >= history.last_seen:
             history.pods += 1
-            history.starts += self._starts.knows(pod)
+            history.starts += started
 
-    def _record(self, pod: Pod, shares: Sequence[_Share], now: float) -> None:
-        history = self.histories.current(self._key(pod), now)
-        used = _used(shares)
-        if used is not None:
-            limit = sum(each.limit for each in shares)
-            requested, of_owner = self._of_owner(pod, sum(each.requested for each in shares), limit)
+    def _count_start(self, pod: Pod, now: float) -> None:
+        """Count a restart of a container."""
+        key = self._key(pod)
+        for each in (self.histories.current(key, now), self._pods.of(pod, key)):
+            each.starts += 1
+
+    def _record(
+        self, pod: Pod, shares: Sequence[_Share], now: float
+    ) -> Iterator[tuple[PodUid, int]]:
+        """Add a sample to the histories of workload and pod; yields it, if there is one."""
+        key, used = self._key(pod), _used(shares)
+        histories = (self.histories.current(key, now), self._pods.of(pod, key))
+        if used is None:
+            return
+        limit = sum(each.limit for each in shares)
+        requested, of_owner = self._of_owner(pod, sum(each.requested for each in shares), limit)
+        for history in histories:
             history.record(
                 now,
                 used,
@@ -147,8 +175,14 @@ class UsageRecorder:
                 limit_bytes=of_owner,
                 allowed_bytes=limit,
                 gpus=len(shares),
+                claims=self._has_claims(pod),
                 starting=self._starts.starting(pod, now),
             )
+        yield pod.uid, used
+
+    def _has_claims(self, pod: Pod) -> bool:
+        """Its owner wrote claims; the webhook made those of a converted pod."""
+        return self._state.claims.uses(pod) and CLAIM_TEMPLATE not in pod.annotations
 
     def _of_owner(self, pod: Pod, requested: int, limit: int) -> tuple[int, int]:
         """Bytes that the owner requested and allowed, also where the webhook resized the pod.

@@ -21,10 +21,10 @@ from gpucore.sizing.initial_size import (
 from gpucore.sizing.known_histories import KnownHistories
 from gpucore.sizing.share_size import ContainerSize
 from gpucore.sizing.sizing_options import SizingMode, SizingOptions, sizing_options
-from gpucore.units import MemoryUnit
 from gpucore.wire.names import MEMORY_LIMIT, ORIGINAL_MEMORY, ORIGINAL_MEMORY_LIMIT, Names
 from gpucore.wire.pod.controllers import controller_of
 from gpucore.wire.pods import Pod
+from gpuextender.sizing.cluster_sizes import common_unit, gpu_sizes
 from gpuextender.sizing.namespaces import NamespaceRules
 
 Change = Mapping[str, Any]
@@ -108,29 +108,13 @@ class PodSizer:
         if not histories:
             return None
         conditions = SizingConditions(
-            unit=_unit(node_infos),
-            gpu_sizes=_gpu_sizes(node_infos),
+            unit=common_unit(node_infos),
+            gpu_sizes=gpu_sizes(node_infos),
             may_raise=pod.key.namespace not in self._namespaces.quotas,
             may_shrink=whole,
             rules=self._rules,
         )
         return initial_size(pod, options, histories, conditions)
-
-
-def _unit(node_infos: Collection[NodeInfo]) -> MemoryUnit | None:
-    """The unit of all nodes; ``None`` where they differ or none has one."""
-    units = {each.unit for each in node_infos if each.unit is not None}
-    return units.pop() if len(units) == 1 else None
-
-
-def _gpu_sizes(node_infos: Collection[NodeInfo]) -> set[int]:
-    """Units of the GPUs that nodes have."""
-    shapes = (each.shape for each in node_infos if each.shape.inventory is not None)
-    return {
-        gpu.units * shape.oversell
-        for shape in shapes
-        for gpu in (shape.inventory.gpus if shape.inventory else ())
-    }
 
 
 def _changes(

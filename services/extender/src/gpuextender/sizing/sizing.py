@@ -1,14 +1,18 @@
 """The parts that give pods their size, put together."""
 
+import asyncio
+from collections.abc import Callable, Collection
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Final
 
+from gpucore.accounting.node_info import NodeInfo
 from gpucore.sizing.evidence import SizingRules
 from gpucore.sizing.known_histories import KnownHistories
 from gpuextender.informers import Informers
 from gpuextender.settings import ExtenderSettings
 from gpuextender.sizing.namespaces import NamespaceRules
 from gpuextender.sizing.reader import REQUEST_SECONDS, USER_AGENT, HistoryReader
+from gpuextender.sizing.size_events import SizeEvents
 from gpuextender.sizing.sizer import PodSizer
 
 if TYPE_CHECKING:  # the import takes a while, and most processes read no histories
@@ -33,6 +37,7 @@ class Sizing:
         )
         rules = SizingRules(margin=settings.sizing_margin)
         self._sizer = PodSizer(settings.names, known, self._namespaces, rules)
+        self._events = SizeEvents(known, self._namespaces, self._connect, rules)
 
     def followed_by(self, informers: Informers) -> PodSizer:
         """What decides about pods, with its collections followed by these informers."""
@@ -40,9 +45,15 @@ class Sizing:
         self._namespaces.known = lambda: all(each.synced.is_set() for each in informed)
         return self._sizer
 
-    async def run(self) -> None:
-        """Read the histories until cancelled."""
-        await self._reader.run()
+    async def run(self, node_infos: Callable[[], Collection[NodeInfo]]) -> None:
+        """Read the histories, and record recommended sizes, until cancelled.
+
+        Args:
+            node_infos: state of all nodes; none while it is unknown.
+        """
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._reader.run())
+            group.create_task(self._events.run(node_infos))
 
     def _connect(self) -> "AbstractContextManager[BlockingClient]":
         from gpukube.blocking import BlockingClient  # noqa: PLC0415 - the import takes a while

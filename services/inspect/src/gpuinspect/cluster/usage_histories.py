@@ -1,6 +1,7 @@
 """Measured memory of workloads from a snapshot or a file."""
 
 from collections.abc import Iterable
+from enum import StrEnum
 from functools import reduce
 from itertools import groupby
 from operator import attrgetter
@@ -15,6 +16,15 @@ from gpuinspect.cluster.snapshots import ListedObjects
 from gpuinspect.errors import SnapshotError
 
 
+class HistorySource(StrEnum):
+    """Where histories come from."""
+
+    PLUGINS = "plugins"
+    PROMETHEUS = "prometheus"
+    FILE = "file"
+    SNAPSHOT = "snapshot"
+
+
 class ReadHistories(msgspec.Struct, frozen=True):
     """What was read.
 
@@ -22,11 +32,15 @@ class ReadHistories(msgspec.Struct, frozen=True):
         items: one history for each container of a workload, of all nodes together.
         unread: nodes whose plugin did not answer, with the reason.
         forbidden: the namespace in which the caller lacks the right; empty where there is none.
+        source: where they come from.
+        step_seconds: between two samples; 0: all samples that the plugins took.
     """
 
     items: tuple[UsageHistory, ...]
     unread: tuple[tuple[str, str], ...] = ()
     forbidden: str = ""
+    source: HistorySource = HistorySource.PLUGINS
+    step_seconds: int = 0
 
 
 def of_snapshot(snapshot: ListedObjects) -> ReadHistories:
@@ -36,7 +50,7 @@ def of_snapshot(snapshot: ListedObjects) -> ReadHistories:
         WireError: an object is no list of histories.
     """
     found = [each for raw in snapshot.all(KIND) for each in decode_histories(bytes(raw))]
-    return ReadHistories(by_workload(found))
+    return ReadHistories(by_workload(found), source=HistorySource.SNAPSHOT)
 
 
 def of_file(path: Path) -> ReadHistories:
@@ -58,7 +72,7 @@ def of_file(path: Path) -> ReadHistories:
                 f"{path}, line {number}: {error}; every line must be the answer of a device plugin"
                 " at /usage-history"
             ) from error
-    return ReadHistories(by_workload(found))
+    return ReadHistories(by_workload(found), source=HistorySource.FILE)
 
 
 def by_workload(histories: Iterable[UsageHistory]) -> tuple[UsageHistory, ...]:

@@ -1,22 +1,23 @@
 """``gpushare recommend``: the size that shares should have, from the memory that was measured."""
 
-import sys
-from collections.abc import Sequence
-from enum import StrEnum
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Final, NoReturn
 
-import msgspec
 import typer
 
 from gpucore.sizing.evidence import SizingRules
 from gpucore.sizing.recommendation import Recommendation
 from gpucore.units import MemoryUnit, UnitError
-from gpucore.wire.names import Names
 from gpuinspect.cluster.schedulers import policy_of
+from gpuinspect.cluster.usage_histories import (
+    HistorySource,
+    ReadHistories,
+    of_file,
+)
 from gpuinspect.commands.options import answers
 from gpuinspect.commands.options.amounts import days_of, margin_of
-from gpuinspect.commands.options.formats import Format, NoHeaders, emit, names_only
+from gpuinspect.commands.options.formats import NoHeaders
 from gpuinspect.commands.options.namespaces import (
     DEFAULT,
     READ_ALL,
@@ -26,37 +27,35 @@ from gpuinspect.commands.options.namespaces import (
     named_namespace,
 )
 from gpuinspect.commands.options.reading import Reader, fail, note, reading
-from gpuinspect.documents.recommend import recommendation_list
-from gpuinspect.documents.sizeseffect import sizes_effect_doc
-from gpuinspect.layout import sizeseffect as effect_layout
-from gpuinspect.layout.patches import patches
-from gpuinspect.layout.recommend import recommend as table
-from gpuinspect.queries.measured import NO_HISTORY, MeasuredCluster, measured, unread_note
+from gpuinspect.commands.recommended import (
+    RecommendFormat,
+    Shown,
+    print_effect,
+    print_sizes,
+)
+from gpuinspect.layout.measuredby import no_series, source_notes
+from gpuinspect.queries.claim_sizes import ClaimSize, claim_sizes
+from gpuinspect.queries.measured import (
+    NO_HISTORY,
+    MeasuredCluster,
+    measured,
+    of_prometheus,
+    unread_note,
+)
 from gpuinspect.queries.recommend import (
     RecommendScope,
     recommendations,
     sizes_in,
     unit_in,
 )
-from gpuinspect.queries.repacked import SizesEffect, sizes_effect
-from gpuinspect.queries.workloads import kind_of
+from gpuinspect.queries.repacked import sizes_effect
+from gpuinspect.queries.workloads import WorkloadRef, kind_of
 
 NO_NODES: Final = (
     "the nodes were not read, so an exclusive GPU looks like a share, and sizes may exceed the"
     " largest GPU"
 )
 DOCTOR: Final = "'gpushare doctor' checks the plugins"
-
-
-class RecommendFormat(StrEnum):
-    """Value of ``-o``: the formats of all commands, and one for kubectl."""
-
-    TABLE = "table"
-    WIDE = "wide"
-    JSON = "json"
-    YAML = "yaml"
-    NAME = "name"
-    PATCH = "patch"
 
 
 @reading
@@ -76,7 +75,8 @@ def recommend(
         str,
         typer.Option(
             help="leave out workloads that did not run in this time: a number of hours, days or"
-            " weeks, such as 12h, 7d or 4w; of the others everything that was measured counts",
+            " weeks, such as 12h, 7d or 4w; of the others everything that was measured counts, and"
+            " of Prometheus what was measured in this time",
             metavar="TIME",
         ),
     ] = "7d",
@@ -106,6 +106,15 @@ def recommend(
             help="unit of requests: GiB, MiB or a multiple; default: that of the nodes, or GiB"
             " where none are read",
             metavar="UNIT",
+        ),
+    ] = "",
+    prometheus: Annotated[
+        str,
+        typer.Option(
+            envvar="GPUSHARE_PROMETHEUS",
+            help="read what was measured from the Prometheus at this address, over the time of"
+            " --window; --history has precedence; default: the device plugins report it",
+            metavar="URL",
         ),
     ] = "",
     whatif: Annotated[
@@ -148,71 +157,32 @@ def recommend(
         raise typer.BadParameter("--price needs --whatif")
     where = _where(reader, namespace, history, everywhere=all_namespaces)
     kind, name = _workload_of(workload)
-    source = measured(reader.source, reader.names, history, pods=whatif)
+    known = of_file(history) if history is not None else None
+    if known is None and prometheus:
+        seconds = reader.source.timeout_seconds
+        known = of_prometheus(prometheus, namespace=where, days=days, seconds=seconds)
+    source = measured(reader.source, reader.names, known, pods=whatif)
     unit = _unit(memory_unit, source)
     rules = SizingRules(
         percentile=percentile, margin=percent, gpu_sizes=sizes_in(source.node_infos)
     )
     if not source.histories.items:
-        fail("; ".join(filter(None, [NO_HISTORY, unread_note(source.histories), DOCTOR])))
+        _fail_without_histories(source.histories, where, window)
     scope = RecommendScope(where, kind, name, days)
     found = recommendations(source.histories.items, scope, unit, rules)
-    shown = _Shown(found, str(unit), rules, gaps=_gaps(source))
+    claims = _claims(reader, found, source.histories) if output is RecommendFormat.PATCH else {}
+    shown = Shown(found, str(unit), rules, _gaps(source), source.histories, claims)
     if whatif and source.snapshot is not None:
         effect = sizes_effect(source.snapshot, found, reader.names, policy_of(source.snapshot, ""))
-        _print_effect(effect, price, output, shown.gaps, headers=not no_headers)
+        notes = [*source_notes(source.histories, window), *shown.gaps]
+        print_effect(effect, price, output, notes, headers=not no_headers)
         return
-    _print(shown, output, reader.names, everywhere=not where, headers=not no_headers)
+    print_sizes(shown, output, reader.names, everywhere=not where, headers=not no_headers)
+    if output not in {RecommendFormat.JSON, RecommendFormat.YAML}:
+        for sentence in source_notes(source.histories, window):
+            note(f"note: {sentence}")
     if not found:
         note(f"no workload of {_scope(where)} used a share in {window}; {READ_ALL}")
-
-
-class _Shown(msgspec.Struct, frozen=True):
-    """What is printed."""
-
-    found: Sequence[Recommendation]
-    unit: str
-    rules: SizingRules
-    gaps: list[str]
-
-
-def _print_effect(
-    effect: SizesEffect, price: float, output: RecommendFormat, gaps: list[str], *, headers: bool
-) -> None:
-    notes = [*effect_layout.notes(effect), *gaps]
-    if output in {RecommendFormat.JSON, RecommendFormat.YAML}:
-        emit(sizes_effect_doc(effect, price=price, notes=notes), Format(output.value))
-        return
-    if output is RecommendFormat.NAME:
-        names_only("pod", effect.fitting)
-        return
-    sys.stdout.write(effect_layout.sizes_effect(effect, price=price, headers=headers))
-    sys.stdout.flush()
-    for sentence in notes:
-        note(f"note: {sentence}")
-
-
-def _print(
-    shown: _Shown, output: RecommendFormat, names: Names, *, everywhere: bool, headers: bool
-) -> None:
-    if output in {RecommendFormat.JSON, RecommendFormat.YAML}:
-        document = recommendation_list(
-            shown.found, unit=shown.unit, rules=shown.rules, gaps=shown.gaps
-        )
-        emit(document, Format(output.value))
-        return
-    if output is RecommendFormat.NAME:
-        for each in shown.found:
-            names_only(each.key.kind.lower(), [each.key.name])
-    elif output is RecommendFormat.PATCH:
-        sys.stdout.writelines(f"{line}\n" for line in patches(shown.found, names))
-    elif shown.found:
-        wide = output is RecommendFormat.WIDE
-        text = table(shown.found, shown.unit, namespaces=everywhere, wide=wide, headers=headers)
-        sys.stdout.write(text)
-    sys.stdout.flush()
-    for sentence in shown.gaps:
-        note(f"note: {sentence}")
 
 
 def _where(reader: Reader, namespace: str, history: Path | None, *, everywhere: bool) -> str:
@@ -241,10 +211,27 @@ def _unit(text: str, source: MeasuredCluster) -> MemoryUnit:
         raise typer.BadParameter(f"--memory-unit: {error}") from error
 
 
+def _claims(
+    reader: Reader, found: Sequence[Recommendation], histories: ReadHistories
+) -> Mapping[WorkloadRef, ClaimSize | str]:
+    """What to change of workloads whose memory is claimed; nothing is read without a cluster."""
+    offline = reader.source.snapshot is not None or histories.source is HistorySource.FILE
+    if offline or not any(each.claims for each in found):
+        return {}
+    with reader.source.connect() as kube:
+        return claim_sizes(kube, found)
+
+
 def _gaps(source: MeasuredCluster) -> list[str]:
     """What could not be read, and what follows."""
     unread = unread_note(source.histories)
     return [*([unread] if unread else []), *([] if source.node_infos else [NO_NODES])]
+
+
+def _fail_without_histories(histories: ReadHistories, where: str, window: str) -> NoReturn:
+    if histories.source is HistorySource.PROMETHEUS:
+        fail(no_series(_scope(where), window))
+    fail("; ".join(filter(None, [NO_HISTORY, unread_note(histories), DOCTOR])))
 
 
 def _scope(where: str) -> str:

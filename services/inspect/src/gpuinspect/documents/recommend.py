@@ -9,6 +9,7 @@ from gpucore.sizing.evidence import SizingRules
 from gpucore.sizing.recommendation import Recommendation
 from gpucore.sizing.share_size import ContainerSize
 from gpucore.wire.documents import API_VERSION
+from gpuinspect.cluster.usage_histories import ReadHistories
 
 
 class ContainerSizeDoc(msgspec.Struct, frozen=True):
@@ -21,8 +22,9 @@ class ContainerSizeDoc(msgspec.Struct, frozen=True):
 class RecommendationDoc(msgspec.Struct, frozen=True, rename="camel"):
     """One container of a workload.
 
-    ``recommended`` is ``null`` where there is no recommendation. ``advice`` is ``raise``,
-    ``shrink``, ``right`` or ``none``; ``reason`` names the rule that decided, ``text`` states it.
+    ``claims`` is true where the memory is that of ResourceClaims. ``recommended`` is ``null`` where
+    there is no recommendation. ``advice`` is ``raise``, ``shrink``, ``right`` or ``none``;
+    ``reason`` names the rule that decided, ``text`` states it.
     """
 
     namespace: str
@@ -43,10 +45,15 @@ class RecommendationDoc(msgspec.Struct, frozen=True, rename="camel"):
     pods: int
     out_of_memory: int
     capped: bool
+    claims: bool
 
 
 class RecommendationList(msgspec.Struct, frozen=True, rename="camel"):
-    """The answer of ``gpushare recommend -o json``; ``gaps`` is what could not be read."""
+    """The answer of ``gpushare recommend -o json``; ``gaps`` is what could not be read.
+
+    ``source`` is ``plugins``, ``prometheus``, ``file`` or ``snapshot``. ``stepSeconds`` is the time
+    between two samples of Prometheus, and 0 for the other sources, which have every sample.
+    """
 
     api_version: str
     kind: str
@@ -55,12 +62,19 @@ class RecommendationList(msgspec.Struct, frozen=True, rename="camel"):
     margin_percent: int
     gaps: list[str]
     items: list[RecommendationDoc]
+    source: str
+    step_seconds: int
 
 
 def recommendation_list(
-    found: Sequence[Recommendation], *, unit: str, rules: SizingRules, gaps: Sequence[str]
+    found: Sequence[Recommendation],
+    histories: ReadHistories,
+    *,
+    unit: str,
+    rules: SizingRules,
+    gaps: Sequence[str],
 ) -> RecommendationList:
-    """The document of the recommendations."""
+    """The document of the recommendations from these histories."""
     return RecommendationList(
         api_version=API_VERSION,
         kind="RecommendationList",
@@ -69,6 +83,8 @@ def recommendation_list(
         margin_percent=rules.margin,
         gaps=list(gaps),
         items=[recommendation_doc(each) for each in found],
+        source=str(histories.source),
+        step_seconds=histories.step_seconds,
     )
 
 
@@ -94,6 +110,7 @@ def recommendation_doc(found: Recommendation) -> RecommendationDoc:
         pods=found.pods,
         out_of_memory=found.out_of_memory,
         capped=found.capped,
+        claims=found.claims,
     )
 
 

@@ -7,13 +7,17 @@ cluster is quoted. What no patch can change is a comment.
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
-from typing import Any, Final, NamedTuple
+from types import MappingProxyType
+from typing import Any, Final
 
 import msgspec
 
 from gpucore.sizing.recommendation import Recommendation, SizingAdvice
 from gpucore.sizing.usage_history import ALL_CONTAINERS
 from gpucore.wire.names import MEMORY_LIMIT, Names
+from gpuinspect.layout.claim_patches import NOT_READ, claim_line
+from gpuinspect.queries.claim_sizes import ClaimSize
+from gpuinspect.queries.workloads import WorkloadRef
 from gpuinspect.terminal.wrapping import one_line
 
 _TEMPLATES: Final[Mapping[str, tuple[str, ...]]] = {
@@ -25,22 +29,26 @@ _TEMPLATES: Final[Mapping[str, tuple[str, ...]]] = {
 """Where the template of pods is, for the kinds whose template can change."""
 
 
-class _Workload(NamedTuple):
-    """A workload as a key of groups."""
+def patches(
+    found: Sequence[Recommendation],
+    names: Names,
+    claims: Mapping[WorkloadRef, ClaimSize | str] = MappingProxyType({}),
+) -> Iterator[str]:
+    """Lines of a shell script; workloads whose sizes are right have none.
 
-    namespace: str
-    kind: str
-    name: str
-
-
-def patches(found: Sequence[Recommendation], names: Names) -> Iterator[str]:
-    """Lines of a shell script; workloads whose sizes are right have none."""
+    Args:
+        found: the recommendations.
+        names: of the resources.
+        claims: of the workloads whose memory is claimed, what to change, or why nothing can be.
+    """
     ordered = sorted(found, key=lambda each: each.key)
     for workload, group in groupby(ordered, _workload):
         containers = list(group)
         if not any(_changes(each) for each in containers):
             continue
-        if workload.kind in _TEMPLATES and not any(_by_hand(each) for each in containers):
+        if any(each.claims for each in containers):
+            yield claim_line(workload, containers, claims.get(workload, NOT_READ))
+        elif workload.kind in _TEMPLATES and not any(_by_hand(each) for each in containers):
             yield _command(workload, patch(containers, names))
         else:
             yield _comment(workload, containers, names)
@@ -59,8 +67,8 @@ def patch(containers: Sequence[Recommendation], names: Names) -> dict[str, Any]:
     return template
 
 
-def _workload(found: Recommendation) -> _Workload:
-    return _Workload(found.key.namespace, found.key.kind, found.key.name)
+def _workload(found: Recommendation) -> WorkloadRef:
+    return WorkloadRef(found.key.kind, found.key.namespace, found.key.name)
 
 
 def _changes(found: Recommendation) -> bool:
@@ -85,14 +93,14 @@ def _memory_limit(containers: Sequence[Recommendation]) -> str:
     return str(limit) if limit > sum(size.request for size in sizes) else ""
 
 
-def _command(workload: _Workload, body: Mapping[str, Any]) -> str:
+def _command(workload: WorkloadRef, body: Mapping[str, Any]) -> str:
     text = msgspec.json.encode(body).decode()
     target = f"{workload.kind.lower()}/{workload.name}"
     where = f"--namespace={workload.namespace}"
     return shlex.join(["kubectl", "patch", target, where, "--type=strategic", f"--patch={text}"])
 
 
-def _comment(workload: _Workload, containers: Sequence[Recommendation], names: Names) -> str:
+def _comment(workload: WorkloadRef, containers: Sequence[Recommendation], names: Names) -> str:
     """A comment is one line: what comes from the cluster cannot begin another one."""
     sizes = ", ".join(_amount(each, names) for each in containers)
     limit = _memory_limit(containers)

@@ -1,7 +1,6 @@
 """What was measured of workloads, and the nodes whose unit and GPUs their sizes are counted in."""
 
 from collections.abc import Iterable
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -14,13 +13,14 @@ from gpuinspect.cluster.ledger import ledger_of
 from gpuinspect.cluster.schedulers import SCHEDULER_CONFIGS, WEBHOOKS
 from gpuinspect.cluster.snapshots import Snapshot
 from gpuinspect.cluster.usage_histories import (
+    HistorySource,
     ReadHistories,
     by_workload,
-    of_file,
     of_snapshot,
 )
 from gpuinspect.queries.claims import DEVICE_CLASSES, claim_templates
 from gpuinspect.queries.plugin_pods import PLUGIN_PODS, plugins_in
+from gpuinspect.sources.prometheus_histories import prometheus_histories
 from gpuinspect.terminal.wrapping import nodes
 from gpukube.errors import ForbiddenError
 from gpukube.plugin_pods import plugin_addresses
@@ -52,14 +52,14 @@ class MeasuredCluster(msgspec.Struct, frozen=True):
 
 
 def measured(
-    source: ClusterSource, names: Names, history: Path | None, *, pods: bool = False
+    source: ClusterSource, names: Names, known: ReadHistories | None, *, pods: bool = False
 ) -> MeasuredCluster:
-    """Histories of a file, a snapshot or the plugins of a cluster, and its nodes.
+    """Histories of a snapshot or the plugins of a cluster, unless they are given, and its nodes.
 
     Args:
         source: a cluster or snapshot; not read where a file of histories is all that is needed.
         names: of the resources.
-        history: file with histories.
+        known: histories of a file or of Prometheus.
         pods: all pods are needed too.
 
     Raises:
@@ -69,18 +69,38 @@ def measured(
     """
     if source.snapshot is not None:
         snapshot = snapshots.read(source.snapshot)
-        histories = of_snapshot(snapshot) if history is None else of_file(history)
-        return MeasuredCluster(histories, _node_infos(snapshot, names), snapshot)
-    if history is not None and not pods:
-        return MeasuredCluster(of_file(history))
-    known = None if history is None else of_file(history)
+        return MeasuredCluster(
+            known or of_snapshot(snapshot), _node_infos(snapshot, names), snapshot
+        )
+    if known is not None and known.source is HistorySource.FILE and not pods:
+        return MeasuredCluster(known)
     with source.connect() as kube:
         if pods:
             snapshot = live(kube, _LISTS)
             histories = known or histories_of_plugins(kube, plugins_in(snapshot))
             return MeasuredCluster(histories, _node_infos(snapshot, names), snapshot)
-        found = histories_of_plugins(kube, listed(kube, PLUGIN_PODS))
+        found = known or histories_of_plugins(kube, listed(kube, PLUGIN_PODS))
         return MeasuredCluster(found, _node_infos(_nodes(kube), names))
+
+
+def of_prometheus(url: str, *, namespace: str, days: float, seconds: float) -> ReadHistories:
+    """Those that Prometheus scraped from the device plugins.
+
+    Args:
+        url: of Prometheus.
+        namespace: empty for all.
+        days: to look back.
+        seconds: timeout of each request.
+
+    Raises:
+        PrometheusError: Prometheus does not respond or refuses, or has too many pods.
+    """
+    found = prometheus_histories(url, namespace=namespace, days=days, seconds=seconds)
+    return ReadHistories(
+        by_workload(found.items),
+        source=HistorySource.PROMETHEUS,
+        step_seconds=found.step_seconds,
+    )
 
 
 def unread_note(histories: ReadHistories) -> str:

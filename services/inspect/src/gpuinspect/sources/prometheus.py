@@ -6,9 +6,9 @@ from typing import Final
 
 import msgspec
 import urllib3
-from urllib3.exceptions import HTTPError
 
 from gpuinspect.errors import PrometheusError
+from gpuinspect.sources.prometheus_api import TIMEOUT_SECONDS, reply
 
 USED_BYTES: Final = "max by (uuid) (gpushare_gpu_used_bytes)"
 UTILIZATION: Final = "max by (UUID) (DCGM_FI_DEV_GPU_UTIL)"
@@ -21,8 +21,6 @@ POD_USED_BYTES: Final = (
 """Largest value of several scrapes for each GPU of a pod, summed over the pod's GPUs."""
 GPU_HOURS: Final = "sum by (exported_namespace) (sum_over_time({series}[{since}])) / 60"
 """The recording rules are evaluated once a minute."""
-TIMEOUT_SECONDS: Final = 10.0
-_MAX_TEXT: Final = 200
 
 
 class GpuFigures(msgspec.Struct, frozen=True):
@@ -78,22 +76,15 @@ def gpu_hours(
         PrometheusError: as of :func:`gpu_figures`.
     """
     with urllib3.PoolManager(timeout=seconds, retries=False) as pool:
-        return _query(pool, url, GPU_HOURS.format(series=series, since=since))
+        return _query(pool, url, GPU_HOURS.format(series=series, since=since), seconds)
 
 
-def _query(pool: urllib3.PoolManager, url: str, query: str) -> Mapping[str, float]:
-    if not url.startswith(("http://", "https://")):
-        raise PrometheusError(f"{url!r} is not the URL of a Prometheus: use http:// or https://")
+def _query(
+    pool: urllib3.PoolManager, url: str, query: str, seconds: float = TIMEOUT_SECONDS
+) -> Mapping[str, float]:
+    body = reply(pool, url, {"query": query}, seconds=seconds)
     try:
-        address = f"{url.rstrip('/')}/api/v1/query"
-        answer = pool.request("GET", address, fields={"query": query})
-    except HTTPError as error:
-        raise PrometheusError(f"Prometheus at {url} does not respond: {error}") from error
-    if answer.status != 200:
-        text = answer.data[:_MAX_TEXT].decode(errors="replace")
-        raise PrometheusError(f"Prometheus at {url} answers {answer.status}: {text}")
-    try:
-        samples = msgspec.json.decode(answer.data, type=_Answer).data.result
+        samples = msgspec.json.decode(body, type=_Answer).data.result
         figures = ((label, float(one.value[1])) for one in samples for label in one.metric.values())
         return {uuid: figure for uuid, figure in figures if math.isfinite(figure)}
     except (msgspec.MsgspecError, ValueError) as error:

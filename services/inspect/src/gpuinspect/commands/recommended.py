@@ -1,0 +1,94 @@
+"""What ``gpushare recommend`` prints, in each of its formats."""
+
+import sys
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+
+import msgspec
+
+from gpucore.sizing.evidence import SizingRules
+from gpucore.sizing.recommendation import Recommendation
+from gpucore.wire.names import Names
+from gpuinspect.cluster.usage_histories import ReadHistories
+from gpuinspect.commands.options.formats import Format, emit, names_only
+from gpuinspect.commands.options.reading import note
+from gpuinspect.documents.recommend import recommendation_list
+from gpuinspect.documents.sizeseffect import sizes_effect_doc
+from gpuinspect.layout import sizeseffect as effect_layout
+from gpuinspect.layout.patches import patches
+from gpuinspect.layout.recommend import recommend as table
+from gpuinspect.queries.claim_sizes import ClaimSize
+from gpuinspect.queries.repacked import SizesEffect
+from gpuinspect.queries.workloads import WorkloadRef
+
+
+class RecommendFormat(StrEnum):
+    """Value of ``-o``: the formats of all commands, and one for kubectl."""
+
+    TABLE = "table"
+    WIDE = "wide"
+    JSON = "json"
+    YAML = "yaml"
+    NAME = "name"
+    PATCH = "patch"
+
+
+class Shown(msgspec.Struct, frozen=True):
+    """What is printed.
+
+    Attributes:
+        found: the recommendations.
+        unit: in words.
+        rules: that they follow.
+        gaps: what could not be read.
+        histories: that they rest on.
+        claims: of workloads whose memory is claimed, for patches.
+    """
+
+    found: Sequence[Recommendation]
+    unit: str
+    rules: SizingRules
+    gaps: list[str]
+    histories: ReadHistories
+    claims: Mapping[WorkloadRef, ClaimSize | str] = {}
+
+
+def print_effect(
+    effect: SizesEffect, price: float, output: RecommendFormat, gaps: list[str], *, headers: bool
+) -> None:
+    """Print what the sizes would free; notes go to stderr, or into the document."""
+    notes = [*effect_layout.notes(effect), *gaps]
+    if output in {RecommendFormat.JSON, RecommendFormat.YAML}:
+        emit(sizes_effect_doc(effect, price=price, notes=notes), Format(output.value))
+        return
+    if output is RecommendFormat.NAME:
+        names_only("pod", effect.fitting)
+        return
+    sys.stdout.write(effect_layout.sizes_effect(effect, price=price, headers=headers))
+    sys.stdout.flush()
+    for sentence in notes:
+        note(f"note: {sentence}")
+
+
+def print_sizes(
+    shown: Shown, output: RecommendFormat, names: Names, *, everywhere: bool, headers: bool
+) -> None:
+    """Print the recommendations in a format; gaps go to stderr, or into the document."""
+    if output in {RecommendFormat.JSON, RecommendFormat.YAML}:
+        document = recommendation_list(
+            shown.found, shown.histories, unit=shown.unit, rules=shown.rules, gaps=shown.gaps
+        )
+        emit(document, Format(output.value))
+        return
+    if output is RecommendFormat.NAME:
+        for each in shown.found:
+            names_only(each.key.kind.lower(), [each.key.name])
+    elif output is RecommendFormat.PATCH:
+        sys.stdout.writelines(f"{line}\n" for line in patches(shown.found, names, shown.claims))
+    elif shown.found:
+        wide = output is RecommendFormat.WIDE
+        text = table(shown.found, shown.unit, namespaces=everywhere, wide=wide, headers=headers)
+        sys.stdout.write(text)
+    sys.stdout.flush()
+    for sentence in shown.gaps:
+        note(f"note: {sentence}")
