@@ -17,6 +17,9 @@ SERIES = {
     pod("gpushare_pod_granted_gpus", 0, "blue", "notebook"): "0.25x1500",
     pod("gpushare_pod_granted_gpus", 0, "blue", "young"): "0.125x1500",
     pod("gpushare_pod_granted_gpus", 1, "blue", "dark"): "0.125x1500",
+    pod("gpushare_pod_granted_gpus", 1, "green", "over"): "0.0625x1500",
+    pod("gpushare_pod_used_bytes", 1, "green", "over"): f"{2 * GIB}x1500",
+    pod("gpushare_pod_over_bytes", 1, "green", "over"): f"{GIB}x1500",
     pod("gpushare_pod_used_bytes", 0, "red", DEPLOYMENT): f"{6 * GIB} {2 * GIB}x1499",
     pod("gpushare_pod_used_bytes", 1, "red", "train-0"): f"{16 * GIB}x1500",
     pod("gpushare_pod_used_bytes", 0, "blue", "notebook"): f"{GIB}x1370 0x130",
@@ -26,24 +29,26 @@ SERIES = {
     f'gpushare_gpu_memory_bytes{{{JOB},gpu="1",uuid="GPU-b"}}': f"{16 * GIB}x1500",
 }
 """25 hours of two GPUs of 16 GiB: a Deployment, a StatefulSet, an idle notebook, an idle pod that
-is younger than an hour in the first look, and a pod whose use is not known."""
+is younger than an hour at first, a pod of unknown use, and one that uses twice its share."""
 RED, BLUE = 'exported_namespace="red"', 'exported_namespace="blue"'
+GREEN = 'exported_namespace="green"'
+OVER = f'{{{GREEN}, workload="over"}}'
 CHAT, TRAIN = f'{{{RED}, workload="chat"}}', f'{{{RED}, workload="train"}}'
 NOTEBOOK, YOUNG = (f'{{{BLUE}, workload="{name}"}}' for name in ("notebook", "young"))
 EXPECTED: dict[str, list[dict[str, float]]] = {
-    "Requested": [{"{}": 32 * GIB}],
-    "Used": [{"{}": 18 * GIB}],
+    "Requested": [{"{}": 33 * GIB}],
+    "Used": [{"{}": 20 * GIB}],
     "Not used": [{"{}": 12 * GIB}],
-    "Used part": [{"{}": 18 / 30}],
+    "Used part": [{"{}": 20 / 31}],
     "Idle pods": [{"{}": 1}],
     "Use not known": [{"{}": 1}],
     "In use of no known pod": [{"{}": 3 * GIB}],
-    "Beyond the share": [{"{}": 0}],
-    "Requested and used": [{"{}": 30 * GIB}, {"{}": 18 * GIB}],
-    "Used part by namespace": [{f"{{{RED}}}": 0.75, f"{{{BLUE}}}": 0.0}],
-    "Not used by namespace": [{f"{{{RED}}}": 6 * GIB, f"{{{BLUE}}}": 6 * GIB}],
-    "Not used by workload": [{CHAT: 6 * GIB, TRAIN: 0, NOTEBOOK: 4 * GIB, YOUNG: 2 * GIB}],
-    "Highest use of a day by workload": [{CHAT: 0.25, TRAIN: 1, NOTEBOOK: 0.25, YOUNG: 0}],
+    "Beyond the share": [{"{}": GIB}],
+    "Requested and used": [{"{}": 31 * GIB}, {"{}": 20 * GIB}],
+    "Used part by namespace": [{f"{{{RED}}}": 0.75, f"{{{BLUE}}}": 0.0, f"{{{GREEN}}}": 2}],
+    "Not used by namespace": [{f"{{{RED}}}": 6 * GIB, f"{{{BLUE}}}": 6 * GIB, f"{{{GREEN}}}": 0}],
+    "Not used by workload": [{CHAT: 6 * GIB, TRAIN: 0, NOTEBOOK: 4 * GIB, YOUNG: 2 * GIB, OVER: 0}],
+    "Highest use of a day by workload": [{CHAT: 0.25, TRAIN: 1, NOTEBOOK: 0.25, YOUNG: 0, OVER: 2}],
     "Idle memory by pod": [{f'{{{BLUE}, exported_pod="notebook"}}': 4 * GIB}],
 }
 """By title and query, at 24 hours and ten minutes."""
