@@ -17,6 +17,7 @@ from gpudeviceplugin.isolation import driver_limits, limit_changes, limits
 from gpudeviceplugin.node import usage
 from gpuextender.sizing import size_events
 from gpuinspect.defrag import evictions
+from gpuinspect.idle import changes
 from gpuinspect.verify import record
 
 PAGE = Path(__file__).resolve().parents[1] / "reference" / "events.md"
@@ -66,6 +67,14 @@ EVENTS: Final[Mapping[str, tuple[str, str]]] = {
         "`gpushare defrag --apply` evicted the pod so that a waiting pod fits.",
     ),
     evictions.MAKES_ROOM: ("pod", "`gpushare defrag --apply` evicted a pod so that this one fits."),
+    changes.NOTICED: (
+        "pod",
+        "It has used no GPU memory for some time; after the time in the message it is evicted.",
+    ),
+    changes.EVICTED: (
+        "pod and its controller",
+        "`gpushare idle --evict` evicted the pod, which stayed idle after its notice.",
+    ),
     record.VERIFY_FAILED: (
         "node",
         "`gpushare verify --record` found that a GPU does not keep a promise; what was seen.",

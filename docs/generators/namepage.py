@@ -65,7 +65,7 @@ SECTIONS: Final[Mapping[str, Mapping[str, str]]] = {
         "MEMORY_LIMIT": "annotation: units that the pod may use in all, at least its request; "
         "needs isolation by the driver; on a bound pod it changes with "
         "the right to update `pods/resize`",
-        "IDLE_ALLOWED": "label: `true` keeps `gpushare idle` from listing the pod",
+        "IDLE_ALLOWED": "label: `true` keeps `gpushare idle` from listing and evicting the pod",
         "DEFRAG": f"annotation: `{names.DEFRAG_NEVER}` keeps `gpushare defrag --apply` from "
         f"evicting the pod; `{names.DEFRAG_ALLOW}` permits it for a controller of any kind",
         "START_TURN": "annotation: seconds for which the pod starts alone on its GPU among the "
@@ -109,6 +109,8 @@ SECTIONS: Final[Mapping[str, Mapping[str, str]]] = {
         "CLAIM_TEMPLATE": "JSON: contents of the claim template of a pod that the webhook changed",
         "ORIGINAL_MEMORY": "units that its owner requested, of a pod that the webhook resized",
         "ORIGINAL_MEMORY_LIMIT": f"its `{names.MEMORY_LIMIT}` before that",
+        "IDLE_NOTICE": "JSON: when `gpushare idle --evict` announced an eviction, and from when on "
+        "it evicts the pod if it stays idle",
         "VERIFY": "label of every object of a run of `gpushare verify`: its part in the run",
         "VERIFIED": "on a pod of the device plugin, JSON: results of `gpushare verify` on its node",
         "V3_MEMORY": "read only: as the second generation's allocation",
@@ -138,6 +140,11 @@ SECTIONS: Final[Mapping[str, Mapping[str, str]]] = {
     },
     "Annotations of namespaces": {
         "VERIFY_UNTIL": "Unix time at which a namespace of `gpushare verify` is deleted",
+    },
+    "Notebooks of Kubeflow": {
+        "NOTEBOOK_NAME": "read only, label of a pod: the Notebook that creates it again",
+        "NOTEBOOK_LAST_ACTIVITY": "read only, annotation of a pod: counts as use of its GPU",
+        "NOTEBOOK_STOPPED": "annotation of a Notebook: its controller removes the pod",
     },
     "Annotations of Leases": {
         "DEFRAG_HISTORY": "JSON: evictions of the last hour by `gpushare defrag --apply`",

@@ -37,6 +37,7 @@ def test_no_event_of_the_services_is_without_words() -> None:
         "libs/gpukube/src",
         "libs/gpuprobe/src",
         "services/inspect/src/gpuinspect/defrag",
+        "services/inspect/src/gpuinspect/idle",
         "services/inspect/src/gpuinspect/verify",
     )
     sources = [path for folder in folders for path in (ROOT / folder).rglob("*.py")]

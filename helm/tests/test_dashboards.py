@@ -36,9 +36,9 @@ def queries(name: str) -> Iterator[str]:
             yield re.fullmatch(r"label_values\((.+), \w+\)", variable["query"]["query"])[1]
 
 
-def test_there_is_one_of_the_cluster_of_a_node_and_of_the_scheduler() -> None:
-    """The three that operators open, under addresses that do not change."""
-    assert NAMES == ["cluster", "node", "scheduler"]
+def test_there_is_one_of_the_cluster_of_a_node_of_the_scheduler_and_of_sizes() -> None:
+    """The four that operators open, under addresses that do not change."""
+    assert NAMES == ["cluster", "node", "scheduler", "sizes"]
     assert [load(name)["uid"] for name in NAMES] == [f"gpushare-{name}" for name in NAMES]
 
 
@@ -112,10 +112,10 @@ def test_no_panel_covers_another(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_variable_is_defined_and_used(name: str) -> None:
-    """A query on a variable that nobody sets shows nothing."""
+    """A query on a variable that nobody sets shows nothing; $1 is a group of label_replace."""
     content = load(name)
     defined = {variable["name"] for variable in content["templating"]["list"]}
-    used = set(re.findall(r"\$\{?(\w+)", json.dumps(content["panels"])))
+    used = set(re.findall(r"\$\{?([A-Za-z_]\w*)", json.dumps(content["panels"])))
     assert used - OWN_OF_GRAFANA == defined
 
 

@@ -24,6 +24,9 @@
 {{- if and $values.defragmentation.enabled $values.defragmentation.apply (semverCompare "<1.22.0-0" .Capabilities.KubeVersion.Version) -}}
 {{- fail "defragmentation.apply is set, but this cluster is older than Kubernetes 1.22 and has no Eviction of policy/v1: remove it" -}}
 {{- end -}}
+{{- if and $values.idle.schedule $values.idle.evict (not (include "gpushare.policies" .)) -}}
+{{- fail "idle.evict is set, but without admission policies (Kubernetes 1.30, admissionPolicy.enabled) the job's right to patch pods cannot be limited to one annotation: remove it, or run gpushare idle --evict yourself" -}}
+{{- end -}}
 {{- $old := semverCompare "<1.36.0-0" .Capabilities.KubeVersion.Version -}}
 {{- if and $old $values.extender.claims -}}
 {{- fail "extender.claims is set, but this cluster is older than Kubernetes 1.36: remove it" -}}

@@ -12,6 +12,7 @@ Object = dict[str, Any]
 NODES, PODS = "/api/v1/nodes", "/api/v1/pods"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
 LEASE = f"{LEASES}/gpushare-defrag"
+IDLE_LEASE = f"{LEASES}/gpushare-idle"
 
 
 class EvictingServer(FakeApiServer):
@@ -23,9 +24,13 @@ class EvictingServer(FakeApiServer):
         before: called with the name of a pod before it is evicted; a race is written here.
         refused: status of the eviction of a pod by name, such as 429.
         lease: the Lease; ``None`` where there is none.
+        no_events: status of the creation of events; 0 where they are taken.
+
+    Args:
+        lease_path: of the Lease.
     """
 
-    def __init__(self, cluster: FakeCluster) -> None:
+    def __init__(self, cluster: FakeCluster, *, lease_path: str = LEASE) -> None:
         nodes = [item for item in cluster.items if item["kind"] == "Node"]
         pods = [item for item in cluster.items if item["kind"] == "Pod"]
         empty: dict[str, list[Object]] = {
@@ -47,6 +52,8 @@ class EvictingServer(FakeApiServer):
         self.before: Callable[[str], None] = lambda _: None
         self.refused: dict[str, int] = {}
         self.lease: Object | None = None
+        self.no_events = 0
+        self._lease_path = lease_path
 
     @property
     def pods(self) -> list[Object]:
@@ -59,7 +66,7 @@ class EvictingServer(FakeApiServer):
 
     def answer(self, target: str, *, authorized: bool) -> tuple[int, Object | str]:
         """As the base, and the Lease."""
-        if target == LEASE:
+        if target == self._lease_path:
             return (200, self.lease) if self.lease else (404, {"message": "not found"})
         return super().answer(target, authorized=authorized)
 
@@ -67,6 +74,8 @@ class EvictingServer(FakeApiServer):
         """An eviction, an event or the Lease."""
         if path.endswith("/eviction"):
             return self._eviction(body)
+        if path.endswith("/events") and self.no_events:
+            return self.no_events, {"message": "the fake refuses"}
         if path.endswith("/events"):
             self.events.append(body)
             return 201, body
@@ -80,7 +89,7 @@ class EvictingServer(FakeApiServer):
 
     def patched(self, path: str, operations: list[Object]) -> tuple[int, Object]:
         """The Lease, whose resource version grows."""
-        if path != LEASE or self.lease is None:
+        if path != self._lease_path or self.lease is None:
             return super().patched(path, operations)
         try:
             self.lease = patched(self.lease, operations)

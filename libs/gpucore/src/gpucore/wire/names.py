@@ -22,6 +22,9 @@ ISOLATION: Final = (
     "gpushare/isolation"  # pod annotation: the isolation mode it demands; node label: its own
 )
 IDLE_ALLOWED: Final = "gpushare/idle-allowed"  # pod label "true": it may hold GPUs and use none
+IDLE_NOTICE: Final = (
+    "gpushare/idle-notice"  # pod annotation, JSON: when the pod is evicted if it stays idle
+)
 MEMORY_LIMIT: Final = "gpushare/memory-limit"  # pod annotation: most units that it may use
 SIZING: Final = "gpushare/sizing"  # pod or namespace annotation: off, recommend or initial
 SIZING_MIN: Final = (
@@ -141,6 +144,11 @@ LABEL_SERVING_VERSION: Final = "servingVersion"
 NVIDIA_DEPLOY_PLUGIN: Final = "nvidia.com/gpu.deploy.device-plugin"  # node label
 NVIDIA_HELD_AFFINITY: Final = "gpushare/nvidia-plugin-affinity"  # DaemonSet annotation
 NVIDIA_HELD_LABEL: Final = "gpushare/nvidia-plugin-label"  # node annotation
+
+# Kubeflow's notebook controller and its culler of idle notebooks.
+NOTEBOOK_NAME: Final = "notebook-name"  # pod label: the Notebook whose StatefulSet created it
+NOTEBOOK_LAST_ACTIVITY: Final = "notebooks.kubeflow.org/last-activity"  # annotation, RFC 3339
+NOTEBOOK_STOPPED: Final = "kubeflow-resource-stopped"  # annotation of a Notebook without a pod
 
 # The legacy list of a node's unhealthy GPUs.
 UNHEALTHY_NAMESPACE: Final = "kube-system"

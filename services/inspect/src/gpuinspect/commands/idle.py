@@ -5,7 +5,9 @@ from typing import Annotated
 
 import typer
 
+from gpucore.sizing.idle_eviction import IdleRules
 from gpucore.wire.names import IDLE_ALLOWED
+from gpuinspect.cluster import selectors
 from gpuinspect.cluster.collect import COUNTED
 from gpuinspect.cluster.scoped import gaps, read
 from gpuinspect.commands.options.amounts import days_of
@@ -14,7 +16,12 @@ from gpuinspect.commands.options.namespaces import READ_ALL, AllNamespaces, Name
 from gpuinspect.commands.options.reading import Reader, fail, note, reading
 from gpuinspect.commands.options.selecting import Selector, selected
 from gpuinspect.documents.idle import idle_share_list
+from gpuinspect.documents.idle_eviction import idle_eviction
+from gpuinspect.idle.command import IdleEviction, run_eviction
+from gpuinspect.idle.outcomes import IdleOutcome, RunLimits
+from gpuinspect.idle.reading import IdleSelection
 from gpuinspect.layout.idle import idle as table
+from gpuinspect.layout.idle_eviction import idle_eviction as eviction_table
 from gpuinspect.queries.idle import IdleShares, idle_shares
 from gpuinspect.terminal import ages
 
@@ -41,6 +48,48 @@ def idle(
     price: Annotated[
         float, typer.Option(help="price of an hour of one GPU, in any currency", min=0.0)
     ] = 0.0,
+    evict: Annotated[
+        bool,
+        typer.Option(
+            "--evict", help="give notice to idle pods, and evict those whose grace time is over"
+        ),
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="show what --evict would do, and change nothing")
+    ] = False,
+    grace: Annotated[
+        str,
+        typer.Option(
+            help="with --evict: least time from the notice to the eviction, such as 12h, 7d or 4w",
+            metavar="TIME",
+        ),
+    ] = "24h",
+    bare_pods: Annotated[
+        bool,
+        typer.Option(
+            "--bare-pods", help="with --evict: also pods that no controller would create again"
+        ),
+    ] = False,
+    max_evictions: Annotated[
+        int, typer.Option(help="with --evict: maximum number of evictions of this run", min=0)
+    ] = 10,
+    max_notices: Annotated[
+        int, typer.Option(help="with --evict: maximum number of notices of this run", min=0)
+    ] = 50,
+    plugin_namespace: Annotated[
+        str,
+        typer.Option(
+            help="with --evict, required: namespace of the device plugins, that of the chart's"
+            " release; pods elsewhere that look like a plugin do not count",
+            metavar="NAME",
+        ),
+    ] = "",
+    lease: Annotated[
+        str,
+        typer.Option(
+            help="with --evict: Lease that excludes concurrent runs", metavar="NAMESPACE/NAME"
+        ),
+    ] = "kube-system/gpushare-idle",
     selector: Selector = "",
     output: Output = Format.TABLE,
     no_headers: NoHeaders = False,
@@ -49,18 +98,28 @@ def idle(
 
     A pod without memory in use has no CUDA context, so it computes nothing either. The device
     plugins measure this; a restarted plugin begins anew. Pods with the label
-    gpushare/idle-allowed=true are left out. Nothing is changed.
+    gpushare/idle-allowed=true are left out. Nothing is changed without --evict: that gives notice
+    to idle pods by an event and an annotation, and a later run evicts those that are still idle
+    when their grace time is over. Exit code 1 if a run with --evict ended early.
 
     \b
     Examples:
       gpushare idle -A                          idle for an hour or longer
       gpushare idle -A --for 7d --price 2.50 -o wide   with node and cost
       gpushare idle -n team -o name | xargs kubectl delete -n team
+      gpushare idle -A --for 12h --dry-run --plugin-namespace gpushare   what --evict would do
     """  # noqa: D301 - the escape keeps the lines of the examples apart
     seconds = days_of(idle_for, "--for") * _DAY
     if reader.source.snapshot is not None:
         fail(NO_SNAPSHOT)
     where = chosen(reader.source, namespace, everywhere=all_namespaces)
+    if evict or dry_run:
+        rules = IdleRules(seconds, days_of(grace, "--grace") * _DAY, bare_pods)
+        limits = RunLimits(max_notices, max_evictions)
+        selection = _selection(where, plugin_namespace, selector)
+        wanted = IdleEviction(rules, limits, selection, lease, apply=not dry_run)
+        _evict(reader, wanted, output, headers=not no_headers)
+        return
     snapshot = selected(read(reader.source, "", *COUNTED), selector)
     unread = list(gaps(snapshot, NO_NODES))
     if unread:
@@ -81,6 +140,36 @@ def idle(
     sys.stdout.flush()
     for sentence in notes:
         note(f"note: {sentence}")
+
+
+def _selection(where: str, plugin_namespace: str, selector: str) -> IdleSelection:
+    """Which pods are meant."""
+    if not plugin_namespace:
+        raise typer.BadParameter(
+            "--plugin-namespace is needed: whoever may create pods elsewhere could report that"
+            " pods of others are idle"
+        )
+    try:
+        return IdleSelection(where, plugin_namespace, selectors.parse(selector))
+    except selectors.SelectorError as error:
+        fail(error)
+
+
+def _evict(reader: Reader, wanted: IdleEviction, output: Format, *, headers: bool) -> None:
+    """One run, and what it did; exit code 1 where it ended early."""
+    run = run_eviction(reader.source, reader.names, wanted, ages.now)
+    if output.is_document:
+        emit(idle_eviction(run, namespace=wanted.selection.namespace, at=ages.now()), output)
+    elif output is Format.NAME:
+        evicted = (each.pod.name for each in run.outcomes if each.outcome is IdleOutcome.EVICTED)
+        names_only("pod", evicted)
+    else:
+        sys.stdout.write(eviction_table(run, ages.now(), headers=headers))
+    sys.stdout.flush()
+    if run.note and not output.is_document:
+        note(f"note: {run.note}")
+    if run.stopped:
+        fail(run.stopped)
 
 
 def _notes(found: IdleShares, where: str, idle_for: str) -> list[str]:

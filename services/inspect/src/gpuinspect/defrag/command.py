@@ -1,7 +1,5 @@
 """A run on a cluster, or its plan on a snapshot, with what an operator set."""
 
-import os
-import socket
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime
@@ -68,7 +66,7 @@ class LiveCalls:
 
     def evict(self, pod: DefragPod, *, dry_run: bool) -> None:
         """Request an eviction."""
-        from gpuinspect.defrag.evictions import evict  # noqa: PLC0415 - imports the async client
+        from gpuinspect.eviction.requests import evict  # noqa: PLC0415 - imports the async client
 
         evict(self._kube, pod, dry_run=dry_run)
 
@@ -91,9 +89,6 @@ def plan_or_evict(
         InspectError: a snapshot cannot be changed, or the name of the Lease is wrong.
         KubeError: the cluster cannot be read or written.
     """
-    namespace, _, name = wanted.lease.partition("/")
-    if not (namespace and name):
-        raise InspectError(f"--lease {wanted.lease}: write NAMESPACE/NAME")
     if source.snapshot is not None:
         if wanted.apply:
             raise InspectError("--apply needs a cluster: a snapshot cannot be changed")
@@ -101,8 +96,7 @@ def plan_or_evict(
         return planned(state, wanted.budgets, ()), state
     with source.connect() as kube:
         calls = LiveCalls(kube, names, wanted)
-        holder = f"{socket.gethostname()}-{os.getpid()}"
-        lease = DefragLease(kube, namespace, name, holder, clock)
+        lease = DefragLease(kube, wanted.lease, clock)
         if wanted.apply:
             report = carry_out(calls, lease, wanted.budgets, clock)
             return report, calls.state or calls.read()

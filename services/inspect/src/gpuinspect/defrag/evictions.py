@@ -1,49 +1,15 @@
-"""Requests an eviction through the Eviction API, and records events about it."""
+"""Records events about the evictions of a plan."""
 
-from collections.abc import Mapping
-from typing import Any, Final, Protocol
+from typing import Final
 
 from gpucore.defrag.planning import Eviction, EvictionPlan
-from gpucore.defrag.pods import DefragPod
 from gpucore.explain.sentences import placement_sentence
-from gpukube.errors import KubeError
-from gpukube.events import EventSource, ObjectReference, event_body, event_path
+from gpuinspect.eviction.requests import PostClient, pod_and_controller, record
+from gpukube.events import EventSource, ObjectReference
 
 EVICTED: Final = "GpuPodEvicted"
 MAKES_ROOM: Final = "GpuCapacityFreed"
 SOURCE: Final = EventSource("gpushare-defrag", "gpushare-defrag", may_patch=False)
-
-
-class PostClient(Protocol):
-    """The part of the API server that takes new objects."""
-
-    def post(self, path: str, body: Mapping[str, Any]) -> bytes:
-        """Create an object."""
-        ...
-
-
-def evict(kube: PostClient, pod: DefragPod, *, dry_run: bool) -> None:
-    """Request the eviction of exactly the pod that was read.
-
-    Args:
-        dry_run: the API server only checks whether it would evict the pod.
-
-    Raises:
-        ThrottledError: a PodDisruptionBudget does not permit it.
-        ConflictError: the pod changed since it was read.
-        KubeError: other failures.
-    """
-    preconditions = {"uid": pod.uid, "resourceVersion": pod.resource_version}
-    options: dict[str, Any] = {"preconditions": preconditions}
-    if dry_run:
-        options["dryRun"] = ["All"]
-    body = {
-        "apiVersion": "policy/v1",
-        "kind": "Eviction",
-        "metadata": {"name": pod.name, "namespace": pod.namespace},
-        "deleteOptions": options,
-    }
-    kube.post(f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}/eviction", body)
 
 
 def announce(kube: PostClient, plan: EvictionPlan, eviction: Eviction) -> None:
@@ -52,22 +18,9 @@ def announce(kube: PostClient, plan: EvictionPlan, eviction: Eviction) -> None:
     same = waiting.namespace == pod.namespace
     whom = f"pod {waiting.name}" if same else "a pod of another namespace"
     text = f"evicted pod {pod.name} from node {pod.node} so that {whom} fits"
-    about = [ObjectReference("Pod", pod.name, pod.namespace, pod.uid)]
-    if (owner := pod.controller) is not None:
-        about.append(
-            ObjectReference(owner.kind, owner.name, pod.namespace, owner.uid, owner.api_version)
-        )
-    for each in about:
-        _record(kube, each, EVICTED, text)
+    for each in pod_and_controller(pod):
+        record(kube, each, EVICTED, text, source=SOURCE)
     reference = ObjectReference("Pod", waiting.name, waiting.namespace, waiting.uid)
     room = placement_sentence(plan.placement, None)
-    _record(
-        kube, reference, MAKES_ROOM, f"evicted a pod from node {plan.node} so that it fits {room}"
-    )
-
-
-def _record(kube: PostClient, about: ObjectReference, reason: str, message: str) -> None:
-    try:
-        kube.post(event_path(about), event_body(about, "Normal", reason, message, SOURCE))
-    except KubeError:
-        return
+    text = f"evicted a pod from node {plan.node} so that it fits {room}"
+    record(kube, reference, MAKES_ROOM, text, source=SOURCE)

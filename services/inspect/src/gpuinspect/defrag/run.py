@@ -15,8 +15,10 @@ from gpucore.defrag.planning import Eviction, EvictionPlan, PlanSearch, find_pla
 from gpucore.defrag.pods import DefragPod, DefragState
 from gpucore.defrag.progress import check_plan
 from gpucore.units import PodUid
-from gpuinspect.defrag.lease import DefragLease, LeaseError
-from gpukube.errors import ConflictError, KubeError, NotFoundError, ThrottledError
+from gpuinspect.defrag.lease import DefragLease
+from gpuinspect.eviction.lease import LeaseError
+from gpuinspect.eviction.pods import refusal
+from gpukube.errors import KubeError
 
 
 class EvictionCalls(Protocol):
@@ -27,7 +29,7 @@ class EvictionCalls(Protocol):
         ...
 
     def evict(self, pod: DefragPod, *, dry_run: bool) -> None:
-        """Request an eviction; raises the errors of :func:`gpuinspect.defrag.evictions.evict`."""
+        """Request an eviction; raises the errors of :func:`gpuinspect.eviction.requests.evict`."""
         ...
 
     def announce(self, plan: EvictionPlan, eviction: Eviction) -> None:
@@ -79,7 +81,7 @@ def carry_out(
             return RunReport(found, applied=True)
         return _Run(calls, lease, clock, found).report()
     finally:
-        _release(lease)
+        lease.release()
 
 
 class _Run:
@@ -130,10 +132,10 @@ class _Run:
     def _refused(self, pod: DefragPod, *, dry_run: bool) -> str:
         try:
             self._calls.evict(pod, dry_run=dry_run)
-        except ThrottledError as error:
-            return f"a PodDisruptionBudget keeps {pod}: {error.message}"
-        except (ConflictError, NotFoundError) as error:
-            return f"{pod} has changed: {error.message}"
+        except KubeError as error:
+            if reason := refusal(pod, error):
+                return reason
+            raise
         return ""
 
     def _past(self, pod: DefragPod) -> PastEviction:
@@ -147,11 +149,3 @@ class _Run:
             waiting=waiting.uid,
             for_namespace=waiting.namespace,
         )
-
-
-def _release(lease: DefragLease) -> None:
-    """A Lease that was taken over, or cannot be written, expires by itself."""
-    try:
-        lease.release()
-    except (LeaseError, KubeError):
-        return

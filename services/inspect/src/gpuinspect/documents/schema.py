@@ -21,6 +21,7 @@ from gpuinspect.documents.doctor import Examination
 from gpuinspect.documents.gpumap import GpuMapDoc
 from gpuinspect.documents.gpunode import GpuNodeList
 from gpuinspect.documents.idle import IdleShareList
+from gpuinspect.documents.idle_eviction import IdleEvictionDoc
 from gpuinspect.documents.inspect import NodeShareList
 from gpuinspect.documents.nodetemplate import NodeTemplateDoc
 from gpuinspect.documents.pending import PendingPodList
@@ -43,6 +44,7 @@ DOCUMENTS: Final = {
     "UsageList": UsageList,
     "RecommendationList": RecommendationList,
     "IdleShareList": IdleShareList,
+    "IdleEviction": IdleEvictionDoc,
     "SizesEffect": SizesEffectDoc,
     "WhatIf": WhatIfDoc,
     "PodMix": MixDoc,

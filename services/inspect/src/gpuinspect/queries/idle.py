@@ -122,7 +122,7 @@ def of_replies(
     pods = {str(pod.uid): (pod, raw) for pod, raw in pairs if namespace in {"", pod.namespace}}
     found: list[IdleShare] = []
     allowed = unknown = 0
-    for node, held, since in _holders(view, replies):
+    for node, held, since in holders(view, replies):
         if held.uid not in pods:
             continue
         pod, raw = pods[held.uid]
@@ -138,7 +138,7 @@ def of_replies(
     return IdleShares(tuple(found), view.unit, allowed, unknown, note)
 
 
-def _holders(
+def holders(
     view: ClusterView, replies: PluginReplies[NodeUsage]
 ) -> Iterator[tuple[NodeSummary, PodSummary, float | None]]:
     """Each pod with GPUs, and since when all of them have been idle, in Unix seconds.

@@ -1,0 +1,45 @@
+"""A pod that may be evicted, and why the cluster refuses it."""
+
+from typing import Final, Protocol
+
+from gpucore.units import PodUid
+from gpucore.wire.pod.controllers import Controller
+from gpukube.errors import ConflictError, KubeError, NotFoundError, StatusError, ThrottledError
+
+_UNPROCESSABLE: Final = 422
+"""Status of a JSON patch whose test failed."""
+
+
+class EvictablePod(Protocol):
+    """A pod as it was read."""
+
+    @property
+    def uid(self) -> PodUid:
+        """Its UID."""
+
+    @property
+    def namespace(self) -> str:
+        """Its namespace."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+
+    @property
+    def resource_version(self) -> str:
+        """Of the object that was read."""
+
+    @property
+    def controller(self) -> Controller | None:
+        """What creates another pod in its place."""
+
+
+def refusal(pod: EvictablePod, error: KubeError) -> str:
+    """Why the cluster refused to evict or patch this pod; empty for a failure of another kind."""
+    message = error.message if isinstance(error, StatusError) else ""
+    if isinstance(error, ThrottledError):
+        return f"a PodDisruptionBudget keeps {pod}: {message}"
+    changed = isinstance(error, StatusError) and error.status == _UNPROCESSABLE
+    if changed or isinstance(error, ConflictError | NotFoundError):
+        return f"{pod} has changed: {message}"
+    return ""

@@ -1,0 +1,1 @@
+"""Evicts pods that stay idle after a notice: decisions on fresh figures, notices, evictions."""

@@ -1,0 +1,323 @@
+"""``gpushare idle --evict``: notice first, the eviction later, and nobody who used a GPU."""
+
+import json
+import os
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from drawncluster import FakeCluster, Gpu
+from evictingserver import IDLE_LEASE, PODS, EvictingServer
+from invoking import Run, WhatIfOutcome
+from test_memory_in_use import path, plugin
+
+from gpuinspect.terminal import ages
+
+Object = dict[str, Any]
+FORMS = Path(__file__).parent / "golden" / "forms"
+HOUR = 3600.0
+START = datetime(2026, 1, 10, tzinfo=UTC).timestamp()
+NOTICE = "gpushare/idle-notice"
+
+
+def owned(name: str, kind: str = "ReplicaSet") -> Object:
+    """Metadata of a pod of a controller."""
+    owner = {"apiVersion": "apps/v1", "kind": kind, "name": f"rs-{name}", "uid": f"uid-rs-{name}"}
+    return {"ownerReferences": [{**owner, "controller": True}]}
+
+
+class Idle:
+    """A node with four GPUs, and pods that a test makes idle; time passes when a test says so."""
+
+    def __init__(self, run: Run, folder: Path) -> None:
+        cluster = FakeCluster().node("n1", gpus=[Gpu(16)] * 4)
+        for index, name in enumerate(("a", "b", "busy", "bare")):
+            metadata = {} if name == "bare" else owned(name)
+            cluster.pod(name, 8, node="n1", index=index, metadata=metadata)
+        self.server = EvictingServer(cluster, lease_path=IDLE_LEASE)
+        for pod in self.server.pods:
+            pod["selfLink"] = f"/api/v1/namespaces/default/pods/{pod['metadata']['name']}"
+        self.server.pods.append(plugin("n1"))
+        self._run, self._folder = run, folder
+        self.now = START
+        self.idle_since = {"a": START - 20 * HOUR, "b": START - 30 * HOUR, "busy": 0.0}
+        self.idle_since["bare"] = START - 40 * HOUR
+        self.measure()
+
+    def measure(self, *, age: float = 1.0) -> None:
+        """Let the plugin report, as it does at every read."""
+        order = ("a", "b", "busy", "bare")
+        gpus = [
+            {"index": i, "uuid": f"GPU-n1-{i}", "usedBytes": 0, "unattributedBytes": 0}
+            | {"pods": [self._row(name)] if name in self.idle_since else []}
+            for i, name in enumerate(order)
+        ]
+        known = {"apiVersion": "gpushare/v1", "kind": "NodeUsage", "node": "n1"}
+        self.server.objects[path("n1")] = {**known, "measuredAt": self.now - age, "gpus": gpus}
+
+    def _row(self, name: str) -> Object:
+        named = {"namespace": "default", "name": name, "containers": ["main"]}
+        return {**named, "usedBytes": 0, "idleSince": self.idle_since[name]}
+
+    def later(self, hours: float) -> None:
+        """Hours pass, and the plugin reports again."""
+        self.now += hours * HOUR
+        self.measure()
+
+    def __call__(self, *args: str, mode: str = "--evict") -> WhatIfOutcome:
+        config = str(self.server.kubeconfig(self._folder))
+        flags = (mode, "--for", "12h", "--plugin-namespace", "gpushare", "--kubeconfig", config)
+        return self._run("idle", *flags, *args)
+
+    def outcomes(self, *args: str, mode: str = "--evict") -> dict[str, str]:
+        """What became of each pod by name."""
+        found = json.loads(self(*args, "-o", "json", mode=mode).out)
+        return {each["name"]: each["outcome"] for each in found["items"]}
+
+    def notice(self, name: str) -> Object | None:
+        """The notice on a pod."""
+        text = self.server.pod(name)["metadata"]["annotations"].get(NOTICE)
+        return None if text is None else dict(json.loads(text))
+
+
+@pytest.fixture
+def idle(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Idle]:
+    """With the time of the test."""
+    made = Idle(run, tmp_path)
+    monkeypatch.setattr(ages, "now", lambda: datetime.fromtimestamp(made.now, UTC))
+    with made.server.serving():
+        yield made
+
+
+def test_a_dry_run_changes_nothing(idle: Idle) -> None:
+    """It requests lists and the reports of the plugins only, and says what would happen."""
+    outcome = idle(mode="--dry-run")
+    assert outcome.code == 0
+    assert [line.split()[1:6] for line in outcome.out.splitlines()[1:4]] == [
+        ["bare", "pod/bare", "40h", "spared", "-"],
+        ["b", "replicaset/rs-b", "30h", "noticed", "2026-01-11T00:00Z"],
+        ["a", "replicaset/rs-a", "20h", "noticed", "2026-01-11T00:00Z"],
+    ]
+    last = outcome.out.splitlines()[-1]
+    assert last == "dry run: --evict gives notice to 2 pods, 1 pod spared"
+    assert (idle.server.events, idle.server.lease, idle.server.evicted) == ([], None, [])
+    assert idle.notice("a") is None
+
+
+@pytest.mark.parametrize("form", ["table", "json", "yaml", "name"])
+def test_every_form_is_its_golden_file(idle: Idle, form: str) -> None:
+    """To the byte; UPDATE_GOLDEN=1 writes the files anew."""
+    idle("--max-notices", "1")
+    idle.later(24)
+    printed = idle("-o", form).out
+    file = FORMS / f"idle-eviction.{form}"
+    if "UPDATE_GOLDEN" in os.environ:
+        file.write_text(printed, encoding="utf-8")
+    assert printed == file.read_text(encoding="utf-8")
+
+
+def test_notice_comes_first_and_the_eviction_after_the_grace_time(idle: Idle) -> None:
+    """Three runs; the pod in use and the one without a controller stay."""
+    assert idle.outcomes() == {"bare": "spared", "b": "noticed", "a": "noticed"}
+    assert idle.notice("b") == {
+        "pod": "uid-default-b",
+        "noticedAt": int(START),
+        "evictAfter": int(START + 24 * HOUR),
+    }
+    (event, _) = idle.server.events
+    assert (event["reason"], event["involvedObject"]["name"]) == ("GpuIdleNotice", "b")
+    assert event["message"] == (
+        "holds GPU memory and has used none of it since 2026-01-08 18:00 UTC: it is evicted after"
+        " 2026-01-11 00:00 UTC unless it uses its GPU or has the label gpushare/idle-allowed=true"
+    )
+    idle.later(23)
+    assert idle.outcomes() == {"bare": "spared", "b": "waits", "a": "waits"}
+    assert idle.server.evicted == []
+    idle.later(1)
+    done = idle()
+    assert done.out.splitlines()[-1] == "evicted 2 pods, 1 pod spared"
+    assert idle.server.evicted == ["b", "a"]
+    about = [(e["reason"], e["involvedObject"]["kind"]) for e in idle.server.events[2:]]
+    assert about == [("GpuIdlePodEvicted", "Pod"), ("GpuIdlePodEvicted", "ReplicaSet")] * 2
+    assert idle.server.lease is not None
+    assert idle.server.lease["spec"]["holderIdentity"] == ""
+
+
+def test_a_pod_that_used_its_gpu_since_the_notice_is_not_evicted(idle: Idle) -> None:
+    """Idle again, it gets another notice."""
+    idle()
+    idle.idle_since["a"] = 0
+    idle.idle_since["b"] = START + 12 * HOUR
+    idle.later(24)
+    assert idle.outcomes() == {"bare": "spared", "b": "noticed"}
+    assert idle.server.evicted == []
+
+
+def test_use_between_the_read_and_the_eviction_keeps_the_pod(idle: Idle) -> None:
+    """The plugin is read again before each eviction."""
+    idle()
+    idle.later(24)
+
+    def used(name: str) -> None:
+        assert name == "b"
+        idle.idle_since["a"] = 0
+        idle.measure()
+
+    idle.server.before = used
+    outcome = idle()
+    assert "it has used its GPU meanwhile" in outcome.out
+    assert idle.server.evicted == ["b"]
+
+
+def test_a_label_between_the_read_and_the_eviction_keeps_the_pod(idle: Idle) -> None:
+    """The version that was read is a precondition."""
+    idle()
+    idle.later(24)
+
+    def labelled(name: str) -> None:
+        metadata = idle.server.pod(name)["metadata"]
+        metadata |= {"labels": {"gpushare/idle-allowed": "true"}, "resourceVersion": "99"}
+
+    idle.server.before = labelled
+    assert idle.outcomes() == {"bare": "spared", "b": "refused", "a": "refused"}
+    assert idle.server.evicted == []
+
+
+def test_a_disruption_budget_keeps_its_pod_and_no_other(idle: Idle) -> None:
+    """The refusal is named, and the run goes on."""
+    idle()
+    idle.later(24)
+    idle.server.refused["b"] = 429
+    outcome = idle()
+    assert "a PodDisruptionBudget keeps default/b" in outcome.out
+    assert (outcome.code, idle.server.evicted) == (0, ["a"])
+
+
+def test_a_run_evicts_and_notices_no_more_than_its_maximum(idle: Idle) -> None:
+    """The longest idle first; the others are for the next run."""
+    assert idle.outcomes("--max-notices", "1")["a"] == "postponed"
+    assert idle.notice("a") is None
+    idle()
+    idle.later(30)
+    assert idle.outcomes("--max-evictions", "1") == {
+        "bare": "spared",
+        "b": "evicted",
+        "a": "postponed",
+    }
+
+
+def test_without_the_event_nobody_has_notice(idle: Idle) -> None:
+    """The annotation, from which the grace time counts, is written after the event."""
+    idle.server.no_events = 403
+    outcome = idle()
+    assert outcome.code == 1
+    assert "postponed" in outcome.out
+    assert [idle.notice(name) for name in "ab"] == [None, None]
+
+
+def test_pods_without_a_controller_are_evicted_on_request_only(idle: Idle) -> None:
+    """With --bare-pods."""
+    assert idle.outcomes("--bare-pods")["bare"] == "noticed"
+
+
+@pytest.mark.parametrize("report", ["stale", "none", "another pod's"])
+def test_pods_of_unknown_history_are_spared(idle: Idle, report: str) -> None:
+    """A notice that they had changes nothing."""
+    idle()
+    idle.later(24)
+    if report == "stale":
+        idle.measure(age=301)
+    elif report == "none":
+        del idle.server.objects[path("n1")]
+    else:
+        for name in "ab":
+            moment = datetime.fromtimestamp(START, UTC).isoformat()
+            idle.server.pod(name)["metadata"]["creationTimestamp"] = moment
+    outcomes = idle.outcomes()
+    assert (outcomes["a"], outcomes["b"]) == ("spared", "spared")
+    assert idle.server.evicted == []
+
+
+def test_a_tenants_pod_that_looks_like_a_plugin_is_not_read(idle: Idle) -> None:
+    """However many such pods there are, nobody's pod is idle by their word."""
+    report = idle.server.objects.pop(path("n1"))
+    for number in range(3):
+        forged = plugin("n1", namespace="hostile")
+        forged["metadata"] |= {"uid": f"forged-{number}"}
+        idle.server.pods.append(forged)
+    idle.server.objects[path("n1", namespace="hostile")] = report
+    assert set(idle.outcomes().values()) == {"spared"}
+    refused = idle("--plugin-namespace", "")
+    assert refused.code == 2
+    assert "--plugin-namespace is needed" in " ".join(refused.err.split())
+
+
+def test_a_forged_notice_concerns_its_own_pod_only(idle: Idle) -> None:
+    """A tenant who forges an early one loses the grace time of that pod, and no other has it."""
+    at = int(START - 25 * HOUR)
+    notice = {"pod": "uid-default-b", "noticedAt": at, "evictAfter": at}
+    for name in "ab":
+        idle.server.pod(name)["metadata"]["annotations"][NOTICE] = json.dumps(notice)
+    assert idle.outcomes() == {"bare": "spared", "b": "evicted", "a": "noticed"}
+
+
+def test_a_notebook_is_spared_with_what_to_do_instead(idle: Idle) -> None:
+    """Its StatefulSet would create the pod again."""
+    metadata = idle.server.pod("b")["metadata"]
+    metadata |= {**owned("b", "StatefulSet"), "labels": {"notebook-name": "nb"}}
+    text = " ".join(idle().out.split())
+    assert "Notebook nb would create it again: stop it by the annotation" in text
+
+
+def test_runs_exclude_each_other(idle: Idle) -> None:
+    """A Lease that is held ends the run before it reads."""
+    renewed = datetime.fromtimestamp(START, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    spec = {"holderIdentity": "other", "renewTime": renewed, "leaseDurationSeconds": 120}
+    idle.server.lease = {"metadata": {"resourceVersion": "5"}, "spec": spec}
+    outcome = idle()
+    assert outcome.code == 1
+    assert "another run, other, holds Lease gpushare-idle" in outcome.err
+    assert idle.server.events == []
+
+
+def test_a_run_that_loses_its_lease_evicts_no_further(idle: Idle) -> None:
+    """It learns that before the next eviction."""
+    idle()
+    idle.later(24)
+
+    def taken(_name: str) -> None:
+        assert idle.server.lease is not None
+        idle.server.lease["metadata"]["resourceVersion"] = "999"
+
+    idle.server.before = taken
+    outcome = idle()
+    assert outcome.code == 1
+    assert "another run took Lease gpushare-idle" in outcome.err
+    assert idle.server.evicted == ["b"]
+
+
+def test_unknown_allocations_end_the_run(idle: Idle) -> None:
+    """Without the right to list claims it is not known which pods have GPUs."""
+    idle.server.statuses["/apis/resource.k8s.io/v1/resourceclaims"] = 403
+    outcome = idle()
+    assert outcome.code == 1
+    assert "allocations are unknown" in outcome.err
+    assert idle.server.events == []
+
+
+def test_only_the_chosen_namespace_and_nodes_are_touched(idle: Idle) -> None:
+    """As for the list."""
+    assert idle.outcomes("-n", "other") == {}
+    assert idle.outcomes("-l", "pool=none") == {}
+    assert idle("-n", "other").out == "no pod is idle\n"
+    assert PODS in idle.server.lists
+    assert idle("-o", "name").out == ""
+
+
+def test_a_snapshot_cannot_be_changed(run: Run, cluster: FakeCluster) -> None:
+    """Nor does it have memory in use."""
+    outcome = run("idle", "--evict", "--plugin-namespace", "gpushare", on=cluster)
+    assert outcome.code == 1
+    assert "a snapshot does not have memory in use" in outcome.err
