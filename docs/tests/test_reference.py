@@ -6,6 +6,7 @@ from pathlib import Path
 import commandpage
 import eventpage
 import namepage
+import sizesexample
 
 ROOT = Path(__file__).parents[2]
 EVENT = re.compile(r'"((?:Gpu|Mps)[A-Z][A-Za-z]+)"')
@@ -26,6 +27,11 @@ def test_every_name_on_the_cluster_is_on_its_page_with_a_word_about_it() -> None
 def test_every_event_and_every_answer_of_a_node_is_on_its_page() -> None:
     """docs/reference/events.md is what `python docs/generators/eventpage.py` writes."""
     assert eventpage.PAGE.read_text() == eventpage.page()
+
+
+def test_the_example_of_sizes_is_what_its_generator_writes() -> None:
+    """docs/examples/sizes.json is what `python docs/generators/sizesexample.py` writes."""
+    assert sizesexample.FILE.read_text() == sizesexample.text()
 
 
 def test_no_event_of_the_services_is_without_words() -> None:

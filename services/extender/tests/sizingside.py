@@ -76,7 +76,7 @@ def replica(
 
 
 class SizingSide:
-    """A webhook with what a test lets it know; GPUs of 16 and 40 GiB.
+    """A webhook with what a test lets it know.
 
     Args:
         histories: of the last read.
@@ -84,6 +84,7 @@ class SizingSide:
         whole: the last read was of all nodes.
         enabled: the webhook gives sizes at all.
         listed: the namespaces are known.
+        gpus: sizes of the GPUs of the one node.
     """
 
     def __init__(
@@ -93,6 +94,7 @@ class SizingSide:
         whole: bool = True,
         enabled: bool = True,
         listed: bool = True,
+        gpus: tuple[int, ...] = (16, 40),
     ) -> None:
         self.now = 0.0
         self.rules = NamespaceRules(MEM)
@@ -103,7 +105,7 @@ class SizingSide:
         sizer = PodSizer(DEFAULT_NAMES, self.known, self.rules, SizingRules(), lambda: self.now)
         health = Readiness([Known()], stale_after=60)
         health.loaded = True
-        self.state = state_of(a_node("n", 16, 40))
+        self.state = state_of(a_node("n", *gpus))
         self.hook = AdmissionWebhook(
             self.state,
             health,
