@@ -34,7 +34,7 @@ from gpuinspect.commands.recommended import (
     print_sizes,
 )
 from gpuinspect.layout.measuredby import no_series, source_notes
-from gpuinspect.queries.claim_sizes import ClaimSize, claim_sizes
+from gpuinspect.queries.claim_sizes import ClaimSize, MeasuredWorkload, claim_sizes
 from gpuinspect.queries.measured import (
     NO_HISTORY,
     MeasuredCluster,
@@ -49,7 +49,7 @@ from gpuinspect.queries.recommend import (
     unit_in,
 )
 from gpuinspect.queries.repacked import sizes_effect
-from gpuinspect.queries.workloads import WorkloadRef, kind_of
+from gpuinspect.queries.workloads import kind_of
 
 NO_NODES: Final = (
     "the nodes were not read, so an exclusive GPU looks like a share, and sizes may exceed the"
@@ -213,7 +213,7 @@ def _unit(text: str, source: MeasuredCluster) -> MemoryUnit:
 
 def _claims(
     reader: Reader, found: Sequence[Recommendation], histories: ReadHistories
-) -> Mapping[WorkloadRef, ClaimSize | str]:
+) -> Mapping[MeasuredWorkload, ClaimSize | str]:
     """What to change of workloads whose memory is claimed; nothing is read without a cluster."""
     offline = reader.source.snapshot is not None or histories.source is HistorySource.FILE
     if offline or not any(each.claims for each in found):

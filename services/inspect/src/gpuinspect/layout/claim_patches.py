@@ -12,15 +12,14 @@ from typing import Any, Final
 import msgspec
 
 from gpucore.sizing.recommendation import Recommendation
-from gpuinspect.queries.claim_sizes import ClaimSize, pod_template_path
-from gpuinspect.queries.workloads import WorkloadRef
+from gpuinspect.queries.claim_sizes import ClaimSize, MeasuredWorkload, pod_template_path
 from gpuinspect.terminal.wrapping import one_line
 
 NOT_READ: Final = "its claims are not read from a file or a snapshot"
 
 
 def claim_line(
-    workload: WorkloadRef, found: Sequence[Recommendation], size: ClaimSize | str
+    workload: MeasuredWorkload, found: Sequence[Recommendation], size: ClaimSize | str
 ) -> str:
     """The commands, or a comment where nothing can be changed.
 
@@ -34,7 +33,7 @@ def claim_line(
     return _comment(workload, found, size) if isinstance(size, str) else _commands(workload, size)
 
 
-def _commands(workload: WorkloadRef, size: ClaimSize) -> str:
+def _commands(workload: MeasuredWorkload, size: ClaimSize) -> str:
     """One line: the new template, and if it exists, the reference to it."""
     where = f"--namespace={workload.namespace}"
     manifest = msgspec.json.encode(size.template).decode()
@@ -49,7 +48,7 @@ def _commands(workload: WorkloadRef, size: ClaimSize) -> str:
     return f"{create} | {apply} && {shlex.join(command)}"
 
 
-def _comment(workload: WorkloadRef, found: Sequence[Recommendation], why: str) -> str:
+def _comment(workload: MeasuredWorkload, found: Sequence[Recommendation], why: str) -> str:
     """A comment is one line: what comes from the cluster cannot begin another one."""
     mib = sum((each.size or each.current).request * each.unit.mib for each in found)
     amount = f"{mib} MiB" if mib % 1024 else f"{mib // 1024} GiB"

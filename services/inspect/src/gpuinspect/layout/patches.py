@@ -16,8 +16,7 @@ from gpucore.sizing.recommendation import Recommendation, SizingAdvice
 from gpucore.sizing.usage_history import ALL_CONTAINERS
 from gpucore.wire.names import MEMORY_LIMIT, Names
 from gpuinspect.layout.claim_patches import NOT_READ, claim_line
-from gpuinspect.queries.claim_sizes import ClaimSize
-from gpuinspect.queries.workloads import WorkloadRef
+from gpuinspect.queries.claim_sizes import ClaimSize, MeasuredWorkload
 from gpuinspect.terminal.wrapping import one_line
 
 _TEMPLATES: Final[Mapping[str, tuple[str, ...]]] = {
@@ -32,7 +31,7 @@ _TEMPLATES: Final[Mapping[str, tuple[str, ...]]] = {
 def patches(
     found: Sequence[Recommendation],
     names: Names,
-    claims: Mapping[WorkloadRef, ClaimSize | str] = MappingProxyType({}),
+    claims: Mapping[MeasuredWorkload, ClaimSize | str] = MappingProxyType({}),
 ) -> Iterator[str]:
     """Lines of a shell script; workloads whose sizes are right have none.
 
@@ -67,8 +66,8 @@ def patch(containers: Sequence[Recommendation], names: Names) -> dict[str, Any]:
     return template
 
 
-def _workload(found: Recommendation) -> WorkloadRef:
-    return WorkloadRef(found.key.kind, found.key.namespace, found.key.name)
+def _workload(found: Recommendation) -> MeasuredWorkload:
+    return MeasuredWorkload(found.key.kind, found.key.namespace, found.key.name)
 
 
 def _changes(found: Recommendation) -> bool:
@@ -93,14 +92,14 @@ def _memory_limit(containers: Sequence[Recommendation]) -> str:
     return str(limit) if limit > sum(size.request for size in sizes) else ""
 
 
-def _command(workload: WorkloadRef, body: Mapping[str, Any]) -> str:
+def _command(workload: MeasuredWorkload, body: Mapping[str, Any]) -> str:
     text = msgspec.json.encode(body).decode()
     target = f"{workload.kind.lower()}/{workload.name}"
     where = f"--namespace={workload.namespace}"
     return shlex.join(["kubectl", "patch", target, where, "--type=strategic", f"--patch={text}"])
 
 
-def _comment(workload: WorkloadRef, containers: Sequence[Recommendation], names: Names) -> str:
+def _comment(workload: MeasuredWorkload, containers: Sequence[Recommendation], names: Names) -> str:
     """A comment is one line: what comes from the cluster cannot begin another one."""
     sizes = ", ".join(_amount(each, names) for each in containers)
     limit = _memory_limit(containers)
