@@ -156,6 +156,27 @@ def test_a_tenants_pod_with_the_labels_of_the_plugin_is_not_read(
     assert not any("a-tenant" in request for request in live.requests)
 
 
+def test_a_tenant_with_more_such_pods_than_there_are_plugins_is_not_read(
+    live: Live, tmp_path: Path
+) -> None:
+    """They mount no directory of kubelet: who may do that controls the node anyway."""
+    for index in range(9):
+        fake = plugin_pod(f"fake-{index}", f"n{index}", namespace="a-tenant", kubelet="")
+        live.lists["/api/v1/pods"].append(fake)
+    assert live.figures(tmp_path).known.gpus["GPU-n1-0"] == 3 * GIB
+    assert not any("a-tenant" in request for request in live.requests)
+
+
+@pytest.mark.parametrize("root", ["/data/kubelet", "/var/lib/kubelet/"])
+def test_a_plugin_is_read_wherever_kubelets_root_is(live: Live, tmp_path: Path, root: str) -> None:
+    """It is a value of the chart."""
+    live.lists["/api/v1/pods"] = [
+        each for each in live.lists["/api/v1/pods"] if "plugin-n1" not in each["metadata"]["name"]
+    ]
+    live.lists["/api/v1/pods"].append(plugin_pod("plugin-n1", "n1", kubelet=root))
+    assert live.figures(tmp_path).known.gpus["GPU-n1-0"] == 3 * GIB
+
+
 def test_a_plugin_under_tls_is_read_under_tls(live: Live, tmp_path: Path) -> None:
     """The API server connects to it; the scheme is that of its readiness probe."""
     pods = [p for p in live.lists["/api/v1/pods"] if p["metadata"]["name"] != "plugin-n1"]

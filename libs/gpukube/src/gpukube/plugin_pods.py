@@ -12,6 +12,8 @@ PLUGIN: Final = "device-plugin"
 SELECTOR: Final = f"{COMPONENT}={PLUGIN}"
 """Labels of the pods of the chart's device plugins."""
 _PORT: Final = "metrics"
+_KUBELET: Final = "/device-plugins"
+"""End of the directory in which kubelet takes device plugins, wherever its root is."""
 
 
 class _HttpGet(msgspec.Struct):
@@ -33,9 +35,18 @@ class _Container(msgspec.Struct, rename="camel"):
     readiness_probe: _Probe | None = None
 
 
+class _HostPath(msgspec.Struct):
+    path: str = ""
+
+
+class _Volume(msgspec.Struct, rename="camel"):
+    host_path: _HostPath | None = None
+
+
 class _Spec(msgspec.Struct, rename="camel"):
     node_name: str = ""
     containers: list[_Container] = []
+    volumes: list[_Volume] | None = None
 
 
 class _Metadata(msgspec.Struct):
@@ -65,6 +76,9 @@ def pods_in(page: bytes) -> list[msgspec.Raw]:
 def plugin_addresses(plugins: Iterable[msgspec.Raw]) -> list[PluginAddress]:
     """Where the device plugins that run serve their documents.
 
+    Any tenant can give a pod the labels of a plugin. Pod Security forbids tenants to mount a
+    directory of kubelet, and a pod that does controls its node anyway.
+
     Args:
         plugins: their pods.
     """
@@ -74,10 +88,15 @@ def plugin_addresses(plugins: Iterable[msgspec.Raw]) -> list[PluginAddress]:
 def _addresses(plugins: Iterable[msgspec.Raw]) -> Iterator[PluginAddress]:
     for raw in plugins:
         pod = msgspec.json.decode(raw, type=_Pod)
-        if pod.spec.node_name and pod.status.phase == "Running":
+        if pod.spec.node_name and pod.status.phase == "Running" and _sees_kubelet(pod.spec):
             named = pod.metadata
             for port, scheme in _ports(pod.spec.containers):
                 yield PluginAddress(pod.spec.node_name, named.namespace, named.name, port, scheme)
+
+
+def _sees_kubelet(spec: _Spec) -> bool:
+    paths = (each.host_path.path for each in spec.volumes or () if each.host_path is not None)
+    return any(path.rstrip("/").endswith(_KUBELET) for path in paths)
 
 
 def _ports(containers: Iterable[_Container]) -> Iterator[tuple[int, str]]:
