@@ -48,7 +48,7 @@ gpu 0: pid 3 used_mib 30 type mps name client
 def test_a_driver_may_tell_a_caller_only_of_processes_of_its_pid_namespace(nvml: Start) -> None:
     """Their memory is in use all the same; so it is with the kernel modules of today."""
     worker = nvml("t4-2x16")
-    busy, idle = worker.gpus()
+    idle = worker.gpus()[1]
     me = os.getpid()
     worker.state.write_text(
         f"driver lists_pid_namespace\ngpu 1 process pid {me} used_mib 512 name trainer\n"
@@ -59,7 +59,6 @@ def test_a_driver_may_tell_a_caller_only_of_processes_of_its_pid_namespace(nvml:
     samples = worker.call("nvmlDeviceGetProcessUtilization", idle, 0)
     assert [sample["pid"] for sample in samples] == [me]
     assert worker.call("nvmlDeviceGetMemoryInfo", idle)["used"] == 542 * MIB
-    assert worker.call("nvmlDeviceGetComputeRunningProcesses", busy) == []
 
 
 def test_processes_come_and_go_with_the_state_file(nvml: Start) -> None:
