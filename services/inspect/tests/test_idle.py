@@ -118,6 +118,36 @@ def test_only_shares_of_selected_nodes_are_listed(idle: Idle) -> None:
     assert len(idle.items("-l", "pool!=none")) == 1
 
 
+def test_only_shares_of_the_namespace_are_listed(idle: Idle) -> None:
+    """``-A`` lists those of all."""
+    idle.cluster.pod("mine", 4, node="n1", index=0)
+    idle.cluster.pod("theirs", 4, node="n1", index=0, namespace="other")
+    theirs = row("theirs", idle_hours=20) | {"namespace": "other"}
+    idle.replies["n1"] = reply("n1", [row("mine", idle_hours=30), theirs], [])
+    assert [each["name"] for each in idle.items()] == ["mine"]
+    assert [each["name"] for each in idle.items("-n", "other")] == ["theirs"]
+    assert [each["name"] for each in idle.items("-A")] == ["mine", "theirs"]
+
+
+def test_a_share_that_is_idle_for_exactly_the_time_is_listed(idle: Idle) -> None:
+    """The time is the least."""
+    idle.cluster.pod("notebook", 4, node="n1", index=0)
+    idle.replies["n1"] = reply("n1", [row("notebook", idle_hours=1)], [])
+    assert len(idle.items("--for", "1h")) == 1
+
+
+def test_an_idle_exclusive_gpu_counts_with_all_of_it(idle: Idle) -> None:
+    """All of its memory, and an hour of it for each hour."""
+    resources = {"aliyun.com/gpu": "2", "aliyun.com/gpu-mem": "32", "aliyun.com/gpu-count": "2"}
+    idle.cluster.items.clear()
+    idle.cluster.node("n1", gpus=[Gpu(16), Gpu(16)], resources=resources)
+    limits, notes = {"aliyun.com/gpu": "1"}, {"ALIYUN_COM_GPU_GROUP": "1"}
+    idle.cluster.pod("whole", node="n1", limits=limits, annotations=notes)
+    idle.replies["n1"] = reply("n1", [], [row("whole", idle_hours=3)])
+    (found,) = idle.items()
+    assert (found["units"], found["gpus"], found["gpuHours"]) == (16, 1, 3)
+
+
 def test_a_pod_is_idle_when_all_its_gpus_are(idle: Idle) -> None:
     """And only for as long as the one that was used last."""
     both = {"scheduler.framework.gpushare.allocation": '{"0":{"0":4,"1":4}}'}

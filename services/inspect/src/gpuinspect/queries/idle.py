@@ -179,8 +179,8 @@ def _share(
 ) -> IdleShare:
     kind, workload = workload_of(pod, controller_of(raw))
     totals = {gpu.index: gpu.total for gpu in node.gpus}
-    parts = [units / totals[index] for index, units in held.gpus.items() if totals.get(index)]
-    whole = sum(totals.get(index, 0) for index in held.group)
+    shared = {index: units for index, units in held.gpus.items() if index not in held.group}
+    parts = [units / totals[index] for index, units in shared.items() if totals.get(index)]
     return IdleShare(
         namespace=pod.namespace,
         name=pod.name,
@@ -188,7 +188,7 @@ def _share(
         kind=kind,
         workload=workload,
         node=node.name,
-        units=sum(held.gpus.values()) + whole,
+        units=sum(held.gpus.values()),
         gpus=sum(parts) + len(held.group),
         idle_seconds=idle_seconds,
         since=pod.creation,
