@@ -4,7 +4,6 @@ Two runs are needed at least: the first gives notice, and a later one evicts onc
 over, if the pod was idle for all of it.
 """
 
-from datetime import datetime
 from enum import StrEnum
 from typing import Final
 
@@ -21,6 +20,7 @@ from gpucore.wire.names import (
 from gpucore.wire.pod.controllers import Controller
 from gpucore.wire.pod.gangs import gang_of
 from gpucore.wire.pod.spec import Pod, created
+from gpucore.wire.times import unix_seconds
 
 FRESH_SECONDS: Final = 300.0
 """Age of a measurement from which on it is none; also how far clocks may differ."""
@@ -177,8 +177,4 @@ def _created_again(pod: Pod, controller: Controller) -> str:
 
 def _last_activity(pod: Pod) -> float:
     """Unix seconds of a notebook's last activity; 0 where the pod has no such annotation."""
-    try:
-        found = datetime.fromisoformat(pod.annotations.get(NOTEBOOK_LAST_ACTIVITY, ""))
-    except ValueError:
-        return 0.0
-    return found.timestamp() if found.tzinfo else 0.0
+    return unix_seconds(pod.annotations.get(NOTEBOOK_LAST_ACTIVITY))

@@ -1,0 +1,71 @@
+"""The container statuses that kubelet writes, in a line of a watch.
+
+Decoded apart from the pod itself: only the node's plugin reads them, and only of its own pods.
+"""
+
+from typing import Final
+
+import msgspec
+
+
+class StateDetails(msgspec.Struct, rename="camel"):
+    """What a state of a container has, in any of its three forms."""
+
+    reason: str = ""
+    message: str = ""
+    exit_code: int = 0
+    started_at: str | None = None
+    finished_at: str | None = None
+
+
+class ContainerState(msgspec.Struct):
+    """One of the three is set."""
+
+    waiting: StateDetails | None = None
+    running: StateDetails | None = None
+    terminated: StateDetails | None = None
+
+
+class ContainerStatus(msgspec.Struct, rename="camel"):
+    """The status of a container: its state now, and how it ended last."""
+
+    name: str = ""
+    restart_count: int = 0
+    state: ContainerState | None = None
+    last_state: ContainerState | None = None
+
+
+class ContainerStatuses(msgspec.Struct, rename="camel"):
+    """Those of a pod; sidecars are init containers."""
+
+    container_statuses: list[ContainerStatus] | None = None
+    init_container_statuses: list[ContainerStatus] | None = None
+
+    @property
+    def containers(self) -> list[ContainerStatus]:
+        """The status of each container that is no init container."""
+        return self.container_statuses or []
+
+    @property
+    def all(self) -> list[ContainerStatus]:
+        """The status of each init container, then of each other one."""
+        return [*(self.init_container_statuses or ()), *self.containers]
+
+
+class _Pod(msgspec.Struct):
+    status: ContainerStatuses | None = None
+
+
+class _Line(msgspec.Struct):
+    object: _Pod
+
+
+_LINE: Final = msgspec.json.Decoder(_Line)
+
+
+def container_statuses(line: bytes) -> ContainerStatuses:
+    """The statuses of the pod in one line of a watch; none for other bytes."""
+    try:
+        return _LINE.decode(line).object.status or ContainerStatuses()
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return ContainerStatuses()
