@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 import yaml
+from planes import scheduling
 from running import Running, until
 from webhookplane import PODS, SPACE, chart_plane, get, webhook_stack
 
@@ -99,15 +100,11 @@ async def test_a_backlog_is_placed_by_the_burst_profile_and_a_single_pod_by_the_
         assert (during["scheduler"], during["likely"]) == (BURST, True)
         text = (await get(calls, CONFIG))["data"]["config.yaml"]
         config = yaml.safe_load(text)
-        url = f"{extender.url}/gpushare-scheduler"
-        process = await asyncio.to_thread(plane.scheduler, url, name=SCHEDULER_NAME, like=config)
-        try:
+        async with scheduling(plane, extender, SCHEDULER_NAME, config):
             await counter.wait(BACKLOG + 1, seconds=SECONDS)
             await queue_of(extender, 0)
             after = await whatif(extender)
             assert (after["scheduler"], after["likely"]) == (SCHEDULER_NAME, False)
             assert await create(calls, "pz") == SCHEDULER_NAME
             await counter.wait(BACKLOG + 2, seconds=SECONDS)
-        finally:
-            await asyncio.to_thread(process.stop)
     assert (await get(calls, f"{PODS}/pz"))["spec"]["nodeName"] == after["node"]

@@ -15,7 +15,7 @@ from typing import Any, Final
 import msgspec
 import pytest
 from chartconfig import SPACE, chart_config
-from planes import Source, plane
+from planes import Source, plane, scheduling
 from running import Running
 
 from environments import fakenodes
@@ -99,14 +99,10 @@ async def cluster(plane: ControlPlane, tmp_path: Path) -> AsyncIterator[ApiCalls
             await calls.call("PATCH", f"{PODS}/{name}/status", phase, kind=MERGE_PATCH)
         async with Running(Source(plane), tmp_path, bind_deadline=30) as extender:
             await extender.ready()
-            url = f"{extender.url}/gpushare-scheduler"
-            process = await asyncio.to_thread(plane.scheduler, url, name=SCHEDULER, like=config)
-            try:
+            async with scheduling(plane, extender, SCHEDULER, config):
                 await calls.call("POST", PODS, fakenodes.pod("w", 12, scheduler=SCHEDULER))
                 await refused(calls, "w")
                 yield calls
-            finally:
-                await asyncio.to_thread(process.stop)
 
 
 async def defrag(plane: ControlPlane, *flags: str) -> Object:

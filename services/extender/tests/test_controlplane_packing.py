@@ -20,7 +20,7 @@ from typing import Any, Final
 import msgspec
 import pytest
 from chartconfig import chart_config
-from planes import Source
+from planes import Source, scheduling
 from running import Running, until
 
 from environments import fakenodes
@@ -153,12 +153,8 @@ async def calls(plane: ControlPlane, tmp_path: Path, policy: str) -> AsyncIterat
                 await until("the mix is learned", lambda: extender.state.mix.mix)
                 assert len(extender.state.mix.history) == COUNT
                 await session.call("DELETE", f"{PODS}?gracePeriodSeconds=0")
-            url = f"{extender.url}/gpushare-scheduler"
-            process = await asyncio.to_thread(plane.scheduler, url, name=SCHEDULER, like=config)
-            try:
+            async with scheduling(plane, extender, SCHEDULER, config):
                 yield session
-            finally:
-                await asyncio.to_thread(process.stop)
 
 
 async def bound_and_refused(calls: ApiCalls) -> tuple[set[str], set[str]]:

@@ -3,7 +3,6 @@
 The scheduler has the profile of the chart. Every case has nodes of its own, by a label.
 """
 
-import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import Any, Final
 import msgspec
 import pytest
 from chartconfig import chart_config
-from planes import Source, plane
+from planes import Source, plane, scheduling
 from running import Running
 
 from environments import fakenodes
@@ -42,12 +41,8 @@ async def calls(plane: ControlPlane, tmp_path: Path) -> AsyncIterator[ApiCalls]:
         await session.create("/api/v1/nodes", map(zoned, nodes))
         async with Running(Source(plane), tmp_path, bind_deadline=30) as extender:
             await extender.ready()
-            url = f"{extender.url}/gpushare-scheduler"
-            process = await asyncio.to_thread(plane.scheduler, url, name=SCHEDULER, like=config)
-            try:
+            async with scheduling(plane, extender, SCHEDULER, config):
                 yield session
-            finally:
-                await asyncio.to_thread(process.stop)
 
 
 def zoned(node: Object) -> Object:

@@ -19,7 +19,7 @@ from typing import Any, Final
 import msgspec
 import pytest
 from chartconfig import chart_config
-from planes import Source, plane
+from planes import Source, plane, scheduling
 from running import Running
 
 from environments import fakenodes
@@ -86,12 +86,8 @@ async def calls(plane: ControlPlane, tmp_path: Path) -> AsyncIterator[ApiCalls]:
         await session.create("/api/v1/nodes", fakenodes.nodes(NODES, gpus=GPUS, units=UNITS))
         async with Running(Source(plane), tmp_path, bind_deadline=30) as extender:
             await extender.ready()
-            url = f"{extender.url}/gpushare-scheduler"
-            process = await asyncio.to_thread(plane.scheduler, url, name=SCHEDULER, like=config)
-            try:
+            async with scheduling(plane, extender, SCHEDULER, config):
                 yield session
-            finally:
-                await asyncio.to_thread(process.stop)
 
 
 async def placed(calls: ApiCalls, pods: Iterable[Object]) -> dict[str, str]:

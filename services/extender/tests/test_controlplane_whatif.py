@@ -4,7 +4,6 @@
 by one, half in Deployments.
 """
 
-import asyncio
 import json
 import os
 import random
@@ -16,7 +15,7 @@ from typing import Any, Final
 import msgspec
 import pytest
 from chartconfig import chart_config
-from planes import Source, plane
+from planes import Source, plane, scheduling
 from running import Running
 
 from environments import fakenodes
@@ -124,12 +123,8 @@ async def cluster(plane: ControlPlane, tmp_path: Path) -> AsyncIterator[tuple[Ap
         settings = {"bind_deadline": 30, "percentage_of_nodes": config["percentageOfNodesToScore"]}
         async with Running(Source(plane), tmp_path, **settings) as extender:
             await extender.ready()
-            url = f"{extender.url}/gpushare-scheduler"
-            process = await asyncio.to_thread(plane.scheduler, url, name=SCHEDULER, like=config)
-            try:
+            async with scheduling(plane, extender, SCHEDULER, config):
                 yield calls, extender
-            finally:
-                await asyncio.to_thread(process.stop)
 
 
 async def one_by_one(calls: ApiCalls, extender: Running, pods: Iterable[Object]) -> int:

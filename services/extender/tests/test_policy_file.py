@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from chartconfig import chart_config
-from planes import Source
+from planes import Source, scheduling
 from running import Running
 from test_steering import SECONDS, UNITS, create
 from webhookplane import CHART, PODS, get
@@ -80,11 +80,7 @@ async def test_the_oldest_scheduler_starts_with_the_profile_of_the_chart(
         assert config["apiVersion"].endswith("v1beta1")
         async with Running(Source(plane), tmp_path) as running:
             await running.ready()
-            url = f"{running.url}/gpushare-scheduler"
-            process = await asyncio.to_thread(plane.scheduler, url, name=name, like=config)
-            try:
-                async with FakeNodeAgent(calls, UNITS) as kubelet:
-                    await create(calls, fakenodes.pod(f"by-{name}", 4, scheduler=name))
-                    await kubelet.wait(1, seconds=SECONDS)
-            finally:
-                await asyncio.to_thread(process.stop)
+            placing = scheduling(plane, running, name, config)
+            async with placing, FakeNodeAgent(calls, UNITS) as kubelet:
+                await create(calls, fakenodes.pod(f"by-{name}", 4, scheduler=name))
+                await kubelet.wait(1, seconds=SECONDS)
