@@ -5,7 +5,7 @@ from enum import StrEnum
 from typing import Final
 
 from gpucore.node.health.hook_messages import gpu_failed
-from gpucore.wire.pod.container_statuses import ContainerState, container_statuses
+from gpucore.wire.pod.container_statuses import ReportedState, container_statuses
 
 
 class Start(StrEnum):
@@ -39,7 +39,7 @@ def start_of(line: bytes, gpus: Collection[str]) -> Start:
     return Start.RUNS if any(state.running for state in states) else Start.UNDECIDED
 
 
-def _is_evidence(state: ContainerState, gpus: Collection[str]) -> bool:
+def _is_evidence(state: ReportedState, gpus: Collection[str]) -> bool:
     reported = state.waiting or state.terminated
     return (
         reported is not None and reported.reason in _FAILURES and gpu_failed(reported.message, gpus)

@@ -18,36 +18,36 @@ class StateDetails(msgspec.Struct, rename="camel"):
     finished_at: str | None = None
 
 
-class ContainerState(msgspec.Struct):
-    """One of the three is set."""
+class ReportedState(msgspec.Struct):
+    """A state of a container as kubelet reports it; one of the three is set."""
 
     waiting: StateDetails | None = None
     running: StateDetails | None = None
     terminated: StateDetails | None = None
 
 
-class ContainerStatus(msgspec.Struct, rename="camel"):
+class ReportedContainer(msgspec.Struct, rename="camel"):
     """The status of a container: its state now, and how it ended last."""
 
     name: str = ""
     restart_count: int = 0
-    state: ContainerState | None = None
-    last_state: ContainerState | None = None
+    state: ReportedState | None = None
+    last_state: ReportedState | None = None
 
 
 class ContainerStatuses(msgspec.Struct, rename="camel"):
     """Those of a pod; sidecars are init containers."""
 
-    container_statuses: list[ContainerStatus] | None = None
-    init_container_statuses: list[ContainerStatus] | None = None
+    container_statuses: list[ReportedContainer] | None = None
+    init_container_statuses: list[ReportedContainer] | None = None
 
     @property
-    def containers(self) -> list[ContainerStatus]:
+    def containers(self) -> list[ReportedContainer]:
         """The status of each container that is no init container."""
         return self.container_statuses or []
 
     @property
-    def all(self) -> list[ContainerStatus]:
+    def all(self) -> list[ReportedContainer]:
         """The status of each init container, then of each other one."""
         return [*(self.init_container_statuses or ()), *self.containers]
 
