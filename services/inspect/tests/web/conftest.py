@@ -20,12 +20,10 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import chromium as browsers
 from servedpage import SECONDS, served
+from visits import NETWORK_CHANGED, visited
 
 DEADLINE_MS = 180_000
 """For everything that is waited for; a machine with thirty programs to run needs some of it."""
-INTERRUPTED = "net::ERR_NETWORK_CHANGED"
-"""Chromium drops its requests when an interface of the machine, as of a container, changes."""
-VISITS = 10
 
 
 @pytest.fixture(scope="module")
@@ -85,11 +83,10 @@ def window(chromium: Any) -> Iterator[Callable[..., Any]]:
     """Opens an address in a window of its own.
 
     An error of the browser fails the test, unless ``forgiving`` is part of it. A page that a change
-    of the machine's network interrupted is opened again. Request this fixture after the address, so
-    that windows close before the service ends. ``routes`` handle requests of the page.
+    of the machine's network interrupted is opened again, in a new tab. Request this fixture after
+    the address, so that windows close before the service ends. ``routes`` handle requests of the
+    page.
     """
-    from playwright.sync_api import Error  # noqa: PLC0415 - slow, and only needed here
-
     complaints: list[str] = []
     interruptions: list[str] = []
     contexts: list[Any] = []
@@ -104,7 +101,7 @@ def window(chromium: Any) -> Iterator[Callable[..., Any]]:
         routes: Mapping[str, Callable[[Any], None]] = MappingProxyType({}),
     ) -> Any:
         def complain(text: str) -> None:
-            if INTERRUPTED in text:
+            if NETWORK_CHANGED in text:
                 interruptions.append(text)
             elif forgiving not in text:
                 complaints.append(text)
@@ -114,22 +111,17 @@ def window(chromium: Any) -> Iterator[Callable[..., Any]]:
             viewport=size, color_scheme=scheme, timezone_id=zone, locale="en-GB"
         )
         contexts.append(context)
-        page = _page(context, routes)
-        page.on(
-            "console", lambda message: complain(message.text) if message.type == "error" else None
-        )
-        page.on("pageerror", lambda error: complain(str(error)))
-        for _ in range(VISITS):
-            interruptions.clear()
-            try:
-                page.goto(address)
-            except Error as error:
-                if INTERRUPTED not in str(error):
-                    raise
-                continue
-            if not interruptions:
-                return page
-        raise AssertionError(f"interrupted {VISITS} times: {interruptions}")
+
+        def empty() -> Any:
+            page = _page(context, routes)
+            page.on(
+                "console",
+                lambda message: complain(message.text) if message.type == "error" else None,
+            )
+            page.on("pageerror", lambda error: complain(str(error)))
+            return page
+
+        return visited(empty, address, interruptions)
 
     yield opened
     for context in contexts:
