@@ -1,5 +1,6 @@
 """What ``gpushare dashboard`` serves for its flags: where, for whom, and how often it reads."""
 
+import asyncio
 import os
 import socket
 from pathlib import Path
@@ -24,6 +25,7 @@ class Served:
     config: Any
     interval: float
     wanted: Any
+    made: Feed
 
     def listen(self, app: Any, configure: Any, on_listening: Any, failed: Any) -> None:
         self.app, self.config = app, configure(app)
@@ -34,7 +36,8 @@ class Served:
     ) -> Feed:
         self.interval, self.wanted = interval_seconds, getattr(read, "_wanted", None)
         self.names, self.measure, self.more = names, measure, more
-        return Feed(read, names, interval_seconds=interval_seconds, measure=measure, **more)
+        self.made = Feed(read, names, interval_seconds=interval_seconds, measure=measure, **more)
+        return self.made
 
 
 @pytest.fixture
@@ -75,6 +78,24 @@ def test_a_snapshot_is_as_of_the_time_of_its_file(
     assert served.more["clock"]() == pytest.approx(served.more["began"], abs=60)
     run("dashboard", on=cluster)
     assert served.more["clock"]() == pytest.approx(served.more["began"], abs=60)
+
+
+def test_a_snapshot_on_standard_input_stays(
+    run: Run,
+    cluster: FakeCluster,
+    served: Served,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It can be read once only; later rounds show what that read had."""
+
+    async def refresh_twice() -> None:
+        await served.made.refresh()
+        await served.made.refresh()
+
+    monkeypatch.setattr(command, "listen", lambda *_: asyncio.run(refresh_twice()))
+    run("dashboard", on=cluster.node("gpu-a"))
+    assert served.made.frame is not None
+    assert (served.made.error, list(served.made.frame.ledger.nodes())) == ("", ["gpu-a"])
 
 
 def test_another_address_is_served_to_everybody_with_a_warning(

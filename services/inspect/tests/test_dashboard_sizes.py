@@ -11,7 +11,10 @@ from typing import Any
 import pytest
 from drawncluster import FakeCluster, Gpu
 from fakeapiserver import FakeApiServer
+from fakeprometheus import serving
+from invoking import Run
 from measuredworkloads import history
+from recordedseries import RecordedPod, RecordedSeries
 from starlette.testclient import TestClient
 from test_memory_in_use import plugin
 
@@ -20,6 +23,7 @@ from gpucore.sizing.usage_history import UsageHistory
 from gpucore.wire.names import DEFAULT_NAMES
 from gpuinspect.cluster.snapshots import Snapshot, decode
 from gpuinspect.cluster.usage_histories import ReadHistories, of_snapshot
+from gpuinspect.commands.admin import dashboard as command
 from gpuinspect.queries.sizes import read_histories, sizes_of
 from gpuinspect.web import sizing
 from gpuinspect.web.app import _versions, make_app
@@ -239,6 +243,38 @@ async def test_slow_plugins_hold_up_neither_the_feed_nor_the_page(
     assert held_back.reads == 1
     running_feed.cancel()
     await asyncio.gather(running_feed, return_exceptions=True)
+
+
+def with_prometheus(run: Run, monkeypatch: pytest.MonkeyPatch, series: RecordedSeries) -> str:
+    """The page of sizes of a dashboard with the address of a Prometheus."""
+    made: list[Feed] = []
+
+    def keep(*args: Any, **more: Any) -> Feed:
+        made.append(Feed(*args, **more))
+        return made[0]
+
+    monkeypatch.setattr(command, "Feed", keep)
+    monkeypatch.setattr(command, "listen", lambda *_: asyncio.run(made[0].refresh()))
+    with serving({}, respond=series.respond) as url:
+        run("dashboard", "--prometheus", url, on=running(2, "web", 10))
+        return TestClient(make_app(made[0])).get("/sizes").text
+
+
+def test_the_histories_are_those_of_prometheus_where_it_is_given(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also of a snapshot: the address was given, and no plugin is read."""
+    series = RecordedSeries(RecordedPod("web-7f8d-0", [2, 3, 2, 3], peak=6))
+    text = with_prometheus(run, monkeypatch, series)
+    assert ROWS.findall(text) == ["default/deployment/web"]
+    assert "no memory was measured" not in text
+
+
+def test_a_prometheus_without_series_says_so(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With what must be set, and no missing right that nobody needs."""
+    text = with_prometheus(run, monkeypatch, RecordedSeries())
+    assert "Prometheus has no series gpushare_recorded_bytes of any namespace in 7 days" in text
+    assert "monitoring.enabled" in text
 
 
 def test_the_histories_are_those_of_the_plugins_of_the_cluster(tmp_path: Path) -> None:

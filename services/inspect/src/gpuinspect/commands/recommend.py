@@ -33,12 +33,13 @@ from gpuinspect.commands.recommended import (
     print_effect,
     print_sizes,
 )
-from gpuinspect.layout.measuredby import no_series, source_notes
+from gpuinspect.layout.measuredby import source_notes
 from gpuinspect.queries.claim_sizes import ClaimSize, MeasuredWorkload, claim_sizes
 from gpuinspect.queries.measured import (
     NO_HISTORY,
     MeasuredCluster,
     measured,
+    no_series,
     of_prometheus,
     unread_note,
 )

@@ -20,19 +20,5 @@ def source_notes(histories: ReadHistories, window: str) -> list[str]:
     return [sentence]
 
 
-def no_series(scope: str, window: str) -> str:
-    """Why Prometheus has no history, and what to do.
-
-    Args:
-        scope: the namespaces that were read, in words.
-        window: the time that was looked back, as it was given.
-    """
-    return (
-        f"Prometheus has no series gpushare_recorded_bytes of {scope} in {window}: it must scrape"
-        " the device plugins (chart value monitoring.enabled), which record pods with"
-        " devicePlugin.record.enabled; without --prometheus, the plugins are read directly"
-    )
-
-
 def _minutes(seconds: int) -> str:
     return f"{seconds} s" if seconds < 120 else f"{seconds / 60:.0f} min"

@@ -103,6 +103,20 @@ def of_prometheus(url: str, *, namespace: str, days: float, seconds: float) -> R
     )
 
 
+def no_series(scope: str, window: str) -> str:
+    """Why Prometheus has no history, and what to do.
+
+    Args:
+        scope: the namespaces that were read, in words.
+        window: the time that was looked back, as it was given.
+    """
+    return (
+        f"Prometheus has no series gpushare_recorded_bytes of {scope} in {window}: it must scrape"
+        " the device plugins (chart value monitoring.enabled), which record pods with"
+        " devicePlugin.record.enabled; without a URL of Prometheus, the plugins are read directly"
+    )
+
+
 def unread_note(histories: ReadHistories) -> str:
     """Nodes whose plugin did not answer, with the first reason; empty where there are none."""
     if not histories.unread:

@@ -10,8 +10,14 @@ from gpucore.sizing.evidence import SizingRules
 from gpucore.sizing.workloads import workload_of
 from gpucore.wire.pod.controllers import controller_of
 from gpuinspect.cluster.snapshots import Snapshot
-from gpuinspect.cluster.usage_histories import ReadHistories
-from gpuinspect.queries.measured import NO_HISTORY, histories_of_plugins, unread_note
+from gpuinspect.cluster.usage_histories import HistorySource, ReadHistories
+from gpuinspect.queries.measured import (
+    NO_HISTORY,
+    histories_of_plugins,
+    no_series,
+    of_prometheus,
+    unread_note,
+)
 from gpuinspect.queries.memory_in_use import RIGHT
 from gpuinspect.queries.plugin_pods import plugins_in
 from gpuinspect.queries.recommend import RecommendScope, recommendations, sizes_in, unit_in
@@ -26,12 +32,27 @@ NO_PODS: Final = "no memory was measured: the pods of the device plugin cannot b
 IN_A_SNAPSHOT: Final = (
     "no memory was measured: the snapshot has no histories of workloads (kind UsageHistoryList)"
 )
+DAYS: Final = 7
+"""That Prometheus is looked back."""
 Histories = Callable[[Snapshot], ReadHistories]
 
 
 def read_histories(kube: "BlockingClient", snapshot: Snapshot) -> ReadHistories:
     """The histories of the plugins of a cluster, with the rights of the caller."""
     return histories_of_plugins(kube, plugins_in(snapshot))
+
+
+def series_of_week(url: str, seconds: float, _snapshot: Snapshot) -> ReadHistories:
+    """The histories that Prometheus has of the last seven days.
+
+    Args:
+        url: of Prometheus.
+        seconds: timeout of each request.
+
+    Raises:
+        PrometheusError: Prometheus does not respond or refuses, or has too many pods.
+    """
+    return of_prometheus(url, namespace="", days=DAYS, seconds=seconds)
 
 
 def sizes_of(
@@ -87,6 +108,8 @@ def _running(snapshot: Snapshot, namespaces: set[str]) -> Counter[tuple[str, str
 
 
 def _note(histories: ReadHistories, snapshot: Snapshot, *, of_file: bool) -> str:
+    if histories.source is HistorySource.PROMETHEUS:
+        return "" if histories.items else no_series("any namespace", f"{DAYS} days")
     if of_file:
         return "" if histories.items else IN_A_SNAPSHOT
     if histories.forbidden:

@@ -4,7 +4,7 @@ import ssl
 import sys
 import time
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Annotated
 
@@ -26,7 +26,7 @@ from gpuinspect.commands.options.measuring import PROMETHEUS_HELP, from_promethe
 from gpuinspect.commands.options.reading import Reader, note, reading
 from gpuinspect.queries.claims import DEVICE_CLASSES, claim_templates
 from gpuinspect.queries.memory_in_use import MemoryInUse, memory_in_use
-from gpuinspect.queries.sizes import read_histories, sizes_of
+from gpuinspect.queries.sizes import read_histories, series_of_week, sizes_of
 from gpuinspect.web.app import Job, make_app
 from gpuinspect.web.feed import Feed
 from gpuinspect.web.hosts import is_local
@@ -101,7 +101,7 @@ def dashboard(
         measure=measure,
         clock=_clock(reader),
         of_file=reader.source.snapshot is not None,
-        sizes=_sizes(reader),
+        sizes=_sizes(reader, prometheus),
         began=time.time(),
     )
     local = is_local(host)
@@ -172,8 +172,11 @@ def _measure(reader: Reader, prometheus: str) -> Measure | None:
     return Cached(lambda snapshot: memory_in_use(kube, snapshot))
 
 
-def _sizes(reader: Reader) -> CachedSizes:
-    """What workloads used, from the plugins or from the histories in a snapshot."""
+def _sizes(reader: Reader, prometheus: str) -> CachedSizes:
+    """What workloads used, from Prometheus, the plugins or the histories in a snapshot."""
+    if prometheus:
+        seconds = reader.source.timeout_seconds
+        return CachedSizes(sizes_of(partial(series_of_week, prometheus, seconds)))
     if reader.source.snapshot is not None:
         return CachedSizes(sizes_of(of_snapshot, of_file=True))
     kube = reader.source.connect()
@@ -181,7 +184,9 @@ def _sizes(reader: Reader) -> CachedSizes:
 
 
 def _reads(reader: Reader, wanted: Sequence[ListRequest]) -> Callable[[], Snapshot]:
-    """Reads the file again and again, or the cluster over one connection."""
+    """Reads the file again and again, standard input once, or the cluster over one connection."""
+    if reader.source.snapshot == STDIN:
+        return cache(reader.source.read)  # its second read has nothing
     if reader.source.snapshot is not None:
         return reader.source.read
     kube = reader.source.connect()
