@@ -166,14 +166,14 @@ static unsigned long long microseconds_now(void)
     return (unsigned long long)now.tv_sec * 1000000 + (unsigned long long)now.tv_nsec / 1000;
 }
 
-/* One fresh sample for every process on the GPU. */
+/* One fresh sample for every process on the GPU that works: NVML has none of the others. */
 static unsigned int sample(const struct device *device, unsigned int room,
                            nvmlProcessUtilizationSample_t *samples)
 {
     const struct process *process;
     unsigned int count = 0;
     for (unsigned int i = 0; (process = session_process(device->session, i)); i++) {
-        if (!told(process, device))
+        if (!told(process, device) || !(process->sm_percent || process->memory_percent))
             continue;
         if (count < room)
             samples[count] = (nvmlProcessUtilizationSample_t){.pid = process->pid,

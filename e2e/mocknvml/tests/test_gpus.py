@@ -51,14 +51,25 @@ def test_a_driver_may_tell_a_caller_only_of_processes_of_its_pid_namespace(nvml:
     idle = worker.gpus()[1]
     me = os.getpid()
     worker.state.write_text(
-        f"driver lists_pid_namespace\ngpu 1 process pid {me} used_mib 512 name trainer\n"
-        "gpu 1 process pid 4194305 used_mib 30 name other\n"
+        f"driver lists_pid_namespace\ngpu 1 process pid {me} used_mib 512 sm 40 name trainer\n"
+        "gpu 1 process pid 4194305 used_mib 30 sm 9 name other\n"
     )
     processes = worker.call("nvmlDeviceGetComputeRunningProcesses", idle)
     assert [process["pid"] for process in processes] == [me]
     samples = worker.call("nvmlDeviceGetProcessUtilization", idle, 0)
     assert [sample["pid"] for sample in samples] == [me]
     assert worker.call("nvmlDeviceGetMemoryInfo", idle)["used"] == 542 * MIB
+
+
+def test_a_process_without_work_has_no_sample_of_its_utilization(nvml: Start) -> None:
+    """It is listed with its memory all the same."""
+    worker = nvml("t4-2x16")
+    idle = worker.gpus()[1]
+    worker.state.write_text(
+        "gpu 1 process pid 7 used_mib 512 name idle\ngpu 1 process pid 8 used_mib 30 sm 9 name busy\n"
+    )
+    samples = worker.call("nvmlDeviceGetProcessUtilization", idle, 0)
+    assert [(sample["pid"], sample["smUtil"]) for sample in samples] == [(8, 9)]
 
 
 def test_processes_come_and_go_with_the_state_file(nvml: Start) -> None:

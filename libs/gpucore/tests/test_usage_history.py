@@ -34,7 +34,15 @@ def histories(draw: st.DrawFn) -> UsageHistory:
     for used in draw(st.lists(amounts, max_size=12)):
         now = NOW + draw(st.integers(0, 1000))
         request, gpus = draw(amounts), draw(st.integers(0, 8))
-        found.record(now, used, requested_bytes=request, gpus=gpus, starting=draw(st.booleans()))
+        work = draw(st.none() | st.integers(0, 100))
+        found.record(
+            now,
+            used,
+            requested_bytes=request,
+            gpus=gpus,
+            starting=draw(st.booleans()),
+            sm_percent=work,
+        )
     for limit in draw(st.lists(amounts, max_size=2)):
         found.fail(NOW + draw(st.integers(0, 1000)), limit)
     return found
@@ -104,6 +112,34 @@ def test_a_merged_history_is_that_of_all_samples(
     whole = history_of(*one, *other)
     assert both.percentile(percent) == whole.percentile(percent)
     assert both.samples == whole.samples == len(one) + len(other)
+
+
+@given(st.lists(st.integers(0, 100), min_size=1), st.integers(1, 100))
+def test_a_percentile_of_sm_utilization_covers_its_part_of_the_samples(
+    work: list[int], percent: int
+) -> None:
+    """It is at most a bucket off, and exact at 0."""
+    history = UsageHistory(KEY)
+    for each in work:
+        history.record(NOW, 0, sm_percent=each)
+    found = history.sm_percentile(percent)
+    assert found is not None
+    exact = sorted(work)[-(-percent * len(work) // 100) - 1]
+    assert exact <= found < exact + 5 if exact else found == 0
+
+
+def test_without_samples_sm_utilization_is_unknown() -> None:
+    """As where the driver does not report it; memory has its samples all the same."""
+    assert history_of(GIB).sm_percentile(95) is None
+
+
+def test_sm_utilization_fades_as_memory_does() -> None:
+    """Half of the samples count after a week, none after many."""
+    history = UsageHistory(KEY)
+    for _ in range(5):
+        history.record(NOW, GIB, sm_percent=50)
+    assert history.faded(NOW + FADE_SECONDS).sm_buckets == {10: 2}
+    assert history.faded(NOW + 9 * FADE_SECONDS).sm_percentile(95) is None
 
 
 def test_different_workloads_are_not_merged() -> None:

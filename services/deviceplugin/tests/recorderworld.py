@@ -9,6 +9,7 @@ from gpucore.node.allocation.device_ids import Resource
 from gpucore.node.allocation.holdings import Held
 from gpucore.node.grant import GrantPolicy
 from gpucore.node.isolation.attribution import Attribution
+from gpucore.node.isolation.engine_use import UNKNOWN
 from gpucore.sizing.usage_history import UsageHistory, WorkloadKey
 from gpucore.units import GIB, NodeName, PodUid
 from gpucore.wire.pods import Container, Pod
@@ -71,7 +72,9 @@ class World:
             held.append(Held("team", name, rows))
         self.state.sync_from_kubelet(held, requested_at=self.state.settled_turn())
 
-    def uses(self, gpu: int = 0, *, unattributed: int = 0, **pods: int) -> None:
+    def uses(
+        self, gpu: int = 0, *, unattributed: int = 0, work: Any = UNKNOWN, **pods: int
+    ) -> None:
         """The figures of a GPU, by name of the pod."""
         found = {PodUid(f"uid-{name}"): size for name, size in pods.items()}
         total = sum(pods.values()) + unattributed
@@ -79,6 +82,7 @@ class World:
             self.state.inventory.gpus[gpu],
             Usage(16 * GI, total, ()),
             Attribution(found, unattributed),
+            work=work,
         )
 
     def sampled(self, seconds: float = 15.0) -> None:

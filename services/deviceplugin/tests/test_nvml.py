@@ -120,6 +120,27 @@ def test_usage_names_the_processes_of_a_gpu(machine: Open) -> None:
     assert nvml.usage(second.uuid).processes == ()
 
 
+def test_usage_has_the_sm_utilization_of_processes_with_work(machine: Open, tmp_path: Path) -> None:
+    """Those with memory alone have none; where nothing works, nothing is listed."""
+    nvml = machine("t4-2x16")
+    first, second = nvml.machine().gpus
+    assert sum((nvml.usage(first.uuid).sm_percents or {}).values()) == 29
+    assert nvml.usage(second.uuid).sm_percents == {}
+    lines = (
+        "gpu 1 process pid 7 used_mib 100 sm 35 name busy",
+        "gpu 1 process pid 8 used_mib 30 name idle",
+    )
+    (tmp_path / "state").write_text("\n".join(lines))
+    assert nvml.usage(second.uuid).sm_percents == {7: 35}
+
+
+def test_a_gpu_in_mig_mode_does_not_report_it(machine: Open) -> None:
+    """Its instances have no utilization by process."""
+    nvml = machine("a100-mig-2x40")
+    instance = nvml.machine().gpus[0].instances[0]
+    assert nvml.usage(instance.uuid).sm_percents is None
+
+
 def test_clients_of_mps_are_processes_of_the_gpu(machine: Open, tmp_path: Path) -> None:
     """They are in a list of their own in NVML, and one that is in both counts once."""
     nvml = machine("t4-2x16")

@@ -89,6 +89,7 @@ def test_a_process_in_both_lists_counts_once_with_the_larger_figure(monkeypatch:
         DeviceGetMemoryInfo=SimpleNamespace(total=16, used=9),
         DeviceGetComputeRunningProcesses=[process(7, 5), process(8, None)],
         DeviceGetMPSComputeRunningProcesses=[process(7, 3)],
+        DeviceGetProcessUtilization=failure(pynvml.NVML_ERROR_NOT_SUPPORTED),
     )
     usage = Nvml().usage("GPU-0")
     assert (usage.total_bytes, usage.used_bytes) == (16, 9)
@@ -114,6 +115,7 @@ def test_memory_in_use_is_without_that_of_the_driver_where_it_is_reported_apart(
         DeviceGetHandleByUUID=HANDLE,
         DeviceGetComputeRunningProcesses=[],
         DeviceGetMPSComputeRunningProcesses=[],
+        DeviceGetProcessUtilization=[],
     )
     monkeypatch.setattr(pynvml, "nvmlDeviceGetMemoryInfo", memory)
     assert Nvml().usage("GPU-0").used_bytes == (5 if newer else 9)
@@ -129,8 +131,70 @@ def test_a_driver_without_the_list_of_mps_clients_reports_none(
         DeviceGetMemoryInfo=SimpleNamespace(total=16, used=9),
         DeviceGetComputeRunningProcesses=[process(7, 5)],
         DeviceGetMPSComputeRunningProcesses=failure(pynvml.NVML_ERROR_FUNCTION_NOT_FOUND),
+        DeviceGetProcessUtilization=[],
     )
     assert [each.mps for each in Nvml().usage("GPU-0").processes] == [None]
+
+
+def sampled(patch: Patch, value: Any) -> Nvml:
+    """A GPU without processes, of whose utilization the driver answers this."""
+    answers(
+        patch,
+        DeviceGetHandleByUUID=HANDLE,
+        DeviceGetMemoryInfo=SimpleNamespace(total=16, used=9),
+        DeviceGetComputeRunningProcesses=[],
+        DeviceGetMPSComputeRunningProcesses=[],
+        DeviceGetProcessUtilization=value,
+    )
+    return Nvml()
+
+
+def sample(pid: int, stamp: int = 1, **percents: int) -> Any:
+    """Of one process; an engine that is not named is idle."""
+    engines = dict.fromkeys(("smUtil", "memUtil", "encUtil", "decUtil"), 0)
+    return SimpleNamespace(pid=pid, timeStamp=stamp, **(engines | percents))
+
+
+def test_utilization_is_read_from_the_last_sample_on(monkeypatch: Patch) -> None:
+    """By GPU; a round without samples does not turn the time back."""
+    since: list[int] = []
+    rounds = iter([[sample(7, 30, smUtil=5), sample(8, 20, smUtil=9)], [], [sample(7, 40)]])
+
+    def answer(_handle: Any, last_seen: int) -> Any:
+        since.append(last_seen)
+        return next(rounds)
+
+    nvml = sampled(monkeypatch, answer)
+    found = [nvml.usage("GPU-0").sm_percents for _ in range(3)]
+    assert (since, found) == ([0, 30, 30], [{7: 5, 8: 9}, {}, {}])
+
+
+def test_any_engine_counts_as_work_and_no_utilization_exceeds_all(monkeypatch: Patch) -> None:
+    """A decoder of videos works; NVML returns figures above 100 for processes that ended."""
+    samples = [sample(7, decUtil=3), sample(8, smUtil=4294), sample(9)]
+    assert sampled(monkeypatch, samples).usage("GPU-0").sm_percents == {7: 0, 8: 100}
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        (pynvml.NVML_ERROR_NOT_FOUND, {}),
+        (pynvml.NVML_SUCCESS, {}),
+        (pynvml.NVML_ERROR_NOT_SUPPORTED, None),
+        (pynvml.NVML_ERROR_FUNCTION_NOT_FOUND, None),
+    ],
+)
+def test_no_samples_are_no_work_and_a_missing_call_is_unknown(
+    monkeypatch: Patch, code: int, expected: Any
+) -> None:
+    """The binding raises in both cases, even for a success without samples."""
+    assert sampled(monkeypatch, failure(code)).usage("GPU-0").sm_percents == expected
+
+
+def test_a_gpu_that_is_lost_while_utilization_is_read_is_lost(monkeypatch: Patch) -> None:
+    """Other errors are not taken for a GPU without work."""
+    with pytest.raises(GpuLostError):
+        sampled(monkeypatch, failure(pynvml.NVML_ERROR_GPU_IS_LOST)).usage("GPU-0")
 
 
 def one_gpu(patch: Patch, **more: Any) -> Any:

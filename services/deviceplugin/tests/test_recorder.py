@@ -9,6 +9,7 @@ from fakedriver import t4
 from msgspec.structs import replace
 from recorderworld import GI, NOW, World, ended, owned, pod
 
+from gpucore.node.isolation.engine_use import EngineUse
 from gpucore.sizing.history_documents import MOST_HISTORIES, decode_histories
 from gpucore.sizing.limit_events import LimitEvent
 from gpucore.sizing.usage_documents import decode_usage
@@ -44,6 +45,30 @@ def test_the_fullest_gpu_of_a_pod_counts_for_all_of_them(world: World) -> None:
     world.sampled()
     assert (world.history().peak_bytes, world.history().requested_bytes) == (4 * GI, 4 * GI)
     assert world.history().gpus == 2
+
+
+def test_a_sample_has_the_sm_utilization_where_it_is_known(world: World) -> None:
+    """A round without it adds none, and one without work adds 0 percent."""
+    world.uses(a=GI, work=EngineUse({PodUid("uid-a"): 42}))
+    world.sampled()
+    world.uses(a=GI)
+    world.sampled()
+    world.uses(a=GI, work=EngineUse({}, {PodUid("uid-a")}))
+    world.sampled()
+    assert (world.history().samples, world.history().sm_buckets) == (3, {0: 1, 9: 1})
+    assert (world.history().sm_percentile(50), world.history().sm_percentile(95)) == (0, 45)
+
+
+def test_the_gpu_that_works_most_counts_for_a_pod_with_several(world: World) -> None:
+    """Where one of them is unknown, so is the pod."""
+    world.holds("a", gpus=(0, 1))
+    for gpu, percent in ((0, 10), (1, 90)):
+        world.uses(gpu, a=GI, work=EngineUse({PodUid("uid-a"): percent}))
+    world.sampled()
+    assert world.history().sm_percentile(100) == 90
+    world.uses(1, a=GI)
+    world.sampled()
+    assert sum(world.history().sm_buckets.values()) == 1
 
 
 def test_a_gpu_that_does_not_answer_makes_the_sum_unknown(world: World) -> None:

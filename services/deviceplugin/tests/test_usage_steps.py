@@ -11,12 +11,12 @@ from fakedriver import t4
 from msgspec.structs import replace
 from prometheus_client import REGISTRY
 
-from gpucore.model import IsolationMode
+from gpucore.model import Gpu, IsolationMode
 from gpucore.node.allocation.device_ids import Resource
 from gpucore.node.allocation.holdings import Held
 from gpucore.node.grant import GrantPolicy
 from gpucore.node.isolation.overuse import AGAIN_SECONDS
-from gpucore.sizing.usage_documents import decode_usage
+from gpucore.sizing.usage_documents import PodMemoryUse, decode_usage
 from gpucore.units import GIB, GpuIndex, NodeName, PodUid
 from gpucore.wire.pods import Container, Pod
 from gpudeviceplugin.cluster.events import WARNING, Subject
@@ -85,10 +85,15 @@ class World:
         text = f"0::/kubepods/pod{uid(owner)}/x\n" if owner is not None else "0::/system\n"
         (folder / "cgroup").write_text(text)
 
-    def used(self, uuid: str, **sizes: int) -> None:
-        """The driver's figures: bytes by ``p<pid>``."""
+    def used(self, uuid: str, work: dict[int, int] | None = None, **sizes: int) -> None:
+        """The driver's figures: bytes by ``p<pid>``, and SM utilization by process."""
         processes = tuple(Process(int(key[1:]), size) for key, size in sizes.items())
-        self.known[uuid] = Usage(16 * GI, sum(sizes.values()), processes)
+        self.known[uuid] = Usage(16 * GI, sum(sizes.values()), processes, work)
+
+    def shown(self) -> dict[str, PodMemoryUse]:
+        """The rows of the first GPU in the document, by pod."""
+        gpu = decode_usage(self.meter._use.document()).gpus[0]
+        return {row.name: row for row in gpu.pods}
 
 
 @pytest.fixture
@@ -439,6 +444,60 @@ async def test_without_visible_processes_an_exclusive_gpu_is_its_pods(world: Wor
     measured = world.meter._use.on(world.state.inventory.gpus[0])
     assert measured is not None
     assert measured.used_by(uid(1)) == 100
+
+
+async def test_work_is_that_of_the_pods_whose_processes_ran_it(world: World) -> None:
+    """A pod with memory and no work has 0 percent."""
+    world.used(FIRST, {11: 30, 12: 12}, p11=100, p12=20, p21=3)
+    await world.meter.measure()
+    found = (of_pod("sm_utilization_percent", "a"), of_pod("sm_utilization_percent", "b"))
+    assert found == (42, 0)
+    assert [row.no_work_since > 0 for row in world.shown().values()] == [False, True]
+
+
+async def test_the_time_without_work_ends_with_work(world: World) -> None:
+    """It begins with the first measurement that finds none, whatever memory is in use."""
+    world.used(FIRST, {}, p11=100, p21=3)
+    await world.meter.measure()
+    first = world.shown()["a"].no_work_since
+    world.used(FIRST, {21: 1}, p11=200, p21=3)
+    await world.meter.measure()
+    assert (world.shown()["a"].no_work_since, world.shown()["b"].no_work_since) == (first, 0.0)
+    assert world.shown()["a"].idle_since == 0.0
+
+
+@pytest.mark.parametrize("pid", [31, 99, 404])
+async def test_work_of_a_process_of_no_pod_may_be_that_of_any(world: World, pid: int) -> None:
+    """The server of MPS can have the work of its clients; so no pod is idle."""
+    world.used(FIRST, {pid: 50}, p11=100, p21=3)
+    await world.meter.measure()
+    assert (of_pod("sm_utilization_percent", "a"), world.shown()["a"].no_work_since) == (None, 0.0)
+    world.used(FIRST, {pid: 50, 11: 7}, p11=100, p21=3)
+    await world.meter.measure()
+    found = (of_pod("sm_utilization_percent", "a"), of_pod("sm_utilization_percent", "b"))
+    assert found == (7, None)
+
+
+async def test_a_driver_that_reports_no_work_leaves_it_unknown(world: World) -> None:
+    """Only a pod without memory has none for certain."""
+    world.used(FIRST, None, p11=100)
+    await world.meter.measure()
+    rows = world.shown()
+    assert (of_pod("sm_utilization_percent", "a"), rows["a"].no_work_since) == (None, 0.0)
+    assert rows["b"].no_work_since > 0
+
+
+async def test_a_pod_whose_processes_are_not_listed_may_work(world: World) -> None:
+    """The driver's own figure of its memory does not list its processes."""
+
+    async def exact(_gpu: Gpu) -> dict[PodUid, int]:
+        return {uid(2): 5}
+
+    world.meter._exact = exact
+    world.used(FIRST, {}, p11=100)
+    await world.meter.measure()
+    rows = world.shown()
+    assert [rows[name].no_work_since > 0 for name in ("a", "b")] == [True, False]
 
 
 async def test_without_visible_processes_memory_of_a_shared_gpu_is_of_no_pod(world: World) -> None:

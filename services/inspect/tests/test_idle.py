@@ -20,11 +20,13 @@ NOW = 1_767_225_600.0
 OWNER = {"kind": "ReplicaSet", "name": "web-7f8d", "controller": True}
 
 
-def row(name: str, *, idle_hours: float = 0.0, used: int = 0) -> dict[str, Any]:
+def row(
+    name: str, *, idle_hours: float = 0.0, no_work_hours: float = 0.0, used: int = 0
+) -> dict[str, Any]:
     """A pod on a GPU; 0 hours: it is in use."""
-    since = NOW - 3600 * idle_hours if idle_hours else 0
+    since, no_work = (NOW - 3600 * each if each else 0 for each in (idle_hours, no_work_hours))
     named = {"namespace": "default", "name": name, "containers": ["main"]}
-    return {**named, "usedBytes": used, "idleSince": since}
+    return {**named, "usedBytes": used, "idleSince": since, "noWorkSince": no_work}
 
 
 def reply(node: str, *gpus: list[dict[str, Any]]) -> dict[str, Any]:
@@ -86,12 +88,11 @@ def test_idle_shares_are_listed_longest_first_with_what_they_held(idle: Idle) ->
     idle.replies["n1"] = reply("n1", [*rows, row("web", idle_hours=2)], [])
     outcome = idle.show("-o", "wide", "--price", "2")
     lines = [line.split() for line in outcome.out.splitlines()]
-    assert lines[0] == (
-        ["NAMESPACE", "POD", "WORKLOAD", "MEMORY(GiB)", "IDLE", "AGE", "NODE", "GPU-HOURS", "COST"]
-    )
-    assert [line[1:5] + line[6:] for line in lines[1:]] == [
-        ["long", "pod/long", "4", "30h", "n1", "7.5", "15.00"],
-        ["web", "deployment/web", "4", "120m", "n1", "0.5", "1.00"],
+    heads = "NAMESPACE POD WORKLOAD MEMORY(GiB) USED(GiB) IDLE AGE NODE GPU-HOURS COST"
+    assert lines[0] == heads.split()
+    assert [line[1:6] + line[7:] for line in lines[1:]] == [
+        ["long", "pod/long", "4", "0.0", "30h", "n1", "7.5", "15.00"],
+        ["web", "deployment/web", "4", "0.0", "120m", "n1", "0.5", "1.00"],
     ]
     assert idle.show("-o", "name").out == "pod/long\npod/web\n"
     assert [each["name"] for each in idle.items("--for", "1d")] == ["long"]
@@ -101,7 +102,9 @@ def test_idle_shares_are_listed_longest_first_with_what_they_held(idle: Idle) ->
 def test_every_form_is_its_golden_file(idle: Idle, form: str) -> None:
     """To the byte; UPDATE_GOLDEN=1 writes the files anew."""
     idle.cluster.pod("notebook", 4, node="n1", index=0).pod("trainer", 8, node="n1", index=1)
-    rows = [row("notebook", idle_hours=30)], [row("trainer", idle_hours=2)]
+    idle.cluster.pod("server", 8, node="n1", index=0)
+    server = row("server", no_work_hours=5, used=3 * GIB)
+    rows = [row("notebook", idle_hours=30), server], [row("trainer", idle_hours=2)]
     idle.replies["n1"] = reply("n1", *rows)
     printed = idle.show("-o", form, "--price", "2.5").out
     path = FORMS / f"idle.{form}"
@@ -127,6 +130,30 @@ def test_only_shares_of_the_namespace_are_listed(idle: Idle) -> None:
     assert [each["name"] for each in idle.items()] == ["mine"]
     assert [each["name"] for each in idle.items("-n", "other")] == ["theirs"]
     assert [each["name"] for each in idle.items("-A")] == ["mine", "theirs"]
+
+
+def test_a_pod_with_memory_in_use_that_runs_no_work_is_listed_with_it(idle: Idle) -> None:
+    """From the earlier of both times on; that of one that works is not listed."""
+    for name in ("working", "loaded", "both"):
+        idle.cluster.pod(name, 4, node="n1", index=0)
+    loaded = row("loaded", no_work_hours=5, used=3 * GIB)
+    both = row("both", idle_hours=2, no_work_hours=9)
+    idle.replies["n1"] = reply("n1", [row("working", used=GIB), loaded, both], [])
+    found = [(each["name"], each["usedBytes"], each["idleSeconds"]) for each in idle.items()]
+    assert found == [("both", 0, 9 * 3600), ("loaded", 3 * GIB, 5 * 3600)]
+
+
+def test_a_pod_that_works_on_one_of_its_gpus_is_not_idle(idle: Idle) -> None:
+    """The time is that of the last of its GPUs."""
+    both = {"scheduler.framework.gpushare.allocation": '{"0":{"0":4,"1":4}}'}
+    idle.cluster.pod("two", 8, node="n1", annotations=both)
+    first = row("two", no_work_hours=9, used=GIB)
+    idle.replies["n1"] = reply("n1", [first], [row("two", used=GIB)])
+    assert idle.items() == []
+    idle.replies["n1"] = reply("n1", [first], [row("two", no_work_hours=4, used=GIB)])
+    assert [(each["usedBytes"], each["idleSeconds"]) for each in idle.items()] == [
+        (2 * GIB, 4 * 3600)
+    ]
 
 
 def test_a_share_that_is_idle_for_exactly_the_time_is_listed(idle: Idle) -> None:

@@ -91,6 +91,15 @@ def idle(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[
         yield made
 
 
+def test_a_pod_with_memory_in_use_that_runs_no_work_is_not_evicted(idle: Idle) -> None:
+    """It is listed without --evict; what it has in memory would be lost."""
+    idle.idle_since["a"] = 0.0
+    plain = idle._row
+    idle._row = lambda name: {**plain(name), "noWorkSince": START - 30 * HOUR}  # type: ignore[method-assign]
+    idle.measure()
+    assert set(idle.outcomes(mode="--dry-run")) == {"b", "bare"}
+
+
 def test_a_dry_run_changes_nothing(idle: Idle) -> None:
     """It requests lists and the reports of the plugins only, and says what would happen."""
     outcome = idle(mode="--dry-run")

@@ -74,6 +74,12 @@ POD_OVER = Gauge(
     "GPU memory in bytes used beyond the pod's share; absent if zero",
     ["gpu", "exported_namespace", "exported_pod"],
 )
+POD_SM_PERCENT = Gauge(
+    "gpushare_pod_sm_utilization_percent",
+    "SM utilization of the GPU by the pod's processes, as sampled last; absent where the driver "
+    "does not report it, or reports work of processes of no pod that holds the GPU",
+    ["gpu", "exported_namespace", "exported_pod"],
+)
 LIMIT_OVERRIDDEN = Gauge(
     "gpushare_pod_limit_overridden",
     "1 while the pod runs without the limit of its share: its environment replaces the limit, or a "

@@ -32,8 +32,8 @@ def upper_edge(index: int) -> int:
     return UPPER_EDGES[min(max(index, 0), LAST)]
 
 
-def percentile_edge(buckets: Mapping[int, int], percent: float) -> int:
-    """The upper edge of the bucket that the percentile lies in; 0 without samples.
+def percentile_index(buckets: Mapping[int, int], percent: float) -> int | None:
+    """The index of the bucket that the percentile lies in; ``None`` without samples.
 
     Args:
         buckets: number of samples by index.
@@ -45,5 +45,16 @@ def percentile_edge(buckets: Mapping[int, int], percent: float) -> int:
     for index in sorted(buckets):
         counted += buckets[index]
         if counted >= needed:
-            return upper_edge(index)
-    return upper_edge(max(buckets)) if buckets else 0
+            return index
+    return max(buckets, default=None)
+
+
+def percentile_edge(buckets: Mapping[int, int], percent: float) -> int:
+    """The upper edge of the bucket that the percentile lies in; 0 without samples.
+
+    Args:
+        buckets: number of samples by index.
+        percent: as of :func:`percentile_index`.
+    """
+    index = percentile_index(buckets, percent)
+    return 0 if index is None else upper_edge(index)

@@ -38,7 +38,12 @@ class Histories:
 
     def copies(self) -> list[UsageHistory]:
         """As :meth:`all`, as they are now; another thread may read them."""
-        return [msgspec.structs.replace(each, buckets=dict(each.buckets)) for each in self.all()]
+        return [
+            msgspec.structs.replace(
+                each, buckets=dict(each.buckets), sm_buckets=dict(each.sm_buckets)
+            )
+            for each in self.all()
+        ]
 
     def put(self, histories: Iterable[UsageHistory]) -> None:
         """Add histories that were read."""

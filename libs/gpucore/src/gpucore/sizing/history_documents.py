@@ -12,6 +12,7 @@ from msgspec import Meta
 
 from gpucore.sizing.buckets import LAST, MOST_BUCKETS
 from gpucore.sizing.limit_events import NEVER, LimitEvent
+from gpucore.sizing.sm_buckets import LAST_SM
 from gpucore.sizing.usage_history import UsageHistory, WorkloadKey
 from gpucore.wire.documents import API_VERSION
 from gpucore.wire.errors import WireError
@@ -25,6 +26,7 @@ MOST_BYTES: Final = 2 * 1024 * 1024
 _Name = Annotated[str, Meta(max_length=253)]
 _Time = Annotated[float, Meta(ge=0, le=2**40)]
 _Number = Annotated[int, Meta(ge=0, le=2**53)]
+_SmIndex = Annotated[int, Meta(ge=0, le=LAST_SM)]
 _Index = Annotated[int, Meta(ge=0, le=LAST)]
 
 
@@ -68,6 +70,7 @@ class UsageHistoryDoc(msgspec.Struct, frozen=True, rename="camel"):
     gpus: _Number = 0
     week_peak_bytes: _Number = 0
     claims: bool = False
+    sm_buckets: Annotated[dict[_SmIndex, _Number], Meta(max_length=LAST_SM + 1)] = {}
 
 
 class NodeHistories(msgspec.Struct, frozen=True):
@@ -135,6 +138,7 @@ def _history(item: UsageHistoryDoc) -> UsageHistory:
     changed = {
         "key": WorkloadKey(**msgspec.structs.asdict(item.key)),
         "buckets": buckets,
+        "sm_buckets": {index: count for index, count in item.sm_buckets.items() if count},
         "samples": sum(buckets.values()),
         "peak_bytes": peak,
         "week_peak_bytes": min(item.week_peak_bytes, peak),

@@ -76,6 +76,8 @@ class Recommendation(msgspec.Struct, frozen=True):
         raised_from: the limit that was not enough or was reached, where that is the reason.
         capped: more is needed than the largest GPU has.
         claims: the memory is that of ResourceClaims of the pods.
+        sm_p95_percent: SM utilization of a GPU that 95 % of the samples did not exceed; ``None``
+            unknown.
     """
 
     key: WorkloadKey
@@ -96,6 +98,7 @@ class Recommendation(msgspec.Struct, frozen=True):
     raised_from: int = 0
     capped: bool = False
     claims: bool = False
+    sm_p95_percent: int | None = None
 
     @property
     def advice(self) -> SizingAdvice:
@@ -157,6 +160,7 @@ def recommend(
         raised_from=raised_from,
         capped=size != wanted,
         claims=history.claims,
+        sm_p95_percent=history.sm_percentile(95),
     )
 
 

@@ -29,6 +29,8 @@ class PodMemoryUse(msgspec.Struct, frozen=True, rename="camel", order=True):
         containers: those of the pod that hold GPUs; the driver's figure is that of all of them.
         idle_since: Unix seconds from which on every measurement found no memory in use; 0: it is
             in use, or that is not known. A restarted plugin begins anew.
+        no_work_since: likewise, found that the pod's processes did not use the GPU's engines, as
+            far as the driver reports that. Memory may be in use.
     """
 
     namespace: _Name
@@ -36,6 +38,7 @@ class PodMemoryUse(msgspec.Struct, frozen=True, rename="camel", order=True):
     containers: Annotated[tuple[_Name, ...], Meta(max_length=64)]
     used_bytes: _Bytes
     idle_since: Annotated[float, Meta(ge=0, le=2**40)] = 0.0
+    no_work_since: Annotated[float, Meta(ge=0, le=2**40)] = 0.0
 
 
 class GpuMemoryUse(msgspec.Struct, frozen=True, rename="camel"):

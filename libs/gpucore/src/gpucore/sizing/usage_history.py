@@ -1,15 +1,17 @@
-"""GPU memory that the containers of a workload had in use, as a histogram of bounded size.
+"""GPU memory and SMs that a workload had in use, as histograms of bounded size.
 
 A history belongs to one container of one workload on one node; :func:`merged` adds up those of
 several nodes. Old samples count less: :meth:`UsageHistory.faded` halves all buckets once a week.
 """
 
+from collections.abc import Mapping
 from typing import Final
 
 import msgspec
 
-from gpucore.sizing.buckets import bucket_of, percentile_edge, upper_edge
+from gpucore.sizing.buckets import bucket_of, percentile_edge, percentile_index, upper_edge
 from gpucore.sizing.limit_events import NEVER, LimitEvent, reaches
+from gpucore.sizing.sm_buckets import sm_bucket_of, sm_upper_edge
 
 START_SECONDS: Final = 120.0
 """For this time after its start a pod counts as starting."""
@@ -56,6 +58,8 @@ class UsageHistory(msgspec.Struct, rename="camel"):
         gpus: number of GPUs of a pod, as of the last sample; 0 unknown.
         requested_bytes, limit_bytes: of the container, as of the last sample; 0: unknown or none.
         claims: the memory is that of ResourceClaims of the pod, as of the last sample.
+        sm_buckets: number of samples of the SM utilization of a GPU, which the driver reports for
+            some GPUs, by the index of :mod:`gpucore.sizing.sm_buckets`.
         faded_at: Unix seconds up to which the buckets were halved; 0 before the first sample.
     """
 
@@ -77,6 +81,7 @@ class UsageHistory(msgspec.Struct, rename="camel"):
     gpus: int = 0
     week_peak_bytes: int = 0
     claims: bool = False
+    sm_buckets: dict[int, int] = msgspec.field(default_factory=dict)
 
     def record(
         self,
@@ -89,6 +94,7 @@ class UsageHistory(msgspec.Struct, rename="camel"):
         gpus: int = 0,
         claims: bool = False,
         starting: bool = False,
+        sm_percent: int | None = None,
     ) -> None:
         """Add one sample.
 
@@ -100,6 +106,7 @@ class UsageHistory(msgspec.Struct, rename="camel"):
             gpus: number of GPUs of the pod.
             claims: the memory is that of ResourceClaims of the pod.
             starting: whether the pod started less than :data:`START_SECONDS` ago.
+            sm_percent: SM utilization of a GPU by it; ``None`` unknown.
         """
         used = max(used_bytes, 0)
         if not self.samples and not self.first_seen:
@@ -114,6 +121,9 @@ class UsageHistory(msgspec.Struct, rename="camel"):
             self.start_peak_bytes = max(self.start_peak_bytes, used)
         self.requested_bytes, self.limit_bytes, self.gpus = requested_bytes, limit_bytes, gpus
         self.claims = claims
+        if sm_percent is not None:
+            sm_index = sm_bucket_of(sm_percent)
+            self.sm_buckets[sm_index] = self.sm_buckets.get(sm_index, 0) + 1
         limit = allowed_bytes or max(limit_bytes, requested_bytes)
         if reaches(used, limit):
             self.reached = max(self.reached, LimitEvent(now, limit))
@@ -139,6 +149,17 @@ class UsageHistory(msgspec.Struct, rename="camel"):
         """
         return min(percentile_edge(self.buckets, percent), self.peak_bytes)
 
+    def sm_percentile(self, percent: float) -> int | None:
+        """SM utilization in percent that this percentage of the samples did not exceed.
+
+        The upper edge of a bucket; ``None`` without samples.
+
+        Args:
+            percent: 0 to 100.
+        """
+        index = percentile_index(self.sm_buckets, percent)
+        return None if index is None else sm_upper_edge(index)
+
     def faded(self, now: float) -> "UsageHistory":
         """The history with its samples halved for each full week that passed.
 
@@ -149,14 +170,14 @@ class UsageHistory(msgspec.Struct, rename="camel"):
         weeks = int(max(now - self.faded_at, 0.0) // FADE_SECONDS)
         if not weeks:
             return self
-        halved = {index: count >> weeks for index, count in self.buckets.items()}
-        buckets = {index: count for index, count in halved.items() if count}
+        buckets = _halved(self.buckets, weeks)
         left = upper_edge(max(buckets)) if buckets else 0
         week_peak = self.week_peak_bytes if weeks == 1 else 0
         ran_out = self.ran_out.kept(now)
         return msgspec.structs.replace(
             self,
             buckets=buckets,
+            sm_buckets=_halved(self.sm_buckets, weeks),
             samples=sum(buckets.values()),
             peak_bytes=min(self.peak_bytes, max(left, week_peak, self.start_peak_bytes)),
             week_peak_bytes=0,
@@ -178,7 +199,6 @@ def merged(one: UsageHistory, other: UsageHistory) -> UsageHistory:
     if one.key != other.key:
         raise ValueError(f"histories of different workloads: {one.key} and {other.key}")
     newest = max((one, other), key=_last_settings)
-    indexes = one.buckets.keys() | other.buckets.keys()
     return UsageHistory(
         key=one.key,
         first_seen=_first(one.first_seen, other.first_seen),
@@ -186,7 +206,8 @@ def merged(one: UsageHistory, other: UsageHistory) -> UsageHistory:
         pods=one.pods + other.pods,
         starts=one.starts + other.starts,
         samples=one.samples + other.samples,
-        buckets={i: one.buckets.get(i, 0) + other.buckets.get(i, 0) for i in sorted(indexes)},
+        buckets=_sum(one.buckets, other.buckets),
+        sm_buckets=_sum(one.sm_buckets, other.sm_buckets),
         peak_bytes=max(one.peak_bytes, other.peak_bytes),
         start_peak_bytes=max(one.start_peak_bytes, other.start_peak_bytes),
         out_of_memory=one.out_of_memory + other.out_of_memory,
@@ -199,6 +220,16 @@ def merged(one: UsageHistory, other: UsageHistory) -> UsageHistory:
         claims=newest.claims,
         week_peak_bytes=max(one.week_peak_bytes, other.week_peak_bytes),
     )
+
+
+def _halved(buckets: Mapping[int, int], weeks: int) -> dict[int, int]:
+    halved = {index: count >> weeks for index, count in buckets.items()}
+    return {index: count for index, count in halved.items() if count}
+
+
+def _sum(one: Mapping[int, int], other: Mapping[int, int]) -> dict[int, int]:
+    indexes = sorted(one.keys() | other.keys())
+    return {index: one.get(index, 0) + other.get(index, 0) for index in indexes}
 
 
 def _last_settings(history: UsageHistory) -> tuple[float, int, int, int, bool]:

@@ -109,11 +109,14 @@ class Usage(msgspec.Struct, frozen=True):
         used_bytes: without what the driver keeps for itself, where it reports that apart.
         processes: those that the driver lists. Drivers list all processes of the node to any
             caller, or to each caller those of its own PID namespace.
+        sm_percents: SM utilization in percent of the processes that used an engine of the GPU since
+            the last query, by process ID; ``None`` where the driver does not report it.
     """
 
     total_bytes: int
     used_bytes: int
     processes: tuple[Process, ...]
+    sm_percents: Mapping[int, int] | None = None
 
     @property
     def unlisted_bytes(self) -> int:

@@ -20,7 +20,14 @@ from gpudeviceplugin.gpus.devices import (
     Usage,
     Xid,
 )
-from gpudeviceplugin.gpus.nvml_calls import call, call_or, handle_of, memory_info, memory_limit
+from gpudeviceplugin.gpus.nvml_calls import (
+    call,
+    call_or,
+    handle_of,
+    memory_info,
+    memory_limit,
+    process_samples,
+)
 from gpudeviceplugin.gpus.nvml_hardware import node_hardware
 
 
@@ -38,6 +45,7 @@ class Nvml:
         self._uuids: dict[int, str] = {}
         self._stale = False
         self._late: deque[Xid] = deque()
+        self._sampled: dict[str, int] = {}
 
     def open(self) -> None:
         """Start a connection and subscribe to error events where the driver supports them.
@@ -87,7 +95,24 @@ class Nvml:
             Process(pid, size, mps=None if known is None else pid in known)
             for pid, size in used.items()
         )
-        return Usage(memory.total, memory.used, processes)
+        return Usage(memory.total, memory.used, processes, self._sm_percents(uuid, handle))
+
+    def _sm_percents(self, uuid: str, handle: Any) -> dict[int, int] | None:
+        """SM utilization of the processes with work since the last query.
+
+        NVML returns values above 100 at times, mostly for processes that ended.
+        """
+        samples = process_samples(handle, self._sampled.get(uuid, 0))
+        if samples is None:
+            return None
+        newest = max((int(each.timeStamp) for each in samples), default=0)
+        self._sampled[uuid] = max(self._sampled.get(uuid, 0), newest)
+        engines = ("smUtil", "memUtil", "encUtil", "decUtil")
+        return {
+            each.pid: min(each.smUtil, 100)
+            for each in samples
+            if any(getattr(each, engine) for engine in engines)
+        }
 
     def memory_limit(self, uuid: str, cgroup: str) -> MemoryLimit:
         """The limit in force of a cgroup on one GPU."""

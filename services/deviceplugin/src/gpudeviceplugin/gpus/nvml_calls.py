@@ -29,6 +29,11 @@ _NOT_REPORTED: Final = {
     pynvml.NVML_ERROR_DEPRECATED,
 }
 
+_NO_SAMPLES: Final = {
+    pynvml.NVML_ERROR_NOT_FOUND,
+    pynvml.NVML_SUCCESS,  # pynvml raises it where the first call finds no sample
+}
+
 
 def call(function: Callable[..., T], *arguments: Any) -> T:
     """Call NVML; its errors are raised as DriverError."""
@@ -61,6 +66,25 @@ def memory_info(handle: Any) -> Any:
     """
     second = call_or(None, pynvml.nvmlDeviceGetMemoryInfo, handle, pynvml.nvmlMemory_v2)
     return call(pynvml.nvmlDeviceGetMemoryInfo, handle) if second is None else second
+
+
+def process_samples(handle: Any, since: int) -> list[Any] | None:
+    """Utilization of the processes that used a GPU; ``None`` where this driver does not report it.
+
+    Args:
+        since: time stamp of the last sample that was seen, in microseconds; 0: all that there are.
+    """
+
+    def process_utilization() -> list[Any]:
+        try:
+            found: list[Any] = pynvml.nvmlDeviceGetProcessUtilization(handle, since)
+        except pynvml.NVMLError as error:
+            if error.value in _NO_SAMPLES:
+                return []
+            raise
+        return found
+
+    return call_or(None, process_utilization)
 
 
 def handle_of(uuid: str) -> Any:

@@ -7,12 +7,16 @@ import msgspec
 
 from gpucore.model import Gpu
 from gpucore.node.isolation.attribution import Attribution
+from gpucore.node.isolation.engine_use import UNKNOWN, EngineUse
 from gpucore.sizing.usage_documents import GpuMemoryUse, PodMemoryUse, node_usage
 from gpucore.units import PodUid
 from gpucore.wire.pods import Pod
 from gpudeviceplugin.gpus.devices import Usage
 from gpudeviceplugin.isolation.shares import holders
 from gpudeviceplugin.state import NodeState
+
+_Since = dict[tuple[str, PodUid], float]
+"""Unix seconds by UUID of the GPU and pod."""
 
 
 class Measured(msgspec.Struct, frozen=True):
@@ -23,6 +27,7 @@ class Measured(msgspec.Struct, frozen=True):
         shown: the same, and those of a pod that has the GPU to itself for now.
         unattributed_bytes: in use by processes of no known pod, or of one that the plugin has not
             seen yet.
+        work: whose work ran on its engines since the last measurement.
         attributes: figures of this GPU were attributed to a pod before, so that this is possible.
     """
 
@@ -32,6 +37,7 @@ class Measured(msgspec.Struct, frozen=True):
     shown: Mapping[PodUid, int]
     unattributed_bytes: int
     attributes: bool
+    work: EngineUse = UNKNOWN
 
     def used_by(self, uid: PodUid) -> int | None:
         """Bytes of a pod; ``None`` where memory in use might be its own and nothing shows it.
@@ -52,6 +58,10 @@ class Measured(msgspec.Struct, frozen=True):
             return self.shown[uid]
         return 0 if not self.pods and not self.unattributed_bytes else self.used_by(uid)
 
+    def has_no_work(self, uid: PodUid) -> bool:
+        """No work of a pod ran on the GPU for certain: without memory there is no CUDA context."""
+        return self.work.of(uid) == 0 if self.shown_of(uid) else self.shown_of(uid) == 0
+
 
 class CurrentUse:
     """The last measurement of each GPU that answered.
@@ -64,7 +74,8 @@ class CurrentUse:
         self._state, self._node, self._clock = state, node, clock
         self._gpus: dict[str, Measured] = {}
         self._attributing: set[str] = set()
-        self._idle: dict[tuple[str, PodUid], float] = {}
+        self._idle: _Since = {}
+        self._no_work: _Since = {}
         self._at = 0.0
 
     def begin(self) -> None:
@@ -72,14 +83,19 @@ class CurrentUse:
         present = {gpu.uuid for gpu in self._state.inventory.gpus}
         self._gpus = {uuid: found for uuid, found in self._gpus.items() if uuid in present}
         self._attributing &= present
-        self._idle = {
-            key: since
-            for key, since in self._idle.items()
-            if key[0] in present and key[1] in self._state.pods
-        }
+        for known in (self._idle, self._no_work):
+            for key in [*known]:
+                if key[0] not in present or key[1] not in self._state.pods:
+                    del known[key]
 
     def measured(
-        self, gpu: Gpu, usage: Usage, found: Attribution, shown: Attribution | None = None
+        self,
+        gpu: Gpu,
+        usage: Usage,
+        found: Attribution,
+        *,
+        shown: Attribution | None = None,
+        work: EngineUse = UNKNOWN,
     ) -> None:
         """Take the figures of a GPU.
 
@@ -88,6 +104,7 @@ class CurrentUse:
             usage: of the driver.
             found: those that are certain.
             shown: those for people, where they differ.
+            work: whose work ran on its engines since the last measurement.
         """
         known = self._of_known_pods(found)
         unknown = sum(found.pods.values()) - sum(known.values())
@@ -101,17 +118,22 @@ class CurrentUse:
             self._of_known_pods(shown or found),
             found.unattributed + unknown,
             gpu.uuid in self._attributing,
+            work,
         )
         self._note_idle(self._gpus[gpu.uuid])
 
     def _note_idle(self, found: Measured) -> None:
-        """A pod is idle from the first measurement on that found nothing of it."""
+        """A pod is idle from the first measurement on that found no memory, or no work, of it."""
         for uid in {*found.shown, *holders(self._state, found.gpu)}:
             key = (found.gpu.uuid, uid)
-            if found.shown_of(uid) == 0:
-                self._idle.setdefault(key, self._at)
-            else:
-                self._idle.pop(key, None)
+            for known, idle in (
+                (self._idle, found.shown_of(uid) == 0),
+                (self._no_work, found.has_no_work(uid)),
+            ):
+                if idle:
+                    known.setdefault(key, self._at)
+                else:
+                    known.pop(key, None)
 
     def _of_known_pods(self, found: Attribution) -> dict[PodUid, int]:
         return {uid: size for uid, size in found.pods.items() if uid in self._state.pods}
@@ -119,7 +141,9 @@ class CurrentUse:
     def unanswered(self, gpu: Gpu) -> None:
         """The GPU has no figures: old ones would pass for current ones."""
         self._gpus.pop(gpu.uuid, None)
-        self._idle = {key: since for key, since in self._idle.items() if key[0] != gpu.uuid}
+        for known in (self._idle, self._no_work):
+            for key in [key for key in known if key[0] == gpu.uuid]:
+                del known[key]
 
     def on(self, gpu: Gpu) -> Measured | None:
         """The figures of a GPU, if it answered."""
@@ -145,8 +169,15 @@ class CurrentUse:
         pod, used = self._state.pods.get(uid), found.shown_of(uid)
         if pod is None or used is None:
             return None
-        containers, since = gpu_containers(self._state, pod), self._idle.get((found.gpu.uuid, uid))
-        return PodMemoryUse(pod.namespace, pod.name, containers, max(used, 0), since or 0.0)
+        key = (found.gpu.uuid, uid)
+        return PodMemoryUse(
+            pod.namespace,
+            pod.name,
+            gpu_containers(self._state, pod),
+            max(used, 0),
+            idle_since=self._idle.get(key, 0.0),
+            no_work_since=self._no_work.get(key, 0.0),
+        )
 
 
 def gpu_containers(state: NodeState, pod: Pod) -> tuple[str, ...]:

@@ -33,11 +33,12 @@ MOST_BYTES: Final = 1 << 50
 
 
 class _Share(NamedTuple):
-    """What a pod holds, uses and may use of one GPU; ``used`` is ``None`` if unknown."""
+    """What a pod holds, uses and may use of one GPU; ``None`` is unknown."""
 
     used: int | None
     requested: int
     limit: int
+    sm_percent: int | None
 
 
 class UsageRecorder:
@@ -177,6 +178,7 @@ class UsageRecorder:
                 gpus=len(shares),
                 claims=self._has_claims(pod),
                 starting=self._starts.starting(pod, now),
+                sm_percent=_sm_percent(shares),
             )
         yield pod.uid, used
 
@@ -208,13 +210,17 @@ class UsageRecorder:
         found: dict[PodUid, list[_Share]] = {}
         for gpu in self._state.inventory.gpus:
             for uid, (requested, limit) in self._granted(gpu).items():
-                share = _Share(self._used(gpu, uid), requested, limit)
+                share = _Share(self._used(gpu, uid), requested, limit, self._sm_percent(gpu, uid))
                 found.setdefault(uid, []).append(share)
         return found
 
     def _used(self, gpu: Gpu, uid: PodUid) -> int | None:
         measured = self._use.on(gpu)
         return None if measured is None else measured.used_by(uid)
+
+    def _sm_percent(self, gpu: Gpu, uid: PodUid) -> int | None:
+        measured = self._use.on(gpu)
+        return None if measured is None else measured.work.of(uid)
 
     def _granted(self, gpu: Gpu) -> dict[PodUid, tuple[int, int]]:
         """Bytes requested and allowed by pod; an exclusive GPU counts with all of its memory."""
@@ -223,6 +229,12 @@ class UsageRecorder:
         granted, allowed = granted_bytes(self._state, gpu), allowed_bytes(self._state, gpu)
         shares = {uid: (size, allowed.get(uid, size)) for uid, size in granted.items()}
         return {**shares, **dict.fromkeys(exclusive_pods(self._state, gpu), (whole, whole))}
+
+
+def _sm_percent(shares: Sequence[_Share]) -> int | None:
+    """SM utilization of the GPU that the pod uses most; ``None`` where one is unknown."""
+    known = [each.sm_percent for each in shares if each.sm_percent is not None]
+    return max(known) if len(known) == len(shares) else None
 
 
 def _used(shares: Sequence[_Share]) -> int | None:

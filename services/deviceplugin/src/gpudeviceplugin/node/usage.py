@@ -23,6 +23,7 @@ from gpucore.node.isolation.attribution import (
     owners,
     with_sole_pod,
 )
+from gpucore.node.isolation.engine_use import EngineUse, engine_use
 from gpucore.node.isolation.overuse import MemoryOveruse, Reminders, over_use
 from gpucore.units import PodUid
 from gpucore.wire.pods import Pod
@@ -116,6 +117,7 @@ class UsageMeter:
         telemetry.POD_GRANTED_GPUS.clear()
         telemetry.POD_USED.clear()
         telemetry.POD_OVER.clear()
+        telemetry.POD_SM_PERCENT.clear()
         self._use.begin()
         gpus = self._state.inventory.gpus
         usages = await self._driver.usages([gpu.uuid for gpu in gpus])
@@ -129,14 +131,25 @@ class UsageMeter:
             cgroups = await self._cgroups(usage)
             sizes = {each.pid: each.used_bytes for each in usage.processes if each.used_bytes}
             found = attribute(sizes, cgroups, unlisted=usage.unlisted_bytes)
+            work = engine_use(
+                usage.sm_percents, cgroups, holders(self._state, gpu), found.pods.keys()
+            )
             if self._exact is not None:
                 found = corrected(found, await self._exact(gpu))
-            self._show(gpu, usage, found, processes_seen=any(cgroups.values()))
+            self._show(gpu, usage, found, work, processes_seen=any(cgroups.values()))
             self._limits.measured(gpu, usage, owners(cgroups), exclusive_pods(self._state, gpu))
             await self._judge(gpu, found)
         await self._limits.publish()
 
-    def _show(self, gpu: Gpu, usage: Usage, found: Attribution, *, processes_seen: bool) -> None:
+    def _show(
+        self,
+        gpu: Gpu,
+        usage: Usage,
+        found: Attribution,
+        work: EngineUse,
+        *,
+        processes_seen: bool,
+    ) -> None:
         """Give out the figures of a GPU.
 
         Histories take those of a pod that only happens to have the GPU to itself for none: they
@@ -144,8 +157,9 @@ class UsageMeter:
         """
         alone = with_sole_pod(found, holders(self._state, gpu), processes_seen=processes_seen)
         self._used(gpu, usage, alone)
+        self._worked(gpu, work)
         certain = alone if exclusive_pods(self._state, gpu) else found
-        self._use.measured(gpu, usage, certain, shown=alone)
+        self._use.measured(gpu, usage, certain, shown=alone, work=work)
 
     def _granted(self, gpu: Gpu) -> None:
         held = granted_units(self._state, gpu)
@@ -157,7 +171,7 @@ class UsageMeter:
 
     async def _cgroups(self, usage: Usage) -> dict[int, str]:
         """Control groups by process, read in a thread where there is one to read."""
-        pids = [each.pid for each in usage.processes]
+        pids = {each.pid for each in usage.processes} | (usage.sm_percents or {}).keys()
         if not pids:
             return {}
         return await asyncio.to_thread(lambda: {pid: self._cgroup(pid) for pid in pids})
@@ -178,6 +192,13 @@ class UsageMeter:
             else:
                 telemetry.POD_USED.labels(str(gpu.index), pod.namespace, pod.name).set(size)
         telemetry.UNATTRIBUTED.labels(str(gpu.index), gpu.uuid).set(unattributed)
+
+    def _worked(self, gpu: Gpu, work: EngineUse) -> None:
+        for uid in holders(self._state, gpu):
+            pod, percent = self._state.pods.get(uid), work.of(uid)
+            if pod is not None and percent is not None:
+                labels = (str(gpu.index), pod.namespace, pod.name)
+                telemetry.POD_SM_PERCENT.labels(*labels).set(percent)
 
     async def _judge(self, gpu: Gpu, found: Attribution) -> None:
         """Record events on the pods that use more of the GPU than their shares."""

@@ -1,4 +1,4 @@
-"""``gpushare idle``: pods that hold GPU memory and have used none for some time."""
+"""``gpushare idle``: pods that hold GPUs and have not used them for some time."""
 
 import sys
 from typing import Annotated
@@ -40,8 +40,8 @@ def idle(
         str,
         typer.Option(
             "--for",
-            help="least time without memory in use: a number of hours, days or weeks, such as 12h,"
-            " 7d or 4w",
+            help="least time without memory in use, or without work: a number of hours, days or"
+            " weeks, such as 12h, 7d or 4w",
             metavar="TIME",
         ),
     ] = "1h",
@@ -94,13 +94,14 @@ def idle(
     output: Output = Format.TABLE,
     no_headers: NoHeaders = False,
 ) -> None:
-    """List pods that hold GPU memory and have used none of it for some time, longest first.
+    """List pods that hold GPUs and have not used them for some time, longest first.
 
-    A pod without memory in use has no CUDA context, so it computes nothing either. The device
-    plugins measure this; a restarted plugin begins anew. Pods with the label
-    gpushare/idle-allowed=true are left out. Nothing is changed without --evict: that gives notice
-    to idle pods by an event and an annotation, and a later run evicts those that are still idle
-    when their grace time is over. Exit code 1 if a run with --evict ended early.
+    They have no memory in use, and so no CUDA context, or they have it in use (column USED) and run
+    no work, as far as the driver reports utilization by process. The device plugins measure this; a
+    restarted plugin begins anew. Pods with the label gpushare/idle-allowed=true are left out.
+    Nothing is changed without --evict: that gives notice to pods without memory in use by an event
+    and an annotation, and a later run evicts those that are still idle when their grace time is
+    over. Exit code 1 if a run with --evict ended early.
 
     \b
     Examples:

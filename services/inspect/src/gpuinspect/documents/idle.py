@@ -9,8 +9,9 @@ from gpuinspect.queries.idle import IdleShare, IdleShares
 
 
 class IdleShareDoc(msgspec.Struct, frozen=True, rename="camel"):
-    """A pod that holds GPU memory and uses none.
+    """A pod that holds GPU memory and does not use it, or runs no work on its GPUs.
 
+    ``usedBytes`` is memory in use, by a pod that runs no work.
     ``gpus`` is the part of GPUs that it holds, ``gpuHours`` that part times the idle time, ``cost``
     at the given price; ``since`` is its creation, RFC 3339.
     """
@@ -27,6 +28,7 @@ class IdleShareDoc(msgspec.Struct, frozen=True, rename="camel"):
     gpu_hours: float
     cost: float
     since: str
+    used_bytes: int
 
 
 class IdleShareList(msgspec.Struct, frozen=True, rename="camel"):
@@ -77,4 +79,5 @@ def _doc(share: IdleShare, price: float) -> IdleShareDoc:
         gpu_hours=round(share.gpu_hours, 4),
         cost=round(share.cost(price), 2),
         since=share.since,
+        used_bytes=share.used_bytes,
     )

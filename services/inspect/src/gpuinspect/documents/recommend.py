@@ -22,7 +22,9 @@ class ContainerSizeDoc(msgspec.Struct, frozen=True):
 class RecommendationDoc(msgspec.Struct, frozen=True, rename="camel"):
     """One container of a workload.
 
-    ``claims`` is true where the memory is that of ResourceClaims. ``recommended`` is ``null`` where
+    ``claims`` is true where the memory is that of ResourceClaims. ``smP95Percent`` is the SM
+    utilization that 95 % of the samples did not exceed, and ``null`` where it is unknown.
+    ``recommended`` is ``null`` where
     there is no recommendation. ``advice`` is ``raise``, ``shrink``, ``right`` or ``none``;
     ``reason`` names the rule that decided, ``text`` states it.
     """
@@ -46,6 +48,7 @@ class RecommendationDoc(msgspec.Struct, frozen=True, rename="camel"):
     out_of_memory: int
     capped: bool
     claims: bool
+    sm_p95_percent: int | None
 
 
 class RecommendationList(msgspec.Struct, frozen=True, rename="camel"):
@@ -111,6 +114,7 @@ def recommendation_doc(found: Recommendation) -> RecommendationDoc:
         out_of_memory=found.out_of_memory,
         capped=found.capped,
         claims=found.claims,
+        sm_p95_percent=found.sm_p95_percent,
     )
 
 

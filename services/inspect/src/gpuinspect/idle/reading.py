@@ -99,10 +99,10 @@ def _measured(
     pods = {
         str(pod.uid): (pod, raw) for pod, raw in pairs if chosen.namespace in {"", pod.namespace}
     }
-    for node, held, since in holders(cluster_view(snapshot, names), replies):
+    for node, held, times in holders(cluster_view(snapshot, names), replies):
         if held.uid in pods:
             pod, raw = pods[held.uid]
             usage = replies.nodes.get(node.name)
             at = usage.measured_at if usage else 0.0
             gpus = len({*held.gpus, *held.group})
-            yield MeasuredPod(pod, controller_of(raw), since, at, gpus)
+            yield MeasuredPod(pod, controller_of(raw), times.no_memory_since, at, gpus)

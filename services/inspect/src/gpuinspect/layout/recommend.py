@@ -35,7 +35,7 @@ def recommend(
     heads = ["NAMESPACE"] if namespaces else []
     heads += ["WORKLOAD", "CONTAINER", f"REQUEST({unit})", "P50(GiB)", "P95(GiB)", "MAX(GiB)"]
     heads += [f"RECOMMENDED({unit})", "ADVICE", "CONFIDENCE"]
-    heads += ["DAYS", "PODS", "STARTS", "REASON"] if wide else []
+    heads += ["SM P95(%)", "DAYS", "PODS", "STARTS", "REASON"] if wide else []
     rows = [_row(each, namespaces=namespaces, wide=wide) for each in found]
     shown = [heads, *rows] if headers else rows
     return align("".join("\t".join(row) + "\n" for row in shown))
@@ -50,7 +50,14 @@ def _row(found: Recommendation, *, namespaces: bool, wide: bool) -> list[str]:
     row += [NONE if found.size is None else size_text(found.size)]
     row += [NONE if found.advice is SizingAdvice.NONE else str(found.advice)]
     row += [str(found.confidence)]
-    counts = [f"{found.days:.1f}", str(found.pods), str(found.starts), sizing_sentence(found)]
+    percent = NONE if found.sm_p95_percent is None else str(found.sm_p95_percent)
+    counts = [
+        percent,
+        f"{found.days:.1f}",
+        str(found.pods),
+        str(found.starts),
+        sizing_sentence(found),
+    ]
     return [*row, *counts] if wide else row
 
 

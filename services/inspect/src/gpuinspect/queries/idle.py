@@ -1,6 +1,7 @@
-"""Shares that use nothing: pods whose GPUs had no memory of theirs in use for some time.
+"""Shares that are not used: pods that had no memory in use for some time, or ran no work.
 
-Without memory in use there is no CUDA context, so that such a pod computes nothing either.
+Without memory in use there is no CUDA context, so that such a pod runs no work either. That a pod
+with memory in use runs none is known where the driver reports the utilization by process.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -30,14 +31,15 @@ _HOUR: Final = 3600.0
 
 
 class IdleShare(msgspec.Struct, frozen=True):
-    """A pod that holds GPU memory and uses none.
+    """A pod that holds GPU memory and does not use it, or runs no work on its GPUs.
 
     Attributes:
         kind, workload: of its controller; ``Pod`` and its own name without one.
         units: of memory that it holds.
         gpus: the part of GPUs that it holds, 1 for a whole GPU.
-        idle_seconds: for how long it has used nothing.
+        idle_seconds: for how long it has been so.
         since: its creation, RFC 3339.
+        used_bytes: of its GPUs' memory, by a pod that runs no work.
     """
 
     namespace: str
@@ -50,6 +52,7 @@ class IdleShare(msgspec.Struct, frozen=True):
     gpus: float
     idle_seconds: float
     since: str
+    used_bytes: int = 0
 
     @property
     def gpu_hours(self) -> float:
@@ -59,6 +62,25 @@ class IdleShare(msgspec.Struct, frozen=True):
     def cost(self, price: float) -> float:
         """What they cost at this price of an hour of one GPU."""
         return self.gpu_hours * price
+
+
+class IdleTimes(msgspec.Struct, frozen=True):
+    """Since when the GPUs of a pod have been idle, in Unix seconds; 0 for a pod that uses them.
+
+    Attributes:
+        no_memory_since: no memory of any of them is in use; ``None`` where that is not known.
+        no_work_since: the pod runs no work on any; 0 also where that is not known.
+        used_bytes: memory in use.
+    """
+
+    no_memory_since: float | None
+    no_work_since: float = 0.0
+    used_bytes: int = 0
+
+    @property
+    def since(self) -> float:
+        """The earlier of both, where there is one."""
+        return min(filter(None, (self.no_memory_since, self.no_work_since)), default=0.0)
 
 
 class IdleShares(msgspec.Struct, frozen=True):
@@ -122,42 +144,49 @@ def of_replies(
     pods = {str(pod.uid): (pod, raw) for pod, raw in pairs if namespace in {"", pod.namespace}}
     found: list[IdleShare] = []
     allowed = unknown = 0
-    for node, held, since in holders(view, replies):
+    for node, held, times in holders(view, replies):
         if held.uid not in pods:
             continue
         pod, raw = pods[held.uid]
-        if since is None:
+        if times.no_memory_since is None:
             unknown += 1
-        elif not since or at.timestamp() - since < seconds:
+        elif not times.since or at.timestamp() - times.since < seconds:
             continue
         elif pod.labels.get(IDLE_ALLOWED) == "true":
             allowed += 1
         else:
-            found.append(_share(node, held, pod, raw, at.timestamp() - since))
+            share = _share(node, held, pod, raw, at.timestamp() - times.since)
+            found.append(msgspec.structs.replace(share, used_bytes=times.used_bytes))
     found.sort(key=lambda each: (-each.idle_seconds, each.namespace, each.name))
     return IdleShares(tuple(found), view.unit, allowed, unknown, note)
 
 
 def holders(
     view: ClusterView, replies: PluginReplies[NodeUsage]
-) -> Iterator[tuple[NodeSummary, PodSummary, float | None]]:
-    """Each pod with GPUs, and since when all of them have been idle, in Unix seconds.
-
-    0 where one of them is in use; ``None`` where that is not known.
-    """
+) -> Iterator[tuple[NodeSummary, PodSummary, IdleTimes]]:
+    """Each pod with GPUs, and since when all of them have been idle."""
     for node in view.nodes:
         rows = _rows(replies.nodes.get(node.name))
         for held in node.pods:
             mine = [rows.get((held.namespace, held.name, index)) for index in _indexes(held)]
             if mine:
-                yield node, held, _idle_since(mine)
+                yield node, held, _idle_times(mine)
 
 
-def _idle_since(rows: Sequence[PodMemoryUse | None]) -> float | None:
-    known = [row.idle_since for row in rows if row is not None]
+def _idle_times(rows: Sequence[PodMemoryUse | None]) -> IdleTimes:
+    known = [row for row in rows if row is not None]
     if len(known) < len(rows):
-        return None
-    return max(known) if all(known) else 0.0
+        return IdleTimes(None)
+    return IdleTimes(
+        _latest([row.idle_since for row in known]),
+        _latest([row.no_work_since for row in known]),
+        sum(row.used_bytes for row in known),
+    )
+
+
+def _latest(times: Sequence[float]) -> float:
+    """The last of these times; 0 where one of them is 0."""
+    return max(times) if all(times) else 0.0
 
 
 def _indexes(held: PodSummary) -> set[int]:
