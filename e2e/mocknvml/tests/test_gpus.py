@@ -66,7 +66,8 @@ def test_a_process_without_work_has_no_sample_of_its_utilization(nvml: Start) ->
     worker = nvml("t4-2x16")
     idle = worker.gpus()[1]
     worker.state.write_text(
-        "gpu 1 process pid 7 used_mib 512 name idle\ngpu 1 process pid 8 used_mib 30 sm 9 name busy\n"
+        "gpu 1 process pid 7 used_mib 512 name idle\n"
+        "gpu 1 process pid 8 used_mib 30 sm 9 name busy\n"
     )
     samples = worker.call("nvmlDeviceGetProcessUtilization", idle, 0)
     assert [(sample["pid"], sample["smUtil"]) for sample in samples] == [(8, 9)]
