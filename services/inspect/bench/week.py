@@ -2,7 +2,7 @@
 
 ``make bench-week ARGS='--traces FOLDER --output FILE'``: the folder as for ``make bench-packing``.
 Every policy gets the same jobs for a seed. The list ``multigpu50`` has no times: it takes lifetimes
-of the list ``default``. The file is written anew after every week, so that an interrupted run has figures.
+of the list ``default``. The file is written after every week: an interrupted run has figures.
 """
 
 import argparse
