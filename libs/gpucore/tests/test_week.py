@@ -116,6 +116,14 @@ def test_defragmentation_moves_a_pod_for_a_waiting_one() -> None:
     assert figures.allocated == pytest.approx(2 * 2 * 0.5 + 2)
 
 
+def test_no_pod_moves_where_its_cpu_is_not_free() -> None:
+    """The planner looks at GPUs alone, so the week checks the rest."""
+    large = TracePod("s", 6_000, 1, 1, 500)
+    spread = [Job(n, large, 7200.0, 0.0) for n in range(2)]
+    figures = day(*spread, Job(2, PAIR, 3600.0, 3600.0), policy="spread", defragmenting=True)
+    assert (figures.moves, figures.waiting[PodClass.SEVERAL].mean) == (0, 3600.0)
+
+
 def test_members_of_a_gang_start_together() -> None:
     """A gang of three with one GPU each waits until three are free."""
     one = TracePod("o", 1, 1, 1, 1000)

@@ -54,7 +54,8 @@ def main() -> None:
         for done in as_completed([pool.submit(_run, case) for case in cases]):
             found.append(done.result())
             found.sort(key=lambda one: json.dumps(one, sort_keys=True))
-            given.output.write_text(json.dumps(found, indent=1, sort_keys=True) + "\n")
+            lines = ",\n".join(json.dumps(one, sort_keys=True) for one in found)
+            given.output.write_text(f"[\n{lines}\n]\n")
 
 
 def _cases(folder: Path, every: int, seeds: int) -> Iterator[Case]:

@@ -75,7 +75,7 @@ def replay(
         target: arrivals over capacity.
         progress: called after every arrival.
     """
-    stage = Stage(nodes, policy, workload, pick)
+    stage = ReplayCluster(nodes, policy, workload, pick)
     gpus = sum(node.gpus for node in nodes)
     wanted = given = pods = dropped = 0
     for pod in arrivals:
@@ -110,7 +110,7 @@ class RunningPod(msgspec.Struct, frozen=True):
     uid: PodUid
 
 
-class Stage:
+class ReplayCluster:
     """The hosts of a replay, with how good each is for each kind of pod.
 
     Attributes:

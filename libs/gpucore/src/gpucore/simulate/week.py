@@ -16,9 +16,9 @@ from gpucore.simulate.arrivals import Pick
 from gpucore.simulate.defrag import Goal, Move, defragment
 from gpucore.simulate.hosts import Host
 from gpucore.simulate.jobs import Fits, Job, PodClass, WeekPlan
-from gpucore.simulate.replay import RunningPod, Stage
+from gpucore.simulate.replay import ReplayCluster, RunningPod
 from gpucore.simulate.traces import TraceNode, TracePod
-from gpucore.simulate.weekfigures import Meter, WeekFigures
+from gpucore.simulate.weekfigures import WeekFigures, WeekMeter
 from gpucore.units import MILLI, NodeName, PodUid
 
 DEFRAGMENT_SECONDS: Final = 3600.0
@@ -29,7 +29,7 @@ _Kind = tuple[TracePod, int]
 
 def fits_empty(nodes: Sequence[TraceNode]) -> Fits:
     """Whether equal pods fit the empty cluster together."""
-    stage = Stage(nodes, "binpack", (), lambda _: 0)
+    stage = ReplayCluster(nodes, "binpack", (), lambda _: 0)
     known: dict[_Kind, bool] = {}
 
     def fits(pod: TracePod, members: int) -> bool:
@@ -65,15 +65,17 @@ def week(
         defragmenting: move pods for waiting ones.
         observe: called after every event with the time and the hosts.
     """
-    return _Week(Stage(nodes, policy, workload, pick), plan, defragmenting).run(jobs, observe)
+    return _Week(ReplayCluster(nodes, policy, workload, pick), plan, defragmenting).run(
+        jobs, observe
+    )
 
 
 class _Week:
-    def __init__(self, stage: Stage, plan: WeekPlan, defragmenting: bool) -> None:  # noqa: FBT001
+    def __init__(self, stage: ReplayCluster, plan: WeekPlan, defragmenting: bool) -> None:  # noqa: FBT001
         gpus = sum(len(host.node_info.devices) for host in stage.hosts.values())
         self._stage, self._plan, self._defragmenting = stage, plan, defragmenting
         self._start = plan.warm_days * plan.seconds / plan.days
-        self._meter = Meter(gpus, self._start, plan.seconds)
+        self._meter = WeekMeter(gpus, self._start, plan.seconds)
         self._opened: dict[NodeName, int] = {}
         self._queue: dict[_Kind, deque[Job]] = {}
         self._running: dict[PodUid, RunningPod] = {}
@@ -230,7 +232,7 @@ def _may_run(host: Host, pod: TracePod) -> bool:
     return host.runs(pod) and (not pod.gpus or may_fit(host.node_info, pod.pod_request()))
 
 
-def _all_or_none(stage: Stage, pod: TracePod, members: int) -> list[RunningPod]:
+def _all_or_none(stage: ReplayCluster, pod: TracePod, members: int) -> list[RunningPod]:
     """Each member on its host; empty where one finds none."""
     placed: list[RunningPod] = []
     for _ in range(members):

@@ -11,8 +11,8 @@ from gpucore.units import MILLI
 HOUR = 3600.0
 
 
-class Waiting(msgspec.Struct, frozen=True):
-    """Waiting times of one class in seconds, from arrival to start.
+class WaitingTimes(msgspec.Struct, frozen=True):
+    """WaitingTimes times of one class in seconds, from arrival to start.
 
     Attributes:
         jobs: that arrived while it was measured; a gang is one.
@@ -41,10 +41,10 @@ class WeekFigures(msgspec.Struct, frozen=True):
     stranded: float
     wasted: float
     moves: int
-    waiting: Mapping[PodClass, Waiting]
+    waiting: Mapping[PodClass, WaitingTimes]
 
 
-class Meter:
+class WeekMeter:
     """Adds up GPU time between two moments.
 
     Args:
@@ -84,11 +84,11 @@ class Meter:
         )
 
 
-def waiting(seconds: Sequence[float]) -> Waiting:
+def waiting(seconds: Sequence[float]) -> WaitingTimes:
     """Mean and percentiles, each the smallest value that this part of the jobs does not exceed."""
     ordered = sorted(seconds)
 
     def at(part: float) -> float:
         return round(ordered[max(ceil(part * len(ordered)) - 1, 0)], 1)
 
-    return Waiting(len(ordered), round(sum(ordered) / len(ordered), 1), at(0.5), at(0.95))
+    return WaitingTimes(len(ordered), round(sum(ordered) / len(ordered), 1), at(0.5), at(0.95))

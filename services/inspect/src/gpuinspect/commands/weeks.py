@@ -14,7 +14,7 @@ from gpucore.scheduling.candidates import Candidates
 from gpucore.simulate.jobs import DAY, TimedPod, WeekPlan, jobs, with_lifetimes
 from gpucore.simulate.traces import TraceNode
 from gpucore.simulate.week import fits_empty, week
-from gpucore.simulate.weekfigures import Waiting
+from gpucore.simulate.weekfigures import WaitingTimes
 from gpuinspect.cluster.snapshots import Snapshot
 from gpuinspect.cluster.trace import cluster_week
 from gpuinspect.commands.options.formats import Format, emit, names_only
@@ -41,7 +41,7 @@ class WeekReport(msgspec.Struct, frozen=True):
     wasted_gpu_hours: float
     stranded_gpu_hours: float
     moves: int
-    waiting: Mapping[str, Waiting]
+    waiting: Mapping[str, WaitingTimes]
     seconds: float
 
 
