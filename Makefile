@@ -153,6 +153,10 @@ bench-calls: $(READY) ## Measure filter, prioritize and bind, beside other check
 bench-packing: $(READY) ## Compare packing policies on the traces of a folder (ARGS='--traces FOLDER')
 	@$(BIN)/python services/inspect/bench/packing.py $(ARGS)
 
+.PHONY: bench-week
+bench-week: $(READY) ## Compare packing policies in simulated weeks (ARGS='--traces FOLDER --output FILE')
+	@$(BIN)/python services/inspect/bench/week.py $(ARGS)
+
 .PHONY: bench-sizing
 bench-sizing: $(READY) ## Measure what recommended sizes free and break in simulated weeks (ARGS=--help lists the options)
 	@$(BIN)/python services/inspect/bench/sizing.py $(ARGS)

@@ -2,19 +2,21 @@
 
 import asyncio
 from collections.abc import Callable
+from datetime import UTC, datetime
 
 import pytest
 from drawncluster import FakeCluster, Gpu
 from starlette.testclient import TestClient
 
 from gpucore.wire.names import DEFAULT_NAMES
+from gpucore.workload.history import FEWEST_PODS
 from gpuinspect.cluster.snapshots import decode
 from gpuinspect.errors import PrometheusError
 from gpuinspect.queries.memory_in_use import MemoryInUse
 from gpuinspect.queries.usage import Figures
 from gpuinspect.web.app import make_app
 from gpuinspect.web.feed import Feed
-from gpuinspect.web.frames import MOST_REPORTS
+from gpuinspect.web.frames import MOST_REPORTS, Frame
 
 GIB = 1 << 30
 Open = Callable[..., TestClient]
@@ -149,3 +151,14 @@ def test_times_are_machine_readable(opened: Open) -> None:
     text = opened().get("/pods").text
     assert '<time datetime="2026-01-02T03:04:05Z" title="2026-01-02T03:04:05Z">' in text
     assert '<time datetime="1970-01-01T00:18:40Z"' in text
+
+
+def test_fragments_are_what_the_learned_pods_cannot_use() -> None:
+    """Pods of 60 of 100 units leave 40 free on each GPU, which the guess would count as usable."""
+    cluster = FakeCluster().node("n", gpus=[Gpu(100)] * 4)
+    for number in range(FEWEST_PODS):
+        placed = {"node": "n", "index": number} if number < 4 else {"phase": "Pending"}
+        cluster.pod(f"p{number}", 60, **placed)
+    snapshot = decode(cluster.json().encode())
+    frame = Frame(snapshot, DEFAULT_NAMES, taken=datetime.fromtimestamp(1000.0, UTC))
+    assert frame.fragments == pytest.approx((1.6, 1.6))

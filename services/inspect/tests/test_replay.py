@@ -150,3 +150,77 @@ def test_a_trace_is_two_files_or_the_cluster(args: tuple[str, ...]) -> None:
     result = invoked("--policy", "binpack", *args)
     assert result.exit_code == 2
     assert "--from-cluster" in result.output
+
+
+TIMED = """name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,creation_time,deletion_time
+p0,1000,1024,1,460,,0,50000
+p1,1000,1024,1,1000,P100|G2,100,90000
+p2,1000,1024,0,0,,5,10
+"""
+
+
+def test_a_week_has_waiting_times_by_class(tmp_path: Path) -> None:
+    """Of a few jobs on few GPUs; the same for the same seed."""
+    args = ("--policy", "spread", "--week", "--load", "0.8", "--every", "2", "--gangs", "0")
+    runs = [run(tmp_path, *args, "-o", "json", pods=TIMED) for _ in range(2)]
+    first, second = (json.loads(one.stdout) for one in runs)
+    assert (first["gpus"], first["gpu_hours"]) == (2, 2 * 6 * 24)
+    assert set(first["waiting"]) == {"cpu", "share", "one-gpu"}
+    assert 0 < first["allocated_gpu_hours"] <= first["gpu_hours"]
+    assert {**first, "seconds": 0} == {**second, "seconds": 0}
+    table = run(tmp_path, *args, "--seeds", "2", pods=TIMED).stdout
+    assert table.count("CLASS") == 2
+    assert run(tmp_path, *args, "-o", "name", pods=TIMED).stdout == "policy/spread\n"
+
+
+def test_pods_without_times_take_those_of_another_file(tmp_path: Path) -> None:
+    """Without that file the missing column is named."""
+    timed = tmp_path / "timed.csv"
+    timed.write_text(TIMED)
+    refused = run(tmp_path, "--policy", "binpack", "--week")
+    assert refused.exit_code == 1
+    assert "deletion_time" in refused.output
+    given = ("--policy", "binpack", "--week", "--lifetimes", str(timed), "-o", "json")
+    assert json.loads(run(tmp_path, *given).stdout)["jobs"] > 0
+
+
+def test_a_pod_that_is_deleted_before_it_is_created_is_refused(tmp_path: Path) -> None:
+    """With its name."""
+    result = run(tmp_path, "--policy", "binpack", "--week", pods=TIMED.replace("50000", "-1"))
+    assert result.exit_code == 1
+    assert "p0" in result.output
+
+
+def test_a_week_from_the_cluster_says_that_its_history_is_short(tmp_path: Path) -> None:
+    """Pods that ended have their lifetime; one that runs counts as if it ended now."""
+    source = FakeCluster().node("a", gpus=[Gpu(10)] * 2)
+    ended = {"state": {"terminated": {"finishedAt": "2026-01-01T06:00:00Z"}}}
+    for name, created, phase in (("run", "03", "Running"), ("end", "00", "Succeeded")):
+        source.pod(
+            name,
+            5,
+            node="a",
+            index=0,
+            phase=phase,
+            metadata={"creationTimestamp": f"2026-01-01T{created}:00:00Z"},
+        )
+    source.items[-1]["status"]["containerStatuses"] = [ended]
+    path = tmp_path / "cluster.json"
+    path.write_text(json.dumps({"kind": "List", "items": source.items}))
+    given = ("--from-cluster", "--snapshot", str(path), "--policy", "binpack", "--week")
+    result = invoked(*given, "-o", "json")
+    assert "history is short: 0.2 days" in result.stderr
+    assert "the end of 1 of 2 pods is known" in result.stderr.replace("\n", " ")
+    figures = json.loads(result.stdout)
+    mean_hours = (6 + 3) / 2 * 0.5
+    assert figures["jobs"] == pytest.approx(0.9 * 2 * 7 * 24 / mean_hours, rel=0.1)
+
+
+def test_a_cluster_where_nothing_started_has_no_week(tmp_path: Path) -> None:
+    """The reason is a sentence."""
+    path = tmp_path / "cluster.json"
+    source = FakeCluster().node("a", gpus=[Gpu(10)]).pod("p", 5, phase="Pending")
+    path.write_text(json.dumps({"kind": "List", "items": source.items}))
+    result = invoked("--from-cluster", "--snapshot", str(path), "--policy", "binpack", "--week")
+    assert result.exit_code == 1
+    assert "no pods with GPUs have started" in result.output

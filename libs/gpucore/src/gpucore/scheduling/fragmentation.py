@@ -34,6 +34,12 @@ def usual_work(node_info: NodeInfo, pod_request: PodRequest) -> tuple[Work, Work
     return host.view(), host.after(pod_request.cpu_milli, pod_request.memory_mib).view()
 
 
+def fragments(node_info: NodeInfo) -> float:
+    """GPUs of the node's free parts that the usual pods cannot use now."""
+    work: Work = GUESS if node_info.host is None else node_info.host.view()
+    return work.fragmentation(tuple(sorted(node_info.free_parts().values())))
+
+
 def growth(
     node_info: NodeInfo, placement: Placement, before: Work, after: Work | None = None
 ) -> float:

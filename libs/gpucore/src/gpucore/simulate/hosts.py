@@ -47,12 +47,21 @@ class Host:
             and (not pod.models or self.model in pod.models)
         )
 
-    def take(self, pod: TracePod, placement: Placement) -> None:
-        """Give ``pod`` its CPU, memory and GPUs."""
+    def take(self, pod: TracePod, placement: Placement) -> PodUid:
+        """Give ``pod`` its CPU, memory and GPUs; the UID under which it holds them."""
         self.version += 1
         self.cpu_milli -= pod.cpu_milli
         self.memory_mib -= pod.memory_mib
+        uid = PodUid(f"{self.node_info.name}/{self.version}")
         if pod.gpus:
-            uid = PodUid(f"{self.node_info.name}/{self.version}")
             self.node_info.put(Allocation(uid, "", pod.name, AllocationState.ASSUMED, placement))
+        self._changed()
+        return uid
+
+    def release(self, pod: TracePod, uid: PodUid) -> None:
+        """The pod ended: its CPU, memory and GPUs are free."""
+        self.version += 1
+        self.cpu_milli += pod.cpu_milli
+        self.memory_mib += pod.memory_mib
+        self.node_info.drop(uid)
         self._changed()

@@ -20,7 +20,7 @@ from gpucore.simulate.claimfit import CLAIM_ORDERS, ClaimFit
 from gpucore.simulate.hosts import Host, mix_of
 from gpucore.simulate.published import PublishedMix, published_policy
 from gpucore.simulate.traces import TraceNode, TracePod
-from gpucore.units import MILLI, GpuIndex, NodeName
+from gpucore.units import MILLI, GpuIndex, NodeName, PodUid
 
 RANDOM: Final = "random"
 PUBLISHED: Final = "published"
@@ -75,13 +75,13 @@ def replay(
         target: arrivals over capacity.
         progress: called after every arrival.
     """
-    stage = _Stage(nodes, policy, workload, pick)
+    stage = ReplayCluster(nodes, policy, workload, pick)
     gpus = sum(node.gpus for node in nodes)
     wanted = given = pods = dropped = 0
     for pod in arrivals:
         if wanted >= target * gpus * MILLI:
             break
-        placed = stage.place(pod)
+        placed = stage.place(pod) is not None
         pods, dropped = pods + 1, dropped + (not placed)
         wanted, given = wanted + pod.milli, given + pod.milli * placed
         if progress is not None:
@@ -97,14 +97,31 @@ def replay(
     )
 
 
-class _Stage:
-    """The hosts of a replay, with how good each is for each kind of pod."""
+class RunningPod(msgspec.Struct, frozen=True):
+    """A pod on a host.
+
+    Attributes:
+        uid: under which it holds its GPUs.
+    """
+
+    pod: TracePod
+    host: Host
+    placement: Placement
+    uid: PodUid
+
+
+class ReplayCluster:
+    """The hosts of a replay, with how good each is for each kind of pod.
+
+    Attributes:
+        hosts: by the name of their node.
+    """
 
     def __init__(
         self, nodes: Sequence[TraceNode], policy: str, workload: Sequence[TracePod], pick: Pick
     ) -> None:
         mix = mix_of(workload)
-        self._hosts = {NodeName(node.name): Host(node, mix) for node in nodes}
+        self.hosts = {NodeName(node.name): Host(node, mix) for node in nodes}
         self._policy = policy
         self._pick = pick
         self._ranking = NodeRanking(self._rate, limit=KINDS)
@@ -113,29 +130,38 @@ class _Stage:
         self._claims = None if claims is None else ClaimFit(nodes, claims)
         self._published = published_policy(PublishedMix(workload)) if policy == PUBLISHED else None
 
-    def place(self, pod: TracePod) -> bool:
-        """Give ``pod`` to the best host; False when none can take it."""
+    def place(self, pod: TracePod) -> RunningPod | None:
+        """Give ``pod`` to the best host; ``None`` when none can take it."""
         kind = msgspec.structs.replace(pod, name="")
-        for _ in self._ranking.refresh(kind, lambda: self._hosts):
+        for _ in self._ranking.refresh(kind, lambda: self.hosts):
             pass
         chosen = self._choose(kind)
         placement = None if chosen is None else self._placed(chosen, kind)
         if chosen is None or placement is None:
-            return False
-        chosen.take(pod, placement)
-        self._ranking.node_changed(chosen.node_info.name)
-        return True
+            return None
+        return self.put(pod, chosen, placement)
+
+    def put(self, pod: TracePod, host: Host, placement: Placement) -> RunningPod:
+        """Give ``pod`` this placement, which fits."""
+        uid = host.take(pod, placement)
+        self._ranking.node_changed(host.node_info.name)
+        return RunningPod(pod, host, placement, uid)
+
+    def end(self, running: RunningPod) -> None:
+        """The pod ended."""
+        running.host.release(running.pod, running.uid)
+        self._ranking.node_changed(running.host.node_info.name)
 
     def _choose(self, kind: TracePod) -> Host | None:
         """The best host, the first among equals; any where chance decides."""
         if self._policy == RANDOM:
             fitting = sorted(self._ranking.admitting(kind))
-            return self._hosts[fitting[self._pick(len(fitting))]] if fitting else None
+            return self.hosts[fitting[self._pick(len(fitting))]] if fitting else None
         best = self._ranking.best(kind)
-        return None if best is None else self._hosts[best]
+        return None if best is None else self.hosts[best]
 
     def _rate(self, name: NodeName, kind: TracePod) -> tuple[float, ...] | None:
-        host = self._hosts[name]
+        host = self.hosts[name]
         request = self._request(kind)
         if not host.runs(kind) or (kind.gpus and not may_fit(host.node_info, request)):
             return None

@@ -5,7 +5,9 @@ fragmentation policy. What other pods request of a node is not available to the 
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+
+import msgspec
 
 from gpucore.accounting.ledger import Ledger
 from gpucore.accounting.node_info import NodeInfo
@@ -14,11 +16,13 @@ from gpucore.model.constraints import CPU
 from gpucore.scheduling.candidates import Candidates
 from gpucore.scheduling.device_fit import per_device
 from gpucore.scheduling.host_rooms import MEMORY, allowed_models, arrival_of, gpu_model
+from gpucore.simulate.jobs import TimedPod
 from gpucore.simulate.traces import TraceNode, TracePod
 from gpucore.steps import complete
 from gpucore.units import MILLI, NodeName
 from gpucore.wire.constraints import all_constraints
-from gpucore.wire.pods import Pod, pod_request_of
+from gpucore.wire.pod.container_statuses import last_end
+from gpucore.wire.pods import Pod, created, pod_request_of
 from gpucore.workload.history import Arrival
 from gpucore.workload.pod_mix import CORE_MILLI
 from gpuinspect.cluster.snapshots import Snapshot
@@ -34,6 +38,61 @@ def cluster_trace(
         InspectError: the cluster has no GPUs, or no pods with GPUs.
         WireError: an amount is no Kubernetes quantity (no API server accepts such an object).
     """
+    hosts, pods = _traced(snapshot, ledger, nodes)
+    return hosts, [one for _, one in pods]
+
+
+class ClusterWeek(msgspec.Struct, frozen=True):
+    """The cluster's pods with lifetimes.
+
+    Attributes:
+        ended: pods whose end is known; others have run at least as long as they count.
+        seconds: from the oldest pod to the newest creation or end.
+    """
+
+    nodes: Sequence[TraceNode]
+    pods: Sequence[TimedPod]
+    ended: int
+    seconds: float
+
+
+def cluster_week(snapshot: Snapshot, ledger: Ledger, nodes: Candidates) -> ClusterWeek:
+    """Nodes, and the pods that have started, with their times from creation to end or until now.
+
+    Now is the newest creation or end of a pod.
+
+    Raises:
+        InspectError: the cluster has no GPUs, or no pods with GPUs have started.
+        WireError: as :func:`cluster_trace`.
+    """
+    hosts, pods = _traced(snapshot, ledger, nodes)
+    started = [(pod, one) for pod, one in pods if pod.node and created(pod)]
+    if not started:
+        raise InspectError("no pods with GPUs have started in the cluster")
+    raws = zip(snapshot.pods, snapshot.all("Pod"), strict=True)
+    ends = {pod.uid: last_end(raw) for pod, raw in raws if pod.finished}
+    ended = [pod for pod, _ in started if ends.get(pod.uid)]
+    now = max(*ends.values(), *(created(pod) for pod, _ in started), 0.0)
+    return ClusterWeek(
+        hosts,
+        [
+            TimedPod(one, max((ends.get(pod.uid) or now) - created(pod), 0.0))
+            for pod, one in started
+        ],
+        ended=len(ended),
+        seconds=now - min(created(pod) for pod, _ in started),
+    )
+
+
+def _traced(
+    snapshot: Snapshot, ledger: Ledger, nodes: Candidates
+) -> tuple[list[TraceNode], list[tuple[Pod, TracePod]]]:
+    """Nodes, and each pod with its row of a trace.
+
+    Raises:
+        InspectError: the cluster has no GPUs, or no pods with GPUs.
+        WireError: an amount is no Kubernetes quantity (no API server accepts such an object).
+    """
     sizes = Counter(info.shape.largest_gpu for info in nodes.node_infos.values() if info.devices)
     arrivals = list(_arrivals(snapshot, ledger))
     if not sizes or not arrivals:
@@ -42,12 +101,12 @@ def cluster_trace(
     models = complete(allowed_models({one.selector for _, _, one in arrivals}, pairs))
     (units, _), *_ = sizes.most_common(1)
     pods = [
-        _trace_pod(pod, request, units, frozenset(models(one.selector)))
+        (pod, _trace_pod(pod, request, units, frozenset(models(one.selector))))
         for pod, request, one in arrivals
     ]
     others = _requested_by_others(snapshot, ledger)
     hosts = [_trace_node(info, nodes, others) for info in nodes.node_infos.values() if info.devices]
-    return hosts, [pod for pod in pods if pod is not None]
+    return hosts, [(pod, one) for pod, one in pods if one is not None]
 
 
 def _arrivals(snapshot: Snapshot, ledger: Ledger) -> Iterable[tuple[Pod, PodRequest, Arrival]]:

@@ -15,17 +15,22 @@ from typing import Annotated
 import msgspec
 import typer
 
+from gpucore.accounting.ledger import Ledger
+from gpucore.scheduling.candidates import Candidates
 from gpucore.simulate.arrivals import drawn, once, shuffled
+from gpucore.simulate.jobs import WeekPlan
 from gpucore.simulate.replay import Replayed
 from gpucore.simulate.replay import replay as replayed
-from gpucore.simulate.traces import TraceNode, TracePod
+from gpucore.simulate.traces import TraceError, TraceNode, TracePod
 from gpucore.units import MILLI
 from gpuinspect.cluster.candidates import candidates
 from gpuinspect.cluster.collect import COUNTED
 from gpuinspect.cluster.ledger import ledger_of
+from gpuinspect.cluster.snapshots import Snapshot
 from gpuinspect.cluster.trace import cluster_trace
 from gpuinspect.commands.options.formats import Format, Output, emit, names_only
 from gpuinspect.commands.options.reading import Reader, fail, reading
+from gpuinspect.commands.weeks import WeekTrace, print_weeks, week_of_cluster, week_of_files
 from gpuinspect.errors import InspectError
 from gpuinspect.sources.trace_files import read_nodes, read_pods
 from gpuinspect.terminal.progress import shown
@@ -107,19 +112,67 @@ def replay(
     seeds: Annotated[
         int, typer.Option(help="number of runs, with this and the following seeds", min=1)
     ] = 1,
+    week: Annotated[
+        bool,
+        typer.Option(
+            "--week",
+            help="simulate a week in which pods arrive, wait and end; needs creation_time and"
+            " deletion_time of pods",
+        ),
+    ] = False,
+    load: Annotated[
+        float, typer.Option(help="of --week: GPU time requested, as a multiple of all", min=0.01)
+    ] = 0.9,
+    gangs: Annotated[
+        float,
+        typer.Option(
+            help="of --week: part of the pods with exclusive GPUs that come as gangs of 2, 4 or 8",
+            min=0.0,
+            max=1.0,
+        ),
+    ] = 0.05,
+    lifetimes: Annotated[
+        Path | None,
+        typer.Option(
+            help="of --week: CSV with the lifetimes for pods without times, by class of pod",
+            metavar="CSV",
+        ),
+    ] = None,
+    defragmented: Annotated[
+        bool,
+        typer.Option("--defragment", help="of --week: move pods once an hour for waiting ones"),
+    ] = False,
+    every: Annotated[int, typer.Option(help="take every n-th node only", min=1)] = 1,
     output: Output = Format.TABLE,
 ) -> None:
     """Draw pods from a trace until they request more GPUs than exist; count unallocated GPUs.
 
     Figures are in exclusive GPUs: a pod that requests 460 of 1000 counts 0.46. The policy published
-    is fragmentation gradient descent as its paper describes it, to compare with.
+    is fragmentation gradient descent as its paper describes it, to compare with. With --week, pods
+    also end: GPU hours, and waiting times in seconds by class of pod.
     """
+    if week:
+        plan = WeekPlan(load=load, gangs=gangs)
+        try:
+            if from_cluster:
+                hosts, timed = week_of_cluster(*_cluster(reader, nodes or pods or lifetimes))
+            else:
+                hosts, timed = week_of_files(*_both(nodes, pods), lifetimes, seed)
+            trace_of_week = WeekTrace(hosts[::every], timed, plan)
+            weeks = [
+                trace_of_week.report(policy, one, defragmenting=defragmented)
+                for one in range(seed, seed + seeds)
+            ]
+        except (InspectError, TraceError) as error:
+            fail(error)
+        print_weeks(weeks, policy, output)
+        return
     try:
         if from_cluster:
-            hosts, kinds = _of_cluster(reader, nodes or pods)
+            hosts, kinds = cluster_trace(*_cluster(reader, nodes or pods))
         else:
             hosts, kinds = _of_files(nodes, pods)
-        trace = Trace(hosts, kinds, draw, arrivals)
+        trace = Trace(hosts[::every], kinds, draw, arrivals)
     except InspectError as error:
         fail(error)
     reports = [trace.report(policy, one) for one in range(seed, seed + seeds)]
@@ -131,18 +184,23 @@ def replay(
         sys.stdout.write(_table(reports[0]) if seeds == 1 else _rows(reports))
 
 
-def _of_files(nodes: Path | None, pods: Path | None) -> tuple[list[TraceNode], list[TracePod]]:
+def _both(nodes: Path | None, pods: Path | None) -> tuple[Path, Path]:
     if nodes is None or pods is None:
         raise typer.BadParameter("give --nodes and --pods, or --from-cluster")
-    return read_nodes(nodes), read_pods(pods)
+    return nodes, pods
 
 
-def _of_cluster(reader: Reader, file: Path | None) -> tuple[list[TraceNode], list[TracePod]]:
+def _of_files(nodes: Path | None, pods: Path | None) -> tuple[list[TraceNode], list[TracePod]]:
+    of_nodes, of_pods = _both(nodes, pods)
+    return read_nodes(of_nodes), read_pods(of_pods)
+
+
+def _cluster(reader: Reader, file: Path | None) -> tuple[Snapshot, Ledger, Candidates]:
     if file is not None:
-        raise typer.BadParameter("--from-cluster takes no --nodes and --pods")
+        raise typer.BadParameter("--from-cluster takes no files of nodes, pods and lifetimes")
     snapshot = reader.source.read(*COUNTED)
     ledger = ledger_of(snapshot, reader.names)
-    return cluster_trace(snapshot, ledger, candidates(snapshot, ledger))
+    return snapshot, ledger, candidates(snapshot, ledger)
 
 
 class Trace(msgspec.Struct, frozen=True):

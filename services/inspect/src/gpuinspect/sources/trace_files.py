@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TypeVar
 
+from gpucore.simulate.jobs import TimedPod
 from gpucore.simulate.traces import TraceError, TraceNode, TracePod
 from gpuinspect.errors import InspectError
 
@@ -36,6 +37,15 @@ def read_pods(path: Path) -> list[TracePod]:
     if not any(pod.milli for pod in pods):
         raise InspectError(f"{path}: no pod of this trace requests a GPU")
     return pods
+
+
+def read_lifetimes(path: Path) -> list[TimedPod]:
+    """Pods as :func:`read_pods`, with ``creation_time`` and ``deletion_time`` in seconds.
+
+    Raises:
+        InspectError: the file cannot be read, a line is not a pod, or it lacks these times.
+    """
+    return list(_read(path, _timed))
 
 
 def _read(path: Path, convert: Callable[[Row], T]) -> Iterator[T]:
@@ -77,6 +87,13 @@ def _pod(row: Row) -> TracePod:
         gpu_milli=_number(row, "gpu_milli"),
         models=frozenset(model for model in models if model),
     )
+
+
+def _timed(row: Row) -> TimedPod:
+    seconds = _number(row, "deletion_time") - _number(row, "creation_time")
+    if seconds < 0:
+        raise TraceError(f"pod {row['name']} is deleted before it is created")
+    return TimedPod(_pod(row), float(seconds))
 
 
 def _number(row: Row, column: str) -> int:

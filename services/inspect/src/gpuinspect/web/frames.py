@@ -14,13 +14,13 @@ from gpucore.explain.pod_states import Explanation
 from gpucore.model import PodRequest
 from gpucore.scheduling.candidates import Candidates
 from gpucore.scheduling.cluster_policy import ClusterPolicy
-from gpucore.units import NodeName
+from gpucore.scheduling.fragmentation import fragments
+from gpucore.units import MILLI, NodeName
 from gpucore.wire.constraints import pod_constraints
 from gpucore.wire.names import Names
 from gpucore.wire.nodes import Node
 from gpucore.wire.pod.spec import Pod
 from gpucore.wire.pods import pod_request_of
-from gpucore.workload.kinds import TYPICAL
 from gpuinspect.cluster.candidates import candidates, raw_pod
 from gpuinspect.cluster.ledger import ledger_of
 from gpuinspect.cluster.schedulers import policy_of
@@ -131,13 +131,11 @@ class Frame:
 
     @cached_property
     def fragments(self) -> tuple[float, float]:
-        """GPUs that are free, and how many of these the usual work could not use."""
-        free = lost = 0.0
-        for node in self.view.nodes:
-            parts = self.ledger.nodes()[node.name].free_parts().values()
-            free += sum(parts) / 1000
-            lost += TYPICAL.fragmentation(tuple(sorted(parts)))
-        return free, lost
+        """GPUs that are free, and how many of these the pods that usually come could not use."""
+        infos = {**self.ledger.nodes(), **self.candidates.node_infos}
+        shown = [infos[node.name] for node in self.view.nodes]
+        free = sum(sum(node_info.free_parts().values()) for node_info in shown) / MILLI
+        return free, sum(map(fragments, shown))
 
     @cached_property
     def verified(self) -> tuple[VerifiedRow, ...]:

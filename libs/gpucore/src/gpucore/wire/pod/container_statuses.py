@@ -7,6 +7,8 @@ from typing import Final
 
 import msgspec
 
+from gpucore.wire.times import unix_seconds
+
 
 class StateDetails(msgspec.Struct, rename="camel"):
     """What a state of a container has, in any of its three forms."""
@@ -60,6 +62,7 @@ class _Line(msgspec.Struct):
     object: _Pod
 
 
+_POD: Final = msgspec.json.Decoder(_Pod)
 _LINE: Final = msgspec.json.Decoder(_Line)
 
 
@@ -69,3 +72,15 @@ def container_statuses(line: bytes) -> ContainerStatuses:
         return _LINE.decode(line).object.status or ContainerStatuses()
     except (msgspec.MsgspecError, ValueError, RecursionError):
         return ContainerStatuses()
+
+
+def last_end(raw: bytes | msgspec.Raw) -> float:
+    """Unix seconds at which the last container of a pod ended; 0 where none has, or one runs."""
+    try:
+        boxes = (_POD.decode(raw).status or ContainerStatuses()).containers
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return 0.0
+    ends = [box.state.terminated for box in boxes if box.state and box.state.terminated]
+    if len(ends) < len(boxes):
+        return 0.0
+    return max((unix_seconds(end.finished_at) for end in ends), default=0.0)
