@@ -165,3 +165,11 @@ def test_percentiles_are_values_of_jobs() -> None:
     """By nearest rank."""
     found = waiting([float(n) for n in range(1, 101)])
     assert (found.jobs, found.mean, found.p50, found.p95) == (100, 50.5, 50.0, 95.0)
+
+
+def test_a_week_of_too_many_jobs_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pods of a second would take minutes to draw and hours to place."""
+    monkeypatch.setattr("gpucore.simulate.jobs.MOST_JOBS", 100)
+    short = TimedPod(TracePod("p", 0, 0, 1, 1000), 1.0)
+    with pytest.raises(TraceError, match="too short: 100 do not make a week"):
+        jobs([short], 8, WeekPlan(), pick=random.Random(1).randrange, fits=lambda *_: True)

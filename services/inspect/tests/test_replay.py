@@ -32,6 +32,25 @@ def run(tmp_path: Path, *args: str, nodes: str = NODES, pods: str = PODS) -> Res
 
 
 @pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (("--load", "0.5"), "need --week"),
+        (("--gangs", "0.5"), "need --week"),
+        (("--defragment",), "need --week"),
+        (("--week", "--arrivals", "2"), "leave out --arrivals"),
+        (("--week", "--draw", "once"), "leave out --arrivals"),
+    ],
+)
+def test_an_option_of_the_other_kind_of_replay_is_an_error(
+    tmp_path: Path, flags: tuple[str, ...], message: str
+) -> None:
+    """It would change nothing."""
+    outcome = run(tmp_path, "--policy", "binpack", *flags)
+    assert outcome.exit_code == 2
+    assert message in " ".join(outcome.stderr.replace("│", " ").split())
+
+
+@pytest.mark.parametrize(
     "policy",
     [
         *("binpack", "spread", "fragmentation", "random"),

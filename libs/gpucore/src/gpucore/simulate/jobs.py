@@ -15,6 +15,8 @@ from gpucore.simulate.traces import TraceError, TracePod
 from gpucore.units import MILLI
 
 DAY: Final = 86_400
+MOST_JOBS: Final = 1_000_000
+"""Of one week."""
 GANG_SIZES: Final = (2, 4, 8)
 _PARTS: Final = 10_000
 
@@ -108,7 +110,8 @@ def jobs(
         fits: pods that do not fit the empty cluster are left out, and gangs are single pods.
 
     Raises:
-        TraceError: no pod with GPUs fits the empty cluster.
+        TraceError: no pod with GPUs fits the empty cluster, or more than :data:`MOST_JOBS` are
+            needed.
     """
     fitting = [each for each in pods if fits(each.pod, 1)]
     if not any(each.pod.gpus for each in fitting):
@@ -116,6 +119,8 @@ def jobs(
     wanted = plan.load * gpus * MILLI * plan.seconds
     found: list[Job] = []
     while wanted > 0:
+        if len(found) == MOST_JOBS:
+            raise TraceError(f"the pods are too short: {MOST_JOBS} do not make a week of this load")
         job = _drawn(fitting, plan, pick, fits)
         wanted -= job.milli * job.seconds
         found.append(job)

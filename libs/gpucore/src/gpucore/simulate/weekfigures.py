@@ -12,7 +12,7 @@ HOUR = 3600.0
 
 
 class WaitingTimes(msgspec.Struct, frozen=True):
-    """WaitingTimes times of one class in seconds, from arrival to start.
+    """Waiting times of one class in seconds, from arrival to start.
 
     Attributes:
         jobs: that arrived while it was measured; a gang is one.

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
 from statistics import fmean
-from typing import Annotated
+from typing import Annotated, Final
 
 import msgspec
 import typer
@@ -34,6 +34,10 @@ from gpuinspect.commands.weeks import WeekTrace, print_weeks, week_of_cluster, w
 from gpuinspect.errors import InspectError
 from gpuinspect.sources.trace_files import read_nodes, read_pods
 from gpuinspect.terminal.progress import shown
+
+ARRIVALS: Final = 1.3
+LOAD: Final = WeekPlan().load
+GANGS: Final = WeekPlan().gangs
 
 
 class PlacementPolicyName(StrEnum):
@@ -100,7 +104,7 @@ def replay(
     policy: Annotated[PlacementPolicyName, typer.Option(help="how GPUs and nodes are chosen")],
     arrivals: Annotated[
         float, typer.Option(help="stop when requests reach this multiple of all GPUs", min=0.0)
-    ] = 1.3,
+    ] = ARRIVALS,
     draw: Annotated[
         Draw,
         typer.Option(
@@ -122,7 +126,7 @@ def replay(
     ] = False,
     load: Annotated[
         float, typer.Option(help="of --week: GPU time requested, as a multiple of all", min=0.01)
-    ] = 0.9,
+    ] = LOAD,
     gangs: Annotated[
         float,
         typer.Option(
@@ -130,7 +134,7 @@ def replay(
             min=0.0,
             max=1.0,
         ),
-    ] = 0.05,
+    ] = GANGS,
     lifetimes: Annotated[
         Path | None,
         typer.Option(
@@ -151,18 +155,19 @@ def replay(
     is fragmentation gradient descent as its paper describes it, to compare with. With --week, pods
     also end: GPU hours, and waiting times in seconds by class of pod.
     """
+    if not week and (load != LOAD or gangs != GANGS or lifetimes or defragmented):
+        raise typer.BadParameter("--load, --gangs, --lifetimes and --defragment need --week")
+    if week and (arrivals != ARRIVALS or draw is not Draw.ANY):
+        raise typer.BadParameter("--week has its own arrivals: leave out --arrivals and --draw")
+    runs = range(seed, seed + seeds)
     if week:
-        plan = WeekPlan(load=load, gangs=gangs)
         try:
             if from_cluster:
                 hosts, timed = week_of_cluster(*_cluster(reader, nodes or pods or lifetimes))
             else:
                 hosts, timed = week_of_files(*_both(nodes, pods), lifetimes, seed)
-            trace_of_week = WeekTrace(hosts[::every], timed, plan)
-            weeks = [
-                trace_of_week.report(policy, one, defragmenting=defragmented)
-                for one in range(seed, seed + seeds)
-            ]
+            whole = WeekTrace(hosts[::every], timed, WeekPlan(load=load, gangs=gangs))
+            weeks = [whole.report(policy, one, defragmenting=defragmented) for one in runs]
         except (InspectError, TraceError) as error:
             fail(error)
         print_weeks(weeks, policy, output)
@@ -175,7 +180,7 @@ def replay(
         trace = Trace(hosts[::every], kinds, draw, arrivals)
     except InspectError as error:
         fail(error)
-    reports = [trace.report(policy, one) for one in range(seed, seed + seeds)]
+    reports = [trace.report(policy, one) for one in runs]
     if output.is_document:
         emit(reports[0] if seeds == 1 else Reports(reports, _mean(reports)), output)
     elif output is Format.NAME:
