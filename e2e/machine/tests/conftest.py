@@ -1,0 +1,5 @@
+"""Fixtures: fake programs on PATH."""
+
+from host.testing.fixtures import programs
+
+__all__ = ["programs"]
