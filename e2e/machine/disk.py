@@ -66,6 +66,7 @@ def ensure(version: str) -> Disk:
         _build(tag, base=base, pause=pause, programs=programs)
         with step("make the disk of the machine"):
             _export(tag, folder)
+        docker.remove([tag])
 
     return Disk(cachedir.entry("machine", key, fill), pause)
 

@@ -1,4 +1,4 @@
-"""A node as users have it: cgroup v2 only, systemd, the kubelet of today, and its faults."""
+"""A node as users have it: cgroup v2 only, systemd and the kubelet of today."""
 
 import json
 
@@ -7,11 +7,10 @@ import pytest
 from environments import podresources
 from environments.case import Case
 from environments.drivermode import ALLOCATE
-from environments.kind import GPU_MEM
-from environments.kubectl import KubectlError
 from environments.machines import IN_NODE
 from environments.waiting import until
 from environments.workloads import Object
+from machine.accounts import agree, lives, sharing, used
 from machine.environment import MachineEnvironment
 from machine.nodefiles import NODE
 
@@ -19,42 +18,6 @@ pytestmark = [pytest.mark.e2e, pytest.mark.ondemand]
 
 GIB = 1024
 CGROUPS = "/sys/fs/cgroup"
-
-
-def sharing(case: Case, name: str, units: int) -> Object:
-    """A pod with a share that is packed onto a GPU in use."""
-    pod = case.pod(name, units)
-    pod["metadata"]["annotations"] = {"gpushare/policy": "binpack"}
-    return pod
-
-
-def lives(case: Case, *names: str) -> list[tuple[str, int]]:
-    """Container ids and restarts: what a disturbed pod cannot keep."""
-    states = [state for name in names for state in case.get(name)["status"]["containerStatuses"]]
-    return [(state["containerID"], state["restartCount"]) for state in states]
-
-
-def used(environment: MachineEnvironment) -> list[int]:
-    """Units that kubelet has allocated of each GPU."""
-    sums = dict.fromkeys((gpu.uuid for gpu in environment.nodes[NODE]), 0)
-    for held in podresources.allocated(environment, NODE):
-        for uuid, units in held.gpus.items():
-            sums[uuid] += units
-    return list(sums.values())
-
-
-def agree(environment: MachineEnvironment, case: Case) -> bool:
-    """Each running pod has from kubelet the GPU of its annotation, and no GPU has too many."""
-    uuids = {gpu.index: gpu.uuid for gpu in environment.nodes[NODE]}
-    held = {
-        each.pod: set(each.gpus)
-        for each in podresources.allocated(environment, NODE)
-        if each.namespace == case.name
-    }
-    live = [pod["metadata"]["name"] for pod in case.pods() if pod["status"]["phase"] == "Running"]
-    sizes = [gpu.units for gpu in environment.nodes[NODE]]
-    assert all(amount <= size for amount, size in zip(used(environment), sizes, strict=True))
-    return bool(live) and all(held.get(name) == {uuids[case.gpu(name)]} for name in live)
 
 
 def test_two_pods_share_a_gpu_of_a_node_with_cgroup_v2(
@@ -160,71 +123,3 @@ def test_restarts_of_kubelet_and_containerd_disturb_no_pod(
     until("the fourth is refused", lambda: case.events("FailedScheduling", "too-large"))
     assert lives(case, "one", "two") == before
     until("annotations agree with kubelet", lambda: agree(environment, case))
-
-
-def replicas(case: Case, name: str, units: int, count: int) -> Object:
-    """A ReplicaSet of pods with equal shares: kubelet fails pods that it admits too early."""
-    deployment = case.deployment(name, units, replicas=count)
-    template = deployment["spec"]["template"]
-    template["metadata"]["annotations"] = {"gpushare/policy": "binpack"}
-    return {**deployment, "kind": "ReplicaSet"}
-
-
-def started(environment: MachineEnvironment, case: Case, name: str, count: int) -> bool:
-    """So many pods of a ReplicaSet run, all since the machine has booted, and accounts agree."""
-    booted = environment.machine.shell("uptime -s").strip().replace(" ", "T") + "Z"
-    pods = {pod["metadata"]["name"]: pod for pod in case.pods()}
-    states = [
-        state
-        for each in case.running(name)
-        for state in pods[each]["status"].get("containerStatuses", ())
-    ]
-    times = [state["state"].get("running", {}).get("startedAt", "") for state in states]
-    if len(times) != count or min(times) < booted:
-        return False
-    try:
-        return agree(environment, case)
-    except KubectlError:  # the plugin's pod has not started yet
-        return False
-
-
-def fill(environment: MachineEnvironment, case: Case) -> None:
-    """Pods get exactly what is free on each GPU, and no unit more."""
-    sizes = [gpu.units for gpu in environment.nodes[NODE]]
-    free = [size - amount for size, amount in zip(sizes, used(environment), strict=True)]
-    pods = [sharing(case, f"rest-{i}", units) for i, units in enumerate(free) if units]
-    case.run_in_turn(*sorted(pods, key=requested, reverse=True))
-    until("all units are allocated", lambda: used(environment) == sizes)
-    case.kubectl.apply(sharing(case, "too-many", 1))
-    until("one more is refused", lambda: case.events("FailedScheduling", "too-many"))
-    until("annotations agree with kubelet", lambda: agree(environment, case))
-
-
-def requested(pod: Object) -> int:
-    """Units of its only container."""
-    (container,) = pod["spec"]["containers"]
-    return int(container["resources"]["limits"][GPU_MEM])
-
-
-def test_a_reboot_keeps_the_accounts(environment: MachineEnvironment, case: Case) -> None:
-    """Pods start again with their shares, or others in their place, and none counts twice."""
-    size = environment.nodes[NODE][0].units
-    case.kubectl.apply(replicas(case, "served", size - 4, 2))
-    until("they run", lambda: started(environment, case, "served", 2))
-    environment.machine.reboot()
-    until("they run again", lambda: started(environment, case, "served", 2), seconds=600)
-    environment.wait_ready()
-    fill(environment, case)
-
-
-def test_a_power_cut_while_pods_bind_allocates_nothing_twice(
-    environment: MachineEnvironment, case: Case
-) -> None:
-    """QEMU is killed when the first pods have their node; the machine boots, and all pods run."""
-    case.kubectl.apply(replicas(case, "served", 12, 12))
-    until("some are bound", lambda: len(case.gpus()) >= 3)
-    environment.machine.power_cut()
-    environment.machine.power_on()
-    until("all run", lambda: started(environment, case, "served", 12), seconds=600)
-    environment.wait_ready()
-    fill(environment, case)
