@@ -12,13 +12,7 @@ from machine.disk import Disk
 from machine.qemu import Qemu
 
 IMPORT_SECONDS: Final = 900
-# Pinned, since kubelet removes images from a full disk, and these could not be pulled again.
-_IMPORT: Final = """set -e
-ctr --namespace k8s.io images import /dev/vdc
-for image in $(ctr --namespace k8s.io images list --quiet); do
-  ctr --namespace k8s.io images label "$image" io.cri-containerd.pinned=pinned
-done
-"""
+_IMPORT: Final = "ctr --namespace k8s.io images import /dev/vdc"
 
 
 def ensure(disk: Disk, images: Sequence[str]) -> Path:
