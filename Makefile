@@ -121,6 +121,11 @@ e2e: $(READY) ## The cases on a kind cluster; KEEP=1 leaves the cluster, KUBERNE
 e2e-oldest: ## The short run on the oldest supported Kubernetes: the cases marked so
 	@$(MAKE) --no-print-directory e2e KUBERNETES=1.20 CASES=e2e MARK="e2e and oldest"
 
+.PHONY: machine
+machine: $(READY) ## The cases on a Linux machine in QEMU: systemd, cgroup v2, reboots and power cuts
+	@echo "==> what the machine is made of"; $(E2E) machine
+	@echo "==> cases on a machine in QEMU"; CI=true $(BIN)/python -m pytest -m "e2e and ondemand" -v --durations=15 $(FAIL_FAST) e2e/machine/cases $(ARGS)
+
 .PHONY: bench
 bench: $(READY) ## Measure the extender on a real API server (ARGS=--help lists the options)
 	@$(E2E) bench $(ARGS)

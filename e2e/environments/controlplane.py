@@ -42,11 +42,13 @@ class ControlPlane:
         version: of Kubernetes; the chosen one by default.
         features: feature gates that are switched on in the API server and the schedulers.
         apis: API versions that are off by default, and served nevertheless.
+        nodes: names of nodes with real kubelets, under which this machine reaches them.
 
     Attributes:
         version: of Kubernetes.
         url: of the API server, ``https://127.0.0.1:<port>``.
         token: of a user who may do anything.
+        node_tokens: of the kubelets, by node.
         kubeconfig: for programs that want a file.
     """
 
@@ -56,9 +58,11 @@ class ControlPlane:
         *,
         features: Sequence[str] = (),
         apis: Sequence[str] = (),
+        nodes: Sequence[str] = (),
     ) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="gpushare-control-plane-"))
         self.token = secrets.token_hex(16)
+        self.node_tokens = {node: secrets.token_hex(16) for node in nodes}
         self.kubeconfig = self.folder / "kubeconfig"
         self.version = version or offline.chosen_version()
         gates = {} if self._oldest else feature_gates()
@@ -168,7 +172,10 @@ class ControlPlane:
         return process
 
     def controllers(self, *names: str) -> ChildProcess:
-        """Start kube-controller-manager with some of its controllers: ``job-controller`` etc."""
+        """Start kube-controller-manager with some of its controllers: ``job-controller`` etc.
+
+        The certificate that it gives to pods is that of the API server, which made it itself.
+        """
         argv: list[str | Path] = [
             self._programs / "kube-controller-manager",
             f"--kubeconfig={self.kubeconfig}",
@@ -177,6 +184,7 @@ class ControlPlane:
             "--secure-port=0",
             "--kube-api-qps=500",
             "--kube-api-burst=500",
+            f"--root-ca-file={self.folder / 'apiserver' / 'apiserver.crt'}",
         ]
         return self._run("kube-controller-manager", argv)
 
@@ -218,10 +226,12 @@ class ControlPlane:
     def _keys(self) -> None:
         command = ["openssl", "genrsa", "-out", str(self.folder / "accounts.key"), "2048"]
         subprocess.run(command, check=True, capture_output=True, timeout=START_SECONDS)
-        line = f"{self.token},admin,admin,system:masters\n"
+        lines = [f"{self.token},admin,admin,system:masters\n"]
+        for node, token in self.node_tokens.items():
+            lines.append(f"{token},system:node:{node},{node},system:nodes\n")
         tokens = self.folder / "tokens.csv"
         tokens.touch(mode=0o600)
-        tokens.write_text(line)
+        tokens.write_text("".join(lines))
 
     def _api_server(self) -> None:
         key = self.folder / "accounts.key"
@@ -235,8 +245,7 @@ class ControlPlane:
             f"--secure-port={self._port}",
             f"--cert-dir={self.folder / 'apiserver'}",
             f"--token-auth-file={self.folder / 'tokens.csv'}",
-            "--authorization-mode=RBAC",
-            f"--disable-admission-plugins={_NOT_HERE}",
+            *self._node_flags(),
             "--service-account-issuer=https://kubernetes.default.svc",
             f"--service-account-key-file={key}",
             f"--service-account-signing-key-file={key}",
@@ -252,6 +261,11 @@ class ControlPlane:
         until(
             "the API server is ready", lambda: self._healthy(process, port), seconds=START_SECONDS
         )
+
+    def _node_flags(self) -> list[str]:
+        if not self.node_tokens:
+            return ["--authorization-mode=RBAC", f"--disable-admission-plugins={_NOT_HERE}"]
+        return ["--authorization-mode=Node,RBAC", "--kubelet-preferred-address-types=Hostname"]
 
     def _healthy(self, process: ChildProcess, port: int) -> bool:
         process.demand_alive()

@@ -6,7 +6,9 @@ inputs; `ensure_...` returns at once when the result is there. Other packages im
 only. `docs/building-offline.md` describes it.
 """
 
+from offline.componentimages import ensure_pause as ensure_pause_image
 from offline.cosign import ensure as ensure_cosign
+from offline.debianimage import ensure as ensure_debian_image
 from offline.helmprogram import ensure as ensure_helm
 from offline.kindprogram import ensure as ensure_kind
 from offline.kindprogram import pinned as kind_version
@@ -35,6 +37,7 @@ __all__ = [
     "chosen_version",
     "ensure_base_image",
     "ensure_cosign",
+    "ensure_debian_image",
     "ensure_helm",
     "ensure_kind",
     "ensure_kueue",
@@ -42,6 +45,7 @@ __all__ = [
     "ensure_mps_control",
     "ensure_node_image",
     "ensure_nvml",
+    "ensure_pause_image",
     "ensure_programs",
     "ensure_prometheus",
     "ensure_registry",

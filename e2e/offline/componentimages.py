@@ -15,7 +15,7 @@ from pathlib import Path
 from host import cachedir, docker
 from host.commands import run_command
 from host.progress import step
-from offline import debianimage
+from offline import debianimage, kubernetes
 
 _NETWORK_TOOLS = "iptables conntrack kmod ipset"
 _NOT_STATIC = ("kube-proxy", "etcd")
@@ -61,6 +61,17 @@ def ensure(programs: Path, version: str) -> list[str]:
         for component in wanted:
             _build(component, programs, system)
     return [component.image for component in wanted]
+
+
+def ensure_pause(version: str) -> str:
+    """The name of the sandbox image of a version, built when the engine does not hold it."""
+    programs = kubernetes.ensure(version)
+    name = pause(programs, version)
+    if not docker.has_image(name):
+        found = components(programs, version)
+        component = next(each for each in found if each.image == name)
+        _build(component, programs, "")
+    return name
 
 
 def dockerfile(component: Component, system: str) -> str:

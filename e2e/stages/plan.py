@@ -62,8 +62,10 @@ def plan(*, cluster: str, ondemand: bool, arguments: str = "") -> list[Phase]:
         Stage("demo and images", ("e2e", f"CASES={' '.join(APART)}")),
         Stage("cases on 1.20", ("e2e-oldest", f"CLUSTER={cluster}-oldest")),
     ]
+    elsewhere = ("ARGS=--ignore=e2e/machine", f"CLUSTER={cluster}")
     last = [
-        Stage("cases on demand", ("e2e", "MARK=e2e and ondemand", f"CLUSTER={cluster}")),
+        Stage("cases on demand", ("e2e", "MARK=e2e and ondemand", *elsewhere)),
+        Stage("a machine in QEMU", ("machine", "ARGS=")),
         Stage("unit tests on arm64", ("test-arm64",), nice=True),
     ]
     return [[first], [kind, others, units], *([[last]] if ondemand else [])]

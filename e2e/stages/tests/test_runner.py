@@ -134,7 +134,8 @@ def test_cases_on_demand_are_in_the_long_plan_only() -> None:
 
     short = flat(plan(cluster="mine", ondemand=False))
     long = flat(plan(cluster="mine", ondemand=True))
-    ondemand = {"cases on demand", "unit tests on arm64"}
+    ondemand = {"cases on demand", "a machine in QEMU", "unit tests on arm64"}
     assert {each.name for each in long} - {each.name for each in short} == ondemand
     assert len({each.name for each in long}) == len(long)
     assert "CLUSTER=mine" in next(e.target for e in short if e.name == "cases on the newest")
+    assert next(e.target for e in long if e.name == "a machine in QEMU")[0] == "machine"

@@ -1,0 +1,35 @@
+"""A real reboot and a power cut: kubelet's accounts outlive both, and agree with ours."""
+
+import pytest
+
+from environments.case import Case
+from environments.waiting import until
+from machine.accounts import fill, replicas, started
+from machine.environment import MachineEnvironment
+from machine.nodefiles import NODE
+
+pytestmark = [pytest.mark.e2e, pytest.mark.ondemand]
+
+
+def test_a_reboot_keeps_the_accounts(environment: MachineEnvironment, case: Case) -> None:
+    """Pods start again with their shares, or others in their place, and none counts twice."""
+    size = environment.nodes[NODE][0].units
+    case.kubectl.apply(replicas(case, "served", size - 4, 2))
+    until("they run", lambda: started(environment, case, "served", 2))
+    environment.machine.reboot()
+    until("they run again", lambda: started(environment, case, "served", 2), seconds=600)
+    environment.wait_ready()
+    fill(environment, case)
+
+
+def test_a_power_cut_while_pods_bind_allocates_nothing_twice(
+    environment: MachineEnvironment, case: Case
+) -> None:
+    """QEMU is killed when the first pods have their node; the machine boots, and all pods run."""
+    case.kubectl.apply(replicas(case, "served", 12, 12))
+    until("some are bound", lambda: len(case.gpus()) >= 3)
+    environment.machine.power_cut()
+    environment.machine.power_on()
+    until("all run", lambda: started(environment, case, "served", 12), seconds=600)
+    environment.wait_ready()
+    fill(environment, case)
