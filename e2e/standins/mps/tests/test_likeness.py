@@ -180,6 +180,8 @@ def a_life_in_the_background(stage: Stage) -> object:
     answers = stage.ask("get_server_list", "ps")
     lives = stage.files()
     stage.run(stdin="quit -t 1\n")
+    fifo = stage.pipe / "log"  # the daemon removes it as it ends, which nobody waits for
+    until("the daemon has ended", lambda: not fifo.exists(), seconds=SECONDS)
     log = stage.plain((stage.log / "control.log").read_text())
     return started, answers, lives, log, stage.files()
 
