@@ -10,6 +10,7 @@ from host.waiting import until
 from machine.disk import Disk
 from machine.qemu import LEASH, Qemu
 
+# It is killed long before: the bound is for a test that fails.
 STARTS_AND_WAITS = """
 import subprocess, sys, time
 print(subprocess.Popen(sys.argv[1:]).pid, flush=True)

@@ -69,22 +69,19 @@ def memory_info(handle: Any) -> Any:
 
 
 def process_samples(handle: Any, since: int) -> list[Any] | None:
-    """Utilization of the processes that used a GPU; ``None`` where this driver does not report it.
+    """Utilization of the processes that used a GPU; ``None`` where it cannot be read.
+
+    No error is raised: the memory in use must not depend on this figure. Among the errors is that
+    of a list which grows between the two calls of the binding. A lost GPU fails the next query.
 
     Args:
         since: time stamp of the last sample that was seen, in microseconds; 0: all that there are.
     """
-
-    def process_utilization() -> list[Any]:
-        try:
-            found: list[Any] = pynvml.nvmlDeviceGetProcessUtilization(handle, since)
-        except pynvml.NVMLError as error:
-            if error.value in _NO_SAMPLES:
-                return []
-            raise
-        return found
-
-    return call_or(None, process_utilization)
+    try:
+        found: list[Any] = pynvml.nvmlDeviceGetProcessUtilization(handle, since)
+    except pynvml.NVMLError as error:
+        return [] if error.value in _NO_SAMPLES else None
+    return found
 
 
 def handle_of(uuid: str) -> Any:

@@ -13,7 +13,7 @@ from gpuinspect.cluster.collect import CLAIM_LISTS, COUNTED, live
 from gpuinspect.cluster.snapshots import Snapshot
 from gpuinspect.errors import InspectError
 from gpuinspect.idle.measured import MeasuredPods
-from gpuinspect.queries.idle import holders
+from gpuinspect.queries.idle import holders, latest
 from gpuinspect.queries.memory_in_use import NO_PLUGIN, missing
 from gpuinspect.queries.plugin_pods import plugins_in
 from gpuinspect.queries.shares import cluster_view
@@ -88,8 +88,7 @@ def _idle_since(pod: MeasuredPod, usage: NodeUsage) -> float | None:
     ]
     if len(rows) < pod.gpus:
         return None
-    known = [row.idle_since for row in rows]
-    return max(known) if all(known) else 0.0
+    return latest([row.idle_since for row in rows])
 
 
 def _measured(

@@ -178,13 +178,13 @@ def _idle_times(rows: Sequence[PodMemoryUse | None]) -> IdleTimes:
     if len(known) < len(rows):
         return IdleTimes(None)
     return IdleTimes(
-        _latest([row.idle_since for row in known]),
-        _latest([row.no_work_since for row in known]),
+        latest([row.idle_since for row in known]),
+        latest([row.no_work_since for row in known]),
         sum(row.used_bytes for row in known),
     )
 
 
-def _latest(times: Sequence[float]) -> float:
+def latest(times: Sequence[float]) -> float:
     """The last of these times; 0 where one of them is 0."""
     return max(times) if all(times) else 0.0
 
