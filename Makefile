@@ -36,6 +36,9 @@ export KUBERNETES
 export UV_HTTP_TIMEOUT ?= 120
 export UV_HTTP_RETRIES ?= 8
 
+# pip and uv give up where a transfer is cut, so the whole command is tried again.
+again = for attempt in 1 2 3 4; do $(1) && exit 0; echo "attempt $$attempt of 4 failed" >&2; done; exit 1
+
 # Every start of Python would compile all it imports, twice as slow as it is where it is installed.
 export PYTHONDONTWRITEBYTECODE :=
 
@@ -49,8 +52,8 @@ $(READY): requirements/dev.txt requirements/uv.txt $(addsuffix /pyproject.toml,$
 	  || { echo "gpushare needs Python 3.11 or newer as '$(PYTHON)'; set PYTHON=..." >&2; exit 1; }
 	@[ -x $(BIN)/python ] || $(PYTHON) -m venv $(VENV) \
 	  || { echo "cannot create $(VENV): on Debian or Ubuntu, apt-get install python3-venv" >&2; exit 1; }
-	@$(BIN)/python -m pip install --quiet --retries 10 --timeout 60 --require-hashes -r requirements/uv.txt
-	@$(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements/dev.txt
+	@$(call again,$(BIN)/python -m pip install --quiet --retries 10 --timeout 60 --require-hashes -r requirements/uv.txt)
+	@$(call again,$(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements/dev.txt)
 	@$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation $(addprefix -e ,$(MEMBERS))
 	@touch $@
 
