@@ -27,7 +27,7 @@ NOBODY = 65534
 SELDOM = Timing(check=300, answer=30, start=60, poll=0.01, grace=30)
 """The plugin sends nothing while the test does."""
 OFTEN = Timing(check=0.01, answer=3, patience=60, start=60, poll=0.01, grace=30)
-BUSY = Timing(check=0.05, answer=30, patience=0.5, start=60, poll=0.05, grace=30)
+BUSY = Timing(check=0.05, answer=30, patience=1, start=60, poll=0.05, grace=30)
 HANGS = Timing(check=0.05, answer=2, patience=2, start=60, grace=1, first_pause=0.01)
 
 

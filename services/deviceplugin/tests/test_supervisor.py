@@ -9,7 +9,12 @@ from prometheus_client import REGISTRY
 
 from gpucore.node.isolation.mps_grant import MpsPlace
 from gpudeviceplugin.isolation.mps.control import Control
-from gpudeviceplugin.isolation.mps.errors import ControlError, MpsError
+from gpudeviceplugin.isolation.mps.errors import (
+    BusyError,
+    ControlError,
+    MpsError,
+    NoDaemonError,
+)
 from gpudeviceplugin.isolation.mps.fleet import Fleet
 from gpudeviceplugin.isolation.mps.folders import Folders
 from gpudeviceplugin.isolation.mps.supervisor import MpsDaemonPhase, Program, Supervisor, Timing
@@ -68,6 +73,60 @@ async def test_a_failure_is_reported_before_the_pause(monkeypatch: pytest.Monkey
     assert "it ended" in made.supervisor.why
 
 
+class Attempts:
+    """An operator's daemon whose answers to the attempts of its supervisor the test lists."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *answers: Exception | str) -> None:
+        self._clock = Clock()
+        self._clock.rule(monkeypatch, MODULE)
+        self._answers = list(answers)
+        monkeypatch.setattr(Control, "send", lambda _, __, seconds: self._send(seconds))
+        program = Program("mps", None)
+        self.supervisor = Supervisor("GPU-0", program, Folders(Path(), Path()), TIMING)
+        self.phases: list[MpsDaemonPhase] = []
+        self.supervisor.on_change = lambda _, after: self.phases.append(after)
+
+    async def _send(self, seconds: float) -> str:
+        if not self._answers:
+            raise asyncio.CancelledError
+        answer = self._answers.pop(0)
+        if isinstance(answer, BusyError | NoDaemonError):
+            raise answer
+        if isinstance(answer, ControlError):
+            self._clock.now += seconds
+            raise answer
+        return answer
+
+
+BUSY, SILENT, GONE = BusyError("busy"), ControlError("no response"), NoDaemonError("no daemon")
+
+
+async def test_a_daemon_that_was_busy_once_in_its_patience_runs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The last attempt has only the rest of the time: its silence is no proof of a hanging daemon.
+
+    The end of a daemon is the end of the pods of its GPU.
+    """
+    made = Attempts(monkeypatch, "", BUSY, *[SILENT] * 5, "")
+    with pytest.raises(asyncio.CancelledError):
+        await made.supervisor._watch()
+    serving, failed = MpsDaemonPhase.SERVING, MpsDaemonPhase.FAILED
+    assert made.phases == [serving, failed, serving]
+
+
+@pytest.mark.parametrize(
+    "answers", [[*[SILENT] * 6], [BUSY, *[SILENT] * 12], [BUSY, SILENT, GONE]], ids=len
+)
+async def test_a_daemon_that_is_silent_for_its_patience_or_gone_is_replaced(
+    monkeypatch: pytest.MonkeyPatch, answers: list[Exception]
+) -> None:
+    """However busy it was before."""
+    made = Attempts(monkeypatch, "", *answers)
+    with pytest.raises(ControlError, match=r"no response|no daemon"):
+        await made.supervisor._watch()
+
+
 def series(uuid: str) -> float | None:
     """What Prometheus sees of a GPU's daemon."""
     return REGISTRY.get_sample_value("gpushare_mps_serving", {"uuid": uuid})
@@ -83,7 +142,7 @@ async def test_a_stopped_daemon_has_no_series(monkeypatch: pytest.MonkeyPatch) -
         return ""
 
     monkeypatch.setattr(Control, "send", send)
-    quick = Timing(check=0.01, first_pause=0.01, longest_pause=0.01)
+    quick = Timing(check=0.01, patience=0.05, poll=0.01, first_pause=0.01, longest_pause=0.01)
     fleet = Fleet(MpsPlace("", pipe="/pipe"), control="mps", multi_user=False, timing=quick)
     changed = asyncio.Event()
     fleet.on_change = lambda *_: changed.set()

@@ -192,16 +192,22 @@ class Supervisor:
         Args:
             seconds: in which one attempt must be answered.
             starts: a daemon that is not there yet is waited for.
+
+        Raises:
+            BusyError: one attempt at least met another client: the daemon runs.
+            ControlError: no attempt had an answer.
         """
         deadline = time.monotonic() + seconds
+        busy: BusyError | None = None
         while True:
             left = max(deadline - time.monotonic(), self._timing.poll)
             try:
                 await self._control.send(HEALTH_COMMAND, seconds=min(left, self._timing.answer))
             except ControlError as error:
-                absent = isinstance(error, NoDaemonError) and not starts
-                if absent or time.monotonic() >= deadline:
-                    raise
+                absent = isinstance(error, NoDaemonError)
+                busy = error if isinstance(error, BusyError) else busy
+                if (absent and not starts) or time.monotonic() >= deadline:
+                    raise (busy if busy and not absent else error) from None
                 await asyncio.sleep(self._timing.poll)
             else:
                 return
