@@ -11,10 +11,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from cluster import daemonconfig, runcwrapper
-from host import cachedir
+from host import apt, cachedir
 from host.commands import succeeds
 from host.errors import SetupError
-from host.fetching import APT
 from host.privilege import as_root, can_be_root, installed
 from host.progress import step
 from host.waiting import DeadlineError, until
@@ -111,24 +110,19 @@ def _demand_setup_is_possible() -> None:
 def _install() -> None:
     if not installed("dockerd"):
         with step("install docker.io"):
-            as_root(["apt-get", *APT, "update", "-q"], timeout_s=300)
-            _install_package("docker.io")
+            apt.update()
+            apt.install("docker.io")
     if not installed("docker"):
         # A package of its own from Debian trixie on.
-        _install_package("docker-cli")
+        apt.install("docker-cli")
     # Requested as root: an ordinary user lacks every capability, which is no proof.
     if lacks_capability(as_root(["cat", "/proc/self/status"], timeout_s=20)):
         _install_wrapper()
 
 
-def _install_package(name: str) -> None:
-    install = ["apt-get", *APT, "install", "-y", "-q", "--no-install-recommends"]
-    as_root([*install, name], timeout_s=600)
-
-
 def _install_wrapper() -> None:
     if not Path("/usr/bin/python3").exists():
-        _install_package("python3-minimal")
+        apt.install("python3-minimal")
     before = _DAEMON_CONFIG.read_text() if _DAEMON_CONFIG.exists() else ""
     after = daemonconfig.with_runtime(before, wrapper=_WRAPPER, source=_DAEMON_CONFIG)
     as_root(["install", "-D", "-m", "0755", runcwrapper.__file__, _WRAPPER], timeout_s=20)

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Final
 
 import offline
-from host import cachedir, docker
+from host import apt, cachedir, docker
 from host.architecture import Architecture
 from host.commands import run_command
-from host.fetching import APT, with_retries
-from host.privilege import as_root, installed
+from host.fetching import with_retries
+from host.privilege import installed
 from host.progress import step
 from mocknvml import build as mocknvml
 from standins.cuda import build as cuda
@@ -59,7 +59,7 @@ def libraries(target: Architecture) -> dict[str, Path]:
     if not installed(target.compiler):
         package = f"gcc-{target.machine.replace('_', '-')}-linux-gnu"
         with step(f"install {package}"):
-            as_root(["apt-get", *APT, "install", "-y", "-q", package], timeout_s=600)
+            apt.install(package, recommended=True)
     return {
         mocknvml.name(): mocknvml.ensure(compiler=target.compiler),
         cuda.name(): cuda.ensure(compiler=target.compiler),

@@ -8,9 +8,9 @@ programs of this machine.
 from pathlib import Path
 from typing import Final
 
+from host import apt
 from host.architecture import Architecture
 from host.errors import SetupError
-from host.fetching import APT
 from host.privilege import as_root, can_be_root
 from host.progress import step
 
@@ -56,8 +56,7 @@ def _install(description: Path) -> None:
     if description.is_file():
         return
     with step(f"install {_PACKAGE}"):
-        options = [*APT, "install", "-y", "-q", "--no-install-recommends"]
-        as_root(["apt-get", *options, _PACKAGE], timeout_s=600)
+        apt.install(_PACKAGE)
 
 
 def _register(formats: Path, description: Path) -> None:

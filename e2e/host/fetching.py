@@ -15,8 +15,6 @@ Value = TypeVar("Value")
 
 PAUSES_S = (2.0, 10.0, 30.0)
 """Between the tries; one more try than pauses."""
-APT = ("-o", "Acquire::Retries=5", "-o", "Acquire::http::Timeout=60")
-"""Options of apt-get, which tries again by itself."""
 TRANSIENT = re.compile(
     r"tim(ed|e) ?-?out|connection (reset|refused|closed|failed)|temporary failure|unexpected EOF"
     r"|unable to connect|could not connect|incompleteread|remote end closed|handshake"

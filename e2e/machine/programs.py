@@ -2,10 +2,9 @@
 
 from typing import Final
 
-from host import architecture
+from host import apt, architecture
 from host.errors import SetupError
-from host.fetching import APT, with_retries
-from host.privilege import as_root, can_be_root, installed
+from host.privilege import can_be_root, installed
 from host.progress import step
 
 PACKAGES: Final = {
@@ -17,7 +16,6 @@ PACKAGES: Final = {
 }
 """Debian's package by the program that is needed of it."""
 _ARCHITECTURE: Final = "amd64"
-_INSTALL_SECONDS: Final = 900
 
 
 def ensure() -> None:
@@ -33,11 +31,10 @@ def ensure() -> None:
     missing = [package for program, package in PACKAGES.items() if not installed(program)]
     if missing:
         with step(f"install {', '.join(missing)}"):
-            with_retries(lambda: _install(missing))
+            _install(missing)
 
 
 def _install(packages: list[str]) -> None:
     if not installed("apt-get"):
         raise SetupError(f"install {', '.join(packages)}: apt-get is not on this machine")
-    options = [*APT, "install", "-y", "-q", "--no-install-recommends"]
-    as_root(["apt-get", *options, *packages], timeout_s=_INSTALL_SECONDS)
+    apt.install(*packages)

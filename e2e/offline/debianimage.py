@@ -9,10 +9,10 @@ import tempfile
 from functools import partial
 from pathlib import Path
 
-from host import architecture, cachedir, docker, emulation
+from host import apt, architecture, cachedir, docker, emulation
 from host.architecture import Architecture
 from host.errors import SetupError
-from host.fetching import APT, with_retries
+from host.fetching import with_retries
 from host.privilege import as_root, can_be_root, installed
 from host.progress import step
 from offline import packages
@@ -63,4 +63,4 @@ def _install_debootstrap() -> None:
         raise SetupError("building images from Debian packages needs root or passwordless sudo")
     if not installed("debootstrap"):
         with step("install debootstrap"):
-            as_root(["apt-get", *APT, "install", "-y", "-q", "debootstrap"], timeout_s=300)
+            apt.install("debootstrap", recommended=True)

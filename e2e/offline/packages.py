@@ -13,6 +13,7 @@ from pathlib import Path
 from host import cachedir
 from host.commands import run_command
 from host.errors import SetupError
+from host.fetching import with_retries
 from host.progress import step
 from offline import aptsources
 
@@ -31,7 +32,7 @@ def archive() -> str:
 def download(package: str, *, suite: str, into: Path, component: str = _FREE) -> Path:
     """Fetch one binary package of a suite into a folder; the path of the .deb file."""
     options = _area(component)
-    run_command(["apt-get", *options, "download", f"{package}/{suite}"], timeout_s=300, cwd=into)
+    _apt_get(*options, "download", f"{package}/{suite}", folder=into)
     return _only(into, f"{package}_*.deb")
 
 
@@ -49,11 +50,7 @@ def unpack_source(package: str, *, suite: str, into: Path) -> None:
     """
     options = ["--download-only", "--tar-only"]
     into.mkdir(parents=True, exist_ok=True)
-    run_command(
-        ["apt-get", *_area(_FREE), "source", *options, f"{package}/{suite}"],
-        timeout_s=300,
-        cwd=into,
-    )
+    _apt_get(*_area(_FREE), "source", *options, f"{package}/{suite}", folder=into)
     tarball = _only(into, f"{package}_*.orig.tar.*")
     run_command(["tar", "-xf", tarball, "--strip-components=1", "-C", into], timeout_s=300)
     tarball.unlink()
@@ -89,12 +86,13 @@ def _refresh(folder: Path, wanted: str, options: list[str]) -> None:
     draft = folder / "sources.list.new"
     draft.write_text(wanted)
     with step("read the package lists of Debian's releases"):
-        run_command(
-            ["apt-get", *options, "-o", f"Dir::Etc::sourcelist={draft}", "update", "-q"],
-            timeout_s=300,
-        )
+        _apt_get(*options, "-o", f"Dir::Etc::sourcelist={draft}", "update", "-q", folder=folder)
     # Named last: a list that could not be read is tried again.
     draft.rename(folder / "sources.list")
+
+
+def _apt_get(*words: str, folder: Path) -> None:
+    with_retries(lambda: run_command(["apt-get", *words], timeout_s=300, cwd=folder))
 
 
 def _options(folder: Path) -> list[str]:

@@ -89,7 +89,8 @@ class Run:
             result = self._stage(stage)
             with self._lock:
                 self.results.append(result)
-            if result.status and not self.keep_going:
+            # A second interrupt would end the removal of a cluster that the first one began.
+            if result.status and not result.interrupted and not self.keep_going:
                 self._stop()
 
     def _stop(self) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from host import emulation
+from host import apt, emulation
 from host.architecture import Architecture
 from host.errors import SetupError
 
@@ -56,6 +56,7 @@ def kernel(folder: Path, monkeypatch: pytest.MonkeyPatch, flags: str = "POF") ->
     """A kernel that has no format yet; what it registers has these flags."""
     found = Kernel(folder, flags)
     monkeypatch.setattr(emulation, "as_root", found.as_root)
+    monkeypatch.setattr(apt, "as_root", found.as_root)
     return found
 
 

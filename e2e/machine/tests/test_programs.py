@@ -5,6 +5,7 @@ import platform
 
 import pytest
 
+from host import apt
 from host.errors import SetupError
 from host.testing.fakeprograms import FakePrograms
 from machine import programs as needed
@@ -36,7 +37,7 @@ def test_only_what_is_missing_is_installed(monkeypatch: pytest.MonkeyPatch) -> N
     asked: list[list[str]] = []
     present = {"ssh", "setpriv", "mkfs.ext4", "apt-get"}
     monkeypatch.setattr(needed, "installed", lambda program: program in present)
-    monkeypatch.setattr(needed, "as_root", lambda words, **_: asked.append(words))
+    monkeypatch.setattr(apt, "as_root", lambda words, **_: asked.append(words))
     needed.ensure()
     (words,) = asked
     assert words[0] == "apt-get"

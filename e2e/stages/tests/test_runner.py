@@ -139,3 +139,19 @@ def test_cases_on_demand_are_in_the_long_plan_only() -> None:
     assert len({each.name for each in long}) == len(long)
     assert "CLUSTER=mine" in next(e.target for e in short if e.name == "cases on the newest")
     assert next(e.target for e in long if e.name == "a machine in QEMU")[0] == "machine"
+
+
+def test_a_stage_that_was_interrupted_interrupts_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its status is not 0, but the stages beside it still remove their clusters."""
+    run = Run(tmp_path)
+    stops: list[str] = []
+    monkeypatch.setattr(run, "_stop", lambda: stops.append("stop"))
+
+    def interrupted(stage: Stage) -> StageResult:
+        return StageResult(stage.name, 1.0, 1.0, 2, interrupted=True)
+
+    monkeypatch.setattr(run, "_stage", interrupted)
+    run.run([[[stage("removes its cluster")]]])
+    assert stops == []
