@@ -71,6 +71,7 @@ demo-down: $(READY) ## Remove all of the demo
 .PHONY: test
 # ARGS goes by the environment: a shell must not read it twice.
 test test-all: export ARGS := $(ARGS)
+test-all: export GPUSHARE_RANDOM_PODS := 1000
 test: $(READY) ## Everything: lint, types, contracts, unit, chart and kind tests; KEEP_GOING=1 runs on after a failure
 	@$(E2E) stages test --cluster $(CLUSTER) $(if $(KEEP_GOING),--keep-going)
 

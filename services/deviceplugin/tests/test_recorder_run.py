@@ -207,7 +207,7 @@ def test_histories_of_100_pods_take_less_than_5_mib() -> None:
     state, use, recorder = full_node()
     gc.collect()
     tracemalloc.start()
-    for turn in range(10 * ROUNDS):
+    for turn in range(2 * ROUNDS):
         used(state, use, turn)
         recorder.sample()
     gc.collect()
