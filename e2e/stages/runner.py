@@ -15,12 +15,15 @@ import time
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
 from stages.plan import Lane, Phase, Stage
 
+NICE = 10
+"""Of a stage that gives way, as the command ``nice`` sets it."""
 END_SECONDS = 240.0
 """For a stage that was interrupted: pytest removes its cluster."""
 _KEPT_LINES = 400
@@ -126,6 +129,8 @@ class Run:
             env=environment(os.environ),
             start_new_session=True,
         )
+        if stage.nice:
+            give_way(process.pid)
         with self._lock:
             self._processes.add(process)
         if self._stopped.is_set():
@@ -146,6 +151,16 @@ def environment(variables: Mapping[str, str]) -> dict[str, str]:
     """Of a stage: make's job slots stay with the make that has them, output comes at once."""
     flags = _JOB_SLOTS.sub(" ", variables.get("MAKEFLAGS", "")).strip()
     return {**variables, "MAKEFLAGS": flags, "PYTHONUNBUFFERED": "1"}
+
+
+def give_way(pid: int, processes: Path = Path("/proc")) -> None:
+    """Let a session run after the others where the kernel schedules whole sessions.
+
+    There (``sched_autogroup_enabled``, the default of most distributions) the nice value of a
+    process counts among those of its own session only.
+    """
+    with suppress(OSError):
+        (processes / str(pid) / "autogroup").write_text(str(NICE))
 
 
 def log_file(logs: Path, name: str) -> Path:

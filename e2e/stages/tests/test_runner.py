@@ -23,6 +23,12 @@ def stage(name: str, script: str = "print('done')") -> Stage:
 
 
 FAILS = "print('FAILED tests/test_x.py::test_y - assert 1 == 2'); raise SystemExit(3)"
+WAITS = """
+import time
+end = time.monotonic() + 60
+while 'nice 0' in open('/proc/self/autogroup').read() and time.monotonic() < end:
+    time.sleep(0.01)
+"""
 ENDLESS = """
 import time, sys
 try:
@@ -155,3 +161,19 @@ def test_a_stage_that_was_interrupted_interrupts_no_other(
     monkeypatch.setattr(run, "_stage", interrupted)
     run.run([[[stage("removes its cluster")]]])
     assert stops == []
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/autogroup").exists(), reason="sessions are not scheduled")
+def test_a_stage_that_gives_way_does_so_as_a_session(tmp_path: Path) -> None:
+    """A nice value alone does not count beside the processes of other sessions."""
+    shows = "print(open('/proc/self/autogroup').read())"
+    run = Run(tmp_path)
+    run.run([[[Python("first", (WAITS + shows,), nice=True), stage("second", shows)]]])
+    assert "nice 10" in (tmp_path / "first.log").read_text()
+    assert "nice 0" in (tmp_path / "second.log").read_text()
+
+
+def test_a_kernel_that_schedules_processes_alone_is_no_error(tmp_path: Path) -> None:
+    runner.give_way(1, processes=tmp_path)
+    assert list(tmp_path.iterdir()) == []
