@@ -184,6 +184,18 @@ async def test_signals_reread_and_end(tmp_path: Path) -> None:
         assert await plugin.end() == 0
 
 
+async def test_showing_the_stacks_ends_nothing(tmp_path: Path) -> None:
+    """However often, and whatever its threads do at that moment."""
+    async with process(tmp_path, "t4-2x16") as plugin:
+        await plugin.offered(30)
+        assert plugin.child is not None
+        for _ in range(600):
+            plugin.child.send_signal(signal.SIGQUIT)
+            plugin.child.send_signal(signal.SIGHUP)
+            await asyncio.sleep(0.001)  # so that they are not one signal
+        assert await plugin.end() == 0
+
+
 async def test_health_and_metrics_are_served(tmp_path: Path) -> None:
     """The endpoint reports readiness, GPUs, and memory used by processes of no pod."""
     async with process(tmp_path, "t4-2x16") as plugin:

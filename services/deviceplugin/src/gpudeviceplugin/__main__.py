@@ -5,7 +5,6 @@ anew.
 """
 
 import asyncio
-import faulthandler
 import signal
 import sys
 from collections.abc import Sequence
@@ -22,6 +21,7 @@ from gpudeviceplugin.isolation.cgroup_tree import CgroupTree
 from gpudeviceplugin.legacy_flags import IGNORED, translated
 from gpudeviceplugin.plugin import Plugin
 from gpudeviceplugin.settings import DevicePluginSettings
+from gpudeviceplugin.stacks import show_on_sigquit
 from gpukube.errors import ConfigError
 
 log = structlog.get_logger()
@@ -64,7 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"gpushare-device-plugin: {error}", file=sys.stderr)
         return 2
     logs.configure(settings.log_level, node=settings.node_name)
-    faulthandler.register(signal.SIGQUIT, all_threads=True)
+    show_on_sigquit()
     for name in given.ignored:
         log.info("a flag of the original plugin changes nothing", flag=name, why=IGNORED[name])
     log.info("starting", **settings.model_dump(mode="json"))
