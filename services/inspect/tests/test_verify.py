@@ -189,6 +189,22 @@ def test_a_fault_turns_its_row_red(fault: str, serve: Serve, verify: Verify) -> 
     assert found["nextStep"]
 
 
+@pytest.mark.parametrize("mode", ["driver", "mps"])
+def test_without_a_cuda_driver_in_the_pods_the_next_step_is_the_runtime(
+    mode: str, serve: Serve, verify: Verify
+) -> None:
+    """Rows that run on a GPU are red with the missing library; the others are what they are."""
+    server = serve(mode)
+    server.library = server.folder / "nothing"
+    rows = verify.rows(server, "--starts", "1")
+    red = {name: row for name, row in rows.items() if row["verdict"] == "fail"}
+    assert red.keys() >= {"share", "accounting", "memory", "processes", "neighbour", "health"}
+    assert {row["seen"] for row in red.values()} == {
+        "libcuda.so.1: cannot open shared object file: No such file or directory"
+    }
+    assert all("--runtime-class" in row["nextStep"] for row in red.values())
+
+
 def test_a_gpu_that_becomes_unhealthy_turns_health_red(serve: Serve, verify: Verify) -> None:
     """The plugin took an application's fault for one of the GPU."""
     server = serve("driver")

@@ -14,7 +14,7 @@ from contextlib import suppress
 from ctypes import byref, c_char_p, c_int, c_size_t, c_uint, c_uint64, c_void_p
 from typing import Any, Final
 
-LIBRARY: Final = "libcuda.so.1"
+from gpuprobe.names import LIBRARY
 
 _MULTIPROCESSORS: Final = 16  # CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT
 _COMPUTE_MODE: Final = 20  # CU_DEVICE_ATTRIBUTE_COMPUTE_MODE

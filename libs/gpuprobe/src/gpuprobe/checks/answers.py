@@ -50,7 +50,8 @@ def value(answer: Answer) -> Answer:
     """
     if "error" in answer:
         error = answer["error"]
-        raise MissingAnswerError(f"{error['call'] or answer.get('do', 'a step')}: {error['name']}")
+        call, name = error["call"] or answer.get("do", "a step"), str(error["name"])
+        raise MissingAnswerError(name if name.startswith(f"{call}:") else f"{call}: {name}")
     found: Answer = answer["ok"]
     return found
 
@@ -60,6 +61,19 @@ def outcome(answer: Answer) -> str:
     if "ended" in answer:
         return ENDED
     return str(answer["error"]["name"]) if "error" in answer else "fine"
+
+
+def step(answers: Sequence[Answer], index: int) -> Answer:
+    """What a step of a child returned.
+
+    Raises:
+        MissingAnswerError: it was refused, or the child ended before it.
+    """
+    if index < len(answers):
+        return value(answers[index])
+    for answer in answers[-1:]:
+        value(answer)
+    raise MissingAnswerError("a process ended before its last step")
 
 
 def child(answers: Sequence[Answer], name: str) -> list[Answer]:

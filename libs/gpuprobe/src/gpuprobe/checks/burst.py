@@ -28,8 +28,8 @@ def figures(share_mib: int, limit_mib: int, answers: Sequence[Answer]) -> Figure
     Raises:
         MissingAnswerError: one did not run.
     """
-    first = reading.value(reading.child(answers, FIRST)[1])
-    again = reading.value(reading.child(answers, AGAIN)[1])
+    first = reading.step(reading.child(answers, FIRST), 1)
+    again = reading.step(reading.child(answers, AGAIN), 1)
     return {
         "share_mib": share_mib,
         "limit_mib": limit_mib,

@@ -89,6 +89,8 @@ def figures(neighbour: Sequence[Answer], offender: Sequence[Answer]) -> Figures:
     """
     reports, windows = stints(neighbour), _windows(offender)
     if not reports:
+        for each in neighbour:
+            reading.value(each)
         raise reading.MissingAnswerError("the neighbour did not begin to work")
     found: dict[str, Any] = {"before_per_s": _rate(reports, -math.inf, offender[0]["from"])}
     for phase, (start, end) in windows.items():

@@ -35,7 +35,7 @@ def figures(granted_mib: int, answers: Sequence[Answer]) -> Figures:
     Raises:
         MissingAnswerError: a process did not run.
     """
-    fork = reading.value(reading.child(answers, FIRST)[1])
+    fork = reading.step(reading.child(answers, FIRST), 1)
     second = reading.child(answers, SECOND)
     outside = reading.first(answers, "outside")["answers"]
     reached = {

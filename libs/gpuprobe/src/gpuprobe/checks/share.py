@@ -55,7 +55,7 @@ def described(answers: Sequence[Answer]) -> Mapping[str, Any]:
     Raises:
         MissingAnswerError: it could not open a GPU.
     """
-    return reading.value(reading.child(answers, ALONE)[0])
+    return reading.step(reading.child(answers, ALONE), 0)
 
 
 def first_process(answers: Sequence[Answer]) -> list[Answer]:

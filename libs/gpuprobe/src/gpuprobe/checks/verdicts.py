@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final
 
+from gpuprobe.names import LIBRARY
+
 Figures = Mapping[str, Any]
 Step = dict[str, Any]
 Answer = Mapping[str, Any]
@@ -89,6 +91,13 @@ def judged(
     )
 
 
+_NO_DRIVER: Final = (
+    "the container has no CUDA driver, which the NVIDIA Container Toolkit adds: make its runtime"
+    " the default of the node, or name its RuntimeClass with --runtime-class"
+)
+_UNKNOWN: Final = "repeat with --keep, and read the events and the log of the pod"
+
+
 def ended_early(row: str, why: str) -> Proof:
     """The containers of a row did not get as far as the measurement."""
     return Proof(
@@ -96,5 +105,5 @@ def ended_early(row: str, why: str) -> Proof:
         verdict=ProofVerdict.FAIL,
         expected=ROWS[row],
         seen=why,
-        next_step="repeat with --keep, and read the events and the log of the pod",
+        next_step=_NO_DRIVER if LIBRARY in why else _UNKNOWN,
     )
