@@ -123,7 +123,7 @@ budgets: $(READY) ## The tests that compare time with a bound, one after the oth
 .PHONY: e2e
 e2e: $(READY) ## The cases on a kind cluster; KEEP=1 leaves the cluster, KUBERNETES=1.20 is another version
 	@echo "==> what the cases run on"; $(E2E) preflight --fix --nodes 6; $(E2E) cluster prepare
-	@echo "==> cases on a kind cluster"; $(BIN)/python -m pytest -m "$(MARK)" -v --durations=15 $(FAIL_FAST) --cluster-name $(CLUSTER) $(if $(KEEP),--keep-cluster) $(if $(findstring ::,$(CASES)),$(CASES),$(call marked,e2e,$(or $(CASES),$(TESTS)))) $(ARGS)
+	@echo "==> cases on a kind cluster"; $(BIN)/python -m pytest -m "$(MARK)" -v --durations=40 $(FAIL_FAST) --cluster-name $(CLUSTER) $(if $(KEEP),--keep-cluster) $(if $(findstring ::,$(CASES)),$(CASES),$(call marked,e2e,$(or $(CASES),$(TESTS)))) $(ARGS)
 
 .PHONY: e2e-oldest
 e2e-oldest: ## The short run on the oldest supported Kubernetes: the cases marked so
