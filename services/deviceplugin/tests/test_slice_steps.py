@@ -65,7 +65,8 @@ class Api:
         """Replace what is in it."""
         assert self.stored is not None
         assert body["metadata"]["resourceVersion"] == self.stored["metadata"]["resourceVersion"]
-        merged = {"metadata": {"name": path.rpartition("/")[2]}, "spec": body["spec"]}
+        spec = {**self.stored["spec"], **body["spec"]}
+        merged = {"metadata": {"name": path.rpartition("/")[2]}, "spec": spec}
         owned = {**self.stored["metadata"], **merged["metadata"]}
         return self._write("update", {**self.stored, **merged, "metadata": owned})
 
