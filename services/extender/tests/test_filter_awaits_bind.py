@@ -50,7 +50,8 @@ async def test_a_scheduler_that_binds_otherwise_is_not_slowed_down() -> None:
         await expected.wait(NEXT)
     expected._seconds = 60
     expected.expect(FIRST)
-    await expected.wait(NEXT)
+    async with asyncio.timeout(1):
+        await expected.wait(NEXT)
     assume(state, a_pod(pod("p", 2, uid=FIRST)), "n")
     expected.expect(PodUid("second"))
     waiting = asyncio.create_task(expected.wait(NEXT))
