@@ -23,9 +23,8 @@ def history(name: str = "server") -> UsageHistory:
     """A history with three samples."""
     found = UsageHistory(WorkloadKey("team", "Deployment", name, "main"), pods=1, starts=1)
     for used in (1, 2**30, 2**33):
-        found.record(
-            1.7e9, used, requested_bytes=2**34, limit_bytes=2**34, gpus=2, claims=True, sm_percent=40
-        )
+        amounts = {"requested_bytes": 2**34, "limit_bytes": 2**34, "gpus": 2}
+        found.record(1.7e9, used, **amounts, claims=True, sm_percent=40)
     found.fail(1.7e9, 2**34)
     found.reached = LimitEvent(1.6e9, 2**33)
     return found

@@ -72,7 +72,7 @@ def test_units_that_may_be_used_are_the_limit_by_the_number_of_gpus() -> None:
 
 
 def test_a_pod_whose_request_cannot_be_read_is_limited_to_what_it_holds() -> None:
-    """kubelet has allocated its share: other pods of the GPU keep theirs."""
+    """Kubelet has allocated its share: other pods of the GPU keep theirs."""
     made = pod(8, limit="12")
     broken = replace(made, containers=(Container("c0", {NAMES.gpu_mem: "many"}),))
     assert limits(broken, 8) == (8, 8)

@@ -58,7 +58,7 @@ def test_support_is_read_from_the_nodes_versions(
 
 
 def test_the_name_of_a_device_does_not_depend_on_the_order_of_its_gpus() -> None:
-    """kubelet's record of the container, read later, may list them in another order."""
+    """Kubelet's record of the container, read later, may list them in another order."""
     first, other = granted({0: 4, 1: 2}).share, granted({1: 2, 0: 4}).share
     assert first is not None
     assert other is not None

@@ -182,7 +182,7 @@ def test_one_daemon_of_its_own_among_several_gpus_is_enough_to_refuse_them() -> 
 
 
 def test_a_prepared_claim_repeats_the_claim_and_its_devices() -> None:
-    """kubelet compares pool, device and share with the allocation."""
+    """Kubelet compares pool, device and share with the allocation."""
     claim = prepared(device(1, request="a", share_id="s-7"))
     (answer,) = claim.devices
     assert (claim.namespace, claim.name, claim.uid) == ("team", "c", "u-1")
