@@ -26,18 +26,21 @@ def names(histories: Histories) -> list[str]:
 def test_the_namespace_with_the_most_loses_the_one_that_was_measured_least_recently() -> None:
     """However old the only history of another namespace is."""
     histories = Histories(limit=3)
-    histories.put([seen("alone", 1, "other"), seen("b", 30), seen("a", 20), seen("c", 40)])
-    assert names(histories) == ["alone", "b", "c"]
+    histories.put([seen("z", 1, "zoo"), seen("a", 30), seen("b", 20), seen("c", 40)])
+    assert names(histories) == ["a", "c", "z"]
     assert len(histories) == 3
 
 
 def test_a_new_history_is_not_the_one_that_goes() -> None:
     """It has no sample yet, so it is older than all others by its figures."""
     histories = Histories(limit=2)
-    histories.put([seen("a", 20), seen("b", 30)])
-    histories.current(key("new"), NOW)
-    assert names(histories) == ["b", "new"]
-    assert histories.get(key("a")) is None
+    histories.put([seen("b", 30), seen("c", 20)])
+    histories.current(key("a-new"), NOW)
+    assert names(histories) == ["a-new", "b"]
+    assert histories.get(key("c")) is None
+    alone = Histories(limit=0)
+    alone.put([seen("a", 20)])
+    assert names(alone) == []
 
 
 def test_the_current_history_is_faded_and_stays_the_one_that_is_recorded() -> None:
