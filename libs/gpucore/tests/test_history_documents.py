@@ -130,6 +130,16 @@ def test_failures_are_counted_where_the_last_one_is_known() -> None:
     assert (found.out_of_memory, found.ran_out) == (0, LimitEvent())
 
 
+def test_the_last_failure_is_the_one_that_was_written() -> None:
+    """Not a later one, and none of a container that never ran out of memory."""
+    written = document(ranOut={"at": 1.5e9, "limitBytes": 7}, outOfMemory=2)
+    (found,) = decode_histories(json.dumps(written).encode())
+    assert (found.ran_out, found.out_of_memory) == (LimitEvent(1.5e9, 7), 2)
+    never = document(ranOut={"at": 0}, outOfMemory=0)
+    (found,) = decode_histories(json.dumps(never).encode())
+    assert (found.ran_out, found.out_of_memory) == (LimitEvent(), 0)
+
+
 def test_the_limit_of_an_earlier_versions_failure_is_the_larger_of_limit_and_request() -> None:
     """A share without a limit of its own may use its request."""
     for request, limit in ((2**34, 2**33), (2**33, 2**34)):
