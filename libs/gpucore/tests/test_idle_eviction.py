@@ -58,6 +58,29 @@ def test_notice_comes_first_then_the_grace_time_then_the_eviction() -> None:
     assert step(measured(annotations=noticed(24))) == "evict"
 
 
+def test_bounds_belong_to_the_times_that_they_end() -> None:
+    """Idle for exactly the time set, measured at the last moment, noticed as it became idle."""
+    assert step(measured(idle=12)) == "notice"
+    assert step(measured(age=300)) == step(measured(age=-300)) == "notice"
+    assert step(measured(idle=100)) == "notice"
+    assert step(measured(idle=50, annotations=noticed(50))) == "evict"
+    assert step(measured(annotations=noticed(0))) == "wait"
+
+
+def test_a_decision_has_the_time_before_which_nothing_is_evicted() -> None:
+    """A new notice promises the whole grace time from now on; the later of two times counts."""
+    longer = IdleRules(idle_seconds=HOUR, grace_seconds=48 * HOUR)
+    for pod, rules, hours in [
+        (measured(), RULES, 24),
+        (measured(annotations=noticed(23)), RULES, 1),
+        (measured(annotations=noticed(23)), longer, 25),
+        (measured(annotations=noticed(23, after=30)), RULES, 7),
+    ]:
+        found = decide(pod, rules, NOW)
+        assert found is not None
+        assert (found.pod, found.evict_after) == (pod, NOW + hours * HOUR)
+
+
 @pytest.mark.parametrize("idle", [0, 11.9])
 def test_a_pod_that_used_its_gpu_is_left_alone(idle: float) -> None:
     """Whatever its annotation has."""

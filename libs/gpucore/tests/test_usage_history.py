@@ -142,6 +142,55 @@ def test_sm_utilization_fades_as_memory_does() -> None:
     assert history.faded(NOW + 9 * FADE_SECONDS).sm_percentile(95) is None
 
 
+def test_a_merged_history_has_the_settings_of_the_later_sample() -> None:
+    """A workload that was resized is compared with what it requests now, not with what it did."""
+    old, new = UsageHistory(KEY, pods=1, starts=2), UsageHistory(KEY, pods=3, starts=4)
+    old.record(NOW, GIB, requested_bytes=9 * GIB, limit_bytes=9 * GIB, gpus=4, claims=True)
+    new.record(NOW + 60, 2 * GIB, requested_bytes=3 * GIB, limit_bytes=4 * GIB, gpus=1)
+    for both in (merged(old, new), merged(new, old)):
+        assert (both.requested_bytes, both.limit_bytes) == (3 * GIB, 4 * GIB)
+        assert (both.gpus, both.claims) == (1, False)
+        assert (both.first_seen, both.last_seen, both.faded_at) == (NOW, NOW + 60, NOW)
+        assert (both.pods, both.starts) == (4, 6)
+        assert (both.peak_bytes, both.week_peak_bytes) == (2 * GIB, 2 * GIB)
+
+
+def test_a_history_without_samples_has_no_first_one() -> None:
+    """It counts pods alone, and a merged history begins with the other's first sample."""
+    empty, found = UsageHistory(KEY, pods=1), history_of(GIB)
+    assert merged(empty, found).first_seen == merged(found, empty).first_seen == NOW
+    assert merged(empty, found).faded_at == NOW
+
+
+def test_samples_out_of_order_do_not_turn_time_back() -> None:
+    """The clock of a node may be set; use below zero is none."""
+    found = history_of(GIB, now=NOW)
+    found.record(NOW - 60, -5)
+    found.fail(NOW - 30, GIB)
+    assert (found.first_seen, found.last_seen, found.samples) == (NOW, NOW, 2)
+    assert found.buckets == {bucket_of(GIB): 1, 0: 1}
+
+
+def test_a_limit_in_force_counts_before_those_that_the_owner_wrote() -> None:
+    """The webhook gave the pod another size: it reaches that one."""
+    found = UsageHistory(KEY)
+    found.record(NOW, 2 * GIB, requested_bytes=2 * GIB, limit_bytes=2 * GIB, allowed_bytes=4 * GIB)
+    assert not found.reached.at
+    found.record(NOW, 4 * GIB, requested_bytes=2 * GIB, limit_bytes=2 * GIB, allowed_bytes=4 * GIB)
+    assert found.reached == LimitEvent(NOW, 4 * GIB)
+    other = UsageHistory(KEY)
+    other.record(NOW, 2 * GIB, requested_bytes=2 * GIB, limit_bytes=4 * GIB)
+    assert not other.reached.at
+
+
+def test_the_peak_of_a_week_counts_for_one_week() -> None:
+    """Two weeks without a sample leave nothing of it."""
+    found = history_of(GIB, GIB, GIB, GIB, 20 * GIB)
+    assert found.faded(NOW + 2 * FADE_SECONDS).peak_bytes < 2 * GIB
+    later = found.faded(NOW + FADE_SECONDS)
+    assert (later.week_peak_bytes, later.faded_at) == (0, NOW + FADE_SECONDS)
+
+
 def test_different_workloads_are_not_merged() -> None:
     """The sum of two workloads is the history of neither."""
     other = UsageHistory(WorkloadKey("team", "Deployment", "other", "main"))

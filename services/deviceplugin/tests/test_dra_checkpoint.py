@@ -178,6 +178,16 @@ def test_cdi_files_of_others_are_left_alone(tmp_path: Path) -> None:
     assert {path.name for path in (tmp_path / "cdi").iterdir()} == others
 
 
+def test_a_uid_that_is_a_path_removes_no_file(tmp_path: Path) -> None:
+    """Kubelet's socket is not trusted with names of files."""
+    files = files_in(tmp_path)
+    outside = [tmp_path / "gpu" / f"x{suffix}" for suffix in (".json", ".unreadable")]
+    for path in outside:
+        path.write_text("{}")
+    files.unprepare("../x")
+    assert all(path.exists() for path in outside)
+
+
 def test_files_that_were_never_finished_are_removed(tmp_path: Path) -> None:
     """A killed process left them; nobody would write over those of a claim that is gone."""
     files_in(tmp_path)

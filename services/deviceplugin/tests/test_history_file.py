@@ -31,6 +31,15 @@ def test_what_is_saved_is_loaded(home: Path) -> None:
     assert [each.name for each in home.iterdir()] == [NAME]
 
 
+def test_a_save_that_was_cut_off_does_not_end_saving(home: Path) -> None:
+    """A power failure left the unfinished file, longer than the next."""
+    HistoryFile(home, "n1").save([])
+    (home / UNFINISHED).write_bytes(b"{" * 9999)
+    HistoryFile(home, "n1").save([history()])
+    assert HistoryFile(home, "n1").load() == [history()]
+    assert not (home / UNFINISHED).exists()
+
+
 def test_there_is_nothing_to_load_before_the_first_save(home: Path) -> None:
     """Which is no error."""
     assert HistoryFile(home, "n1").load() == []

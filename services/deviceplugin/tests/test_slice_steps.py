@@ -65,9 +65,15 @@ class Api:
         """Replace what is in it."""
         assert self.stored is not None
         assert body["metadata"]["resourceVersion"] == self.stored["metadata"]["resourceVersion"]
-        merged = {"metadata": {"name": path.rpartition("/")[2]}, "spec": body["spec"]}
+        spec = {**self.stored["spec"], **body["spec"]}
+        merged = {"metadata": {"name": path.rpartition("/")[2]}, "spec": spec}
         owned = {**self.stored["metadata"], **merged["metadata"]}
         return self._write("update", {**self.stored, **merged, "metadata": owned})
+
+    async def delete(self, path: str) -> bytes:
+        """Delete a slice, of whatever name."""
+        self.writes.append((round(self._clock.seconds - self._began, 3), f"delete {path}"))
+        return b"{}"
 
     async def get(self, path: str, *, params: Mapping[str, str] | None = None) -> bytes:
         """The slice as it is."""
@@ -118,6 +124,15 @@ async def world(clock: FakeClock, monkeypatch: pytest.MonkeyPatch) -> World:
     """Nothing is published yet."""
     monkeypatch.setattr("gpudeviceplugin.dra.publisher.time.monotonic", clock.now)
     return World(clock)
+
+
+async def test_a_slice_of_another_name_is_deleted_once_and_ours_stays(world: World) -> None:
+    """An earlier version named it otherwise; schedulers would count its GPUs a second time."""
+    await world.publish(1)
+    ours = dict(world.agent.slices.slices)
+    world.agent.slices.on_update(made("n1-earlier", 9), b"")
+    assert [what for _, what in await world.publish(20)] == [f"delete {PATH}/n1-earlier"]
+    assert world.agent.slices.slices == ours
 
 
 async def test_the_time_that_the_server_requests_is_waited(world: World) -> None:

@@ -9,6 +9,7 @@ from objects import Object, node, placed, pod, whole_node
 
 from gpucore.gang.rules import Rules
 from gpucore.units import NodeName
+from gpucore.wire.names import LABEL_PLACEMENT
 from gpucore.wire.nodes import decode_node
 from gpuextender.scheduling.cache import NodeCache
 from gpuextender.scheduling.filter import Filter
@@ -114,3 +115,11 @@ async def test_exclusive_gpus_and_compute_go_by_the_policy_too() -> None:
     }
     assert await candidates(state_of(*wholes.values()), pod("q", gpus=1)) == ["b"]
     assert await candidates(state_of(*wholes.values()), pod("q", gpus=1), policy="spread") == ["a"]
+
+
+async def test_a_node_with_a_policy_of_its_own_is_rated_as_the_others_are() -> None:
+    """Its rating does not follow from the amount alone; it is not the worst of all for that."""
+    state = cluster(**USED)
+    own = node("n2", 8, unit="GiB", **{LABEL_PLACEMENT: "fragmentation"})
+    state.node_changed(decode_node(encoded(own)))
+    assert await candidates(state, pod("p", 2), 2) == ["n3", "n2"]

@@ -24,6 +24,16 @@ def test_pods_that_fit_nowhere_take_no_place_within_the_limit(made: Made) -> Non
     assert set(bench.reserved) == {"p", "q"}
 
 
+def test_a_gang_of_which_one_pod_waits_for_the_end_of_a_pause_takes_no_place(made: Made) -> None:
+    """Its first pod may be nominated, its second not: the next pod gets the place."""
+    bench = made(limit=2)
+    bench.comes(gang("g0", mem=2), gang("g1", mem=2))
+    bench.nominator._failed(bench.state.find("default", "g1").pod.uid)
+    bench.comes(pending("p", 1), pending("q", 1))
+    bench.round()
+    assert set(bench.reserved) == {"p", "q"}
+
+
 def test_a_scheduler_that_calls_about_nominated_pods_takes_them_in_order(made: Made) -> None:
     """So no more of them are nominated ahead of it."""
     bench = made(sizes={"a": 99, "b": 99}, limit=1000)

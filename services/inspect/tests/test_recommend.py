@@ -14,16 +14,18 @@ from measuredworkloads import history, several, written
 
 from gpucore.sizing.evidence import SizingRules
 from gpucore.sizing.history_documents import encode_histories
+from gpucore.sizing.usage_history import UsageHistory, WorkloadKey
 from gpucore.units import GIB
 from gpucore.wire.names import Names
 from gpuinspect.commands.main import app, command_of
 from gpuinspect.commands.options import completion
 from gpuinspect.layout.patches import patches
-from gpuinspect.queries.recommend import RecommendScope, recommendations
+from gpuinspect.queries.recommend import RecommendScope, recommendations, within
 from gpukube.testing.plugin_pods import plugin_pod
 
 NODES, PODS = "/api/v1/nodes", "/api/v1/pods"
 SYSTEM = "/api/v1/namespaces/gpushare/pods"
+DAY = 86_400.0
 
 
 @pytest.fixture
@@ -348,3 +350,46 @@ def test_documents_are_of_the_schema(run: Run, measured: str) -> None:
         "takes-all",
         "out-of-memory",
     }
+
+
+def seen(name: str, days_ago: float = 0, *, kind: str = "Deployment", team: str = "a") -> Any:
+    """A history whose last sample is of so many days before a time that is fixed."""
+    return UsageHistory(WorkloadKey(team, kind, name, "main"), last_seen=1.7e9 - days_ago * DAY)
+
+
+@pytest.mark.parametrize(
+    ("scope", "names"),
+    [
+        (RecommendScope(), ["web", "web", "job", "old"]),
+        (RecommendScope(days=6.9), ["web", "web", "job"]),
+        (RecommendScope(days=8), ["web", "web", "job", "old", "older"]),
+        (RecommendScope(namespace="a"), ["web", "job", "old"]),
+        (RecommendScope(namespace="b", kind="job", name="web"), []),
+        (RecommendScope(kind="deployment", name="web"), ["web", "web"]),
+        (RecommendScope(namespace="b", name="web"), ["web"]),
+        (RecommendScope(kind="job", name="job"), ["job"]),
+        (RecommendScope(kind="deployment", name="job"), []),
+    ],
+)
+def test_the_scope_is_of_namespace_name_kind_and_days(
+    scope: RecommendScope, names: list[str]
+) -> None:
+    """The days count back from the newest sample, its bound included."""
+    histories = [
+        seen("web"),
+        seen("web", 1, team="b"),
+        seen("job", 2, kind="Job"),
+        seen("old", 7),
+        seen("older", 8),
+    ]
+    assert [each.key.name for each in within(histories, scope)] == names
+
+
+def test_the_most_freed_memory_comes_first_and_then_the_name() -> None:
+    """Whatever the order in which the nodes were read."""
+    sizes = (("c", 8), ("a", 8), ("b", 16))
+    histories = [history(name, 1, 2, requested=size) for name, size in sizes]
+    rules = SizingRules(gpu_sizes=(16,))
+    found = recommendations(histories, RecommendScope(), GIB, rules)
+    assert [each.key.name for each in found] == ["b", "a", "c"]
+    assert found[0].freed > found[1].freed == found[2].freed > 0

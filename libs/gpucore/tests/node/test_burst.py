@@ -62,6 +62,23 @@ def test_a_share_of_several_gpus_has_its_part_of_the_limit_on_each() -> None:
     assert limits(spread, 4) == (4, 6)
 
 
+def test_units_that_may_be_used_are_the_limit_by_the_number_of_gpus() -> None:
+    """At least the share of the GPU, at most all of it; 0 is no limit of its own."""
+    assert burst_units(12, share=4, gpus=2, total=15) == 6
+    assert burst_units(12, share=4, gpus=1, total=15) == 12
+    assert burst_units(12, share=4, gpus=0, total=15) == 12
+    assert burst_units(40, share=4, gpus=2, total=15) == 15
+    assert burst_units(0, share=4, gpus=1, total=15) == 4
+
+
+def test_a_pod_whose_request_cannot_be_read_is_limited_to_what_it_holds() -> None:
+    """Kubelet has allocated its share: other pods of the GPU keep theirs."""
+    made = pod(8, limit="12")
+    broken = replace(made, containers=(Container("c0", {NAMES.gpu_mem: "many"}),))
+    assert limits(broken, 8) == (8, 8)
+    assert limits(replace(made, containers=()), 8) == (8, 8)
+
+
 def test_kais_annotations_count_by_container_in_mib() -> None:
     """A container without one has its share; ours is the stronger word; invalid text is ignored."""
     assert limits(pod(4, 3, c0="6144"), 7) == (7, 9)

@@ -10,8 +10,15 @@ from gpucore.model import IsolationMode
 from gpucore.node.allocation.device_ids import Resource, device_table
 from gpucore.node.allocation.holdings import Held
 from gpucore.node.grant import Grant, GrantPolicy, grant, shares_held
-from gpucore.node.isolation.cdi import CDI_KIND, Support, orphans, read_device, support_of
-from gpucore.node.isolation.mps_grant import MpsPlace
+from gpucore.node.isolation.cdi import (
+    CDI_KIND,
+    Support,
+    cdi_spec,
+    orphans,
+    read_device,
+    support_of,
+)
+from gpucore.node.isolation.mps_grant import HostMount, MpsPlace
 from gpucore.units import GpuIndex
 
 INVENTORY = machine(15, 15)
@@ -48,6 +55,24 @@ def test_support_is_read_from_the_nodes_versions(
 ) -> None:
     """Containerd 1.7 has CDI off unless configured, later ones have it on."""
     assert support_of(kubelet, runtime) is support
+
+
+def test_the_name_of_a_device_does_not_depend_on_the_order_of_its_gpus() -> None:
+    """Kubelet's record of the container, read later, may list them in another order."""
+    first, other = granted({0: 4, 1: 2}).share, granted({1: 2, 0: 4}).share
+    assert first is not None
+    assert other is not None
+    assert first.name == other.name
+
+
+def test_a_mount_is_read_only_where_its_grant_is() -> None:
+    """A container that may write to a directory of the host could replace what others read."""
+    mounts = [HostMount("/host/a", "/a", read_only=True), HostMount("/host/b", "/b")]
+    (device,) = json.loads(cdi_spec(CDI_KIND, {"d": ({}, mounts)}))["devices"]
+    found = {each["hostPath"]: each for each in device["containerEdits"]["mounts"]}
+    assert found["/host/a"]["options"][0] == "ro"
+    assert found["/host/b"]["options"][0] == "rw"
+    assert found["/host/a"]["containerPath"] == "/a"
 
 
 def test_a_share_is_one_device_with_all_its_variables() -> None:

@@ -72,6 +72,7 @@ def test_devices_stay_while_pods_hold_them() -> None:
         "pods hold GPUs 0, 2 through the device plugin: drain the node to offer claims"
     )
     assert settled(CLAIMS, (), ()) == CLAIMS
+    assert settled(DEVICES, GPUS, ()) == DEVICES
 
 
 def test_claims_stay_while_any_is_prepared() -> None:

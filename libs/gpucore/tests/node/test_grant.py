@@ -127,6 +127,37 @@ def test_threads_are_those_requested_where_compute_is_requested() -> None:
     assert threads not in grant(MEM, on((0, 3)), MPS_GPU, MPS, core_follows=True).envs
 
 
+def test_ids_of_compute_are_no_memory() -> None:
+    """35 percent of compute must not become a limit of 35 units."""
+    assert "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT" not in grant(CORE, on((0, 35)), MPS_GPU, MPS).envs
+
+
+def test_the_smaller_part_of_compute_holds_for_all_gpus() -> None:
+    """There is one number for a container, and 1 is its least value."""
+    gpus = Inventory(gpus=(MPS_GPU.gpus[0], make_gpu(1, 15, isolation=IsolationMode.MPS)))
+    threads = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
+    assert grant(CORE, on((0, 60), (1, 30)), gpus, MPS).envs[threads] == "30"
+    assert grant(CORE, on((0, 1), (1, 30)), gpus, MPS).envs[threads] == "1"
+
+
+def test_memory_is_limited_by_mps_unless_the_driver_limits_it_on_every_gpu() -> None:
+    """A pod with a GPU that the driver does not limit would otherwise have no limit there."""
+    both, mps = IsolationMode.DRIVER_MPS, IsolationMode.MPS
+    limit = "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"
+    for modes, limited in [((both, both), False), ((both, mps), True), ((mps, mps), True)]:
+        gpus = tuple(make_gpu(index, isolation=mode) for index, mode in enumerate(modes))
+        envs = grant(MEM, on((0, 3), (1, 3)), Inventory(gpus=gpus), MPS).envs
+        assert (limit in envs) is limited
+
+
+def test_one_gpu_without_mps_leaves_all_gpus_of_a_container_without() -> None:
+    """A client of the daemon of one GPU does not see the other."""
+    gpus = Inventory(gpus=(MPS_GPU.gpus[0], make_gpu(1)))
+    granted = grant(MEM, on((0, 3), (1, 3)), gpus, MPS)
+    assert not [key for key in granted.envs if key.startswith("CUDA_MPS")]
+    assert granted.mounts == ()
+
+
 def test_a_tiny_share_still_has_a_thread_percent() -> None:
     """1 of 200 units is at least 1 percent: 0 is not a valid limit."""
     inventory = Inventory(gpus=(make_gpu(0, 200, isolation=IsolationMode.MPS),))

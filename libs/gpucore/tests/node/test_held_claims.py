@@ -102,3 +102,22 @@ def test_a_claim_without_a_share_holds_the_whole_gpu() -> None:
     held = HeldClaims()
     held.put(claim("1", GPUS[1], memory=None))
     assert held.bytes_on(GPUS[1], [pod("a", "c-1")]) == {"a": 16 * GIBIBYTE}
+
+
+def test_the_names_of_claims_and_their_users_are_those_of_their_namespace() -> None:
+    """A pod uses a claim where one of several is prepared; a namesake elsewhere does not."""
+    held = HeldClaims()
+    held.put(claim("1", GPUS[0]))
+    held.put(claim("2", GPUS[0]))
+    assert held.names == ["ns/c-1", "ns/c-2"]
+    assert held.uses(pod("a", "c-9", "c-2"))
+    assert not held.uses(pod("a", "c-9"))
+    assert not held.uses(pod("a", "c-2", namespace="other"))
+
+
+def test_an_allocation_is_that_of_its_claim() -> None:
+    """The ledger keeps it by the claim's UID, and shows its namespace and name."""
+    held = HeldClaims()
+    held.put(claim("u", GPUS[0]))
+    (found,) = held.allocations(NodeName("n1"), GPUS)
+    assert (found.uid, found.namespace, found.name) == ("u", "ns", "c-u")

@@ -146,6 +146,8 @@ def test_a_whole_gpu_has_no_limits_to_enforce(memory: int | None) -> None:
     (env,) = envs(claim).values()
     assert env["ALIYUN_COM_GPU_GROUP"] == "1"
     assert env["NVIDIA_VISIBLE_DEVICES"] == gpu(1).uuid
+    described = env.get("ALIYUN_COM_GPU_MEM_POD")
+    assert described == (None if memory is None else "16")  # as its containers' scripts read it
     assert not any(name.startswith("CUDA_MPS") for name in env)
     assert mounts(claim) == []
 
@@ -166,6 +168,30 @@ def test_a_share_of_several_gpus_is_refused_where_each_has_its_daemon() -> None:
         prepared(*two, mode=IsolationMode.MPS, policy=DAEMONS)
     (env,) = envs(prepared(*two, mode=IsolationMode.MPS, policy=ONE_DAEMON)).values()
     assert env["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] == "0=4096M,1=4096M"
+
+
+def test_one_daemon_of_its_own_among_several_gpus_is_enough_to_refuse_them() -> None:
+    """A program that connects to it does not see the other GPU; without daemons it sees both."""
+    mixed = (gpu(0, IsolationMode.MPS), gpu(1))
+    allocated = AllocatedClaim("u-1", (device(0), device(1)))
+    node = claim_node(Inventory(gpus=mixed, unit=GIB), DAEMONS, "n1")
+    with pytest.raises(ClaimError, match="MPS daemons"):
+        prepare_claim(allocated, "team", "c", node)
+    (env,) = envs(prepared(device(0), device(1), policy=DAEMONS)).values()
+    assert env["NVIDIA_VISIBLE_DEVICES"] == f"{gpu(0).uuid},{gpu(1).uuid}"
+
+
+def test_a_prepared_claim_repeats_the_claim_and_its_devices() -> None:
+    """Kubelet compares pool, device and share with the allocation."""
+    claim = prepared(device(1, request="a", share_id="s-7"))
+    (answer,) = claim.devices
+    assert (claim.namespace, claim.name, claim.uid) == ("team", "c", "u-1")
+    assert (answer.request, answer.pool, answer.device, answer.share_id) == (
+        "a",
+        "n1",
+        name_of(1),
+        "s-7",
+    )
 
 
 @pytest.mark.parametrize(
