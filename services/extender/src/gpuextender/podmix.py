@@ -12,7 +12,7 @@ from typing import Final
 
 import structlog
 
-from gpucore.scheduling.host_rooms import allowed_models
+from gpucore.scheduling.host_rooms import allowed_models, usual_unit
 from gpucore.units import NodeName
 from gpuextender import metrics
 from gpuextender.state import State
@@ -73,7 +73,8 @@ class MixLearner:
             if (node := state.candidates.version(name)) is not None
         )
         models = await slices.finish(allowed_models(state.mix.history.selectors(), nodes))
-        changed = await slices.finish(state.mix.learn(models))
+        unit = await slices.finish(usual_unit(list(state.ledger.nodes().values())))
+        changed = await slices.finish(state.mix.learn(models, unit))
         metrics.MIX_PODS.set(self._pods)
         if changed and state.mix.mix is not None:
             metrics.MIX_CHANGES.inc()

@@ -17,6 +17,7 @@ from gpucore.accounting.node_info import NodeInfo
 from gpucore.claims.followed import FollowedClaims
 from gpucore.gang.rules import Rules
 from gpucore.units import NodeName
+from gpuextender.claims.counting import count_claims
 from gpuextender.claims.nominator import ClaimNominator
 from gpuextender.claims.templates import ClaimTemplates
 from gpuextender.health import Readiness
@@ -31,7 +32,7 @@ from gpuextender.http.readapi import PodQuestions, ReadApi
 from gpuextender.http.routes import DirectRoutes, SchedulerRoutes
 from gpuextender.http.server import Listeners, stop_on_signal
 from gpuextender.http.views import TopologyInspector
-from gpuextender.informers import DEVICE_CLASSES, TEMPLATES, Informers
+from gpuextender.informers import Informers
 from gpuextender.metrics import LedgerMetrics
 from gpuextender.nomination.nominator import Nominator
 from gpuextender.nomination.rounds import (
@@ -133,6 +134,8 @@ class ExtenderService:
             Adoption(self.state, api, self._nominator.adopt, monotonic),
         )
         self._for_claims = self._claim_nominator(leadership) if settings.claims else None
+        if settings.claims:
+            count_claims(self._informers, self._for_claims)
         self._sizing = Sizing(settings) if settings.sizing else None
         hook = AdmissionWebhook(
             self.state,
@@ -210,9 +213,6 @@ class ExtenderService:
             schedulers=(DEFAULT_SCHEDULER, *settings.profiles.names),
         )
         informers.pods.add(found)
-        informers.claims.add(found.claims)
-        informers.follow(TEMPLATES, found.templates)
-        informers.follow(DEVICE_CLASSES, found.classes)
         return found
 
     def _followed_claims(self) -> FollowedClaims | None:

@@ -97,11 +97,7 @@ class ClaimObjects(msgspec.Struct, frozen=True):
         return any(self._may_be_ours(choice) for each in spec.requests for choice in each.choices)
 
     def _may_be_ours(self, choice: DeviceChoice) -> bool:
-        known = self.classes.get(choice.device_class)
-        if known is None:
-            return choice.device_class in _KNOWN
-        mentions = any(CLAIM_DRIVER in each for each in (*known.selectors, *choice.selectors))
-        return mentions and not excludes_driver(CLAIM_DRIVER, known.selectors)
+        return may_be_ours(choice, self.classes.get(choice.device_class))
 
     def _unknown(self, pod: Pod, claims: Sequence[PodClaim]) -> bool:
         """A claim or a template is missing whose name is of ours."""
@@ -125,6 +121,18 @@ class ClaimObjects(msgspec.Struct, frozen=True):
             yield MissingObject(TEMPLATE, claim.template, namespace)
         elif claim.claim and CLAIM in self.listed:
             yield MissingObject(CLAIM, claim.claim, namespace)
+
+
+def may_be_ours(choice: DeviceChoice, known: DeviceClass | None) -> bool:
+    """The choice can be satisfied by devices of this driver.
+
+    Args:
+        known: its class; of a class that is not known the name decides.
+    """
+    if known is None:
+        return choice.device_class in _KNOWN
+    mentions = any(CLAIM_DRIVER in each for each in (*known.selectors, *choice.selectors))
+    return mentions and not excludes_driver(CLAIM_DRIVER, known.selectors)
 
 
 def used_by(held: Iterator[Allocation]) -> Mapping[PodUid, tuple[Allocation, ...]]:

@@ -24,7 +24,7 @@ MAX_MIB: Final = (1 << 24) - 1
 """Of one GPU: 16 TiB."""
 _NAME: Final = re.compile(rf"{PREFIX}[0-9a-f]{{16}}")
 _MAX_TEXT: Final = 4096
-_UUID: Final = f"{CLAIM_DRIVER}/uuid"
+GPU_UUID: Final = f"{CLAIM_DRIVER}/uuid"
 _ISOLATION: Final = 'device.attributes["{}"].isolation == "{}"'
 
 _Mib = Annotated[int, msgspec.Meta(ge=0, le=MAX_MIB)]
@@ -118,9 +118,9 @@ def _spec(template: ShareTemplate, device_class: str) -> dict[str, Any]:
     ]
     devices: dict[str, Any] = {"requests": requests}
     if template.count > 1:
-        devices["constraints"] = [{"distinctAttribute": _UUID}]
+        devices["constraints"] = [{"distinctAttribute": GPU_UUID}]
     elif len(requests) > 1:
-        devices["constraints"] = [{"matchAttribute": _UUID}]
+        devices["constraints"] = [{"matchAttribute": GPU_UUID}]
     return {"devices": devices}
 
 

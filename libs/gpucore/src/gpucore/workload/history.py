@@ -18,7 +18,7 @@ import msgspec
 
 from gpucore.model.constraints import NodeSelectorTerm
 from gpucore.steps import Steps
-from gpucore.units import PodUid
+from gpucore.units import GIB, MemoryUnit, PodUid
 from gpucore.workload.pod_mix import PodKind, PodMix, usual_mix
 
 T = TypeVar("T")
@@ -56,12 +56,21 @@ class Arrival(msgspec.Struct, frozen=True, gc=False):
         kind: its requests, without GPU models.
         selector: from which the GPU models follow.
         created: Unix seconds.
+        claimed_mib: memory in MiB that it requests of each GPU by claims, in place of ``kind.mem``.
     """
 
     namespace: str
     kind: PodKind
     selector: NodeLabels = ANY_NODE
     created: float = 0.0
+    claimed_mib: int = 0
+
+    def kind_on(self, models: tuple[str, ...], unit: MemoryUnit) -> PodKind:
+        """Its kind in a cluster of this unit, on nodes of these GPU models."""
+        mem = unit.units_for(self.claimed_mib) or self.kind.mem
+        if not models and mem == self.kind.mem:
+            return self.kind
+        return msgspec.structs.replace(self.kind, mem=mem, models=models)
 
 
 Models = Callable[[NodeLabels], tuple[str, ...]]
@@ -108,11 +117,12 @@ class PodHistory:
         """Different selectors of the pods, at most :data:`MOST_DIFFERENT`."""
         return list(self._selectors)
 
-    def weights(self, models: Models) -> Steps[dict[PodKind, float]]:
+    def weights(self, models: Models, unit: MemoryUnit = GIB) -> Steps[dict[PodKind, float]]:
         """Weight of each kind of pods; empty while there are too few, in steps.
 
         Args:
             models: by which selectors become GPU models.
+            unit: in which the nodes count GPU memory.
         """
         tenants: dict[str, dict[PodKind, float]] = {}
         if len(self._arrivals) < FEWEST_PODS:
@@ -121,10 +131,7 @@ class PodHistory:
         for number, arrival in enumerate(list(self._arrivals.values())):
             if number % PODS_A_STEP == 0:
                 yield
-            kind = arrival.kind
-            found = models(arrival.selector)
-            if found:
-                kind = msgspec.structs.replace(kind, models=found)
+            kind = arrival.kind_on(models(arrival.selector), unit)
             age = newest - arrival.created
             mine = tenants.setdefault(arrival.namespace, {})
             mine[kind] = mine.get(kind, 0.0) + 0.5 ** (age / HALF_LIFE_SECONDS)
@@ -178,13 +185,13 @@ class LearnedMix:
         self.mix: PodMix | None = None
         self._weights: Mapping[PodKind, float] = {}
 
-    def learn(self, models: Models) -> Steps[bool]:
+    def learn(self, models: Models, unit: MemoryUnit = GIB) -> Steps[bool]:
         """Use what the pods say now, where that differs; whether the mix in use changed.
 
         Args:
-            models: as in :meth:`PodHistory.weights`.
+            models: as in :meth:`PodHistory.weights`; ``unit`` likewise.
         """
-        found = yield from self.history.weights(models)
+        found = yield from self.history.weights(models, unit)
         if not found or difference(found, self._weights) <= DIFFERENCE:
             return False
         self._weights, self.mix = found, usual_mix(found)

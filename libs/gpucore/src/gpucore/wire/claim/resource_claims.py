@@ -6,6 +6,7 @@ counts, which kube-scheduler writes; a user of a namespace cannot.
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Final
 
 import msgspec
@@ -17,6 +18,8 @@ from gpucore.wire.claim.devices import COMPUTE, MEMORY, MIB_BYTES
 from gpucore.wire.errors import WireError
 from gpucore.wire.fields import Quantity
 from gpucore.wire.quantity import amount
+
+_KEPT_SPECS: Final = 4096
 
 
 class DeviceShare(msgspec.Struct, frozen=True):
@@ -56,7 +59,7 @@ class ResourceClaim(msgspec.Struct, frozen=True):
         pods: UID and name of the pods that may use it.
         allocated: kube-scheduler has allocated it.
         configured: drivers to which the claim or its class passes opaque parameters.
-        spec: what it requests; ``None`` where it is allocated or cannot be read.
+        spec: what it requests, one object for equal claims; ``None`` where it cannot be read.
     """
 
     uid: PodUid
@@ -146,15 +149,21 @@ def decode_claim(raw: bytes | msgspec.Raw) -> ResourceClaim:
         resource_version=meta.resource_version,
         allocated=status.allocation is not None,
         configured=tuple(dict.fromkeys(opaque)),
-        spec=_spec(raw) if status.allocation is None else None,
+        spec=_spec(raw),
     )
 
 
 def _spec(raw: bytes | msgspec.Raw) -> ClaimSpec | None:
     try:
-        return decode_claim_spec(raw)[2]
+        return _kept(decode_claim_spec(raw)[2])
     except WireError:
         return None
+
+
+@lru_cache(_KEPT_SPECS)
+def _kept(spec: ClaimSpec) -> ClaimSpec:
+    """The same object for equal claims: a cluster has many that are made from one template."""
+    return spec
 
 
 def _share(result: _Result) -> DeviceShare:
