@@ -2,8 +2,8 @@
 
 A pod counts once what its claims request is known: by the claims themselves, or by the templates
 that they are made from. Pods, claims, templates and classes may come in any order, so a pod for
-which something is missing waits for it. What is kept is bounded, and a pod that is deleted meanwhile
-is not counted.
+which something is missing waits for it. What is kept is bounded; a pod that is deleted while it
+waits is not counted.
 """
 
 from collections.abc import Iterable, Mapping
@@ -12,15 +12,15 @@ from typing import Final
 import msgspec
 
 from gpucore.claims.claimed_gpus import ClaimedGpus, claimed_gpus
-from gpucore.claims.facts import CLAIM, CLASS, TEMPLATE, MissingObject
+from gpucore.claims.objects import CLAIM, CLASS, TEMPLATE, MissingObject
 from gpucore.model.constraints import UNCONSTRAINED, Resources
 from gpucore.scheduling.host_rooms import request_on_host
 from gpucore.units import PodUid
 from gpucore.wire.claim.claim_specs import ClaimSpec, ClaimTemplate, DeviceClass
 from gpucore.wire.claim.resource_claims import ResourceClaim
 from gpucore.wire.names import Names
-from gpucore.wire.pods import Pod, created, pod_request_of
-from gpucore.wire.whole_requests import host_requests
+from gpucore.wire.pod.spec import Pod, created
+from gpucore.wire.whole_requests import host_requests, pod_request_of
 from gpucore.workload.history import Arrival, NodeLabels, PodHistory
 from gpucore.workload.pod_mix import PodKind
 
@@ -32,7 +32,7 @@ MOST_CLAIMS: Final = 32
 """Claims of one pod; a pod with more is not counted."""
 
 
-class ClaimObjects(msgspec.Struct, frozen=True):
+class ClaimSources(msgspec.Struct, frozen=True):
     """The objects by which pods request GPUs; the owner changes these mappings.
 
     Attributes:
@@ -74,7 +74,7 @@ class ClaimArrivals:
     def __init__(
         self,
         history: PodHistory,
-        objects: ClaimObjects,
+        objects: ClaimSources,
         names: Names,
         *,
         limit: int = MOST_WAITING,

@@ -4,8 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
-from gpucore.claims.facts import may_be_ours
-from gpucore.claims.share_template import GPU_UUID
+from gpucore.claims.objects import may_be_ours
 from gpucore.wire.claim.claim_specs import (
     ALL,
     ClaimSpec,
@@ -13,6 +12,7 @@ from gpucore.wire.claim.claim_specs import (
     DeviceClass,
     DeviceRequest,
 )
+from gpucore.wire.claim.devices import GPU_UUID
 
 Classes = Mapping[str, DeviceClass]
 

@@ -1,35 +1,19 @@
 """What the claims of a pod are, from the objects of a cluster: input of their explanation."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final
 
 import msgspec
 
 from gpucore.accounting.claim_offers import ClaimSpecs
 from gpucore.claims.node_fit import ClaimRules
-from gpucore.claims.selectors import excludes_driver
+from gpucore.claims.objects import CLAIM, CLASS, TEMPLATE, MissingObject, may_be_ours
 from gpucore.model import Allocation
 from gpucore.model.constraints import PodConstraints
 from gpucore.units import PodUid
 from gpucore.wire.claim.claim_specs import ClaimSpec, DeviceChoice, DeviceClass
 from gpucore.wire.claim.pod_claims import PodClaim
-from gpucore.wire.names import CLAIM_DRIVER
 from gpucore.wire.pod.scheduler_events import SchedulerRecord
 from gpucore.wire.pod.spec import Pod
-
-CLASS: Final = "DeviceClass"
-CLAIM: Final = "ResourceClaim"
-TEMPLATE: Final = "ResourceClaimTemplate"
-_KNOWN: Final = frozenset({"gpushare", "gpushare-exclusive"})
-"""Classes of the chart; taken to be ours where DeviceClasses cannot be read."""
-
-
-class MissingObject(msgspec.Struct, frozen=True):
-    """An object that does not exist; a :data:`CLASS` has no namespace."""
-
-    kind: str
-    name: str
-    namespace: str = ""
 
 
 class ClaimFacts(msgspec.Struct, frozen=True):
@@ -121,18 +105,6 @@ class ClaimObjects(msgspec.Struct, frozen=True):
             yield MissingObject(TEMPLATE, claim.template, namespace)
         elif claim.claim and CLAIM in self.listed:
             yield MissingObject(CLAIM, claim.claim, namespace)
-
-
-def may_be_ours(choice: DeviceChoice, known: DeviceClass | None) -> bool:
-    """The choice can be satisfied by devices of this driver.
-
-    Args:
-        known: its class; of a class that is not known the name decides.
-    """
-    if known is None:
-        return choice.device_class in _KNOWN
-    mentions = any(CLAIM_DRIVER in each for each in (*known.selectors, *choice.selectors))
-    return mentions and not excludes_driver(CLAIM_DRIVER, known.selectors)
 
 
 def used_by(held: Iterator[Allocation]) -> Mapping[PodUid, tuple[Allocation, ...]]:

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterable
 from typing import Generic, TypeVar
 
-from gpucore.claims.arrivals import ClaimArrivals, ClaimObjects, Key
-from gpucore.claims.facts import CLAIM, CLASS, TEMPLATE, MissingObject
+from gpucore.claims.arrivals import ClaimArrivals, ClaimSources, Key
+from gpucore.claims.objects import CLAIM, CLASS, TEMPLATE, MissingObject
 from gpucore.wire.claim.claim_specs import ClaimTemplate, DeviceClass
 from gpucore.wire.claim.resource_claims import ResourceClaim
 from gpucore.wire.pods import Pod
@@ -61,10 +61,10 @@ def count_claims(informers: Informers, nominator: ClaimNominator | None) -> Clai
     """
     state = informers.state
     claims = KnownObjects[Key, ResourceClaim](_key, _ignore) if not nominator else nominator.claims
-    objects = ClaimObjects(claims.items, {})
+    objects = ClaimSources(claims.items, {})
     if nominator is not None:
         templates, classes = nominator.templates, nominator.classes
-        objects = ClaimObjects(claims.items, templates.items, classes.items)
+        objects = ClaimSources(claims.items, templates.items, classes.items)
     arrivals = ClaimArrivals(state.mix.history, objects, state.names)
     if nominator is not None:
         informers.follow(TEMPLATES, Handlers(templates, AwaitedObjects(arrivals, _template)))

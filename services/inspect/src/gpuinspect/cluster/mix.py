@@ -3,7 +3,7 @@
 import msgspec
 
 from gpucore.accounting.ledger import Ledger
-from gpucore.claims.arrivals import ClaimArrivals, ClaimObjects
+from gpucore.claims.arrivals import ClaimArrivals, ClaimSources
 from gpucore.scheduling.candidates import Candidates
 from gpucore.scheduling.host_rooms import allowed_models, arrival_of, usual_unit
 from gpucore.steps import complete
@@ -25,7 +25,7 @@ def learned_mix(snapshot: Snapshot, ledger: Ledger, nodes: Candidates) -> Learne
         WireError: an amount is no Kubernetes quantity (no API server accepts such an object).
     """
     found = LearnedMix()
-    with_claims = ClaimArrivals(found.history, _claim_objects(snapshot), ledger.names)
+    with_claims = ClaimArrivals(found.history, _claim_sources(snapshot), ledger.names)
     for pod, raw in zip(snapshot.pods, snapshot.all("Pod"), strict=True):
         request = pod_request_of(pod, ledger.names)
         if request is not None and not request.fault:
@@ -40,11 +40,11 @@ def learned_mix(snapshot: Snapshot, ledger: Ledger, nodes: Candidates) -> Learne
     return found
 
 
-def _claim_objects(snapshot: Snapshot) -> ClaimObjects:
+def _claim_sources(snapshot: Snapshot) -> ClaimSources:
     claims = map(decode_claim, snapshot.all("ResourceClaim"))
     templates = map(decode_claim_template, snapshot.all("ResourceClaimTemplate"))
     classes = map(decode_device_class, snapshot.all("DeviceClass"))
-    return ClaimObjects(
+    return ClaimSources(
         {(each.namespace, each.name): each for each in claims},
         {(each.namespace, each.name): each for each in templates},
         {each.name: each for each in classes} if snapshot.was_read("DeviceClass") else None,
