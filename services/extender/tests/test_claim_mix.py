@@ -8,6 +8,7 @@ import pytest
 from claimside import kind, node_object, resource_slice
 from running import Running, until
 
+from gpucore.steps import complete
 from gpucore.workload.history import FEWEST_PODS
 from gpukube.testing.apiserver import FakeApiServer
 
@@ -42,7 +43,9 @@ def pod(name: str, **claim: str) -> Object:
 
 async def mix_of(extender: Running, pods: int) -> list[Object]:
     """The kinds of pods once this number is counted."""
-    await until(f"{pods} pods are counted", lambda: len(extender.state.mix.history) == pods)
+    with_claims, history = extender.service._learner._with_claims, extender.state.mix.history
+    counted = lambda: complete(with_claims.count()) or len(history) == pods  # noqa: E731
+    await until(f"{pods} pods are counted", counted)
     await extender.service._learner.learn()
     document = json.loads((await extender.get("/api/v1/mix"))[1])
     return [
@@ -61,6 +64,7 @@ async def test_claims_and_templates_may_come_after_their_pods(
     await cluster.put("pods", pod("own", resourceClaimName="own"))
     async with Running(cluster, tmp_path, claims=True) as extender:
         await extender.ready()
+        await extender.service._learner.learn()
         assert len(extender.state.mix.history) == 0
         await cluster.put(
             "deviceclasses", kind("DeviceClass", "gpushare", {"selectors": [SELECTOR]})

@@ -134,8 +134,7 @@ class ExtenderService:
             Adoption(self.state, api, self._nominator.adopt, monotonic),
         )
         self._for_claims = self._claim_nominator(leadership) if settings.claims else None
-        if settings.claims:
-            count_claims(self._informers, self._for_claims)
+        with_claims = count_claims(self._informers, self._for_claims) if settings.claims else None
         self._sizing = Sizing(settings) if settings.sizing else None
         hook = AdmissionWebhook(
             self.state,
@@ -151,7 +150,9 @@ class ExtenderService:
             admission=hook.app,
         )
         self._nominates = False
-        self._learner = MixLearner(self.state, self._host_changed, self._cache.refresh)
+        self._learner = MixLearner(
+            self.state, self._host_changed, self._cache.refresh, with_claims=with_claims
+        )
         self._stopping: asyncio.Task[None] | None = None
 
     async def run(self) -> None:

@@ -34,6 +34,7 @@ def learned_mix(snapshot: Snapshot, ledger: Ledger, nodes: Candidates) -> Learne
         elif pod.claims or pod.claim_templates:
             constrained = msgspec.structs.replace(pod, constraints=all_constraints(raw))
             with_claims.pod_changed(constrained)
+    complete(with_claims.count())
     pairs = ((nodes.node_infos[name], node) for name, node in nodes.nodes.items())
     models = complete(allowed_models(found.history.selectors(), pairs))
     complete(found.learn(models, complete(usual_unit(nodes.node_infos.values()))))
