@@ -28,7 +28,8 @@ from gpucore.wire.claim.claim_specs import (
 from gpucore.wire.claim.resource_claims import ResourceClaim
 from gpucore.wire.names import CLAIM_DRIVER, DEFAULT_NAMES
 from gpucore.wire.pod.spec import Container, Pod, created
-from gpucore.workload.history import FEWEST_PODS, Arrival, PodHistory
+from gpucore.workload.arrivals import Arrival
+from gpucore.workload.history import FEWEST_PODS, PodHistory
 from gpucore.workload.pod_mix import PodKind
 
 CREATED = "2026-11-26T12:00:00Z"

@@ -25,7 +25,8 @@ from gpucore.wire.claim.resource_claims import ResourceClaim
 from gpucore.wire.names import Names
 from gpucore.wire.pod.spec import Pod, created
 from gpucore.wire.whole_requests import host_requests, pod_request_of
-from gpucore.workload.history import Arrival, NodeLabels, PodHistory
+from gpucore.workload.arrivals import Arrival, NodeLabels
+from gpucore.workload.history import PodHistory
 from gpucore.workload.pod_mix import PodKind
 
 Key = tuple[str, str]
