@@ -34,6 +34,7 @@ from gpuextender.http.server import Listeners, stop_on_signal
 from gpuextender.http.views import TopologyInspector
 from gpuextender.informers import Informers
 from gpuextender.metrics import LedgerMetrics
+from gpuextender.mixhistory import MixHistory
 from gpuextender.nomination.nominator import Nominator
 from gpuextender.nomination.rounds import (
     Adoption,
@@ -153,6 +154,9 @@ class ExtenderService:
         self._learner = MixLearner(
             self.state, self._host_changed, self._cache.refresh, with_claims=with_claims
         )
+        self._history = MixHistory(
+            self.state.mix.history, api, settings.mix_history, leadership.leads
+        )
         self._stopping: asyncio.Task[None] | None = None
 
     async def run(self) -> None:
@@ -165,6 +169,7 @@ class ExtenderService:
             self._informers.follow_pod_groups(),
             self._tables.run(),
             self._learn(),
+            self._keep_history(),
             expire_reservations(self.state, self.health, ttl=self._settings.assume_ttl),
             forget_after_lists(
                 self.state,
@@ -247,6 +252,7 @@ class ExtenderService:
             self._nominates = True
             self.requeue.on_refused = self._nominator.refused
         self.state.host_changed = self._host_changed
+        await self._history.load()
         await self._learner.learn()
         self.health.loaded = True
         ledger = self.state.ledger
@@ -269,6 +275,10 @@ class ExtenderService:
     async def _learn(self) -> None:
         await self._informers.synced()
         await self._learner.run()
+
+    async def _keep_history(self) -> None:
+        await self._informers.synced()
+        await self._history.run()
 
     def _host_changed(self, node: NodeName) -> None:
         self._cache.host_changed(node)
