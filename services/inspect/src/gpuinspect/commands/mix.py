@@ -17,8 +17,8 @@ from gpuinspect.queries.claims import DEVICE_CLASSES, claim_templates
 def mix(reader: Reader, *, output: Output = Format.TABLE, no_headers: NoHeaders = False) -> None:
     """List the kinds of pods by which the fragmentation policy places pods, most frequent first.
 
-    They are learned from the pods of the cluster; an extender also counts pods that were deleted
-    since it started. GET /api/v1/mix of the extender has what it uses.
+    They are learned from the pods of the cluster; an extender also counts pods that were deleted.
+    GET /api/v1/mix of the extender has what it uses.
     """
     snapshot = reader.source.read(*COUNTED, DEVICE_CLASSES, claim_templates(""))
     ledger = ledger_of(snapshot, reader.names)
