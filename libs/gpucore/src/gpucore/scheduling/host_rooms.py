@@ -10,8 +10,7 @@ from gpucore.model.constraints import CPU, UNCONSTRAINED, CandidateNode, PodCons
 from gpucore.scheduling.device_fit import per_device
 from gpucore.steps import Steps
 from gpucore.units import GIB, MemoryUnit, NodeName
-from gpucore.workload.arrivals import ANY_NODE, Arrival, NodeLabels
-from gpucore.workload.history import Models
+from gpucore.workload.arrivals import ANY_NODE, Arrival, Models, NodeLabels
 from gpucore.workload.pod_mix import UNLIMITED, HostRoom, PodKind, PodMix
 
 MEMORY: Final = "memory"

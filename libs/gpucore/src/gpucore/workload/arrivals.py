@@ -1,5 +1,7 @@
 """Pods that came, as they are counted, and how much one counts by its age."""
 
+from collections.abc import Callable
+from math import exp2
 from typing import Final
 
 import msgspec
@@ -19,6 +21,8 @@ class NodeLabels(msgspec.Struct, frozen=True):
 
 
 ANY_NODE: Final = NodeLabels()
+Models = Callable[[NodeLabels], tuple[str, ...]]
+"""The GPU models of the nodes that a selector allows; empty for all."""
 
 
 class Arrival(msgspec.Struct, frozen=True, gc=False):
@@ -47,4 +51,4 @@ class Arrival(msgspec.Struct, frozen=True, gc=False):
 
 def aged(seconds: float) -> float:
     """The weight of a pod that is this much older than one of the weight 1."""
-    return 0.5 ** (seconds / HALF_LIFE_SECONDS)
+    return exp2(-seconds / HALF_LIFE_SECONDS)

@@ -12,14 +12,14 @@ floods the cluster with odd pods moves nothing before it is a tenth of all pods.
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final, TypeVar
 
 import msgspec
 
 from gpucore.steps import Steps
 from gpucore.units import GIB, MemoryUnit, PodUid
-from gpucore.workload.arrivals import ANY_NODE, Arrival, NodeLabels, aged
+from gpucore.workload.arrivals import ANY_NODE, Arrival, Models, NodeLabels, aged
 from gpucore.workload.pod_mix import PodKind, PodMix, usual_mix
 from gpucore.workload.saved_history import (
     EMPTY,
@@ -45,10 +45,6 @@ MOST_DIFFERENT: Final = 1024
 PODS_A_STEP: Final = 500
 SETTLED_SECONDS: Final = 60.0
 """Pods that are this much older than the newest are saved: all of them have come by the watch."""
-
-
-Models = Callable[[NodeLabels], tuple[str, ...]]
-"""The GPU models of the nodes that a selector allows; empty for all."""
 
 
 class PodHistory:
