@@ -59,7 +59,8 @@ def test_extender_mode_grants_nothing_of_a_scheduler() -> None:
     rendered = extender_mode()
     bindings = [*rendered.of("ClusterRoleBinding"), *rendered.of("RoleBinding")]
     mine = [item for item in bindings if item["subjects"][0]["name"] == "gpushare-extender"]
-    assert {item["roleRef"]["name"] for item in mine} == {"gpushare-extender"}
+    own = {"gpushare-extender", "gpushare-extender-mix"}
+    assert {item["roleRef"]["name"] for item in mine} == own
 
 
 @pytest.mark.slow
@@ -72,7 +73,7 @@ def test_extender_mode_offers_the_clusters_scheduler_its_configuration(
 ) -> None:
     """A ConfigMap holds what the cluster's scheduler needs, by name or by a fixed address."""
     rendered = extender_mode(extender={"service": {"clusterIP": address}})
-    (text,) = [item["data"]["config.yaml"] for item in rendered.of("ConfigMap")]
+    text = rendered.one("ConfigMap", "-config")["data"]["config.yaml"]
     assert f"urlPrefix: https://{host}:39999/gpushare-scheduler" in text
     assert "leaderElection" not in text
 

@@ -67,15 +67,15 @@ def test_node_ports_are_warned_of() -> None:
 @pytest.mark.parametrize(("version", "expected"), [("1.22.17", True), ("1.23.0", False)])
 def test_a_policy_is_offered_to_schedulers_that_read_one(version: str, expected: bool) -> None:
     """--policy-config-file went with 1.23."""
-    (config,) = render(version, {"scheduler": {"mode": "extender"}}).of("ConfigMap")
+    config = render(version, {"scheduler": {"mode": "extender"}}).one("ConfigMap", "-config")
     assert ("policy.json" in config["data"]) is expected
-    (own,) = render(version).of("ConfigMap")
+    own = render(version).one("ConfigMap", "-scheduler")
     assert "policy.json" not in own["data"]
 
 
 def test_the_policy_agrees_with_the_configuration() -> None:
     """In the spelling of the policy: enableHttps, and the time-out in nanoseconds."""
-    (config,) = render("1.22.17", {"scheduler": {"mode": "extender"}}).of("ConfigMap")
+    config = render("1.22.17", {"scheduler": {"mode": "extender"}}).one("ConfigMap", "-config")
     policy = json.loads(config["data"]["policy.json"])
     assert (policy["kind"], policy["apiVersion"]) == ("Policy", "v1")
     (extender,) = policy["extenders"]

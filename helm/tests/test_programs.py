@@ -30,6 +30,7 @@ STARTED = {
         "--percentage-of-nodes=100",
         "--candidates=1",
         "--nominate=refused",
+        f"--mix-history={NAMESPACE}/gpushare-extender-mix",
         f"--nominate-lease={NAMESPACE}/gpushare-scheduler",
         *PROFILES,
         *FLAGS,
@@ -43,6 +44,7 @@ STARTED = {
         "--bind-deadline=4",
         "--candidates=1",
         "--nominate=refused",
+        f"--mix-history={NAMESPACE}/gpushare-extender-mix",
         "--webhook-scheduler=",
         *FLAGS,
     ],
@@ -420,6 +422,7 @@ def test_roles_of_a_namespace_are_where_their_objects_are() -> None:
         "dashboard-listed-gpus": "kube-system",
         "scheduler-authentication-reader": "kube-system",
         "scheduler-leader-election": NAMESPACE,
+        "extender-mix": NAMESPACE,
         "dashboard-usage": NAMESPACE,
         "usage-reader": NAMESPACE,
     }

@@ -1,7 +1,7 @@
 """What the parts may do is what they need: verbs, users, mounts."""
 
 import pytest
-from charting import Object, render
+from charting import NAMESPACE, Object, render
 
 CLAIM_KINDS = ("resourceslices", "resourceclaims", "resourceclaimtemplates", "deviceclasses")
 ALLOWED = {
@@ -13,6 +13,7 @@ ALLOWED = {
         ("", "events"): {"create", "patch"},
         ("scheduling.k8s.io", "podgroups"): {"list", "watch"},
     },
+    "extender-mix": {("", "configmaps"): {"get", "patch"}},
     "scheduler-leader-election": {("coordination.k8s.io", "leases"): {"create", "get", "update"}},
     "device-plugin": {
         ("", "nodes"): {"list", "watch", "patch"},
@@ -87,6 +88,43 @@ def test_config_maps_of_kube_system_are_read_only_where_requested() -> None:
                 for arg in item["args"]
             ]
             assert any("--unhealthy-configmaps" in arg for arg in args) == enabled
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["second", "extender"])
+def test_the_extender_alone_writes_the_history_of_the_mix(mode: str) -> None:
+    """One ConfigMap by its name, and no other account or flag refers to it."""
+    rendered = render(values={"scheduler": {"mode": mode}, "webhook": {"enabled": True}})
+    role, history = rendered.one("Role", "-mix"), rendered.one("ConfigMap", "-mix")
+    name = history["metadata"]["name"]
+    assert [rule["resourceNames"] for rule in role["rules"]] == [[name]]
+    assert "data" not in history
+    [subject] = rendered.one("RoleBinding", "-mix")["subjects"]
+    part = "scheduler" if mode == "second" else "extender"
+    assert subject["name"] == f"gpushare-{part}"
+    others = [
+        rule
+        for each in [*rendered.of("Role"), *rendered.of("ClusterRole")]
+        for rule in each["rules"]
+        if "configmaps" in rule["resources"] and each is not role
+    ]
+    writes = {verb for rule in others for verb in rule["verbs"]} - {"get", "list", "watch"}
+    assert not writes
+    pods = [each["spec"]["template"]["spec"] for each in rendered.of("Deployment")]
+    args = [arg for pod in pods for box in pod["containers"] for arg in box.get("args", ())]
+    assert [arg for arg in args if "mix-history" in arg] == [f"--mix-history={NAMESPACE}/{name}"]
+
+
+@pytest.mark.slow
+def test_without_the_history_of_the_mix_there_is_no_right_to_it() -> None:
+    """Neither ConfigMap nor flag; the lease is for nominations then."""
+    rendered = render(values={"extender": {"mixHistory": False, "nominate": "off"}})
+    kinds = ("Role", "RoleBinding", "ConfigMap")
+    names = [item["metadata"]["name"] for kind in kinds for item in rendered.of(kind)]
+    assert not [name for name in names if name.endswith("-mix")]
+    pod = rendered.one("Deployment", "-scheduler")["spec"]["template"]["spec"]
+    args = [arg for box in pod["containers"] for arg in box.get("args", ())]
+    assert not [arg for arg in args if "mix-history" in arg or "nominate-lease" in arg]
 
 
 def test_bindings_refer_to_own_roles_or_the_schedulers() -> None:

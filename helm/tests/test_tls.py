@@ -24,7 +24,7 @@ def rendered() -> Rendered:
 
 def extender_entry(rendered: Rendered) -> Object:
     """How the cluster's scheduler is to call."""
-    (config,) = rendered.of("ConfigMap")
+    config = rendered.one("ConfigMap", "-config")
     (entry,) = yaml.safe_load(config["data"]["config.yaml"])["extenders"]
     return dict(entry)
 
@@ -82,7 +82,7 @@ def test_own_secrets_replace_the_generated_ones() -> None:
     names = ["kube-scheduler", "system:kube-scheduler"]
     tls = {"secretName": "mine", "clientSecretName": "theirs", "clientNames": names}
     found = render(values={"scheduler": {"mode": "extender"}, "extender": {"tls": tls}})
-    (config,) = found.of("ConfigMap")
+    config = found.one("ConfigMap", "-config")
     assert secrets(found) == {"gpushare-metrics", "gpushare-webhook"}
     assert config["data"]["credentials"] == "theirs"
     mounted = {each["secret"]["secretName"] for each in dict(found.pods())["extender"]["volumes"]}

@@ -172,7 +172,7 @@ def test_notes_say_what_to_do_next() -> None:
 def test_notes_of_extender_mode_lead_to_the_configuration() -> None:
     """The notes for the cluster's own scheduler name the object that holds its configuration."""
     rendered = render(values={"scheduler": {"mode": "extender"}})
-    (config,) = rendered.of("ConfigMap")
+    config = rendered.one("ConfigMap", "-config")
     assert config["metadata"]["name"] in rendered.notes
     assert "schedulerName" not in rendered.notes
     assert "gpushare install-scheduler" in rendered.notes

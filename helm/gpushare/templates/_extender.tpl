@@ -27,7 +27,10 @@ args:
   {{- end }}
   - --candidates={{ $extender.candidates }}
   - --nominate={{ default "off" (include "gpushare.nominate" .) }}
-  {{- if and $second (include "gpushare.nominate" .) }}
+  {{- if $extender.mixHistory }}
+  - --mix-history={{ .Release.Namespace }}/{{ include "gpushare.mixHistory" . }}
+  {{- end }}
+  {{- if and $second (or (include "gpushare.nominate" .) $extender.mixHistory) }}
   # Only beside the scheduler that leads.
   - --nominate-lease={{ .Release.Namespace }}/{{ include "gpushare.name" (list . "scheduler") }}
   {{- end }}
@@ -79,6 +82,11 @@ volumeMounts:
 {{- if and (ne .Values.extender.nominate "off") (semverCompare ">=1.22.0-0" (include "gpushare.schedulerVersion" .)) -}}
 {{- .Values.extender.nominate -}}
 {{- end -}}
+{{- end -}}
+
+{{/* Name of the ConfigMap that keeps the pods from which the extender learns the mix. */}}
+{{- define "gpushare.mixHistory" -}}
+{{- include "gpushare.name" (list . "extender") }}-mix
 {{- end -}}
 
 {{/* "true" where the extender's calls come over the network, and under TLS. */}}

@@ -13,13 +13,11 @@ from gpucore.simulate.hosts import Host
 from gpucore.simulate.traces import TraceNode, TracePod
 from gpucore.steps import complete
 from gpucore.units import PodUid
+from gpucore.workload.arrivals import HALF_LIFE_SECONDS, Arrival, NodeLabels
 from gpucore.workload.history import (
     FEWEST_PODS,
-    HALF_LIFE_SECONDS,
     MOST_DIFFERENT,
-    Arrival,
     LearnedMix,
-    NodeLabels,
     PodHistory,
     deciding,
     difference,

@@ -2,6 +2,7 @@
 
 import json
 
+from claimobjects import allocated, claim, device_class, request, template, uses
 from drawncluster import FakeCluster, Gpu
 from invoking import Run
 
@@ -39,6 +40,22 @@ def test_the_document_has_the_same_kinds(cluster: FakeCluster, run: Run) -> None
     assert [(one["part"], one.get("memUnits")) for one in document["kinds"]] == [
         (0.75, 4),
         (0.25, None),
+    ]
+
+
+def test_pods_with_claims_count_with_what_these_request(cluster: FakeCluster, run: Run) -> None:
+    """By the claim or, before it is made, its template; in the unit of the nodes."""
+    busy(cluster).add(device_class()).add(template("eight", request("8Gi", "25")))
+    cluster.add(claim("own", allocated("n", 0, "2Gi"), spec=request("2Gi")))
+    for number in range(FEWEST_PODS // 2):
+        cluster.pod(f"t{number}", spec=uses(template_name="eight"))
+        cluster.pod(f"o{number}", spec=uses("own"))
+    out = run("mix", "--no-headers", on=cluster).out.splitlines()
+    assert [line.split()[:4] for line in out] == [
+        ["37.5%", "1", "4", "0%"],
+        ["25.0%", "1", "2", "0%"],
+        ["25.0%", "1", "8", "25%"],
+        ["12.5%", "1", "all", "all"],
     ]
 
 

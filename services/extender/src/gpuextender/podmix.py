@@ -12,7 +12,8 @@ from typing import Final
 
 import structlog
 
-from gpucore.scheduling.host_rooms import allowed_models
+from gpucore.claims.arrivals import ClaimArrivals
+from gpucore.scheduling.host_rooms import allowed_models, usual_unit
 from gpucore.units import NodeName
 from gpuextender import metrics
 from gpuextender.state import State
@@ -34,6 +35,7 @@ class MixLearner:
     Args:
         node_changed: called with each node that compares placements by another mix now.
         refresh: computes what is kept of these nodes.
+        with_claims: pods with claims that are to be counted; ``None`` where claims are not read.
         now: seconds of a steady clock.
     """
 
@@ -43,9 +45,11 @@ class MixLearner:
         node_changed: Callable[[NodeName], object],
         refresh: Callable[[], Awaitable[None]],
         *,
+        with_claims: ClaimArrivals | None = None,
         now: Callable[[], float] = monotonic,
     ) -> None:
         self._state, self._node_changed, self._refresh = state, node_changed, refresh
+        self._with_claims = with_claims
         self._now = now
         self._learned_at = float("-inf")
         self._pods = 0
@@ -54,6 +58,7 @@ class MixLearner:
         """Learn for ever."""
         while True:
             await asyncio.sleep(LOOK_SECONDS)
+            await self._count()
             if self.due():
                 await self.learn()
 
@@ -65,6 +70,7 @@ class MixLearner:
 
     async def learn(self) -> bool:
         """Use what the pods say now; whether the mix in use changed."""
+        await self._count()
         state, slices = self._state, TimeSlices()
         self._learned_at, self._pods = self._now(), len(state.mix.history)
         nodes = (
@@ -73,7 +79,8 @@ class MixLearner:
             if (node := state.candidates.version(name)) is not None
         )
         models = await slices.finish(allowed_models(state.mix.history.selectors(), nodes))
-        changed = await slices.finish(state.mix.learn(models))
+        unit = await slices.finish(usual_unit(list(state.ledger.nodes().values())))
+        changed = await slices.finish(state.mix.learn(models, unit))
         metrics.MIX_PODS.set(self._pods)
         if changed and state.mix.mix is not None:
             metrics.MIX_CHANGES.inc()
@@ -81,6 +88,10 @@ class MixLearner:
             log.info("mix of pods learned", pods=self._pods, kinds=len(state.mix.mix.kinds))
             await self._roll_out()
         return changed
+
+    async def _count(self) -> None:
+        if self._with_claims is not None:
+            await TimeSlices().finish(self._with_claims.count())
 
     async def _roll_out(self) -> None:
         for number, name in enumerate(list(self._state.ledger.nodes()), 1):

@@ -17,6 +17,7 @@ from gpucore.accounting.node_info import NodeInfo
 from gpucore.claims.followed import FollowedClaims
 from gpucore.gang.rules import Rules
 from gpucore.units import NodeName
+from gpuextender.claims.counting import count_claims
 from gpuextender.claims.nominator import ClaimNominator
 from gpuextender.claims.templates import ClaimTemplates
 from gpuextender.health import Readiness
@@ -31,8 +32,9 @@ from gpuextender.http.readapi import PodQuestions, ReadApi
 from gpuextender.http.routes import DirectRoutes, SchedulerRoutes
 from gpuextender.http.server import Listeners, stop_on_signal
 from gpuextender.http.views import TopologyInspector
-from gpuextender.informers import DEVICE_CLASSES, TEMPLATES, Informers
+from gpuextender.informers import Informers
 from gpuextender.metrics import LedgerMetrics
+from gpuextender.mixhistory import MixHistory
 from gpuextender.nomination.nominator import Nominator
 from gpuextender.nomination.rounds import (
     Adoption,
@@ -133,6 +135,7 @@ class ExtenderService:
             Adoption(self.state, api, self._nominator.adopt, monotonic),
         )
         self._for_claims = self._claim_nominator(leadership) if settings.claims else None
+        with_claims = count_claims(self._informers, self._for_claims) if settings.claims else None
         self._sizing = Sizing(settings) if settings.sizing else None
         hook = AdmissionWebhook(
             self.state,
@@ -148,7 +151,12 @@ class ExtenderService:
             admission=hook.app,
         )
         self._nominates = False
-        self._learner = MixLearner(self.state, self._host_changed, self._cache.refresh)
+        self._learner = MixLearner(
+            self.state, self._host_changed, self._cache.refresh, with_claims=with_claims
+        )
+        self._history = MixHistory(
+            self.state.mix.history, api, settings.mix_history, leadership.leads
+        )
         self._stopping: asyncio.Task[None] | None = None
 
     async def run(self) -> None:
@@ -161,6 +169,7 @@ class ExtenderService:
             self._informers.follow_pod_groups(),
             self._tables.run(),
             self._learn(),
+            self._keep_history(),
             expire_reservations(self.state, self.health, ttl=self._settings.assume_ttl),
             forget_after_lists(
                 self.state,
@@ -210,9 +219,6 @@ class ExtenderService:
             schedulers=(DEFAULT_SCHEDULER, *settings.profiles.names),
         )
         informers.pods.add(found)
-        informers.claims.add(found.claims)
-        informers.follow(TEMPLATES, found.templates)
-        informers.follow(DEVICE_CLASSES, found.classes)
         return found
 
     def _followed_claims(self) -> FollowedClaims | None:
@@ -246,6 +252,7 @@ class ExtenderService:
             self._nominates = True
             self.requeue.on_refused = self._nominator.refused
         self.state.host_changed = self._host_changed
+        await self._history.load()
         await self._learner.learn()
         self.health.loaded = True
         ledger = self.state.ledger
@@ -268,6 +275,10 @@ class ExtenderService:
     async def _learn(self) -> None:
         await self._informers.synced()
         await self._learner.run()
+
+    async def _keep_history(self) -> None:
+        await self._informers.synced()
+        await self._history.run()
 
     def _host_changed(self, node: NodeName) -> None:
         self._cache.host_changed(node)

@@ -158,7 +158,15 @@ class ExtenderSettings(BaseSettings):
         Field(
             pattern=r"^([a-z0-9-]+/[a-z0-9.-]+)?$",
             description="namespace/name of the Lease of the kube-scheduler in this pod; nominate"
-            " only while it holds the Lease; default: always",
+            " and write the mix-history only while it holds the Lease; default: always",
+        ),
+    ] = ""
+    mix_history: Annotated[
+        str,
+        Field(
+            pattern=r"^([a-z0-9-]+/[a-z0-9.-]+)?$",
+            description="namespace/name of an existing ConfigMap that keeps the pods from which the"
+            " mix of the fragmentation policy is learned, over restarts; default: none",
         ),
     ] = ""
     nominate_after: Annotated[

@@ -1,9 +1,9 @@
 """What is known of the cluster: informers keep it current, and every request reads it.
 
-The API server's pods and nodes are the only truth; nothing here outlives the process. Everything
-happens on one event loop, so a request sees one state from start to end and there is no lock.
-Nothing else changes the ledger: the event handler is called for every changed node, and the cache
-drops the results of that node.
+The API server's pods and nodes are the only truth; nothing here outlives the process but the
+history of the mix (:mod:`gpuextender.mixhistory`). Everything happens on one event loop, so a
+request sees one state from start to end and there is no lock. Nothing else changes the ledger: the
+event handler is called for every changed node, and the cache drops the results of that node.
 """
 
 from collections.abc import Callable, Iterable, Mapping

@@ -1,35 +1,19 @@
 """What the claims of a pod are, from the objects of a cluster: input of their explanation."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final
 
 import msgspec
 
 from gpucore.accounting.claim_offers import ClaimSpecs
 from gpucore.claims.node_fit import ClaimRules
-from gpucore.claims.selectors import excludes_driver
+from gpucore.claims.objects import CLAIM, CLASS, TEMPLATE, MissingObject, may_be_ours
 from gpucore.model import Allocation
 from gpucore.model.constraints import PodConstraints
 from gpucore.units import PodUid
 from gpucore.wire.claim.claim_specs import ClaimSpec, DeviceChoice, DeviceClass
 from gpucore.wire.claim.pod_claims import PodClaim
-from gpucore.wire.names import CLAIM_DRIVER
 from gpucore.wire.pod.scheduler_events import SchedulerRecord
 from gpucore.wire.pod.spec import Pod
-
-CLASS: Final = "DeviceClass"
-CLAIM: Final = "ResourceClaim"
-TEMPLATE: Final = "ResourceClaimTemplate"
-_KNOWN: Final = frozenset({"gpushare", "gpushare-exclusive"})
-"""Classes of the chart; taken to be ours where DeviceClasses cannot be read."""
-
-
-class MissingObject(msgspec.Struct, frozen=True):
-    """An object that does not exist; a :data:`CLASS` has no namespace."""
-
-    kind: str
-    name: str
-    namespace: str = ""
 
 
 class ClaimFacts(msgspec.Struct, frozen=True):
@@ -97,11 +81,7 @@ class ClaimObjects(msgspec.Struct, frozen=True):
         return any(self._may_be_ours(choice) for each in spec.requests for choice in each.choices)
 
     def _may_be_ours(self, choice: DeviceChoice) -> bool:
-        known = self.classes.get(choice.device_class)
-        if known is None:
-            return choice.device_class in _KNOWN
-        mentions = any(CLAIM_DRIVER in each for each in (*known.selectors, *choice.selectors))
-        return mentions and not excludes_driver(CLAIM_DRIVER, known.selectors)
+        return may_be_ours(choice, self.classes.get(choice.device_class))
 
     def _unknown(self, pod: Pod, claims: Sequence[PodClaim]) -> bool:
         """A claim or a template is missing whose name is of ours."""

@@ -18,8 +18,9 @@ from gpucore.accounting.claim_offers import (
 )
 from gpucore.accounting.claims import ClaimAccounts
 from gpucore.accounting.ledger import Ledger
-from gpucore.claims.facts import CLAIM, CLASS, TEMPLATE, ClaimFacts, ClaimObjects, used_by
+from gpucore.claims.facts import ClaimFacts, ClaimObjects, used_by
 from gpucore.claims.node_fit import ClaimNode, claim_node
+from gpucore.claims.objects import CLAIM, CLASS, TEMPLATE
 from gpucore.model.constraints import PodConstraints
 from gpucore.scheduling.candidates import Candidates
 from gpucore.steps import Steps

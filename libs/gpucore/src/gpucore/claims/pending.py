@@ -97,5 +97,6 @@ class PendingClaimPods:
             templates = [self._templates.get((pod.namespace, n)) for n in pod.claim_templates]
             return tuple(each.spec for each in templates if each) if all(templates) else ()
         claims = [self._claims.get((pod.namespace, name)) for name in pod.claims]
-        specs = [each.spec for each in claims if each is not None and each.spec is not None]
+        waiting = (each for each in claims if each is not None and not each.allocated)
+        specs = [each.spec for each in waiting if each.spec is not None]
         return tuple(specs) if len(specs) == len(claims) else ()

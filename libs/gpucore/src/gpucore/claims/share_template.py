@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final
 import msgspec
 
 from gpucore.model import CORE_PER_GPU
-from gpucore.wire.claim.devices import COMPUTE, MEMORY
+from gpucore.wire.claim.devices import COMPUTE, GPU_UUID, MEMORY
 from gpucore.wire.claim.prepared import RESULTS_LIMIT
 from gpucore.wire.claim.resource_slices import API_VERSION
 from gpucore.wire.errors import WireError
@@ -24,7 +24,6 @@ MAX_MIB: Final = (1 << 24) - 1
 """Of one GPU: 16 TiB."""
 _NAME: Final = re.compile(rf"{PREFIX}[0-9a-f]{{16}}")
 _MAX_TEXT: Final = 4096
-_UUID: Final = f"{CLAIM_DRIVER}/uuid"
 _ISOLATION: Final = 'device.attributes["{}"].isolation == "{}"'
 
 _Mib = Annotated[int, msgspec.Meta(ge=0, le=MAX_MIB)]
@@ -118,9 +117,9 @@ def _spec(template: ShareTemplate, device_class: str) -> dict[str, Any]:
     ]
     devices: dict[str, Any] = {"requests": requests}
     if template.count > 1:
-        devices["constraints"] = [{"distinctAttribute": _UUID}]
+        devices["constraints"] = [{"distinctAttribute": GPU_UUID}]
     elif len(requests) > 1:
-        devices["constraints"] = [{"matchAttribute": _UUID}]
+        devices["constraints"] = [{"matchAttribute": GPU_UUID}]
     return {"devices": devices}
 
 

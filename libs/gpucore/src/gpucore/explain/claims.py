@@ -6,8 +6,9 @@ import msgspec
 
 from gpucore.accounting.node_info import NodeInfo, unit_of
 from gpucore.claims.device_fit import Device, devices_of, misfit
-from gpucore.claims.facts import CLASS, ClaimFacts, MissingObject
+from gpucore.claims.facts import ClaimFacts
 from gpucore.claims.node_fit import ClaimNode, ClaimRules, Need, needs_of, refusal
+from gpucore.claims.objects import CLASS, MissingObject
 from gpucore.claims.selectors import unknown_terms
 from gpucore.explain.groups import grouped
 from gpucore.explain.pod_states import Explanation, PodState

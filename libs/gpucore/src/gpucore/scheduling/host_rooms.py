@@ -1,15 +1,16 @@
 """What nodes have left besides GPUs, and the GPU models that a pod's node labels allow."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from gpucore.accounting.node_info import NodeInfo
+from gpucore.accounting.node_info import NodeInfo, unit_of
 from gpucore.model import PodRequest
 from gpucore.model.constraints import CPU, UNCONSTRAINED, CandidateNode, PodConstraints, Resources
 from gpucore.scheduling.device_fit import per_device
 from gpucore.steps import Steps
-from gpucore.units import NodeName
-from gpucore.workload.history import ANY_NODE, Arrival, Models, NodeLabels
+from gpucore.units import GIB, MemoryUnit, NodeName
+from gpucore.workload.arrivals import ANY_NODE, Arrival, Models, NodeLabels
 from gpucore.workload.pod_mix import UNLIMITED, HostRoom, PodKind, PodMix
 
 MEMORY: Final = "memory"
@@ -103,6 +104,17 @@ def allowed_models(
         if models and models != everything
     }
     return lambda selector: allowed.get(selector, ())
+
+
+def usual_unit(node_infos: Iterable[NodeInfo]) -> Steps[MemoryUnit]:
+    """The unit in which most nodes count GPU memory, in steps; GiB without any."""
+    found = Counter[MemoryUnit]()
+    for number, node_info in enumerate(node_infos):
+        if number % NODES_A_STEP == 0:
+            yield
+        if node_info.devices:
+            found[unit_of(node_info)] += 1
+    return max(found, key=lambda unit: (found[unit], unit), default=GIB)
 
 
 def _allows(selector: NodeLabels, node: CandidateNode) -> bool:

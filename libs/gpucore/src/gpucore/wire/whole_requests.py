@@ -20,10 +20,10 @@ def pod_request_of(pod: Pod, names: Names) -> PodRequest | None:
         WireError: an amount is no Kubernetes quantity (the API server accepts no such pod).
     """
     found = gpu_request_of(pod, names)
-    return None if found is None else _on_host(found, _host_requests(pod, names))
+    return None if found is None else _on_host(found, host_requests(pod, names))
 
 
-def _host_requests(pod: Pod, names: Names) -> Resources:
+def host_requests(pod: Pod, names: Names) -> Resources:
     """What it requests besides GPUs; nothing where an amount is none that an API server accepts."""
     if pod.constraints is not None:
         return pod.constraints.requests

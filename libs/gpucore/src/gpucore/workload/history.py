@@ -1,8 +1,9 @@
 """The mix of a cluster, learned from the pods that came lately.
 
 Every pod with GPUs counts once, by the time of its creation, whether it waits, runs or has ended:
-long and short pods count alike. It counts half where it is :data:`HALF_LIFE_SECONDS` older than the
-newest one. What is kept is bounded; a process that starts again counts the pods that exist.
+long and short pods count alike. It counts half where it is three days older than the newest one.
+What is kept is bounded. A process that starts again takes over what was saved of an earlier one and
+counts the pods that exist and were created since.
 
 A tenant must not steer the placement of all others. Namespaces with less than
 :data:`SMALL_PART` of the pods do not count while the others have most of them, and the mix that is
@@ -11,21 +12,26 @@ floods the cluster with odd pods moves nothing before it is a tenth of all pods.
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final, TypeVar
 
 import msgspec
 
-from gpucore.model.constraints import NodeSelectorTerm
 from gpucore.steps import Steps
-from gpucore.units import PodUid
+from gpucore.units import GIB, MemoryUnit, PodUid
+from gpucore.workload.arrivals import ANY_NODE, Arrival, Models, NodeLabels, aged
 from gpucore.workload.pod_mix import PodKind, PodMix, usual_mix
+from gpucore.workload.saved_history import (
+    EMPTY,
+    MOST_PODS,
+    VERSION,
+    SavedHistory,
+    bounded,
+    saved_part,
+)
 
 T = TypeVar("T")
 
-MOST_PODS: Final = 20_000
-"""Pods that are kept; beyond that, the oldest are dropped."""
-HALF_LIFE_SECONDS: Final = 3 * 24 * 3600
 FEWEST_PODS: Final = 20
 """With fewer pods the mix is not known."""
 SMALL_PART: Final = 0.1
@@ -37,35 +43,8 @@ DIFFERENCE: Final = 0.15
 MOST_DIFFERENT: Final = 1024
 """Different kinds and selectors that are kept once for all their pods."""
 PODS_A_STEP: Final = 500
-
-
-class NodeLabels(msgspec.Struct, frozen=True):
-    """Labels that a pod requires of its node."""
-
-    labels: tuple[tuple[str, str], ...] = ()
-    terms: tuple[NodeSelectorTerm, ...] | None = None
-
-
-ANY_NODE: Final = NodeLabels()
-
-
-class Arrival(msgspec.Struct, frozen=True, gc=False):
-    """A pod that came.
-
-    Attributes:
-        kind: its requests, without GPU models.
-        selector: from which the GPU models follow.
-        created: Unix seconds.
-    """
-
-    namespace: str
-    kind: PodKind
-    selector: NodeLabels = ANY_NODE
-    created: float = 0.0
-
-
-Models = Callable[[NodeLabels], tuple[str, ...]]
-"""The GPU models of the nodes that a selector allows; empty for all."""
+SETTLED_SECONDS: Final = 60.0
+"""Pods that are this much older than the newest are saved: all of them have come by the watch."""
 
 
 class PodHistory:
@@ -80,18 +59,22 @@ class PodHistory:
         self._arrivals: OrderedDict[PodUid, Arrival] = OrderedDict()
         self._kinds: dict[PodKind, PodKind] = {}
         self._selectors: dict[NodeLabels, NodeLabels] = {ANY_NODE: ANY_NODE}
+        self._earlier = EMPTY
 
     def __len__(self) -> int:
-        """How many pods are kept."""
-        return len(self._arrivals)
+        """How many pods are counted."""
+        return len(self._arrivals) + self._earlier.pods
 
     def __contains__(self, uid: PodUid) -> bool:
         """Whether the pod is counted."""
         return uid in self._arrivals
 
     def note(self, uid: PodUid, arrival: Arrival) -> None:
-        """Count a pod; one that is counted stays as it is, and beyond the limit the newest stay."""
-        if uid in self._arrivals:
+        """Count a pod; one that is counted stays as it is, and beyond the limit the newest stay.
+
+        Pods that were created before what was saved ends are counted there.
+        """
+        if uid in self._arrivals or arrival.created < self._earlier.until:
             return
         if len(self._arrivals) >= self._limit:
             first = next(iter(self._arrivals))
@@ -108,27 +91,66 @@ class PodHistory:
         """Different selectors of the pods, at most :data:`MOST_DIFFERENT`."""
         return list(self._selectors)
 
-    def weights(self, models: Models) -> Steps[dict[PodKind, float]]:
+    def weights(self, models: Models, unit: MemoryUnit = GIB) -> Steps[dict[PodKind, float]]:
         """Weight of each kind of pods; empty while there are too few, in steps.
 
         Args:
             models: by which selectors become GPU models.
+            unit: in which the nodes count GPU memory.
         """
         tenants: dict[str, dict[PodKind, float]] = {}
-        if len(self._arrivals) < FEWEST_PODS:
+        if len(self) < FEWEST_PODS:
             return {}
-        newest = max(arrival.created for arrival in self._arrivals.values())
-        for number, arrival in enumerate(list(self._arrivals.values())):
+        for number, (arrival, weight) in enumerate(list(self._counted(self._newest()))):
             if number % PODS_A_STEP == 0:
                 yield
-            kind = arrival.kind
-            found = models(arrival.selector)
-            if found:
-                kind = msgspec.structs.replace(kind, models=found)
-            age = newest - arrival.created
+            kind = arrival.kind_on(models(arrival.selector), unit)
             mine = tenants.setdefault(arrival.namespace, {})
-            mine[kind] = mine.get(kind, 0.0) + 0.5 ** (age / HALF_LIFE_SECONDS)
+            mine[kind] = mine.get(kind, 0.0) + weight
         return _together(tenants)
+
+    def saved(self) -> Steps[SavedHistory]:
+        """What another process needs to go on from here, in steps."""
+        until = self._newest() - SETTLED_SECONDS
+        if until <= self._earlier.until:
+            return self._earlier
+        sums: dict[Arrival, float] = {}
+        for number, (arrival, weight) in enumerate(list(self._counted(until, before=until))):
+            if number % PODS_A_STEP == 0:
+                yield
+            same = msgspec.structs.replace(arrival, created=0.0)
+            sums[same] = sums.get(same, 0.0) + weight
+        parts = yield from bounded(saved_part(each, weight) for each, weight in sums.items())
+        pods = sum(each.created < until for each in self._arrivals.values())
+        return SavedHistory(until, min(self._earlier.pods + pods, MOST_PODS), parts, VERSION)
+
+    def restore(self, saved: SavedHistory) -> None:
+        """Take over what an earlier process saved; pods that it counted are not counted again."""
+        self._earlier = saved
+        late = [uid for uid, each in self._arrivals.items() if each.created < saved.until]
+        for uid in late:
+            del self._arrivals[uid]
+        for part in saved.parts:
+            _shared(self._selectors, part.selector, ANY_NODE)
+
+    def _newest(self) -> float:
+        created = (arrival.created for arrival in self._arrivals.values())
+        return max(created, default=self._earlier.until)
+
+    def _counted(
+        self, at: float, *, before: float = float("inf")
+    ) -> Iterator[tuple[Arrival, float]]:
+        """Pods with their weights at a time; those that were saved as one for each part.
+
+        Args:
+            before: pods that were created then or later are left out.
+        """
+        since = aged(at - self._earlier.until)
+        for part in self._earlier.parts:
+            yield part.arrival(), part.weight * since
+        for arrival in self._arrivals.values():
+            if arrival.created < before:
+                yield arrival, aged(at - arrival.created)
 
 
 def _shared(known: dict[T, T], value: T, further: T) -> T:
@@ -178,13 +200,13 @@ class LearnedMix:
         self.mix: PodMix | None = None
         self._weights: Mapping[PodKind, float] = {}
 
-    def learn(self, models: Models) -> Steps[bool]:
+    def learn(self, models: Models, unit: MemoryUnit = GIB) -> Steps[bool]:
         """Use what the pods say now, where that differs; whether the mix in use changed.
 
         Args:
-            models: as in :meth:`PodHistory.weights`.
+            models: as in :meth:`PodHistory.weights`; ``unit`` likewise.
         """
-        found = yield from self.history.weights(models)
+        found = yield from self.history.weights(models, unit)
         if not found or difference(found, self._weights) <= DIFFERENCE:
             return False
         self._weights, self.mix = found, usual_mix(found)

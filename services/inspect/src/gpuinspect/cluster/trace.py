@@ -23,7 +23,7 @@ from gpucore.units import MILLI, NodeName
 from gpucore.wire.constraints import all_constraints
 from gpucore.wire.pod.container_statuses import last_end
 from gpucore.wire.pods import Pod, created, pod_request_of
-from gpucore.workload.history import Arrival
+from gpucore.workload.arrivals import Arrival
 from gpucore.workload.pod_mix import CORE_MILLI
 from gpuinspect.cluster.snapshots import Snapshot
 from gpuinspect.errors import InspectError

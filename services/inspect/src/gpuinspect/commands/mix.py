@@ -10,16 +10,17 @@ from gpuinspect.cluster.mix import learned_mix
 from gpuinspect.commands.options.formats import Format, NoHeaders, Output, emit, names_only
 from gpuinspect.commands.options.reading import Reader, note, reading
 from gpuinspect.layout.mix import mix as table
+from gpuinspect.queries.claims import DEVICE_CLASSES, claim_templates
 
 
 @reading
 def mix(reader: Reader, *, output: Output = Format.TABLE, no_headers: NoHeaders = False) -> None:
     """List the kinds of pods by which the fragmentation policy places pods, most frequent first.
 
-    They are learned from the pods of the cluster; an extender also counts pods that were deleted
-    since it started. GET /api/v1/mix of the extender has what it uses.
+    They are learned from the pods of the cluster; an extender also counts pods that were deleted.
+    GET /api/v1/mix of the extender has what it uses.
     """
-    snapshot = reader.source.read(*COUNTED)
+    snapshot = reader.source.read(*COUNTED, DEVICE_CLASSES, claim_templates(""))
     ledger = ledger_of(snapshot, reader.names)
     learned = learned_mix(snapshot, ledger, candidates(snapshot, ledger))
     found = mix_document(learned.mix, len(learned.history))

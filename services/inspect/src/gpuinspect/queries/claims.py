@@ -7,8 +7,9 @@ from typing import Final
 import msgspec
 
 from gpucore.accounting.ledger import Ledger
-from gpucore.claims.facts import CLAIM, CLASS, TEMPLATE, ClaimFacts, ClaimObjects, used_by
+from gpucore.claims.facts import ClaimFacts, ClaimObjects, used_by
 from gpucore.claims.node_fit import ClaimNode, claim_node
+from gpucore.claims.objects import CLAIM, CLASS, TEMPLATE
 from gpucore.explain.claims import claims_sentence, explain_claims
 from gpucore.explain.pod_states import Explanation, PodState
 from gpucore.model import PodRequest

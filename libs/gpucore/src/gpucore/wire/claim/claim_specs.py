@@ -170,6 +170,7 @@ class _Class(msgspec.Struct):
     spec: _ClassSpec = msgspec.field(default_factory=_ClassSpec)
 
 
+_SPEC: Final = msgspec.json.Decoder(_Spec)
 _CLAIM: Final = msgspec.json.Decoder(_Claim)
 _TEMPLATE: Final = msgspec.json.Decoder(_Template)
 _CLASS: Final = msgspec.json.Decoder(_Class)
@@ -183,6 +184,15 @@ def decode_claim_spec(raw: bytes | msgspec.Raw) -> tuple[str, str, ClaimSpec]:
     """
     found = _decoded(_CLAIM, raw, "ResourceClaim")
     return found.metadata.namespace, found.metadata.name, _spec(found.spec)
+
+
+def decode_spec(raw: bytes | msgspec.Raw) -> ClaimSpec:
+    """The specification of a ResourceClaim alone.
+
+    Raises:
+        WireError: as :func:`decode_claim_spec`.
+    """
+    return _spec(_decoded(_SPEC, raw, "specification of a ResourceClaim"))
 
 
 def decode_template(raw: bytes | msgspec.Raw) -> tuple[str, str, ClaimSpec]:

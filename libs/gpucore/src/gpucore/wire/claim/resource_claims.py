@@ -6,17 +6,22 @@ counts, which kube-scheduler writes; a user of a namespace cannot.
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Final
 
 import msgspec
 
 from gpucore.model import Allocation, AllocationState, Placement
 from gpucore.units import MIB, GpuIndex, NodeName, PodUid
-from gpucore.wire.claim.claim_specs import ClaimSpec, decode_claim_spec
+from gpucore.wire.claim.claim_specs import ClaimSpec, decode_spec
 from gpucore.wire.claim.devices import COMPUTE, MEMORY, MIB_BYTES
 from gpucore.wire.errors import WireError
 from gpucore.wire.fields import Quantity
 from gpucore.wire.quantity import amount
+
+_KEPT_SPECS: Final = 4096
+_KEPT_BYTES: Final = 4096
+"""A longer specification is read again for every claim."""
 
 
 class DeviceShare(msgspec.Struct, frozen=True):
@@ -56,7 +61,7 @@ class ResourceClaim(msgspec.Struct, frozen=True):
         pods: UID and name of the pods that may use it.
         allocated: kube-scheduler has allocated it.
         configured: drivers to which the claim or its class passes opaque parameters.
-        spec: what it requests; ``None`` where it is allocated or cannot be read.
+        spec: what it requests; ``None`` where that cannot be read.
     """
 
     uid: PodUid
@@ -117,6 +122,7 @@ class _Status(msgspec.Struct, rename="camel"):
 
 class _ClaimObject(msgspec.Struct):
     metadata: _Metadata
+    spec: msgspec.Raw = msgspec.Raw(b"{}")
     status: _Status | None = None
 
 
@@ -137,6 +143,7 @@ def decode_claim(raw: bytes | msgspec.Raw) -> ResourceClaim:
     devices = (status.allocation or _Allocation()).devices or _Devices()
     opaque = (each.opaque.driver for each in devices.config or () if each.opaque)
     pods = (each for each in status.reserved_for or () if each.resource == "pods")
+    spec = bytes(found.spec)
     return ResourceClaim(
         uid=PodUid(meta.uid),
         namespace=meta.namespace,
@@ -146,15 +153,21 @@ def decode_claim(raw: bytes | msgspec.Raw) -> ResourceClaim:
         resource_version=meta.resource_version,
         allocated=status.allocation is not None,
         configured=tuple(dict.fromkeys(opaque)),
-        spec=_spec(raw) if status.allocation is None else None,
+        spec=_kept(spec) if len(spec) <= _KEPT_BYTES else _spec(spec),
     )
 
 
-def _spec(raw: bytes | msgspec.Raw) -> ClaimSpec | None:
+def _spec(raw: bytes) -> ClaimSpec | None:
     try:
-        return decode_claim_spec(raw)[2]
+        return decode_spec(raw)
     except WireError:
         return None
+
+
+@lru_cache(_KEPT_SPECS)
+def _kept(raw: bytes) -> ClaimSpec | None:
+    """The same object for equal claims: a cluster has many that are made from one template."""
+    return _spec(raw)
 
 
 def _share(result: _Result) -> DeviceShare:

@@ -59,6 +59,7 @@ class Pod(msgspec.Struct, frozen=True, gc=False):
         overhead: of its runtime class, on top of what its containers request.
         constraints: what it requires of its node; ``None`` where that was not read.
         claims: names of its ResourceClaims, those made for extended resources included.
+        named_claims: those that its specification names; the others were made for it.
         claim_templates: names of the ResourceClaimTemplates of its claims.
         unschedulable: it has no node, and its scheduler has tried to place it in vain.
     """
@@ -87,6 +88,7 @@ class Pod(msgspec.Struct, frozen=True, gc=False):
     overhead: Amounts = {}
     constraints: PodConstraints | None = None
     claims: tuple[str, ...] = ()
+    named_claims: tuple[str, ...] = ()
     claim_templates: tuple[str, ...] = ()
     pod_group: str = ""
     unschedulable: bool = False
@@ -261,6 +263,7 @@ def flat(pod: PodObject, constraints: PodConstraints | None = None) -> Pod:
         overhead=spec.overhead or {},
         constraints=constraints,
         claims=_claims(spec, status),
+        named_claims=_named(spec.resource_claims) if spec.resource_claims else (),
         claim_templates=_templates(spec.resource_claims) if spec.resource_claims else (),
         pod_group=(group.pod_group_name or "") if (group := spec.scheduling_group) else "",
         unschedulable=not spec.node_name and _tried_in_vain(status.conditions),
@@ -282,8 +285,11 @@ def _claims(spec: _Spec, status: _Status) -> tuple[str, ...]:
     if not (made or spec.resource_claims or status.resource_claim_statuses):
         return ()
     own = [made] if made else []
-    found = [*(spec.resource_claims or ()), *(status.resource_claim_statuses or ()), *own]
-    names = [each.resource_claim_name for each in found if each.resource_claim_name]
+    return _named([*(spec.resource_claims or ()), *(status.resource_claim_statuses or ()), *own])
+
+
+def _named(claims: Iterable[_ClaimName]) -> tuple[str, ...]:
+    names = [each.resource_claim_name for each in claims if each.resource_claim_name]
     return tuple(dict.fromkeys(names))
 
 
