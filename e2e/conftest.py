@@ -63,6 +63,10 @@ def environment(request: pytest.FixtureRequest) -> Iterator[Environment]:
         world.start()
     except UnavailableError as reason:
         _no_cluster(reason)
+    except BaseException:  # an interrupt, too
+        if not keep:
+            world.stop()
+        raise
     pods = EndedPods(world.kubectl)
     pods.start()
     try:
