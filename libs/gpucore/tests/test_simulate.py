@@ -12,7 +12,7 @@ from gpucore.kubescheduler.candidate_nodes import CandidateNodes
 from gpucore.scheduling.candidates import Candidates, candidates_of
 from gpucore.scheduling.cluster_policy import ClusterPolicy
 from gpucore.simulate.questions import MOST_PODS, question_of, requested_pods
-from gpucore.simulate.whatif import Trial, WhatIfPod
+from gpucore.simulate.whatif import SimulatedCluster, WhatIfPod
 from gpucore.steps import complete
 from gpucore.units import NodeName
 from gpucore.wire.errors import WireError
@@ -78,10 +78,10 @@ def test_added_nodes_are_empty_and_open() -> None:
 def test_verdicts_are_kept_for_a_few_kinds_of_pods() -> None:
     """Many different pods on a large cluster take memory for a few of them only."""
     nodes = cluster(2)
-    trial = Trial(nodes.node_infos, nodes=nodes.nodes, kinds=KINDS)
+    simulated = SimulatedCluster(nodes.node_infos, nodes=nodes.nodes, kinds=KINDS)
     for whatif_pod in pods_requesting(*range(1, 9)):
-        trial.verdicts(whatif_pod.pod_request)
-    assert len(trial._known) == len(trial._stale) == KINDS
+        simulated.verdicts(whatif_pod.pod_request)
+    assert len(simulated._known) == len(simulated._stale) == KINDS
 
 
 def test_a_question_is_read_or_refused_with_a_sentence() -> None:

@@ -12,7 +12,7 @@ from gpucore.accounting.node_info import NodeInfo
 from gpucore.model import Code, ContainerRequest, Placement, PodRequest
 from gpucore.scheduling.fit import fit
 from gpucore.scheduling.policy import place, rate, resolve
-from gpucore.simulate.whatif import Trial, WhatIfPod, allocation_for, what_if
+from gpucore.simulate.whatif import SimulatedCluster, WhatIfPod, allocation_for, what_if
 from gpucore.units import NodeName
 from gpucore.wire import names as wire_names
 
@@ -112,32 +112,32 @@ def plainly(
 def test_what_is_kept_never_changes_an_answer(
     nodes: list[list[int]], requested: list[PodRequest], policy: str, parted: int
 ) -> None:
-    """Equal to asking every node anew for every pod, also in a trial that goes on in a branch."""
+    """Equal to asking every node anew for every pod, also where it goes on in a branch."""
     book = ledger(
         *(share_node(f"n{i}", make_gpus(*each), whole=True) for i, each in enumerate(nodes))
     )
-    trial, books = Trial(book.nodes(), policy), dict(book.nodes())
+    simulated, books = SimulatedCluster(book.nodes(), policy), dict(book.nodes())
     for number, one in enumerate(requested):
-        trial = trial.branch() if number == parted else trial
+        simulated = simulated.branch() if number == parted else simulated
         whatif_pod = WhatIfPod(f"w{number}", one)
-        outcome, expected = trial.grant(whatif_pod), plainly(books, whatif_pod, policy)
+        outcome, expected = simulated.grant(whatif_pod), plainly(books, whatif_pod, policy)
         assert outcome.placement == expected
         if expected is None:
             assert outcome.refusals == {name: fit(books[name], one) for name in books}
             continue
         books[expected.node] = books[expected.node].copy()
         books[expected.node].put(allocation_for(whatif_pod, expected))
-    assert [a.allocations for a in trial.node_infos.values()] == [
+    assert [a.allocations for a in simulated.node_infos.values()] == [
         a.allocations for a in books.values()
     ]
 
 
 def test_a_branch_changes_nothing_in_the_trial_it_came_from() -> None:
     """What a branch places is not there in the next branch."""
-    trial = Trial(ledger(legacy_node("a", 15, 1)).nodes())
+    simulated = SimulatedCluster(ledger(legacy_node("a", 15, 1)).nodes())
     eight = WhatIfPod("w", PodRequest((ContainerRequest(8),), 8))
     for _ in range(2):
-        branch = trial.branch()
+        branch = simulated.branch()
         assert branch.grant(eight).placement is not None
         assert branch.grant(msgspec.structs.replace(eight, name="v")).placement is None
-    assert not trial.node_infos[NodeName("a")].allocations
+    assert not simulated.node_infos[NodeName("a")].allocations

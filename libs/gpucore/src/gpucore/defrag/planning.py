@@ -18,7 +18,7 @@ from gpucore.defrag.budgets import Allowance
 from gpucore.defrag.pods import DefragPod, DefragState
 from gpucore.model import Code, Placement
 from gpucore.scheduling.candidates import Candidates
-from gpucore.simulate.whatif import Trial
+from gpucore.simulate.whatif import SimulatedCluster
 from gpucore.units import NodeName, PodUid
 
 SETS_OF_A_NODE: Final = 200
@@ -85,7 +85,7 @@ def find_plan(state: DefragState, allowance: Allowance) -> PlanSearch:
     """The plan for the first waiting pod in the queue that has one."""
     reasons: dict[PodUid, str] = {}
     kinds: dict[str, dict[object, str]] = {}
-    base = _trial(state)
+    base = _simulated(state)
     for pod in state.waiting[:MOST_WAITING]:
         kind = (pod.pod_request, pod.constraints, pod.priority)
         tried = kinds.setdefault(pod.namespace, {})
@@ -120,7 +120,7 @@ def simulate(
     replaced: Sequence[DefragPod],
     *,
     pending: Collection[PodUid] = (),
-    base: Trial | None = None,
+    base: SimulatedCluster | None = None,
 ) -> dict[PodUid, Placement] | None:
     """Where what-if places a waiting pod and replacements once pods are gone.
 
@@ -134,15 +134,15 @@ def simulate(
         Their placements by UID (a replacement by that of its predecessor), or ``None`` where one
         of them fits nowhere.
     """
-    trial = (base or _trial(state)).branch()
+    simulated = (base or _simulated(state)).branch()
     names = {state.running[uid].node for uid in gone if uid in state.running}
     for name in sorted(names & state.nodes.nodes.keys()):
-        _take_away(trial, state.nodes, name, gone)
+        _take_away(simulated, state.nodes, name, gone)
     behind = [msgspec.structs.replace(pod, creation=LAST + pod.creation) for pod in replaced]
     missing = {waiting.uid, *pending, *(pod.uid for pod in replaced)}
     placed: dict[PodUid, Placement] = {}
     for pod in sorted([*state.waiting[:MOST_WAITING], *behind], key=lambda one: one.queue_key):
-        outcome = trial.grant(pod.whatif_pod)
+        outcome = simulated.grant(pod.whatif_pod)
         if pod.uid not in missing:
             continue
         if outcome.placement is None:
@@ -154,10 +154,10 @@ def simulate(
     return None
 
 
-def _trial(state: DefragState) -> Trial:
+def _simulated(state: DefragState) -> SimulatedCluster:
     policy = state.policy
     cluster = state.nodes
-    return Trial(
+    return SimulatedCluster(
         cluster.node_infos,
         policy.name,
         grouping=policy.grouping,
@@ -166,13 +166,15 @@ def _trial(state: DefragState) -> Trial:
     )
 
 
-def _take_away(trial: Trial, cluster: Candidates, name: NodeName, gone: Collection[PodUid]) -> None:
+def _take_away(
+    simulated: SimulatedCluster, cluster: Candidates, name: NodeName, gone: Collection[PodUid]
+) -> None:
     node_info, node = cluster.node_infos[name].copy(), cluster.nodes[name]
     for uid in gone:
         if uid in node_info.allocations:
             node_info.drop(uid)
             node = node.plus(cluster.requests.get(uid, ()), pods=-1)
-    trial.change(node_info, node)
+    simulated.change(node_info, node)
 
 
 def fitting_node(cluster: Candidates, pod: DefragPod) -> str:
@@ -182,7 +184,7 @@ def fitting_node(cluster: Candidates, pod: DefragPod) -> str:
 
 
 def _plan_for(
-    pod: DefragPod, state: DefragState, allowance: Allowance, base: Trial
+    pod: DefragPod, state: DefragState, allowance: Allowance, base: SimulatedCluster
 ) -> EvictionPlan | None:
     sets = (one for name in state.nodes.nodes for one in _sets(pod, state, allowance, name))
     simulated = 0

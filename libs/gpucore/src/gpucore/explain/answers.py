@@ -27,7 +27,7 @@ from gpucore.scheduling.profiles import (
     profiles_for,
 )
 from gpucore.simulate.manifests import WorkloadPods
-from gpucore.simulate.whatif import Trial, WhatIfOutcome, WhatIfPod
+from gpucore.simulate.whatif import SimulatedCluster, WhatIfOutcome, WhatIfPod
 from gpucore.steps import Steps
 from gpucore.units import MemoryUnit, NodeName
 from gpucore.wire.constraints import CLAIMS_UNSUPPORTED
@@ -81,7 +81,7 @@ def answers(
         policy: what holds where neither pod nor node names a policy.
         queued: number of pods that wait for the scheduler now.
     """
-    trial = Trial(
+    simulated = SimulatedCluster(
         cluster.node_infos,
         policy.name,
         grouping=policy.grouping,
@@ -97,8 +97,8 @@ def answers(
         if kind in refused:
             found.append(_named(refused[kind], whatif_pod.name))
             continue
-        outcome = yield from trial.granting(whatif_pod)
-        answer = yield from _answer(outcome, trial)
+        outcome = yield from simulated.granting(whatif_pod)
+        answer = yield from _answer(outcome, simulated)
         profile = _profile(whatif_pod, profiles, queued=queued, before=len(found))
         open_points = tuple(uncertainties(whatif_pod, outcome, policy, len(cluster.nodes), profile))
         answer = msgspec.structs.replace(answer, likely=open_points, scheduler=profile.scheduler)
@@ -150,12 +150,12 @@ def _named(answer: Answer, name: str) -> Answer:
     return msgspec.structs.replace(answer, outcome=outcome)
 
 
-def _answer(outcome: WhatIfOutcome, trial: Trial) -> Steps[Answer]:
+def _answer(outcome: WhatIfOutcome, simulated: SimulatedCluster) -> Steps[Answer]:
     if outcome.placement is not None:
-        return Answer(outcome, unit=unit_of(trial.node_infos[outcome.placement.node]))
-    groups = yield from grouped(outcome.refusals, trial.node_infos)
+        return Answer(outcome, unit=unit_of(simulated.node_infos[outcome.placement.node]))
+    groups = yield from grouped(outcome.refusals, simulated.node_infos)
     few: dict[NodeName, FitError] = {
-        name: with_unit(outcome.refusals[name], trial.node_infos[name])
+        name: with_unit(outcome.refusals[name], simulated.node_infos[name])
         for name in sorted(outcome.refusals)[:MOST_REFUSALS]
     }
     return Answer(

@@ -16,7 +16,7 @@ import msgspec
 from gpucore.accounting.device_info import DeviceInfo
 from gpucore.accounting.node_info import NodeInfo
 from gpucore.model import Allocation, AllocationState, GpuAmounts, Placement, PodRequest
-from gpucore.simulate.whatif import Trial, WhatIfPod
+from gpucore.simulate.whatif import SimulatedCluster, WhatIfPod
 from gpucore.units import GpuIndex, NodeName, PodUid
 
 TRIES: Final = 200
@@ -75,12 +75,12 @@ def defragment(
     """
     queue = [c for node_info in node_infos.values() for c in _candidates(node_info, goal)]
     heapify(queue)
-    trial = Trial(node_infos)
+    simulated = SimulatedCluster(node_infos)
     for _ in range(TRIES):
         if not queue:
             return None
         candidate = heappop(queue)
-        moves = _moves(trial, pod_requests, candidate, goal)
+        moves = _moves(simulated, pod_requests, candidate, goal)
         if moves is not None:
             return MovePlan(candidate.node, candidate.gpus, moves)
         for other in _alternatives(node_infos[candidate.node], candidate, goal):
@@ -142,7 +142,7 @@ def _of(node_info: NodeInfo, gpus: Sequence[DeviceInfo], uids: list[PodUid]) -> 
 
 
 def _moves(
-    trial: Trial,
+    simulated: SimulatedCluster,
     pod_requests: Mapping[PodUid, PodRequest],
     candidate: _Candidate,
     goal: Goal,
@@ -150,7 +150,7 @@ def _moves(
     """The new placement of each pod once the goal is reserved; ``None`` where one does not fit."""
     if not all(uid in pod_requests for uid in candidate.uids):
         return None
-    node_info, later = trial.node_infos[candidate.node].copy(), trial.branch()
+    node_info, later = simulated.node_infos[candidate.node].copy(), simulated.branch()
     leaving = [node_info.allocations[uid] for uid in candidate.uids]
     for uid in candidate.uids:
         node_info.drop(uid)

@@ -13,7 +13,7 @@ from gpucore.accounting.node_info import NodeInfo
 from gpucore.model import Placement
 from gpucore.scheduling.candidates import Candidates
 from gpucore.scheduling.cluster_policy import ClusterPolicy
-from gpucore.simulate.whatif import Trial, WhatIfPod
+from gpucore.simulate.whatif import SimulatedCluster, WhatIfPod
 from gpucore.steps import complete
 from gpucore.units import GpuIndex, NodeName
 
@@ -48,16 +48,16 @@ def repack(
         waiting: pods that wait.
         policy: what holds where neither pod nor node names a policy.
     """
-    trial = Trial(
+    simulated = SimulatedCluster(
         cluster.node_infos,
         policy.name,
         grouping=policy.grouping,
         nodes=cluster.nodes,
         offers=cluster.offers,
     )
-    placed = _placed(trial, sorted(running, key=_largest_first))
-    gpus = gpus_in_use(trial.node_infos.values())
-    added = _placed(trial, waiting)
+    placed = _placed(simulated, sorted(running, key=_largest_first))
+    gpus = gpus_in_use(simulated.node_infos.values())
+    added = _placed(simulated, waiting)
     return Repacked(
         gpus=gpus,
         placements={**placed, **added},
@@ -94,14 +94,14 @@ def overcommitted(
     )
 
 
-def _placed(trial: Trial, pods: Iterable[WhatIfPod]) -> dict[str, Placement]:
+def _placed(simulated: SimulatedCluster, pods: Iterable[WhatIfPod]) -> dict[str, Placement]:
     found: dict[str, Placement] = {}
     refused: set[WhatIfPod] = set()
     for pod in pods:
         kind = msgspec.structs.replace(pod, name="")
         if kind in refused:
             continue
-        placement = complete(trial.granting(pod)).placement
+        placement = complete(simulated.granting(pod)).placement
         if placement is None:
             refused.add(kind)
         else:

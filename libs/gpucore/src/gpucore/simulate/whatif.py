@@ -41,7 +41,7 @@ class WhatIfPod(msgspec.Struct, frozen=True):
     """A pod that might come; ``name`` is unique in one question.
 
     Attributes:
-        constraints: what it requires besides GPUs; looked at on nodes that the trial has as
+        constraints: what it requires besides GPUs; looked at on nodes that the simulation has as
             candidates.
         gang: it belongs to a gang, which is not looked at here.
         specs: what its claims request; empty without claims.
@@ -98,7 +98,7 @@ Verdicts = dict[NodeName, Rated | FitError]
 _Kind = tuple[PodRequest, PodConstraints, tuple[ClaimSpec, ...]]
 
 
-class Trial:
+class SimulatedCluster:
     """Copies of node states on which pods are placed; results are cached.
 
     Args:
@@ -126,7 +126,7 @@ class Trial:
         self._nodes = dict(nodes)
         self._policy = policy
         self._grouping = grouping
-        self._parent: Trial | None = None
+        self._parent: SimulatedCluster | None = None
         self._known: dict[_Kind, Verdicts] = {}
         self._stale: dict[_Kind, set[NodeName]] = {}
         self._changed: set[NodeName] = set()
@@ -141,9 +141,9 @@ class Trial:
         """The candidate nodes with the requests of the pods that were placed."""
         return self._nodes
 
-    def branch(self) -> "Trial":
-        """A trial that begins here; this one must not change while the other is used."""
-        other = Trial(
+    def branch(self) -> "SimulatedCluster":
+        """Another one that begins here; this one must not change while the other is used."""
+        other = SimulatedCluster(
             self._node_infos,
             self._policy,
             grouping=self._grouping,
@@ -173,7 +173,7 @@ class Trial:
         return complete(self.granting(whatif_pod))
 
     def granting(self, whatif_pod: WhatIfPod) -> Steps[WhatIfOutcome]:
-        """As :meth:`grant`, in steps between which the trial must not be used."""
+        """As :meth:`grant`, in steps between which the simulation must not be used."""
         verdicts = yield from self.verdicts_of(
             (whatif_pod.pod_request, whatif_pod.constraints, whatif_pod.specs)
         )
@@ -291,11 +291,11 @@ def what_if(
         node_infos: the current state, which is not changed.
         whatif_pods: the wanted pods.
         policy, grouping: as in :func:`gpucore.scheduling.policy.place`.
-        nodes: as in :class:`Trial`.
+        nodes: as in :class:`SimulatedCluster`.
     """
-    trial = Trial(node_infos, policy, grouping=grouping, nodes=nodes)
-    outcomes = tuple(trial.grant(whatif_pod) for whatif_pod in whatif_pods)
-    return WhatIfResult(outcomes, trial.node_infos, trial.nodes)
+    simulated = SimulatedCluster(node_infos, policy, grouping=grouping, nodes=nodes)
+    outcomes = tuple(simulated.grant(whatif_pod) for whatif_pod in whatif_pods)
+    return WhatIfResult(outcomes, simulated.node_infos, simulated.nodes)
 
 
 def allocation_for(whatif_pod: WhatIfPod, placement: Placement) -> Allocation:
