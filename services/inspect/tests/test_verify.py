@@ -1,6 +1,7 @@
 """``gpushare verify`` on a cluster that runs its pods: rows hold, and each fault turns one red."""
 
 import json
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -281,6 +282,34 @@ def test_every_pod_ends_by_itself_where_the_command_cannot_end_it(
         (owner,) = pod["metadata"]["ownerReferences"]
         assert owner["kind"] == "Job"
         assert guard.endswith(owner["name"])
+
+
+def left_namespace(name: str, until: str, **labels: str) -> dict[str, Any]:
+    """A namespace as a run creates it, with the Unix time of its guard."""
+    usual = {"app.kubernetes.io/managed-by": "gpushare-verify", "gpushare/verify": "namespace"}
+    notes = {"gpushare/verify-until": until}
+    meta = {"name": name, "uid": name, "labels": usual | labels, "annotations": notes}
+    return {"metadata": meta}
+
+
+def test_a_namespace_that_a_killed_run_left_is_removed_by_the_next(
+    serve: Serve, verify: Verify
+) -> None:
+    """One whose guard may still run stays, and so does what is no namespace of a run."""
+    server = serve()
+    old, now = "1700000000", str(int(time.time()))
+    namespaces = [
+        left_namespace("gpushare-verify-aaaaaa", old),
+        left_namespace("gpushare-verify-bbbbbb", now),
+        left_namespace("gpushare-verify-cccccc", ""),
+        left_namespace("gpushare-verify-dddddd", old, **{"gpushare/verify": "check"}),
+        left_namespace("team", old),
+    ]
+    server.lists["/api/v1/namespaces"] = namespaces
+    paths = {f"/api/v1/namespaces/{each['metadata']['name']}": each for each in namespaces}
+    server.objects |= paths
+    assert verify(server, "--only", "quick").code == 0
+    assert paths.keys() - server.objects.keys() == {"/api/v1/namespaces/gpushare-verify-aaaaaa"}
 
 
 @pytest.mark.parametrize("at", range(1, 6))

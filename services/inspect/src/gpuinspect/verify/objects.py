@@ -18,6 +18,7 @@ Object = dict[str, Any]
 GUARD: Final = "gpushare-verify"
 FOLDER: Final = "/run/gpuprobe"
 FOLDER_VARIABLE: Final = "GPUPROBE_FOLDER"
+NAMESPACE_PREFIX: Final = "gpushare-verify-"
 OUTSIDE: Final = "outside.json"
 GRACE_SECONDS: Final = 30
 """Time that a run has to end by itself before the guard ends it."""
@@ -56,6 +57,25 @@ def namespace(place: RunPlace) -> Object:
         "annotations": {VERIFY_UNTIL: str(place.until)},
     }
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": meta}
+
+
+def selector() -> str:
+    """Label selector of all objects of all runs."""
+    return f"{MANAGED_BY}={GUARD}"
+
+
+def expired(item: Object, now: float) -> bool:
+    """A namespace of a run whose guard, if it ever came to be, has ended long ago.
+
+    Args:
+        item: a namespace.
+        now: Unix time.
+    """
+    meta = item["metadata"]
+    until = str(meta.get("annotations", {}).get(VERIFY_UNTIL, ""))
+    of_a_run = labels("namespace").items() <= meta.get("labels", {}).items()
+    named = meta["name"].startswith(NAMESPACE_PREFIX)
+    return named and of_a_run and until.isdecimal() and int(until) + 4 * GRACE_SECONDS < now
 
 
 def guard_rights(place: RunPlace) -> list[tuple[str, Object]]:

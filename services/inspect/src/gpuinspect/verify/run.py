@@ -16,7 +16,7 @@ from gpuinspect.cluster.snapshots import Snapshot
 from gpuinspect.errors import InspectError
 from gpuinspect.verify import rights
 from gpuinspect.verify.image import image_on
-from gpuinspect.verify.objects import RunPlace
+from gpuinspect.verify.objects import NAMESPACE_PREFIX, RunPlace
 from gpuinspect.verify.record import record
 from gpuinspect.verify.rows import RowOutcome, RowRunner
 from gpuinspect.verify.site import OutOfTimeError, VerifySite
@@ -129,7 +129,7 @@ def _rows(runner: RowRunner, wanted: Sequence[str]) -> Iterator[Proof]:
 def _place(snapshot: Snapshot, found: Sequence[ProofTarget], wanted: VerifySettings) -> RunPlace:
     node = next(each.node for each in found if not each.refusal)
     return RunPlace(
-        namespace=wanted.namespace or f"gpushare-verify-{secrets.token_hex(_NAME_BYTES)}",
+        namespace=wanted.namespace or f"{NAMESPACE_PREFIX}{secrets.token_hex(_NAME_BYTES)}",
         own=not wanted.namespace,
         image=wanted.image or image_on(snapshot, node),
         node=node,

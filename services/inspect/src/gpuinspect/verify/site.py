@@ -111,12 +111,27 @@ class VerifySite:
         place = self.place
         self._begun = True
         if place.own:
+            self._remove_expired()
             self._kube.post("/api/v1/namespaces", objects.namespace(place))
             for path, item in objects.guard_rights(place):
                 self._kube.post(path, item)
         job = objects.guard(place, self._seconds + objects.GRACE_SECONDS)
         made = msgspec.json.decode(self._kube.post(self._jobs, job))
         self.place = msgspec.structs.replace(place, guard_uid=made["metadata"]["uid"])
+
+    def _remove_expired(self) -> None:
+        """Remove namespaces of runs that were killed before their guard was there.
+
+        Who may not list namespaces leaves them; they are empty.
+        """
+        try:
+            raw = self._kube.get("/api/v1/namespaces", {"labelSelector": objects.selector()})
+        except KubeError:
+            return
+        for item in msgspec.json.decode(raw)["items"]:
+            if objects.expired(item, self._clock.time()):
+                with suppress(KubeError):
+                    self._kube.delete(f"/api/v1/namespaces/{item['metadata']['name']}")
 
     @property
     def _jobs(self) -> str:
