@@ -24,7 +24,6 @@ REGISTRY   ?=
 DOWNLOADS  ?=
 KEY        ?=
 IDENTITY   ?=
-TESTS      := libs services helm docs e2e
 UNIT       := not gpu and not e2e
 FAIL_FAST  := $(if $(GPUSHARE_FAIL_FAST),--exitfirst)
 PARALLEL   := $(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal $(FAIL_FAST)
@@ -40,8 +39,8 @@ export UV_HTTP_RETRIES ?= 8
 # pip and uv give up where a transfer is cut, so the whole command is tried again.
 again = for attempt in 1 2 3 4; do $(1) && exit 0; echo "attempt $$attempt of 4 failed" >&2; done; exit 1
 
-# Files with tests that have a mark: the import of all others would take half a minute.
-marked = $(shell grep -rl --include='test_*.py' 'mark\.$(1)' $(2) | sort)
+# Files with tests of a budget: the import of all others would take half a minute.
+BUDGETS = $(shell grep -rl --include='test_*.py' 'mark\.budget' libs services helm docs e2e | sort)
 
 # Every start of Python would compile all it imports, twice as slow as it is where it is installed.
 export PYTHONDONTWRITEBYTECODE :=
@@ -118,12 +117,12 @@ unit: $(READY) ## Unit, property and chart tests
 
 .PHONY: budgets
 budgets: $(READY) ## The tests that compare time with a bound, one after the other
-	@echo "==> budgets of time"; $(BIN)/python -m pytest -q -m budget $(FAIL_FAST) $(call marked,budget,$(TESTS)) $(ARGS)
+	@echo "==> budgets of time"; $(BIN)/python -m pytest -q -m budget $(FAIL_FAST) $(BUDGETS) $(ARGS)
 
 .PHONY: e2e
 e2e: $(READY) ## The cases on a kind cluster; KEEP=1 leaves the cluster, KUBERNETES=1.20 is another version
 	@echo "==> what the cases run on"; $(E2E) preflight --fix --nodes 6; $(E2E) cluster prepare
-	@echo "==> cases on a kind cluster"; $(BIN)/python -m pytest -m "$(MARK)" -v --durations=40 $(FAIL_FAST) --cluster-name $(CLUSTER) $(if $(KEEP),--keep-cluster) $(if $(findstring ::,$(CASES)),$(CASES),$(call marked,e2e,$(or $(CASES),$(TESTS)))) $(ARGS)
+	@echo "==> cases on a kind cluster"; $(BIN)/python -m pytest -m "$(MARK)" -v --durations=40 $(FAIL_FAST) --cluster-name $(CLUSTER) $(if $(KEEP),--keep-cluster) $(CASES) $(ARGS)
 
 .PHONY: e2e-oldest
 e2e-oldest: ## The short run on the oldest supported Kubernetes: the cases marked so

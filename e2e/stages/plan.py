@@ -6,9 +6,11 @@ on kind mostly wait, so everything else that needs no quiet machine runs beside 
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 APART = ("e2e/cases/test_demo.py", "e2e/cases/test_images.py")
 """Cases with clusters or images of their own, which run beside those of the shared cluster."""
+ROOT = Path(__file__).parents[2]
 NODES = 9
 """Nodes of the clusters that run at once at most: of the cases, the demo's, one of a case's own."""
 
@@ -37,6 +39,12 @@ Phase = Sequence[Lane]
 """Lanes beside each other."""
 
 
+def cases_in(*folders: str, root: Path = ROOT) -> list[str]:
+    """The files in which tests are marked as cases: others need not be imported."""
+    found = sorted(path for folder in folders for path in (root / folder).rglob("test_*.py"))
+    return [str(path.relative_to(root)) for path in found if "mark.e2e" in path.read_text()]
+
+
 def plan(*, cluster: str, ondemand: bool, arguments: str = "") -> list[Phase]:
     """The phases, one after the other.
 
@@ -58,7 +66,10 @@ def plan(*, cluster: str, ondemand: bool, arguments: str = "") -> list[Phase]:
     kind = [Stage("cases on the newest", ("e2e", "CASES=e2e", newest, f"CLUSTER={cluster}"))]
     units = [Stage("unit, property, chart tests", ("unit", "WORKERS=0", unit), nice=True)]
     others = [
-        Stage("cases on a control plane", ("e2e", "CASES=services e2e/chaos")),
+        Stage(
+            "cases on a control plane",
+            ("e2e", f"CASES={' '.join(cases_in('services', 'e2e/chaos'))}"),
+        ),
         Stage("demo and images", ("e2e", f"CASES={' '.join(APART)}")),
         Stage("cases on 1.20", ("e2e-oldest", f"CLUSTER={cluster}-oldest")),
     ]
