@@ -47,6 +47,7 @@ TWO = (request("a", 4096, core=10), request("b", 2048, core=20))
         ([spec(request(count=2), constraint=APART)], ClaimedGpus(2, 4096)),
         ([spec(*TWO, constraint=ON_ONE)], ClaimedGpus(1, 6144, 30)),
         ([spec(*TWO)], ClaimedGpus(2, 4096, 20)),
+        ([spec(*TWO, constraint=APART)], ClaimedGpus(2, 4096, 20)),
         (
             [spec(*TWO, constraint=DeviceConstraint(UUID, requests=("a",)))],
             ClaimedGpus(2, 4096, 20),

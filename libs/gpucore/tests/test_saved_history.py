@@ -98,6 +98,13 @@ def test_a_history_that_is_read_after_the_pods_counts_none_twice() -> None:
     assert len(after) == len(before)
 
 
+def test_the_selectors_of_what_was_saved_are_evaluated_again() -> None:
+    """By the nodes of now, as those of pods that exist."""
+    old = {PodUid("old"): Arrival("a", KINDS[0], T4, created=NOW - DAY)}
+    new = {PodUid("new"): Arrival("a", KINDS[0], created=NOW)}
+    assert T4 in history(new, text_of(history(old | new))).selectors()
+
+
 def test_what_was_saved_counts_less_with_time() -> None:
     """As the pods themselves would: half after the half-life."""
     part = SavedPart("a", 40.0, gpus=8)
@@ -141,7 +148,8 @@ def test_the_document_is_bounded_and_keeps_what_counts_most(count: int, size: in
     found = decode_history(text, NOW)
     assert len(found.parts) <= MOST_PARTS
     assert (found.parts[0].namespace, found.parts[0].mem) == ("a", 4)
-    assert len(found.parts) == (6 if count == 5 else len(found.parts))
+    if count == 5:
+        assert [each.selector for each in found.parts] == [NodeLabels()] * 6
 
 
 def test_an_amount_that_is_out_of_range_is_left_out() -> None:
@@ -169,8 +177,8 @@ def edited(**fields: Any) -> str:
         "null",
         "{}",
         '{"metadata": {"name": "other"}}',
-        '{"until": 1}' + " " * MOST_BYTES,
         "[" * 5000,
+        edited() + " " * MOST_BYTES,
         edited(version=2),
         edited(until=NOW + LATEST_SECONDS + 1),
         edited(until=-1),

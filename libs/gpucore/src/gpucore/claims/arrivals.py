@@ -127,7 +127,7 @@ class ClaimArrivals:
         while self._came:
             found, _ = self._came.popitem()
             for number, uid in enumerate(list(self._missing.get(found, ()))):
-                if uid not in self._ready and uid in self._waiting:
+                if uid in self._waiting:
                     self._count(self._waiting[uid][0])
                 if number % PODS_A_STEP == 0:
                     yield
