@@ -336,7 +336,11 @@ def server() -> Iterator[FakeApiServer]:
     data = {"config.yaml": yaml.safe_dump(config), "credentials": "pair"}
     base = "/api/v1/namespaces/gpushare"
     lists: dict[str, list[dict[str, Any]]] = {
-        f"{base}/configmaps": [{"metadata": {"name": f"{name}-config"}, "data": data}],
+        f"{base}/configmaps": [
+            {"metadata": {"name": f"{name}-mix"}},
+            {"metadata": {"name": f"{name}-config"}, "data": data},
+            {"metadata": {"name": f"{name}-groups"}, "data": {"sets.json": "[]"}},
+        ],
     }
     fake = FakeApiServer(lists)
     pair = {"ca.crt": "Y2E=", "tls.crt": "Y3J0", "tls.key": "a2V5"}
@@ -369,7 +373,7 @@ def test_an_extender_without_tls_is_called_as_it_is(
     (path,) = server.lists
     entry = {"urlPrefix": "http://gpushare-extender.gpushare.svc:39999/gpushare-scheduler"}
     config = {"apiVersion": "kubescheduler.config.k8s.io/v1", "extenders": [entry]}
-    server.lists[path][0]["data"] = {"config.yaml": yaml.safe_dump(config)}
+    server.lists[path][1]["data"] = {"config.yaml": yaml.safe_dump(config)}
     access = ("--root", str(node.root), "--kubeconfig", str(server.kubeconfig(tmp_path)))
     outcome = run("install-scheduler", *access)
     assert "urlPrefix: http://10.96.7.7:39999/gpushare-scheduler" in outcome.out

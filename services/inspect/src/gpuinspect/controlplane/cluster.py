@@ -18,6 +18,7 @@ from gpukube.blocking import BlockingClient
 from gpukube.errors import KubeError
 
 _COMPONENT: Final = "app.kubernetes.io/component=extender"
+_CONFIG: Final = "config.yaml"
 _POLL_SECONDS: Final = 1.0
 STEADY_SECONDS: Final = 5.0
 """Seconds that the scheduler must have run: a configuration that it rejects ends it at once."""
@@ -32,7 +33,7 @@ def offered(kube: BlockingClient, namespace: str) -> SchedulerOffer:
     """
     base = f"/api/v1/namespaces/{namespace}"
     name, data = _config(kube, base)
-    config = yaml.safe_load(data["config.yaml"])
+    config = yaml.safe_load(data[_CONFIG])
     (extender,) = (dict(each) for each in config["extenders"] if is_ours(each))
     service = json.loads(kube.get(f"{base}/services/{name}"))
     address = urlsplit(str(extender["urlPrefix"]))
@@ -53,11 +54,12 @@ def _credentials(secret: bytes) -> dict[str, str]:
 
 def _config(kube: BlockingClient, base: str) -> tuple[str, Mapping[str, str]]:
     """Name of the extender, and the data of the ConfigMap that is made for who calls it."""
-    items = json.loads(kube.get(f"{base}/configmaps", {"labelSelector": _COMPONENT}))["items"]
+    maps = json.loads(kube.get(f"{base}/configmaps", {"labelSelector": _COMPONENT}))["items"]
+    items = [each for each in maps if _CONFIG in (each.get("data") or {})]
     if len(items) != 1:
         raise ControlPlaneError(
-            f"{len(items)} ConfigMaps with {_COMPONENT} under {base}, not 1: install the chart"
-            " there once, with scheduler.mode=extender"
+            f"{len(items)} ConfigMaps of schedulers with {_COMPONENT} under {base}, not 1: install"
+            " the chart there once, with scheduler.mode=extender"
         )
     (found,) = items
     return found["metadata"]["name"].removesuffix("-config"), found["data"]
