@@ -3,10 +3,8 @@
 Every part is started again at once, as kubelet or systemd would do it. A round's recovery is the
 time from the kill until a pod that is created afterwards runs with its devices, and until the node
 whose plugin or kubelet was killed offers all its devices again. Where the API server or etcd was
-killed, nobody can recover before the API server is ready; the limit counts from then on, and is
-longer by the time for which it was away: client-go, in kube-scheduler and kubelet, doubles its
-pauses meanwhile, so its next attempt may come as long after that. Where schedulers elect a leader,
-the limit counts from the moment at which one leads.
+killed, nobody can recover before the API server is ready; the limit counts from then on. Where
+schedulers elect a leader, the limit counts from the moment at which one leads.
 """
 
 import asyncio
@@ -153,7 +151,7 @@ class ChaosRounds:
         except TimeoutError:
             found.faults.append(f"not recovered within {DEADLINE_SECONDS:g} s")
         found.seconds = time.monotonic() - begin
-        if found.seconds > RECOVERY_SECONDS + found.api_seconds:
+        if found.seconds > RECOVERY_SECONDS:
             away = f", the API server was away for {found.api_seconds:.1f} s"
             found.faults.append(
                 f"recovered after {found.seconds:.1f} s{away if found.api_seconds else ''}"

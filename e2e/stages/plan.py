@@ -40,8 +40,12 @@ Phase = Sequence[Lane]
 
 
 def cases_in(*folders: str, root: Path = ROOT) -> list[str]:
-    """The files in which tests are marked as cases: others need not be imported."""
-    found = sorted(path for folder in folders for path in (root / folder).rglob("test_*.py"))
+    """The files in which tests are marked as cases: others need not be imported.
+
+    The folders keep their order: kills have a bound of time, and come last, once the cluster of the
+    lane beside has started.
+    """
+    found = [path for folder in folders for path in sorted((root / folder).rglob("test_*.py"))]
     return [str(path.relative_to(root)) for path in found if "mark.e2e" in path.read_text()]
 
 

@@ -18,7 +18,7 @@ def test_no_other_file_marks_a_test() -> None:
 
 
 def test_files_without_a_case_are_not_read(tmp_path: Path) -> None:
-    """In the order in which pytest would find them, by their paths in the checkout."""
+    """In the order of the folders, by their paths in the checkout."""
     texts = {
         "b/test_b.py": "pytest.mark.e2e",
         "a/test_a.py": "mark.e2e",
@@ -27,7 +27,19 @@ def test_files_without_a_case_are_not_read(tmp_path: Path) -> None:
     for name, text in {**texts, "a/helper.py": "mark.e2e", "c/test_d.py": "mark.e2e"}.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
-    assert cases_in("b", "a", root=tmp_path) == ["a/test_a.py", "b/test_b.py"]
+    assert cases_in("b", "a", root=tmp_path) == ["b/test_b.py", "a/test_a.py"]
+
+
+def test_kills_come_after_the_other_cases_on_a_control_plane() -> None:
+    """Their bound of time does not count the start of the cluster beside them."""
+    stages = [
+        each for phase in plan(cluster="c", ondemand=False) for lane in phase for each in lane
+    ]
+    (kills,) = (word for each in stages for word in each.target if "e2e/chaos/tests" in word)
+    files = kills.removeprefix("CASES=").split()
+    assert [path.startswith("e2e/chaos/") for path in files] == sorted(
+        path.startswith("e2e/chaos/") for path in files
+    )
 
 
 def test_a_case_runs_in_one_stage() -> None:
