@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from gpuprobe import container, guard
+from gpuprobe.children import ChildProgram
 from gpuprobe.names import ENDED, FOLDER, OUTSIDE, READY
 from standins.cuda import build
 
@@ -87,6 +88,20 @@ def test_a_child_is_killed_in_the_middle_of_its_work(env: dict[str, str]) -> Non
     found = run(env, doomed, {"do": "fill", "mib": 400})
     assert found[0]["ok"]["answers"][-1] == {"ended": ENDED}
     assert found[1]["ok"] == {"held_mib": 400}
+
+
+def test_a_child_that_ended_by_itself_is_killed_without_an_error() -> None:
+    """One without a GPU ends at once: its own answer says why, and must not be lost."""
+    argv = [sys.executable, "-c", "print('{\"error\": {}}')"]
+    ended = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert ended.stdin is not None
+    assert ended.stdout is not None
+    os.waitid(os.P_PID, ended.pid, os.WEXITED | os.WNOWAIT)
+    child = ChildProgram(ended.pid, ended.stdin, ended.stdout)
+    child.kill_during({"do": "describe"})
+    assert child.finish() == {"error": {}}
+    child.end()
+    ended.returncode = 0  # it has been waited for by its id
 
 
 def test_a_process_from_outside_answers_through_the_container(env: dict[str, str]) -> None:

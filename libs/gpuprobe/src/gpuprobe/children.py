@@ -28,9 +28,7 @@ class ChildProgram:
 
     def ask(self, command: Answer) -> Answer:
         """Its reply to a command."""
-        with suppress(BrokenPipeError):
-            self._commands.write(json.dumps(command) + "\n")
-            self._commands.flush()
+        self._tell(command)
         return self.finish()
 
     def finish(self) -> Answer:
@@ -42,12 +40,16 @@ class ChildProgram:
         return reply
 
     def kill_during(self, command: Answer) -> None:
-        """Begin a command and kill the child in the middle of it."""
-        self._commands.write(json.dumps(command) + "\n")
-        self._commands.flush()
+        """Begin a command and kill the child in the middle of it; one that ended is left so."""
+        self._tell(command)
         time.sleep(_BEFORE_KILL_SECONDS)
         os.kill(self.pid, signal.SIGKILL)
         os.waitpid(self.pid, 0)  # what it held is free once it is gone
+
+    def _tell(self, command: Answer) -> None:
+        with suppress(BrokenPipeError):  # it has ended, which its reply or its absence says
+            self._commands.write(json.dumps(command) + "\n")
+            self._commands.flush()
 
     def end(self) -> None:
         """Close its input, which ends it, and wait for that."""
