@@ -240,6 +240,19 @@ async def test_the_claims_that_exist_state_what_is_requested() -> None:
     assert (bench.written, bench.used("a")) == ([("one", "a")], 4)
 
 
+async def test_a_claim_that_is_named_and_one_that_is_not_made_yet_are_both_reserved() -> None:
+    """The template states what the second will request."""
+    bench = Bench("a")
+    named = decode_claim(encoded(claim("own", 4, "a") | {"status": {}}))
+    bench.nominator.claims.on_update(named, b"")
+    both = {"claims": (named.name,), "named_claims": (named.name,)}
+    one = msgspec.structs.replace(pod("one", 8), **both)
+    bench.state.pod_changed(one)
+    bench.nominator.on_update(one, b"")
+    await bench.round()
+    assert (bench.written, bench.used("a")) == ([("one", "a")], 4 + 8)
+
+
 async def test_the_pools_newest_generation_states_the_devices() -> None:
     """A slice of an older one is about to be deleted; a node without slices is none."""
     bench = Bench("a")

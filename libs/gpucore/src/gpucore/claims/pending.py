@@ -91,12 +91,14 @@ class PendingClaimPods:
     def _specs(self, pod: Pod) -> tuple[ClaimSpec, ...]:
         """What the claims request; empty where that is not known, or one is allocated.
 
-        Before kube-controller-manager has made the claims, their templates are read.
+        Before kube-controller-manager has made the claims of templates, the templates are read; it
+        reports all of a pod's claims at once.
         """
-        if not pod.claims:
-            templates = [self._templates.get((pod.namespace, n)) for n in pod.claim_templates]
-            return tuple(each.spec for each in templates if each) if all(templates) else ()
-        claims = [self._claims.get((pod.namespace, name)) for name in pod.claims]
-        waiting = (each for each in claims if each is not None and not each.allocated)
-        specs = [each.spec for each in waiting if each.spec is not None]
-        return tuple(specs) if len(specs) == len(claims) else ()
+        space, made = pod.namespace, len(pod.claims) > len(pod.named_claims)
+        claims = [self._claims.get((space, name)) for name in pod.claims]
+        unmade = () if made else pod.claim_templates
+        templates = [self._templates.get((space, name)) for name in unmade]
+        if any(each is not None and each.allocated for each in claims):
+            return ()
+        specs = [None if each is None else each.spec for each in (*claims, *templates)]
+        return tuple(each for each in specs if each is not None) if all(specs) else ()
