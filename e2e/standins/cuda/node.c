@@ -226,17 +226,23 @@ uint64_t node_limit(int gpu) {
     return process < least ? process : least;
 }
 
-static bool others_hold_more(int gpu) {
+static bool others_hold(int gpu, bool more_than_this_pod) {
     int held = lock(gpu);
-    bool more = used(gpu, pod(), true) > used(gpu, pod(), false);
+    bool found = used(gpu, pod(), true) > (more_than_this_pod ? used(gpu, pod(), false) : 0);
     unlock(held);
-    return more;
+    return found;
 }
 
 double node_speed(int gpu, double share) {
     if (share < 1 && (fault("ignore-threads") || !behind_mps()))
         share = 1;
-    return fault("starve") && others_hold_more(gpu) ? share / 20 : share;
+    if (fault("slow-shares") && getenv("ALIYUN_COM_GPU_MEM_CONTAINER"))
+        share /= 2;
+    if (fault("crowded") && others_hold(gpu, false))
+        share /= 20;
+    if (fault("starve") && others_hold(gpu, true))
+        share /= 20;
+    return share;
 }
 
 static void crash_file(int gpu, char *path, size_t size) {
@@ -264,4 +270,4 @@ bool node_spoiled(int gpu) {
     return crash.st_mtime >= own[gpu].born;
 }
 
-bool node_disturbed(int gpu) { return fault("disturb") && others_hold_more(gpu); }
+bool node_disturbed(int gpu) { return fault("disturb") && others_hold(gpu, true); }

@@ -5,7 +5,18 @@ from typing import Any
 
 import pytest
 
-from gpuprobe.checks import burst, compute, memory, neighbour, processes, share, starts, whole
+from gpuprobe.checks import (
+    burst,
+    compute,
+    memory,
+    neighbour,
+    overhead,
+    processes,
+    share,
+    sharing,
+    starts,
+    whole,
+)
 from gpuprobe.checks.answers import MissingAnswerError, first, outcome, parsed, value
 from gpuprobe.checks.share import RequestedShare
 from gpuprobe.checks.verdicts import QUICK, ROWS, Proof, ProofVerdict, ended_early
@@ -43,6 +54,25 @@ BURST = {
     "again_mib": 3700,
     "refusal": OUT_OF_MEMORY,
 }
+BOTH = {
+    "alone_gflops": 100.0,
+    "first_gflops": 52.0,
+    "second_gflops": 47.0,
+    "work": "fine",
+    "intact": True,
+}
+
+
+def answered(*best_ms: float) -> list[dict[str, Any]]:
+    """The answers of a pod to the work of the row ``overhead``."""
+    return [{"do": "compute", "ok": {"milliseconds": [3 * ms, ms, 2 * ms]}} for ms in best_ms]
+
+
+def slower(full_ms: float, small_ms: float) -> Proof:
+    """The row ``overhead`` of a share with these times, where a bare pod takes 5 and 20 ms."""
+    return overhead.proof(overhead.figures(answered(full_ms, small_ms), answered(5.0, 20.0)))
+
+
 THREADS = {"tflops_100": 10.0, "tflops_50": 5.5, "tflops_10": 1.0}
 PEERS = {"nvlinks": 2, "gb_per_s": 40.0, "direct": True}
 
@@ -84,6 +114,15 @@ CASES = [
     (case(neighbour.proof, QUIET, "driver", neighbour="ended"), FAIL, "ended with ended"),
     (case(neighbour.proof, QUIET, "mps", neighbour="X"), KNOWN, "ended with X"),
     (case(neighbour.proof, QUIET, "mps", neighbour="X", intact=False), FAIL, "was changed"),
+    (case(sharing.proof, BOTH), PASS, "52% and 47% of the speed alone"),
+    (case(sharing.proof, BOTH, second_gflops=29.0), FAIL, "52% and 29%"),
+    (case(sharing.proof, BOTH, alone_gflops=0.0), FAIL, "0% and 0%"),
+    (case(sharing.proof, BOTH, work="ended"), FAIL, "ended with ended"),
+    (case(sharing.proof, BOTH, intact=False), FAIL, "was changed"),
+    (slower(5.0, 20.0), PASS, "as fast"),
+    (slower(4.0, 21.0), PASS, "5.0 % slower"),
+    (slower(5.6, 20.0), FAIL, "12.0 % slower"),
+    (slower(5.0, 23.0), FAIL, "15.0 % slower"),
     (case(burst.proof, BURST), PASS, "3700 MiB after that"),
     (case(burst.proof, BURST, reached_mib=6144, refusal=""), FAIL, "no refusal"),
     (case(burst.proof, BURST, reached_mib=1024), FAIL, "after 1024 MiB"),
@@ -118,6 +157,42 @@ def test_every_row_has_a_verdict_that_is_red() -> None:
     red = {proof.row for proof, verdict, _ in CASES if verdict is FAIL}
     assert red | {"accounting"} == set(ROWS)
     assert set(QUICK) < set(ROWS)
+
+
+def test_the_speed_of_two_pods_is_compared_with_that_of_the_first_before() -> None:
+    """Of the first only what it did while the second worked counts as together."""
+
+    def stint(start: float, end: float, operations: float) -> dict[str, Any]:
+        ok = {"operations": operations * 1e9, "seconds": end - start, "intact": True}
+        return {"do": "stint", "from": start, "to": end, "ok": ok}
+
+    first = [stint(0, 1, 100), stint(1, 2, 100), stint(2, 3, 60), stint(3, 4, 60), stint(4, 5, 99)]
+    second = [stint(2, 3, 40), stint(3, 4, 40)]
+    found = sharing.figures(first, second)
+    rates = [found[f"{which}_gflops"] for which in ("alone", "first", "second")]
+    assert rates == [100, 60, 40]
+    assert (found["work"], found["intact"]) == ("fine", True)
+    failed = {**second[1], "ok": {**second[1]["ok"], "intact": False}}
+    ended = {"do": "stint", "from": 5, "to": 5, "error": {"name": "ended", "code": -1, "call": ""}}
+    found = sharing.figures([*first, ended], [second[0], failed])
+    assert (found["work"], found["intact"]) == ("ended", False)
+    with pytest.raises(MissingAnswerError, match="the second pod did not begin to work"):
+        sharing.figures(first, [])
+
+
+def test_work_that_was_refused_leaves_no_figure() -> None:
+    """Neither a kernel size nor a time is made up."""
+    refused = {"do": "compute", "error": {"name": "X", "code": 1, "call": "cuInit"}}
+    with pytest.raises(MissingAnswerError, match="cuInit: X"):
+        overhead.figures([refused], answered(1, 1))
+    with pytest.raises(MissingAnswerError, match="before its work"):
+        overhead.figures(answered(1, 1), answered(1))
+    with pytest.raises(MissingAnswerError, match="cuInit: X"):
+        overhead.working(8, [refused, refused])
+    with pytest.raises(MissingAnswerError, match="before its kernels"):
+        overhead.working(8, [])
+    assert overhead.refusal([refused]) == "cuInit: X"
+    assert overhead.refusal(answered(1, 1)) == ""
 
 
 def test_a_fault_that_is_not_refused_says_nothing_of_health() -> None:

@@ -13,6 +13,7 @@ from invoking import Run, WhatIfOutcome
 from verifyingserver import CONTEXT_MIB, VerifyingServer, listed
 
 from gpucore.wire.lists import decode_pods
+from gpucore.wire.names import ENV_VISIBLE_DEVICES
 from gpucore.wire.verified import decode_verified
 from gpuinspect.queries.verified import verified_rows
 from gpuprobe.checks import compute, neighbour
@@ -172,6 +173,14 @@ FAULTS: dict[str, tuple[str, Callable[[VerifyingServer], None], str, str]] = {
         "neighbour",
         "CUDA_ERROR_ILLEGAL_ADDRESS",
     ),
+    "speed of two lost": ("driver", lambda s: s.faults("crowded"), "sharing", "of the speed alone"),
+    "shares are slow": ("driver", lambda s: s.faults("slow-shares"), "overhead", "% slower"),
+    "shares behind MPS are slow": (
+        "mps",
+        lambda s: s.faults("slow-shares"),
+        "overhead",
+        "% slower",
+    ),
     "burst without end": ("driver", _limit_off, "burst", "no refusal"),
 }
 """Faults by name: isolation mode, what breaks, the row that must be red, and words of it."""
@@ -183,7 +192,7 @@ def test_a_fault_turns_its_row_red(fault: str, serve: Serve, verify: Verify) -> 
     mode, break_it, row, words = FAULTS[fault]
     server = serve(mode)
     break_it(server)
-    asked = f"share,{row}" if row == "compute" else row
+    asked = f"share,{row}" if row in {"compute", "overhead"} else row
     found = verify.rows(server, "--only", asked)[row]
     assert found["verdict"] == "fail", found
     assert words in found["seen"]
@@ -204,6 +213,34 @@ def test_without_a_cuda_driver_in_the_pods_the_next_step_is_the_runtime(
         "libcuda.so.1: cannot open shared object file: No such file or directory"
     }
     assert all("--runtime-class" in row["nextStep"] for row in red.values())
+
+
+def test_without_a_bare_pod_the_cost_of_a_share_is_not_measured(
+    serve: Serve, verify: Verify
+) -> None:
+    """Containers get no GPU without a share, or a policy refuses the pod: no fault of the share."""
+    server = serve("driver")
+    server.runtime = False
+    row = verify.rows(server, "--only", "share,overhead")["overhead"]
+    assert (row["verdict"], "cannot use the GPU" in row["seen"]) == ("skip", True)
+    server.refused = ENV_VISIBLE_DEVICES
+    row = verify.rows(server, "--only", "share,overhead")["overhead"]
+    assert (row["verdict"], "is refused" in row["seen"]) == ("skip", True)
+
+
+def test_the_bare_pod_works_while_its_share_is_held(serve: Serve, verify: Verify) -> None:
+    """What it uses is accounted for by the idle pod that holds a share of the same GPU."""
+    server = serve("driver")
+    held: list[int] = []
+
+    def look(pod: dict[str, Any]) -> None:
+        if not pod["spec"]["containers"][0]["resources"]["limits"]:
+            pods = decode_pods(listed(server.lists["/api/v1/pods"]).encode()).items
+            held.append(sum(each.namespace == pod["metadata"]["namespace"] for each in pods) - 1)
+
+    server.after = look
+    verify.rows(server, "--only", "share,overhead")
+    assert held == [1]
 
 
 def test_a_gpu_that_becomes_unhealthy_turns_health_red(serve: Serve, verify: Verify) -> None:

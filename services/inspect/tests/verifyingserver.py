@@ -27,7 +27,7 @@ from gpucore.node.grant import GrantPolicy, grant
 from gpucore.node.isolation.mps_grant import MpsPlace
 from gpucore.scheduling.policy import place
 from gpucore.wire.lists import decode_nodes, decode_pods
-from gpucore.wire.names import DEFAULT_NAMES
+from gpucore.wire.names import DEFAULT_NAMES, ENV_VISIBLE_DEVICES
 from gpucore.wire.pods import pod_request_of
 
 Object = dict[str, Any]
@@ -51,6 +51,8 @@ class VerifyingServer(FakeApiServer):
         denied: rights that are refused, as ``verb resource``.
         misplaced: UUIDs that a wrong CDI file gives in place of others.
         limits: whether the driver has the limits of pods.
+        refused: a variable with which no pod is accepted, by a policy.
+        runtime: whether containers get the GPU that their variable names, without a share.
         before: called with each pod before it is created; ``after`` once it runs.
     """
 
@@ -72,6 +74,8 @@ class VerifyingServer(FakeApiServer):
         self.denied: set[str] = set()
         self.misplaced: dict[str, str] = {}
         self.limits = True
+        self.runtime = True
+        self.refused = ""
         self.before: Callable[[Object], None] = lambda _: None
         self.after: Callable[[Object], None] = lambda _: None
         self._running: dict[str, subprocess.Popen[bytes]] = {}
@@ -116,6 +120,8 @@ class VerifyingServer(FakeApiServer):
             what = "/".join(filter(None, (asked["resource"], asked["subresource"])))
             allowed = f"{asked['verb']} {what}" not in self.denied
             return 201, {"status": {"allowed": allowed}}
+        if self.refused and f'"{self.refused}"' in json.dumps(body):
+            return 422, {"message": f"a container sets {self.refused}"}
         meta = body["metadata"]
         meta["uid"] = str(uuid.uuid4())
         at = f"{path}/{meta['name']}"
@@ -129,6 +135,9 @@ class VerifyingServer(FakeApiServer):
         return 201, body
 
     def _start(self, pod: Object) -> None:
+        if not pod["spec"]["containers"][0]["resources"]["limits"]:
+            self._start_without_share(pod)
+            return
         inventory, index, units, node = self._bind(pod)
         if index is None:
             pod["status"] = {"phase": "Pending", "conditions": [_unschedulable()]}
@@ -144,10 +153,24 @@ class VerifyingServer(FakeApiServer):
         if gpu.isolation.uses_driver and self.limits:
             most = int(meta["annotations"].get("gpushare/memory-limit", units)) * 1024
             self._limit(meta["uid"], index, most)
-        uuid_seen = self.misplaced.get(gpu.uuid, gpu.uuid)
-        exchange = self.folder / meta["uid"]
+        env |= {f"FAKECUDA_GPU_{index}": self.misplaced.get(gpu.uuid, gpu.uuid)}
+        self._run(meta, container, env)
+        pod["status"] = {"phase": "Running"}
+        pod["spec"]["nodeName"] = node
+
+    def _start_without_share(self, pod: Object) -> None:
+        """A container of the NVIDIA runtime: it gets the GPU that its variable names."""
+        (container,) = pod["spec"]["containers"]
+        (visible,) = [
+            each["value"] for each in container["env"] if each["name"] == ENV_VISIBLE_DEVICES
+        ]
+        self._run(pod["metadata"], container, {"FAKECUDA_GPU_0": visible} if self.runtime else {})
+        pod["status"] = {"phase": "Running"}
+
+    def _run(self, meta: Object, container: Object, own: dict[str, str]) -> None:
+        name, exchange = meta["name"], self.folder / meta["uid"]
         exchange.mkdir()
-        env |= {
+        env = own | {
             "PATH": os.environ["PATH"],
             "LD_LIBRARY_PATH": str(self.library),
             "GPUPROBE_FOLDER": str(exchange),
@@ -155,13 +178,7 @@ class VerifyingServer(FakeApiServer):
             "FAKECUDA_POD": meta["uid"],
             "FAKECUDA_MIB": str(GPU_MIB),
             "FAKECUDA_CONTEXT_MIB": str(CONTEXT_MIB),
-            f"FAKECUDA_GPU_{index}": uuid_seen,
         }
-        self._run(meta["name"], container, env)
-        pod["status"] = {"phase": "Running"}
-        pod["spec"]["nodeName"] = node
-
-    def _run(self, name: str, container: Object, env: dict[str, str]) -> None:
         argv = [sys.executable, *container["command"][1:]]
         with (self.folder / f"{name}.log").open("wb") as log:
             self._running[name] = subprocess.Popen(

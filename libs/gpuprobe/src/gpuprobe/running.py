@@ -156,7 +156,9 @@ class PlanSteps:
         """Half a second of work, and whether the memory that is held is as it was."""
         done = self.worker.compute(blocks, rounds, launches=20, seconds=0.5)
         intact = self.worker.verify()["intact"]
-        return {"requests": done["requests"], "seconds": done["seconds"], "intact": intact}
+        return {key: done[key] for key in ("requests", "operations", "seconds")} | {
+            "intact": intact
+        }
 
 
 def answered(work: Callable[[], Answer]) -> Answer:

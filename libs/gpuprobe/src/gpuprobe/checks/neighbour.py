@@ -1,12 +1,12 @@
 """What a pod does to its neighbour: it takes all memory, it crashes, it is killed."""
 
-import itertools
 import json
 import math
 from collections.abc import Sequence
 from typing import Any, Final
 
 from gpuprobe.checks import answers as reading
+from gpuprobe.checks.rates import begun, rate
 from gpuprobe.checks.verdicts import Answer, Figures, Proof, Step, judged, skipped
 
 GREEDY: Final = "greedy"
@@ -45,26 +45,6 @@ def offending(gpu_mib: int) -> list[Step]:
     ]
 
 
-def stints(answers: Sequence[Answer]) -> list[Answer]:
-    """The reports of the neighbour so far."""
-    return [answer for answer in answers if answer.get("do") == "stint"]
-
-
-def _rate(reports: Sequence[Answer], start: float, end: float) -> float:
-    """Median requests a second between two Unix times; without a report of then, 0.
-
-    A report counts by its part in between: on a busy host it may take longer than the phase.
-    """
-    rates = sorted(
-        (each["ok"]["requests"] / each["ok"]["seconds"], within)
-        for each in reports
-        if "ok" in each and (within := min(each["to"], end) - max(each["from"], start)) > 0
-    )
-    half = sum(within for _, within in rates) / 2
-    sums = itertools.accumulate(within for _, within in rates)
-    return next((rate for (rate, _), sum_ in zip(rates, sums, strict=True) if sum_ >= half), 0.0)
-
-
 def _windows(offender: Sequence[Answer]) -> dict[str, tuple[float, float]]:
     """Unix times of the phases: from the begin of a process to the end of what follows it."""
     found = {}
@@ -87,14 +67,10 @@ def figures(neighbour: Sequence[Answer], offender: Sequence[Answer]) -> Figures:
     Raises:
         MissingAnswerError: one of them did not get to its end.
     """
-    reports, windows = stints(neighbour), _windows(offender)
-    if not reports:
-        for each in neighbour:
-            reading.value(each)
-        raise reading.MissingAnswerError("the neighbour did not begin to work")
-    found: dict[str, Any] = {"before_per_s": _rate(reports, -math.inf, offender[0]["from"])}
+    windows, reports = _windows(offender), begun(neighbour, "the neighbour")
+    found: dict[str, Any] = {"before_per_s": rate(reports, -math.inf, offender[0]["from"])}
     for phase, (start, end) in windows.items():
-        found[f"{phase}_per_s"] = _rate(reports, start, end)
+        found[f"{phase}_per_s"] = rate(reports, start, end)
     found["neighbour"] = next((reading.outcome(r) for r in reports if "error" in r), "fine")
     found["intact"] = all(each["ok"]["intact"] for each in reports if "ok" in each)
     greedy = reading.child(offender, GREEDY)[-1]

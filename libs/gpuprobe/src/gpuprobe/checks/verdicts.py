@@ -49,8 +49,10 @@ ROWS: Final[Mapping[str, str]] = {
     "processes": "the memory limit holds for all processes of a pod: fork, second program, exec",
     "neighbour": "a neighbour keeps its memory and its speed",
     "health": "a fault of an application leaves the GPU healthy",
+    "sharing": "two pods that work on one GPU at once each get their part of its speed",
     "burst": "a pod uses memory up to its limit above its share, and gives it back",
     "compute": "a share of compute limits compute",
+    "overhead": "a share is as fast as the same work in a pod without one",
     "whole": "exclusive GPUs reach each other as their links promise",
     "start": "time from the creation of a pod with a share to its first instruction",
 }

@@ -141,6 +141,7 @@ def pod(
     seconds: int,
     annotations: Mapping[str, str] | None = None,
     outside: Sequence[Mapping[str, Any]] = (),
+    variables: Mapping[str, str] | None = None,
 ) -> Object:
     """A pod that runs a plan and ends.
 
@@ -148,10 +149,13 @@ def pod(
         limits: GPU resources.
         seconds: its deadline.
         outside: plan of a process that enters the container while it runs; none by default.
+        variables: more environment variables.
     """
     amounts = {key: str(value) for key, value in limits.items()}
     spec = _pod_spec(place, program(plan), resources={"limits": amounts})
     (container,) = spec["containers"]
+    more = variables or {}
+    container["env"] += [{"name": name, "value": value} for name, value in more.items()]
     if outside:
         container["startupProbe"] = {
             "exec": {"command": [*program(outside), OUTSIDE]},

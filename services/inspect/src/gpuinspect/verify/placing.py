@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from gpucore.model import ContainerRequest, IsolationMode, PodRequest
-from gpucore.wire.names import POLICY, Names
+from gpucore.wire.names import ENV_VISIBLE_DEVICES, POLICY, Names
 from gpuinspect.cluster.snapshots import Snapshot
 from gpuinspect.verify.objects import Object
 from gpuinspect.verify.site import PodFailedError, VerifySite
@@ -14,7 +14,8 @@ from gpuinspect.verify.targets import ProofTarget, device_now, steering
 FILLERS: Final = 16
 """Most pods of one unit that steer the scheduler towards a GPU."""
 CONFIRM_SECONDS: Final = 30.0
-_STAY: Final = ({"do": "stay", "seconds": 600},)
+STAY: Final[Mapping[str, Any]] = {"do": "stay", "seconds": 600}
+"""The step of a pod that holds its share until it is deleted."""
 
 
 class GpuPods:
@@ -64,6 +65,19 @@ class GpuPods:
         self._check(name)
         return name
 
+    def without_share(self, row: str, plan: Sequence[Mapping[str, Any]]) -> str:
+        """Create a pod that uses the GPU and requests none of it; its name.
+
+        Raises:
+            PodRefusedError: a policy of the cluster refuses it.
+        """
+        target = self._target
+        name = self._site.create(
+            row, plan, {}, node=target.node, variables={ENV_VISIBLE_DEVICES: target.uuid}
+        )
+        self._live.append(name)
+        return name
+
     def _check(self, name: str) -> None:
         index = _index(self._site.bound(name), self._names)
         if index not in {str(self._target.index), ""}:  # a pod without one is the row's to judge
@@ -92,7 +106,7 @@ class GpuPods:
     def _fill(self) -> None:
         limits = {self._names.gpu_mem: 1}
         name = self._site.create(
-            "filler", _STAY, limits, node=self._target.node, annotations={POLICY: "spread"}
+            "filler", (STAY,), limits, node=self._target.node, annotations={POLICY: "spread"}
         )
         self._live.append(name)
         if _index(self._site.bound(name), self._names) == str(self._target.index):

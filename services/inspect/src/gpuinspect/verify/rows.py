@@ -10,11 +10,23 @@ import msgspec
 
 from gpucore.wire.names import MEMORY_LIMIT, Names
 from gpuinspect.cluster.snapshots import Snapshot
-from gpuinspect.verify.placing import GpuPods
-from gpuinspect.verify.site import PodFailedError, VerifySite
+from gpuinspect.verify.placing import STAY, GpuPods
+from gpuinspect.verify.site import PodFailedError, PodRefusedError, VerifySite
 from gpuinspect.verify.targets import SHARE_MIB, ProofTarget, device_now
-from gpuprobe.checks import burst, compute, memory, neighbour, processes, share, starts, whole
+from gpuprobe.checks import (
+    burst,
+    compute,
+    memory,
+    neighbour,
+    overhead,
+    processes,
+    share,
+    sharing,
+    starts,
+    whole,
+)
 from gpuprobe.checks.answers import MissingAnswerError, parsed, value
+from gpuprobe.checks.rates import stints
 from gpuprobe.checks.share import RequestedShare
 from gpuprobe.checks.verdicts import Proof, ended_early, skipped
 
@@ -51,8 +63,10 @@ class RowRunner:
             (("share", "accounting", "memory"), self._share),
             (("processes",), self._processes),
             (("neighbour", "health"), self._neighbour),
+            (("sharing",), self._sharing),
             (("burst",), self._burst),
             (("compute",), self._compute),
+            (("overhead",), self._overhead),
             (("whole",), self._whole),
             (("start",), self._start),
         )
@@ -130,7 +144,7 @@ class RowRunner:
         most = self.target.free_mib - units * self.target.unit_mib
         other = self._pods.start("offender", neighbour.offending(most), units)
         self._site.ended(other)
-        so_far = len(neighbour.stints(parsed(self._site.log(one))))
+        so_far = len(stints(parsed(self._site.log(one))))
         self._reports(one, so_far + 1)
         figures = neighbour.figures(parsed(self._site.log(one)), parsed(self._site.log(other)))
         device = device_now(self._read(), self._names, self.target)
@@ -146,9 +160,26 @@ class RowRunner:
         def reported() -> bool:
             answers = parsed(self._site.log(name))
             failed = any("error" in answer for answer in answers)
-            return failed or len(neighbour.stints(answers)) >= count
+            return failed or len(stints(answers)) >= count
 
         self._site.wait(reported, f"pod {name} reports its work")
+
+    def _sharing(self) -> Sequence[Proof]:
+        units = self.target.units(SHARE_MIB)
+        if not self.target.empty or self.target.free < 2 * units:
+            return [skipped("sharing", _EMPTY)]
+        one = self._pods.start("sharing", sharing.serving(WATCH_SECONDS), units)
+        self._reports(one, BEFORE)
+        other = self._pods.start("sharing", sharing.serving(sharing.SECONDS), units)
+        self._site.ended(other)
+        answers = [parsed(self._site.log(name)) for name in (one, other)]
+        return [sharing.proof(sharing.figures(*answers))]
+
+    def _answers(self, name: str, count: int) -> None:
+        """Wait for a number of answers."""
+        self._site.wait(
+            lambda: len(parsed(self._site.log(name))) >= count, f"pod {name} has done its work"
+        )
 
     def _burst(self) -> Sequence[Proof]:
         if "driver" not in self.target.mode:
@@ -200,6 +231,28 @@ class RowRunner:
         answers = parsed(self._site.log(name))
         self._pods.clear()
         return {percent: answers[0]} if answers else {}
+
+    def _overhead(self) -> Sequence[Proof]:
+        if not self.target.empty or not self.described:
+            return [skipped("overhead", _EMPTY if self.described else "needs the row share")]
+        processors, units = int(self.described["multiprocessors"]), self.target.units(SHARE_MIB)
+        core = 100 if "mps" in self.target.mode else 0  # of memory alone, MPS limits compute too
+        sizing = self._pods.start("overhead", overhead.calibrating(processors), units, core=core)
+        self._site.ended(sizing)
+        work = overhead.working(processors, parsed(self._site.log(sizing)))
+        self._pods.clear()
+        holder = self._pods.start("overhead", [*work, STAY], units, core=core)
+        self._answers(holder, len(work))
+        try:
+            bare = self._pods.without_share("overhead", work)
+        except PodRefusedError as error:
+            return [skipped("overhead", f"the pod without a share is refused: {error}")]
+        self._site.ended(bare)
+        without = parsed(self._site.log(bare))
+        if why := overhead.refusal(without):
+            return [skipped("overhead", f"a pod without a share cannot use the GPU: {why}")]
+        share_answers = parsed(self._site.log(holder))[: len(work)]
+        return [overhead.proof(overhead.figures(share_answers, without))]
 
     def _whole(self) -> Sequence[Proof]:
         if not self.target.whole_offered:

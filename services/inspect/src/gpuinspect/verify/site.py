@@ -7,18 +7,21 @@ guard does. A pod's answers are its log, so nothing here needs to enter a contai
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from http import HTTPStatus
 from typing import Any, Final, Protocol, Self
 
 import msgspec
 
 from gpuinspect.verify import objects
 from gpuinspect.verify.objects import Object, RunPlace
-from gpukube.errors import ForbiddenError, KubeError, NotFoundError
+from gpukube.errors import ForbiddenError, KubeError, NotFoundError, StatusError
 from gpukube.interface import Body
 
 LOOK_SECONDS: Final = 0.3
 START_SECONDS: Final = 120.0
 GONE_SECONDS: Final = 90.0
+_REFUSALS: Final = (HTTPStatus.FORBIDDEN, HTTPStatus.UNPROCESSABLE_ENTITY)
+"""Of admission: a policy, a webhook, a quota."""
 
 
 class VerifyClient(Protocol):
@@ -39,6 +42,10 @@ class VerifyClient(Protocol):
 
 class PodFailedError(Exception):
     """A pod of a check did not start, or did not get to its end; a sentence for its row."""
+
+
+class PodRefusedError(PodFailedError):
+    """Admission refused a pod."""
 
 
 class OutOfTimeError(Exception):
@@ -181,11 +188,13 @@ class VerifySite:
         node: str,
         annotations: Mapping[str, str] | None = None,
         outside: Sequence[Mapping[str, Any]] = (),
+        variables: Mapping[str, str] | None = None,
     ) -> str:
         """Create a pod; its name.
 
         Raises:
-            PodFailedError: the cluster refuses it.
+            PodRefusedError: admission refuses it.
+            PodFailedError: it could not be created.
             OutOfTimeError: the run is over.
         """
         self._check_time()
@@ -199,11 +208,14 @@ class VerifySite:
             seconds=max(int(self.left), 10),
             annotations=annotations,
             outside=outside,
+            variables=variables,
         )
         try:
             self._kube.post(self._pods, item)
         except KubeError as error:
-            raise PodFailedError(f"the pod cannot be created: {error}") from error
+            refused = isinstance(error, StatusError) and error.status in _REFUSALS
+            failure = PodRefusedError if refused else PodFailedError
+            raise failure(f"the pod cannot be created: {error}") from error
         return name
 
     def pod(self, name: str) -> Object:
