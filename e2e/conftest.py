@@ -4,7 +4,7 @@ import os
 import secrets
 from collections.abc import Generator, Iterator
 from contextlib import ExitStack
-from typing import Any, NoReturn
+from typing import Any
 
 import pytest
 
@@ -16,6 +16,7 @@ from environments.given import GivenEnvironment, is_given
 from host.errors import SetupError
 from host.solerun import sole_run
 from host.stopping import heed_interrupts
+from host.testing.lacking import lacking
 
 CASES_RUN = "cases"
 CASE_SECONDS = 1200
@@ -62,7 +63,7 @@ def environment(request: pytest.FixtureRequest) -> Iterator[Environment]:
     try:
         world.start()
     except UnavailableError as reason:
-        _no_cluster(reason)
+        lacking("no cluster for the e2e cases", reason)
     except BaseException:  # an interrupt, too
         if not keep:
             world.stop()
@@ -98,7 +99,7 @@ def prepared(request: pytest.FixtureRequest) -> Any:
     try:
         world.prepare()
     except SetupError as reason:
-        _no_cluster(reason)
+        lacking("no cluster for the e2e cases", reason)
     return world
 
 
@@ -125,13 +126,6 @@ def case(environment: Environment, request: pytest.FixtureRequest) -> Iterator[C
         yield corner
     finally:
         corner.close()
-
-
-def _no_cluster(reason: Exception) -> NoReturn:
-    """With CI=true no case may be skipped because the machine lacks something."""
-    if os.environ.get("CI", "").lower() in {"1", "true"}:
-        raise reason
-    pytest.skip(f"no cluster for the e2e cases: {reason}")
 
 
 def _demand(environment: Environment, met: bool, words: str) -> None:

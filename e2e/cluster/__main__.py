@@ -5,7 +5,6 @@ status 1 with one sentence when something is missing.
 """
 
 import argparse
-import os
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -14,6 +13,7 @@ from pathlib import Path
 import offline
 from cluster import baseimage, engine, kindconfig, lifecycle, nodeimage, tools
 from host import cachedir
+from host.ci import in_ci
 from host.errors import SetupError
 from host.progress import say
 
@@ -83,7 +83,7 @@ def _prepare(_: argparse.Namespace) -> list[str]:
         offline.ensure_mps_control()
         offline.ensure_nvml()
     except SetupError as reason:
-        if os.environ.get("CI", "").lower() in {"1", "true"}:
+        if in_ci():
             raise
         say(f"going on without: {reason}")
     for name in cachedir.prune(now=time.time()):

@@ -19,6 +19,7 @@ from cluster import engine
 from environments import registry
 from host import docker
 from host.errors import SetupError
+from host.testing.lacking import lacking
 from images import build
 from release import publish
 from release.cosign import Cosign
@@ -58,7 +59,7 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         with registry.running(tmp_path_factory.mktemp("registry")) as address:
             yield address
     except SetupError as reason:
-        pytest.skip(f"no registry: {reason}")
+        lacking("no registry", reason)
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +68,7 @@ def cosign() -> Path:
     try:
         return offline.ensure_cosign()
     except SetupError as reason:
-        pytest.skip(f"no cosign: {reason}")
+        lacking("no cosign", reason)
 
 
 def private_key(folder: Path) -> Path:

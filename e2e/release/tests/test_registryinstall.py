@@ -16,6 +16,7 @@ from environments.kind import CHART, NAMESPACE, RELEASE, KindEnvironment
 from environments.owncluster import own_cluster
 from host.commands import run_command
 from host.errors import SetupError
+from host.testing.lacking import lacking
 from images import build
 from release import publish
 from release.imagefiles import SERVICES
@@ -64,7 +65,7 @@ def address(environment: KindEnvironment, tmp_path: Path) -> Iterator[str]:
                 environment.on_node(node, script)
             yield name
     except SetupError as reason:
-        pytest.skip(f"no registry: {reason}")
+        lacking("no registry", reason)
 
 
 def test_a_cluster_installs_a_release_from_a_registry(

@@ -4,7 +4,6 @@ Without a browser these tests are skipped, but where ``CI`` is set they fail. Pi
 ``artifacts/`` of the repository, which git ignores.
 """
 
-import os
 import sys
 import time
 import urllib.request
@@ -22,6 +21,8 @@ import chromium as browsers
 from servedpage import SECONDS, served
 from visits import NETWORK_CHANGED, visited
 
+from host.testing.lacking import lacking
+
 DEADLINE_MS = 180_000
 """For everything that is waited for; a machine with thirty programs to run needs some of it."""
 
@@ -31,8 +32,8 @@ def chromium() -> Iterator[Any]:
     """A browser of this machine; while it is open, no test beside it can run an event loop."""
     path = browsers.installed()
     if path is None:
-        missing = f"no Chromium: install {browsers.PACKAGE}, or be root on Debian"
-        (pytest.fail if os.environ.get("CI") else pytest.skip)(missing)
+        how = f"install {browsers.PACKAGE}, or be root on Debian"
+        lacking("no Chromium", FileNotFoundError(how))
     from playwright.sync_api import sync_playwright  # noqa: PLC0415 - slow, and only needed here
 
     with sync_playwright() as driver:
