@@ -1,9 +1,10 @@
 """``gpushare verify`` on a cluster that runs its pods: rows hold, and each fault turns one red."""
 
 import json
+import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,8 @@ from gpucore.wire.lists import decode_pods
 from gpucore.wire.names import ENV_VISIBLE_DEVICES
 from gpucore.wire.verified import decode_verified
 from gpuinspect.queries.verified import verified_rows
-from gpuprobe.checks import compute, neighbour
+from gpuinspect.verify.targets import ProofTarget
+from gpuprobe.checks import compute, neighbour, share
 from standins.cuda import build
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
@@ -377,6 +379,71 @@ def test_an_interrupted_run_leaves_nothing_behind(
     except error:
         outcome = None
     assert outcome is None or outcome.code
+    assert not [path for path in server.objects if "gpushare-verify" in path]
+
+
+def node_of(pod: dict[str, Any]) -> str:
+    """The node that the affinity of a pod names."""
+    terms = pod["spec"]["affinity"]["nodeAffinity"]
+    field = terms["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"][0]
+    return str(field["matchFields"][0]["values"][0])
+
+
+@pytest.fixture
+def two_nodes() -> FakeCluster:
+    """Two nodes with a GPU each."""
+    gpu = Gpu(16, mode="driver")
+    return FakeCluster().node("n1", gpus=[gpu]).node("n2", gpus=[gpu])
+
+
+def test_nodes_are_verified_at_once(two_nodes: FakeCluster, serve: Serve, verify: Verify) -> None:
+    """The first pod of each node is created before one of them has ended; all rows are there."""
+    server = serve(on=two_nodes)
+    both, first = threading.Barrier(2, timeout=60), set[str]()
+
+    def meet(pod: dict[str, Any]) -> None:
+        if node_of(pod) not in first:
+            first.add(node_of(pod))
+            both.wait()
+
+    server.before = meet
+    outcome = verify(server, "--only", "quick", "-o", "json")
+    assert outcome.code == 0, outcome.out
+    found = {gpu["node"]: verdicts({r["row"]: r for r in gpu["rows"]}) for gpu in _items(outcome)}
+    assert found == dict.fromkeys((1, 2), dict.fromkeys(("share", "accounting", "memory"), "pass"))
+    assert not both.broken
+
+
+def _items(outcome: WhatIfOutcome) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(outcome.out)["items"]
+    return found
+
+
+def test_an_error_on_one_node_ends_the_run_on_all(
+    two_nodes: FakeCluster, serve: Serve, verify: Verify, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The pod of the other would go on for minutes; nothing of either is left."""
+    server = serve(on=two_nodes)
+    long = threading.Event()
+
+    def begun(pod: dict[str, Any]) -> None:
+        if node_of(pod) == "n2":
+            long.set()
+
+    def fails(_: object, __: object, target: ProofTarget, *___: object) -> str:
+        if target.node == "n1":
+            assert long.wait(60)
+            raise RuntimeError
+        return "spread"
+
+    stay = [{"do": "stay", "seconds": 600}]
+    monkeypatch.setattr(share, "steps", lambda _: stay)
+    monkeypatch.setattr("gpuinspect.verify.placing.steering", fails)
+    server.after = begun
+    begin = time.monotonic()
+    with suppress(RuntimeError):
+        assert verify(server, "--only", "quick").code
+    assert time.monotonic() - begin < 100
     assert not [path for path in server.objects if "gpushare-verify" in path]
 
 

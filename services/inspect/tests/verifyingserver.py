@@ -11,6 +11,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import uuid
 from collections.abc import Callable
 from contextlib import suppress
@@ -80,6 +81,7 @@ class VerifyingServer(FakeApiServer):
         self.after: Callable[[Object], None] = lambda _: None
         self._running: dict[str, subprocess.Popen[bytes]] = {}
         self._mps: socket.socket | None = None
+        self._binding = threading.Lock()
         for node in nodes:
             self._real_uuids(node)
         pods.extend(_plugin(node["metadata"]["name"]) for node in nodes)
@@ -127,8 +129,9 @@ class VerifyingServer(FakeApiServer):
         at = f"{path}/{meta['name']}"
         if body["kind"] == "Pod":
             self.before(body)
-            self._start(body)
-            self.lists[PODS].append(body)
+            with self._binding:
+                self._start(body)
+                self.lists[PODS].append(body)
             self.after(body)
         self.created.append(at)
         self.objects[at] = body

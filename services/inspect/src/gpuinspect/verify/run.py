@@ -4,7 +4,11 @@ import secrets
 import signal
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
+from itertools import groupby
+from operator import attrgetter
+from threading import Lock
 from types import FrameType
 from typing import TYPE_CHECKING, Final
 
@@ -28,6 +32,8 @@ if TYPE_CHECKING:  # the import takes a while
 
 Report = Callable[[ProofTarget, Proof], None]
 _NAME_BYTES: Final = 3
+NODES_AT_ONCE: Final = 8
+"""Nodes do not disturb each other; the pods of one node do, and come one after the other."""
 
 
 class VerifySettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,7 +88,7 @@ def verify(
     """Run the rows on every target.
 
     Args:
-        report: called with every row as soon as it is known.
+        report: called with every row as soon as it is known, from one thread at a time.
 
     Raises:
         InspectError: nothing can be verified, or a right is missing; nothing was created.
@@ -95,21 +101,48 @@ def verify(
     place = _place(snapshot, found, wanted)
     _check_rights(kube, place)
 
-    def read() -> Snapshot:
-        return live(kube, COUNTED)
-
-    outcomes: list[RowOutcome] = []
-    described: dict[str, Mapping[str, object]] = {}
     site = VerifySite(kube, place, seconds=wanted.seconds, keep=wanted.keep)
-    with _stopping(), site:
-        for target in found:
-            runner = RowRunner(site, target, names, read, starts=wanted.starts)
+    reporting = Lock()
+
+    def on_node(on_it: Sequence[ProofTarget]) -> VerifyRun:
+        outcomes: list[RowOutcome] = []
+        described: dict[str, Mapping[str, object]] = {}
+        for target in on_it:
+            runner = RowRunner(
+                site, target, names, lambda: live(kube, COUNTED), starts=wanted.starts
+            )
             for proof in _rows(runner, wanted.rows):
-                report(target, proof)
+                with reporting:
+                    report(target, proof)
                 outcomes.append(RowOutcome(target, proof))
             described[target.uuid] = runner.described
+        return VerifyRun(tuple(outcomes), described)
+
+    with _stopping(), site:
+        runs = _on_all_nodes(site, found, on_node)
+    outcomes = tuple(outcome for run in runs for outcome in run.outcomes)
+    described = {uuid: seen for run in runs for uuid, seen in run.described.items()}
     errors = record(kube, snapshot, outcomes) if wanted.record else []
-    return VerifyRun(tuple(outcomes), described, site.left_behind, tuple(errors))
+    return VerifyRun(outcomes, described, site.left_behind, tuple(errors))
+
+
+def _on_all_nodes(
+    site: VerifySite,
+    found: Sequence[ProofTarget],
+    on_node: Callable[[Sequence[ProofTarget]], VerifyRun],
+) -> list[VerifyRun]:
+    """Some nodes at once, each in a thread; an error on one of them ends all."""
+    nodes = [tuple(group) for _, group in groupby(found, attrgetter("node"))]
+    with ThreadPoolExecutor(min(len(nodes), NODES_AT_ONCE)) as pool:
+        running = [pool.submit(on_node, each) for each in nodes]
+        try:
+            for each in as_completed(running):
+                each.result()
+        except BaseException:
+            site.stop()
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+    return [each.result() for each in running]
 
 
 def _rows(runner: RowRunner, wanted: Sequence[str]) -> Iterator[Proof]:

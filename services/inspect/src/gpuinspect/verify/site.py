@@ -4,10 +4,12 @@ Whatever ends a run, :meth:`VerifySite.close` removes its objects; where not eve
 guard does. A pod's answers are its log, so nothing here needs to enter a container.
 """
 
+import itertools
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from http import HTTPStatus
+from threading import Event
 from typing import Any, Final, Protocol, Self
 
 import msgspec
@@ -52,6 +54,10 @@ class OutOfTimeError(Exception):
     """The time of the run is over."""
 
 
+class RunStoppedError(Exception):
+    """The run ends before its time: the user stopped it, or another node failed."""
+
+
 class Clock(Protocol):
     """Time and waiting; tests have one of their own."""
 
@@ -69,7 +75,7 @@ class Clock(Protocol):
 
 
 class VerifySite:
-    """The run's part of the cluster; use as a context.
+    """The run's part of the cluster; use as a context. Several threads may create pods in it.
 
     Args:
         kube: the API server.
@@ -93,7 +99,8 @@ class VerifySite:
         self._kube, self.place, self._keep, self._clock = kube, place, keep, clock
         self._end = clock.monotonic() + seconds
         self._seconds = seconds
-        self._count = 0
+        self._numbers = itertools.count(1)
+        self._stopped = Event()
         self._begun = False
         self.left_behind = ""
 
@@ -148,6 +155,10 @@ class VerifySite:
     def _pods(self) -> str:
         return f"/api/v1/namespaces/{self.place.namespace}/pods"
 
+    def stop(self) -> None:
+        """End what waits in other threads: it raises RunStoppedError."""
+        self._stopped.set()
+
     def close(self) -> str:
         """Remove every object of the run and wait until they are gone; what is left, if any."""
         if not self._begun:
@@ -176,8 +187,7 @@ class VerifySite:
 
     def new_name(self, row: str) -> str:
         """Name of the next pod."""
-        self._count += 1
-        return f"{row}-{self._count}"
+        return f"{row}-{next(self._numbers)}"
 
     def create(
         self,
@@ -195,7 +205,7 @@ class VerifySite:
         Raises:
             PodRefusedError: admission refuses it.
             PodFailedError: it could not be created.
-            OutOfTimeError: the run is over.
+            OutOfTimeError, RunStoppedError: the run is over.
         """
         self._check_time()
         name = self.new_name(row)
@@ -241,7 +251,7 @@ class VerifySite:
 
         Raises:
             PodFailedError: not in time.
-            OutOfTimeError: the run is over.
+            OutOfTimeError, RunStoppedError: the run is over.
         """
         deadline = self._clock.monotonic() + seconds
         while not done():
@@ -283,6 +293,8 @@ class VerifySite:
         return found["pod"]
 
     def _check_time(self) -> None:
+        if self._stopped.is_set():
+            raise RunStoppedError
         if self.left <= 0:
             raise OutOfTimeError(f"the time of the run, {self._seconds} s, is over")
 
