@@ -23,6 +23,9 @@ TRANSIENT = re.compile(
     re.IGNORECASE,
 )
 
+_MISSING = re.compile(r"\b404\b")
+"""No retry finds it, whatever else failed."""
+
 
 def with_retries(
     fetch: Callable[[], Value], *, pause: Callable[[float], None] = time.sleep
@@ -36,7 +39,7 @@ def with_retries(
         try:
             return fetch()
         except SetupError as error:
-            if not TRANSIENT.search(str(error)):
+            if _MISSING.search(str(error)) or not TRANSIENT.search(str(error)):
                 raise
             reason = str(error).strip().splitlines()[-1].strip()
             say(f"a download failed and is tried again in {seconds:g} s: {reason}")
