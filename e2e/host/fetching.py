@@ -23,7 +23,7 @@ TRANSIENT = re.compile(
     re.IGNORECASE,
 )
 
-_MISSING = re.compile(r"\b404\b")
+_MISSING = re.compile(r"\b404 +(Not Found|Client Error)")
 """No retry finds it, whatever else failed."""
 
 
