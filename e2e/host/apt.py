@@ -9,7 +9,9 @@ from host.privilege import as_root
 
 OPTIONS: Final = ("-o", "Acquire::Retries=5", "-o", "Acquire::http::Timeout=60")
 """It tries single files again by itself, but not those that a whole list is signed by."""
-_STALE: Final = re.compile(r"Unable to locate package|has no installation candidate|\b404 +Not Found")
+_STALE: Final = re.compile(
+    r"Unable to locate package|has no installation candidate|\b404 +Not Found"
+)
 """What it prints where the machine has no lists of packages, or old ones."""
 
 

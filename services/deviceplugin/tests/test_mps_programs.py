@@ -27,7 +27,8 @@ NOBODY = 65534
 SELDOM = Timing(check=300, answer=30, start=60, poll=0.01, grace=30)
 """The plugin sends nothing while the test does."""
 OFTEN = Timing(check=0.01, answer=3, patience=60, start=60, poll=0.01, grace=30)
-BUSY = Timing(check=0.05, answer=30, patience=1, start=60, poll=0.05, grace=30)
+ONE_ATTEMPT = Timing(check=0.01, answer=30, patience=0, start=60, poll=5, grace=30)
+"""Each check is one attempt, with five seconds for its answer, and counts as it ends."""
 HANGS = Timing(check=0.05, answer=2, patience=2, start=60, grace=1, first_pause=0.01)
 
 
@@ -216,7 +217,7 @@ async def test_a_user_who_sends_command_after_command_ends_no_daemon(program: st
 async def test_a_user_who_keeps_a_daemon_busy_ends_it_for_nobody() -> None:
     """New pods are held off meanwhile; those that run keep their daemon. NVIDIA's program alone."""
     program = str(obtained(offline.ensure_mps_control))
-    async with mps_stage(program=program, timing=BUSY) as stage:
+    async with mps_stage(program=program, timing=ONE_ATTEMPT) as stage:
         stage.folders.pipe.parents[1].chmod(0o755)
         stage.run()
         await stage.serving()
@@ -226,8 +227,7 @@ async def test_a_user_who_keeps_a_daemon_busy_ends_it_for_nobody() -> None:
         )  # fmt: skip
         assert client.stdin is not None
         failure = await stage.failure()
-        assert failure.startswith("its MPS daemon fails: ")
-        assert "get_server_list" in failure  # it failed, or had no response in time
+        assert failure.startswith("its MPS daemon fails: get_server_list failed: ")
         client.stdin.close()
         await client.wait()
         await stage.serving(times=2)
