@@ -27,6 +27,7 @@ __all__ = ["plane"]  # a fixture
 Object = dict[str, Any]
 SECONDS: Final = 60
 ACCOUNT: Final = f"system:serviceaccount:{SPACE}:{SPACE}-gpushare-idle"
+NAMES: Final = ("kept", "idle", "allowed")
 LATER: Final = """
 import sys
 from datetime import UTC, datetime, timedelta
@@ -40,7 +41,7 @@ main()
 
 
 class Reports:
-    """A device plugin that reports two pods of its node as idle since now.
+    """A device plugin that reports the pods of its node as idle since now.
 
     Attributes:
         hours: that have passed.
@@ -56,7 +57,7 @@ class Reports:
         gpus = [
             {"index": i, "uuid": f"GPU-node-00000-{i}", "usedBytes": 0, "unattributedBytes": 0}
             | {"pods": [self._row(name)]}
-            for i, name in enumerate(("kept", "idle"))
+            for i, name in enumerate(NAMES)
         ]
         known = {"apiVersion": "gpushare/v1", "kind": "NodeUsage", "node": "node-00000"}
         return {**known, "measuredAt": at.timestamp(), "gpus": gpus}
@@ -68,13 +69,14 @@ class Reports:
 
 @pytest.fixture
 async def cluster(plane: ControlPlane) -> AsyncIterator[tuple[ApiCalls, Reports]]:
-    """A node with two idle pods and a plugin, and the chart with its CronJob."""
+    """A node with idle pods and a plugin, and the chart with its CronJob."""
     async with ApiCalls.to(plane) as calls:
-        await calls.create("/api/v1/nodes", fakenodes.nodes(1, gpus=2, units=16))
-        pods = [held(n, 0, i, 8, ownerReferences=[OWNER]) for i, n in enumerate(("kept", "idle"))]
+        await calls.create("/api/v1/nodes", fakenodes.nodes(1, gpus=len(NAMES), units=16))
+        pods = [held(n, 0, i, 8, ownerReferences=[OWNER]) for i, n in enumerate(NAMES)]
+        pods[-1]["metadata"]["labels"]["gpushare/idle-allowed"] = "true"
         await calls.create(PODS, pods)
         reports = Reports()  # later, since what was measured before a pod's creation is unknown
-        for name in ("kept", "idle"):
+        for name in NAMES:
             running = {"status": {"phase": "Running"}}
             await calls.call("PATCH", f"{PODS}/{name}/status", running, kind=MERGE_PATCH)
         job = {"schedule": "30 * * * *", "evict": True}
@@ -100,7 +102,12 @@ async def run(plane: ControlPlane, reports: Reports, hours: float) -> dict[str, 
     return {each["name"]: each["outcome"] for each in json.loads(done.stdout)["items"]}
 
 
-async def test_an_idle_pod_has_notice_and_is_evicted_unless_a_budget_keeps_it(
+def outcomes(kept: str, idle: str) -> dict[str, str]:
+    """Of a run that never touches the pod with the label."""
+    return {"kept": kept, "idle": idle, "allowed": "spared"}
+
+
+async def test_an_idle_pod_has_notice_and_is_evicted_unless_a_budget_or_its_label_keeps_it(
     plane: ControlPlane, cluster: tuple[ApiCalls, Reports]
 ) -> None:
     """Notice, the grace time, the eviction of one and the refusal of the other."""
@@ -108,20 +115,18 @@ async def test_an_idle_pod_has_notice_and_is_evicted_unless_a_budget_keeps_it(
     spec = {"minAvailable": 1, "selector": {"matchLabels": {"app": "kept"}}}
     budget = {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "spec": spec}
     await calls.call("POST", BUDGETS, budget | {"metadata": {"name": "keep"}})
-    assert await run(plane, reports, 13) == {"kept": "noticed", "idle": "noticed"}
+    assert await run(plane, reports, 13) == outcomes("noticed", "noticed")
     notice = (await read(calls, f"{PODS}/idle"))["metadata"]["annotations"]["gpushare/idle-notice"]
     assert json.loads(notice)["evictAfter"] - json.loads(notice)["noticedAt"] == 24 * 3600
-    assert await run(plane, reports, 36) == {"kept": "waits", "idle": "waits"}
+    assert await run(plane, reports, 36) == outcomes("waits", "waits")
     await calls.call("GET", f"{PODS}/idle")
 
-    assert await run(plane, reports, 38) == {"kept": "refused", "idle": "evicted"}
+    assert await run(plane, reports, 38) == outcomes("refused", "evicted")
     await calls.call("GET", f"{PODS}/idle", fine=(404,))
-    await calls.call("GET", f"{PODS}/kept")
+    for name in ("kept", "allowed"):
+        await calls.call("GET", f"{PODS}/{name}")
     events = (await read(calls, "/api/v1/namespaces/default/events"))["items"]
     seen = {(each["reason"], each["involvedObject"]["name"]) for each in events}
-    assert {
-        ("GpuIdleNotice", "kept"),
-        ("GpuIdleNotice", "idle"),
-        ("GpuIdlePodEvicted", "idle"),
-    } <= (seen)
-    assert ("GpuIdlePodEvicted", "kept") not in seen
+    pods = {each for each in seen if each[1] in NAMES}
+    notices = {("GpuIdleNotice", name) for name in ("kept", "idle")}
+    assert pods == {*notices, ("GpuIdlePodEvicted", "idle")}
