@@ -11,6 +11,7 @@ from environments import podresources
 from environments.case import Case
 from environments.environment import MachineGpu
 from environments.kind import KindEnvironment
+from environments.podprocesses import first_pid
 from environments.waiting import until
 
 pytestmark = pytest.mark.e2e
@@ -137,12 +138,7 @@ def test_a_pod_that_uses_more_than_its_share_is_notified(
 ) -> None:
     """The driver reports a process with too much memory: an event on its pod, and nothing else."""
     case.create_running(on(first, case.pod("greedy", 2, node=isolated)))
-    uid = case.get("greedy")["metadata"]["uid"]
-    either = f"{uid}|{uid.replace('-', '_')}"
-    pids = environment.on_node(
-        isolated, f"grep -lE '{either}' /proc/[0-9]*/cgroup 2>/dev/null || true"
-    )
-    pid = min(int(path.split("/")[2]) for path in pids.split())
+    pid = first_pid(environment, case, "greedy")
     environment.break_gpus(isolated, f"gpu 0 process pid {pid} used_mib 4096 name greedy")
     (message,) = until(
         "the pod has an event about its over-use",

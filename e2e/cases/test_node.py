@@ -10,6 +10,7 @@ import pytest
 from environments import podresources
 from environments.case import Case
 from environments.kind import KindEnvironment
+from environments.podprocesses import first_pid
 from environments.waiting import until
 
 pytestmark = pytest.mark.e2e
@@ -70,10 +71,7 @@ def test_a_plain_install_names_the_pod_that_uses_more_than_its_share(
     case.create_running(greedy, modest)
     gpus = case.gpus()
     assert gpus["greedy"] == gpus["modest"]
-    uid = case.get("greedy")["metadata"]["uid"]
-    either = f"{uid}|{uid.replace('-', '_')}"
-    pids = environment.on_node(small, f"grep -lE '{either}' /proc/[0-9]*/cgroup || true")
-    pid = min(int(path.split("/")[2]) for path in pids.split())
+    pid = first_pid(environment, case, "greedy")
     process = f"gpu {gpus['greedy']} process pid {pid} used_mib 4096 name greedy"
     environment.break_gpus(small, process)
     try:

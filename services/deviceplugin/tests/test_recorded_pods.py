@@ -6,6 +6,7 @@ import pytest
 from prometheus_client import REGISTRY
 from recorderworld import GI, World, ended, owned, pod
 
+from gpucore.node.isolation.engine_use import EngineUse
 from gpucore.units import PodUid
 from gpudeviceplugin import telemetry
 
@@ -80,6 +81,31 @@ def test_a_start_that_was_seen_is_counted_with_its_peak(world: World) -> None:
     assert value("count", labels, kind="starts") == 1
     assert value("bytes", labels, kind="start_peak") == GI
     assert value("used_bytes") is None, "the pod that is gone has no series"
+
+
+def test_the_sm_utilization_of_the_last_sample_has_a_series(world: World) -> None:
+    """None where the driver reports none: 0 percent would be another statement."""
+    world.uses(a=GI, work=EngineUse({PodUid("uid-a"): 42}))
+    world.sampled()
+    assert value("sm_utilization_percent") == 42
+    world.uses(a=GI, work=EngineUse({}, {PodUid("uid-a")}))
+    world.sampled()
+    assert value("sm_utilization_percent") == 0
+    world.uses(a=GI)
+    world.sampled()
+    assert value("sm_utilization_percent") is None
+
+
+def test_the_busiest_gpu_of_a_pod_counts_where_all_are_known(world: World) -> None:
+    """Half of the work would pass for all of it."""
+    world.holds("a", gpus=(0, 1))
+    for gpu, percent in ((0, 10), (1, 90)):
+        world.uses(gpu, a=GI, work=EngineUse({PodUid("uid-a"): percent}))
+    world.sampled()
+    assert value("sm_utilization_percent") == 90
+    world.uses(1, a=GI)
+    world.sampled()
+    assert value("sm_utilization_percent") is None
 
 
 def test_a_pod_without_figures_has_no_current_use(world: World) -> None:

@@ -5,25 +5,21 @@ The test plays the device plugin, whose reports the API server fetches, and the 
 
 import asyncio
 import json
-import socket
 import subprocess
 import sys
-import threading
-from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Final
 
 import pytest
 from chartconfig import SPACE, chart_config
+from fakeplugin import serving
 from planes import plane
 from test_controlplane_defrag import BUDGETS, OWNER, PODS, held, read
 
 from environments import fakenodes
 from environments.apicall import MERGE_PATCH, ApiCalls
 from environments.controlplane import ControlPlane
-from gpukube.testing.plugin_pods import plugin_pod
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 __all__ = ["plane"]  # a fixture
@@ -31,6 +27,7 @@ __all__ = ["plane"]  # a fixture
 Object = dict[str, Any]
 SECONDS: Final = 60
 ACCOUNT: Final = f"system:serviceaccount:{SPACE}:{SPACE}-gpushare-idle"
+NAMES: Final = ("kept", "idle", "allowed")
 LATER: Final = """
 import sys
 from datetime import UTC, datetime, timedelta
@@ -44,7 +41,7 @@ main()
 
 
 class Reports:
-    """A device plugin that reports two pods of its node as idle since they were created.
+    """A device plugin that reports the pods of its node as idle since now.
 
     Attributes:
         hours: that have passed.
@@ -60,7 +57,7 @@ class Reports:
         gpus = [
             {"index": i, "uuid": f"GPU-node-00000-{i}", "usedBytes": 0, "unattributedBytes": 0}
             | {"pods": [self._row(name)]}
-            for i, name in enumerate(("kept", "idle"))
+            for i, name in enumerate(NAMES)
         ]
         known = {"apiVersion": "gpushare/v1", "kind": "NodeUsage", "node": "node-00000"}
         return {**known, "measuredAt": at.timestamp(), "gpus": gpus}
@@ -69,65 +66,27 @@ class Reports:
         named = {"namespace": "default", "name": name, "containers": ["main"]}
         return {**named, "usedBytes": 0, "idleSince": self.since.timestamp()}
 
-    @contextmanager
-    def serving(self) -> Iterator[tuple[str, int]]:
-        """Address and port; the API server connects to no loopback address."""
-        reports = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                body = json.dumps(reports.document()).encode()
-                self.send_response(200 if self.path == "/usage" else 404)
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-
-            def log_message(self, format: str, *args: object) -> None:  # noqa: A002
-                """Tests print enough."""
-
-        server = ThreadingHTTPServer((_address(), 0), Handler)
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
-        try:
-            yield _address(), server.server_port
-        finally:
-            server.shutdown()
-            thread.join(SECONDS)
-            server.server_close()
-
-
-def _address() -> str:
-    """An address of this machine that is not loopback; nothing is sent."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one:
-        one.connect(("192.0.2.1", 9))
-        return str(one.getsockname()[0])
-
 
 @pytest.fixture
 async def cluster(plane: ControlPlane) -> AsyncIterator[tuple[ApiCalls, Reports]]:
-    """A node with two idle pods and a plugin, and the chart with its CronJob."""
-    reports = Reports()
+    """A node with idle pods and a plugin, and the chart with its CronJob."""
     async with ApiCalls.to(plane) as calls:
-        await calls.create("/api/v1/nodes", fakenodes.nodes(1, gpus=2, units=16))
-        pods = [held(n, 0, i, 8, ownerReferences=[OWNER]) for i, n in enumerate(("kept", "idle"))]
+        await calls.create("/api/v1/nodes", fakenodes.nodes(1, gpus=len(NAMES), units=16))
+        pods = [held(n, 0, i, 8, ownerReferences=[OWNER]) for i, n in enumerate(NAMES)]
+        pods[-1]["metadata"]["labels"]["gpushare/idle-allowed"] = "true"
         await calls.create(PODS, pods)
-        for name in ("kept", "idle"):
+        reports = Reports()  # later, since what was measured before a pod's creation is unknown
+        for name in NAMES:
             running = {"status": {"phase": "Running"}}
             await calls.call("PATCH", f"{PODS}/{name}/status", running, kind=MERGE_PATCH)
         job = {"schedule": "30 * * * *", "evict": True}
         await chart_config(plane, calls, idle=job, admissionPolicy={"enabled": True})
-        with reports.serving() as (address, port):
-            await _plugin(calls, address, port)
+        with serving({"/usage": reports.document}) as plugin:
+            pods = f"/api/v1/namespaces/{SPACE}/pods"
+            await calls.call("POST", pods, plugin.pod("node-00000"))
+            status = plugin.status()
+            await calls.call("PATCH", f"{pods}/plugin/status", status, kind=MERGE_PATCH)
             yield calls, reports
-
-
-async def _plugin(calls: ApiCalls, address: str, port: int) -> None:
-    item = plugin_pod("plugin", "node-00000", namespace=SPACE, port=port)
-    item["spec"]["containers"][0]["image"] = "none"
-    pods = f"/api/v1/namespaces/{SPACE}/pods"
-    await calls.call("POST", pods, item)
-    status = {"phase": "Running", "podIP": address, "podIPs": [{"ip": address}]}
-    await calls.call("PATCH", f"{pods}/plugin/status", {"status": status}, kind=MERGE_PATCH)
 
 
 async def run(plane: ControlPlane, reports: Reports, hours: float) -> dict[str, str]:
@@ -143,7 +102,12 @@ async def run(plane: ControlPlane, reports: Reports, hours: float) -> dict[str, 
     return {each["name"]: each["outcome"] for each in json.loads(done.stdout)["items"]}
 
 
-async def test_an_idle_pod_has_notice_and_is_evicted_unless_a_budget_keeps_it(
+def outcomes(kept: str, idle: str) -> dict[str, str]:
+    """Of a run that never touches the pod with the label."""
+    return {"kept": kept, "idle": idle, "allowed": "spared"}
+
+
+async def test_an_idle_pod_has_notice_and_is_evicted_unless_a_budget_or_its_label_keeps_it(
     plane: ControlPlane, cluster: tuple[ApiCalls, Reports]
 ) -> None:
     """Notice, the grace time, the eviction of one and the refusal of the other."""
@@ -151,20 +115,18 @@ async def test_an_idle_pod_has_notice_and_is_evicted_unless_a_budget_keeps_it(
     spec = {"minAvailable": 1, "selector": {"matchLabels": {"app": "kept"}}}
     budget = {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "spec": spec}
     await calls.call("POST", BUDGETS, budget | {"metadata": {"name": "keep"}})
-    assert await run(plane, reports, 13) == {"kept": "noticed", "idle": "noticed"}
+    assert await run(plane, reports, 13) == outcomes("noticed", "noticed")
     notice = (await read(calls, f"{PODS}/idle"))["metadata"]["annotations"]["gpushare/idle-notice"]
     assert json.loads(notice)["evictAfter"] - json.loads(notice)["noticedAt"] == 24 * 3600
-    assert await run(plane, reports, 36) == {"kept": "waits", "idle": "waits"}
+    assert await run(plane, reports, 36) == outcomes("waits", "waits")
     await calls.call("GET", f"{PODS}/idle")
 
-    assert await run(plane, reports, 38) == {"kept": "refused", "idle": "evicted"}
+    assert await run(plane, reports, 38) == outcomes("refused", "evicted")
     await calls.call("GET", f"{PODS}/idle", fine=(404,))
-    await calls.call("GET", f"{PODS}/kept")
+    for name in ("kept", "allowed"):
+        await calls.call("GET", f"{PODS}/{name}")
     events = (await read(calls, "/api/v1/namespaces/default/events"))["items"]
     seen = {(each["reason"], each["involvedObject"]["name"]) for each in events}
-    assert {
-        ("GpuIdleNotice", "kept"),
-        ("GpuIdleNotice", "idle"),
-        ("GpuIdlePodEvicted", "idle"),
-    } <= (seen)
-    assert ("GpuIdlePodEvicted", "kept") not in seen
+    pods = {each for each in seen if each[1] in NAMES}
+    notices = {("GpuIdleNotice", name) for name in ("kept", "idle")}
+    assert pods == {*notices, ("GpuIdlePodEvicted", "idle")}

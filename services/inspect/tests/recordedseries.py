@@ -15,6 +15,7 @@ class RecordedPod(msgspec.Struct, frozen=True):
 
     Attributes:
         used: one sample a day, the last one now.
+        sm_percents: SM utilization with each of these samples; ``None`` unknown.
         more: further figures by metric and kind.
     """
 
@@ -26,6 +27,7 @@ class RecordedPod(msgspec.Struct, frozen=True):
     workload: str = "web"
     namespace: str = "default"
     more: Mapping[tuple[str, str], float] = {}
+    sm_percents: Sequence[int | None] = ()
 
     @property
     def labels(self) -> dict[str, str]:
@@ -71,7 +73,8 @@ class RecordedSeries:
         pods = [pod for pod in self._pods if self._is_chosen(pod, query)]
         if path == "query_range":
             end = int(fields["end"])
-            return result_of("matrix", [_matrix(pod, end) for pod in pods if pod.used])
+            rows = [_matrix(pod, "sm_utilization" in query, end) for pod in pods]
+            return result_of("matrix", [row for row in rows if row["values"]])
         metric = query.partition("gpushare_recorded_")[2].partition("_seconds")[0]
         metric = metric.partition("[")[0].partition("{")[0]
         rows = [
@@ -86,7 +89,8 @@ class RecordedSeries:
         return "{" not in query or f'{{exported_namespace="{pod.namespace}"}}' in query
 
 
-def _matrix(pod: RecordedPod, end: int) -> dict[str, Any]:
+def _matrix(pod: RecordedPod, of_sm: bool, end: int) -> dict[str, Any]:
     first = end - (len(pod.used) - 1) * DAY
-    values = [[first + i * DAY, str(int(used * GIB))] for i, used in enumerate(pod.used)]
+    samples = pod.sm_percents if of_sm else [int(used * GIB) for used in pod.used]
+    values = [[first + i * DAY, str(each)] for i, each in enumerate(samples) if each is not None]
     return {"metric": pod.labels, "values": values}

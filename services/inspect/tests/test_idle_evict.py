@@ -154,6 +154,26 @@ def test_notice_comes_first_and_the_eviction_after_the_grace_time(idle: Idle) ->
     assert idle.server.lease["spec"]["holderIdentity"] == ""
 
 
+def test_each_notice_has_the_whole_grace_time_though_the_run_takes_long(
+    idle: Idle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A minute passes at every look at the clock; the event would name an earlier time."""
+
+    def minute_later() -> datetime:
+        idle.now += 60
+        return datetime.fromtimestamp(idle.now, UTC)
+
+    monkeypatch.setattr(ages, "now", minute_later)
+    found = json.loads(idle("-o", "json").out)["items"]
+    after = {each["name"]: each["evictAfter"] for each in found if each["outcome"] == "noticed"}
+    assert set(after) == {"a", "b"}
+    for name, shown in after.items():
+        notice = idle.notice(name)
+        assert notice is not None
+        assert notice["evictAfter"] - notice["noticedAt"] == 24 * HOUR
+        assert datetime.fromisoformat(shown).timestamp() == notice["evictAfter"]
+
+
 def test_a_pod_that_used_its_gpu_since_the_notice_is_not_evicted(idle: Idle) -> None:
     """Idle again, it gets another notice."""
     idle()

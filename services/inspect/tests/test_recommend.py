@@ -109,6 +109,37 @@ def test_the_unit_is_that_of_the_nodes(run: Run, cluster: FakeCluster, measured:
     }
 
 
+@pytest.mark.parametrize("flags", [("-o", "patch"), ("--whatif",)])
+def test_patches_and_whatif_are_in_the_unit_of_the_nodes(
+    run: Run, cluster: FakeCluster, measured: str, flags: tuple[str, ...]
+) -> None:
+    """7168 of GPUs that count in GiB would be a thousand times too much."""
+    cluster.node("n", gpus=[Gpu(40)])
+    given = ("recommend", "-A", "--history", measured, "--memory-unit", "MiB", *flags)
+    outcome = run(*given, on=cluster)
+    assert (outcome.code, outcome.out) == (2, "")
+    assert "the nodes count in GiB" in " ".join(outcome.err.split())
+
+
+def test_the_largest_gpu_is_converted_to_the_unit_that_is_asked_for(
+    run: Run, cluster: FakeCluster, measured: str
+) -> None:
+    """40 units of GiB are no limit of 40 MiB."""
+    cluster.node("n", gpus=[Gpu(40)])
+    flags = ("--history", measured, "--memory-unit", "MiB", "-o", "json")
+    train = items(run("recommend", "train", *flags, on=cluster).out)["train"]
+    assert (train["advice"], train["recommended"]["request"]) == ("raise", 12288)
+
+
+def test_all_memory_of_a_gpu_is_found_where_nodes_count_in_different_units(
+    run: Run, cluster: FakeCluster, measured: str
+) -> None:
+    """16 GiB are one of the GPUs of 16384 MiB."""
+    cluster.node("n", gpus=[Gpu(40)]).node("m", gpus=[Gpu(16384)], unit="MiB")
+    out = run("recommend", "web", "--history", measured, "-o", "patch", on=cluster).out
+    assert out.startswith("# deployment default/web is not patched (it may have an exclusive GPU)")
+
+
 def test_no_size_is_larger_than_the_largest_gpu(
     run: Run, cluster: FakeCluster, tmp_path: Path
 ) -> None:

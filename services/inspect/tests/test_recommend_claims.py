@@ -21,12 +21,19 @@ TEMPLATE = "/apis/resource.k8s.io/v1/namespaces/team/resourceclaimtemplates/shar
 
 
 def template(
-    memory: str | None = "16Gi", *, key: str = "memory", count: int = 1, requests: int = 1
+    memory: str | None = "16Gi",
+    *,
+    key: str = "memory",
+    count: int = 1,
+    requests: int = 1,
+    mode: str = "",
 ) -> dict[str, Any]:
     """A ResourceClaimTemplate."""
     exactly: dict[str, Any] = {"deviceClassName": "gpushare", "count": count}
     if memory is not None:
         exactly["capacity"] = {"requests": {key: memory, "compute": "10"}}
+    if mode:
+        exactly["allocationMode"] = mode
     names = [f"gpu-{number}" for number in range(requests)]
     devices = {"requests": [{"name": name, "exactly": exactly} for name in names]}
     return {
@@ -48,16 +55,23 @@ def deployment(*claims: Mapping[str, str]) -> dict[str, Any]:
     return {"spec": {"template": {"spec": {"resourceClaims": list(found)}}}}
 
 
-def patched(run: Run, tmp_path: Path, objects: Mapping[str, Any], **more: Any) -> str:
+def patched(
+    run: Run,
+    tmp_path: Path,
+    objects: Mapping[str, Any],
+    *,
+    nodes: FakeCluster | None = None,
+    **more: Any,
+) -> str:
     """What is printed for a Deployment that uses 6 of its 16 GiB."""
     web = history("web", 2, 3, 6, namespace="team", claims=True, **more)
-    nodes = FakeCluster().node("a", gpus=[Gpu(80)]).items
+    items = (nodes or FakeCluster().node("a", gpus=[Gpu(80)])).items
     pods = [plugin_pod("p-a", "a", namespace="gpushare", port=9445)]
-    server = FakeApiServer({"/api/v1/nodes": nodes, "/api/v1/pods": pods})
+    server = FakeApiServer({"/api/v1/nodes": items, "/api/v1/pods": pods})
     server.objects = {HISTORY: json.loads(encode_histories("a", [web])), **objects}
     with server.serving():
-        flags = ("--kubeconfig", str(server.kubeconfig(tmp_path)), "-n", "team", "-o", "patch")
-        outcome = run("recommend", *flags)
+        config = ("--kubeconfig", str(server.kubeconfig(tmp_path)))
+        outcome = run("recommend", *config, "-n", "team", "-o", "patch")
     assert outcome.code == 0, outcome.err
     return outcome.out
 
@@ -76,6 +90,10 @@ def test_a_new_template_is_created_and_the_workload_refers_to_it(run: Run, tmp_p
     out = patched(run, tmp_path, {WEB: deployment(), TEMPLATE: template()})
     manifest, applying, patch, words = commands(out)
     assert applying == ["kubectl", "apply", "--namespace=team", "--filename=-"]
+    assert (manifest["apiVersion"], manifest["kind"]) == (
+        "resource.k8s.io/v1",
+        "ResourceClaimTemplate",
+    )
     assert manifest["metadata"] == {"name": "share-7gi", "namespace": "team"}
     assert manifest["spec"] == template("7Gi")["spec"]
     assert words[:4] == ["kubectl", "patch", "deployment/web", "--namespace=team"]
@@ -102,6 +120,32 @@ def test_a_size_in_the_name_is_replaced(run: Run, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("name", "new"),
+    [("share-7gi", "share-7gi-new"), ("x" * 253, f"{'x' * 240}-7gi"), ("a.-16384mi", "a-7gi")],
+)
+def test_the_new_name_is_another_one_and_valid(
+    run: Run, tmp_path: Path, name: str, new: str
+) -> None:
+    """Whatever size the old one names."""
+    named = template()
+    named["metadata"]["name"] = name
+    claim = {"name": "gpu", "resourceClaimTemplateName": name}
+    path = f"{TEMPLATE.removesuffix('share')}{name}"
+    found = commands(patched(run, tmp_path, {WEB: deployment(claim), path: named}))
+    assert found[0]["metadata"]["name"] == new
+
+
+def test_a_size_that_is_not_of_whole_gib_is_in_mib(run: Run, tmp_path: Path) -> None:
+    """6 GiB and 15 percent, where the nodes count in MiB."""
+    objects = {WEB: deployment(), TEMPLATE: template()}
+    node = FakeCluster().node("a", gpus=[Gpu(80 << 10)], unit="MiB")
+    manifest, *_ = commands(patched(run, tmp_path, objects, nodes=node))
+    (request,) = manifest["spec"]["spec"]["devices"]["requests"]
+    assert request["exactly"]["capacity"]["requests"]["memory"] == "7066Mi"
+    assert manifest["metadata"]["name"] == "share-7066mi"
+
+
+@pytest.mark.parametrize(
     ("objects", "why"),
     [
         ({}, "its claims cannot be read"),
@@ -109,6 +153,7 @@ def test_a_size_in_the_name_is_replaced(run: Run, tmp_path: Path) -> None:
         ({WEB: deployment(), TEMPLATE: template(None)}, "have 0 requests of memory"),
         ({WEB: deployment(), TEMPLATE: template(requests=2)}, "have 2 requests of memory"),
         ({WEB: deployment(), TEMPLATE: template(key="x/memory")}, "have 0 requests of memory"),
+        ({WEB: deployment(), TEMPLATE: template(mode="All")}, "have 0 requests of memory"),
         ({WEB: deployment(), TEMPLATE: template("9Gi")}, "has 9Gi of each GPU"),
         ({WEB: deployment(), TEMPLATE: template("much")}, "its claims have an unknown form"),
         ({WEB: deployment(), TEMPLATE: {"spec": 7}}, "its claims have an unknown form"),

@@ -74,6 +74,22 @@ def test_a_pod_that_ran_out_of_memory_raises_the_size(run: Run, nodes: FakeClust
     assert item["outOfMemory"] == 1
 
 
+def test_the_sm_utilization_is_that_of_most_samples(run: Run, nodes: FakeCluster) -> None:
+    """Of those that have it, in steps of 5 percent, over all pods of the workload."""
+    series = RecordedSeries(
+        RecordedPod("web-1", [2, 3, 2], sm_percents=[0, None, 42]),
+        RecordedPod("web-2", [2, 3, 2], sm_percents=[None, 7, 0]),
+    )
+    (item,) = recommended(run, nodes, series)["items"]
+    assert item["smP95Percent"] == 45
+
+
+def test_without_sm_utilization_there_is_none(run: Run, nodes: FakeCluster) -> None:
+    """The driver did not report it: 0 percent would be another statement."""
+    (item,) = recommended(run, nodes, RecordedSeries(RecordedPod("web-1", [2, 3])))["items"]
+    assert item["smP95Percent"] is None
+
+
 def test_only_the_namespace_is_asked_for(run: Run, nodes: FakeCluster) -> None:
     """Every query selects it; -A selects nothing."""
     series = RecordedSeries(
@@ -82,7 +98,7 @@ def test_only_the_namespace_is_asked_for(run: Run, nodes: FakeCluster) -> None:
     found = recommended(run, nodes, series, "-n", "team")
     assert [item["namespace"] for item in found["items"]] == ["team"]
     queries = [fields["query"] for _, fields in series.asked]
-    assert len(queries) == 4
+    assert len(queries) == 5
     assert all('{exported_namespace="team"}' in query for query in queries)
     assert len(recommended(run, nodes, series, "-A")["items"]) == 2
 
@@ -102,10 +118,12 @@ def test_the_samples_of_all_pods_are_bounded(
     monkeypatch.setattr(prometheus_histories, "MOST_POINTS", 28)
     series = RecordedSeries(*(RecordedPod(f"web-{i}", [1, 2]) for i in range(4)))
     found = recommended(run, nodes, series)
-    path, fields = series.asked[-1]
-    assert (path, fields["step"], found["stepSeconds"]) == ("query_range", "86400", 86400)
-    assert int(fields["end"]) - int(fields["start"]) == 7 * 86400
-    assert fields["timeout"] == "30s"
+    ranges = [fields for path, fields in series.asked if path == "query_range"]
+    assert len(ranges) == 2, "memory in use and SM utilization"
+    for fields in ranges:
+        assert (fields["step"], found["stepSeconds"]) == ("86400", 86400)
+        assert int(fields["end"]) - int(fields["start"]) == 7 * 86400
+        assert fields["timeout"] == "30s"
 
 
 def test_too_many_pods_are_refused_with_the_next_step(

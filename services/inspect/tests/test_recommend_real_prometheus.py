@@ -26,6 +26,10 @@ def scraped(
     times = [begin + i * EVERY for i in range(int((end - begin) / EVERY) + 1)]
     used = [(at, pod.used[i % len(pod.used)] * GIB) for i, at in enumerate(times)]
     yield Series("gpushare_recorded_used_bytes", target, used)
+    if pod.sm_percents:
+        percents = [(at, pod.sm_percents[i % len(pod.sm_percents)]) for i, at in enumerate(times)]
+        known = [(at, percent) for at, percent in percents if percent is not None]
+        yield Series("gpushare_recorded_sm_utilization_percent", target, known)
     for metric in ("bytes", "count"):
         for kind, value in pod.figures(metric).items():
             samples = [(at, value) for at in times]
@@ -50,7 +54,13 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     end = now() - 60
     moved = RecordedPod("db-1", [4.0], workload="db", starts=7)
     series = [
-        *scraped(RecordedPod("web-1", [2.0] * 9 + [3.0], peak=6), end - 6 * DAY, end),
+        *scraped(
+            RecordedPod(
+                "web-1", [2.0] * 9 + [3.0], peak=6, sm_percents=[None] * 5 + [0] * 4 + [61]
+            ),
+            end - 6 * DAY,
+            end,
+        ),
         *scraped(
             RecordedPod("old-1", [5.0], workload="old", namespace="research"),
             end - 6 * DAY,
@@ -58,8 +68,12 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         ),
         *scraped(moved, end - 6 * DAY, end - 3 * DAY - EVERY),
         *scraped(moved, end - 3 * DAY, end, plugin="plugin-b"),
-        *scraped(RecordedPod("api-1", [9.0], workload="api"), end - 6 * DAY, end - 4 * DAY),
-        *scraped(RecordedPod("api-2", [2.0], workload="api"), end - 4 * DAY, end),
+        *scraped(
+            RecordedPod("api-1", [9.0], workload="api", sm_percents=[88]),
+            end - 6 * DAY,
+            end - 4 * DAY,
+        ),
+        *scraped(RecordedPod("api-2", [2.0], workload="api", sm_percents=[3]), end - 4 * DAY, end),
     ]
     with prometheus(tmp_path_factory.mktemp("prometheus"), series) as address:
         yield address
@@ -87,3 +101,17 @@ def test_only_the_window_is_read(run: Run, nodes: FakeCluster, url: str) -> None
 
     assert (week["peakBytes"], week["pods"]) == (9 * GIB, 2)
     assert (days["peakBytes"], days["pods"]) == (2 * GIB, 1)
+
+
+def test_the_sm_utilization_of_the_window_is_read(run: Run, nodes: FakeCluster, url: str) -> None:
+    """As the plugins recorded it: absent samples do not count, and those of an ended pod do."""
+    week = recommended(run, nodes, url)
+    days = recommended(run, nodes, url, "--window", "3d")
+
+    assert {name: item["smP95Percent"] for name, item in week.items()} == {
+        "web": 65,
+        "api": 90,
+        "old": None,
+        "db": None,
+    }
+    assert days["api"]["smP95Percent"] == 5

@@ -109,6 +109,12 @@ RECORDED_USED = Gauge(
     "were as full as the fullest",
     _RECORDED,
 )
+RECORDED_SM = Gauge(
+    "gpushare_recorded_sm_utilization_percent",
+    "SM utilization of the GPU by the pod in the last sample of the usage recorder; with several "
+    "GPUs that of the busiest, and absent where it is not known of all",
+    _RECORDED,
+)
 RECORDED_BYTES = Gauge(
     "gpushare_recorded_bytes",
     "GPU memory that the usage recorder has of the pod: its peak, its peak within two minutes of a "
@@ -166,7 +172,7 @@ def forget_gpus(gone: Iterable[tuple[str, str]]) -> None:
 
 def forget_recorded() -> None:
     """Remove the series of the usage recorder, before they are written anew."""
-    for gauge in (RECORDED_USED, RECORDED_BYTES, RECORDED_COUNT, RECORDED_AT):
+    for gauge in (RECORDED_USED, RECORDED_SM, RECORDED_BYTES, RECORDED_COUNT, RECORDED_AT):
         gauge.clear()
 
 

@@ -5,7 +5,8 @@ and its starts, so that nothing between two scrapes is missing from the history 
 number of series is bounded by the pods of the node.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 from prometheus_client import Gauge
 
@@ -13,6 +14,18 @@ from gpucore.sizing.usage_history import UsageHistory, WorkloadKey
 from gpucore.units import PodUid
 from gpucore.wire.pods import Pod
 from gpudeviceplugin import telemetry
+
+
+class LastSample(NamedTuple):
+    """What the last round measured of a pod.
+
+    Attributes:
+        sm_percent: SM utilization; ``None`` unknown.
+    """
+
+    pod: PodUid
+    used_bytes: int
+    sm_percent: int | None
 
 
 class RecordedPods:
@@ -33,21 +46,27 @@ class RecordedPods:
         """Forget all other pods."""
         self._pods = {uid: each for uid, each in self._pods.items() if uid in pods}
 
-    def publish(self, last: Collection[tuple[PodUid, int]]) -> None:
+    def publish(self, last: Iterable[LastSample]) -> None:
         """Replace the series.
 
         Args:
-            last: memory in use as of the last sample, of the pods that have one.
+            last: of the pods that the last round measured.
         """
         telemetry.forget_recorded()
-        used = dict(last)
+        samples = {each.pod: each for each in last}
         for uid, (name, history) in self._pods.items():
             labels = _labels(name, history.key)
-            if uid in used:
-                telemetry.RECORDED_USED.labels(*labels).set(used[uid])
+            if uid in samples:
+                _publish_sample(labels, samples[uid])
             for gauge, kind, value in _figures(history):
                 if value:
                     gauge.labels(*labels, kind).set(value)
+
+
+def _publish_sample(labels: Sequence[str], sample: LastSample) -> None:
+    telemetry.RECORDED_USED.labels(*labels).set(sample.used_bytes)
+    if sample.sm_percent is not None:
+        telemetry.RECORDED_SM.labels(*labels).set(sample.sm_percent)
 
 
 def _labels(pod: str, key: WorkloadKey) -> tuple[str, ...]:

@@ -24,7 +24,7 @@ from gpudeviceplugin.isolation.shares import MIB, allowed_bytes, exclusive_pods,
 from gpudeviceplugin.node.current_use import CurrentUse, gpu_containers
 from gpudeviceplugin.node.history_file import HistoryFile
 from gpudeviceplugin.node.pod_starts import PodControllers, PodStarts
-from gpudeviceplugin.node.recorded_pods import RecordedPods
+from gpudeviceplugin.node.recorded_pods import LastSample, RecordedPods
 from gpudeviceplugin.state import NodeState
 
 SAVE_SECONDS: Final = 300.0
@@ -158,11 +158,9 @@ class UsageRecorder:
         for each in (self.histories.current(key, now), self._pods.of(pod, key)):
             each.starts += 1
 
-    def _record(
-        self, pod: Pod, shares: Sequence[_Share], now: float
-    ) -> Iterator[tuple[PodUid, int]]:
+    def _record(self, pod: Pod, shares: Sequence[_Share], now: float) -> Iterator[LastSample]:
         """Add a sample to the histories of workload and pod; yields it, if there is one."""
-        key, used = self._key(pod), _used(shares)
+        key, used, sm_percent = self._key(pod), _used(shares), _sm_percent(shares)
         histories = (self.histories.current(key, now), self._pods.of(pod, key))
         if used is None:
             return
@@ -178,9 +176,9 @@ class UsageRecorder:
                 gpus=len(shares),
                 claims=self._has_claims(pod),
                 starting=self._starts.starting(pod, now),
-                sm_percent=_sm_percent(shares),
+                sm_percent=sm_percent,
             )
-        yield pod.uid, used
+        yield LastSample(pod.uid, used, sm_percent)
 
     def _has_claims(self, pod: Pod) -> bool:
         """Its owner wrote claims; the webhook made those of a converted pod."""

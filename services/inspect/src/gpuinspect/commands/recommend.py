@@ -6,6 +6,7 @@ from typing import Annotated, Final, NoReturn
 
 import typer
 
+from gpucore.accounting.node_info import common_unit
 from gpucore.sizing.evidence import SizingRules
 from gpucore.sizing.recommendation import Recommendation
 from gpucore.units import MemoryUnit, UnitError
@@ -105,7 +106,7 @@ def recommend(
         str,
         typer.Option(
             help="unit of requests: GiB, MiB or a multiple; default: that of the nodes, or GiB"
-            " where none are read",
+            " where none are read; -o patch and --whatif take no other than that of the nodes",
             metavar="UNIT",
         ),
     ] = "",
@@ -164,8 +165,10 @@ def recommend(
         known = of_prometheus(prometheus, namespace=where, days=days, seconds=seconds)
     source = measured(reader.source, reader.names, known, pods=whatif)
     unit = _unit(memory_unit, source)
+    if whatif or output is RecommendFormat.PATCH:
+        _demand_unit_of_nodes(unit, source)
     rules = SizingRules(
-        percentile=percentile, margin=percent, gpu_sizes=sizes_in(source.node_infos)
+        percentile=percentile, margin=percent, gpu_sizes=sizes_in(source.node_infos, unit)
     )
     if not source.histories.items:
         _fail_without_histories(source.histories, where, window)
@@ -210,6 +213,16 @@ def _unit(text: str, source: MeasuredCluster) -> MemoryUnit:
         return MemoryUnit.parse(text) if text else unit_in(source.node_infos)
     except UnitError as error:
         raise typer.BadParameter(f"--memory-unit: {error}") from error
+
+
+def _demand_unit_of_nodes(unit: MemoryUnit, source: MeasuredCluster) -> None:
+    """Patches and what-if count as the nodes do: in another unit, each size would be wrong."""
+    counted = common_unit(source.node_infos)
+    if counted not in {None, unit}:
+        raise typer.BadParameter(
+            f"--memory-unit {unit}: the nodes count in {counted}, and so do -o patch and --whatif:"
+            " leave it out"
+        )
 
 
 def _claims(

@@ -108,11 +108,13 @@ class _Run:
             return IdlePodOutcome(pod, IdleOutcome.POSTPONED, after, reason)
         self._left[decision.step] -= 1
         if decision.step is IdleStep.NOTICE:
-            return self._noticed(pod, after)
+            return self._noticed(pod)
         return self._evicted(pod, after)
 
-    def _noticed(self, pod: MeasuredPod, after: float) -> IdlePodOutcome:
+    def _noticed(self, pod: MeasuredPod) -> IdlePodOutcome:
+        """The grace time is whole for each pod, however long the notices before it took."""
         at = self._now
+        after = at + self._rules.grace_seconds
         return self._tried(
             pod, IdleOutcome.NOTICED, after, lambda: self._calls.notice(pod, at, after)
         )

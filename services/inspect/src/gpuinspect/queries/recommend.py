@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from gpucore.accounting.node_info import NodeInfo, common_unit
+from gpucore.accounting.node_info import NodeInfo, common_unit, unit_of
 from gpucore.sizing.evidence import DAY, SizingRules
 from gpucore.sizing.recommendation import Recommendation, recommend
 from gpucore.sizing.usage_history import UsageHistory
@@ -62,6 +62,11 @@ def unit_in(node_infos: Iterable[NodeInfo]) -> MemoryUnit:
     return common_unit(node_infos) or GIB
 
 
-def sizes_in(node_infos: Iterable[NodeInfo]) -> tuple[int, ...]:
-    """Units of the GPUs, each size once."""
-    return tuple(sorted({gpu.total for info in node_infos for gpu in info.devices.values()}))
+def sizes_in(node_infos: Iterable[NodeInfo], unit: MemoryUnit) -> tuple[int, ...]:
+    """Sizes of the GPUs, each once, in whole ``unit`` whatever the unit of their node is."""
+    found = {
+        gpu.total * unit_of(info).mib // unit.mib
+        for info in node_infos
+        for gpu in info.devices.values()
+    }
+    return tuple(sorted(found))

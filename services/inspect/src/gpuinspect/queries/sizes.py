@@ -87,8 +87,9 @@ def workload_sizes(
         WireError: a pod is none of the Kubernetes API.
     """
     infos = tuple(node_infos)
-    rules = SizingRules(gpu_sizes=sizes_in(infos))
-    found = recommendations(histories.items, RecommendScope(), unit_in(infos), rules)
+    unit = unit_in(infos)
+    rules = SizingRules(gpu_sizes=sizes_in(infos, unit))
+    found = recommendations(histories.items, RecommendScope(), unit, rules)
     running = _running(snapshot, {each.key.namespace for each in found})
     items = [
         SizedWorkload(each, running[each.key.namespace, each.key.kind, each.key.name])

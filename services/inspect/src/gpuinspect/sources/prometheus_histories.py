@@ -1,6 +1,7 @@
 """Histories of workloads from Prometheus, which scrapes what the device plugins recorded.
 
-Use comes from one range query, with at most :data:`MOST_POINTS` samples in all. Peaks, starts and
+Memory in use and SM utilization come from one range query each, with at most :data:`MOST_POINTS`
+samples in all. Peaks, starts and
 out-of-memory events come from instant queries over the same time: the plugins export them from
 each of their own samples, so what lies between two scrapes, or two points of the range, counts.
 """
@@ -37,6 +38,7 @@ _LABELS: Final = (
 )
 _BY: Final = ", ".join(_LABELS)
 USED: Final = "gpushare_recorded_used_bytes"
+SM_PERCENT: Final = "gpushare_recorded_sm_utilization_percent"
 FIGURES: Final = (
     "gpushare_recorded_bytes",
     "gpushare_recorded_count",
@@ -105,8 +107,12 @@ def prometheus_histories(
         if not figures:
             return PrometheusHistories(())
         step = _step(span, len(figures))
-        points = asking.points(chosen, span, end, step)
-    items = (_history(key, each, points.get(key, ())) for key, each in sorted(figures.items()))
+        used = asking.points(USED, chosen, span, end, step)
+        sm_percents = asking.points(SM_PERCENT, chosen, span, end, step)
+    items = (
+        _history(key, each, used.get(key, ()), dict(sm_percents.get(key, ())))
+        for key, each in sorted(figures.items())
+    )
     return PrometheusHistories(tuple(items), step)
 
 
@@ -142,10 +148,10 @@ class _Asking(NamedTuple):
         return found
 
     def points(
-        self, chosen: str, span: int, end: int, step: int
+        self, metric: str, chosen: str, span: int, end: int, step: int
     ) -> dict[_PodKey, list[tuple[float, int]]]:
-        """Memory in use of each pod: the last sample of each step."""
-        query = f"max by ({_BY}) (last_over_time({USED}{chosen}[{step}s]))"
+        """Times and values of each pod: the last sample of each step."""
+        query = f"max by ({_BY}) (last_over_time({metric}{chosen}[{step}s]))"
         start = end - -(-span // step) * step
         fields = {"query": query, "start": str(start), "end": str(end), "step": str(step)}
         found = {}
@@ -187,14 +193,24 @@ def _samples(values: Iterable[tuple[float, str]]) -> Iterator[tuple[float, int]]
             yield value[0], int(number)
 
 
-def _history(key: _PodKey, figures: _Figures, points: Iterable[tuple[float, int]]) -> UsageHistory:
-    """The history of one pod, as the recorder of its plugin would have it."""
+def _history(
+    key: _PodKey,
+    figures: _Figures,
+    used_bytes: Iterable[tuple[float, int]],
+    sm_percents: Mapping[float, int],
+) -> UsageHistory:
+    """The history of one pod, as the recorder of its plugin would have it.
+
+    Args:
+        used_bytes: times and values.
+        sm_percents: values by time.
+    """
     amount, count, _ = FIGURES
     workload = WorkloadKey(key.namespace, key.kind, key.workload, key.container)
     found = UsageHistory(workload, pods=1, starts=int(figures.get((count, "starts"), 0)))
     requested, limit = (int(figures.get((amount, kind), 0)) for kind in ("requested", "limit"))
     gpus, claims = (int(figures.get((count, kind), 0)) for kind in ("gpus", "claims"))
-    for at, used in points:
+    for at, used in used_bytes:
         found.record(
             at,
             used,
@@ -202,6 +218,7 @@ def _history(key: _PodKey, figures: _Figures, points: Iterable[tuple[float, int]
             limit_bytes=limit,
             gpus=gpus,
             claims=bool(claims),
+            sm_percent=sm_percents.get(at),
         )
     found.peak_bytes = max(found.peak_bytes, int(figures.get((amount, "peak"), 0)))
     found.start_peak_bytes = int(figures.get((amount, "start_peak"), 0))
