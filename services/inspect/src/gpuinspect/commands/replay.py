@@ -144,7 +144,7 @@ def replay(
     ] = None,
     defragmented: Annotated[
         bool,
-        typer.Option("--defragment", help="of --week: move pods once an hour for waiting ones"),
+        typer.Option("--defragment", help="of --week: move pods as gpushare defrag does"),
     ] = False,
     every: Annotated[int, typer.Option(help="take every n-th node only", min=1)] = 1,
     output: Output = Format.TABLE,
