@@ -32,6 +32,7 @@ from gpuinspect.commands.options.formats import Format, Output, emit, names_only
 from gpuinspect.commands.options.reading import Reader, fail, reading
 from gpuinspect.commands.weeks import WeekTrace, print_weeks, week_of_cluster, week_of_files
 from gpuinspect.errors import InspectError
+from gpuinspect.queries.claims import DEVICE_CLASSES, claim_templates
 from gpuinspect.sources.trace_files import read_nodes, read_pods
 from gpuinspect.terminal.progress import shown
 
@@ -203,7 +204,7 @@ def _of_files(nodes: Path | None, pods: Path | None) -> tuple[list[TraceNode], l
 def _cluster(reader: Reader, file: Path | None) -> tuple[Snapshot, Ledger, Candidates]:
     if file is not None:
         raise typer.BadParameter("--from-cluster takes no files of nodes, pods and lifetimes")
-    snapshot = reader.source.read(*COUNTED)
+    snapshot = reader.source.read(*COUNTED, DEVICE_CLASSES, claim_templates(""))
     ledger = ledger_of(snapshot, reader.names)
     return snapshot, ledger, candidates(snapshot, ledger)
 
