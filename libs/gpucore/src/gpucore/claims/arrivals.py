@@ -37,7 +37,7 @@ MOST_CLAIMS: Final = 32
 PODS_A_STEP: Final = 10
 
 
-class CountedPods(Protocol):
+class ArrivalCounter(Protocol):
     """Where pods are counted once, by their UID."""
 
     def __contains__(self, uid: object, /) -> bool:
@@ -91,7 +91,7 @@ class ClaimArrivals:
 
     def __init__(
         self,
-        history: CountedPods,
+        history: ArrivalCounter,
         objects: ClaimSources,
         names: Names,
         *,
