@@ -40,7 +40,7 @@ PODS_A_STEP: Final = 10
 class ArrivalCounter(Protocol):
     """Where pods are counted once, by their UID."""
 
-    def __contains__(self, uid: object, /) -> bool:
+    def __contains__(self, uid: PodUid, /) -> bool:
         """Whether the pod is counted."""
 
     def note(self, uid: PodUid, arrival: Arrival) -> None:
