@@ -96,9 +96,10 @@ def test_templates_and_classes_are_those_of_the_nominator(
     assert set(counting.followed) == {TEMPLATES.path, DEVICE_CLASSES.path}
     counting.informers.pods.on_replace([OWN, MADE])
     counting.informers.claims.on_replace([CLAIM])
-    counting.followed[TEMPLATES.path].on_update(TEMPLATE, b"")
     assert (counting.counted, len(counting.arrivals)) == (0, 2)
     counting.followed[DEVICE_CLASSES.path].on_replace([CLASS])
+    assert (counting.counted, len(counting.arrivals)) == (1, 1)
+    counting.followed[TEMPLATES.path].on_update(TEMPLATE, b"")
     assert (counting.counted, len(counting.arrivals)) == (2, 0)
 
 
