@@ -150,6 +150,31 @@ def test_no_pod_moves_beyond_the_budget_of_an_hour() -> None:
     assert (figures.moves, figures.waiting[PodClass.SEVERAL].mean) == (0, 3600.0)
 
 
+@pytest.mark.parametrize(("most", "moves", "second_wait"), [(1, 1, 2890.0), (2, 2, 690.0)])
+def test_the_moves_of_the_last_hour_count(most: int, moves: int, second_wait: float) -> None:
+    """The second pair gets no move within the hour where the budget is one."""
+    found = [
+        *(Job(n, SHARE, 7200.0, 0.0) for n in range(2)),
+        Job(2, PAIR, 60.0, 3600.0),
+        LATER,
+        Job(4, SHARE, 7200.0, 4300.0),
+        Job(5, PAIR, 60.0, 4310.0),
+        Job(6, LATER.pod, 10.0, 5000.0),
+    ]
+    budgets = Budgets(total=most, per_node=most, per_namespace=most)
+    figures = day(*found, policy="spread", defragmenting=True, budgets=budgets)
+    assert figures.moves == moves
+    assert figures.waiting[PodClass.SEVERAL].mean == (600.0 + second_wait) / 2
+
+
+def test_no_pod_moves_for_a_gang() -> None:
+    """One member would start without the others."""
+    spread = [Job(n, SHARE, 7200.0, 0.0) for n in range(2)]
+    gang = Job(2, PAIR, 3600.0, 3600.0, members=2)
+    figures = day(*spread, gang, LATER, policy="spread", defragmenting=True)
+    assert (figures.moves, figures.waiting[PodClass.GANG].mean) == (0, 3600.0)
+
+
 def test_members_of_a_gang_do_not_move() -> None:
     """A gang stays whole where it is."""
     gang = Job(0, SHARE, 7200.0, 0.0, members=2)

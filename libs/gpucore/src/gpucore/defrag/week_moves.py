@@ -1,7 +1,8 @@
 """Moves in a simulated week, by the plans of ``gpushare defrag`` and its budgets of an hour.
 
 All pods are in one namespace and have one priority; each has a controller of its own that creates
-it again, and none forbids its move.
+it again, and none forbids its move. A pod that moved is another pod: it may move again within the
+hour.
 """
 
 from collections.abc import Sequence
