@@ -18,10 +18,6 @@ PICTURE: Final = DOCS / "images" / "week.svg"
 POLICIES: Final = ("binpack", "spread", "fragmentation", "published")
 COLOURS: Final = ("#1e88e5", "#9aa5b1", "#43a047", "#f9a825")
 CLASSES: Final = ("share", "one-gpu", "several-gpus", "gang")
-MARKS: Final = re.compile(
-    r"(<!-- weeks -->\n\n).*?(\n<!-- pairs -->\n\n).*?(\n<!-- moves -->\n\n).*?(\n<!-- end -->)",
-    re.DOTALL,
-)
 BASE: Final = "binpack"
 """The policy with which others are compared."""
 WAIT: Final = "several-gpus"
@@ -172,18 +168,24 @@ def _lines(rows: Sequence[Sequence[str]]) -> str:
 
 def page(text: str, runs: Runs) -> str:
     """The page with its tables written anew."""
-    return MARKS.sub(
-        lambda found: "".join(
-            [found[1], table(runs), found[2], pairs(runs), found[3], moves(runs), found[4]]
-        ),
-        text,
-    )
+    for name, written in (("weeks", table), ("pairs", pairs), ("moves", moves)):
+        text = _between(text, name, written(runs))
+    return text
+
+
+def _between(text: str, name: str, lines: str) -> str:
+    """The text with these lines between a mark and the next end."""
+    mark = rf"(<!-- {name} -->\n\n).*?(\n<!-- end -->)"
+    return re.sub(mark, lambda found: f"{found[1]}{lines}{found[2]}", text, flags=re.DOTALL)
 
 
 def drawn(runs: Runs) -> str:
-    """Bars of the wasted part, by case and policy; on white, for pages of any colour."""
+    """Bars of the mean wasted part, by case and policy, with a line from the least to the most.
+
+    On white, for pages of any colour.
+    """
     shown = cases(runs)
-    most = max(part(alike(runs, *case, policy), "wasted") for case in shown for policy in POLICIES)
+    most = max(map(wasted, runs))
     width = 40 + 150 * len(shown)
     body = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} 260" role="img" {_TEXT}>',
@@ -197,14 +199,23 @@ def drawn(runs: Runs) -> str:
     for number, case in enumerate(shown):
         left = 20 + 150 * number
         for place, (policy, colour) in enumerate(zip(POLICIES, COLOURS, strict=True)):
-            value = part(alike(runs, *case, policy), "wasted")
-            height = round(HIGHEST * value / most, 1)
-            x, y = left + 32 * place, round(210 - height, 1)
-            body.append(f'<rect x="{x}" y="{y}" width="28" height="{height}" fill="{colour}"/>')
-            body.append(f'<text x="{x + 14}" y="{y - 4}" text-anchor="middle">{value:.1f}</text>')
+            body += _bar(
+                [wasted(run) for run in alike(runs, *case, policy)], most, left + 32 * place, colour
+            )
         body.append(f'<text x="{left + 62}" y="228" text-anchor="middle">{case[1]}</text>')
         body.append(f'<text x="{left + 62}" y="245" text-anchor="middle">load {case[0]}</text>')
     return "\n".join([*body, "</svg>", ""])
+
+
+def _bar(values: Sequence[float], most: float, x: int, colour: str) -> Iterator[str]:
+    low, mean, high = (
+        round(210 - HIGHEST * each / most, 1) for each in (min(values), fmean(values), max(values))
+    )
+    height = round(210 - mean, 1)
+    yield f'<rect x="{x}" y="{mean}" width="28" height="{height}" fill="{colour}"/>'
+    yield f'<path d="M{x + 14} {low}V{high}" stroke="#1f2933"/>'
+    text = f"{fmean(values):.1f}"
+    yield f'<text x="{x + 14}" y="{round(high - 4, 1)}" text-anchor="middle">{text}</text>'
 
 
 if __name__ == "__main__":
