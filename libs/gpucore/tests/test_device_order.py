@@ -19,6 +19,7 @@ from gpucore.scheduling.device_fit import device_fit_error
 from gpucore.scheduling.device_order import device_order, usual_share
 from gpucore.scheduling.policy import place
 from gpucore.units import GpuIndex, NodeName, PodUid
+from gpucore.workload.pod_mix import HostRoom, PodKind, PodMix
 
 SIZES = st.lists(st.integers(1, 24), min_size=1, max_size=8)
 USE = st.lists(st.tuples(st.integers(0, 7), st.integers(1, 24), st.sampled_from([0, 0, 10, 50])))
@@ -96,6 +97,17 @@ def test_the_label_of_the_node_decides_over_the_default() -> None:
     """As for pods of the extender."""
     found = node([16, 16], [(1, 9, 0)], policy="spread")
     assert device_order(found, "binpack") == (0, 1)
+
+
+def test_the_order_does_not_follow_the_learned_mix() -> None:
+    """A device plugin, which publishes it, does not know the mix: it orders by the guess."""
+    found = node([16, 16], [(0, 13, 0), (1, 5, 0)])
+    by_guess = device_order(found, "fragmentation")
+    mix = PodMix({PodKind(mem=12): 0.9, PodKind(): 0.1})
+    found.host = HostRoom(mix, "T4", 16, 64_000, 64_000)
+    assert chosen(found, "fragmentation", 5) == 1
+    assert device_order(found, "fragmentation") == by_guess == (0, 1)
+    assert found.host is not None
 
 
 def test_the_usual_share_is_the_median_of_the_shares_on_the_node() -> None:

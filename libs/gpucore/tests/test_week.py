@@ -7,6 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gpucore.defrag.budgets import Budgets
+from gpucore.defrag.week_moves import WeekMoves
 from gpucore.simulate.hosts import Host
 from gpucore.simulate.jobs import DAY, Job, PodClass, TimedPod, WeekPlan, jobs, with_lifetimes
 from gpucore.simulate.traces import TraceError, TraceNode, TracePod
@@ -65,7 +67,7 @@ def test_a_day_adds_up(lives: list[int], seed: int, policy: str, defragmenting: 
         PLAN,
         workload=PODS,
         pick=random.Random(0).randrange,
-        defragmenting=defragmenting,
+        moves=WeekMoves(NODES, policy) if defragmenting else None,
         observe=lambda now, hosts: times.append((now, held(hosts))),
     )
     assert sum(one.jobs for one in figures.waiting.values()) == len(found)
@@ -79,7 +81,12 @@ def test_a_day_adds_up(lives: list[int], seed: int, policy: str, defragmenting: 
     assert 0 <= figures.wasted <= figures.measured - figures.allocated + 1e-6
 
 
-def day(*found: Job, policy: str = "binpack", defragmenting: bool = False) -> WeekFigures:
+def day(
+    *found: Job,
+    policy: str = "binpack",
+    defragmenting: bool = False,
+    budgets: Budgets | None = None,
+) -> WeekFigures:
     """These jobs on one node of two GPUs and another of two."""
     nodes = [TraceNode("a", 9_999, 9_999, 2), TraceNode("b", 9_999, 9_999, 2)]
     chance = random.Random(0)
@@ -90,7 +97,7 @@ def day(*found: Job, policy: str = "binpack", defragmenting: bool = False) -> We
         PLAN,
         workload=PODS,
         pick=chance.randrange,
-        defragmenting=defragmenting,
+        moves=WeekMoves(nodes, policy, budgets) if defragmenting else None,
     )
 
 
@@ -108,20 +115,106 @@ def test_a_pod_waits_for_the_end_of_another() -> None:
     assert figures.stranded == pytest.approx(2.0)
 
 
+LATER = Job(3, TracePod("c", 1, 1, 0, 0), 10.0, 4200.0)
+"""A job that arrives ten minutes after the pair: moves are looked for at events."""
+
+
 def test_defragmentation_moves_a_pod_for_a_waiting_one() -> None:
-    """The pair starts at once, and the moved share still ends in its time."""
+    """The pair starts after ten minutes, and the moved share still ends in its time."""
     spread = [Job(n, SHARE, 7200.0, 0.0) for n in range(2)]
-    figures = day(*spread, Job(2, PAIR, 3600.0, 3600.0), policy="spread", defragmenting=True)
-    assert (figures.moves, figures.waiting[PodClass.SEVERAL].mean) == (1, 0.0)
+    pair = Job(2, PAIR, 3600.0, 3600.0)
+    figures = day(*spread, pair, LATER, policy="spread", defragmenting=True)
+    assert (figures.moves, figures.waiting[PodClass.SEVERAL].mean) == (1, 600.0)
     assert figures.allocated == pytest.approx(2 * 2 * 0.5 + 2)
+    assert figures.wasted == pytest.approx(2 * 600 / HOUR)
+
+
+def test_defragmentation_moves_a_pod_for_a_waiting_share() -> None:
+    """As ``gpushare defrag``, which looks at every waiting pod and not at the oldest one alone."""
+    sizes = (600, 600, 600, 300)
+    held = [Job(n, TracePod("s", 1, 1, 1, milli), 7200.0, 0.0) for n, milli in enumerate(sizes)]
+    oldest = Job(4, TracePod("p", 1, 1, 2, 1000), 3600.0, 3000.0)
+    share = Job(5, TracePod("w", 1, 1, 1, 900), 3600.0, 3600.0)
+    figures = day(*held, oldest, share, LATER, policy="spread", defragmenting=True)
+    assert figures.moves == 1
+    assert figures.waiting[PodClass.SHARE].p95 == 600.0
+    assert figures.waiting[PodClass.SEVERAL].mean == 4200.0
+
+
+def test_no_pod_moves_beyond_the_budget_of_an_hour() -> None:
+    """As in a cluster, where the history of evictions counts."""
+    spread = [Job(n, SHARE, 7200.0, 0.0) for n in range(2)]
+    pair = Job(2, PAIR, 3600.0, 3600.0)
+    none = Budgets(total=0)
+    figures = day(*spread, pair, LATER, policy="spread", defragmenting=True, budgets=none)
+    assert (figures.moves, figures.waiting[PodClass.SEVERAL].mean) == (0, 3600.0)
+
+
+@pytest.mark.parametrize(("most", "moves", "second_wait"), [(1, 1, 2890.0), (2, 2, 690.0)])
+def test_the_moves_of_the_last_hour_count(most: int, moves: int, second_wait: float) -> None:
+    """The second pair gets no move within the hour where the budget is one."""
+    found = [
+        *(Job(n, SHARE, 7200.0, 0.0) for n in range(2)),
+        Job(2, PAIR, 60.0, 3600.0),
+        LATER,
+        Job(4, SHARE, 7200.0, 4300.0),
+        Job(5, PAIR, 60.0, 4310.0),
+        Job(6, LATER.pod, 10.0, 5000.0),
+    ]
+    budgets = Budgets(total=most, per_node=most, per_namespace=most)
+    figures = day(*found, policy="spread", defragmenting=True, budgets=budgets)
+    assert figures.moves == moves
+    assert figures.waiting[PodClass.SEVERAL].mean == (600.0 + second_wait) / 2
+
+
+def test_no_pod_moves_for_a_gang() -> None:
+    """One member would start without the others."""
+    spread = [Job(n, SHARE, 7200.0, 0.0) for n in range(2)]
+    gang = Job(2, PAIR, 3600.0, 3600.0, members=2)
+    figures = day(*spread, gang, LATER, policy="spread", defragmenting=True)
+    assert (figures.moves, figures.waiting[PodClass.GANG].mean) == (0, 3600.0)
+
+
+def test_members_of_a_gang_do_not_move() -> None:
+    """A gang stays whole where it is."""
+    gang = Job(0, SHARE, 7200.0, 0.0, members=2)
+    pair = Job(2, PAIR, 3600.0, 3600.0)
+    figures = day(gang, pair, LATER, policy="spread", defragmenting=True)
+    assert (figures.moves, figures.waiting[PodClass.SEVERAL].mean) == (0, 3600.0)
 
 
 def test_no_pod_moves_where_its_cpu_is_not_free() -> None:
-    """The planner looks at GPUs alone, so the week checks the rest."""
+    """No other node has CPU for it."""
     large = TracePod("s", 6_000, 1, 1, 500)
     spread = [Job(n, large, 7200.0, 0.0) for n in range(2)]
-    figures = day(*spread, Job(2, PAIR, 3600.0, 3600.0), policy="spread", defragmenting=True)
+    pair = Job(2, PAIR, 3600.0, 3600.0)
+    figures = day(*spread, pair, LATER, policy="spread", defragmenting=True)
     assert (figures.moves, figures.waiting[PodClass.SEVERAL].mean) == (0, 3600.0)
+
+
+def test_no_pod_moves_to_gpus_of_another_model() -> None:
+    """The pod that moves keeps to the models that it names."""
+    nodes = [TraceNode("a", 9_999, 9_999, 2, "T4"), TraceNode("b", 9_999, 9_999, 2, "A10")]
+    for models, moves in ((frozenset({"T4"}), 0), (frozenset[str](), 1)):
+        share = TracePod("s", 1, 1, 1, 500, models)
+        fixed = TracePod("f", 1, 1, 1, 1000, frozenset({"A10"}))
+        found = [
+            Job(0, share, 7200.0, 0.0),
+            Job(1, fixed, 7200.0, 0.0),
+            Job(2, TracePod("p", 1, 1, 2, 1000, frozenset({"T4"})), 3600.0, 3600.0),
+            LATER,
+        ]
+        chance = random.Random(0)
+        figures = week(
+            nodes,
+            found,
+            "binpack",
+            PLAN,
+            workload=PODS,
+            pick=chance.randrange,
+            moves=WeekMoves(nodes, "binpack"),
+        )
+        assert figures.moves == moves
 
 
 def test_members_of_a_gang_start_together() -> None:

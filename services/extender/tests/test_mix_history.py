@@ -10,6 +10,7 @@ from objects import node, pod
 from running import Running
 from structlog.testing import capture_logs
 
+from gpucore.simulate.jobs import DAY
 from gpucore.units import PodUid
 from gpucore.workload.arrivals import Arrival
 from gpucore.workload.history import FEWEST_PODS, SETTLED_SECONDS, PodHistory
@@ -168,6 +169,65 @@ async def test_it_is_read_again_soon_and_written_every_few_minutes(clock: FakeCl
         ("PATCH", pytest.approx(first, abs=1)),
         ("PATCH", pytest.approx(first + SAVE_SECONDS, abs=1)),
     ]
+
+
+async def logged(*replies: Reply) -> list[Any]:
+    """The lines of a load, a write and another load."""
+    bench = Bench(*replies)
+    with capture_logs() as logs:
+        await bench.kept.load()
+        await bench.kept.save()
+        await bench.kept.load()
+    return [{key: each[key] for key in each if key != "log_level"} for each in logs]
+
+
+async def test_the_log_says_why_the_history_is_not_kept() -> None:
+    """With the ConfigMap and the error, for every way in which that fails."""
+    down, forbidden = UnreachableError("down"), failure(403, "no")
+
+    def line(event: str, error: Exception) -> Any:
+        return {"event": event, "config_map": WHERE, "error": str(error)}
+
+    not_kept = line("history of pods is not kept", forbidden)
+    not_read = line("history of pods not read", down)
+    assert await logged(forbidden) == [not_kept]
+    assert await logged(down, down) == [not_read] * 2
+    assert await logged(EMPTY, forbidden) == [not_kept]
+    assert await logged(EMPTY, down) == [line("history of pods not saved", down)]
+    read = {"event": "history of pods read", "config_map": WHERE, "pods": 38}
+    first = Bench(EMPTY, b"{}")
+    await first.kept.load()
+    assert await logged(config_map(await first.written())) == [read]
+
+
+@pytest.mark.parametrize("content", ["{", "[]"])
+async def test_the_log_says_what_is_wrong_with_the_content(content: str) -> None:
+    """The text that is no history, once."""
+    [line] = await logged(config_map(content), b"{}")
+    assert line["event"] == "history of pods ignored"
+    assert line["error"].startswith("no history of pods: ")
+
+
+async def test_a_history_of_a_time_that_has_not_come_is_ignored() -> None:
+    """By the clock of the process that reads it."""
+    first = Bench(EMPTY, b"{}", pods=0)
+    await first.kept.load()
+    for number in range(40):
+        first.comes(number, NOW + 10 * DAY + 60.0 * number)
+    with capture_logs() as logs:
+        second = Bench(config_map(await first.written()), pods=0)
+        await second.kept.load()
+    assert [each["event"] for each in logs] == ["history of pods ignored"]
+    assert len(second.history) == 0
+
+
+async def test_a_process_without_the_history_does_not_read_it_again_soon(clock: FakeClock) -> None:
+    """Nor write it: it waits as long as one that writes."""
+    bench = Bench(failure(403))
+    job = asyncio.create_task(bench.kept.run())
+    await asyncio.sleep(3 * SAVE_SECONDS)
+    job.cancel()
+    assert len(bench.api.requests) == 1
 
 
 # With an API server.

@@ -1,22 +1,34 @@
 """The extender learns which pods usually come, and no request waits for it."""
 
+import asyncio
 import json
 from typing import Any
 
+import msgspec
 import pytest
 from decoded import a_node, a_pod, best_of, state_of
-from objects import pod
+from objects import node, pod
+from structlog.testing import capture_logs
+from test_claim_counting import CLAIM
+from test_claim_mix import pod as claim_pod
 
 from gpucore.accounting.node_info import NodeInfo
+from gpucore.claims.arrivals import ClaimArrivals, ClaimSources, Key
 from gpucore.scheduling.best_nodes import node_rating
 from gpucore.scheduling.grouping import BY_LINKS
 from gpucore.units import NodeName
+from gpucore.wire.claim.resource_claims import ResourceClaim
+from gpucore.wire.lists import decode_constrained_pod
+from gpucore.wire.names import INVENTORY
+from gpucore.wire.nodes import decode_node
 from gpucore.wire.pods import Pod, decode_pod, pod_request_of
 from gpucore.workload.history import FEWEST_PODS
 from gpucore.workload.pod_mix import PodKind
-from gpuextender.podmix import LEARN_SECONDS, MixLearner
+from gpuextender import metrics
+from gpuextender.podmix import LEARN_SECONDS, LOOK_SECONDS, NODES_AT_ONCE, MixLearner
 from gpuextender.scheduling.cache import NodeCache
 from gpuextender.state import State
+from gpukube.testing.clock import FakeClock
 
 A, B = NodeName("a"), NodeName("b")
 
@@ -44,7 +56,7 @@ def work(name: str, mem: int, *, cpu: str = "2", selector: str = "") -> Pod:
     item["spec"]["containers"][0]["resources"]["limits"]["cpu"] = cpu
     if selector:
         item["spec"]["nodeSelector"] = {"gpu": selector}
-    return a_pod(item)
+    return decode_constrained_pod(msgspec.Raw(json.dumps(item).encode()))
 
 
 def came(state: State, count: int, mem: int, **more: Any) -> None:
@@ -162,6 +174,113 @@ async def test_it_learns_after_many_pods_or_a_minute() -> None:
     await learning.learner.learn()
     learning.seconds += LEARN_SECONDS
     assert learning.learner.due()
+
+
+async def test_it_is_due_at_the_minute_and_at_a_quarter_more() -> None:
+    """Not before, whenever it learned last."""
+    learning = Learning(state := state_of(a_node("a", 16)))
+    learning.seconds = 1000.0
+    came(state, 40, 8)
+    await learning.learner.learn()
+    came(state, 9, 4)
+    learning.seconds += LEARN_SECONDS - 1
+    assert not learning.learner.due()
+    came(state, 1, 2)
+    assert learning.learner.due()
+    await learning.learner.learn()
+    learning.seconds += LEARN_SECONDS - 1
+    assert not learning.learner.due()
+    learning.seconds += 1
+    assert learning.learner.due()
+
+
+async def test_it_looks_every_second_and_learns_when_it_is_due(clock: FakeClock) -> None:
+    """By the job in the background."""
+    learning = Learning(state := state_of(a_node("a", 16)))
+    job = asyncio.create_task(learning.learner.run())
+    await asyncio.sleep(LOOK_SECONDS + 0.1)
+    came(state, FEWEST_PODS, 8)
+    assert host(state, A) is None
+    await asyncio.sleep(LOOK_SECONDS)
+    assert host(state, A).mix.kinds == {PodKind(mem=8, cpu_milli=2000): FEWEST_PODS}
+    came(state, 2, 16)
+    await asyncio.sleep(10 * LOOK_SECONDS)
+    assert not learning.learner.due()
+    assert metrics.MIX_PODS._value.get() == FEWEST_PODS
+    job.cancel()
+
+
+async def test_the_metrics_and_the_log_have_the_mix_in_use() -> None:
+    """Pods each time it learns, kinds and changes where the mix changed."""
+    learning = Learning(state := state_of(a_node("a", 16)))
+    before = metrics.MIX_CHANGES._value.get()
+    metrics.MIX_KINDS.set(0)
+    came(state, FEWEST_PODS, 8)
+    came(state, FEWEST_PODS, 4)
+    with capture_logs() as logs:
+        assert await learning.learner.learn()
+        assert not await learning.learner.learn()
+        came(state, 1, 2)
+        assert not await learning.learner.learn()
+    assert logs == [
+        {
+            "event": "mix of pods learned",
+            "log_level": "info",
+            "pods": 2 * FEWEST_PODS,
+            "kinds": 2,
+        }
+    ]
+    assert metrics.MIX_PODS._value.get() == 2 * FEWEST_PODS + 1
+    assert metrics.MIX_KINDS._value.get() == 2
+    assert metrics.MIX_CHANGES._value.get() == before + 1
+
+
+async def test_node_selectors_become_gpu_models() -> None:
+    """Those of the nodes that the labels of the pods allow."""
+    nodes = []
+    for name, model in (("a", "T4"), ("b", "A10")):
+        item = node(name, 16, unit="GiB")
+        item["metadata"]["labels"] |= {"gpu": model}
+        annotations = item["metadata"]["annotations"]
+        annotations[INVENTORY] = annotations[INVENTORY].replace("T4", model)
+        nodes.append(decode_node(json.dumps(item).encode()))
+    learning = Learning(state := state_of(*nodes))
+    came(state, FEWEST_PODS, 8, selector="A10")
+    await learning.learner.learn()
+    [kind] = host(state, A).mix.kinds
+    assert kind == PodKind(mem=8, cpu_milli=2000, models=("A10",))
+
+
+async def test_pods_with_claims_are_counted_before_it_learns() -> None:
+    """In the unit in which the nodes count GPU memory."""
+    state = state_of(decode_node(json.dumps(node("a", 16384, unit="MiB")).encode()))
+    claims: dict[Key, ResourceClaim] = {(CLAIM.namespace, CLAIM.name): CLAIM}
+    arrivals = ClaimArrivals(state.mix.history, ClaimSources(claims, {}), state.names)
+    learner = MixLearner(
+        state, lambda _: None, NodeCache(state.ledger).refresh, with_claims=arrivals
+    )
+    for number in range(FEWEST_PODS):
+        arrivals.pod_changed(a_pod(claim_pod(f"p{number}", resourceClaimName="own")))
+    assert await learner.learn()
+    [kind] = host(state, A).mix.kinds
+    assert kind == PodKind(mem=8192, core=50, cpu_milli=3000, memory_mib=2048)
+
+
+async def test_a_new_mix_goes_to_sixteen_nodes_at_a_time(clock: FakeClock) -> None:
+    """What is kept of these is computed before the next ones follow, and no time is lost."""
+    state = state_of(*(a_node(f"n{number:02}", 16) for number in range(2 * NODES_AT_ONCE + 1)))
+    changed: list[NodeName] = []
+    refreshed: list[int] = []
+
+    async def refresh() -> None:
+        refreshed.append(len(changed))
+
+    came(state, FEWEST_PODS, 8)
+    began = asyncio.get_running_loop().time()
+    await MixLearner(state, changed.append, refresh).learn()
+    assert refreshed == [NODES_AT_ONCE, 2 * NODES_AT_ONCE, 2 * NODES_AT_ONCE + 1]
+    assert asyncio.get_running_loop().time() - began < 0.5
+    assert all(host(state, name).mix is state.mix.mix for name in changed)
 
 
 async def test_ended_pods_count_and_a_pod_counts_once() -> None:

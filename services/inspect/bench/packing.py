@@ -18,7 +18,7 @@ from statistics import fmean, stdev
 from time import monotonic
 from typing import Final, NamedTuple
 
-from gpuinspect.commands.replay import Draw, Trace
+from gpuinspect.commands.fills import Draw, Trace
 from gpuinspect.sources.trace_files import read_nodes, read_pods
 
 NODES: Final = "openb_node_list_gpu_node.csv"

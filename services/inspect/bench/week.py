@@ -23,7 +23,11 @@ MIXES: Final = ("default", "gpushare40", "multigpu50")
 WITHOUT_TIMES: Final = ("multigpu50",)
 POLICIES: Final = ("binpack", "spread", "fragmentation", "published")
 LOADS: Final = (0.9, 1.1)
-DEFRAGMENTED: Final = ("binpack", "fragmentation")
+WITH_MOVES: Final = {
+    "default": ("binpack", "spread", "fragmentation"),
+    "multigpu50": ("binpack", "spread", "fragmentation"),
+}
+"""Policies by mix; at the lower load."""
 FIRST_SEED: Final = 42
 
 
@@ -64,8 +68,9 @@ def _cases(folder: Path, every: int, seeds: int) -> Iterator[Case]:
             for mix in MIXES:
                 for policy in POLICIES:
                     yield Case(folder, every, mix, load, policy, seed, defragmenting=False)
-        for policy in DEFRAGMENTED:
-            yield Case(folder, every, MIXES[0], LOADS[0], policy, seed, defragmenting=True)
+        for mix, policies in WITH_MOVES.items():
+            for policy in policies:
+                yield Case(folder, every, mix, LOADS[0], policy, seed, defragmenting=True)
 
 
 def _run(case: Case) -> Mapping[str, Any]:

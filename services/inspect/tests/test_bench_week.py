@@ -28,6 +28,6 @@ def test_every_case_has_its_figures(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     week.main()
     found = json.loads(file.read_text())
     cases = {(run["mix"], run["load"], run["policy"], run["defragmented"]) for run in found}
-    assert len(found) == len(cases) == 3 * 2 * 4 + 2
+    assert len(found) == len(cases) == 3 * 2 * 4 + 6
     assert all(run["gpus"] == 2 and run["jobs"] > 0 for run in found)
     assert len(file.read_text().splitlines()) == len(found) + 2

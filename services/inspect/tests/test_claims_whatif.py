@@ -4,9 +4,21 @@ import json
 from pathlib import Path
 
 import pytest
-from claimobjects import allocated, claim, device, device_class, request, resource_slice, template
+from claimobjects import (
+    allocated,
+    claim,
+    device,
+    device_class,
+    request,
+    resource_slice,
+    template,
+    uses,
+)
 from drawncluster import FakeCluster
 from invoking import Run
+
+from gpucore.wire.names import LABEL_PLACEMENT
+from gpucore.workload.history import FEWEST_PODS
 
 NOTHING: dict[str, str] = {}
 TEMPLATE = """
@@ -109,3 +121,24 @@ def test_exclusive_gpus_fit_a_node_that_offers_claims(
     outcome = run("whatif", "-f", str(manifest), on=shared)
     assert outcome.code == 0, outcome.out
     assert "n2" in outcome.out
+
+
+def test_whatif_predicts_the_order_that_device_plugins_publish(
+    run: Run, cluster: FakeCluster, manifest: Path
+) -> None:
+    """They order devices by the guess, whatever mix the extender has learned from the pods."""
+    cluster.node(
+        "n1", labels={LABEL_PLACEMENT: "fragmentation"}, resources={"cpu": "64", "memory": "64Gi"}
+    )
+    cluster.add(resource_slice("n1", [device(0, 16), device(1, 16)])).add(device_class())
+    for index, memory in enumerate(("3Gi", "7Gi")):
+        name = f"held-{index}"
+        cluster.pod(name, node="n1").add(claim(name, allocated("n1", index, memory), pods=[name]))
+    cluster.add(template("twelve", request("12Gi"))).add(template("all", request()))
+    for number in range(FEWEST_PODS):
+        usual = "twelve" if number % 10 else "all"
+        cluster.pod(f"ended-{number}", phase="Succeeded", spec=uses(template_name=usual))
+    manifest.write_text(TEMPLATE.replace("8Gi, compute: 10", "1Gi") + DEPLOYMENT)
+    outcome = run("whatif", "-f", str(manifest), "--replicas", "2", "-o", "json", on=cluster)
+    items = json.loads(outcome.out)["items"]
+    assert [item["gpus"] for item in items] == [{"0": 1}, {"0": 1}]

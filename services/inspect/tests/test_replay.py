@@ -5,9 +5,21 @@ from pathlib import Path
 
 import pytest
 import typer
+from claimobjects import (
+    allocated,
+    claim,
+    device,
+    device_class,
+    request,
+    resource_slice,
+    template,
+    uses,
+)
 from drawncluster import FakeCluster, Gpu
+from fakeapiserver import FakeApiServer
 from typer.testing import CliRunner, Result
 
+from gpuinspect.cluster.collect import RESOURCE_API
 from gpuinspect.commands.replay import replay
 
 NODES = """sn,cpu_milli,memory_mib,gpu,model
@@ -161,6 +173,52 @@ def test_a_cluster_is_replayed_from_its_own_pods(tmp_path: Path) -> None:
     result = invoked(*given, "--policy", "binpack", "--arrivals", "0.5", "-o", "json")
     figures = json.loads(result.stdout)
     assert (figures["gpus"], figures["requested"], figures["failed_pods"]) == (4, 2.0, 0)
+
+
+def with_claims() -> FakeCluster:
+    """A node with two GPUs of 15 GiB and 8 CPUs that are offered as claims, and pods with these."""
+    source = FakeCluster().node("n", resources={"cpu": "8", "memory": "64Gi"})
+    source.add(resource_slice("n", [device(0, 15), device(1, 15)])).add(device_class())
+    source.add(template("third", request("5Gi"))).add(template("whole", request()))
+    source.add(claim("own", allocated("n", 0, "3Gi", "60"), spec=request("3Gi", "60")))
+    source.pod("made", spec=uses(template_name="third"))
+    source.pod("named", node="n", limits={"cpu": "6"}, spec=uses("own"))
+    source.pod("exclusive", spec=uses(template_name="whole"))
+    return source.pod("unknown", node="n", limits={"cpu": "2"}, spec=uses("missing"))
+
+
+WITH_CLAIMS = ("--from-cluster", "--draw", "once", "--policy", "binpack", "--arrivals", "0.967")
+
+
+def test_pods_with_claims_are_replayed_by_what_these_request(tmp_path: Path) -> None:
+    """By template or claim, memory or compute, whichever is more of a GPU; once, as all pods."""
+    path = tmp_path / "cluster.json"
+    path.write_text(json.dumps({"kind": "List", "items": with_claims().items}))
+    result = invoked(*WITH_CLAIMS, "--snapshot", str(path), "-o", "json")
+    figures = json.loads(result.stdout)
+    assert (figures["requested_pods"], figures["gpus"]) == (3, 2)
+    assert figures["requested"] == pytest.approx(0.334 + 0.6 + 1.0)
+    assert figures["failed_pods"] == 0
+
+
+def test_a_live_cluster_is_asked_for_templates_and_classes(tmp_path: Path) -> None:
+    """Without them, pods whose claims are made from templates would be missing."""
+    source = with_claims()
+    kinds = {
+        "/api/v1/nodes": "Node",
+        "/api/v1/pods": "Pod",
+        f"{RESOURCE_API}/resourceslices": "ResourceSlice",
+        f"{RESOURCE_API}/resourceclaims": "ResourceClaim",
+        f"{RESOURCE_API}/resourceclaimtemplates": "ResourceClaimTemplate",
+        f"{RESOURCE_API}/deviceclasses": "DeviceClass",
+    }
+    lists = {
+        path: [one for one in source.items if one["kind"] == kind] for path, kind in kinds.items()
+    }
+    with FakeApiServer(lists).serving() as server:
+        config = server.kubeconfig(tmp_path)
+        result = invoked(*WITH_CLAIMS, "--kubeconfig", str(config), "-o", "json")
+    assert json.loads(result.stdout)["requested_pods"] == 3
 
 
 @pytest.mark.parametrize("args", [(), ("--from-cluster", "--nodes", "x.csv"), ("--pods", "x.csv")])

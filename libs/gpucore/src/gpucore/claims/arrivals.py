@@ -10,7 +10,7 @@ Events cost next to nothing: the pods are counted in steps beside the requests.
 
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 
@@ -26,7 +26,6 @@ from gpucore.wire.names import Names
 from gpucore.wire.pod.spec import Pod, created
 from gpucore.wire.whole_requests import host_requests, pod_request_of
 from gpucore.workload.arrivals import Arrival, NodeLabels
-from gpucore.workload.history import PodHistory
 from gpucore.workload.pod_mix import PodKind
 
 Key = tuple[str, str]
@@ -36,6 +35,16 @@ MOST_WAITING: Final = 20_000
 MOST_CLAIMS: Final = 32
 """Claims of one pod; a pod with more is not counted."""
 PODS_A_STEP: Final = 10
+
+
+class ArrivalCounter(Protocol):
+    """Where pods are counted once, by their UID."""
+
+    def __contains__(self, uid: PodUid, /) -> bool:
+        """Whether the pod is counted."""
+
+    def note(self, uid: PodUid, arrival: Arrival) -> None:
+        """Count a pod; one that is counted stays as it is."""
 
 
 class ClaimSources(msgspec.Struct, frozen=True):
@@ -82,7 +91,7 @@ class ClaimArrivals:
 
     def __init__(
         self,
-        history: PodHistory,
+        history: ArrivalCounter,
         objects: ClaimSources,
         names: Names,
         *,

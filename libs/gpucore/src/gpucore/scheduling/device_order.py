@@ -3,6 +3,9 @@
 kube-scheduler allocates the first device of a ResourceSlice that fits a claim. With binpack and
 spread the first GPU of this order that fits is what the policy chooses, for every size of a share.
 Fragmentation depends on the size: the order is exact for the usual share and close to it otherwise.
+
+The device plugin publishes the order and does not know the learned mix, so the order never follows
+that: what-if and replay predict what is published.
 """
 
 from statistics import median_low
@@ -36,9 +39,18 @@ def device_order(
     """
     size = usual or usual_share(node_info)
     chosen = resolve(node_info, _share(size), policy)
-    gpus = [device for device in node_info.devices.values() if device.gpu is not None]
-    ranked = sorted(gpus, key=lambda device: _rank(node_info, device, chosen, size))
+    known = _without_mix(node_info)
+    gpus = [device for device in known.devices.values() if device.gpu is not None]
+    ranked = sorted(gpus, key=lambda device: _rank(known, device, chosen, size))
     return tuple(device.index for device in ranked)
+
+
+def _without_mix(node_info: NodeInfo) -> NodeInfo:
+    if node_info.host is None:
+        return node_info
+    found = node_info.copy()
+    found.host = None
+    return found
 
 
 def _rank(

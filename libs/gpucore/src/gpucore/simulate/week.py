@@ -5,26 +5,66 @@ not hold back later ones. The members of a gang start together. No clock and no 
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from heapq import heapify, heappop, heappush
+from itertools import chain
 from typing import Final
 
 import msgspec
 
+from gpucore.model import Placement
 from gpucore.scheduling.node_ranking import may_fit
 from gpucore.simulate.arrivals import Pick
-from gpucore.simulate.defrag import Goal, Move, defragment
 from gpucore.simulate.hosts import Host
 from gpucore.simulate.jobs import Fits, Job, PodClass, WeekPlan
 from gpucore.simulate.replay import ReplayCluster, RunningPod
 from gpucore.simulate.traces import TraceNode, TracePod
 from gpucore.simulate.weekfigures import WeekFigures, WeekMeter
-from gpucore.units import MILLI, NodeName, PodUid
+from gpucore.units import NodeName, PodUid
 
-DEFRAGMENT_SECONDS: Final = 3600.0
-"""At most once in this time pods are moved for the oldest waiting pod with exclusive GPUs."""
+MOVING_SECONDS: Final = 600.0
+"""At most once in this time pods are moved, as by the schedule of the chart's CronJob."""
 _Kind = tuple[TracePod, int]
 """A pod without its name, and the number of members."""
+
+
+class PodMove(msgspec.Struct, frozen=True):
+    """A running pod that leaves its GPUs for others."""
+
+    uid: PodUid
+    to: Placement
+
+
+class MovesForJob(msgspec.Struct, frozen=True):
+    """Pods that move so that a waiting job of one pod can start.
+
+    Attributes:
+        number: of the job.
+        placement: of its pod, free once the pods have moved.
+    """
+
+    number: int
+    placement: Placement
+    moves: tuple[PodMove, ...]
+
+
+class WeekState(msgspec.Struct, frozen=True):
+    """A moment of the week, at which pods may be moved.
+
+    Attributes:
+        now: seconds since the start.
+        waiting: jobs in the order of arrival.
+        movable: pods with GPUs that run and are no members of a gang.
+    """
+
+    now: float
+    hosts: Mapping[NodeName, Host]
+    waiting: Sequence[Job]
+    movable: Mapping[PodUid, RunningPod]
+
+
+FindMoves = Callable[[WeekState], MovesForJob | None]
+"""Moves to carry out now; each pod has to fit where it goes."""
 
 
 def fits_empty(nodes: Sequence[TraceNode]) -> Fits:
@@ -52,7 +92,7 @@ def week(
     *,
     workload: Sequence[TracePod],
     pick: Pick,
-    defragmenting: bool = False,
+    moves: FindMoves | None = None,
     observe: Callable[[float, Mapping[NodeName, Host]], object] | None = None,
 ) -> WeekFigures:
     """Run all jobs to their start.
@@ -62,23 +102,22 @@ def week(
         policy: one of ``REPLAY_POLICIES``.
         workload: the pods that usually come, for the fragmentation policies.
         pick: random choice, for the random policy.
-        defragmenting: move pods for waiting ones.
+        moves: called every :data:`MOVING_SECONDS` at most; ``None`` moves nothing.
         observe: called after every event with the time and the hosts.
     """
-    return _Week(ReplayCluster(nodes, policy, workload, pick), plan, defragmenting).run(
-        jobs, observe
-    )
+    return _Week(ReplayCluster(nodes, policy, workload, pick), plan, moves).run(jobs, observe)
 
 
 class _Week:
-    def __init__(self, stage: ReplayCluster, plan: WeekPlan, defragmenting: bool) -> None:  # noqa: FBT001
+    def __init__(self, stage: ReplayCluster, plan: WeekPlan, moves: FindMoves | None) -> None:
         gpus = sum(len(host.node_info.devices) for host in stage.hosts.values())
-        self._stage, self._plan, self._defragmenting = stage, plan, defragmenting
+        self._stage, self._plan, self._find_moves = stage, plan, moves
         self._start = plan.warm_days * plan.seconds / plan.days
         self._meter = WeekMeter(gpus, self._start, plan.seconds)
         self._opened: dict[NodeName, int] = {}
         self._queue: dict[_Kind, deque[Job]] = {}
         self._running: dict[PodUid, RunningPod] = {}
+        self._movable: dict[PodUid, RunningPod] = {}
         self._moved: dict[PodUid, PodUid] = {}
         self._ends: list[tuple[float, int, tuple[PodUid, ...]]] = []
         self._waits: dict[PodClass, list[float]] = {}
@@ -100,8 +139,8 @@ class _Week:
                 now = self._ends[0][0]
                 self._meter.advance(now)
                 self._end(now)
-            if self._defragmenting and now - self._tried >= DEFRAGMENT_SECONDS:
-                self._defragment(now)
+            if now - self._tried >= MOVING_SECONDS:
+                self._move(now)
             if observe is not None:
                 observe(now, self._stage.hosts)
         self._finish()
@@ -122,24 +161,36 @@ class _Week:
 
     def _started(self, job: Job, now: float) -> bool:
         placed = _all_or_none(self._stage, job.pod, job.members)
+        if placed:
+            self._begin(job, placed, now)
+        return bool(placed)
+
+    def _begin(self, job: Job, placed: Sequence[RunningPod], now: float) -> None:
         for one in placed:
-            self._running[one.uid] = one
-            self._opened_on(one.host)
-        if not placed:
-            return False
+            self._runs(one, movable=job.members == 1 and job.pod.gpus > 0)
         self._meter.allocated += job.milli
         heappush(self._ends, (now + job.seconds, job.number, tuple(one.uid for one in placed)))
         if job.arrival >= self._start:
             self._waits.setdefault(job.pod_class, []).append(now - job.arrival)
-        return True
+
+    def _runs(self, one: RunningPod, *, movable: bool) -> None:
+        self._running[one.uid] = one
+        if movable:
+            self._movable[one.uid] = one
+        self._opened_on(one.host)
+
+    def _stopped(self, uid: PodUid) -> RunningPod:
+        one = self._running.pop(uid)
+        self._movable.pop(uid, None)
+        self._stage.end(one)
+        self._opened_on(one.host)
+        return one
 
     def _end(self, now: float) -> None:
         _, _, uids = heappop(self._ends)
         freed: dict[NodeName, Host] = {}
         for uid in uids:
-            one = self._running.pop(self._current(uid))
-            self._stage.end(one)
-            self._opened_on(one.host)
+            one = self._stopped(self._current(uid))
             self._meter.allocated -= one.pod.milli
             freed[one.host.node_info.name] = one.host
         self._retry(list(freed.values()), now)
@@ -162,11 +213,18 @@ class _Week:
             jobs = self._queue[kind]
             if not self._started(jobs[0], now):
                 continue
-            self._meter.waiting -= jobs.popleft().milli
-            if jobs:
+            self._dequeue(kind)
+            if kind in self._queue:
                 heappush(heads, (jobs[0].number, kind))
-            else:
-                del self._queue[kind]
+
+    def _dequeue(self, kind: _Kind) -> Job:
+        """The oldest job of a kind does not wait any more."""
+        jobs = self._queue[kind]
+        job = jobs.popleft()
+        self._meter.waiting -= job.milli
+        if not jobs:
+            del self._queue[kind]
+        return job
 
     def _opened_on(self, host: Host) -> None:
         name = host.node_info.name
@@ -174,54 +232,28 @@ class _Week:
         self._meter.opened += now - self._opened.get(name, 0)
         self._opened[name] = now
 
-    def _defragment(self, now: float) -> None:
-        """Move pods for the oldest waiting pod with exclusive GPUs that is no gang."""
-        waiting = [
-            jobs[0]
-            for (pod, members), jobs in self._queue.items()
-            if members == 1 and pod.gpus and pod.gpu_milli == MILLI
-        ]
-        if not waiting:
+    def _move(self, now: float) -> None:
+        """Move pods for a waiting job, and try the other jobs with what is free then."""
+        if self._find_moves is None or not self._queue:
             return
         self._tried = now
-        job = min(waiting, key=lambda one: one.number)
-        hosts = {name: host for name, host in self._stage.hosts.items() if host.runs(job.pod)}
-        plan = defragment(
-            {name: host.node_info for name, host in hosts.items()},
-            {uid: one.pod.pod_request() for uid, one in self._running.items() if one.pod.gpus},
-            Goal(gpus=job.pod.gpus),
-        )
-        if plan is not None and plan.moves and self._moves_done(plan.moves):
-            self._moves += len(plan.moves)
-            self._retry(list(self._stage.hosts.values()), now)
+        waiting = sorted(chain.from_iterable(self._queue.values()), key=lambda job: job.number)
+        found = self._find_moves(WeekState(now, self._stage.hosts, waiting, self._movable))
+        if found is None:
+            return
+        kind = _kind(next(job for job in waiting if job.number == found.number))
+        old = [self._stopped(move.uid) for move in found.moves]
+        job = self._dequeue(kind)
+        self._begin(job, [self._put(job.pod, found.placement)], now)
+        for one, move in zip(old, found.moves, strict=True):
+            after = self._put(one.pod, move.to)
+            self._runs(after, movable=True)
+            self._moved[one.uid] = after.uid
+        self._moves += len(old)
+        self._retry(list(self._stage.hosts.values()), now)
 
-    def _moves_done(self, moves: Sequence[Move]) -> bool:
-        """Move the pods; False, and nothing moved, where CPU, memory or a model forbids it."""
-        old = [self._running[move.allocation.uid] for move in moves]
-        for one in old:
-            self._stage.end(one)
-        new = list(self._at_targets(old, moves))
-        done = len(new) == len(old)
-        if not done:
-            for one in new:
-                self._stage.end(one)
-            new = [self._stage.put(one.pod, one.host, one.placement) for one in old]
-        for before, after in zip(old, new, strict=True):
-            del self._running[before.uid]
-            self._running[after.uid] = after
-            self._moved[before.uid] = after.uid
-            self._opened_on(before.host)
-            self._opened_on(after.host)
-        return done
-
-    def _at_targets(
-        self, pods: Sequence[RunningPod], moves: Sequence[Move]
-    ) -> Iterator[RunningPod]:
-        for one, move in zip(pods, moves, strict=True):
-            host = self._stage.hosts[move.to.node]
-            if not host.runs(one.pod):
-                return
-            yield self._stage.put(one.pod, host, move.to)
+    def _put(self, pod: TracePod, placement: Placement) -> RunningPod:
+        return self._stage.put(pod, self._stage.hosts[placement.node], placement)
 
 
 def _kind(job: Job) -> _Kind:

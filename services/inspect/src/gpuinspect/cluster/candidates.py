@@ -16,6 +16,7 @@ from gpucore.wire.claim.claim_specs import (
 )
 from gpucore.wire.claim.resource_slices import decode_slice
 from gpucore.wire.pod.spec import Pod
+from gpuinspect.cluster.arrivals import cluster_arrivals
 from gpuinspect.cluster.mix import learned_mix
 from gpuinspect.cluster.snapshots import Snapshot
 from gpuinspect.cluster.without_gc import uncollected
@@ -36,7 +37,8 @@ def candidates(snapshot: Snapshot, ledger: Ledger) -> Candidates:
             device_classes(snapshot),
             ledger.names.gpu,
         )
-        use_mix(found.node_infos, found.nodes, learned_mix(snapshot, ledger, found).mix)
+        arrivals = cluster_arrivals(snapshot, ledger.names)
+        use_mix(found.node_infos, found.nodes, learned_mix(arrivals, found).mix)
     return msgspec.structs.replace(found, offers=offers)
 
 

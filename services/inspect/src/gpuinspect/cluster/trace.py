@@ -1,30 +1,29 @@
 """A cluster as a trace: its nodes without pods that request GPUs, and the pods with GPUs that came.
 
-The pods of all namespaces count once, whether they wait, run or have ended, as for the mix of the
-fragmentation policy. What other pods request of a node is not available to the replay.
+The pods of all namespaces count once, whether they wait, run or have ended, and whether they
+request GPUs by resources or by claims, as for the mix of the fragmentation policy. What other pods
+request of a node is not available to the replay.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Sequence
 
 import msgspec
 
 from gpucore.accounting.ledger import Ledger
 from gpucore.accounting.node_info import NodeInfo
-from gpucore.model import PodRequest
 from gpucore.model.constraints import CPU
 from gpucore.scheduling.candidates import Candidates
-from gpucore.scheduling.device_fit import per_device
-from gpucore.scheduling.host_rooms import MEMORY, allowed_models, arrival_of, gpu_model
+from gpucore.scheduling.host_rooms import MEMORY, allowed_models, gpu_model, usual_unit
 from gpucore.simulate.jobs import TimedPod
 from gpucore.simulate.traces import TraceNode, TracePod
 from gpucore.steps import complete
-from gpucore.units import MILLI, NodeName
+from gpucore.units import MILLI, NodeName, PodUid
 from gpucore.wire.constraints import all_constraints
 from gpucore.wire.pod.container_statuses import last_end
-from gpucore.wire.pods import Pod, created, pod_request_of
-from gpucore.workload.arrivals import Arrival
-from gpucore.workload.pod_mix import CORE_MILLI
+from gpucore.wire.pods import Pod, created
+from gpucore.workload.pod_mix import PodKind
+from gpuinspect.cluster.arrivals import cluster_arrivals
 from gpuinspect.cluster.snapshots import Snapshot
 from gpuinspect.errors import InspectError
 
@@ -93,34 +92,29 @@ def _traced(
         InspectError: the cluster has no GPUs, or no pods with GPUs.
         WireError: an amount is no Kubernetes quantity (no API server accepts such an object).
     """
-    sizes = Counter(info.shape.largest_gpu for info in nodes.node_infos.values() if info.devices)
-    arrivals = list(_arrivals(snapshot, ledger))
+    infos = nodes.node_infos
+    sizes = Counter(info.shape.largest_gpu for info in infos.values() if info.devices)
+    arrivals = cluster_arrivals(snapshot, ledger.names)
     if not sizes or not arrivals:
         raise InspectError("the cluster has no GPUs, or no pods that request them")
-    pairs = ((nodes.node_infos[name], node) for name, node in nodes.nodes.items())
-    models = complete(allowed_models({one.selector for _, _, one in arrivals}, pairs))
-    (units, _), *_ = sizes.most_common(1)
-    pods = [
-        (pod, _trace_pod(pod, request, units, frozenset(models(one.selector))))
-        for pod, request, one in arrivals
-    ]
-    others = _requested_by_others(snapshot, ledger)
-    hosts = [_trace_node(info, nodes, others) for info in nodes.node_infos.values() if info.devices]
+    pairs = ((infos[name], node) for name, node in nodes.nodes.items())
+    models = complete(allowed_models({one.selector for one in arrivals.values()}, pairs))
+    unit, ((units, _), *_) = complete(usual_unit(infos.values())), sizes.most_common(1)
+    kinds = {uid: one.kind_on(models(one.selector), unit) for uid, one in arrivals.items()}
+    with_gpus = [pod for pod in snapshot.pods if pod.uid in kinds]
+    pods = [(pod, _trace_pod(pod.name, kinds[pod.uid], units)) for pod in with_gpus]
+    others = _requested_by_others(snapshot, kinds.keys())
+    hosts = [_trace_node(info, nodes, others) for info in infos.values() if info.devices]
     return hosts, [(pod, one) for pod, one in pods if one is not None]
 
 
-def _arrivals(snapshot: Snapshot, ledger: Ledger) -> Iterable[tuple[Pod, PodRequest, Arrival]]:
-    for pod, raw in zip(snapshot.pods, snapshot.all("Pod"), strict=True):
-        request = pod_request_of(pod, ledger.names)
-        if request is not None and not request.fault:
-            yield pod, request, arrival_of(pod.namespace, request, all_constraints(raw), 0.0)
-
-
-def _requested_by_others(snapshot: Snapshot, ledger: Ledger) -> Counter[tuple[NodeName, str]]:
-    """What pods without GPUs request, by node and resource."""
+def _requested_by_others(
+    snapshot: Snapshot, with_gpus: Container[PodUid]
+) -> Counter[tuple[NodeName, str]]:
+    """What other pods request, by node and resource."""
     found: Counter[tuple[NodeName, str]] = Counter()
     for pod, raw in zip(snapshot.pods, snapshot.all("Pod"), strict=True):
-        if pod.node and not pod.finished and pod_request_of(pod, ledger.names) is None:
+        if pod.node and not pod.finished and pod.uid not in with_gpus:
             for name, amount in all_constraints(raw).requests:
                 found[pod.node, name] += amount
     return found
@@ -136,15 +130,10 @@ def _trace_node(
     return TraceNode(name, max(cpu, 0), max(memory, 0) >> 20, gpus, gpu_model(node_info))
 
 
-def _trace_pod(
-    pod: Pod, request: PodRequest, units: int, models: frozenset[str]
-) -> TracePod | None:
+def _trace_pod(name: str, kind: PodKind, units: int) -> TracePod | None:
     """``None`` for a share that is larger than the GPUs."""
-    mem, core = per_device(request)
-    milli = MILLI
-    if not request.gpus:
-        milli = max(-(-mem * MILLI // max(units, 1)), core * CORE_MILLI)
+    milli = kind.milli(units)
     if milli > MILLI:
         return None
-    gpus = request.gpus or request.gpu_count
-    return TracePod(pod.name, request.cpu_milli, request.memory_mib, gpus, milli, models)
+    models = frozenset(kind.models)
+    return TracePod(name, kind.cpu_milli, kind.memory_mib, kind.gpus, milli, models)

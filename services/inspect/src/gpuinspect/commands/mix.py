@@ -3,6 +3,7 @@
 import sys
 
 from gpucore.explain.mix_documents import mix_document
+from gpuinspect.cluster.arrivals import cluster_arrivals
 from gpuinspect.cluster.candidates import candidates
 from gpuinspect.cluster.collect import COUNTED
 from gpuinspect.cluster.ledger import ledger_of
@@ -22,7 +23,8 @@ def mix(reader: Reader, *, output: Output = Format.TABLE, no_headers: NoHeaders 
     """
     snapshot = reader.source.read(*COUNTED, DEVICE_CLASSES, claim_templates(""))
     ledger = ledger_of(snapshot, reader.names)
-    learned = learned_mix(snapshot, ledger, candidates(snapshot, ledger))
+    arrivals = cluster_arrivals(snapshot, ledger.names)
+    learned = learned_mix(arrivals, candidates(snapshot, ledger))
     found = mix_document(learned.mix, len(learned.history))
     if output.is_document:
         emit(found, output)

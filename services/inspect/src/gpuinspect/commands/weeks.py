@@ -10,6 +10,7 @@ from typing import Final
 import msgspec
 
 from gpucore.accounting.ledger import Ledger
+from gpucore.defrag.week_moves import WeekMoves
 from gpucore.scheduling.candidates import Candidates
 from gpucore.simulate.jobs import DAY, TimedPod, WeekPlan, jobs, with_lifetimes
 from gpucore.simulate.traces import TraceNode
@@ -70,7 +71,7 @@ class WeekTrace(msgspec.Struct, frozen=True):
             self.plan,
             workload=[each.pod for each in self.pods],
             pick=chance.randrange,
-            defragmenting=defragmenting,
+            moves=WeekMoves(self.nodes, policy) if defragmenting else None,
         )
         return WeekReport(
             policy=str(policy),
