@@ -50,6 +50,22 @@ class ClusterAutoscaler(NamedTuple):
         self.process.stop()
 
 
+def named_program() -> Path:
+    """The program that the variable names.
+
+    Raises:
+        SetupError: it names none.
+    """
+    program = Path(os.environ.get(PROGRAM, ""))
+    if program.is_file():
+        return program
+    raise SetupError(
+        f"{PROGRAM} names no program. cluster-autoscaler is not available from the Go module"
+        " proxy: build it from its sources as docs/autoscaling.md shows, and set the variable"
+        " to the path of the program."
+    )
+
+
 def start(plane: ControlPlane, template: Object, *, group: str) -> ClusterAutoscaler:
     """Start it with one group that has no nodes; returns when it evaluates the cluster.
 
@@ -60,13 +76,7 @@ def start(plane: ControlPlane, template: Object, *, group: str) -> ClusterAutosc
     Raises:
         SetupError: the variable names no program.
     """
-    program = Path(os.environ.get(PROGRAM, ""))
-    if not program.is_file():
-        raise SetupError(
-            f"{PROGRAM} names no program. cluster-autoscaler is not available from the Go module"
-            " proxy: build it from its sources as docs/autoscaling.md shows, and set the variable"
-            " to the path of the program."
-        )
+    program = named_program()
     plane.kubectl.apply(*_configuration(template, group))
     port = free_port()
     argv: list[str | Path] = [

@@ -18,6 +18,7 @@ from environments import clusterautoscaler, fakenodes
 from environments.apicall import ApiCalls
 from environments.clusterautoscaler import ClusterAutoscaler
 from environments.controlplane import ControlPlane
+from host.errors import SetupError
 
 pytestmark = [pytest.mark.e2e, pytest.mark.ondemand, pytest.mark.timeout(600)]
 __all__ = ["plane"]  # a fixture
@@ -27,6 +28,15 @@ UNITS = 16
 PODS = "/api/v1/namespaces/default/pods"
 NODES = "/api/v1/nodes"
 Object = dict[str, Any]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _program() -> None:
+    """These cases are run by hand: nothing can fetch what they need, in CI either."""
+    try:
+        clusterautoscaler.named_program()
+    except SetupError as reason:
+        pytest.skip(str(reason))
 
 
 @pytest.fixture
