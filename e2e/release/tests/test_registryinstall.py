@@ -53,6 +53,12 @@ def environment(prepared: KindEnvironment) -> Iterator[KindEnvironment]:
         yield world
 
 
+@pytest.fixture(scope="session")
+def node(environment: KindEnvironment) -> str:
+    """A node of this cluster: fixtures of the session name those of the other cases' cluster."""
+    return min(environment.nodes, key=lambda name: len(environment.nodes[name]))
+
+
 @pytest.fixture
 def address(environment: KindEnvironment, tmp_path: Path) -> Iterator[str]:
     """A registry that the nodes of the cluster reach under its name on this machine."""
@@ -69,7 +75,7 @@ def address(environment: KindEnvironment, tmp_path: Path) -> Iterator[str]:
 
 
 def test_a_cluster_installs_a_release_from_a_registry(
-    environment: KindEnvironment, case: Case, address: str, small: str, tmp_path: Path
+    environment: KindEnvironment, case: Case, address: str, node: str, tmp_path: Path
 ) -> None:
     """Every container of the stack has the digest of the release, and a share runs."""
     built = build.ensure()
@@ -96,7 +102,7 @@ def test_a_cluster_installs_a_release_from_a_registry(
 
     used = digests_of_the_stack(environment, address)
     assert used == digests
-    case.create_running(case.pod("share", 4, node=small))
+    case.create_running(case.pod("share", 4, node=node))
 
 
 def from_registry(values: dict[str, object], name: str) -> dict[str, object]:

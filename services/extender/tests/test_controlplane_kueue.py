@@ -25,6 +25,8 @@ from environments.reader import plain_terminal
 from gpukube.testing.certificates import make_certificate
 from guides.blocks import GuideTarget, found
 from guides.session import GuideSession
+from host.errors import SetupError
+from host.testing.lacking import lacking
 
 pytestmark = [pytest.mark.e2e, pytest.mark.ondemand, pytest.mark.timeout(900)]
 
@@ -75,7 +77,10 @@ def kueue_plane() -> Iterator[ControlPlane]:
     """A control plane with Kueue and the controllers of jobs, claims and quotas."""
     with control_plane() as plane:
         plane.controllers(*CONTROLLERS)
-        Kueue(plane, {CLAIMS: ["gpushare"]}).start()
+        try:
+            Kueue(plane, {CLAIMS: ["gpushare"]}).start()
+        except SetupError as reason:
+            lacking("no Kueue", reason)
         yield plane
 
 
