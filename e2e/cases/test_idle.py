@@ -76,7 +76,8 @@ def sm_percent(environment: KindEnvironment, node: str, case: Case, name: str) -
         for each in container.get("ports", ())
         if each["name"] == "metrics"
     ]
-    path = f"/api/v1/namespaces/{environment.namespace}/pods/{plugin}:{port}/proxy/metrics"
+    place = f"/api/v1/namespaces/{environment.namespace}/pods/https:{plugin}:{port}"
+    path = f"{place}/proxy/metrics"
     for line in environment.kubectl("get", "--raw", path).splitlines():
         series, _, value = line.rpartition(" ")
         ours = (f'exported_namespace="{case.name}"', f'exported_pod="{name}"')
@@ -122,6 +123,9 @@ def test_an_idle_pod_of_a_deployment_is_evicted_when_its_grace_time_is_over(
     made["allowed"]["spec"]["template"]["metadata"]["labels"] |= ALLOWED
     case.kubectl.apply(budget(case, "kept"), *made.values())
     pods = {name: until(f"{name} runs", partial(case.running, name))[0] for name in names}
+    # The plugin has shown that it finds the pods of processes: then a pod without one uses nothing.
+    pid, gpu = first_pid(environment, case, pods["allowed"]), case.gpus()[pods["allowed"]]
+    environment.break_gpus(unused, f"gpu {gpu} process pid {pid} used_mib 256 sm 0 name python3")
 
     def became(web: str, kept: str) -> dict[str, str]:
         return {pods["web"]: web, pods["kept"]: kept, pods["allowed"]: "spared"}
