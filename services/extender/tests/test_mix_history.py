@@ -15,8 +15,9 @@ from gpucore.units import PodUid
 from gpucore.workload.arrivals import Arrival
 from gpucore.workload.history import FEWEST_PODS, SETTLED_SECONDS, PodHistory
 from gpucore.workload.pod_mix import PodKind
+from gpucore.workload.saved_history import KEY
 from gpuextender import mixhistory
-from gpuextender.mixhistory import KEY, RETRY_SECONDS, SAVE_SECONDS, MixHistory
+from gpuextender.mixhistory import RETRY_SECONDS, SAVE_SECONDS, MixHistory
 from gpukube.errors import UnreachableError
 from gpukube.testing.apiserver import FakeApiServer
 from gpukube.testing.clock import FakeClock

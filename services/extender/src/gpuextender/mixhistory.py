@@ -17,12 +17,11 @@ import structlog
 from gpucore.wire.configmaps import decode_config_map
 from gpucore.wire.errors import WireError
 from gpucore.workload.history import PodHistory
-from gpucore.workload.saved_history import decode_history, encode_history
+from gpucore.workload.saved_history import KEY, decode_history, encode_history
 from gpukube.client import KubeClient
 from gpukube.errors import ForbiddenError, KubeError, NotFoundError
 from gpukube.server.time_slices import TimeSlices
 
-KEY: Final = "history.json"
 LOAD_SECONDS: Final = 2.0
 """The first decision waits no longer for the history."""
 RETRY_SECONDS: Final = 30.0

@@ -19,6 +19,8 @@ from gpucore.wire.errors import WireError
 from gpucore.workload.arrivals import ANY_NODE, Arrival, NodeLabels
 from gpucore.workload.pod_mix import PodKind
 
+KEY: Final = "history.json"
+"""Of the ConfigMap that keeps the document."""
 MOST_PARTS: Final = 1000
 MOST_BYTES: Final = 100_000
 MOST_PART_BYTES: Final = 2000

@@ -1,5 +1,7 @@
 """The nodes of a snapshot as kube-scheduler sees them, and what its pods require of them."""
 
+import time
+
 import msgspec
 
 from gpucore.accounting.claim_offers import ClaimSpecs, offers_of
@@ -18,6 +20,7 @@ from gpucore.wire.claim.resource_slices import decode_slice
 from gpucore.wire.pod.spec import Pod
 from gpuinspect.cluster.arrivals import cluster_arrivals
 from gpuinspect.cluster.mix import learned_mix
+from gpuinspect.cluster.saved_mix import saved_mix
 from gpuinspect.cluster.snapshots import Snapshot
 from gpuinspect.cluster.without_gc import uncollected
 
@@ -38,7 +41,8 @@ def candidates(snapshot: Snapshot, ledger: Ledger) -> Candidates:
             ledger.names.gpu,
         )
         arrivals = cluster_arrivals(snapshot, ledger.names)
-        use_mix(found.node_infos, found.nodes, learned_mix(arrivals, found).mix)
+        learned = learned_mix(arrivals, found, saved_mix(snapshot, time.time()))
+        use_mix(found.node_infos, found.nodes, learned.mix)
     return msgspec.structs.replace(found, offers=offers)
 
 

@@ -4,7 +4,7 @@ Read from what the cluster has: arguments of the extender's pods, scheduler conf
 ConfigMaps, webhook configurations. Nothing is concluded from what cannot be read.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -16,6 +16,7 @@ from gpucore.wire.names import POLICY_NAMES, TOPOLOGY_NAMES, Names
 from gpucore.wire.pod.spec import Pod
 from gpucore.wire.pods import pod_request_of
 from gpuinspect.cluster.collect import ListRequest
+from gpuinspect.cluster.extenders import EXTENDER, extenders, flags_of
 from gpuinspect.cluster.snapshots import Snapshot
 from gpuinspect.cluster.topology_sets import mounted_sets
 
@@ -30,8 +31,6 @@ WEBHOOKS: Final = ListRequest(
     "MutatingWebhookConfiguration",
     "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations",
 )
-_COMPONENT: Final = "app.kubernetes.io/component"
-_CONTAINER: Final = "extender"
 
 
 def policy_of(snapshot: Snapshot, override: str = "") -> ClusterPolicy:
@@ -41,10 +40,7 @@ def policy_of(snapshot: Snapshot, override: str = "") -> ClusterPolicy:
         snapshot: the cluster.
         override: name of a policy to use in place of the extender's; empty for none.
     """
-    oldest = sorted(
-        _extenders(snapshot), key=lambda each: (each[0].creation, each[0].namespace, each[0].name)
-    )
-    policies = [_policy(snapshot, pod, raw) for pod, raw in oldest]
+    policies = [_policy(snapshot, pod, raw) for pod, raw in extenders(snapshot)]
     policy = policies[0] if policies else ClusterPolicy()
     others = {(p.name, p.topology) for p in policies}
     if len(others) > 1:
@@ -54,20 +50,12 @@ def policy_of(snapshot: Snapshot, override: str = "") -> ClusterPolicy:
     return policy
 
 
-def _extenders(snapshot: Snapshot) -> Iterator[tuple[Pod, msgspec.Raw]]:
-    for pod, raw in zip(snapshot.pods, snapshot.all("Pod"), strict=True):
-        ours = pod.labels.get(_COMPONENT) in {"scheduler", "extender"}
-        live = not pod.finished and not pod.terminating
-        if ours and live and any(box.name == _CONTAINER for box in pod.containers):
-            yield pod, raw
-
-
 def _policy(snapshot: Snapshot, pod: Pod, raw: msgspec.Raw) -> ClusterPolicy:
-    arguments = _arguments(raw)
+    arguments = flags_of(raw)
     name = arguments.get("policy", DEFAULT_POLICY)
     topology = arguments.get("topology-policy", BY_LINKS.policy)
     path, source = arguments.get("topology-config"), f"set on pod {pod.namespace}/{pod.name}"
-    sets = mounted_sets(snapshot, raw, _CONTAINER, path) if path else None
+    sets = mounted_sets(snapshot, raw, EXTENDER, path) if path else None
     return ClusterPolicy(
         name=name if name in POLICY_NAMES else DEFAULT_POLICY,
         topology=topology if topology in TOPOLOGY_NAMES else BY_LINKS.policy,
@@ -100,36 +88,6 @@ def queued_pods(snapshot: Snapshot, profiles: SchedulerProfiles, names: Names) -
 def _number(text: str) -> int:
     """A setting that is absent or no number counts as 0, the choice of kube-scheduler."""
     return int(text) if text.isascii() and text.isdigit() else 0
-
-
-class _Box(msgspec.Struct):
-    name: str = ""
-    args: list[str] | None = None
-    command: list[str] | None = None
-
-
-class _Spec(msgspec.Struct):
-    containers: list[_Box] | None = None
-
-
-class _Pod(msgspec.Struct):
-    spec: _Spec | None = None
-
-
-def _arguments(raw: msgspec.Raw) -> dict[str, str]:
-    """Flags of the extender's container; of a repeated one the last, as the program reads them."""
-    spec = msgspec.json.decode(raw, type=_Pod).spec or _Spec()
-    boxes = [box for box in spec.containers or () if box.name == _CONTAINER]
-    words = [word for box in boxes for word in (*(box.command or ()), *(box.args or ()))]
-    return dict(_flags(words))
-
-
-def _flags(words: Sequence[str]) -> Iterator[tuple[str, str]]:
-    for place, word in enumerate(words):
-        name, equals, value = word.removeprefix("--").partition("=")
-        if word.startswith("--"):
-            following = words[place + 1] if place + 1 < len(words) else ""
-            yield name, value if equals else following
 
 
 class _Metadata(msgspec.Struct):
