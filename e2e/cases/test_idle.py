@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Iterator
 from functools import partial
+from pathlib import Path
 from typing import Final
 
 import pytest
@@ -19,12 +20,7 @@ from environments.workloads import Object
 
 pytestmark = pytest.mark.e2e
 
-COMMAND: Final = """
-from gpuinspect.commands.options import amounts
-amounts.HOURS["h"] = 1 / 3600
-from gpuinspect.commands.main import main
-main()
-"""
+COMMAND: Final = Path(__file__).parents[2] / "services/inspect/tests/hoursofseconds.py"
 """The command, whose hours are seconds: the clock of the device plugin cannot be moved."""
 GRACE: Final = 4
 """Seconds from the notice to the eviction."""
@@ -42,7 +38,7 @@ def idle(case: Case, *flags: str) -> list[Object]:
     """The items of the answer for the case's namespace, of pods that are idle for a second."""
     words = ["idle", "-n", case.name, "--for", "1h", "-o", "json", *flags]
     done = subprocess.run(
-        [sys.executable, "-c", COMMAND, *words],
+        [sys.executable, str(COMMAND), *words],
         env=case.kubectl.environment,
         capture_output=True,
         text=True,
