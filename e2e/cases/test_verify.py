@@ -100,7 +100,7 @@ def test_every_row_is_proven_on_two_nodes_in_five_minutes(
         "overhead": "skip",
     }, answer.out
     why = {r["row"]: r["seen"] for gpu in found.values() for r in gpu["rows"]}["overhead"]
-    assert "a container sets NVIDIA_VISIBLE_DEVICES" in why
+    assert "sets NVIDIA_VISIBLE_DEVICES" in why  # the webhook refuses it, before the policy
     assert answer.code == 0
     assert driver_node.name not in answer.out
     assert mps_node not in answer.out
