@@ -111,7 +111,7 @@ def test_a_limit_survives_the_plugin_and_a_change_by_others_is_noticed(
 ) -> None:
     """Another program takes it off: an event on the pod, and the limit is back."""
     case.create_running(allocating(case, node, "kept", 4, 3))
-    wait_answers(case, "kept", 1)
+    assert wait_answers(case, "kept", 1) == ["3072 allocated"]
     plugin = plugin_pod(environment, node.name)
     environment.kubectl("delete", "pod", plugin, "-n", environment.namespace, "--wait=true")
     assert more(case, "kept", 2) == "2048 out of memory"
