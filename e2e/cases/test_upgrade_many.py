@@ -17,6 +17,8 @@ from environments.kind import NAMESPACE, RELEASE, KindEnvironment
 from environments.owncluster import own_cluster
 from environments.table import inspect
 from environments.waiting import until
+from host.errors import SetupError
+from host.testing.lacking import lacking
 
 pytestmark = [pytest.mark.e2e, pytest.mark.ondemand, pytest.mark.timeout(3600)]
 
@@ -31,7 +33,7 @@ def commit() -> str:
     """The commit to upgrade from, known before a cluster is made."""
     found = os.environ.get("GPUSHARE_FROM") or earlier.newest_release()
     if not found:
-        pytest.skip("no release is tagged: name a commit with GPUSHARE_FROM")
+        lacking("no release is tagged", SetupError("name a commit with GPUSHARE_FROM"))
     return found
 
 

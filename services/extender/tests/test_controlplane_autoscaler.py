@@ -19,6 +19,7 @@ from environments.apicall import ApiCalls
 from environments.clusterautoscaler import ClusterAutoscaler
 from environments.controlplane import ControlPlane
 from host.errors import SetupError
+from host.testing.lacking import lacking
 
 pytestmark = [pytest.mark.e2e, pytest.mark.ondemand, pytest.mark.timeout(600)]
 __all__ = ["plane"]  # a fixture
@@ -32,11 +33,11 @@ Object = dict[str, Any]
 
 @pytest.fixture(scope="module", autouse=True)
 def _program() -> None:
-    """These cases are run by hand: nothing can fetch what they need, in CI either."""
+    """The program is built by hand: no package registry has it."""
     try:
         clusterautoscaler.named_program()
     except SetupError as reason:
-        pytest.skip(str(reason))
+        lacking("no cluster-autoscaler", reason)
 
 
 @pytest.fixture

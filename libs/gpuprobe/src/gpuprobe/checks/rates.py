@@ -27,7 +27,7 @@ def begun(answers: Sequence[Answer], who: str) -> list[Answer]:
 
 
 def rate(reports: Sequence[Answer], start: float, end: float, of: str = "requests") -> float:
-    """Median requests a second between two Unix times; without a report of then, 0.
+    """Median rate, in 1/s, between two Unix times; without a report of then, 0.
 
     A report counts by its part in between: on a busy host it may take longer than the phase.
 

@@ -18,7 +18,7 @@ LEAST_PART: Final = 0.3
 
 
 def serving(seconds: float) -> list[Step]:
-    """Work for so long, with memory that is checked."""
+    """The pod works for these seconds, and checks the memory that it holds."""
     step = {"do": "watch", "seconds": seconds, "blocks": BLOCKS, "milliseconds": KERNEL_MS}
     return [step | {"mib": HELD_MIB}]
 
