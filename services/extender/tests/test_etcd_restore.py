@@ -110,7 +110,8 @@ async def test_an_etcd_restore_is_survived_without_ghosts_and_without_over_commi
         seconds = monotonic() - began
         print(f"correct {seconds:.1f} s after the API server was ready")
         assert seconds < BOUND
-        await until("the waiting pods fill the GPUs", lambda: used(extender.state.ledger) == 24)
+        await filled(calls, 24)
+        assert used(extender.state.ledger) == 24
         binding.cancel()
         with suppress(asyncio.CancelledError):
             await binding
@@ -155,6 +156,15 @@ async def correct(calls: ApiCalls, extender: Running, plugin: NodeState) -> None
                 assert {"old-0", "old-1", "old-2", "old-3"} <= bound
                 return
             await asyncio.sleep(0.2)
+
+
+async def filled(calls: ApiCalls, units: int) -> None:
+    """Until a fresh list has so many units in use; the books count a bind before it is written."""
+    async with asyncio.timeout(BOUND):
+        while True:
+            if used(await fresh(calls)) == units:
+                return
+            await asyncio.sleep(0.05)
 
 
 def by_gpu(ledger: Ledger) -> Counter[int]:
