@@ -4,7 +4,6 @@
 names another commit to upgrade from.
 """
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,9 +15,8 @@ from environments.case import Case
 from environments.kind import NAMESPACE, RELEASE, KindEnvironment
 from environments.owncluster import own_cluster
 from environments.table import inspect
+from environments.testing.releases import earlier_commit
 from environments.waiting import until
-from host.errors import SetupError
-from host.testing.lacking import lacking
 
 pytestmark = [pytest.mark.e2e, pytest.mark.ondemand, pytest.mark.timeout(3600)]
 
@@ -31,10 +29,7 @@ MACHINES = ("h100-nvswitch-8x80", "h200-8x141")
 @pytest.fixture(scope="session")
 def commit() -> str:
     """The commit to upgrade from, known before a cluster is made."""
-    found = os.environ.get("GPUSHARE_FROM") or earlier.newest_release()
-    if not found:
-        lacking("no release is tagged", SetupError("name a commit with GPUSHARE_FROM"))
-    return found
+    return earlier_commit()
 
 
 @pytest.fixture(scope="session")
