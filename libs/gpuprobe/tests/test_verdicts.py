@@ -192,6 +192,8 @@ def test_work_that_was_refused_leaves_no_figure() -> None:
     with pytest.raises(MissingAnswerError, match="before its kernels"):
         overhead.working(8, [])
     assert overhead.refusal([refused]) == "cuInit: X"
+    assert overhead.refusal([answered(1, 1)[0], refused]) == "cuInit: X"
+    assert overhead.refusal(answered(1, 1)[:1]) == "a process ended before its last step"
     assert overhead.refusal(answered(1, 1)) == ""
 
 

@@ -224,7 +224,7 @@ def test_without_a_bare_pod_the_cost_of_a_share_is_not_measured(
     server = serve("driver")
     server.runtime = False
     row = verify.rows(server, "--only", "share,overhead")["overhead"]
-    assert (row["verdict"], "cannot use the GPU" in row["seen"]) == ("skip", True)
+    assert (row["verdict"], "cannot do the work" in row["seen"]) == ("skip", True)
     server.refused = ENV_VISIBLE_DEVICES
     row = verify.rows(server, "--only", "share,overhead")["overhead"]
     assert (row["verdict"], "is refused" in row["seen"]) == ("skip", True)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from gpuprobe.checks import compute
-from gpuprobe.checks.answers import MissingAnswerError, first, value
+from gpuprobe.checks.answers import MissingAnswerError, step, value
 from gpuprobe.checks.verdicts import Answer, Figures, Proof, Step, judged
 
 MOST_PERCENT: Final = 10
@@ -59,9 +59,10 @@ def figures(share: Sequence[Answer], bare: Sequence[Answer]) -> Figures:
 
 
 def refusal(bare: Sequence[Answer]) -> str:
-    """Why the pod without a share could not use the GPU; empty where it could."""
+    """Why the pod without a share could not do all of the work; empty where it could."""
     try:
-        first(bare, "compute")
+        for at in range(2):
+            step(bare, at)
     except MissingAnswerError as error:
         return str(error)
     return ""

@@ -250,7 +250,7 @@ class RowRunner:
         self._site.ended(bare)
         without = parsed(self._site.log(bare))
         if why := overhead.refusal(without):
-            return [skipped("overhead", f"a pod without a share cannot use the GPU: {why}")]
+            return [skipped("overhead", f"a pod without a share cannot do the work: {why}")]
         share_answers = parsed(self._site.log(holder))[: len(work)]
         return [overhead.proof(overhead.figures(share_answers, without))]
 
