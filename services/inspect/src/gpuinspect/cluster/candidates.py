@@ -18,8 +18,7 @@ from gpucore.wire.claim.claim_specs import (
 )
 from gpucore.wire.claim.resource_slices import decode_slice
 from gpucore.wire.pod.spec import Pod
-from gpuinspect.cluster.arrivals import cluster_arrivals
-from gpuinspect.cluster.mix import learned_mix
+from gpuinspect.cluster.mix import mix_in_use
 from gpuinspect.cluster.saved_mix import saved_mix
 from gpuinspect.cluster.snapshots import Snapshot
 from gpuinspect.cluster.without_gc import uncollected
@@ -40,9 +39,8 @@ def candidates(snapshot: Snapshot, ledger: Ledger) -> Candidates:
             device_classes(snapshot),
             ledger.names.gpu,
         )
-        arrivals = cluster_arrivals(snapshot, ledger.names)
-        learned = learned_mix(arrivals, found, saved_mix(snapshot, time.time()))
-        use_mix(found.node_infos, found.nodes, learned.mix)
+        mix = mix_in_use(snapshot, found, saved_mix(snapshot, time.time()), ledger.names)
+        use_mix(found.node_infos, found.nodes, mix)
     return msgspec.structs.replace(found, offers=offers)
 
 
