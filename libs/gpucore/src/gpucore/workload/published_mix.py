@@ -39,9 +39,7 @@ class PublishedKind(msgspec.Struct, frozen=True, omit_defaults=True, rename="cam
 
     def kind(self) -> PodKind:
         """The kind."""
-        return PodKind(
-            self.gpus, self.mem, self.core, self.cpu_milli, self.memory_mib, self.models
-        )
+        return PodKind(self.gpus, self.mem, self.core, self.cpu_milli, self.memory_mib, self.models)
 
 
 class PublishedMix(msgspec.Struct, frozen=True, rename="camel"):

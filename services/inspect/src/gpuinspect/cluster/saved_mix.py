@@ -16,6 +16,7 @@ from gpucore.wire.pod.spec import Pod, created
 from gpucore.workload import published_mix, saved_history
 from gpucore.workload.published_mix import PublishedMix, decode_mix
 from gpucore.workload.saved_history import SavedHistory, decode_history
+from gpuinspect.cluster.collect import ListRequest
 from gpuinspect.cluster.extenders import EXTENDER, extenders, flags_of
 from gpuinspect.cluster.snapshots import Snapshot
 
@@ -71,6 +72,17 @@ class SavedMix(msgspec.Struct, frozen=True):
     def unpublished(self) -> bool:
         """The extender uses a mix that could not be read."""
         return self.extender and self.published is None
+
+
+def mix_list(where: str) -> ListRequest:
+    """A list of the extender's ConfigMap alone.
+
+    Args:
+        where: its namespace and name, separated by a slash.
+    """
+    namespace, _, name = where.partition("/")
+    path = f"/api/v1/namespaces/{namespace}/configmaps"
+    return ListRequest(_KIND, path, {"fieldSelector": f"metadata.name={name}"})
 
 
 def saved_mix(snapshot: Snapshot, now: float) -> SavedMix:
