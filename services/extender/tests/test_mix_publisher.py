@@ -12,8 +12,8 @@ from running import Running
 from structlog.testing import capture_logs
 
 from gpucore.workload.history import FEWEST_PODS
+from gpucore.workload.mix_in_use import KEY, MOST_BYTES, decode_mix, encode_mix
 from gpucore.workload.pod_mix import PodKind, PodMix
-from gpucore.workload.published_mix import KEY, MOST_BYTES, decode_mix, encode_mix
 from gpucore.workload.saved_history import KEY as HISTORY
 from gpuextender.mixpublisher import LOOK_SECONDS, WRITE_SECONDS, MixPublisher
 from gpuextender.nomination.rounds import Leadership

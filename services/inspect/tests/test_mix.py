@@ -3,7 +3,7 @@
 import json
 import time
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +12,16 @@ from claimobjects import allocated, claim, device_class, request, template, uses
 from drawncluster import FakeCluster, Gpu
 from invoking import Run
 
+from gpucore.units import NodeName
+from gpucore.wire.names import DEFAULT_NAMES
 from gpucore.workload.arrivals import Arrival
 from gpucore.workload.history import FEWEST_PODS
+from gpucore.workload.mix_in_use import KEY as MIX
+from gpucore.workload.mix_in_use import encode_mix
 from gpucore.workload.pod_mix import PodKind, PodMix
-from gpucore.workload.published_mix import KEY as MIX
-from gpucore.workload.published_mix import encode_mix
 from gpucore.workload.saved_history import KEY, VERSION, SavedHistory, encode_history, saved_part
+from gpuinspect.cluster.snapshots import decode
+from gpuinspect.web.frames import Frame
 
 
 def busy(cluster: FakeCluster) -> FakeCluster:
@@ -253,6 +257,17 @@ def test_whatif_places_by_the_pods_that_the_extender_remembers(
     assert gpus() == ["1"]
     cluster.items[-1] = kept("gpushare", history(8), in_use(4))
     assert gpus() == ["0"]
+
+
+def test_the_dashboard_places_pods_by_the_published_mix(cluster: FakeCluster) -> None:
+    """The nodes of its what-if page compare placements by it, and its figure of fragments."""
+    cluster.node("n", gpus=[Gpu(16), Gpu(16)])
+    extender(cluster, at=OURS)
+    cluster.add(kept("gpushare", history(8), in_use(4)))
+    frame = Frame(decode(cluster.json().encode()), DEFAULT_NAMES, taken=datetime.now(UTC))
+    host = frame.candidates.node_infos[NodeName("n")].host
+    assert host is not None
+    assert host.mix.kinds == {PodKind(mem=4): 7.5}
 
 
 @pytest.mark.parametrize("policy", ["", "binpack"])

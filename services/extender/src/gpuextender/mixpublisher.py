@@ -18,8 +18,8 @@ import structlog
 
 from gpucore.wire.configmaps import decode_config_map
 from gpucore.wire.errors import WireError
+from gpucore.workload.mix_in_use import KEY, encode_mix
 from gpucore.workload.pod_mix import PodMix
-from gpucore.workload.published_mix import KEY, encode_mix
 from gpukube.client import KubeClient
 from gpukube.errors import ForbiddenError, KubeError, NotFoundError
 

@@ -13,15 +13,18 @@ import msgspec
 
 from gpucore.wire.errors import WireError
 from gpucore.wire.pod.spec import Pod, created
-from gpucore.workload import published_mix, saved_history
-from gpucore.workload.published_mix import PublishedMix, decode_mix
+from gpucore.workload import mix_in_use, saved_history
+from gpucore.workload.mix_in_use import MixInUse, decode_mix
 from gpucore.workload.saved_history import SavedHistory, decode_history
-from gpuinspect.cluster.collect import ListRequest
 from gpuinspect.cluster.extenders import EXTENDER, extenders, flags_of
 from gpuinspect.cluster.snapshots import Snapshot
 
 _KIND: Final = "ConfigMap"
 _FLAG: Final = "mix-history"
+UNPUBLISHED: Final = (
+    "the mix of pods that the extender uses could not be read; it was learned from the pods that"
+    " exist, so the extender may choose other GPUs by the policy fragmentation"
+)
 
 
 class _Metadata(msgspec.Struct):
@@ -65,24 +68,13 @@ class SavedMix(msgspec.Struct, frozen=True):
     """
 
     history: SavedHistory | None = None
-    published: PublishedMix | None = None
+    published: MixInUse | None = None
     extender: bool = False
 
     @property
     def unpublished(self) -> bool:
         """The extender uses a mix that could not be read."""
         return self.extender and self.published is None
-
-
-def mix_list(where: str) -> ListRequest:
-    """A list of the extender's ConfigMap alone.
-
-    Args:
-        where: its namespace and name, separated by a slash.
-    """
-    namespace, _, name = where.partition("/")
-    path = f"/api/v1/namespaces/{namespace}/configmaps"
-    return ListRequest(_KIND, path, {"fieldSelector": f"metadata.name={name}"})
 
 
 def saved_mix(snapshot: Snapshot, now: float) -> SavedMix:
@@ -104,7 +96,7 @@ def saved_mix(snapshot: Snapshot, now: float) -> SavedMix:
     )
     return SavedMix(
         _history(data.get(saved_history.KEY), now),
-        _published(data.get(published_mix.KEY), min(starts, default=float("inf"))),
+        _published(data.get(mix_in_use.KEY), min(starts, default=float("inf"))),
         extender=True,
     )
 
@@ -124,7 +116,7 @@ def _history(text: str | None, now: float) -> SavedHistory | None:
         return None
 
 
-def _published(text: str | None, started: float) -> PublishedMix | None:
+def _published(text: str | None, started: float) -> MixInUse | None:
     try:
         found = decode_mix(text) if text else None
     except WireError:

@@ -9,8 +9,8 @@ from gpuinspect.cluster.arrivals import cluster_arrivals
 from gpuinspect.cluster.candidates import candidates
 from gpuinspect.cluster.collect import COUNTED
 from gpuinspect.cluster.ledger import ledger_of
-from gpuinspect.cluster.mix import UNPUBLISHED, learned_mix
-from gpuinspect.cluster.saved_mix import saved_mix
+from gpuinspect.cluster.mix import learned_mix
+from gpuinspect.cluster.saved_mix import UNPUBLISHED, saved_mix
 from gpuinspect.cluster.schedulers import SCHEDULER_CONFIGS
 from gpuinspect.commands.options.formats import Format, NoHeaders, Output, emit, names_only
 from gpuinspect.commands.options.reading import Reader, note, reading
@@ -30,7 +30,7 @@ def mix(reader: Reader, *, output: Output = Format.TABLE, no_headers: NoHeaders 
     ledger = ledger_of(snapshot, reader.names)
     arrivals = cluster_arrivals(snapshot, ledger.names)
     saved = saved_mix(snapshot, time.time())
-    learned = learned_mix(arrivals, candidates(snapshot, ledger), saved)
+    learned = learned_mix(arrivals, candidates(snapshot, ledger), saved.history)
     used = learned.mix if saved.published is None else saved.published.mix()
     found = mix_document(used, len(learned.history))
     if output.is_document:

@@ -21,7 +21,6 @@ from gpuinspect.cluster.collect import (
     ListRequest,
     LiveReader,
 )
-from gpuinspect.cluster.saved_mix import mix_list
 from gpuinspect.cluster.snapshots import STDIN, Snapshot
 from gpuinspect.cluster.usage_histories import of_snapshot
 from gpuinspect.commands.options.measuring import PROMETHEUS_HELP, from_prometheus
@@ -104,7 +103,7 @@ def dashboard(
         raise typer.BadParameter("--mix-history is NAMESPACE/NAME")
     reviewer = TokenReviewer(reader.source.connect()) if require_token else None
     maps = (CONFIG_MAPS,) if unhealthy_configmaps else ()
-    maps = (*maps, mix_list(mix_history)) if mix_history else maps
+    maps = (*maps, _only(mix_history)) if mix_history else maps
     claims = (*CLAIM_LISTS, DEVICE_CLASSES, claim_templates(""))
     wanted = (*maps, FAILED_SCHEDULING, GPU_HEALTH, *claims)
     measure = _measure(reader, prometheus)
@@ -145,6 +144,13 @@ def dashboard(
             f"error: cannot listen on {host}:{port}: {reason}; choose another --port or --host"
         ),
     )
+
+
+def _only(config_map: str) -> ListRequest:
+    """A list of one ConfigMap, which its name permits."""
+    namespace, _, name = config_map.partition("/")
+    path = f"/api/v1/namespaces/{namespace}/configmaps"
+    return ListRequest("ConfigMap", path, {"fieldSelector": f"metadata.name={name}"})
 
 
 def _tls(folder: Path | None) -> tuple[ssl.SSLContext | None, Sequence[Job]]:

@@ -26,7 +26,7 @@ _Amount = Annotated[int, Meta(ge=0, le=MOST_AMOUNT)]
 _Model = Annotated[str, Meta(max_length=1000)]
 
 
-class PublishedKind(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
+class KindInUse(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
     """One kind of pods and its weight; the fields are those of :class:`PodKind`."""
 
     weight: Annotated[float, Meta(ge=0, le=2**40)]
@@ -42,7 +42,7 @@ class PublishedKind(msgspec.Struct, frozen=True, omit_defaults=True, rename="cam
         return PodKind(self.gpus, self.mem, self.core, self.cpu_milli, self.memory_mib, self.models)
 
 
-class PublishedMix(msgspec.Struct, frozen=True, rename="camel"):
+class MixInUse(msgspec.Struct, frozen=True, rename="camel"):
     """The mix in use.
 
     Attributes:
@@ -51,7 +51,7 @@ class PublishedMix(msgspec.Struct, frozen=True, rename="camel"):
     """
 
     time: Annotated[float, Meta(ge=0, le=2**40)]
-    kinds: Annotated[tuple[PublishedKind, ...], Meta(max_length=MOST_KINDS)]
+    kinds: Annotated[tuple[KindInUse, ...], Meta(max_length=MOST_KINDS)]
     version: Literal[1]
 
     def mix(self) -> PodMix | None:
@@ -75,18 +75,25 @@ def encode_mix(mix: PodMix | None, time: float) -> str:
     """
     weights = {} if mix is None else mix.kinds
     kinds = tuple(_published(kind, weight) for kind, weight in weights.items())
-    raw = msgspec.json.encode(PublishedMix(time, kinds, VERSION))
+    raw = msgspec.json.encode(MixInUse(time, kinds, VERSION))
     if len(raw) > MOST_BYTES:
         raise WireError(f"the mix of pods has {len(raw)} bytes, the most is {MOST_BYTES}")
     return raw.decode()
 
 
-def _published(kind: PodKind, weight: float) -> PublishedKind:
-    amounts = kind.gpus, kind.mem, kind.core, kind.cpu_milli, kind.memory_mib
-    return PublishedKind(weight, *(min(each, MOST_AMOUNT) for each in amounts), kind.models)
+def _published(kind: PodKind, weight: float) -> KindInUse:
+    return KindInUse(
+        weight=weight,
+        gpus=min(kind.gpus, MOST_AMOUNT),
+        mem=min(kind.mem, MOST_AMOUNT),
+        core=min(kind.core, MOST_AMOUNT),
+        cpu_milli=min(kind.cpu_milli, MOST_AMOUNT),
+        memory_mib=min(kind.memory_mib, MOST_AMOUNT),
+        models=kind.models,
+    )
 
 
-def decode_mix(text: str) -> PublishedMix:
+def decode_mix(text: str) -> MixInUse:
     """Read a document.
 
     Raises:
@@ -100,4 +107,4 @@ def decode_mix(text: str) -> PublishedMix:
         raise WireError(f"no mix of pods: {str(error)[:200]}") from error
 
 
-_MIX: Final = msgspec.json.Decoder(PublishedMix)
+_MIX: Final = msgspec.json.Decoder(MixInUse)

@@ -6,15 +6,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpucore.wire.errors import WireError
-from gpucore.workload.pod_mix import MOST_KINDS, PodKind, PodMix
-from gpucore.workload.published_mix import (
+from gpucore.workload.mix_in_use import (
     KEY,
     MOST_AMOUNT,
     MOST_BYTES,
-    PublishedMix,
+    MixInUse,
     decode_mix,
     encode_mix,
 )
+from gpucore.workload.pod_mix import MOST_KINDS, PodKind, PodMix
 from gpucore.workload.saved_history import KEY as HISTORY
 
 NOW = 1_800_000_000.25
@@ -100,7 +100,7 @@ def test_a_document_that_would_be_too_large_is_refused() -> None:
         '{"time": 1, "kinds": [{"weight": 1, "mem": -1}], "version": 1}',
         '{"time": 1, "kinds": [{"weight": 1, "mem": 9007199254740993}], "version": 1}',
         '{"time": 1, "kinds": [{"weight": 1e300}], "version": 1}',
-        '{"time": 1, "kinds": [%s], "version": 1}' % ",".join(['{"weight": 1}'] * 129),
+        '{"time": 1, "version": 1, "kinds": [' + ",".join(['{"weight": 1}'] * 129) + "]}",
         "[" * 90_000,
         " " * (MOST_BYTES + 1),
     ],
@@ -115,5 +115,5 @@ def test_foreign_and_broken_documents_are_refused(text: str) -> None:
 def test_fields_of_later_versions_are_passed_over() -> None:
     """A reader of today reads what a later extender adds."""
     text = '{"time": 1, "kinds": [{"weight": 1, "new": 2}], "version": 1, "more": 3}'
-    assert decode_mix(text) == PublishedMix(1.0, decode_mix(text).kinds, 1)
+    assert decode_mix(text) == MixInUse(1.0, decode_mix(text).kinds, 1)
     assert msgspec.json.encode(decode_mix(text).kinds) == b'[{"weight":1.0}]'
