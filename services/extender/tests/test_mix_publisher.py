@@ -8,13 +8,14 @@ from unittest.mock import AsyncMock
 
 import pytest
 from objects import node, pod
-from running import Running
+from running import Running, until
 from structlog.testing import capture_logs
 
 from gpucore.workload.history import FEWEST_PODS
 from gpucore.workload.mix_in_use import KEY, MOST_BYTES, decode_mix, encode_mix
 from gpucore.workload.pod_mix import PodKind, PodMix
 from gpucore.workload.saved_history import KEY as HISTORY
+from gpuextender import mixpublisher
 from gpuextender.mixpublisher import LOOK_SECONDS, WRITE_SECONDS, MixPublisher
 from gpuextender.nomination.rounds import Leadership
 from gpukube.errors import UnreachableError
@@ -221,9 +222,10 @@ async def test_a_standby_that_takes_over_publishes_soon(clock: FakeClock) -> Non
 
 @pytest.mark.slow
 async def test_a_running_extender_publishes_what_its_nodes_use_beside_the_history(
-    cluster: FakeApiServer, tmp_path: Path
+    cluster: FakeApiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without a Lease once a scheduler called: until then another replica may be the one."""
+    monkeypatch.setattr(mixpublisher, "LOOK_SECONDS", 0.05)
     await cluster.put("nodes", node("n", 16, 16, unit="GiB"))
     data = {HISTORY: "what was there"}
     metadata = {"name": NAME, "namespace": "gpushare"}
@@ -235,8 +237,9 @@ async def test_a_running_extender_publishes_what_its_nodes_use_beside_the_histor
         assert await extender.service._deciding() is None
         await extender.filter(pod("p0", 2), "n")
         assert await extender.service._deciding() == 0
-        await extender.service._publisher.publish()
-        written = cluster.find("configmaps", NAME, "gpushare")["data"]
+        stored = lambda: cluster.find("configmaps", NAME, "gpushare")["data"]  # noqa: E731
+        await until("the mix is published", lambda: KEY in stored())
+        written = stored()
         found, used = decode_mix(written[KEY]).mix(), extender.state.ledger.node("n").host.mix
         assert found is not None
         assert list(found.kinds.items()) == list(used.kinds.items())
