@@ -71,7 +71,7 @@ def test_a_pod_whose_labels_change_leaves_its_gang_for_the_other() -> None:
 @pytest.mark.parametrize("gone", ["deleted", "ended", "new list"])
 def test_a_pod_that_is_gone_is_no_member(gone: str) -> None:
     """However it went; its name may come again."""
-    found = known(labelled("a"), labelled("b"))
+    found = known(labelled("a"), labelled("b"), labelled("c"))
     if gone == "deleted":
         found.drop(PodUid("uid-b"))
         found.drop(PodUid("uid-b"))
@@ -80,7 +80,8 @@ def test_a_pod_that_is_gone_is_no_member(gone: str) -> None:
     else:
         found.clear()
         found.note(labelled("a"))
-    assert names(found.group(as_member(labelled("a")), GANG)) == ["a"]
+        found.note(labelled("c"))
+    assert names(found.group(as_member(labelled("a")), GANG)) == ["a", "c"]
     assert found.note(labelled("b"))
 
 

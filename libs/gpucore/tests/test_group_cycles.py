@@ -7,7 +7,7 @@ from corebuilders import NAMES, ledger, make_gpus, pod, pod_request, share_node
 from gpucore.explain.gangs import group_sentence
 from gpucore.gang.gang_pods import GangPods
 from gpucore.gang.group_cycles import RELEASE_SECONDS, REMEMBER_SECONDS, PodGroupCycles
-from gpucore.gang.members import MOST_RESERVED, ReservationTime
+from gpucore.gang.members import LIMIT_SECONDS, MOST_RESERVED, ReservationTime
 from gpucore.gang.placement import taken
 from gpucore.gang.rules import Rules
 from gpucore.model import Allocation, AllocationState, Placement
@@ -18,7 +18,7 @@ from gpucore.wire.pod_groups import PodGroup
 from gpucore.wire.pods import Pod, pod_request_of
 
 SECOND = 1_000_000_000
-A, B, C = (NodeName(name) for name in "abc")
+A, B, C, D = (NodeName(name) for name in "abcd")
 NODES = (A, B, C)
 GROUP = ("default", "podgroup/g")
 
@@ -117,6 +117,22 @@ class Bench:
         assert found is not None
         return found.placement.node
 
+    def beside(self, group: str) -> list[tuple[str, str]]:
+        """The groups whose plans another group waits for."""
+        return self.cycles.unbound_beside(Gang("default", f"podgroup/{group}", 1))
+
+    def add_node(self, name: str) -> None:
+        """A node comes, of which the cycles were not told."""
+        self.state.ledger.node_changed(share_node(name, make_gpus(8)))
+
+    def reserve_for_others(self, places: int, namespace: str = "default") -> None:
+        """Another gang of a namespace has reserved so many places, on another node."""
+        for number in range(places):
+            uid, place = PodUid(f"gang/{namespace}/o/{number}"), Placement(NodeName("far"))
+            self.state.reserve(
+                Allocation(uid, namespace, "", AllocationState.RESERVED, place, gang="o")
+            )
+
     def wait(self, seconds: float) -> None:
         """Time passes, and the job that releases plans looks."""
         self.state.now += int(seconds * SECOND)
@@ -165,7 +181,7 @@ def test_the_pods_that_are_called_first_get_the_places() -> None:
     bench.node_of(pods[0])
     assert bench.node_of(pods[4])
     assert bench.node_of(pods[3])
-    assert not bench.node_of(pods[2])
+    assert bench.why(pods[2]) == "podgroup/g has GPUs for 3 of its pending pods"
 
 
 def test_a_pod_that_may_not_go_to_its_place_exchanges_it() -> None:
@@ -226,6 +242,8 @@ def test_a_bind_after_the_release_reserves_the_whole_group_again() -> None:
     nodes = [bench.node_of(one) for one in pods]
     bench.wait(RELEASE_SECONDS)
     assert isinstance(bench.bind(pods[1], nodes[1]), Placement)
+    assert len(bench.held()) == 3
+    bench.wait(10 * RELEASE_SECONDS)
     assert len(bench.held()) == 3
 
 
@@ -297,12 +315,202 @@ def test_a_cycle_is_forgotten_in_the_end(seconds: float) -> None:
     assert "has no place for the pod" in str(bench.bind(pods[0], nodes[0]))
 
 
-async def test_a_later_cycle_of_a_group_that_runs_ends_like_any_other() -> None:
+def test_a_later_cycle_of_a_group_that_runs_ends_like_any_other() -> None:
     """The status was true before, so it says nothing about this cycle."""
     bench = Bench(2)
     bench.groups.on_update(PodGroup("default", "g", 2, scheduled=True))
-    pods = bench.come(member(0), member(1))
-    for one in pods:
-        bench.node_of(one)
+    first, _ = bench.come(member(0), member(1))
+    bench.node_of(first)
     bench.wait(RELEASE_SECONDS)
     assert bench.reserved() == []
+
+
+def test_the_pods_of_one_cycle_are_refused_for_one_reason() -> None:
+    """Room that comes without an event counts in the next cycle, and with one at once."""
+    bench = Bench(4)
+    first, second, third, _ = bench.come(*map(member, range(4)))
+    refusal = bench.why(first)
+    bench.add_node("d")
+    assert bench.why(second) == refusal
+    assert bench.node_of(first, (*NODES, D))
+    bench = Bench(4)
+    first, second, third, _ = bench.come(*map(member, range(4)))
+    bench.why(first)
+    bench.cycles.changed()
+    bench.why(second)
+    bench.add_node("d")
+    bench.cycles.changed()
+    assert bench.node_of(third, (*NODES, D))
+
+
+def test_a_group_could_go_once_it_is_complete_and_fits_on_the_offered_nodes() -> None:
+    """Nothing is reserved by the question."""
+    bench = Bench(3)
+    first, _ = bench.come(member(0), member(1))
+    gang = bench.gang(first)
+    assert not bench.cycles.complete(first, gang)
+    assert not bench.cycles.could_go(first, gang, NODES)
+    assert bench.why(first) == (
+        "gang podgroup/g waits for 1 of its 3 pods: 2 exist in namespace default"
+    )
+    bench.come(member(2))
+    assert bench.cycles.complete(first, gang)
+    assert bench.cycles.could_go(first, gang, NODES)
+    assert not bench.cycles.could_go(first, gang, (A, B))
+    assert bench.held() == []
+
+
+@pytest.mark.parametrize("fits", range(4))
+def test_places_that_the_namespace_reserved_for_others_count(fits: int) -> None:
+    """The group needs one place and has three pods; the others left room for some of them."""
+    bench = Bench(1)
+    pods = bench.come(*map(member, range(3)))
+    bench.reserve_for_others(MOST_RESERVED - fits)
+    assert bench.cycles.could_go(pods[0], bench.gang(pods[0]), NODES) == bool(fits)
+    assert len(list(filter(None, map(bench.node_of, pods)))) == fits
+    if fits < 3:
+        words = "1023 places are already reserved in namespace default"
+        assert bench.why(pods[2]).endswith(words)
+
+
+def test_places_of_another_namespace_do_not_count() -> None:
+    """Each namespace has a limit of its own."""
+    bench = Bench(3)
+    pods = bench.come(*map(member, range(3)))
+    bench.reserve_for_others(MOST_RESERVED, namespace="other")
+    assert all(map(bench.node_of, pods))
+
+
+def test_a_namespace_that_pauses_gets_no_new_plan() -> None:
+    """After the pause, without any event; places that it has are used all the while."""
+    bench = Bench(2)
+    first, second = bench.come(member(0), member(1))
+    now, limit = bench.state.now, int(LIMIT_SECONDS) * SECOND
+    bench.state.reservation_time.charge("default", now - limit, now)
+    assert "earlier reservations expired unused" in bench.why(first)
+    assert not bench.cycles.could_go(first, bench.gang(first), NODES)
+    bench.state.now += int(bench.state.reservation_time.pause("default", now)) * SECOND
+    assert bench.node_of(first)
+    now = bench.state.now
+    bench.state.reservation_time.charge("default", now - limit, now)
+    assert bench.node_of(second)
+
+
+def test_a_new_plan_is_as_old_as_the_places_that_it_replaces() -> None:
+    """Pods that are called again and again do not renew their reservations."""
+    bench = Bench(2)
+    first, second = bench.come(member(0), member(1))
+    began = bench.state.now
+    bench.node_of(first, (A, B))
+    bench.state.now += SECOND
+    bench.node_of(first, (C,))
+    bench.node_of(second, (A,))
+    assert {one.assume_time for one in bench.held()} == {began}
+
+
+def test_a_pod_is_placed_beside_those_that_were_not_called() -> None:
+    """Their places stay where they are, on nodes that this pod may not go to."""
+    bench = Bench(3)
+    first, second, third = bench.come(*(member(number, 4) for number in range(3)))
+    node = bench.node_of(first)
+    last = bench.place_of(third)
+    [rest] = set(NODES).difference({node, last})
+    assert bench.node_of(second, (rest,)) == rest
+    assert bench.place_of(third) == last
+
+
+def test_pods_of_an_owner_that_was_not_called_may_go_to_any_node() -> None:
+    """The nodes of a call are those of its pod and of pods like it."""
+    bench = Bench(3)
+    other = msgspec.structs.replace(member(1), owner="job")
+    first, second, third = bench.come(member(0), other, member(2))
+    assert bench.node_of(first, (A, B)) in {"a", "b"}
+    assert bench.place_of(second) == "c"
+    assert bench.node_of(third, (A, B)) in {"a", "b"}
+
+
+def test_a_group_that_is_refused_in_a_later_cycle_keeps_nothing() -> None:
+    """It had places for the nodes of the cycle before."""
+    bench = Bench(2)
+    first, _ = bench.come(member(0), member(1))
+    assert bench.node_of(first)
+    assert not bench.node_of(first, ())
+    assert bench.held() == []
+
+
+def test_a_bind_of_an_earlier_cycle_gives_up_the_places_of_the_later_one() -> None:
+    """The second pod was called in the later one only."""
+    bench = Bench(1)
+    first, second = bench.come(member(0), member(1))
+    assert bench.node_of(first, (A,)) == "a"
+    assert bench.node_of(first, (B,)) == "b"
+    assert bench.node_of(second, (B, C)) == "c"
+    assert isinstance(bench.bind(first, "a"), Placement)
+    assert [one.placement.node for one in bench.held()] == ["a"]
+
+
+def test_calls_while_a_group_is_being_bound_keep_its_places() -> None:
+    """A repeated call begins no other cycle, and a pod that comes late gets what is left."""
+    bench = Bench(2)
+    pods = bench.come(member(0), member(1))
+    nodes = [bench.node_of(one) for one in pods]
+    bench.bind(pods[0], nodes[0])
+    [late] = bench.come(member(2))
+    assert bench.node_of(late) not in {"", *nodes}
+    assert bench.node_of(late)
+    bench.wait(10 * RELEASE_SECONDS)
+    assert len(bench.reserved()) == 2
+
+
+def test_a_cycle_that_kube_scheduler_accepted_is_being_bound() -> None:
+    """The status of the PodGroup says that binds will come, which wait for a volume."""
+    bench = Bench(2)
+    for one in bench.come(member(0), member(1)):
+        bench.node_of(one)
+    bench.groups.on_update(PodGroup("default", "g", 2, scheduled=True))
+    assert bench.beside("h") == []
+    bench.wait(10 * RELEASE_SECONDS)
+    assert len(bench.reserved()) == 2
+
+
+def test_a_later_cycle_of_an_accepted_group_is_accepted_anew() -> None:
+    """All its pods were bound; one comes again, and its cycle ends without a bind."""
+    bench = Bench(1)
+    [first] = bench.come(member(0))
+    node = bench.node_of(first)
+    bench.groups.on_update(PodGroup("default", "g", 1, scheduled=True))
+    assert bench.beside("h") == []
+    bench.bind(first, node)
+    [second] = bench.come(member(1))
+    assert bench.node_of(second)
+    assert bench.beside("h") == [GROUP]
+    bench.wait(RELEASE_SECONDS)
+    assert bench.reserved() == []
+
+
+def test_a_group_sees_the_plans_of_other_cycles_that_are_not_being_bound() -> None:
+    """Not its own plan, nor one that was released."""
+    bench = Bench(2)
+    first, second = bench.come(member(0), member(1))
+    assert bench.beside("h") == []
+    node = bench.node_of(first)
+    assert bench.beside("h") == [GROUP]
+    assert bench.beside("g") == []
+    bench.cycles.release(GROUP)
+    assert len(bench.state.in_vain) == 2
+    assert bench.beside("h") == []
+    bench.node_of(first)
+    bench.node_of(second)
+    bench.bind(first, node)
+    assert bench.beside("h") == []
+
+
+def test_groups_of_one_composite_are_in_one_cycle() -> None:
+    """kube-scheduler calls for the second one before it binds the first."""
+    bench = Bench(1)
+    for name in "gh":
+        bench.groups.on_update(PodGroup("default", name, 1, parent="all"))
+    [first] = bench.come(member(0))
+    bench.node_of(first)
+    assert bench.beside("h") == []
+    assert bench.beside("i") == [GROUP]
