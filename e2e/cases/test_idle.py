@@ -55,11 +55,15 @@ def used(case: Case) -> dict[str, int]:
     return {each["name"]: each["usedBytes"] for each in idle(case)}
 
 
+def evicting(environment: KindEnvironment, case: Case, mode: str = "--evict") -> list[Object]:
+    """The items of a run that gives notice and evicts."""
+    flags = (f"--grace={GRACE}h", f"--plugin-namespace={environment.namespace}")
+    return idle(case, mode, *flags, f"--lease={case.name}/idle")
+
+
 def outcomes(environment: KindEnvironment, case: Case, mode: str = "--evict") -> dict[str, str]:
     """What becomes of each idle pod in a run."""
-    flags = (f"--grace={GRACE}h", f"--plugin-namespace={environment.namespace}")
-    found = idle(case, mode, *flags, f"--lease={case.name}/idle")
-    return {each["name"]: each["outcome"] for each in found}
+    return {each["name"]: each["outcome"] for each in evicting(environment, case, mode)}
 
 
 def sm_percent(environment: KindEnvironment, node: str, case: Case, name: str) -> float | None:
@@ -128,12 +132,19 @@ def test_an_idle_pod_of_a_deployment_is_evicted_when_its_grace_time_is_over(
 
     all_noticed = became("noticed", "noticed")
     until("all are idle", lambda: outcomes(environment, case, "--dry-run") == all_noticed)
+    last: dict[str, str] = {}
     noticed: dict[str, str] = {}
 
     def all_have_notice() -> bool:
         """A pod that kubelet changes just then is refused once, and noticed by the next run."""
-        found = outcomes(environment, case)
-        noticed.update({name: each for name, each in found.items() if each == "noticed"})
+        for each in evicting(environment, case):
+            name, outcome = each["name"], each["outcome"]
+            last[name] = outcome
+            if outcome == "noticed":
+                noticed[name] = outcome
+            elif name not in noticed:
+                assert outcome == "refused"
+                assert "has changed" in each["reason"]
         return noticed == all_noticed
 
     until("each has notice", all_have_notice)
@@ -141,7 +152,6 @@ def test_an_idle_pod_of_a_deployment_is_evicted_when_its_grace_time_is_over(
     assert notice["evictAfter"] - notice["noticedAt"] == GRACE
     assert case.events("GpuIdleNotice", pods["web"])
 
-    last: dict[str, str] = {}
     wanted = became("evicted", "refused")
 
     def ended() -> bool:
