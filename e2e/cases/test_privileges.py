@@ -34,7 +34,8 @@ UNTRIED = {
 """Rights that no case has the time to use, each with its reason."""
 
 UNTRIED_ROLES = {
-    "-extender-mix": "the history of the mix is written after five minutes where pods came",
+    "-extender-mix": "without a Lease the mix is written only once a scheduler called, and its"
+    " history after five minutes where pods came",
 }
 """Roles of which only the right to read is used in every run."""
 

@@ -168,10 +168,14 @@ def test_every_flag_is_known_to_the_command() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("config_maps", "roles_bound"), [(False, 2), (True, 3)])
-def test_it_is_bound_to_roles_that_exist(config_maps: bool, roles_bound: int) -> None:
-    """Its account is made, and every role that it is bound to; one more for ConfigMaps."""
-    rendered = render(values={"dashboard": {"enabled": True}, "unhealthyConfigMaps": config_maps})
+@pytest.mark.parametrize(
+    ("config_maps", "mix", "roles_bound"),
+    [(False, False, 2), (False, True, 3), (True, False, 3), (True, True, 4)],
+)
+def test_it_is_bound_to_roles_that_exist(config_maps: bool, mix: bool, roles_bound: int) -> None:
+    """Its account is made, and every role that it is bound to; one more for each ConfigMap."""
+    values = {"unhealthyConfigMaps": config_maps, "extender": {"mixHistory": mix}}
+    rendered = render(values={"dashboard": {"enabled": True}, **values})
     roles = {
         item["metadata"]["name"] for kind in ("Role", "ClusterRole") for item in rendered.of(kind)
     }

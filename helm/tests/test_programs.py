@@ -73,6 +73,7 @@ STARTED = {
         "--interval=10",
         "--resource-domain=aliyun.com",
         "--annotation-prefix=ALIYUN_COM",
+        f"--mix-history={NAMESPACE}/gpushare-extender-mix",
         "--require-token",
         "--tls-certificates=/etc/gpushare/dashboard",
     ],
@@ -423,6 +424,7 @@ def test_roles_of_a_namespace_are_where_their_objects_are() -> None:
         "scheduler-authentication-reader": "kube-system",
         "scheduler-leader-election": NAMESPACE,
         "extender-mix": NAMESPACE,
+        "dashboard-mix-reader": NAMESPACE,
         "dashboard-usage": NAMESPACE,
         "usage-reader": NAMESPACE,
     }

@@ -115,6 +115,27 @@ def test_the_extender_alone_writes_the_history_of_the_mix(mode: str) -> None:
     assert [arg for arg in args if "mix-history" in arg] == [f"--mix-history={NAMESPACE}/{name}"]
 
 
+def test_the_dashboard_reads_the_mix_and_no_other_config_map() -> None:
+    """It lists the one ConfigMap by its name, which its flag has; without it there is neither."""
+    for kept in (True, False):
+        values = {"dashboard": {"enabled": True}, "extender": {"mixHistory": kept}}
+        rendered = render(values=values)
+        roles = [
+            role for role in rendered.of("Role") if role["metadata"]["name"].endswith("-mix-reader")
+        ]
+        pod = rendered.one("Deployment", "-dashboard")["spec"]["template"]["spec"]
+        flags = [arg for arg in pod["containers"][0]["args"] if "mix-history" in arg]
+        if not kept:
+            assert (roles, flags) == ([], [])
+            continue
+        name = rendered.one("ConfigMap", "-mix")["metadata"]["name"]
+        rule = {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["list"]}
+        assert [role["rules"] for role in roles] == [[{**rule, "resourceNames": [name]}]]
+        assert flags == [f"--mix-history={NAMESPACE}/{name}"]
+        [subject] = rendered.one("RoleBinding", "-mix-reader")["subjects"]
+        assert subject["name"] == "gpushare-dashboard"
+
+
 @pytest.mark.slow
 def test_without_the_history_of_the_mix_there_is_no_right_to_it() -> None:
     """Neither ConfigMap nor flag; the lease is for nominations then."""

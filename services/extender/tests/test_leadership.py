@@ -77,6 +77,18 @@ async def test_the_holder_of_the_lease_is_the_scheduler_of_this_pod(
     assert await bench.leadership.leads() is leads
 
 
+async def test_a_term_ends_when_another_scheduler_has_the_lease() -> None:
+    """Terms have the numbers of the Lease's transitions; who does not lead has none."""
+    bench, found = Bench(), []
+    for holder, transitions in (("pod-b_1", 1), ("pod-a_1", 2), ("pod-a_2", 3)):
+        bench.api.held(holder)
+        assert bench.api.spec is not None
+        bench.api.spec["leaseTransitions"] = transitions
+        found.append(await bench.leadership.led_term())
+        bench.now += FRESH_SECONDS
+    assert found == [None, 2, 3]
+
+
 async def test_without_an_answer_nobody_leads() -> None:
     """Nor with an odd one."""
     bench = Bench()

@@ -23,7 +23,7 @@ from gpucore.wire.names import INVENTORY
 from gpucore.wire.nodes import decode_node
 from gpucore.wire.pods import Pod, decode_pod, pod_request_of
 from gpucore.workload.history import FEWEST_PODS
-from gpucore.workload.pod_mix import PodKind
+from gpucore.workload.pod_mix import PodKind, PodMix
 from gpuextender import metrics
 from gpuextender.podmix import LEARN_SECONDS, LOOK_SECONDS, NODES_AT_ONCE, MixLearner
 from gpuextender.scheduling.cache import NodeCache
@@ -281,6 +281,23 @@ async def test_a_new_mix_goes_to_sixteen_nodes_at_a_time(clock: FakeClock) -> No
     assert refreshed == [NODES_AT_ONCE, 2 * NODES_AT_ONCE, 2 * NODES_AT_ONCE + 1]
     assert asyncio.get_running_loop().time() - began < 0.5
     assert all(host(state, name).mix is state.mix.mix for name in changed)
+
+
+async def test_a_mix_is_in_use_once_every_node_has_it() -> None:
+    """While it goes to the nodes, the one before counts; the guess counts as one."""
+    state = state_of(*(a_node(f"n{number:02}", 16) for number in range(2 * NODES_AT_ONCE + 1)))
+    used: list[PodMix | None] = []
+
+    async def refresh() -> None:
+        assert used == [None]
+
+    learner = MixLearner(state, lambda _: None, refresh, on_use=used.append)
+    await learner.learn()
+    came(state, FEWEST_PODS, 8)
+    await learner.learn()
+    assert used == [None, state.mix.mix]
+    assert used[-1] is not None
+    assert all(host(state, name).mix is used[-1] for name in state.ledger.nodes())
 
 
 async def test_ended_pods_count_and_a_pod_counts_once() -> None:

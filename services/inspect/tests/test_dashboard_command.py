@@ -12,7 +12,13 @@ from fakeapiserver import FakeApiServer
 from invoking import Run
 from starlette.testclient import TestClient
 
-from gpuinspect.cluster.collect import CLAIM_LISTS, CONFIG_MAPS, FAILED_SCHEDULING, GPU_HEALTH
+from gpuinspect.cluster.collect import (
+    CLAIM_LISTS,
+    CONFIG_MAPS,
+    FAILED_SCHEDULING,
+    GPU_HEALTH,
+    ListRequest,
+)
 from gpuinspect.commands.admin import dashboard as command
 from gpuinspect.queries.claims import DEVICE_CLASSES, claim_templates
 from gpuinspect.web.feed import Feed
@@ -140,6 +146,9 @@ def test_a_file_knows_no_tokens(run: Run, cluster: FakeCluster, served: Served) 
     assert not hasattr(served, "app")
 
 
+MIX = ListRequest(
+    "ConfigMap", "/api/v1/namespaces/own/configmaps", {"fieldSelector": "metadata.name=mix"}
+)
 CLAIMS = (*CLAIM_LISTS, DEVICE_CLASSES, claim_templates(""))
 
 
@@ -148,6 +157,7 @@ CLAIMS = (*CLAIM_LISTS, DEVICE_CLASSES, claim_templates(""))
     [
         ((), (FAILED_SCHEDULING, GPU_HEALTH, *CLAIMS)),
         (("--unhealthy-configmaps",), (CONFIG_MAPS, FAILED_SCHEDULING, GPU_HEALTH, *CLAIMS)),
+        (("--mix-history=own/mix",), (MIX, FAILED_SCHEDULING, GPU_HEALTH, *CLAIMS)),
     ],
 )
 def test_config_maps_are_read_only_where_requested(
@@ -157,6 +167,16 @@ def test_config_maps_are_read_only_where_requested(
     with FakeApiServer({}).serving() as server:
         run("dashboard", *flags, "--kubeconfig", str(server.kubeconfig(tmp_path)))
     assert served.wanted == wanted
+
+
+@pytest.mark.parametrize("where", ["mix", "own/", "own/mix/x", "../own/mix"])
+def test_the_config_map_of_the_mix_has_a_namespace_and_a_name(
+    run: Run, cluster: FakeCluster, served: Served, where: str
+) -> None:
+    """Nothing else becomes part of a path; nothing is served then."""
+    outcome = run("dashboard", f"--mix-history={where}", on=cluster)
+    assert (outcome.code, hasattr(served, "app")) == (2, False)
+    assert "--mix-history is NAMESPACE/NAME" in outcome.err
 
 
 def test_names_of_the_cluster_are_those_of_the_flags(

@@ -3,6 +3,7 @@
 import json
 import time
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,16 @@ from claimobjects import allocated, claim, device_class, request, template, uses
 from drawncluster import FakeCluster, Gpu
 from invoking import Run
 
+from gpucore.units import NodeName
+from gpucore.wire.names import DEFAULT_NAMES
 from gpucore.workload.arrivals import Arrival
 from gpucore.workload.history import FEWEST_PODS
-from gpucore.workload.pod_mix import PodKind
+from gpucore.workload.mix_in_use import KEY as MIX
+from gpucore.workload.mix_in_use import encode_mix
+from gpucore.workload.pod_mix import PodKind, PodMix
 from gpucore.workload.saved_history import KEY, VERSION, SavedHistory, encode_history, saved_part
+from gpuinspect.cluster.snapshots import decode
+from gpuinspect.web.frames import Frame
 
 
 def busy(cluster: FakeCluster) -> FakeCluster:
@@ -75,18 +82,42 @@ def test_few_pods_are_a_guess(cluster: FakeCluster, run: Run) -> None:
     assert "too few pods with GPUs to learn from (1)" in outcome.err
 
 
-def extender(cluster: FakeCluster, *, created: str = "2026-01-01T00:00:00Z", at: str) -> None:
+def extender(
+    cluster: FakeCluster,
+    *,
+    created: str = "2026-01-01T00:00:00Z",
+    at: str,
+    namespace: str = "gpushare",
+    started: str = "",
+) -> None:
     """A pod with the extender, which keeps its history in the ConfigMap of this name."""
     name, labels = f"extender-{created}", {"app.kubernetes.io/component": "scheduler"}
     box = {"name": "extender", "args": ["--policy=fragmentation", f"--mix-history={at}"]}
-    metadata = {"labels": labels, "creationTimestamp": created}
-    cluster.pod(name, namespace="gpushare", metadata=metadata, spec={"containers": [box]})
+    metadata = {"name": name, "namespace": namespace, "labels": labels}
+    boxes = [
+        {"name": "kube-scheduler", "state": {"running": {"startedAt": created}}},
+        {"name": "extender", "state": {"running": {"startedAt": started}}},
+    ]
+    cluster.pod(
+        name,
+        namespace=namespace,
+        metadata={**metadata, "creationTimestamp": created},
+        spec={"containers": [box]},
+        status={"containerStatuses": boxes} if started else {},
+    )
 
 
-def kept(namespace: str, text: str) -> dict[str, Any]:
+def kept(namespace: str, text: str, published: str | None = None) -> dict[str, Any]:
     """A ConfigMap as the extender's, in a namespace."""
     metadata = {"name": "release-extender-mix", "namespace": namespace}
-    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {KEY: text}}
+    data = {KEY: text} | ({} if published is None else {MIX: published})
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}
+
+
+def in_use(units: int, at: str = "2026-01-03T00:00:00Z") -> str:
+    """A mix of pods of so many units, published at a time; the guess for 0."""
+    mix = PodMix({PodKind(mem=units): 7.5}) if units else None
+    return encode_mix(mix, datetime.fromisoformat(at).timestamp())
 
 
 def history(units: int) -> str:
@@ -123,24 +154,149 @@ def test_pods_that_the_extender_remembers_count(
     assert [line.split()[2] for line in lines] == expected
 
 
+LATE, LATER = "2026-01-04T00:00:00Z", "2026-01-05T00:00:00Z"
+"""After the mix was published."""
+
+
+@pytest.mark.parametrize(
+    ("published", "extenders", "expected"),
+    [
+        (in_use(4), [{}], ["4"]),
+        (in_use(0), [{}], []),
+        (None, [{}], ["8"]),
+        ("no mix", [{}], ["8"]),
+        (in_use(4), [{"created": LATE}], ["8"]),
+        (in_use(4), [{"started": LATE}], ["8"]),
+        (in_use(4, LATER), [{"started": LATE}], ["4"]),
+        (in_use(4), [{"started": LATE}, {"created": "2026-01-02T00:00:00Z"}], ["4"]),
+    ],
+    ids=[
+        "published",
+        "guess",
+        "by an old extender",
+        "unreadable",
+        "before the extender's pod was created",
+        "before its container started",
+        "after its container started",
+        "by another replica",
+    ],
+)
+def test_the_mix_that_the_extender_uses_is_the_one_that_it_published(
+    published: str | None,
+    extenders: list[dict[str, str]],
+    expected: list[str],
+    cluster: FakeCluster,
+    run: Run,
+) -> None:
+    """One that a process published which no longer runs is not in use: the history counts then."""
+    cluster.node("n", gpus=[Gpu(16)])
+    for each in extenders:
+        extender(cluster, at=OURS, **each)
+    cluster.add(kept("gpushare", history(8), published))
+    outcome = run("mix", "--no-headers", on=cluster)
+    assert [line.split()[2] for line in outcome.out.splitlines()] == expected
+    assert ("the mix of pods that the extender uses could not be read" in outcome.err) == (
+        expected == ["8"]
+    )
+
+
+def test_a_tenant_publishes_no_mix(cluster: FakeCluster, run: Run) -> None:
+    """Neither a ConfigMap nor a pod of its namespace counts, whatever they are called."""
+    cluster.node("n", gpus=[Gpu(16)])
+    extender(cluster, at=OURS, started=LATE)
+    cluster.add(kept("team", history(2), in_use(2, LATER)))
+    cluster.add(kept("gpushare", history(8), in_use(4)))
+    old = "2026-01-02T00:00:00Z"
+    extender(cluster, at=OURS, namespace="team", created=old, started=old)
+    lines = run("mix", "--no-headers", on=cluster).out.splitlines()
+    assert [line.split()[2] for line in lines] == ["8"]
+
+
+def test_a_mix_that_is_not_learned_yet_is_the_guess(cluster: FakeCluster, run: Run) -> None:
+    """Although the cluster has enough pods: a sentence states whose mix it is."""
+    extender(busy(cluster), at=OURS)
+    cluster.add(kept("gpushare", "", in_use(0)))
+    outcome = run("mix", on=cluster)
+    assert outcome.out == ""
+    assert outcome.err == (
+        "the extender has not learned from the pods yet: the policy uses a fixed guess\n"
+    )
+
+
+def pod_of_four(folder: Path, policy: str = "") -> str:
+    """Path of a manifest with a pod of four units."""
+    path, limits = folder / "pod.json", {"aliyun.com/gpu-mem": 4}
+    box = {"name": "c", "resources": {"limits": limits}}
+    metadata = {"name": "new", "annotations": {"gpushare/policy": policy} if policy else {}}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": [box]}}
+    path.write_text(json.dumps(pod))
+    return str(path)
+
+
 def test_whatif_places_by_the_pods_that_the_extender_remembers(
     cluster: FakeCluster, run: Run, tmp_path: Path
 ) -> None:
-    """Pods of 8 units come often: four units go where two such pods still find room."""
+    """Pods of 8 units come often: four units go where two such pods still find room.
+
+    A mix that the extender published counts before what it remembers.
+    """
     cluster.node("n", gpus=[Gpu(16), Gpu(16)])
     cluster.pod("half", 8, node="n", index=0).pod("quarter", 4, node="n", index=1)
     extender(cluster, at=OURS)
-    manifest = tmp_path / "pod.json"
-    limits = {"aliyun.com/gpu-mem": 4}
-    box = {"name": "c", "resources": {"limits": limits}}
-    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "new"}}
-    manifest.write_text(json.dumps({**pod, "spec": {"containers": [box]}}))
+    manifest = pod_of_four(tmp_path)
 
     def gpus() -> list[str]:
-        out = run("whatif", "-f", str(manifest), "-o", "json", on=cluster).out
+        out = run("whatif", "-f", manifest, "-o", "json", on=cluster).out
         return [index for item in json.loads(out)["items"] for index in item["gpus"]]
 
     cluster.add(kept("gpushare", history(8)))
     assert gpus() == ["1"]
     cluster.items[-1] = kept("gpushare", history(4))
     assert gpus() == ["0"]
+    cluster.items[-1] = kept("gpushare", history(4), in_use(8))
+    assert gpus() == ["1"]
+    cluster.items[-1] = kept("gpushare", history(8), in_use(4))
+    assert gpus() == ["0"]
+
+
+def test_the_dashboard_places_pods_by_the_published_mix(cluster: FakeCluster) -> None:
+    """The nodes of its what-if page compare placements by it, and its figure of fragments."""
+    cluster.node("n", gpus=[Gpu(16), Gpu(16)])
+    extender(cluster, at=OURS)
+    cluster.add(kept("gpushare", history(8), in_use(4)))
+    frame = Frame(decode(cluster.json().encode()), DEFAULT_NAMES, taken=datetime.now(UTC))
+    host = frame.candidates.node_infos[NodeName("n")].host
+    assert host is not None
+    assert host.mix.kinds == {PodKind(mem=4): 7.5}
+
+
+@pytest.mark.parametrize("policy", ["", "binpack"])
+@pytest.mark.parametrize("published", [None, in_use(4)])
+def test_whatif_states_that_the_mix_is_not_the_extenders(
+    policy: str, published: str | None, cluster: FakeCluster, run: Run, tmp_path: Path
+) -> None:
+    """Where a pod may be placed by it; in the document and beside the table."""
+    cluster.node("n", gpus=[Gpu(16), Gpu(16)])
+    extender(cluster, at=OURS)
+    cluster.add(kept("gpushare", history(8), published))
+    manifest = pod_of_four(tmp_path)
+    flags = ["whatif", "-f", manifest, *(["--policy", policy] if policy else [])]
+    notes = json.loads(run(*flags, "-o", "json", on=cluster).out)["notes"]
+    if policy or published:
+        assert notes == []
+        return
+    [sentence] = notes
+    assert sentence.startswith("the mix of pods that the extender uses could not be read")
+    assert f"note: {sentence}" in run(*flags, on=cluster).err
+
+
+def test_a_pods_own_policy_is_enough_for_that_sentence(
+    cluster: FakeCluster, run: Run, tmp_path: Path
+) -> None:
+    """The policy of a pod counts before that of the cluster. Without an extender there is none."""
+    cluster.node("n", gpus=[Gpu(16), Gpu(16)])
+    manifest = pod_of_four(tmp_path, "fragmentation")
+    flags = ("whatif", "-f", manifest, "--policy", "binpack", "-o", "json")
+    assert json.loads(run(*flags, on=cluster).out)["notes"] == []
+    extender(cluster, at="")
+    assert len(json.loads(run(*flags, on=cluster).out)["notes"]) == 1

@@ -15,6 +15,7 @@ import structlog
 from gpucore.claims.arrivals import ClaimArrivals
 from gpucore.scheduling.host_rooms import allowed_models, usual_unit
 from gpucore.units import NodeName
+from gpucore.workload.pod_mix import PodMix
 from gpuextender import metrics
 from gpuextender.state import State
 from gpukube.server.time_slices import TimeSlices
@@ -36,6 +37,8 @@ class MixLearner:
         node_changed: called with each node that compares placements by another mix now.
         refresh: computes what is kept of these nodes.
         with_claims: pods with claims that are to be counted; ``None`` where claims are not read.
+        on_use: called with the mix once all nodes compare placements by it, and after each look
+            that changes nothing; ``None`` is the guess.
         now: seconds of a steady clock.
     """
 
@@ -46,10 +49,11 @@ class MixLearner:
         refresh: Callable[[], Awaitable[None]],
         *,
         with_claims: ClaimArrivals | None = None,
+        on_use: Callable[[PodMix | None], object] = lambda _: None,
         now: Callable[[], float] = monotonic,
     ) -> None:
         self._state, self._node_changed, self._refresh = state, node_changed, refresh
-        self._with_claims = with_claims
+        self._with_claims, self._on_use = with_claims, on_use
         self._now = now
         self._learned_at = float("-inf")
         self._pods = 0
@@ -81,12 +85,14 @@ class MixLearner:
         models = await slices.finish(allowed_models(state.mix.history.selectors(), nodes))
         unit = await slices.finish(usual_unit(list(state.ledger.nodes().values())))
         changed = await slices.finish(state.mix.learn(models, unit))
+        in_use = state.mix.mix
         metrics.MIX_PODS.set(self._pods)
-        if changed and state.mix.mix is not None:
+        if changed and in_use is not None:
             metrics.MIX_CHANGES.inc()
-            metrics.MIX_KINDS.set(len(state.mix.mix.kinds))
-            log.info("mix of pods learned", pods=self._pods, kinds=len(state.mix.mix.kinds))
+            metrics.MIX_KINDS.set(len(in_use.kinds))
+            log.info("mix of pods learned", pods=self._pods, kinds=len(in_use.kinds))
             await self._roll_out()
+        self._on_use(in_use)
         return changed
 
     async def _count(self) -> None:

@@ -35,6 +35,7 @@ from gpuextender.http.views import TopologyInspector
 from gpuextender.informers import Informers
 from gpuextender.metrics import LedgerMetrics
 from gpuextender.mixhistory import MixHistory
+from gpuextender.mixpublisher import CALLED_SECONDS, MixPublisher
 from gpuextender.nomination.nominator import Nominator
 from gpuextender.nomination.rounds import (
     Adoption,
@@ -151,8 +152,14 @@ class ExtenderService:
             admission=hook.app,
         )
         self._nominates = False
+        self._leadership = leadership
+        self._publisher = MixPublisher(api, settings.mix_history, self._deciding)
         self._learner = MixLearner(
-            self.state, self._host_changed, self._cache.refresh, with_claims=with_claims
+            self.state,
+            self._host_changed,
+            self._cache.refresh,
+            with_claims=with_claims,
+            on_use=self._publisher.use,
         )
         self._history = MixHistory(
             self.state.mix.history, api, settings.mix_history, leadership.leads
@@ -170,6 +177,7 @@ class ExtenderService:
             self._tables.run(),
             self._learn(),
             self._keep_history(),
+            self._publisher.run(),
             expire_reservations(self.state, self.health, ttl=self._settings.assume_ttl),
             forget_after_lists(
                 self.state,
@@ -275,6 +283,15 @@ class ExtenderService:
     async def _learn(self) -> None:
         await self._informers.synced()
         await self._learner.run()
+
+    async def _deciding(self) -> int | None:
+        """The term in which this process decides; ``None`` while another one does.
+
+        Without a Lease, that is the process which a scheduler calls.
+        """
+        if self._settings.nominate_lease:
+            return await self._leadership.led_term()
+        return 0 if self.state.called_within(CALLED_SECONDS) else None
 
     async def _keep_history(self) -> None:
         await self._informers.synced()

@@ -166,7 +166,8 @@ class ExtenderSettings(BaseSettings):
         Field(
             pattern=r"^([a-z0-9-]+/[a-z0-9.-]+)?$",
             description="namespace/name of an existing ConfigMap that keeps the pods from which the"
-            " mix of the fragmentation policy is learned, over restarts; default: none",
+            " mix of the fragmentation policy is learned, over restarts, and has the mix in use;"
+            " default: none",
         ),
     ] = ""
     nominate_after: Annotated[

@@ -138,6 +138,10 @@ class State:
         self._pending.saw(pending)
         return pending
 
+    def called_within(self, seconds: float) -> bool:
+        """Whether a scheduler sent a pod in this time."""
+        return bool(self.filtered) and monotonic() - self.filtered < seconds
+
     # Every change of the ledger.
 
     def assume(self, pod: Pod, placement: Placement, *, now_ns: int) -> Allocation:

@@ -90,6 +90,10 @@ class Leadership:
             self._leads = await self._holds()
         return self._leads
 
+    async def led_term(self) -> int | None:
+        """The term in which this process leads; ``None`` while it does not."""
+        return self.term if await self.leads() else None
+
     async def _holds(self) -> bool:
         try:
             spec = msgspec.json.decode(await self._api.get(self._path), type=_Lease).spec

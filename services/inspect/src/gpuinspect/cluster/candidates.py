@@ -17,7 +17,9 @@ from gpucore.wire.claim.claim_specs import (
     decode_template,
 )
 from gpucore.wire.claim.resource_slices import decode_slice
+from gpucore.wire.names import Names
 from gpucore.wire.pod.spec import Pod
+from gpucore.workload.pod_mix import PodMix
 from gpuinspect.cluster.arrivals import cluster_arrivals
 from gpuinspect.cluster.mix import learned_mix
 from gpuinspect.cluster.saved_mix import saved_mix
@@ -40,10 +42,16 @@ def candidates(snapshot: Snapshot, ledger: Ledger) -> Candidates:
             device_classes(snapshot),
             ledger.names.gpu,
         )
-        arrivals = cluster_arrivals(snapshot, ledger.names)
-        learned = learned_mix(arrivals, found, saved_mix(snapshot, time.time()))
-        use_mix(found.node_infos, found.nodes, learned.mix)
+        use_mix(found.node_infos, found.nodes, _mix(snapshot, found, ledger.names))
     return msgspec.structs.replace(found, offers=offers)
+
+
+def _mix(snapshot: Snapshot, nodes: Candidates, names: Names) -> PodMix | None:
+    """The mix that the extender published, else the one that an extender would learn now."""
+    saved = saved_mix(snapshot, time.time())
+    if saved.published is not None:
+        return saved.published.mix()
+    return learned_mix(cluster_arrivals(snapshot, names), nodes, saved.history).mix
 
 
 def device_classes(snapshot: Snapshot) -> dict[str, DeviceClass]:

@@ -18,7 +18,7 @@ from gpuinspect.commands.options.policies import PolicyName, check_policy
 from gpuinspect.commands.options.reading import Reader, fail, note, reading
 from gpuinspect.layout.whatif import whatif as table
 from gpuinspect.queries.claims import DEVICE_CLASSES, claim_templates
-from gpuinspect.queries.whatif import Addition, remarks, whatif_answers
+from gpuinspect.queries.whatif import Addition, mix_remarks, remarks, whatif_answers
 from gpuinspect.sources import manifests
 from gpuinspect.terminal.progress import counting
 
@@ -63,7 +63,10 @@ def whatif(
     answers = whatif_answers(
         snapshot, wanted, ledger, addition=addition, policy=used, taken=counting("pods placed")
     )
-    notes = list(remarks(snapshot, wanted, reader.names))
+    notes = [
+        *remarks(snapshot, wanted, reader.names),
+        *mix_remarks(snapshot, wanted, ledger, used),
+    ]
     if output.is_document:
         emit(complete(what_if_document(answers, used, notes)), output)
     elif output is Format.NAME:

@@ -1,6 +1,8 @@
 """What-if: places the pods of a manifest, and adds its nodes, on a copy of a snapshot."""
 
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final
 
 import msgspec
 
@@ -15,11 +17,16 @@ from gpucore.steps import complete
 from gpucore.units import NodeName
 from gpucore.wire.errors import WireError
 from gpucore.wire.names import Names
+from gpucore.wire.pods import pod_request_of
 from gpuinspect.cluster.candidates import candidates, claim_specs
+from gpuinspect.cluster.saved_mix import UNPUBLISHED, saved_mix
 from gpuinspect.cluster.schedulers import queued_pods, schedulers_of
 from gpuinspect.cluster.snapshots import Snapshot
 from gpuinspect.errors import MissingObjectError
 from gpuinspect.sources.manifests import ManifestError
+
+FRAGMENTATION: Final = "fragmentation"
+"""Policy that goes by the mix of pods."""
 
 
 class Addition(msgspec.Struct, frozen=True):
@@ -70,6 +77,17 @@ def whatif_answers(
         raise ManifestError(str(error)) from error
     queued = queued_pods(snapshot, policy.profiles, ledger.names)
     return complete(answers(found, taken(whatif_pods), policy, queued=queued))
+
+
+def mix_remarks(
+    snapshot: Snapshot, wanted: Iterable[WorkloadPods], ledger: Ledger, policy: ClusterPolicy
+) -> Iterator[str]:
+    """A sentence where a pod may be placed by a mix that is not the extender's."""
+    policies = {policy.name, *(info.shape.policy for info in ledger.nodes().values())}
+    requests = (pod_request_of(each.pod, ledger.names) for each in wanted)
+    policies |= {request.policy for request in requests if request is not None}
+    if FRAGMENTATION in policies and saved_mix(snapshot, time.time()).unpublished:
+        yield UNPUBLISHED
 
 
 def remarks(snapshot: Snapshot, wanted: Iterable[WorkloadPods], names: Names) -> Iterator[str]:

@@ -1,12 +1,13 @@
 """``gpushare dashboard``: the dashboard, on this machine or in the cluster."""
 
+import re
 import ssl
 import sys
 import time
 from collections.abc import Callable, Sequence
 from functools import cache, partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import structlog
 import typer
@@ -35,6 +36,8 @@ from gpuinspect.web.measuring import Cached, Measure
 from gpuinspect.web.sizing import CachedSizes
 from gpuinspect.web.tokens import TokenReviewer
 from gpukube.server.certificates import CertificateWatcher
+
+_OBJECT: Final = re.compile(r"[a-z0-9-]+/[a-z0-9.-]+")
 
 
 @reading
@@ -74,6 +77,14 @@ def dashboard(
             help="read the ConfigMaps of kube-system for GPUs that unhealthy-gpu-NODE withdraws",
         ),
     ] = False,
+    mix_history: Annotated[
+        str,
+        typer.Option(
+            envvar="GPUSHARE_MIX_HISTORY",
+            metavar="NAMESPACE/NAME",
+            help="ConfigMap with the mix of pods that the extender uses, to place pods by it",
+        ),
+    ] = "",
     tls_certificates: Annotated[
         Path | None,
         typer.Option(
@@ -88,8 +99,11 @@ def dashboard(
         raise typer.BadParameter(
             "--require-token needs a cluster; it cannot be combined with --snapshot"
         )
+    if mix_history and not _OBJECT.fullmatch(mix_history):
+        raise typer.BadParameter("--mix-history is NAMESPACE/NAME")
     reviewer = TokenReviewer(reader.source.connect()) if require_token else None
     maps = (CONFIG_MAPS,) if unhealthy_configmaps else ()
+    maps = (*maps, _only(mix_history)) if mix_history else maps
     claims = (*CLAIM_LISTS, DEVICE_CLASSES, claim_templates(""))
     wanted = (*maps, FAILED_SCHEDULING, GPU_HEALTH, *claims)
     measure = _measure(reader, prometheus)
@@ -130,6 +144,13 @@ def dashboard(
             f"error: cannot listen on {host}:{port}: {reason}; choose another --port or --host"
         ),
     )
+
+
+def _only(config_map: str) -> ListRequest:
+    """A list of one ConfigMap, which its name permits."""
+    namespace, _, name = config_map.partition("/")
+    path = f"/api/v1/namespaces/{namespace}/configmaps"
+    return ListRequest("ConfigMap", path, {"fieldSelector": f"metadata.name={name}"})
 
 
 def _tls(folder: Path | None) -> tuple[ssl.SSLContext | None, Sequence[Job]]:
