@@ -22,7 +22,7 @@ from gpucore.model import Allocation, AllocationState, FitError, Placement
 from gpucore.model.links import Matrix
 from gpucore.scheduling.fit import fit
 from gpucore.scheduling.policy import place
-from gpucore.units import NodeName
+from gpucore.units import GIB, NodeName
 from gpucore.wire import names as wire_names
 from gpucore.wire.pod.gangs import gang_of
 from gpucore.wire.pods import Pod, allocation_of, pod_request_of
@@ -118,6 +118,28 @@ def test_pods_of_a_gang_share_one_good_group_of_gpus() -> None:
     book = ledger(linked_node("a"), holder)
     placed = run(book, [member(i, 4, gpus=1) for i in range(4)], "a")
     assert {gpu for allocation in placed for gpu in allocation.placement.group} == {4, 5, 6, 7}
+
+
+@pytest.mark.parametrize("why", ["shares", "unhealthy"])
+def test_a_node_is_rated_by_the_links_of_its_free_gpus(why: str) -> None:
+    """Four GPUs are free on each machine, and only on the second are they one linked half."""
+    book = ledger(linked_node("a"), linked_node("b"))
+    for name, gpus in (("a", indexes(0, 1, 4, 5)), ("b", indexes(0, 1, 2, 3))):
+        if why == "unhealthy":
+            book.unhealthy_changed(NodeName(name), frozenset(gpus))
+            continue
+        for gpu in gpus:
+            book.pod_changed(
+                pod(f"{name}{gpu}", 1, node=name, annotations={NAMES.mem_idx: str(gpu)})
+            )
+    assert nodes_of(requested(book, member(0, 2, gpus=2), "ab")) == ["b", "b"]
+
+
+def test_a_reserved_place_states_the_unit_of_its_node() -> None:
+    """So it keeps its size when the node changes its unit."""
+    book = ledger(share_node("a", make_gpus(16)))
+    requested(book, member(0, 2, mem=4), "a")
+    assert [one.unit for one in reservations(book)] == [GIB, GIB]
 
 
 def test_the_fewest_nodes_then_the_best_linked_then_the_tightest() -> None:

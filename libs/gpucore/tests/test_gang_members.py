@@ -93,6 +93,7 @@ def test_members_are_those_that_could_take_the_place() -> None:
     others = [
         asking.pod,
         labelled("b", 9),
+        labelled("c", 9),
         labelled("large", 9, 2),
         replace(labelled("owned", 9), owner="job"),
         replace(labelled("other-scheduler", 9), scheduler_name="other"),
@@ -101,9 +102,21 @@ def test_members_are_those_that_could_take_the_place() -> None:
         pod("server", labels=labelled("x", 9).labels),
     ]
     found = members_of(asking, map(as_member, others), [PodUid("uid-assumed")])
-    assert found == Members(exist=8, alike=2)
+    assert found == Members(exist=9, alike=3)
     for gone in ({"gated": True}, {"terminating": True}, {"phase": "Failed"}):
         assert member_of(replace(labelled("b", 9), **gone), NAMES) is None  # type: ignore[arg-type]
+
+
+def test_a_gang_that_is_not_complete_waits_and_states_how_many_pods_exist() -> None:
+    """Nothing is reserved before all of them exist, whatever is free."""
+    book, asking = ledger(share_node("n", make_gpus(16))), labelled("a", 3)
+    gang = gang_of(asking)
+    assert gang is not None
+    members, names = Members(exist=2, alike=2), [NodeName("n")]
+    found = place_gang(book, gang, pod_request(asking), names, RULES, members=members, now_ns=1)
+    assert isinstance(found, Postponed)
+    words = "gang g waits for 1 of its 3 pods: 2 exist in namespace default"
+    assert gang_sentence(found) == words
 
 
 @settings(max_examples=100, deadline=None)
@@ -171,6 +184,17 @@ def test_places_that_are_chosen_anew_are_as_old_as_the_first() -> None:
         for allocation in found.reservations:
             book.reserve(allocation)
     assert [allocation.assume_time for allocation in book.gang("default", "g")] == [5, 5]
+
+
+def test_a_namespace_pauses_until_half_of_its_limit_is_worked_off() -> None:
+    """At a second for each eight; a namespace that owes less than the limit does not pause."""
+    times, limit = ReservationTime(), int(LIMIT_SECONDS) * SECOND
+    times.charge("early", 0, limit - SECOND)
+    assert times.pause("early", limit - SECOND) == 0
+    times.charge("ns", 0, limit)
+    longest = LIMIT_SECONDS / 2 * RECOVERY
+    after = {part: times.pause("ns", limit + int(part * longest) * SECOND) for part in (0, 0.5, 1)}
+    assert after == {0: longest, 0.5: longest / 2, 1: 0}
 
 
 @pytest.mark.slow

@@ -10,15 +10,15 @@ from hypothesis import strategies as st
 
 from gpucore.accounting.ledger import Ledger
 from gpucore.gang.gang_pods import GangPods
-from gpucore.gang.group_plan import plan_group
+from gpucore.gang.group_plan import plan_group, reservation
 from gpucore.gang.group_view import group_view, standing
 from gpucore.gang.members import Member
 from gpucore.gang.pod_groups import PodGroups
 from gpucore.gang.reservations import reservation_uid, reserved_for
 from gpucore.gang.rules import Rules
 from gpucore.gang.values import GroupMember, GroupShortage, group_member
-from gpucore.model import Allocation
-from gpucore.units import NodeName, PodUid
+from gpucore.model import Allocation, AllocationState, Placement
+from gpucore.units import GIB, GpuIndex, NodeName, PodUid
 from gpucore.wire.errors import WireError
 from gpucore.wire.lists import event_of, page_of
 from gpucore.wire.pod.gangs import Gang, gang_of
@@ -122,7 +122,7 @@ def test_places_that_are_kept_count_for_the_group() -> None:
     assert len(second) == 1
     third = plan(book, [member(1, UNITS), member(2, UNITS)], 3, kept=first)
     assert isinstance(third, GroupShortage)
-    assert (third.needed, third.found) == (2, 1)
+    assert (third.needed, third.found, third.unit) == (2, 1, GIB)
 
 
 def test_reservations_of_the_group_that_are_not_kept_count_as_free() -> None:
@@ -294,3 +294,80 @@ def test_nodes_of_a_plan_are_the_fewest() -> None:
     found = plan(book_of(1, 2, 1), [member(0, UNITS), member(1, UNITS)], 2)
     assert not isinstance(found, GroupShortage)
     assert {one.placement.node for one in found.values()} == {NodeName("n1")}
+
+
+def test_the_largest_requests_are_placed_first() -> None:
+    """Two pods of 3 units on one GPU would leave no room for the second pod of 5."""
+    members = [member(number, mem) for number, mem in enumerate((3, 3, 5, 5))]
+    found = plan(book_of(1, 1), members, 4)
+    assert not isinstance(found, GroupShortage)
+    assert found.keys() == {one.uid for one in members}
+
+
+def test_of_equal_requests_the_pods_that_are_first_get_the_places() -> None:
+    """Whoever owns them; there is room for one."""
+    first = msgspec.structs.replace(member(1, UNITS), kind=("job-a", ""))
+    second = msgspec.structs.replace(member(0, UNITS), kind=("job-b", ""))
+    for members in ([first, second], [second, first]):
+        found = plan(book_of(1), members, 1)
+        assert not isinstance(found, GroupShortage)
+        assert found.keys() == {members[0].uid}
+
+
+def test_pods_go_to_nodes_where_their_group_runs() -> None:
+    """Before other nodes with as much room; a place that is not kept does not count."""
+    book = book_of(2, 2, 2)
+    book.reserve(reservation(GANG, member(2, UNITS), Placement(NodeName("n0")), book, 1))
+    labels = {"gpu-topology": GANG.name, "gpu-topology-replica": "2"}
+    runs = grouped(1, UNITS, node="n1", labels=labels, annotations={NAMES.mem_idx: "0"})
+    book.pod_changed(runs)
+    found = plan(book, [member(0, UNITS)], 1)
+    assert not isinstance(found, GroupShortage)
+    assert [one.placement.node for one in found.values()] == ["n1"]
+
+
+def test_a_reserved_place_is_that_of_its_pod() -> None:
+    """With the unit of its node, and to itself where the pod requires it."""
+    labels = {"ack.gpushare.placement": "require-whole-device"}
+    request = pod_request(grouped(0, 4, labels=labels))
+    alone = msgspec.structs.replace(member(0, 4), pod_request=request)
+    place = Placement(NodeName("n0"), mem={GpuIndex(0): 4})
+    assert reservation(GANG, alone, place, book_of(1), 7) == Allocation(
+        reservation_uid(GANG, alone.uid),
+        "default",
+        "gang podgroup/g",
+        AllocationState.RESERVED,
+        place,
+        exclusive=True,
+        unit=GIB,
+        assume_time=7,
+        gang="podgroup/g",
+    )
+
+
+def test_a_pod_that_is_being_bound_needs_no_place() -> None:
+    """The API server does not show its node yet; what was reserved for it is not the group's."""
+    book, pods = book_of(2), [grouped(0, 4), grouped(1, 4)]
+    for one in plan(book, [member(0, 4), member(1, 4)], 2).values():  # type: ignore[union-attr]
+        book.reserve(one)
+    members = [Member(one, pod_request(one)) for one in pods]
+    assert group_view(book, GANG, members).reserved.keys() == {"uid-p0", "uid-p1"}
+    book.assume(pods[1], Placement(NodeName("n0"), mem={GpuIndex(0): 4}), now_ns=1)
+    view = group_view(book, GANG, members)
+    assert (view.gang, view.exist, view.needed) == (GANG, 2, 1)
+    assert [one.uid for one in view.members] == ["uid-p0"]
+    assert view.reserved.keys() == {"uid-p0"}
+
+
+def test_places_on_one_gpu_stand_only_together() -> None:
+    """Each of them fits beside the other pod, and both do not."""
+    book = book_of(1)
+    members = [Member(one, pod_request(one)) for one in (grouped(0, 4), grouped(1, 4))]
+    view = group_view(book, GANG, members)
+    places = plan(book, list(view.members), 2)
+    assert not isinstance(places, GroupShortage)
+    assert standing(book, view, places) == places
+    book.assume(pod("other", 4), Placement(NodeName("n0"), mem={GpuIndex(0): 4}), now_ns=1)
+    for uid, one in places.items():
+        assert standing(book, view, {uid: one})
+    assert standing(book, view, places) is None

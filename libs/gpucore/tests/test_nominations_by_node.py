@@ -86,3 +86,9 @@ def test_memory_is_kept_from_the_same_and_lower_priorities_on_that_node_alone() 
     assert reserved_for_nominated(found, info(), own, pod_request(own)) is None
     assert reserved_for_nominated(found, info("other"), rival, pod_request(rival)) is None
     assert reserved_for_nominated(found, None, rival, pod_request(rival)) is None
+
+
+def test_no_nomination_is_given_as_the_reason_of_a_node_that_is_too_small() -> None:
+    """Nobody is nominated there, so the reason is that of the node's GPUs alone."""
+    large = to("", "large", 17)
+    assert reserved_for_nominated(noted(to("m")), info(), large, pod_request(large)) is None

@@ -42,6 +42,7 @@ class World:
         self.state.equip(replace(inventory, gpus=gpus))
         self.events: list[tuple[str, str, str]] = []
         self.kinds: list[str] = []
+        self.subjects: list[Subject] = []
         self.changes = 0
         self.limits = self.restarted()
         self._held: dict[str, dict[int, int]] = {}
@@ -61,6 +62,7 @@ class World:
     async def event(self, subject: Subject, reason: str, message: str, *, kind: str) -> None:
         """As the event recorder's."""
         self.kinds.append(kind)
+        self.subjects.append(subject)
         self.events.append((subject.name, reason, message))
 
     def pod(self, name: str, *, phase: str = "Running", cgroup: bool = True, **units: int) -> None:

@@ -7,6 +7,7 @@ from tempfile import TemporaryDirectory
 from uuid import UUID
 
 import pytest
+import structlog
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from limitsworld import FIRST, SECOND, World, share
@@ -19,6 +20,7 @@ from gpucore.node.isolation.cgroups import pod_cgroups
 from gpucore.node.isolation.driver_limits import NO_LIMIT, Finding
 from gpucore.units import GpuIndex, NodeName, PodUid
 from gpucore.wire.pods import Pod
+from gpudeviceplugin.cluster.events import Subject
 from gpudeviceplugin.isolation.cgroup_tree import CgroupTree
 from gpukube.testing.waiting import until
 
@@ -108,9 +110,14 @@ async def test_a_running_pod_without_a_cgroup_is_reported_and_its_gpu_loses_the_
 ) -> None:
     """The plugin looks in the wrong place; the other GPU goes on."""
     world.pod("a", cgroup=False, gpu0=3)
-    assert await world.limits.look() == {Finding.BROKEN}
+    with structlog.testing.capture_logs() as logs:
+        assert await world.limits.look() == {Finding.BROKEN}
     (event,) = world.events
     assert event[:2] == ("a", "GpuLimitNotInForce")
+    assert world.subjects == [Subject("Pod", "a", "team", "uid-a")]
+    assert [(line["event"], line["pod"], line["why"]) for line in logs] == [
+        ("limit not in force", "team/a", event[2])
+    ]
     assert "cgroup was not found" in event[2]
     assert (world.limits.holds(FIRST), world.limits.holds(SECOND)) == (False, True)
     assert metric("a") == 0

@@ -10,8 +10,9 @@ from decoded import a_node, a_pod, assume, encoded, state_of
 from objects import Object, placed, pod
 
 from gpucore.gang.rules import Rules
+from gpucore.model import Placement
 from gpucore.scheduling.grouping import BY_LINKS
-from gpucore.units import NodeName, PodUid
+from gpucore.units import GpuIndex, NodeName, PodUid
 from gpucore.wire.pods import Pod
 from gpuextender import metrics
 from gpuextender.scheduling import binding
@@ -186,7 +187,7 @@ async def test_a_pod_that_fits_nowhere_is_refused_without_a_write(clock: FakeClo
         found = await bench.run_bind(uid="large", name="large")
     assert found.fate == "refused"
     start = "The node n can't place the pod large in ns default,and the pod spec is 40 GiB"
-    assert found.error.startswith(start.removesuffix(" GiB"))
+    assert found.error.startswith(start)
     assert "Insufficient GPU Memory" in found.error
     assert bench.recorder.events == [("Warning", "large", "GpuPlacementFailed", found.error)]
     assert logs == [
@@ -284,6 +285,22 @@ async def test_an_attempt_outlives_the_request_that_began_it(clock: FakeClock) -
     assert bench.used() == 4
 
 
+@pytest.mark.parametrize("nominated", ["n", "m"])
+async def test_a_nominated_pod_is_placed_anew_with_what_is_reserved_for_it(
+    clock: FakeClock, nominated: str
+) -> None:
+    """On its node although nothing else is free there; elsewhere its reservation ends."""
+    bench = Bench(clock, b"{}")
+    if nominated == "n":
+        bench.state.pod_changed(a_pod(placed(pod("holder", 11, uid="holder"), "n", 0)))
+    place = Placement(NodeName(nominated), mem={GpuIndex(0): 4})
+    bench.state.nominate(a_pod(ITEM), place, now_ns=clock.now_ns())
+    assert await bench.run_bind("n") == BindResult("bound")
+    assert bench.sent() == [("POST", "binding")]
+    assert bench.used("n") == (15 if nominated == "n" else 4)
+    assert bench.used("m") == 0
+
+
 async def test_a_reservation_stays_where_the_binding_may_have_been_stored(clock: FakeClock) -> None:
     """A 500 and then 429s to the deadline: the pod is not read, and its memory stays reserved."""
     bench = Bench(clock, failure(500, "lost"), *[failure(429, "busy")] * 30)
@@ -298,16 +315,18 @@ async def test_a_server_that_was_only_busy_leaves_no_reservation(clock: FakeCloc
     bench = Bench(clock, failure(429, "busy", retry_after="60"), encoded(ITEM))
     assert await bench.run_bind() == BindResult("rejected", "REQUEST: 429 busy")
     assert bench.sent() == [("POST", "binding"), ("GET", "p")]
+    assert bench.api.requests[-1].path == "/api/v1/namespaces/default/pods/p"
     assert bench.used() == 0
 
 
-async def test_a_conflict_that_our_own_lost_write_caused_is_a_success(clock: FakeClock) -> None:
+@pytest.mark.parametrize("others", [{}, {"other": "kept"}])
+async def test_a_conflict_that_our_own_lost_write_caused_is_a_success(
+    clock: FakeClock, others: dict[str, str]
+) -> None:
     """The pod carries our annotations on our node: bound, and confirmed by what was read."""
 
     async def conflict(request: RecordedRequest) -> bytes:
-        bench.api.replies.append(
-            bound("n", other="kept", **request.body["metadata"]["annotations"])
-        )
+        bench.api.replies.append(bound("n", **others, **request.body["metadata"]["annotations"]))
         raise failure(409, "already assigned")
 
     bench = Bench(clock, failure(500), conflict)

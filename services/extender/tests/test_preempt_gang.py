@@ -50,10 +50,12 @@ def running_group(*nodes: str, whole: bool = True) -> State:
     return state
 
 
-def evicted(state: State, *victims: str) -> list[str]:
-    """The victims on node ``n`` for a pod that needs one of its GPUs."""
+def evicted(state: State, *victims: str, gpus: int = 1) -> list[str]:
+    """The victims on node ``n`` for a pod that needs so many of its GPUs."""
     listed = {"n": {"Pods": [{"UID": name} for name in victims], "NumPDBViolations": 0}}
-    body = {"Pod": pod("p", 15, priority=10), "NodeNameToMetaVictims": listed}
+    labels = {"aliyun.com/gpu-count": str(gpus)}
+    pending = pod("p", 15 * gpus, priority=10, labels=labels)
+    body = {"Pod": pending, "NodeNameToMetaVictims": listed}
     found = Preempt(state).preempt(json.dumps(body).encode()).node_name_to_meta_victims
     return [one.uid for one in found["n"].pods] if "n" in found else []
 
@@ -76,6 +78,13 @@ def test_a_group_on_several_nodes_is_not_evicted_in_part() -> None:
 def test_a_pod_beside_a_group_is_evicted_alone() -> None:
     """The group is not needed."""
     assert evicted(running_group("n", "n"), "a") == ["a"]
+
+
+def test_a_group_of_which_the_scheduler_names_a_part_stays() -> None:
+    """Evicting that part and the pod beside it would leave the rest of the group running."""
+    state = running_group("n", "n")
+    assert evicted(state, "g0", "a", gpus=2) == []
+    assert evicted(state, "g0", "g1", "a", gpus=3) == ["g0", "g1", "a"]
 
 
 def test_a_group_that_may_end_in_parts_again_is_read_anew() -> None:

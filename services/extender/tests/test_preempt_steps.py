@@ -7,6 +7,8 @@ import pytest
 from decoded import a_node, a_pod, state_of
 from objects import Object, placed, pod
 
+from gpucore.model import Placement
+from gpucore.units import GpuIndex, NodeName
 from gpuextender.scheduling.preempt import Preempt
 from gpuextender.state import State
 
@@ -22,12 +24,15 @@ def state_with(*holders: Holder, units: tuple[int, ...] = (15, 15)) -> State:
     return state
 
 
-def evicted(state: State, mem: int, *names: str, **pending: Any) -> list[str] | None:
+def evicted(
+    state: State, mem: int, *names: str, preempt: Preempt | None = None, **pending: Any
+) -> list[str] | None:
     """Victims on the node for a pod that requests so much; None where it is left out."""
     victims = {"n": {"Pods": [{"UID": name} for name in names], "NumPDBViolations": 3}}
     item = pod("p", mem, uid="p", priority=100, **pending)
     body = {"Pod": item, "NodeNameToMetaVictims": victims}
-    found = Preempt(state).preempt(json.dumps(body).encode()).node_name_to_meta_victims
+    verb = preempt or Preempt(state)
+    found = verb.preempt(json.dumps(body).encode()).node_name_to_meta_victims
     if "n" not in found:
         return None
     assert found["n"].num_pdb_violations == 3
@@ -87,13 +92,52 @@ def test_both_forms_of_victims_are_read() -> None:
     whole = placed(pod("a", 15, uid="a"), "n", 0)
     body: Object = {
         "Pod": pod("p", 15, priority=9),
-        "NodeNameToVictims": {"n": {"Pods": [whole]}, "m": None},
+        "NodeNameToVictims": {"m": None, "n": {"Pods": [whole]}},
         "NodeNameToMetaVictims": {"n": {"Pods": [{"UID": "b"}]}},
     }
     found = Preempt(state).preempt(json.dumps(body).encode()).node_name_to_meta_victims
     assert {node: [one.uid for one in victims.pods] for node, victims in found.items()} == {
         "n": ["a"]
     }
+
+
+def test_a_victim_that_is_sent_whole_has_the_priority_that_it_was_sent_with() -> None:
+    """The watch may not have brought it yet."""
+    pods = [
+        placed(pod(name, 15, uid=name, priority=priority), "n", gpu)
+        for name, priority, gpu in (("a", 9, 0), ("b", 2, 1))
+    ]
+    state = state_of(a_node("n", 15, 15))
+    for item in pods:
+        state.ledger.pod_changed(a_pod(item))
+    body = {"Pod": pod("p", 15, priority=10), "NodeNameToVictims": {"n": {"Pods": pods}}}
+    found = Preempt(state).preempt(json.dumps(body).encode()).node_name_to_meta_victims
+    assert [one.uid for one in found["n"].pods] == ["b"]
+
+
+@pytest.mark.parametrize(
+    ("waiting", "fits", "expected"),
+    [("p", True, None), ("p", False, ["a"]), ("of an earlier pod", True, ["a"])],
+)
+def test_a_pod_that_fits_on_another_node_evicts_nobody(
+    waiting: str, expected: list[str] | None, *, fits: bool
+) -> None:
+    """The scheduler did not evaluate that node; a pod of the same name before it does not count."""
+    state = state_with(("a", 15, 0, 0), ("b", 15, 1, 9))
+    state.pod_changed(a_pod(pod("p", 15, uid=waiting)))
+    preempt = Preempt(state)
+    preempt.fits_elsewhere = lambda known: fits and known.pod.name == "p"
+    assert evicted(state, 15, "a", "b", preempt=preempt) == expected
+
+
+def test_a_pod_that_the_extender_nominated_evicts_nobody() -> None:
+    """GPUs are reserved for it on another node."""
+    state = state_with(("a", 15, 0, 0))
+    state.node_changed(a_node("free", 15))
+    item = a_pod(pod("p", 15, uid="p"))
+    assert evicted(state, 15, "a") == ["a"]
+    state.nominate(item, Placement(NodeName("free"), mem={GpuIndex(0): 15}), now_ns=1)
+    assert evicted(state, 15, "a") is None
 
 
 @pytest.mark.parametrize("pods", [None, []])

@@ -10,8 +10,9 @@ from decoded import a_node, a_pod, state_of
 from objects import Object, placed, pod
 
 from gpucore.gang.rules import Rules
+from gpucore.model import Placement
 from gpucore.scheduling import requeue as queue
-from gpucore.units import NodeName
+from gpucore.units import GpuIndex, NodeName, PodUid
 from gpuextender import metrics
 from gpuextender.scheduling import requeue
 from gpuextender.scheduling.gangs import Gangs
@@ -20,6 +21,8 @@ from gpuextender.state import State
 from gpukube.errors import UnreachableError
 from gpukube.testing.clock import FakeClock
 from gpukube.testing.scripted import Reply, ScriptedClient, failure
+
+GPU = GpuIndex(0)
 
 
 class Bench:
@@ -128,7 +131,7 @@ async def test_a_pod_that_was_accepted_is_not_sent_back(clock: FakeClock) -> Non
     assert bench.sent() == []
 
 
-@pytest.mark.parametrize("end", ["deleted", "placed", "gated", "again"])
+@pytest.mark.parametrize("end", ["deleted", "placed", "being bound", "gated", "again"])
 async def test_a_pod_that_does_not_wait_any_more_is_forgotten(clock: FakeClock, end: str) -> None:
     """Also one that was created again under its name: it has another UID."""
     bench = Bench(clock, "n")
@@ -136,6 +139,8 @@ async def test_a_pod_that_does_not_wait_any_more_is_forgotten(clock: FakeClock, 
     bench.refuse(item, "n")
     if end == "placed":
         bench.state.pod_changed(a_pod(placed(item, "elsewhere", 0)))
+    elif end == "being bound":
+        bench.state.assume(a_pod(item), Placement(NodeName("m"), mem={GPU: 4}), now_ns=1)
     elif end == "gated":
         item["spec"]["schedulingGates"] = [{"name": "quota"}]
         bench.state.pod_changed(a_pod(item))
@@ -256,6 +261,58 @@ async def test_a_change_is_followed_by_a_look_after_the_grace_time(clock: FakeCl
     await asyncio.gather(task, return_exceptions=True)
 
 
+async def test_a_pod_that_is_nominated_goes_back_all_the_same(clock: FakeClock) -> None:
+    """Its scheduler may still refuse it."""
+    bench = Bench(clock, "n")
+    item = waits("p")
+    bench.refuse(item, "n")
+    bench.free("n")
+    bench.state.nominate(a_pod(item), Placement(NodeName("n"), mem={GPU: 4}), now_ns=1)
+    bench.reply(b"{}")
+    await bench.requeue.look()
+    assert bench.sent() == ["p"]
+
+
+async def test_a_pod_is_sent_back_once_for_a_change(clock: FakeClock) -> None:
+    """Its scheduler may not be able to place it; the next change counts again."""
+    bench = Bench(clock, "n")
+    bench.refuse(waits("p"), "n")
+    bench.free("n")
+    bench.reply(b"{}", b"{}")
+    await bench.requeue.look()
+    clock.seconds += requeue.LONGEST_SECONDS
+    assert not await bench.requeue.look()
+    assert bench.sent() == ["p"]
+    bench.requeue.node_changed(NodeName("n"))
+    await bench.requeue.look()
+    assert bench.sent() == ["p", "p"]
+
+
+async def test_of_pods_with_one_priority_the_oldest_goes_first(clock: FakeClock) -> None:
+    """There is room for one of them."""
+    bench = Bench(clock, "n")
+    for name, day in (("young", 3), ("old", 1), ("middle", 2)):
+        item = waits(name, 8)
+        item["metadata"]["creationTimestamp"] = f"2026-11-0{day}T00:00:00Z"
+        bench.refuse(item, "n")
+    bench.free("n")
+    bench.reply(b"{}")
+    await bench.requeue.look()
+    assert bench.sent() == ["old"]
+    assert [one.name for one in bench.requeue.refused_pods()] == ["old", "middle", "young"]
+
+
+async def test_whoever_nominates_learns_which_pods_were_refused(clock: FakeClock) -> None:
+    """Until a node can take the pod."""
+    bench, refused = Bench(clock, "n"), list[str]()
+    bench.requeue.on_refused = lambda pending: refused.append(pending.pod.name)
+    bench.refuse(waits("p"), "n")
+    assert refused == ["p"]
+    assert bench.requeue.is_refused(PodUid("p"))
+    bench.requeue.accepted(bench.state.saw(a_pod(waits("p"))))
+    assert not bench.requeue.is_refused(PodUid("p"))
+
+
 @pytest.mark.parametrize("error", [failure(503, "busy"), UnreachableError("reset")])
 async def test_a_patch_that_fails_is_sent_again_after_the_wait(
     clock: FakeClock, error: Exception
@@ -287,7 +344,7 @@ async def test_a_pod_that_the_server_does_not_have_is_forgotten(clock: FakeClock
     bench.reply(failure(404))
     await bench.requeue.look()
     clock.seconds += 60
-    bench.requeue.node_changed(1)
+    bench.requeue.node_changed(NodeName("n"))
     assert not await bench.requeue.look()
     assert bench.sent() == ["p"]
 
@@ -334,6 +391,23 @@ async def test_a_gang_goes_back_when_its_last_member_comes(clock: FakeClock) -> 
     bench.state.pod_changed(a_pod(member("g1")))
     bench.reply(b"{}")
     await bench.requeue.look()
+    assert bench.sent() == ["g0"]
+
+
+async def test_a_gang_that_is_complete_goes_back_although_it_does_not_fit(
+    clock: FakeClock,
+) -> None:
+    """Its scheduler reported that pods are missing, and has another reason now."""
+    bench = Bench(clock, "a", "b")
+    bench.refuse(member("g0"), "a", "b")
+    bench.state.pod_changed(a_pod(member("g1")))
+    bench.reply(b"{}")
+    await bench.requeue.look()
+    assert bench.sent() == ["g0"]
+    bench.refuse(member("g0"), "a", "b")
+    clock.seconds += requeue.LONGEST_SECONDS
+    bench.requeue.pod_came()
+    assert not await bench.requeue.look()
     assert bench.sent() == ["g0"]
 
 

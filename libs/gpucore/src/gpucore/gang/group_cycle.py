@@ -27,8 +27,8 @@ class GroupCycle:
         called_ns: when the last call came.
     """
 
-    def __init__(self, *, scheduled: bool) -> None:
-        self.scheduled = scheduled
+    def __init__(self) -> None:
+        self.scheduled = False
         self.answered: dict[PodUid, Allocation] = {}
         self.earlier: deque[Places] = deque(maxlen=SIMULATIONS)
         self.nodes: dict[Kind, Collection[NodeName]] = {}

@@ -133,9 +133,7 @@ class PodGroupCycles:
         return cycle.binding
 
     def _cycle(self, key: Key) -> GroupCycle:
-        if key not in self._cycles:
-            self._cycles[key] = GroupCycle(scheduled=self._state.gangs.groups.scheduled(key))
-        return self._cycles[key]
+        return self._cycles.setdefault(key, GroupCycle())
 
     def release_ended(self) -> None:
         """Release what no call and no bind has touched for a while."""

@@ -107,8 +107,8 @@ def _spread(
 
 def _put(ledger: Ledger, changed: dict[NodeName, NodeInfo], one: Allocation) -> None:
     """Add an allocation to the copy of its node."""
-    name = one.placement.node
-    node_info = changed.get(name) or ledger.node(name)
+    node_info = ledger.node(one.placement.node)
     if node_info is not None:
-        changed[name] = changed.get(name) or node_info.copy()
-        changed[name].put(one)
+        if node_info.name not in changed:
+            changed[node_info.name] = node_info.copy()
+        changed[node_info.name].put(one)

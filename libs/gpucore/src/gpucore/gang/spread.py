@@ -139,18 +139,13 @@ def spread_over(
 
 def _best(ordered: Sequence[NodeOffer], count: int) -> NodeOffer:
     """The best node that keeps the number of nodes least; the tightest of equals."""
-    needed, held = 0, 0
-    while held < count:
-        held += ordered[needed].room
-        needed += 1
-    but_one = held - ordered[needed - 1].room
-
-    def suffices(position: int, offer: NodeOffer) -> bool:
-        """With the roomiest others, one node less than the least number, all pods fit."""
-        others = but_one if position >= needed - 1 else held - offer.room
-        return offer.room + others >= count
+    rest = count  # for the last node, where the roomiest ones take all others
+    for offer in ordered:
+        if offer.room >= rest:
+            break
+        rest -= offer.room
 
     def rank(offer: NodeOffer) -> tuple[float, int, NodeName]:
         return -offer.goodness(min(offer.room, count)), offer.node_info.free_gpus, offer.name
 
-    return min((offer for at, offer in enumerate(ordered) if suffices(at, offer)), key=rank)
+    return min((offer for offer in ordered if offer.room >= rest), key=rank)

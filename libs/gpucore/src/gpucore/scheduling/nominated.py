@@ -7,6 +7,8 @@ here the same is done for each GPU.
 
 from collections.abc import Iterable
 
+import msgspec
+
 from gpucore.accounting.node_info import NodeInfo
 from gpucore.model import Allocation, AllocationState, FitError, Placement, PodRequest
 from gpucore.scheduling.fit import fit
@@ -40,21 +42,11 @@ def refusal_beside(
 
 def _held(filled: NodeInfo, pod: NominatedPod) -> Allocation:
     """What the pod is going to hold: on the GPUs it fits now, else anywhere on the node."""
-    pod_request = pod.pod_request
-    placement = place(filled, pod_request)
-    if not isinstance(placement, FitError):
-        alone = pod_request.whole_device
-        return Allocation(
-            pod.uid, "", pod.name, AllocationState.RESERVED, placement, exclusive=alone
+    request = pod.pod_request
+    held = Allocation(pod.uid, "", pod.name, AllocationState.RESERVED, Placement(filled.name))
+    placement = place(filled, request)
+    if isinstance(placement, FitError):
+        return msgspec.structs.replace(
+            held, pending=request.mem, pending_core=request.core, pending_gpus=request.gpus
         )
-    return Allocation(
-        pod.uid,
-        "",
-        pod.name,
-        AllocationState.RESERVED,
-        Placement(filled.name),
-        pending=pod_request.mem,
-        pending_core=pod_request.core,
-        pending_gpus=pod_request.gpus,
-        unit=filled.unit,
-    )
+    return msgspec.structs.replace(held, placement=placement, exclusive=request.whole_device)

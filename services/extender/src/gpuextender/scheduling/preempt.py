@@ -86,12 +86,12 @@ class Preempt:
         None where a pod of such a group is on another node: kube-scheduler rejects the reply if it
         names a pod of another node, and would evict a part of the group if it does not.
         """
-        chosen, nodes = {one.uid for one in needed}, dict[PodUid, NodeName]()
-        for uid in chosen:
-            nodes |= self._state.gangs.evicted_with(uid)
-        found = [one for one in listed if one.uid in chosen | nodes.keys()]
+        nodes = {one.uid: NodeName(node) for one in needed}
+        for one in needed:
+            nodes |= self._state.gangs.evicted_with(one.uid)
+        found = [one for one in listed if one.uid in nodes]
         here = all(name == node for name in nodes.values())
-        return found if here and len(found) == len(chosen | nodes.keys()) else ()
+        return found if here and len(found) == len(nodes) else ()
 
     def _identify(self, pods: Iterable[msgspec.Raw]) -> list[Victim]:
         """Victims as whole pods, or by UID alone."""
