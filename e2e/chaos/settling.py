@@ -60,7 +60,7 @@ async def settled(rig: Rig, load: PodLoad) -> list[str]:
 
 def differences(rig: Rig, load: PodLoad) -> list[str]:
     """What is not as it has to be once nothing changes any more."""
-    faults = [f"{name} does not run" for name in load.unsettled]
+    faults = [f"{name} does not run: {_pod_state(load.pods[name])}" for name in load.unsettled]
     grants = rig.grants()
     running = {name for name, pod in load.pods.items() if pod["status"].get("phase") == "Running"}
     granted = {
@@ -78,6 +78,16 @@ def differences(rig: Rig, load: PodLoad) -> list[str]:
     faults += [f"only the extender has {one}" for one in sorted(known - held)]
     faults += [f"only the kubelet has {one}" for one in sorted(held - known)]
     return faults
+
+
+def _pod_state(pod: Mapping[str, Any]) -> str:
+    """How far a pod came: its node and phase, and what the scheduler wrote last."""
+    meta, spec, status = pod["metadata"], pod["spec"], pod["status"]
+    deleted = ", deleted at " + meta["deletionTimestamp"] if "deletionTimestamp" in meta else ""
+    conditions = {one["type"]: one for one in status.get("conditions", ())}
+    scheduled = conditions.get("PodScheduled", {}).get("message", "no message of the scheduler")
+    place = f"on {spec['nodeName']}" if spec.get("nodeName") else f"without a node, {scheduled}"
+    return f"{status.get('phase', 'no phase')} {place}{deleted}"
 
 
 def extender_holders(text: str) -> set[GpuHolder]:
