@@ -67,10 +67,12 @@ class Run:
     _stopped: threading.Event = field(default_factory=threading.Event)
     _processes: set[subprocess.Popen[str]] = field(default_factory=set)
     _lock: threading.Lock = field(default_factory=threading.Lock)
+    _lanes_ahead: int = 0
 
     def run(self, phases: Iterable[Phase]) -> None:
         """Run them; results tell how it went. An interrupt ends the stages that run, in order."""
         for phase in phases:
+            self._lanes_ahead = sum(not _gives_way(lane) for lane in phase)
             with ThreadPoolExecutor(max_workers=len(phase)) as beside:
                 lanes = [beside.submit(self._lane, lane) for lane in phase]
                 try:
@@ -86,6 +88,19 @@ class Run:
         return [each for each in self.results if each.status and not each.interrupted]
 
     def _lane(self, lane: Lane) -> None:
+        self._stages(lane)
+        if not _gives_way(lane):
+            self._lane_ended()
+
+    def _lane_ended(self) -> None:
+        """After the last lane that others gave way to, those run as any program does."""
+        with self._lock:
+            self._lanes_ahead -= 1
+            if not self._lanes_ahead:
+                for process in self._processes:
+                    stop_giving_way(process.pid)
+
+    def _stages(self, lane: Lane) -> None:
         for stage in lane:
             if self._stopped.is_set():
                 return
@@ -129,10 +144,10 @@ class Run:
             env=environment(os.environ),
             start_new_session=True,
         )
-        if stage.nice:
-            give_way(process.pid)
         with self._lock:
             self._processes.add(process)
+            if stage.nice and self._lanes_ahead:
+                give_way(process.pid)
         if self._stopped.is_set():
             _signal(process, signal.SIGINT)
         return process
@@ -161,6 +176,20 @@ def give_way(pid: int, processes: Path = Path("/proc")) -> None:
     """
     with suppress(OSError):
         (processes / str(pid) / "autogroup").write_text(str(NICE))
+
+
+def stop_giving_way(pid: int, processes: Path = Path("/proc")) -> None:
+    """Let a session run as the others do again; only root may, others leave it as it is.
+
+    On a machine that has other work it would hardly get a turn.
+    """
+    with suppress(OSError):
+        os.setpriority(os.PRIO_PGRP, pid, 0)
+        (processes / str(pid) / "autogroup").write_text("0")
+
+
+def _gives_way(lane: Lane) -> bool:
+    return all(stage.nice for stage in lane)
 
 
 def log_file(logs: Path, name: str) -> Path:

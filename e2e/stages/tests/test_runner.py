@@ -1,5 +1,6 @@
 """Stages run in order and beside each other; the first that fails ends the run and is named."""
 
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -172,6 +173,37 @@ def test_a_stage_that_gives_way_does_so_as_a_session(tmp_path: Path) -> None:
     run.run([[[Python("first", (WAITS + shows,), nice=True), stage("second", shows)]]])
     assert "nice 10" in (tmp_path / "first.log").read_text()
     assert "nice 0" in (tmp_path / "second.log").read_text()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may raise a priority")
+@pytest.mark.skipif(not Path("/proc/self/autogroup").exists(), reason="sessions are not scheduled")
+def test_a_stage_gives_way_until_the_lanes_beside_it_have_ended(tmp_path: Path) -> None:
+    """Beside other work of the machine it would hardly get a turn."""
+    last = f"""
+import os, time
+os.nice(10)
+{WAITS}
+print('gave way', flush=True)
+end = time.monotonic() + 60
+while time.monotonic() < end and (
+    os.getpriority(os.PRIO_PROCESS, 0) or 'nice 0' not in open('/proc/self/autogroup').read()
+):
+    time.sleep(0.01)
+print(os.getpriority(os.PRIO_PROCESS, 0), open('/proc/self/autogroup').read())
+"""
+    beside = f"""
+import pathlib, time
+log = pathlib.Path({str(tmp_path)!r}, 'last.log')
+end = time.monotonic() + 60
+while not (log.exists() and 'gave way' in log.read_text()) and time.monotonic() < end:
+    time.sleep(0.02)
+"""
+    run = Run(tmp_path)
+    run.run([[[stage("beside", beside)], [Python("last", (last,), nice=True)]]])
+    assert names(run) == ["beside", "last"]
+    gave, then = (tmp_path / "last.log").read_text().split("\n")[:2]
+    assert (gave, then.split()[0], then.split()[-1]) == ("gave way", "0", "0")
 
 
 def test_a_kernel_that_schedules_processes_alone_is_no_error(tmp_path: Path) -> None:

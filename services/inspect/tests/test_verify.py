@@ -29,8 +29,12 @@ VERDICTS = ("pass", "fail", "known", "skip")
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The stand-in needs less time than a GPU."""
+    """The stand-in needs less time than a GPU.
+
+    Its kernels sleep, so that a busy host wakes them late: long ones lose a smaller part by that.
+    """
     monkeypatch.setattr(neighbour, "STAY_SECONDS", 1.5)
+    monkeypatch.setattr(neighbour, "KERNEL_MS", 10.0)
     monkeypatch.setattr("gpuinspect.verify.rows.BURN_SECONDS", 0.3)
     monkeypatch.setattr("gpuinspect.verify.site.LOOK_SECONDS", 0.05)
     monkeypatch.setattr(compute, "PERCENTS", (100, 50, 10))
