@@ -32,7 +32,9 @@ async def test_filter_waits_until_the_bind_has_reserved() -> None:
         await asyncio.sleep(0)
     assert not waiting.done()
     assume(state, a_pod(pod("p", 2, uid=FIRST)), "n")
-    await waiting
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert waiting.done()
     await expected.wait(NEXT)
 
 
