@@ -1,0 +1,105 @@
+"""Filter, decided on a state without a socket."""
+
+import json
+from typing import Any
+
+import pytest
+from decoded import a_node, a_pod, state_of
+from objects import Object, node, placed, pod
+from schedulercalls import Calls
+
+from gpucore.units import NodeName, PodUid
+from gpuextender.scheduling.messages import FilterResult
+
+
+def fits(found: FilterResult) -> list[str]:
+    """Names of the nodes that fit."""
+    names: list[str] = json.loads(bytes(found.node_names))
+    return names
+
+
+def waits(calls: Calls, name: str, mem: int, nominated: str = "", **more: Any) -> Object:
+    """A pending pod that the watch has brought; another component may have nominated it."""
+    item = pod(name, mem, uid=name, **more)
+    item["status"]["nominatedNodeName"] = nominated
+    calls.state.pod_changed(a_pod(item))
+    return item
+
+
+async def test_full_nodes_come_back_as_they_were_sent() -> None:
+    """Known nodes and templates that fit, in that order; each of the others has its reason."""
+    calls = Calls(state_of(a_node("known", 8), a_node("full", 4)))
+    template, known = node("template", 8, unit="GiB"), node("known", 8, unit="GiB", sent="so")
+    small, plain, full = node("small", 4, unit="GiB"), node("plain", 8), node("full", 4)
+    found = await calls.filter_full(pod("p", 8), template, known, small, plain, full)
+    assert fits(found) == ["known", "template"]
+    assert found.nodes is not None
+    assert [json.loads(bytes(one)) for one in found.nodes.items] == [known, template]
+    assert found.failed_nodes.keys() == {"small", "plain", "full"}
+    assert "8" in found.failed_nodes["small"]
+    assert "plain" in found.failed_and_unresolvable_nodes
+
+
+async def test_a_pod_is_not_refused_by_nodes_that_do_not_exist() -> None:
+    """An autoscaler's simulation is no attempt to schedule: nothing is sent back later for it."""
+    calls = Calls(state_of(a_node("full", 4)))
+    simulated, refused = pod("p", 8, uid="p"), pod("q", 8, uid="q")
+    await calls.filter_full(simulated, node("small", 4, unit="GiB"))
+    await calls.filter_full(refused, node("small", 4, unit="GiB"), node("full", 4))
+    assert not calls.requeue.is_refused(PodUid("p"))
+    assert calls.requeue.is_refused(PodUid("q"))
+
+
+async def test_a_pod_without_gpus_fits_every_full_node() -> None:
+    """Templates too."""
+    calls = Calls(state_of(a_node("known", 8)))
+    found = await calls.filter_full(pod("p"), node("t", 4, unit="GiB"), node("known", 8))
+    assert sorted(fits(found)) == ["known", "t"]
+
+
+@pytest.mark.parametrize(("priority", "expected"), [(9, []), (10, []), (11, ["n"])])
+async def test_gpus_of_a_nominated_pod_go_to_higher_priorities_only(
+    priority: int, expected: list[str]
+) -> None:
+    """The reason names the pod for which they are reserved; preemption may help."""
+    calls = Calls(state_of(a_node("n", 16)))
+    urgent = waits(calls, "urgent", 16, "n", priority=10)
+    found = await calls.filter(waits(calls, "other", 8, priority=priority), ["n", "unknown"])
+    assert fits(found) == expected
+    assert ("capacity is reserved for urgent" in found.failed_nodes.get("n", "")) != bool(expected)
+    assert found.failed_and_unresolvable_nodes.keys() == {"unknown"}
+    assert fits(await calls.filter(urgent, ["n"])) == ["n"]
+
+
+async def test_every_offered_node_is_compared_with_its_own_nominated_pods() -> None:
+    """A node that is full keeps its reason, one with enough for both fits, the next is reserved."""
+    state = state_of(a_node("full", 16), a_node("large", 16), a_node("n", 8))
+    calls = Calls(state)
+    state.pod_changed(a_pod(placed(pod("holder", 16), "full", 0)))
+    for name in ("full", "large", "n"):
+        waits(calls, f"on-{name}", 8, name)
+    found = await calls.filter(waits(calls, "other", 8), ["full", "large", "n"])
+    assert fits(found) == ["large"]
+    reserved = {name for name, text in found.failed_nodes.items() if "is reserved for" in text}
+    assert (found.failed_nodes.keys(), reserved) == ({"full", "n"}, {"n"})
+
+
+async def test_ratings_are_computed_before_a_pod_comes() -> None:
+    """The first pod finds them; where all nodes that fit are kept, none are needed."""
+    calls = Calls(state_of(a_node("a", 8), a_node("b", 8)), limit=1)
+    await calls.best.warm()
+    assert len(calls.cache) == 2
+    assert len(fits(await calls.filter(pod("p", 3), "ab"))) == 1
+    assert len(calls.cache) == 2
+    unlimited = Calls(state_of(a_node("a", 8)))
+    await unlimited.best.warm()
+    assert len(unlimited.cache) == 0
+
+
+async def test_nodes_are_compared_exactly_where_no_rating_of_all_amounts_exists() -> None:
+    """A GPU of very many units has none; a pod with compute has none either."""
+    calls = Calls(state_of(a_node("huge", 600), a_node("small", 8)), limit=1)
+    assert fits(await calls.filter(pod("p", 4), ["huge", "small"])) == ["small"]
+    assert fits(await calls.filter(pod("q", 4, core=10), ["huge", "small"])) == ["small"]
+    calls.state.node_gone(NodeName("small"))
+    assert fits(await calls.filter(pod("r", 4), ["huge", "small"])) == ["huge"]
