@@ -101,5 +101,16 @@ async def test_nodes_are_compared_exactly_where_no_rating_of_all_amounts_exists(
     calls = Calls(state_of(a_node("huge", 600), a_node("small", 8)), limit=1)
     assert fits(await calls.filter(pod("p", 4), ["huge", "small"])) == ["small"]
     assert fits(await calls.filter(pod("q", 4, core=10), ["huge", "small"])) == ["small"]
+    assert fits(await calls.filter(pod("q", 9, core=10), ["huge", "small"])) == ["huge"]
     calls.state.node_gone(NodeName("small"))
     assert fits(await calls.filter(pod("r", 4), ["huge", "small"])) == ["huge"]
+
+
+async def test_a_request_of_compute_is_compared_by_its_own_ratings() -> None:
+    """Ratings of one request are none of another: the policies of the pods prefer other nodes."""
+    calls = Calls(state_of(a_node("a", 8), a_node("b", 16)), limit=1)
+    packed, spread = pod("p", 4, core=10), pod("q", 4, core=10)
+    spread["metadata"]["annotations"] = {"gpushare/policy": "spread"}
+    assert fits(await calls.filter(packed, "ab")) == ["a"]
+    assert fits(await calls.filter(spread, "ab")) == ["b"]
+    assert fits(await calls.filter(packed, "ab")) == ["a"]
