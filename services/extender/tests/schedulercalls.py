@@ -36,6 +36,14 @@ class Calls:
         self._filter.node_changed()
         self.requeue.node_changed(name)
 
+    def expected_bind(self, seconds: float) -> None:
+        """Wait this long for the bind of the pod before."""
+        self._filter._expected._seconds = seconds
+
+    async def filter_body(self, body: bytes) -> FilterResult:
+        """The reply of filter to any body."""
+        return await self._filter.filter(body)
+
     async def filter(self, item: Object, names: Sequence[str]) -> FilterResult:
         """The reply of filter to node names."""
         found = await self._filter.filter(_by_name(item, names))

@@ -1,14 +1,17 @@
 """Filter, decided on a state without a socket."""
 
+import asyncio
 import json
 from typing import Any
 
 import pytest
-from decoded import a_node, a_pod, state_of
+from decoded import a_node, a_pod, assume, state_of
 from objects import Object, node, placed, pod
 from schedulercalls import Calls
 
-from gpucore.units import NodeName, PodUid
+from gpucore.model import Placement
+from gpucore.units import GpuIndex, NodeName, PodUid
+from gpucore.wire.pod_groups import PodGroup
 from gpuextender.scheduling.messages import FilterResult
 
 
@@ -114,3 +117,76 @@ async def test_a_request_of_compute_is_compared_by_its_own_ratings() -> None:
     assert fits(await calls.filter(packed, "ab")) == ["a"]
     assert fits(await calls.filter(spread, "ab")) == ["b"]
     assert fits(await calls.filter(packed, "ab")) == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        (b"nothing", "cannot decode ExtenderArgs"),
+        (b'{"Pod": null, "NodeNames": ["n"]}', "arg or pod is nil"),
+        (b'{"Pod": {"metadata": {"name": "p"}}}', "cannot get node names"),
+    ],
+)
+async def test_a_call_without_an_answer_gets_the_reason(body: bytes, expected: str) -> None:
+    """The original's words for what is missing; kube-scheduler shows them in its event."""
+    found = await Calls(state_of(a_node("n", 8))).filter_body(body)
+    assert found.error.startswith(expected)
+    assert "None" not in found.error
+
+
+async def test_a_nominated_pod_gets_its_node_alone() -> None:
+    """Its place is reserved there. Where the node is not offered, the reservation ends."""
+    calls = Calls(state_of(a_node("a", 8), a_node("b", 8)))
+    item = waits(calls, "p", 8)
+    calls.state.nominate(a_pod(item), Placement(NodeName("b"), mem={GpuIndex(0): 8}), now_ns=1)
+    assert fits(await calls.filter(item, "ab")) == ["b"]
+    assert fits(await calls.filter(item, "b")) == ["b"]
+    assert calls.state.ledger.nomination(PodUid("p")) is not None
+    assert fits(await calls.filter(item, "a")) == ["a"]
+    assert calls.state.ledger.nomination(PodUid("p")) is None
+
+
+async def test_the_next_pod_is_judged_once_the_first_has_its_gpus() -> None:
+    """kube-scheduler binds one pod while it filters the next; the same pod again waits for none."""
+    calls = Calls(state_of(a_node("n", 8)))
+    calls.expected_bind(seconds=3600)
+    first = pod("p", 8, uid="p")
+    assert fits(await calls.filter(first, "n")) == ["n"]
+    assert fits(await calls.filter(first, "n")) == ["n"]
+    following = asyncio.create_task(calls.filter(pod("q", 8), "n"))
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert not following.done()
+    assume(calls.state, a_pod(first), "n")
+    assert fits(await following) == []
+
+
+async def test_a_pod_of_a_gang_is_refused_with_what_its_gang_lacks() -> None:
+    """It is remembered, as every refused pod is; one with a request that is wrong is not."""
+    calls = Calls(state_of(a_node("n", 8)))
+    labels = {"gpu-topology": "g", "gpu-topology-replica": "2"}
+    found = await calls.filter(waits(calls, "p", 4, labels=labels), "n")
+    assert found.failed_nodes.keys() == {"n"}
+    assert "waits for 1 of its 2 pods" in found.failed_nodes["n"]
+    assert calls.requeue.is_refused(PodUid("p"))
+    wrong = waits(calls, "w", 4, labels={"aliyun.com/gpu-count": "none"})
+    assert fits(await calls.filter(wrong, "n")) == []
+    assert not calls.requeue.is_refused(PodUid("w"))
+
+
+async def test_the_pods_of_a_group_do_not_wait_for_binds_of_each_other() -> None:
+    """kube-scheduler binds them after the last filter call of their cycle."""
+    calls = Calls(state_of(a_node("a", 8), a_node("b", 8)))
+    calls.expected_bind(seconds=3600)
+    calls.state.gangs.groups.on_update(PodGroup("default", "g", 2))
+    items = [_of_group(name) for name in ("p", "q")]
+    for item in items:
+        calls.state.pod_changed(a_pod(item))
+    found = [fits(await calls.filter(item, "ab")) for item in items]
+    assert sorted(found) == [["a"], ["b"]]
+
+
+def _of_group(name: str) -> Object:
+    item = pod(name, 8, uid=name)
+    item["spec"]["schedulingGroup"] = {"podGroupName": "g"}
+    return item
