@@ -10,7 +10,7 @@ from gpucore.gang.rules import Rules
 from gpucore.model import Code, Placement
 from gpucore.scheduling.pending_pods import UnscheduledPod
 from gpucore.scheduling.policy import MAX_SCORE
-from gpucore.units import NodeName, PodUid
+from gpucore.units import GpuIndex, NodeName, PodUid
 from gpucore.wire.nodes import decode_node
 from gpuextender.scheduling.gangs import Gangs
 from gpuextender.state import State
@@ -254,6 +254,22 @@ def test_a_member_takes_one_of_two_places_of_a_node() -> None:
     assert placement.node == B
     assert sorted(bench.states()) == ["assumed", "reserved", "reserved"]
     assert bench.used() == {"a": 12, "b": 6}
+
+
+def test_a_nominated_member_takes_the_gpu_of_its_nomination() -> None:
+    """Its bind ends the nomination; bound to another node, it takes a place of the gang there."""
+    for node, expected in ((B, {1: 6}), (A, {0: 6})):
+        bench = Bench()
+        bench.state.node_changed(a_node("b", 8, 8))
+        pending = bench.come(member("g0"), member("g1"))
+        reserved = Placement(B, mem={GpuIndex(1): 6})
+        bench.state.nominate(pending.pod, reserved, now_ns=NOW)
+        placement = bench.take(pending, node)
+        assert isinstance(placement, Placement)
+        assert (placement.node, placement.mem) == (node, expected)
+        allocation = bench.state.ledger.allocation(pending.pod.uid)
+        assert allocation is not None
+        assert (allocation.state, allocation.placement.node) == ("assumed", node)
 
 
 def test_a_member_of_a_gang_that_waits_takes_no_place() -> None:
