@@ -5,12 +5,13 @@ import json
 from typing import Any
 
 import pytest
-from decoded import a_node, a_pod, assume, state_of
-from objects import Object, node, placed, pod
+from decoded import a_node, a_pod, assume, encoded, state_of
+from objects import Object, node, placed, pod, whole_node
 from schedulercalls import Calls
 
 from gpucore.model import Placement
 from gpucore.units import GpuIndex, NodeName, PodUid
+from gpucore.wire.nodes import decode_node
 from gpucore.wire.pod_groups import PodGroup
 from gpuextender.scheduling.messages import FilterResult
 
@@ -117,6 +118,28 @@ async def test_a_request_of_compute_is_compared_by_its_own_ratings() -> None:
     assert fits(await calls.filter(packed, "ab")) == ["a"]
     assert fits(await calls.filter(spread, "ab")) == ["b"]
     assert fits(await calls.filter(packed, "ab")) == ["a"]
+
+
+async def test_exclusive_gpus_fit_where_so_many_are_free() -> None:
+    """Just enough is enough; a node that is not known has none."""
+    nodes = [
+        decode_node(encoded(whole_node(name, gpus))) for name, gpus in (("one", 1), ("two", 2))
+    ]
+    calls = Calls(state_of(*nodes))
+    found = await calls.filter(pod("p", gpus=1), ["one", "two", "x"])
+    assert (fits(found), found.failed_nodes.keys()) == (["one", "two"], {"x"})
+    found = await calls.filter(pod("q", gpus=2), ["one", "two", "x"])
+    assert (fits(found), found.failed_nodes.keys()) == (["two"], {"one", "x"})
+
+
+async def test_a_pod_with_preferences_keeps_all_full_nodes() -> None:
+    """kube-scheduler weighs them, and the watch need not have brought the pod yet."""
+    calls = Calls(state_of(a_node("a", 8), a_node("b", 8)), limit=1)
+    item = pod("p", 4)
+    assert len(fits(await calls.filter_full(item, node("a"), node("b")))) == 1
+    spread = {"maxSkew": 1, "whenUnsatisfiable": "ScheduleAnyway"}
+    item["spec"]["topologySpreadConstraints"] = [spread]
+    assert fits(await calls.filter_full(item, node("a"), node("b"))) == ["a", "b"]
 
 
 @pytest.mark.parametrize(
