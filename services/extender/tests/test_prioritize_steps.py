@@ -93,6 +93,22 @@ async def test_requests_of_compute_are_scored_by_the_policy(
     assert await calls.scores(pod("p", 8, core=10), ["a", "b", "x"]) == expected
 
 
+@pytest.mark.parametrize("core", [0, 10])
+@pytest.mark.parametrize(("policy", "other"), [("binpack", "spread"), ("spread", "binpack")])
+async def test_the_policy_of_a_pod_goes_before_the_default(
+    policy: str, other: str, core: int
+) -> None:
+    """Scores of one policy are never given to a pod of the other, nor those of another amount."""
+    calls = calls_of(("a", 8), ("b", 16), policy=policy)
+    small, large = pod("p", 4, core=core), pod("q", 8, core=core)
+    chosen = pod("r", 4, core=core, annotations={"gpushare/policy": other})
+    best = {"binpack": "a", "spread": "b"}
+    for item, expected in ((small, policy), (chosen, other), (small, policy), (large, policy)):
+        scores = await calls.scores(item, "ab")
+        assert max(scores, key=scores.__getitem__) == best[expected]
+    assert scores != await calls.scores(small, "ab")
+
+
 async def test_the_places_of_a_gang_have_the_best_score() -> None:
     """Its pods go to the nodes that are reserved for them, whatever the policy prefers."""
     calls = calls_of(("a", 16), ("b", 16), ("c", 6))
