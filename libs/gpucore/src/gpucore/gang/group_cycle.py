@@ -21,7 +21,8 @@ class GroupCycle:
         answered: the places that the current cycle was given.
         earlier: those of cycles before, and of other sets of nodes.
         nodes: what was offered to each kind of pods.
-        shortage: why the whole group is refused, and in which state of the cluster; if it is.
+        shortage: why the whole group is refused, and in which state of the cluster, if it is
+            refused.
         binding: a bind has come, so the answers hold until the pods are bound.
         scheduled: kube-scheduler had placed the group before this cycle.
         called_ns: when the last call came.
