@@ -60,11 +60,13 @@ class Bench:
         return self.term
 
     async def after(self, mix: PodMix | None) -> list[str]:
-        """The requests that this mix leads to."""
+        """The methods of the requests that this mix leads to, all to the one ConfigMap."""
         before = len(self.api.requests)
         self.publisher.use(mix)
         await self.publisher.publish()
-        return [each.method for each in self.api.requests[before:]]
+        sent = self.api.requests[before:]
+        assert all(each.path == PATH for each in sent)
+        return [each.method for each in sent]
 
     def written(self) -> PodMix | None:
         """The mix of the last write, which touches nothing else."""
