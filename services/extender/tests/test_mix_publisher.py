@@ -219,6 +219,20 @@ async def test_a_standby_that_takes_over_publishes_soon(clock: FakeClock) -> Non
     assert [each.method for each in bench.api.requests] == ["GET", "PATCH"]
 
 
+async def test_only_what_was_written_delays_the_next_mix(clock: FakeClock) -> None:
+    """A process that came to decide, and whose mix changes then, writes at once."""
+    bench = Bench(published(mix_of(8)), OK)
+    bench.term = None
+    bench.publisher.use(mix_of(4))
+    job = asyncio.create_task(bench.publisher.run())
+    await asyncio.sleep(0)
+    bench.term, began = 3, asyncio.get_running_loop().time()
+    bench.publisher.use(mix_of(2))
+    await asyncio.sleep(WRITE_SECONDS / 4)
+    job.cancel()
+    assert [each.at - began for each in bench.api.requests] == [0, 0]
+
+
 # With an API server.
 
 
