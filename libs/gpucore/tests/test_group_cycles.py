@@ -6,6 +6,7 @@ from corebuilders import NAMES, ledger, make_gpus, pod, pod_request, share_node
 
 from gpucore.explain.gangs import group_sentence
 from gpucore.gang.gang_pods import GangPods
+from gpucore.gang.group_cycle import SIMULATIONS
 from gpucore.gang.group_cycles import RELEASE_SECONDS, REMEMBER_SECONDS, PodGroupCycles
 from gpucore.gang.members import LIMIT_SECONDS, MOST_RESERVED, ReservationTime
 from gpucore.gang.placement import taken
@@ -269,6 +270,21 @@ def test_a_bind_finds_the_places_of_an_earlier_set_of_nodes() -> None:
     assert [allocation.placement.node for allocation in bench.held()] == ["a"]
 
 
+@pytest.mark.parametrize(
+    ("others", "expected"),
+    [(SIMULATIONS, "has lost its GPUs"), (SIMULATIONS + 1, "capacity for 0")],
+)
+def test_so_many_earlier_sets_of_nodes_are_remembered(others: int, expected: str) -> None:
+    """A bind of one before those is one that nobody remembers: memory is bounded."""
+    bench = Bench(1)
+    (one,) = bench.come(member(0))
+    assert bench.node_of(one, (A,)) == "a"
+    for number in range(others):
+        assert bench.node_of(one, ((B, C)[number % 2],))
+    bench.others_take("a")
+    assert expected in str(bench.bind(one, "a"))
+
+
 def test_a_bind_without_a_known_cycle_reserves_for_the_others_first() -> None:
     """After a restart of the extender a bind may come that nobody remembers."""
     bench = Bench(3)
@@ -332,6 +348,7 @@ def test_the_pods_of_one_cycle_are_refused_for_one_reason() -> None:
     refusal = bench.why(first)
     bench.add_node("d")
     assert bench.why(second) == refusal
+    assert not bench.node_of(third, (*NODES, D))
     assert bench.node_of(first, (*NODES, D))
     bench = Bench(4)
     first, second, third, _ = bench.come(*map(member, range(4)))

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from limitsworld import FIRST, SECOND, World, share
 from msgspec.structs import replace
 from prometheus_client import REGISTRY
+from structlog.testing import capture_logs
 
 from gpucore.node.allocation.device_ids import Resource
 from gpucore.node.allocation.holdings import Held, Holder
@@ -283,14 +284,31 @@ async def test_a_pod_without_a_share_that_still_runs_keeps_its_limit(
     assert world.in_force("a") == NO_LIMIT
 
 
+async def test_a_pod_that_still_runs_does_not_keep_the_limits_of_others(world: World) -> None:
+    """Nor does one whose cgroup is gone: the limit of each pod without a share is taken off."""
+    for name in "abc":
+        world.pod(name, gpu0=3)
+    await world.limits.look()
+    (world.cgroup("a") / "cgroup.events").write_text("populated 1\nfrozen 0\n")
+    world.gone("a", cgroup=True)
+    world.gone("b")
+    world.gone("c", cgroup=True)
+    await world.limits.look()
+    assert (world.in_force("a"), world.in_force("c")) == (share(3), NO_LIMIT)
+
+
 async def test_a_limit_that_cannot_be_taken_off_stops_nothing(world: World) -> None:
-    """It goes with the cgroup."""
+    """It goes with the cgroup; the log names the cgroup and the driver's reason."""
     world.pod("a", gpu0=3)
     world.pod("b", gpu0=3)
     await world.limits.look()
     world.gone("a", cgroup=True)
     world.driver.refuses_limits = True
-    assert await world.limits.look() == {Finding.HOLDS}
+    with capture_logs() as logs:
+        assert await world.limits.look() == {Finding.HOLDS}
+    (line,) = (one for one in logs if one["event"] == "cannot take off a memory limit")
+    assert line["cgroup"] == str(world.cgroup("a"))
+    assert line["why"] not in {"", "None"}
 
 
 async def test_gpus_in_other_modes_are_left_alone(world: World) -> None:

@@ -3,21 +3,19 @@
 import asyncio
 import json
 from collections import Counter
-from collections.abc import Sequence
 from time import perf_counter
 
 import pytest
-from decoded import a_node, a_pod, best_of, state_of
+from decoded import a_node, a_pod, state_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from objects import Object, node, placed, pod
+from schedulercalls import Calls
 
 from gpucore.accounting.node_info import NodeInfo
 from gpucore.explain.sentences import sentence
-from gpucore.gang.rules import Rules
 from gpucore.model import PodRequest
 from gpucore.scheduling.fit import fit
-from gpucore.scheduling.grouping import BY_LINKS
 from gpucore.scheduling.plain_shares import UNFIT, UNRATED
 from gpucore.scheduling.policy import score
 from gpucore.units import NodeName
@@ -26,50 +24,12 @@ from gpucore.wire.nodes import decode_node
 from gpucore.wire.pods import pod_request_of
 from gpuextender.scheduling import cache as cache_module
 from gpuextender.scheduling.cache import REQUESTS, NodeCache
-from gpuextender.scheduling.filter import Filter
-from gpuextender.scheduling.gangs import Gangs
-from gpuextender.scheduling.messages import FilterResult, MessageError, names_of
-from gpuextender.scheduling.prioritize import Prioritize
-from gpuextender.scheduling.requeue import Requeue
+from gpuextender.scheduling.messages import MessageError, names_of
 from gpuextender.state import State
-from gpukube.testing.scripted import ScriptedClient
 
 A, B, C = (NodeName(name) for name in "abc")
 LARGE = 600
 """Units of a GPU for which no scores by amount are computed."""
-
-
-class Calls:
-    """Filter and prioritize over one cache, as a service connects them."""
-
-    def __init__(self, state: State, *, policy: str = "binpack") -> None:
-        self.state, self.cache = state, NodeCache(state.ledger)
-        gangs = Gangs(state, Rules(policy, BY_LINKS))
-        self._requeue = Requeue(state, ScriptedClient(), gangs)
-        self.best = best_of(state, self.cache)
-        self._filter = Filter(state, gangs, self.cache, self._requeue, self.best)
-        self.prioritize = Prioritize(state, gangs, self.cache, policy=policy, grouping=BY_LINKS)
-        state.add_event_handler(self._node_changed)
-
-    def _node_changed(self, name: NodeName) -> None:
-        self.cache.node_changed(name)
-        self._requeue.node_changed(name)
-
-    async def filter(self, item: Object, names: Sequence[str]) -> FilterResult:
-        """The answer of filter."""
-        found = await self._filter.filter(_body(item, names))
-        assert not found.error
-        return found
-
-    async def scores(self, item: Object, names: Sequence[str]) -> dict[str, int]:
-        """The answer of prioritize, by node."""
-        found = json.loads(await self.prioritize.prioritize(_body(item, names)))
-        assert [one["Host"] for one in found] == list(names)
-        return {one["Host"]: one["Score"] for one in found}
-
-
-def _body(item: Object, names: Sequence[str]) -> bytes:
-    return json.dumps({"Pod": item, "Nodes": None, "NodeNames": list(names)}).encode()
 
 
 def cache_of(*names: str, limit: int = REQUESTS) -> NodeCache:

@@ -10,7 +10,7 @@ from gpucore.gang.rules import Rules
 from gpucore.model import Code, Placement
 from gpucore.scheduling.pending_pods import UnscheduledPod
 from gpucore.scheduling.policy import MAX_SCORE
-from gpucore.units import NodeName, PodUid
+from gpucore.units import GpuIndex, NodeName, PodUid
 from gpucore.wire.nodes import decode_node
 from gpuextender.scheduling.gangs import Gangs
 from gpuextender.state import State
@@ -254,6 +254,55 @@ def test_a_member_takes_one_of_two_places_of_a_node() -> None:
     assert placement.node == B
     assert sorted(bench.states()) == ["assumed", "reserved", "reserved"]
     assert bench.used() == {"a": 12, "b": 6}
+
+
+def test_a_nominated_member_takes_the_gpu_of_its_nomination() -> None:
+    """Its bind ends the nomination; bound to another node, it takes a place of the gang there."""
+    for node, expected in ((B, {1: 6}), (A, {0: 6})):
+        bench = Bench()
+        bench.state.node_changed(a_node("b", 8, 8))
+        pending = bench.come(member("g0"), member("g1"))
+        reserved = Placement(B, mem={GpuIndex(1): 6})
+        bench.state.nominate(pending.pod, reserved, now_ns=NOW)
+        placement = bench.take(pending, node)
+        assert isinstance(placement, Placement)
+        assert (placement.node, placement.mem) == (node, expected)
+        allocation = bench.state.ledger.allocation(pending.pod.uid)
+        assert allocation is not None
+        assert (allocation.state, allocation.placement.node) == ("assumed", node)
+
+
+def test_a_plan_puts_no_more_pods_on_a_node_than_kube_scheduler_admits() -> None:
+    """Two fit one GPU by memory; where the node admits one, the other goes elsewhere."""
+    bench = Bench()
+    bench.state.node_changed(a_node("a", 16))
+    pending = bench.come(member("g0"), member("g1"))
+    for limits, expected in (({A: 2, B: 1}, ["a", "a"]), ({A: 1, B: 1}, ["a", "b"]), ({A: 1}, [])):
+        places, _ = bench.gangs.plan(pending, limits)
+        assert sorted(one.placement.node for one in places) == expected
+    assert bench.states() == []
+
+
+def test_a_plan_replaces_the_places_that_filter_reserved() -> None:
+    """They are given back first; where one of them is on a node that may not be used, none fits."""
+    bench = Bench()
+    pending = bench.come(member("g0"), member("g1"))
+    bench.gangs.admit(pending, [A, B])
+    kept = {one.uid for one in bench.state.ledger.gang("default", "g")}
+    places, forgotten = bench.gangs.plan(pending, {A: 1, B: 1})
+    assert sorted(one.placement.node for one in places) == ["a", "b"]
+    assert kept == set(forgotten)
+    assert bench.gangs.plan(pending, {A: 1}) == ((), ())
+    assert sorted(bench.states()) == ["reserved", "reserved"]
+
+
+def test_there_is_no_plan_for_a_pod_of_no_gang() -> None:
+    """Nor for one that requests no GPU, or whose request is wrong."""
+    bench = Bench()
+    labels = {"gpu-topology": "g", "gpu-topology-replica": "1"}
+    wrong = labels | {"aliyun.com/gpu-count": "none"}
+    for item in (pod("p", 1), pod("q", labels=labels), pod("r", 1, labels=wrong)):
+        assert bench.gangs.plan(bench.come(item), {A: 1}) == ((), ())
 
 
 def test_a_member_of_a_gang_that_waits_takes_no_place() -> None:

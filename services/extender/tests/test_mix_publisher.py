@@ -60,11 +60,13 @@ class Bench:
         return self.term
 
     async def after(self, mix: PodMix | None) -> list[str]:
-        """The requests that this mix leads to."""
+        """The methods of the requests that this mix leads to, all to the one ConfigMap."""
         before = len(self.api.requests)
         self.publisher.use(mix)
         await self.publisher.publish()
-        return [each.method for each in self.api.requests[before:]]
+        sent = self.api.requests[before:]
+        assert all(each.path == PATH for each in sent)
+        return [each.method for each in sent]
 
     def written(self) -> PodMix | None:
         """The mix of the last write, which touches nothing else."""
@@ -215,6 +217,20 @@ async def test_a_standby_that_takes_over_publishes_soon(clock: FakeClock) -> Non
     job.cancel()
     assert bench.api.requests[-1].at - began <= LOOK_SECONDS
     assert [each.method for each in bench.api.requests] == ["GET", "PATCH"]
+
+
+async def test_only_what_was_written_delays_the_next_mix(clock: FakeClock) -> None:
+    """A process that came to decide, and whose mix changes then, writes at once."""
+    bench = Bench(published(mix_of(8)), OK)
+    bench.term = None
+    bench.publisher.use(mix_of(4))
+    job = asyncio.create_task(bench.publisher.run())
+    await asyncio.sleep(0)
+    bench.term, began = 3, asyncio.get_running_loop().time()
+    bench.publisher.use(mix_of(2))
+    await asyncio.sleep(WRITE_SECONDS / 4)
+    job.cancel()
+    assert [each.at - began for each in bench.api.requests] == [0, 0]
 
 
 # With an API server.

@@ -1,5 +1,6 @@
 """PodGroups in front of the verbs: each pod has a place of its own, in all calls of a cycle."""
 
+import asyncio
 from typing import Any
 
 from decoded import a_node, a_pod, state_of
@@ -12,8 +13,9 @@ from gpucore.scheduling.pending_pods import UnscheduledPod
 from gpucore.scheduling.policy import MAX_SCORE
 from gpucore.units import NodeName, PodUid
 from gpucore.wire.pod_groups import PodGroup
-from gpuextender.scheduling.gangs import Gangs
+from gpuextender.scheduling.gangs import BIND_SECONDS, Gangs
 from gpuextender.state import State
+from gpukube.testing.clock import FakeClock
 
 NOW = 500_000_000_000
 SECOND = 1_000_000_000
@@ -203,6 +205,51 @@ async def test_the_next_group_waits_for_the_binds_of_the_cycle_before() -> None:
     bench.bind(pods[0], nodes[0])
     await bench.settled(others[0])
     assert bench.reserved() == [nodes[1]]
+
+
+async def test_a_bind_that_comes_while_the_next_group_waits_keeps_the_places(
+    clock: FakeClock,
+) -> None:
+    """Filter looks again until the bind has come, and then waits no longer."""
+    bench = Bench(2)
+    pods = bench.come(member(0), member(1))
+    others = bench.come(member(0, group="h"))
+    nodes = [bench.node_of(one) for one in pods]
+    before = clock.seconds
+    waiting = asyncio.create_task(bench.settled(others[0]))
+    await asyncio.sleep(BIND_SECONDS / 2)
+    assert not waiting.done()
+    bench.bind(pods[0], nodes[0])
+    await waiting
+    assert clock.seconds < before + BIND_SECONDS
+    assert bench.reserved() == [nodes[1]]
+
+
+async def test_the_plan_of_a_cycle_that_ended_is_released_in_the_background(
+    clock: FakeClock,
+) -> None:
+    """kube-scheduler need not call again: the job looks twice in the time that plans are kept."""
+    bench = Bench(2)
+    pods = bench.come(member(0), member(1))
+    bench.node_of(pods[0])
+    job = asyncio.create_task(bench.gangs.release_ended())
+    await asyncio.sleep(RELEASE_SECONDS)
+    assert len(bench.reserved()) == 2
+    bench.now += int(RELEASE_SECONDS * SECOND)
+    await asyncio.sleep(RELEASE_SECONDS / 2)
+    assert bench.reserved() == []
+    job.cancel()
+
+
+async def test_a_pod_of_no_group_waits_for_no_cycle() -> None:
+    """Labels make a gang whose pods are bound one by one."""
+    bench = Bench(2)
+    pods = bench.come(member(0), member(1))
+    bench.node_of(pods[0])
+    labels = {"gpu-topology": "l", "gpu-topology-replica": "2"}
+    for item in (pod("alone", 1), pod("labelled", 1, labels=labels)):
+        await bench.settled(bench.come(item)[0])
+    assert len(bench.reserved()) == 2
 
 
 async def test_a_cycle_that_kube_scheduler_accepted_keeps_its_places() -> None:

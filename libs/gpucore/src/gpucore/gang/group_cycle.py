@@ -21,7 +21,8 @@ class GroupCycle:
         answered: the places that the current cycle was given.
         earlier: those of cycles before, and of other sets of nodes.
         nodes: what was offered to each kind of pods.
-        shortage: why the whole group is refused, and in which state of the cluster.
+        shortage: why the whole group is refused, and in which state of the cluster, if it is
+            refused.
         binding: a bind has come, so the answers hold until the pods are bound.
         scheduled: kube-scheduler had placed the group before this cycle.
         called_ns: when the last call came.
@@ -32,7 +33,7 @@ class GroupCycle:
         self.answered: dict[PodUid, Allocation] = {}
         self.earlier: deque[Places] = deque(maxlen=SIMULATIONS)
         self.nodes: dict[Kind, Collection[NodeName]] = {}
-        self.shortage: tuple[Refused | None, int] = (None, -1)
+        self.shortage: tuple[Refused, int] | None = None
         self.refused: set[PodUid] = set()
         self.binding = False
         self.called_ns = 0
@@ -47,7 +48,7 @@ class GroupCycle:
         self.binding = self.binding and bool(self.answered)
         if uid in self.refused or (uid in self.answered and not self.binding):
             self.refused.clear()
-            self.shortage = (None, -1)
+            self.shortage = None
         if uid in self.answered and not self.binding:
             self.earlier.append(self.answered)
             self.answered = {}

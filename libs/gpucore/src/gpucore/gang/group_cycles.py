@@ -62,10 +62,11 @@ class PodGroupCycles:
         cycle.called(pending.pod.uid, waiting, self._clock(), scheduled=scheduled)
         if view.exist < gang.size:
             return incomplete(gang, view.exist)
-        shortage, change = cycle.shortage
-        if shortage is not None and change == self._changes:
-            cycle.refused.add(pending.pod.uid)
-            return shortage
+        if cycle.shortage is not None:
+            shortage, change = cycle.shortage
+            if change == self._changes:
+                cycle.refused.add(pending.pod.uid)
+                return shortage
         mine = view.members[0]
         cycle.nodes[mine.kind] = frozenset(names)
         found = self._places.place(view, cycle, mine, cycle.nodes[mine.kind])

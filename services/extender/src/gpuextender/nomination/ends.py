@@ -124,7 +124,7 @@ class NominationEnds:
     def _doubtful(self, name: NodeName) -> bool:
         """Some nomination to the node may not fit any more."""
         node_info, node = self._state.ledger.node(name), self._state.candidates.version(name)
-        if node_info is None or node is None or not node_info.present:
+        if node_info is None or node is None:
             return True
         if node_info.overfull or self._state.candidates.oversubscribed(name):
             return True

@@ -101,9 +101,9 @@ class BestNodes:
         return await self._cache.share_ratings(request, names, self._policy)
 
     async def _ratings(self, request: PodRequest, names: NodeNames) -> Sequence[Any]:
-        """Ratings of any request."""
+        """Ratings of any request; there is a name at least."""
         ratings = await self.share_ratings(request, names)
-        if min(ratings, default=0) > UNRATED:
+        if min(ratings) > UNRATED:
             return ratings
         return await self._cache.results(
             ("rating", request),
