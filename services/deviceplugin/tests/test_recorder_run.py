@@ -124,7 +124,7 @@ async def test_it_samples_at_its_interval_and_saves_every_five_minutes(
 async def test_a_clock_that_jumps_changes_nothing_about_when_it_saves(
     tmp_path: Path, clock: Any, monkeypatch: pytest.MonkeyPatch, jump: float
 ) -> None:
-    """The time of day is set two hours back or ahead; the file is saved five minutes after start."""
+    """The time of day is set two hours back or ahead; the file is saved every five minutes."""
     file = HistoryFile(tmp_path / "usage", "n1")
     saves, began = list[float](), clock.seconds
     _, _, recorder = full_node(file)
