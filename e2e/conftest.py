@@ -19,6 +19,8 @@ from host.stopping import heed_interrupts
 from host.testing.lacking import lacking
 
 CASES_RUN = "cases"
+MACHINE = "GPUSHARE_MACHINE"
+"""Selects a machine in QEMU for the cases that any cluster can run."""
 CASE_SECONDS = 1200
 """Of one case: several waits of :data:`environments.waiting.PATIENCE_SECONDS` after one another."""
 
@@ -47,13 +49,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def environment(request: pytest.FixtureRequest) -> Iterator[Environment]:
     """A cluster with the stack on it; with CI=true none is a failure, else a reasoned skip.
 
-    With GPU_KUBECONFIG, and for ``pytest -m gpu``, it is the cluster that is given.
+    With GPU_KUBECONFIG, and for ``pytest -m gpu``, it is the cluster that is given. With
+    GPUSHARE_MACHINE=1 it is a machine in QEMU.
     """
     if is_given(request.config.getoption("markexpr"), os.environ):
         try:
             yield GivenEnvironment(os.environ)
         except UnavailableError as reason:
             pytest.skip(str(reason))
+        return
+    if os.environ.get(MACHINE):
+        from machine.environment import MachineEnvironment  # noqa: PLC0415 - as below
+        from machine.running import running  # noqa: PLC0415 - as below
+
+        yield from running(request, MachineEnvironment())
         return
     from environments.kind import KindEnvironment  # noqa: PLC0415 - unit tests here need no kind
 
@@ -129,8 +138,12 @@ def case(environment: Environment, request: pytest.FixtureRequest) -> Iterator[C
 
 
 def _demand(environment: Environment, met: bool, words: str) -> None:
-    """Cases are skipped where a given cluster lacks something; our own has it or is wrong."""
-    if not met and isinstance(environment, GivenEnvironment):
+    """Cases are skipped where a given cluster or the machine in QEMU lacks something.
+
+    Our own cluster has it or is wrong.
+    """
+    other = isinstance(environment, GivenEnvironment) or bool(os.environ.get(MACHINE))
+    if not met and other:
         pytest.skip(words)
     assert met, words
 

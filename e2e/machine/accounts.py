@@ -37,6 +37,42 @@ def lives(case: Case, *names: str) -> list[tuple[str, int]]:
     return [(state["containerID"], state["restartCount"]) for state in states]
 
 
+def plugin_lives(environment: MachineEnvironment) -> list[tuple[str, int]]:
+    """The same of the containers of the plugin."""
+    states = [
+        state for pod in environment.plugin_pods() for state in pod["status"]["containerStatuses"]
+    ]
+    return [(state["containerID"], state["restartCount"]) for state in states]
+
+
+def registered(environment: MachineEnvironment) -> None:
+    """Wait until kubelet runs and serves the plugin's resource."""
+    environment.wait_ready()
+    total = sum(gpu.units for gpu in environment.nodes[NODE])
+    until("the plugin is registered", lambda: podresources.allocatable(environment, NODE) == total)
+
+
+def plugin_log(environment: MachineEnvironment, *flags: str) -> str:
+    """What the plugin has logged."""
+    pod = podresources.plugin_pod(environment, NODE)
+    return environment.kubectl("logs", pod, "-n", environment.namespace, *flags)
+
+
+def restart_plugin(environment: MachineEnvironment) -> None:
+    """Delete the pod of the plugin and wait until the next one is registered."""
+    pod = podresources.plugin_pod(environment, NODE)
+    environment.kubectl("delete", "pod", pod, "-n", environment.namespace, "--wait=true")
+    registered(environment)
+
+
+def end_plugin(environment: MachineEnvironment) -> None:
+    """Have the plugin end; returns when kubelet has started its container again."""
+    before = plugin_lives(environment)
+    environment.machine.shell("kill -TERM $(pgrep -f '[g]pushare-device-plugin --kubelet-dir')")
+    until("the plugin has ended", lambda: plugin_lives(environment) != before)
+    registered(environment)
+
+
 def used(environment: MachineEnvironment) -> list[int]:
     """Units that kubelet has allocated of each GPU."""
     sums = dict.fromkeys((gpu.uuid for gpu in environment.nodes[NODE]), 0)

@@ -1,7 +1,7 @@
 """The stack with one node, a machine in QEMU: the control plane and the extender run beside it.
 
 kubelet, containerd and the device plugin of the chart are in the machine. Of the chart only the
-DaemonSet gets pods, because no controller of Deployments runs.
+DaemonSet gets pods, because its Deployments have no replicas.
 """
 
 import json
@@ -36,7 +36,9 @@ START_SECONDS: Final = 300
 """From a shell in the machine to a Ready node."""
 _CONTROLLERS: Final = (
     "daemonset-controller",
+    "deployment-controller",
     "garbage-collector-controller",
+    "job-controller",
     "namespace-controller",
     "node-lifecycle-controller",
     "pod-garbage-collector-controller",
@@ -50,11 +52,22 @@ _CONTROLLERS: Final = (
 class MachineEnvironment:
     """See :class:`environments.environment.Environment`.
 
+    Args:
+        files: more files of this run, by their paths in the machine without the first slash; they
+            are laid there at every boot before anything else starts.
+        values: more values of the chart.
+
     Attributes:
         machine: the node, with its power and a shell.
     """
 
-    def __init__(self) -> None:
+    def __init__(
+        self,
+        *,
+        files: Mapping[str, Path] | None = None,
+        values: Mapping[str, Any] | None = None,
+    ) -> None:
+        self._files, self._values = files or {}, values or {}
         self.namespace = NAMESPACE
         self.nodes: Mapping[str, tuple[MachineGpu, ...]] = {NODE: machines.gpus(MACHINE)}
         self._folder = Path(tempfile.mkdtemp(prefix="gpushare-machine-"))
@@ -79,7 +92,7 @@ class MachineEnvironment:
         with step("boot the machine"):
             self.machine.power_on()
         with step("install the chart"):
-            self.install(_values(found.built))
+            self.install({**_values(found.built), **self._values})
         with step("wait for the stack"):
             until("the node is Ready", self.node_ready, seconds=START_SECONDS)
             self.wait_ready()
@@ -181,6 +194,7 @@ class MachineEnvironment:
             port=port,
             key=Qemu.make_key(self._folder),
             kubeconfig=nodefiles.kubeconfig(self.plane.url, self.plane.node_tokens[NODE]),
+            more=self._files,
         )
         machine = Qemu(
             found.disk, self._folder, base=found.loaded, seeds=(files,), ports={port: port}
@@ -194,7 +208,8 @@ def _values(built: images.Built) -> dict[str, Any]:
     repository, _, tag = built.deviceplugin.rpartition(":")
     return {
         "image": {"registry": "local"},
-        # No controller of Jobs runs here, which would issue certificates.
+        # The extender runs beside the machine.
+        "scheduler": {"replicas": 0},
         "monitoring": {"tls": {"enabled": False}},
         "webhook": {"enabled": False},
         "driverLimits": {"enabled": True, "checkSeconds": 1},

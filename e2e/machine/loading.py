@@ -11,7 +11,7 @@ from machine import nodefiles
 from machine.disk import Disk
 from machine.qemu import Qemu
 
-IMPORT_SECONDS: Final = 900
+IMPORT_SECONDS: Final = 2400
 _IMPORT: Final = "ctr --namespace k8s.io images import /dev/vdc"
 
 

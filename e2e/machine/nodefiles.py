@@ -5,6 +5,7 @@ driver forgets its limits at a boot, as a driver does.
 """
 
 import json
+import shutil
 import tarfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -25,7 +26,13 @@ def write_key(folder: Path, key: str) -> Path:
 
 
 def write(
-    folder: Path, *, machine: str, port: int, key: str, kubeconfig: Mapping[str, Any]
+    folder: Path,
+    *,
+    machine: str,
+    port: int,
+    key: str,
+    kubeconfig: Mapping[str, Any],
+    more: Mapping[str, Path] | None = None,
 ) -> Path:
     """The tar, in ``folder``.
 
@@ -35,7 +42,11 @@ def write(
         port: of its kubelet.
         key: public, of who may log in as root.
         kubeconfig: of its kubelet.
+        more: other files and their paths in the machine, without the first slash.
     """
+    for name, file in (more or {}).items():
+        (folder / "root" / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(file, folder / "root" / name)
     machines.write_files(folder / "root" / machines.IN_NODE.removeprefix("/"), machine)
     texts = {
         "etc/gpushare/kubelet.yaml": json.dumps(kubelet(port)),

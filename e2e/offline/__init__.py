@@ -9,6 +9,10 @@ only. `docs/building-offline.md` describes it.
 from offline.componentimages import ensure_pause as ensure_pause_image
 from offline.cosign import ensure as ensure_cosign
 from offline.debianimage import ensure as ensure_debian_image
+from offline.earlier import CONTAINERD as EARLIER_CONTAINERD
+from offline.earlier import KUBELET as EARLIER_KUBELET
+from offline.earlier import ensure_containerd as ensure_earlier_containerd
+from offline.earlier import ensure_kubelet as ensure_earlier_kubelet
 from offline.helmprogram import ensure as ensure_helm
 from offline.kindprogram import ensure as ensure_kind
 from offline.kindprogram import pinned as kind_version
@@ -29,6 +33,8 @@ from offline.release import chosen as chosen_version
 from offline.release import requested as requested_version
 
 __all__ = [
+    "EARLIER_CONTAINERD",
+    "EARLIER_KUBELET",
     "NEWEST",
     "OLDEST",
     "KueueFiles",
@@ -38,6 +44,8 @@ __all__ = [
     "ensure_base_image",
     "ensure_cosign",
     "ensure_debian_image",
+    "ensure_earlier_containerd",
+    "ensure_earlier_kubelet",
     "ensure_helm",
     "ensure_kind",
     "ensure_kueue",

@@ -4,13 +4,12 @@ import json
 
 import pytest
 
-from environments import podresources
 from environments.case import Case
 from environments.drivermode import ALLOCATE
 from environments.machines import IN_NODE
 from environments.waiting import until
 from environments.workloads import Object
-from machine.accounts import agree, lives, sharing, used
+from machine.accounts import agree, lives, registered, sharing, used
 from machine.environment import MachineEnvironment
 from machine.nodefiles import NODE
 
@@ -102,9 +101,7 @@ def restart(environment: MachineEnvironment, unit: str) -> None:
     before = environment.machine.shell(f"systemctl show -P MainPID {unit}")
     environment.machine.shell(f"systemctl restart {unit}")
     assert environment.machine.shell(f"systemctl show -P MainPID {unit}") != before
-    environment.wait_ready()
-    total = sum(gpu.units for gpu in environment.nodes[NODE])
-    until("the plugin is registered", lambda: podresources.allocatable(environment, NODE) == total)
+    registered(environment)
 
 
 def test_restarts_of_kubelet_and_containerd_disturb_no_pod(

@@ -46,6 +46,23 @@ def test_only_root_reads_the_keys_and_the_driver_is_there(tmp_path: Path) -> Non
     }
 
 
+def test_a_program_of_a_case_replaces_that_of_the_disk(tmp_path: Path) -> None:
+    """It is at its path in the machine, and may be executed."""
+    program = tmp_path / "earlier"
+    program.write_text("#!/bin/sh")
+    program.chmod(0o755)
+    tar = nodefiles.write(
+        tmp_path,
+        machine="h100-r615-2x80",
+        port=12345,
+        key="ssh-ed25519 AAAA",
+        kubeconfig=nodefiles.kubeconfig(URL, TOKEN),
+        more={"usr/bin/kubelet": program},
+    )
+    with tarfile.open(tar) as archive:
+        assert archive.getmember("usr/bin/kubelet").mode & 0o777 == 0o755
+
+
 def test_a_machine_that_gets_images_starts_no_kubelet(tmp_path: Path) -> None:
     """The unit has the condition that kubelet's configuration is there."""
     with tarfile.open(nodefiles.write_key(tmp_path, "ssh-ed25519 AAAA")) as archive:

@@ -104,7 +104,7 @@ async def test_it_samples_at_its_interval_and_saves_every_five_minutes(
     file.save([a_history()])
     saves, began = list[float](), clock.seconds
     _, _, recorder = full_node(file)
-    recorder._clock = lambda: clock.seconds
+    recorder._monotonic = lambda: clock.seconds
     recorder._saved = began
     monkeypatch.setattr(file, "save", lambda _histories: saves.append(clock.seconds - began))
     monkeypatch.setattr("gpudeviceplugin.node.recorder.asyncio.to_thread", at_once)
@@ -118,6 +118,26 @@ async def test_it_samples_at_its_interval_and_saves_every_five_minutes(
     assert saves[:1] == [SAVE_SECONDS]
     assert len(saves) == 2
     assert recorder.histories.get(a_history().key) == a_history()
+
+
+@pytest.mark.parametrize("jump", [-7200.0, 7200.0])
+async def test_a_clock_that_jumps_changes_nothing_about_when_it_saves(
+    tmp_path: Path, clock: Any, monkeypatch: pytest.MonkeyPatch, jump: float
+) -> None:
+    """The time of day is set two hours back or ahead; the file is saved every five minutes."""
+    file = HistoryFile(tmp_path / "usage", "n1")
+    saves, began = list[float](), clock.seconds
+    _, _, recorder = full_node(file)
+    recorder._monotonic = lambda: clock.seconds
+    recorder._saved = began
+    recorder._clock = lambda: clock.seconds + jump
+    monkeypatch.setattr(file, "save", lambda _histories: saves.append(clock.seconds - began))
+    monkeypatch.setattr("gpudeviceplugin.node.recorder.asyncio.to_thread", at_once)
+    running = asyncio.create_task(recorder.run())
+    await asyncio.sleep(SAVE_SECONDS + INTERVAL + 1)
+    running.cancel()
+    await asyncio.wait({running})
+    assert saves[:1] == [SAVE_SECONDS]
 
 
 async def test_the_plugin_serves_and_keeps_histories(tmp_path: Path) -> None:

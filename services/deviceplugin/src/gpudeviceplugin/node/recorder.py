@@ -50,6 +50,7 @@ class UsageRecorder:
         file: where the histories are kept; ``None`` to keep them in memory only.
         interval_seconds: seconds between two samples.
         clock: Unix seconds.
+        monotonic: seconds of a clock that no one sets; when to save is decided by it.
     """
 
     def __init__(
@@ -62,12 +63,13 @@ class UsageRecorder:
         file: HistoryFile | None,
         interval_seconds: float,
         clock: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._state, self._use, self._controllers = state, use, controllers
         self._node, self._file = node, file
         self._interval_seconds, self._clock = interval_seconds, clock
         self._starts, self._pods = PodStarts(), RecordedPods()
-        self._saved = clock()
+        self._monotonic, self._saved = monotonic, monotonic()
         self.histories = Histories()
 
     async def run(self) -> None:
@@ -83,8 +85,8 @@ class UsageRecorder:
             self.save()
 
     async def _save_if_due(self) -> None:
-        if self._file is not None and self._clock() - self._saved >= SAVE_SECONDS:
-            self._saved = self._clock()
+        if self._file is not None and self._monotonic() - self._saved >= SAVE_SECONDS:
+            self._saved = self._monotonic()
             copies = self.histories.copies()
             await asyncio.to_thread(self._file.save, copies)
 

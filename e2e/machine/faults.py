@@ -1,0 +1,103 @@
+"""Faults of a machine that a case makes and undoes: its clock, its disk, its swap space."""
+
+import json
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+from environments.waiting import until
+from host.errors import SetupError
+from machine.qemu import Qemu
+
+KUBELET_CONFIG: Final = "/etc/gpushare/kubelet.yaml"
+_SWAP: Final = "/swap"
+_SWAP_MIB: Final = 256
+_SMALL_KIB: Final = 256
+_FILLER: Final = "filler"
+
+
+def clock_offset(machine: Qemu) -> float:
+    """Seconds by which the clock of the machine is ahead of the one here."""
+    return float(machine.shell("date +%s.%N")) - time.time()
+
+
+def set_clock(machine: Qemu, ahead: float) -> None:
+    """Set the clock of the machine, in one step, to so many seconds ahead of the one here."""
+    machine.shell(f"date -s @{time.time() + ahead:.3f}")
+
+
+@contextmanager
+def swap(machine: Qemu) -> Iterator[None]:
+    """Swap space in use, for as long as the context lasts."""
+    made = f"fallocate -l {_SWAP_MIB}M {_SWAP} && chmod 600 {_SWAP} && mkswap {_SWAP}"
+    machine.shell(f"{made} && swapon {_SWAP}")
+    try:
+        yield
+    finally:
+        machine.shell(f"swapoff {_SWAP} && rm {_SWAP}")
+
+
+@contextmanager
+def full(machine: Qemu, folder: str) -> Iterator[None]:
+    """A file system without a free block, by a file in one of its folders."""
+    file = f"{folder}/{_FILLER}"
+    machine.shell(
+        f"dd if=/dev/zero of={file} bs=1M 2>/dev/null; dd if=/dev/zero bs=4k >>{file}; true"
+    )
+    try:
+        yield
+    finally:
+        machine.shell(f"rm -f {file}")
+
+
+@contextmanager
+def small_directory(machine: Qemu, folder: str) -> Iterator[None]:
+    """A directory on a file system of its own with few blocks; what is below it is hidden."""
+    machine.shell(f"mount -t tmpfs -o size={_SMALL_KIB}k,mode=0700 small {folder}")
+    try:
+        yield
+    finally:
+        machine.shell(f"umount {folder}")
+
+
+@contextmanager
+def read_only_root(machine: Qemu) -> Iterator[None]:
+    """The root file system read-only at once, whoever writes, as the kernel does after an error."""
+    machine.shell("echo u > /proc/sysrq-trigger")
+    until("the root is read-only", lambda: not writable(machine, "/var/lib/kubelet"))
+    try:
+        yield
+    finally:
+        machine.shell("mount -o remount,rw /")
+
+
+def writable(machine: Qemu, folder: str) -> bool:
+    """Whether a file of one block can be written to a folder."""
+    file = f"{folder}/probe"
+    try:
+        machine.shell(
+            f"dd if=/dev/zero of={file} bs=4k count=1 2>/dev/null; rc=$?; rm -f {file}; exit $rc"
+        )
+    except SetupError:
+        return False
+    return True
+
+
+def configure_kubelet(machine: Qemu, **settings: Any) -> None:
+    """Change the configuration of kubelet and restart it; a boot brings the usual one back."""
+    config = json.loads(machine.shell(f"cat {KUBELET_CONFIG}"))
+    text = json.dumps(config | settings)
+    machine.shell(f"cat > {KUBELET_CONFIG} <<'END'\n{text}\nEND\nsystemctl restart kubelet")
+
+
+def pin_images(machine: Qemu) -> None:
+    """Keep kubelet from removing images when its disk is full: no registry has them."""
+    label = "xargs -r -n1 -I NAME ctr -n k8s.io images label NAME io.cri-containerd.pinned=pinned"
+    machine.shell(f"ctr -n k8s.io images list -q | {label}")
+
+
+def tasks(machine: Qemu) -> list[str]:
+    """Containers that run, by containerd."""
+    lines = machine.shell("ctr --namespace k8s.io tasks list").splitlines()
+    return sorted(line.split()[0] for line in lines if line.endswith("RUNNING"))
