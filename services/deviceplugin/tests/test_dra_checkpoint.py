@@ -10,6 +10,7 @@ from fakedra.claims import FakeClaims, cdi_claims, holding, node
 from fakedra.disk import Killed, recorded
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from structlog.testing import capture_logs
 
 from gpucore.node.claims.prepare import ClaimError, prepare_claim
 from gpucore.node.claims.prepared import PreparedClaim
@@ -165,6 +166,24 @@ def test_a_damaged_checkpoint_concerns_its_claim_alone(tmp_path: Path, damage: b
     assert prepared(files) == cdi_claims(tmp_path / "cdi") == {"u-1", "u-2"}
     files.unprepare("u-1")
     assert {path.name for path in (tmp_path / "gpu" / "claims").iterdir()} == {"u-2.json"}
+
+
+def test_a_damaged_checkpoint_is_logged_with_its_claim_and_the_reason(tmp_path: Path) -> None:
+    """Once by the start, which sets it aside and names the file; by every read before that."""
+    files = files_in(tmp_path)
+    files.prepare(claim())
+    path = tmp_path / "gpu" / "claims" / "u-1.json"
+    path.write_bytes(b"{")
+    with capture_logs() as logs:
+        assert files.read("u-1") is None
+        files_in(tmp_path)
+        files_in(tmp_path)
+    words = "the checkpoint of a claim is damaged"
+    assert [(one["event"], one.get("claim"), one.get("path")) for one in logs] == [
+        (words, "u-1", None),
+        (words, None, str(path)),
+    ]
+    assert all("cannot be decoded" in one["why"] for one in logs)
 
 
 def test_cdi_files_of_others_are_left_alone(tmp_path: Path) -> None:
