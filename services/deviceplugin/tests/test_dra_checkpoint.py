@@ -5,11 +5,13 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 from fakedra.claims import FakeClaims, cdi_claims, holding, node
 from fakedra.disk import Killed, recorded
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from structlog.testing import capture_logs
 
 from gpucore.node.claims.prepare import ClaimError, prepare_claim
 from gpucore.node.claims.prepared import PreparedClaim
@@ -165,6 +167,46 @@ def test_a_damaged_checkpoint_concerns_its_claim_alone(tmp_path: Path, damage: b
     assert prepared(files) == cdi_claims(tmp_path / "cdi") == {"u-1", "u-2"}
     files.unprepare("u-1")
     assert {path.name for path in (tmp_path / "gpu" / "claims").iterdir()} == {"u-2.json"}
+
+
+def test_a_damaged_checkpoint_is_logged_with_its_claim_and_the_reason(tmp_path: Path) -> None:
+    """Once by the start, which sets it aside and names the file; by every read before that."""
+    files = files_in(tmp_path)
+    files.prepare(claim())
+    path = tmp_path / "gpu" / "claims" / "u-1.json"
+    path.write_bytes(b"{")
+    with capture_logs() as logs:
+        assert files.read("u-1") is None
+        files_in(tmp_path)
+        files_in(tmp_path)
+    words = "the checkpoint of a claim is damaged"
+    assert [(one["event"], one.get("claim"), one.get("path")) for one in logs] == [
+        (words, "u-1", None),
+        (words, None, str(path)),
+    ]
+    assert all("cannot be decoded" in one["why"] for one in logs)
+
+
+def test_a_changed_cdi_file_is_written_again_and_an_intact_one_is_not(tmp_path: Path) -> None:
+    """By each start, as a runtime that reads it then has the devices of the claim."""
+    files_in(tmp_path).prepare(claim())
+    path = tmp_path / "cdi" / "gpushare.io-claim_u-1.json"
+    content = path.read_bytes()
+    path.write_bytes(b"{}")
+    files_in(tmp_path)
+    assert path.read_bytes() == content
+    with recorded() as disk:
+        files_in(tmp_path)
+    assert not [step for step in disk.steps if step[0] == "write"]
+
+
+def test_a_claim_that_is_prepared_stays_as_it_is(tmp_path: Path) -> None:
+    """Its containers may run; only another allocation replaces it."""
+    files = files_in(tmp_path)
+    files.prepare(claim())
+    renamed = msgspec.structs.replace(claim(), name="other")
+    assert files.prepare(renamed) == claim()
+    assert files.read("u-1") == claim()
 
 
 def test_cdi_files_of_others_are_left_alone(tmp_path: Path) -> None:
