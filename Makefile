@@ -132,7 +132,6 @@ e2e-oldest: ## The short run on the oldest supported Kubernetes: the cases marke
 machine: $(READY) ## The cases on a Linux machine in QEMU: systemd, cgroup v2, reboots and power cuts
 	@echo "==> what the machine is made of"; $(E2E) machine
 	@echo "==> cases on a machine in QEMU"; CI=true $(BIN)/python -m pytest -m "e2e and ondemand" -v --durations=15 $(FAIL_FAST) e2e/machine/cases $(ARGS)
-	@echo "==> cases of every cluster on a machine in QEMU"; GPUSHARE_MACHINE=1 CI=true $(BIN)/python -m pytest -m scheduling -v --durations=15 $(FAIL_FAST) e2e/cases $(ARGS)
 
 .PHONY: bench
 bench: $(READY) ## Measure the extender on a real API server (ARGS=--help lists the options)

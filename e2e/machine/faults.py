@@ -91,12 +91,6 @@ def configure_kubelet(machine: Qemu, **settings: Any) -> None:
     machine.shell(f"cat > {KUBELET_CONFIG} <<'END'\n{text}\nEND\nsystemctl restart kubelet")
 
 
-def pin_images(machine: Qemu) -> None:
-    """Keep kubelet from removing images when its disk is full: no registry has them."""
-    label = "xargs -r -n1 -I NAME ctr -n k8s.io images label NAME io.cri-containerd.pinned=pinned"
-    machine.shell(f"ctr -n k8s.io images list -q | {label}")
-
-
 def tasks(machine: Qemu) -> list[str]:
     """Containers that run, by containerd."""
     lines = machine.shell("ctr --namespace k8s.io tasks list").splitlines()

@@ -9,7 +9,6 @@ import pytest
 
 from environments.case import Case
 from environments.waiting import until
-from environments.workloads import Object
 from machine.accounts import (
     agree,
     end_plugin,
@@ -27,7 +26,6 @@ from machine.faults import (
     clock_offset,
     configure_kubelet,
     full,
-    pin_images,
     read_only_root,
     set_clock,
     small_directory,
@@ -44,8 +42,6 @@ JUMP_SECONDS = 7200
 SLACK_SECONDS = 600
 """The clocks of the machine and of the host may drift and the commands take time."""
 READ_ONLY = "read-only file system"
-PRESSURE_SECONDS = 900
-"""With its defaults kubelet reports the pressure for five minutes more."""
 CDI = "/run/cdi"
 HISTORIES = "/var/lib/kubelet/plugins/gpushare-usage"
 NOT_SAVED = "the usage history is not saved"
@@ -160,45 +156,6 @@ def test_pods_with_swap_share_gpus_as_others(environment: MachineEnvironment, ca
     configure_kubelet(machine, failSwapOn=True, memorySwap={})
     registered(environment)
     assert lives(case, "one") == kept
-    fill(environment, case)
-
-
-def critical(pod: Object) -> Object:
-    """The same pod with a priority for which kubelet does not evict it."""
-    pod["spec"]["priorityClassName"] = "system-node-critical"
-    return pod
-
-
-def pressure(environment: MachineEnvironment) -> bool:
-    """Whether kubelet reports that its disk is full."""
-    conditions = environment.objects.node(NODE)["status"]["conditions"]
-    return any((each["type"], each["status"]) == ("DiskPressure", "True") for each in conditions)
-
-
-@pytest.mark.timeout(3600)
-def test_a_full_disk_evicts_pods_whose_shares_are_free_when_there_is_space_again(
-    environment: MachineEnvironment, case: Case
-) -> None:
-    """The plugin and a critical pod run on with their accounts; an evicted pod holds nothing."""
-    machine, size = environment.machine, environment.nodes[NODE][0].units
-    pin_images(machine)
-    case.create_running(
-        critical(sharing(case, "kept", size - 4)), sharing(case, "evicted", size - 8)
-    )
-    kept, plugin = lives(case, "kept"), plugin_lives(environment)
-    with full(machine, "/var/lib/kubelet"):
-        assert not writable(machine, "/var/lib/kubelet")
-        until(
-            "the pod is evicted", lambda: case.get("evicted")["status"].get("reason") == "Evicted"
-        )
-        until("its share is free", lambda: sorted(used(environment)) == [0, size - 4])
-        assert agree(environment, case)
-        assert (lives(case, "kept"), plugin_lives(environment)) == (kept, plugin)
-        case.kubectl.apply(sharing(case, "waiting", size - 8))
-        until("the next pod waits", lambda: case.events("FailedScheduling", "waiting"))
-    until("kubelet has space", lambda: not pressure(environment), seconds=PRESSURE_SECONDS)
-    case.wait_running("waiting")
-    assert (lives(case, "kept"), plugin_lives(environment)) == (kept, plugin)
     fill(environment, case)
 
 

@@ -20,9 +20,9 @@ CONTAINERD = ("containerd", "containerd-shim-runc-v2", "ctr")
 NEW = "opt/gpushare/upgrade"
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def environment(request: pytest.FixtureRequest) -> Iterator[MachineEnvironment]:
-    """A machine whose programs are those of an earlier version; those of today lie beside them."""
+    """A machine with programs of an earlier version; those of today lie beside them."""
     kubelet: Path = obtained(offline.ensure_earlier_kubelet)
     containerd: Path = obtained(offline.ensure_earlier_containerd)
     today = offline.ensure_programs(offline.chosen_version())
@@ -44,27 +44,42 @@ def upgrade(environment: MachineEnvironment, unit: str, *names: str) -> None:
     environment.machine.shell(f"{moves} && systemctl restart {unit}")
 
 
-@pytest.mark.timeout(2400)
-def test_upgrades_of_containerd_and_kubelet_disturb_no_pod(
-    environment: MachineEnvironment, case: Case
-) -> None:
-    """Pods run on, their shares stay allocated, and new pods get exactly the rest."""
-    kubelet, containerd = versions(environment)
-    assert kubelet == f"v{offline.EARLIER_KUBELET}"
-    assert containerd.startswith(f"containerd://{offline.EARLIER_CONTAINERD}")
+def two_pods(environment: MachineEnvironment, case: Case) -> list[tuple[str, int]]:
+    """Two pods with four units left on each GPU; their containers."""
     size = environment.nodes[NODE][0].units
-    case.create_running(sharing(case, "one", size - 8), sharing(case, "two", size - 4))
-    kept = lives(case, "one", "two")
-    held = used(environment)
-    upgrade(environment, "containerd", *CONTAINERD)
-    until("containerd is of today", lambda: versions(environment)[1] != containerd)
+    case.create_running(sharing(case, "one", size - 4), sharing(case, "two", size - 4))
+    return lives(case, "one", "two")
+
+
+def undisturbed(environment: MachineEnvironment, case: Case, kept: list[tuple[str, int]]) -> None:
+    """The two pods run on with their shares, and new pods get exactly the rest."""
     registered(environment)
-    case.create_running(sharing(case, "three", 4))
-    upgrade(environment, "kubelet", "kubelet")
-    version = f"v{environment.plane.version}"
-    until("kubelet is of today", lambda: versions(environment)[0] == version)
-    registered(environment)
-    until("kubelet accounts for all", lambda: sum(used(environment)) == sum(held) + 4)
+    held = [gpu.units - 4 for gpu in environment.nodes[NODE]]
+    until("kubelet accounts for both", lambda: used(environment) == held)
     assert lives(case, "one", "two") == kept
     until("annotations agree with kubelet", lambda: agree(environment, case))
     fill(environment, case)
+
+
+@pytest.mark.timeout(2400)
+def test_an_upgrade_of_containerd_disturbs_no_pod(
+    environment: MachineEnvironment, case: Case
+) -> None:
+    """One minor version up, under containers that the earlier one started."""
+    before = versions(environment)[1]
+    assert before.startswith(f"containerd://{offline.EARLIER_CONTAINERD}")
+    kept = two_pods(environment, case)
+    upgrade(environment, "containerd", *CONTAINERD)
+    until("containerd is of today", lambda: versions(environment)[1] != before)
+    undisturbed(environment, case, kept)
+
+
+@pytest.mark.timeout(2400)
+def test_an_upgrade_of_kubelet_disturbs_no_pod(environment: MachineEnvironment, case: Case) -> None:
+    """One minor version up, without a drain, over the state that the earlier one wrote."""
+    assert versions(environment)[0] == f"v{offline.EARLIER_KUBELET}"
+    kept = two_pods(environment, case)
+    upgrade(environment, "kubelet", "kubelet")
+    version = f"v{environment.plane.version}"
+    until("kubelet is of today", lambda: versions(environment)[0] == version)
+    undisturbed(environment, case, kept)
