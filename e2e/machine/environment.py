@@ -18,7 +18,8 @@ from bench.subject import COMMAND, PREFIX
 from environments import helm, machines
 from environments.controlplane import SCHEDULER_NAME, ControlPlane, unverified
 from environments.environment import MachineGpu, UnavailableError
-from environments.kind import CHART, GPU_MEM, NAMESPACE, RELEASE
+from environments.kind import CHART, COMMANDS, GPU_MEM, NAMESPACE, RELEASE
+from environments.kubectl import Kubectl
 from environments.objects import Objects
 from environments.processes import ChildProcess, free_port
 from environments.waiting import until
@@ -161,7 +162,8 @@ class MachineEnvironment:
 
     def _start_control_plane(self) -> None:
         self.plane.start()
-        self.kubectl = self.plane.kubectl
+        plain = self.plane.kubectl
+        self.kubectl = Kubectl(plain.binary, plain.kubeconfig, path=(COMMANDS,))
         self.objects = Objects(self._verifying())
         self.plane.controllers(*_CONTROLLERS)
         self.plane.scheduler(None, name="default-scheduler")
