@@ -178,14 +178,14 @@ def give_way(pid: int, processes: Path = Path("/proc")) -> None:
         (processes / str(pid) / "autogroup").write_text(str(NICE))
 
 
-def stop_giving_way(pid: int, processes: Path = Path("/proc")) -> None:
+def stop_giving_way(pid: int) -> None:
     """Let a session run as the others do again; only root may, others leave it as it is.
 
     On a machine that has other work it would hardly get a turn.
     """
     with suppress(OSError):
         os.setpriority(os.PRIO_PGRP, pid, 0)
-        (processes / str(pid) / "autogroup").write_text("0")
+        Path(f"/proc/{pid}/autogroup").write_text("0")
 
 
 def _gives_way(lane: Lane) -> bool:
