@@ -93,7 +93,7 @@ class MachineEnvironment:
         with step("boot the machine"):
             self.machine.power_on()
         with step("install the chart"):
-            self.install({**_values(found.built), **self._values})
+            self.install(_merged(_values(found.built), self._values))
         with step("wait for the stack"):
             until("the node is Ready", self.node_ready, seconds=START_SECONDS)
             self.wait_ready()
@@ -203,6 +203,16 @@ class MachineEnvironment:
         )
         self._stoppable.append(machine)
         return machine
+
+
+def _merged(values: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
+    """Values with others over them, as Helm merges two files."""
+    inner = {
+        name: _merged(values[name], value)
+        for name, value in more.items()
+        if isinstance(value, dict) and isinstance(values.get(name), dict)
+    }
+    return {**values, **more, **inner}
 
 
 def _values(built: images.Built) -> dict[str, Any]:

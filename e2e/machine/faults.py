@@ -72,6 +72,14 @@ def read_only_root(machine: Qemu) -> Iterator[None]:
         machine.shell("mount -o remount,rw /")
 
 
+def pin_images(machine: Qemu) -> None:
+    """Keep kubelet from removing container images for space: no registry has them."""
+    listed = "ctr --namespace k8s.io images list --quiet"
+    label = "ctr --namespace k8s.io images label {} io.cri-containerd.pinned=pinned"
+    machine.shell(f"for each in $({listed}); do {label.format('$each')}; done")
+    machine.shell("systemctl restart containerd")
+
+
 def writable(machine: Qemu, folder: str) -> bool:
     """Whether a file of one block can be written to a folder."""
     file = f"{folder}/probe"

@@ -233,7 +233,8 @@ def test_the_plugin_knows_its_node() -> None:
 def test_the_plugin_mounts_kubelets_folders() -> None:
     """Their place on the node is a value; in the container they are where the flags say.
 
-    Histories have the same place in both: it is a flag.
+    kubelet has device plugins in one directory, whatever its root directory is. Histories have the
+    same place in both: it is a flag.
     """
     values = {"devicePlugin": {"kubeletRoot": "/data/kubelet"}}
     rendered = chart(**values)
@@ -251,7 +252,7 @@ def test_the_plugin_mounts_kubelets_folders() -> None:
     }
     folders = {item["name"]: item["hostPath"] for item in pod["volumes"] if "hostPath" in item}
     assert folders == {
-        "device-plugins": {"path": "/data/kubelet/device-plugins", "type": "Directory"},
+        "device-plugins": {"path": "/var/lib/kubelet/device-plugins", "type": "Directory"},
         "pod-resources": {"path": "/data/kubelet/pod-resources", "type": "Directory"},
         "cdi": {"path": "/var/run/cdi", "type": "DirectoryOrCreate"},
         "usage-history": {

@@ -17,6 +17,7 @@ from machine.accounts import (
     plugin_lives,
     plugin_log,
     registered,
+    replicas,
     restart_plugin,
     sharing,
     used,
@@ -26,6 +27,7 @@ from machine.faults import (
     clock_offset,
     configure_kubelet,
     full,
+    pin_images,
     read_only_root,
     set_clock,
     small_directory,
@@ -188,3 +190,37 @@ def test_a_full_directory_of_the_plugin_refuses_pods_with_the_reason(
     restart_plugin(environment)
     assert lives(case, "one", "two") == kept
     fill(environment, case)
+
+
+@pytest.mark.timeout(3600)
+def test_a_full_disk_frees_the_shares_of_evicted_pods(
+    environment: MachineEnvironment, case: Case
+) -> None:
+    """Kubelet evicts pods and not the plugin; with space others get the same units and the rest."""
+    machine, size = environment.machine, environment.nodes[NODE][0].units
+    pin_images(machine)
+    configure_kubelet(machine, evictionPressureTransitionPeriod="10s")
+    registered(environment)
+    case.kubectl.apply(replicas(case, "served", size - 4, 2))
+    until("they run", lambda: len(case.running("served")) == 2)
+    before, plugin = set(case.running("served")), plugin_lives(environment)
+    with full(machine, "/var/lib"):
+        until("kubelet reports the full disk", lambda: pressure(environment) == "True")
+        until("both are evicted", lambda: set(evicted(case)) >= before)
+        assert plugin_lives(environment) == plugin
+    until("the disk has space", lambda: pressure(environment) == "False")
+    until("others run in their place", lambda: len(case.running("served")) == 2)
+    assert not before & set(case.running("served"))
+    fill(environment, case)
+
+
+def pressure(environment: MachineEnvironment) -> str:
+    """Status of the node's condition DiskPressure."""
+    conditions = environment.objects.node(NODE)["status"]["conditions"]
+    return next(str(each["status"]) for each in conditions if each["type"] == "DiskPressure")
+
+
+def evicted(case: Case) -> list[str]:
+    """Names of pods that kubelet has evicted."""
+    pods = [pod for pod in case.pods() if pod["status"].get("reason") == "Evicted"]
+    return [pod["metadata"]["name"] for pod in pods]
