@@ -40,7 +40,7 @@ def test_extender_mode_has_a_service_and_no_scheduler() -> None:
     (container,) = pod["containers"]
     service = rendered.one("Service", "-extender")
     assert container["name"] == "extender"
-    assert "--host=0.0.0.0" in container["args"]
+    assert not [flag for flag in container["args"] if flag.startswith("--host")]
     assert service["spec"]["sessionAffinity"] == "ClientIP"
     names = {port["containerPort"]: port["name"] for port in container["ports"]}
     assert service["spec"]["ports"][0]["targetPort"] == names[39999]

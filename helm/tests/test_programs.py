@@ -36,7 +36,6 @@ STARTED = {
         *FLAGS,
     ],
     ("extender", "extender", "extender"): [
-        "--host=0.0.0.0",
         "--drain-seconds=5",
         "--tls-certificates=/etc/gpushare/tls",
         "--tls-client-ca=/etc/gpushare/tls/ca.crt",
@@ -49,7 +48,6 @@ STARTED = {
         *FLAGS,
     ],
     ("second", "webhook", "webhook"): [
-        "--host=0.0.0.0",
         "--webhook-port=9443",
         "--webhook-certificates=/etc/gpushare/webhook",
         *PROFILES,
@@ -58,7 +56,6 @@ STARTED = {
         *FLAGS,
     ],
     ("extender", "webhook", "webhook"): [
-        "--host=0.0.0.0",
         "--webhook-port=9443",
         "--webhook-certificates=/etc/gpushare/webhook",
         "--webhook-scheduler=",
@@ -68,7 +65,7 @@ STARTED = {
     ],
     ("second", "dashboard", "dashboard"): [
         "dashboard",
-        "--host=0.0.0.0",
+        "--host=",
         "--port=8080",
         "--interval=10",
         "--resource-domain=aliyun.com",

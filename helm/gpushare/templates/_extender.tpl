@@ -11,7 +11,6 @@ args:
   # Any client that reaches the port can bind pods: only the scheduler in this pod may.
   - --host=127.0.0.1
   {{- else }}
-  - --host=0.0.0.0
   # Until every node has removed it from the Service.
   - --drain-seconds=5
   {{- if $extender.tls.enabled }}

@@ -1,6 +1,7 @@
 """The listener over real sockets: half-open clients lose their connections, others are served."""
 
 import asyncio
+import errno
 import resource
 import socket
 import ssl
@@ -307,3 +308,65 @@ async def test_closed_connections_are_reported_once_a_minute(
     assert caplog.messages[0] == "connections closed by limits: {'rate': 1}"
     listener.close()
     await listener.wait_closed()
+
+
+def has_ipv6() -> bool:
+    """Whether this machine has the loopback address of IPv6."""
+    try:
+        with socket.create_server(("::1", 0), family=socket.AF_INET6):
+            return True
+    except OSError:
+        return False
+
+
+@pytest.mark.skipif(not has_ipv6(), reason="this kernel has no IPv6")
+async def test_without_a_host_both_families_have_the_same_port() -> None:
+    """A cluster with IPv6 alone probes the pod's IPv6 address."""
+    sockets = await bound("", 0)
+    try:
+        assert {sock.family for sock in sockets} == {socket.AF_INET, socket.AF_INET6}
+        assert len({sock.getsockname()[1] for sock in sockets}) == 1
+    finally:
+        for sock in sockets:
+            sock.close()
+
+
+@pytest.mark.parametrize("code", [errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL])
+@pytest.mark.parametrize("absent", [socket.AF_INET, socket.AF_INET6])
+async def test_a_kernel_with_one_family_listens_on_that(
+    absent: int, code: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """IPv6 may be switched off in a kernel, and IPv4 may have no address."""
+    without(monkeypatch, absent, code)
+    (sock,) = await bound("", 0)
+    assert sock.family in {socket.AF_INET, socket.AF_INET6} - {absent}
+    sock.close()
+
+
+async def test_an_address_of_a_family_that_the_kernel_lacks_is_an_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Nobody could connect to a server without a socket."""
+    without(monkeypatch, socket.AF_INET6, errno.EAFNOSUPPORT)
+    with pytest.raises(OSError, match="not supported"):
+        await bound("::1", 0)
+
+
+@pytest.mark.skipif(not has_ipv6(), reason="this kernel has no IPv6")
+async def test_a_port_that_is_taken_in_one_family_is_an_error() -> None:
+    """Half a server would answer some of its clients."""
+    taken = socket.create_server(("::1", 0), family=socket.AF_INET6)
+    with taken, pytest.raises(OSError, match="in use"):
+        await bound("", taken.getsockname()[1])
+
+
+def without(monkeypatch: pytest.MonkeyPatch, family: int, code: int) -> None:
+    """Have the kernel refuse sockets of a family."""
+    make = socket.socket
+
+    def refusing(of: int, *args: Any, **kwargs: Any) -> socket.socket:
+        if of == family:
+            raise OSError(code, "Address family not supported by protocol")
+        return make(of, *args, **kwargs)
+
+    monkeypatch.setattr(listening.socket, "socket", refusing)

@@ -12,7 +12,7 @@ from gpuextender.settings import ExtenderSettings
 def test_defaults_are_those_of_the_pages() -> None:
     """Reservations outlive a bind, and a bind ends before the scheduler's usual time-out."""
     found = ExtenderSettings()
-    assert (found.port, found.host, found.metrics_host) == (39999, "0.0.0.0", "0.0.0.0")
+    assert (found.port, found.host, found.metrics_host) == (39999, "", "")
     assert (found.stale_after, found.assume_ttl, found.bind_deadline) == (90.0, 120.0, 4.0)
     assert (found.drain_seconds, found.certificates_reload) == (0.0, 10.0)
     assert (found.policy, found.topology_policy, found.log_level) == (

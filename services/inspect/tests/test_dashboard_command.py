@@ -104,14 +104,15 @@ def test_a_snapshot_on_standard_input_stays(
     assert (served.made.error, list(served.made.frame.ledger.nodes())) == ("", ["gpu-a"])
 
 
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", ""])
 def test_another_address_is_served_to_everybody_with_a_warning(
-    run: Run, cluster: FakeCluster, served: Served
+    run: Run, cluster: FakeCluster, served: Served, host: str
 ) -> None:
     """Without a token check, any client and any host name is accepted."""
-    flags = ("--host", "0.0.0.0", "--port", "9", "--interval", "2")
+    flags = (f"--host={host}", "--port", "9", "--interval", "2")
     outcome = run("dashboard", *flags, on=cluster)
     assert "every client of this address can read the pods of all namespaces" in outcome.err
-    assert (served.config.host, served.config.port, served.interval) == ("0.0.0.0", 9, 2.0)
+    assert (served.config.host, served.config.port, served.interval) == (host, 9, 2.0)
     assert status(served, "any.example") == 200
     assert TestClient(served.app).get("/", follow_redirects=False).status_code == 503
 

@@ -182,7 +182,10 @@ class DevicePluginSettings(BaseSettings):
     host_proc: Path = Field(
         Path("/proc"), description="the host's /proc, used to attribute GPU memory to pods"
     )
-    listen_host: str = Field("0.0.0.0", description="address of the metrics and health endpoints")  # noqa: S104
+    listen_host: str = Field(
+        "",
+        description="address of the metrics and health endpoints; empty: all, of IPv4 and IPv6",
+    )
     listen_port: int = Field(
         9395, ge=0, le=65535, description="port of the metrics and health endpoints"
     )

@@ -47,7 +47,9 @@ class ExtenderSettings(BaseSettings):
             description="path of a kubeconfig file; default: the pod's service account",
         ),
     ] = None
-    host: Annotated[str, Field(description="address to listen on")] = "0.0.0.0"  # noqa: S104 - in a pod the scheduler may be in another one
+    host: Annotated[
+        str, Field(description="address to listen on; empty: all, of IPv4 and IPv6")
+    ] = ""
     port: Annotated[
         int,
         Field(
@@ -72,8 +74,12 @@ class ExtenderSettings(BaseSettings):
         ),
     ] = ""
     metrics_host: Annotated[
-        str, Field(description="address that serves metrics and health checks")
-    ] = "0.0.0.0"  # noqa: S104 - Prometheus and kubelet come from outside the pod
+        str,
+        Field(
+            description="address that serves metrics and health checks; empty: all, of IPv4 and "
+            "IPv6"
+        ),
+    ] = ""
     metrics_port: Annotated[
         int | None,
         Field(

@@ -10,7 +10,7 @@ from gpucore.wire.names import DEFAULT_NAMES
 from gpuinspect.cluster.snapshots import decode
 from gpuinspect.web.app import make_app
 from gpuinspect.web.feed import Feed
-from gpuinspect.web.hosts import is_local
+from gpuinspect.web.hosts import is_local, url_host
 
 pytestmark = pytest.mark.slow
 
@@ -50,6 +50,15 @@ def test_this_machine(host: str) -> None:
 def test_other_machines(host: str) -> None:
     """Anything else is not, odd text included."""
     assert not is_local(host)
+
+
+@pytest.mark.parametrize(
+    ("host", "shown"),
+    [("127.0.0.1", "127.0.0.1"), ("::1", "[::1]"), ("::", "[::]"), ("", "localhost")],
+)
+def test_an_address_is_printed_as_a_browser_takes_it(host: str, shown: str) -> None:
+    """IPv6 needs brackets, and all addresses are no address."""
+    assert url_host(host) == shown
 
 
 @pytest.mark.parametrize(("host", "status"), [("localhost:8080", 200), ("evil.example:8080", 421)])

@@ -5,6 +5,7 @@ asyncio protocol: uvicorn's and aiohttp's alike.
 """
 
 import asyncio
+import errno
 import logging
 import resource
 import socket
@@ -23,6 +24,8 @@ REPORT_SECONDS: Final = 60.0
 PAUSE_SECONDS: Final = 0.1
 ACCEPTS_AT_ONCE: Final = 4
 BACKLOG: Final = 512
+_NO_FAMILY: Final = frozenset({errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL})
+"""The kernel has no addresses of this family, such as IPv6 where it was switched off."""
 
 log = logging.getLogger(__name__)
 
@@ -187,6 +190,11 @@ class Listener:
 async def bound(host: str, port: int) -> list[socket.socket]:
     """Sockets for every address of a host name, not listening yet.
 
+    Args:
+        host: a name or address; empty for all addresses, of IPv4 and of IPv6, as far as the kernel
+            has both.
+        port: with 0 a free one, the same for all sockets.
+
     Raises:
         OSError: the name is unknown, or the port is taken.
     """
@@ -194,18 +202,36 @@ async def bound(host: str, port: int) -> list[socket.socket]:
     found = await loop.getaddrinfo(
         host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
     )
+    addresses = dict.fromkeys((family, address) for family, _, _, _, address in found)
     sockets: list[socket.socket] = []
+    lacking: OSError | None = None
     try:
-        for family, kind, protocol, _, address in dict.fromkeys(found):
-            sock = socket.socket(family, kind, protocol)
-            sockets.append(sock)
-            sock.settimeout(0)
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            if family == socket.AF_INET6:
-                sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-            sock.bind(address)
+        for family, (name, _, *more) in addresses:
+            taken = port or (sockets[0].getsockname()[1] if sockets else 0)
+            try:
+                sockets.append(_bound_socket(family, (name, taken, *more)))
+            except OSError as error:
+                if error.errno not in _NO_FAMILY:
+                    raise
+                lacking = error
+        if not sockets:
+            raise lacking or OSError(f"{host!r} has no address")
     except OSError:
         for sock in sockets:
             sock.close()
         raise
     return sockets
+
+
+def _bound_socket(family: int, address: tuple[str | int, ...]) -> socket.socket:
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        sock.settimeout(0)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        sock.bind(address)
+    except OSError:
+        sock.close()
+        raise
+    return sock

@@ -43,7 +43,8 @@ def current_context(source: ClusterSource) -> CurrentContext:
     found = found_by_kubectl(source.kubeconfig, source.context or "")
     if found is None:
         host, port = (os.environ.get(f"KUBERNETES_SERVICE_{it}", "") for it in ("HOST", "PORT"))
-        return CurrentContext(server=f"https://{host}:{port}", user=IN_CLUSTER)
+        name = f"[{host}]" if ":" in host else host
+        return CurrentContext(server=f"https://{name}:{port}", user=IN_CLUSTER)
     files = tuple(Path(part) for part in str(found).split(os.pathsep) if part)
     documents, trouble = [], []
     for file in files:

@@ -28,6 +28,11 @@ class LocalHosts:
         await refusal(scope, receive, send)
 
 
+def url_host(host: str) -> str:
+    """An address to listen on as it is written in a URL; all addresses include this machine's."""
+    return f"[{host}]" if ":" in host else host or "localhost"
+
+
 def is_local(host: str) -> bool:
     """The host is the loopback address or ``localhost``, with or without a port."""
     try:

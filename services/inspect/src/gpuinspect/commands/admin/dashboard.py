@@ -30,7 +30,7 @@ from gpuinspect.queries.memory_in_use import MemoryInUse, memory_in_use
 from gpuinspect.queries.sizes import read_histories, series_of_week, sizes_of
 from gpuinspect.web.app import Job, make_app
 from gpuinspect.web.feed import Feed
-from gpuinspect.web.hosts import is_local
+from gpuinspect.web.hosts import is_local, url_host
 from gpuinspect.web.listening import listen
 from gpuinspect.web.measuring import Cached, Measure
 from gpuinspect.web.sizing import CachedSizes
@@ -45,7 +45,10 @@ def dashboard(
     reader: Reader,
     *,
     host: Annotated[
-        str, typer.Option(envvar="GPUSHARE_HOST", help="address to listen on")
+        str,
+        typer.Option(
+            envvar="GPUSHARE_HOST", help="address to listen on; empty: all, of IPv4 and IPv6"
+        ),
     ] = "127.0.0.1",
     port: Annotated[
         int, typer.Option(envvar="GPUSHARE_PORT", help="port to listen on", min=0, max=65535)
@@ -125,7 +128,7 @@ def dashboard(
         )
     structlog.configure(logger_factory=lambda *_: structlog.PrintLogger(sys.stderr))
     context, follow = _tls(tls_certificates)
-    scheme = "http" if context is None else "https"
+    scheme, address = "http" if context is None else "https", url_host(host)
     app = make_app(feed, reviewer, local_only=local, beside=follow)
     configure = partial(
         uvicorn.Config,
@@ -139,9 +142,9 @@ def dashboard(
     listen(
         app,
         configure,
-        lambda taken: note(f"{scheme}://{host}:{taken}/ - stop with Ctrl-C"),
+        lambda taken: note(f"{scheme}://{address}:{taken}/ - stop with Ctrl-C"),
         lambda reason: note(
-            f"error: cannot listen on {host}:{port}: {reason}; choose another --port or --host"
+            f"error: cannot listen on {address}:{port}: {reason}; choose another --port or --host"
         ),
     )
 
