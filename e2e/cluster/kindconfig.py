@@ -13,8 +13,9 @@ import offline
 from cluster.nodeimage import NodeImage
 from host import docker
 from host.featuregates import feature_gates
+from host.ipfamily import ip_family
 
-POD_SUBNET = "10.244.0.0/16"
+POD_SUBNETS = {"ipv4": "10.244.0.0/16", "ipv6": "fd00:10:244::/56"}
 _REFUSES_CGROUP_V1 = (1, 35)
 
 
@@ -51,7 +52,7 @@ def render(
     config = {
         "kind": "Cluster",
         "apiVersion": "kind.x-k8s.io/v1alpha4",
-        "networking": {"podSubnet": POD_SUBNET},
+        "networking": {"ipFamily": ip_family(), "podSubnet": POD_SUBNETS[ip_family()]},
         **_gates(image),
         "kubeadmConfigPatches": [*kubeadm_patches, *_cgroup_patches(image)],
         "nodes": nodes,

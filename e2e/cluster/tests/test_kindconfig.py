@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from cluster import kindconfig
 from cluster.kindconfig import NodeConfig, NodeMount, part_patches, render
 from cluster.nodeimage import NodeImage
 from host.testing.fakeprograms import FakePrograms
@@ -61,6 +62,17 @@ def test_kubeadm_patches_and_the_control_plane_are_passed_on() -> None:
     )
     assert config["kubeadmConfigPatches"] == [patch]
     assert config["nodes"][0]["labels"] == {"role": "first"}
+
+
+@pytest.mark.parametrize(("family", "mark"), [("ipv4", "."), ("ipv6", ":")])
+def test_pods_have_addresses_of_the_family_of_the_run(
+    monkeypatch: pytest.MonkeyPatch, family: str, mark: str
+) -> None:
+    """Services get theirs by kind's default for the family."""
+    monkeypatch.setattr(kindconfig, "ip_family", lambda: family)
+    networking = json.loads(render(BUILT, workers=[]))["networking"]
+    assert networking["ipFamily"] == family
+    assert mark in networking["podSubnet"]
 
 
 def test_feature_gates_of_a_run_are_for_the_newest_version(
