@@ -184,3 +184,14 @@ def test_the_parts_that_are_not_there_by_default_use_every_right_they_have(
         case.wait_running("waiting")
         granted = usable(environment, rights.granted(environment.kubectl, release))
     assert_all_used(environment, {each for each in granted if not each.account.endswith(PLUGIN)})
+
+
+@pytest.mark.since("1.25")
+def test_pod_security_forbids_the_pods_of_the_plugin_alone(environment: KindEnvironment) -> None:
+    """A namespace that enforces the level restricted would admit all others of the release."""
+    level = "pod-security.kubernetes.io/enforce=restricted"
+    asked = ("label", "--dry-run=server", "--overwrite", "namespace", NAMESPACE, level)
+    warned = environment.kubectl.attempt(*asked).stderr.splitlines()
+    refused = [line.split()[1].rstrip(":") for line in warned if "existing pods" not in line]
+    assert refused
+    assert all(PLUGIN in name for name in refused)

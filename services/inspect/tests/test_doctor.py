@@ -188,8 +188,8 @@ def test_failures_end_with_exit_code_1(run: Run) -> None:
     assert outcome.code == 1
     assert outcome.out.splitlines() == [
         "FAIL  plugin-runs: a ready device plugin runs on every labelled node",
-        "      - n2",
-        "      do: kubectl describe the DaemonSet's pod there: image, taints, runtime class, NVML",
+        "      - n2 has no pod of the plugin",
+        DO_PLUGIN,
         f"{len(CHECKS)} checks: {len(CHECKS) - 1} ok, 1 FAIL",
     ]
 
@@ -202,7 +202,13 @@ def test_warnings_end_with_exit_code_0(run: Run) -> None:
     assert (outcome.code, outcome.out.startswith("WARN  claims-confirmed")) == (0, True)
 
 
-def phase(cluster: FakeCluster, name: str, **status: str) -> None:
+DO_PLUGIN = (
+    "      do: kubectl describe the pod: image, runtime class, NVML; where there is none the "
+    "DaemonSet, whose events have the reason: Pod Security, taints"
+)
+
+
+def phase(cluster: FakeCluster, name: str, **status: Any) -> None:
     """Set fields of a pod's status."""
     item(cluster, name)["status"].update(status)
 
@@ -234,12 +240,20 @@ def test_a_plugin_pod_that_ends_is_no_second_one(run: Run, end: Break) -> None:
     assert verdicts(run, cluster)["one-plugin"]["result"] == "ok"
 
 
+def test_a_plugin_pod_that_is_not_ready_is_named(run: Run) -> None:
+    """The reason is with the pod; without a pod it is with the DaemonSet."""
+    cluster = sound()
+    phase(cluster, "plugin-n1", conditions=[{"type": "Ready", "status": "False"}])
+    (finding,) = verdicts(run, cluster)["plugin-runs"]["findings"]
+    assert finding == "gpushare/plugin-n1 on n1 is not ready"
+
+
 @pytest.mark.parametrize("end", ["Failed", "Succeeded"])
 def test_a_plugin_pod_that_has_ended_does_not_run(run: Run, end: str) -> None:
     """What it reports of being ready is of the past."""
     cluster = sound()
     phase(cluster, "plugin-n1", phase=end)
-    assert verdicts(run, cluster)["plugin-runs"]["findings"] == ["n1"]
+    assert verdicts(run, cluster)["plugin-runs"]["findings"] == ["n1 has no pod of the plugin"]
 
 
 def test_restarts_of_an_evicted_plugin_pod_are_past(run: Run) -> None:

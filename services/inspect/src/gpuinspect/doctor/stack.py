@@ -26,11 +26,18 @@ _VERSION: Final = "app.kubernetes.io/version"
     "plugin-runs",
     Level.FAIL,
     "a ready device plugin runs on every labelled node",
-    do="kubectl describe the DaemonSet's pod there: image, taints, runtime class, NVML",
+    do="kubectl describe the pod: image, runtime class, NVML; where there is none the DaemonSet, "
+    "whose events have the reason: Pod Security, taints",
 )
 def _plugin(evidence: Evidence) -> Iterator[str]:
+    pods = {pod.node: pod for pod in evidence.plugins}
     ready = {pod.node for pod in evidence.plugins if evidence.facts(pod).ready}
-    yield from (node.name for node in evidence.labelled if node.name not in ready)
+    for node in evidence.labelled:
+        pod = pods.get(node.name)
+        if pod is None:
+            yield f"{node.name} has no pod of the plugin"
+        elif node.name not in ready:
+            yield f"{called(pod)} on {node.name} is not ready"
 
 
 @check(
