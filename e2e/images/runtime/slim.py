@@ -134,9 +134,15 @@ def empty(folder: Path) -> None:
 
 
 def compile_all(folder: Path) -> None:
-    """Compile a library so that the times of its sources do not matter."""
+    """Compile a library so that the times of its sources do not matter.
+
+    Also without docstrings, since the device plugin runs with ``PYTHONOPTIMIZE=2``: it would else
+    compile what it imports at every start.
+    """
     mode = py_compile.PycInvalidationMode.UNCHECKED_HASH
-    compileall.compile_dir(folder, quiet=2, force=True, invalidation_mode=mode)
+    compileall.compile_dir(
+        folder, quiet=2, force=True, invalidation_mode=mode, optimize=[0, 2], hardlink_dupes=True
+    )
 
 
 def date(root: Path, epoch: int) -> None:
