@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from environments import podresources
 from environments.case import Case
 from environments.drivermode import ALLOCATE
 from environments.machines import IN_NODE
@@ -17,6 +18,8 @@ pytestmark = [pytest.mark.e2e, pytest.mark.ondemand]
 
 GIB = 1024
 CGROUPS = "/sys/fs/cgroup"
+APPARMOR = "cri-containerd.apparmor.d (enforce)"
+"""The profile that containerd gives containers where AppArmor is on, as it is in Debian."""
 
 
 def test_two_pods_share_a_gpu_of_a_node_with_cgroup_v2(
@@ -31,6 +34,11 @@ def test_two_pods_share_a_gpu_of_a_node_with_cgroup_v2(
     uuid = environment.nodes[NODE][case.gpu("one")].uuid
     assert [case.env(name)["NVIDIA_VISIBLE_DEVICES"] for name in ("one", "two")] == [uuid] * 2
     until("both are accounted for", lambda: sorted(used(environment)) == [0, 30])
+    confined = case.kubectl("exec", "one", "-n", case.name, "--", "cat", "/proc/1/attr/current")
+    assert confined.strip() == APPARMOR
+    plugin = podresources.plugin_pod(environment, NODE)
+    inside = ("exec", plugin, "-n", environment.namespace, "--", "cat", "/proc/self/attr/current")
+    assert environment.kubectl(*inside).strip() == APPARMOR
 
 
 def allocating(case: Case, name: str, units: int, *amounts: int) -> Object:

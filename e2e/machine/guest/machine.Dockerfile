@@ -8,7 +8,7 @@ RUN apt-get update -q \
       linux-image-cloud-amd64 initramfs-tools zstd \
       systemd systemd-sysv dbus udev openssh-server \
       conntrack iptables nftables iproute2 ethtool socat \
-      util-linux mount kmod libseccomp2 procps \
+      util-linux mount kmod libseccomp2 procps apparmor \
       runc containernetworking-plugins \
  && rm -rf /var/lib/apt/lists/* /var/cache/apt/archives/*.deb
 
