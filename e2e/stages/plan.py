@@ -10,6 +10,11 @@ from pathlib import Path
 
 APART = ("e2e/cases/test_demo.py", "e2e/cases/test_images.py")
 """Cases with clusters or images of their own, which run beside those of the shared cluster."""
+IPV6 = tuple(
+    f"e2e/cases/test_{name}.py"
+    for name in ("sharing", "dashboard", "monitoring", "admission", "inspect", "privileges", "node")
+)
+"""Cases in which every program of the stack answers another by its address."""
 ROOT = Path(__file__).parents[2]
 NODES = 9
 """Nodes of the clusters that run at once at most: of the cases, the demo's, one of a case's own."""
@@ -77,9 +82,11 @@ def plan(*, cluster: str, ondemand: bool, arguments: str = "") -> list[Phase]:
         Stage("demo and images", ("e2e", f"CASES={' '.join(APART)}")),
         Stage("cases on 1.20", ("e2e-oldest", f"CLUSTER={cluster}-oldest")),
     ]
+    on_ipv6 = ("GPUSHARE_IP_FAMILY=ipv6", f"CLUSTER={cluster}-ipv6")
     elsewhere = ("ARGS=--ignore=e2e/machine", f"CLUSTER={cluster}")
     last = [
         Stage("cases on demand", ("e2e", "MARK=e2e and ondemand", *elsewhere)),
+        Stage("cases with IPv6 alone", ("e2e", f"CASES={' '.join(IPV6)}", *on_ipv6)),
         Stage("a machine in QEMU", ("machine", "ARGS=")),
         Stage("unit tests on arm64", ("test-arm64",), nice=True),
     ]

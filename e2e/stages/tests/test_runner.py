@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from stages import runner, summary
-from stages.plan import Phase, Stage, plan
+from stages.plan import IPV6, ROOT, Phase, Stage, plan
 from stages.runner import Run, StageResult, not_run
 
 
@@ -141,11 +141,19 @@ def test_cases_on_demand_are_in_the_long_plan_only() -> None:
 
     short = flat(plan(cluster="mine", ondemand=False))
     long = flat(plan(cluster="mine", ondemand=True))
-    ondemand = {"cases on demand", "a machine in QEMU", "unit tests on arm64"}
+    ondemand = {
+        "cases on demand",
+        "cases with IPv6 alone",
+        "a machine in QEMU",
+        "unit tests on arm64",
+    }
     assert {each.name for each in long} - {each.name for each in short} == ondemand
     assert len({each.name for each in long}) == len(long)
     assert "CLUSTER=mine" in next(e.target for e in short if e.name == "cases on the newest")
     assert next(e.target for e in long if e.name == "a machine in QEMU")[0] == "machine"
+    ipv6 = next(e.target for e in long if e.name == "cases with IPv6 alone")
+    assert "GPUSHARE_IP_FAMILY=ipv6" in ipv6
+    assert all((ROOT / path).exists() for path in IPV6)
 
 
 def test_a_stage_that_was_interrupted_interrupts_no_other(
