@@ -2,6 +2,7 @@
 
 import helm_python as helm
 import pytest
+import yaml
 from charting import NAMESPACE, Object, Rendered, render
 
 
@@ -66,7 +67,11 @@ def test_extender_mode_grants_nothing_of_a_scheduler() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("address", "host"),
-    [("", f"gpushare-extender.{NAMESPACE}.svc"), ("10.96.7.7", "10.96.7.7")],
+    [
+        ("", f"gpushare-extender.{NAMESPACE}.svc"),
+        ("10.96.7.7", "10.96.7.7"),
+        ("fd00:10:96::7", "[fd00:10:96::7]"),
+    ],
 )
 def test_extender_mode_offers_the_clusters_scheduler_its_configuration(
     address: str, host: str
@@ -74,7 +79,10 @@ def test_extender_mode_offers_the_clusters_scheduler_its_configuration(
     """A ConfigMap holds what the cluster's scheduler needs, by name or by a fixed address."""
     rendered = extender_mode(extender={"service": {"clusterIP": address}})
     text = rendered.one("ConfigMap", "-config")["data"]["config.yaml"]
-    assert f"urlPrefix: https://{host}:39999/gpushare-scheduler" in text
+    config = yaml.safe_load(text)
+    url = f"https://{host}:39999/gpushare-scheduler"
+    assert [each["urlPrefix"] for each in config["extenders"]] == [url]
+    assert rendered.one("Service", "-extender")["spec"].get("clusterIP", "") == address
     assert "leaderElection" not in text
 
 
