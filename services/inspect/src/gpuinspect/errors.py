@@ -11,6 +11,8 @@
 What the API server refuses, or does not answer, is one of :mod:`gpukube.errors`.
 """
 
+from collections.abc import Iterable
+from difflib import get_close_matches
 from typing import Final
 
 from gpukube.errors import ConfigError, KubeError, UnreachableError
@@ -38,9 +40,17 @@ class ControlPlaneError(InspectError):
 
 FAILURES: Final = (InspectError, KubeError, ConfigError)
 """What ends a command with a sentence and exit code 1."""
+SHOWN: Final = 3
+_CUTOFF: Final = 0.75
 
 
 def sentence(error: Exception) -> str:
     """The message of an error for a terminal or the dashboard."""
     missing = isinstance(error, UnreachableError)
     return f"the API server does not respond: {error}" if missing else str(error)
+
+
+def similar_names(name: str, names: Iterable[str]) -> str:
+    """``; near: a, b``, or nothing where no name is similar."""
+    found = get_close_matches(name, sorted(set(names)), n=SHOWN, cutoff=_CUTOFF)
+    return f"; near: {', '.join(found)}" if found else ""

@@ -10,8 +10,7 @@ from gpucore.wire.claim.resource_claims import decode_claim
 from gpucore.wire.claim.resource_slices import decode_slice
 from gpucore.wire.names import CLAIM_DRIVER, UNHEALTHY_KEY, UNHEALTHY_NAMESPACE, Names
 from gpucore.wire.nodes import Node, kept_by_plugin, unhealthy_indexes, unhealthy_node
-from gpuinspect.cluster.snapshots import Arriving, ListedObjects, Snapshot
-from gpuinspect.cluster.without_gc import uncollected
+from gpuinspect.cluster.snapshots import Arriving, ListedObjects, Snapshot, uncollected
 
 
 class _Metadata(msgspec.Struct):

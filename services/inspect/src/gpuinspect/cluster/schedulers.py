@@ -16,9 +16,8 @@ from gpucore.wire.names import POLICY_NAMES, TOPOLOGY_NAMES, Names
 from gpucore.wire.pod.spec import Pod
 from gpucore.wire.pods import pod_request_of
 from gpuinspect.cluster.collect import ListRequest
-from gpuinspect.cluster.extenders import EXTENDER, extenders, flags_of
+from gpuinspect.cluster.extenders import EXTENDER, extenders, flags_of, mounted_sets
 from gpuinspect.cluster.snapshots import Snapshot
-from gpuinspect.cluster.topology_sets import mounted_sets
 
 DEFAULT_SCHEDULER: Final = "default-scheduler"
 CONFIGURATION: Final = "KubeSchedulerConfiguration"

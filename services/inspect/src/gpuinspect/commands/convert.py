@@ -49,7 +49,6 @@ def convert(
         raise typer.BadParameter(str(error)) from error
     found = _read(filename, how)
     sys.stdout.write(yaml.dump_all(found.documents, Dumper=_Plain, sort_keys=False))
-    sys.stdout.flush()
     for obstacle in found.obstacles:
         note(f"note: not converted: {obstacle}")
     if not found.converted:

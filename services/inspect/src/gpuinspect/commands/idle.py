@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from gpucore.sizing.idle_eviction import IdleRules
+from gpucore.units import counted
 from gpucore.wire.names import IDLE_ALLOWED
 from gpuinspect.cluster import selectors
 from gpuinspect.cluster.collect import COUNTED
@@ -13,15 +14,14 @@ from gpuinspect.cluster.scoped import gaps, read
 from gpuinspect.commands.options.amounts import days_of
 from gpuinspect.commands.options.formats import Format, NoHeaders, Output, emit, names_only
 from gpuinspect.commands.options.namespaces import READ_ALL, AllNamespaces, Namespace, chosen
-from gpuinspect.commands.options.reading import Reader, fail, note, reading
+from gpuinspect.commands.options.reading import Reader, fail, note, note_all, reading
 from gpuinspect.commands.options.selecting import Selector, selected
-from gpuinspect.documents.idle import idle_share_list
-from gpuinspect.documents.idle_eviction import idle_eviction
+from gpuinspect.documents.idle import idle_eviction, idle_share_list
 from gpuinspect.idle.command import IdleEviction, run_eviction
 from gpuinspect.idle.outcomes import IdleOutcome, RunLimits
 from gpuinspect.idle.reading import IdleSelection
 from gpuinspect.layout.idle import idle as table
-from gpuinspect.layout.idle_eviction import idle_eviction as eviction_table
+from gpuinspect.layout.idle import idle_eviction as eviction_table
 from gpuinspect.queries.idle import IdleShares, idle_shares
 from gpuinspect.terminal import ages
 
@@ -138,9 +138,7 @@ def idle(
         wide = output is Format.WIDE
         text = table(found, at, price=price, wide=wide, headers=not no_headers)
         sys.stdout.write(text)
-    sys.stdout.flush()
-    for sentence in notes:
-        note(f"note: {sentence}")
+    note_all(notes)
 
 
 def _selection(where: str, plugin_namespace: str, selector: str) -> IdleSelection:
@@ -166,7 +164,6 @@ def _evict(reader: Reader, wanted: IdleEviction, output: Format, *, headers: boo
         names_only("pod", evicted)
     else:
         sys.stdout.write(eviction_table(run, ages.now(), headers=headers))
-    sys.stdout.flush()
     if run.note and not output.is_document:
         note(f"note: {run.note}")
     if run.stopped:
@@ -177,16 +174,12 @@ def _notes(found: IdleShares, where: str, idle_for: str) -> list[str]:
     """What the table does not show, and why."""
     place = f"namespace {where}; {READ_ALL}" if where else "any namespace"
     found_none = [] if found.shares else [f"no share was idle for {idle_for} in {place}"]
-    allowed = [f"{_pods(found.allowed)} with the label {IDLE_ALLOWED}=true left out"]
+    allowed = [f"{counted(found.allowed, 'pod')} with the label {IDLE_ALLOWED}=true left out"]
     use = "uses" if found.unknown == 1 else "use"
-    unknown = [f"it is not known whether {_pods(found.unknown)} {use} memory"]
+    unknown = [f"it is not known whether {counted(found.unknown, 'pod')} {use} memory"]
     return [
         *found_none,
         *(allowed if found.allowed else ()),
         *(unknown if found.unknown else ()),
         *([found.note] if found.note else ()),
     ]
-
-
-def _pods(number: int) -> str:
-    return "1 pod" if number == 1 else f"{number} pods"

@@ -27,14 +27,14 @@ from gpuinspect.commands.options.namespaces import (
     chosen,
     named_namespace,
 )
-from gpuinspect.commands.options.reading import Reader, fail, note, reading
+from gpuinspect.commands.options.reading import Reader, fail, note, note_all, reading
 from gpuinspect.commands.recommended import (
     RecommendFormat,
     Shown,
     print_effect,
     print_sizes,
 )
-from gpuinspect.layout.measuredby import source_notes
+from gpuinspect.layout.recommend import source_notes
 from gpuinspect.queries.claim_sizes import ClaimSize, MeasuredWorkload, claim_sizes
 from gpuinspect.queries.measured import (
     NO_HISTORY,
@@ -183,8 +183,7 @@ def recommend(
         return
     print_sizes(shown, output, reader.names, everywhere=not where, headers=not no_headers)
     if output not in {RecommendFormat.JSON, RecommendFormat.YAML}:
-        for sentence in source_notes(source.histories, window):
-            note(f"note: {sentence}")
+        note_all(source_notes(source.histories, window))
     if not found:
         note(f"no workload of {_scope(where)} used a share in {window}; {READ_ALL}")
 

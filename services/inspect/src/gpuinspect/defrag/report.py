@@ -4,7 +4,7 @@ import msgspec
 
 from gpucore.defrag.planning import Eviction, EvictionPlan
 from gpucore.explain.sentences import placement_sentence
-from gpucore.units import MemoryUnit
+from gpucore.units import MemoryUnit, counted
 from gpucore.wire.documents import API_VERSION
 from gpuinspect.defrag.run import RunReport
 from gpuinspect.terminal.tables import align
@@ -99,10 +99,6 @@ def conclusion(report: RunReport) -> str:
         return f"nothing is evicted: {report.stopped or none}"
     fits = f"so that {plan.waiting} fits node {plan.node}"
     if not report.applied:
-        return f"dry run: --apply evicts {_pods(len(plan.evictions))} {fits}"
-    done = f"evicted {len(report.evicted)} of {_pods(len(plan.evictions))} {fits}"
+        return f"dry run: --apply evicts {counted(len(plan.evictions), 'pod')} {fits}"
+    done = f"evicted {len(report.evicted)} of {counted(len(plan.evictions), 'pod')} {fits}"
     return f"{done}; stopped: {report.stopped}" if report.stopped else done
-
-
-def _pods(count: int) -> str:
-    return "1 pod" if count == 1 else f"{count} pods"

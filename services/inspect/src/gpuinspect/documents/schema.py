@@ -20,14 +20,11 @@ from gpuinspect.documents.defrag import DefragPlan
 from gpuinspect.documents.doctor import Examination
 from gpuinspect.documents.gpumap import GpuMapDoc
 from gpuinspect.documents.gpunode import GpuNodeList
-from gpuinspect.documents.idle import IdleShareList
-from gpuinspect.documents.idle_eviction import IdleEvictionDoc
+from gpuinspect.documents.idle import IdleEvictionDoc, IdleShareList
 from gpuinspect.documents.inspect import NodeShareList
 from gpuinspect.documents.nodetemplate import NodeTemplateDoc
 from gpuinspect.documents.pending import PendingPodList
-from gpuinspect.documents.recommend import RecommendationList
-from gpuinspect.documents.sizes import WorkloadSizeList
-from gpuinspect.documents.sizeseffect import SizesEffectDoc
+from gpuinspect.documents.recommend import RecommendationList, SizesEffectDoc, WorkloadSizeList
 from gpuinspect.documents.top import NodeGpuList
 from gpuinspect.documents.usage import UsageList
 from gpuinspect.documents.verify import VerifyReport

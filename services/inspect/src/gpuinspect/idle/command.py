@@ -10,8 +10,7 @@ from gpucore.sizing.idle_eviction import IdleRules, MeasuredPod
 from gpucore.wire.names import Names
 from gpuinspect.cluster.collect import ClusterSource
 from gpuinspect.eviction.lease import RunLease
-from gpuinspect.idle.measured import MeasuredPods
-from gpuinspect.idle.outcomes import IdleRun, RunLimits
+from gpuinspect.idle.outcomes import IdleRun, MeasuredPods, RunLimits
 from gpuinspect.idle.reading import IdleSelection, measured_again, measured_pods
 from gpuinspect.idle.run import carry_out
 

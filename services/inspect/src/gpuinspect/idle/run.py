@@ -12,8 +12,7 @@ from typing import Protocol
 from gpucore.sizing.idle_eviction import IdleDecision, IdleRules, IdleStep, MeasuredPod, decide
 from gpuinspect.eviction.lease import LeaseError, RunLease
 from gpuinspect.eviction.pods import refusal
-from gpuinspect.idle.measured import MeasuredPods
-from gpuinspect.idle.outcomes import IdleOutcome, IdlePodOutcome, IdleRun, RunLimits
+from gpuinspect.idle.outcomes import IdleOutcome, IdlePodOutcome, IdleRun, MeasuredPods, RunLimits
 from gpukube.errors import KubeError
 
 

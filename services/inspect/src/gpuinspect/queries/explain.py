@@ -19,8 +19,7 @@ from gpucore.wire.pods import pod_request_of
 from gpuinspect.cluster.candidates import candidates, raw_pod
 from gpuinspect.cluster.schedulers import policy_of, schedulers_of
 from gpuinspect.cluster.snapshots import Snapshot
-from gpuinspect.errors import MissingObjectError
-from gpuinspect.queries.similar_names import SHOWN, similar_names
+from gpuinspect.errors import SHOWN, MissingObjectError, similar_names
 
 
 def find(snapshot: Snapshot, *, namespace: str, name: str) -> Pod:

@@ -18,7 +18,7 @@ from gpucore.explain.pod_states import Explanation, PodState
 from gpucore.explain.pods import request_sentence
 from gpucore.explain.sentences import gated, placement_sentence
 from gpucore.model import Allocation, Code, PodRequest
-from gpucore.units import MemoryUnit
+from gpucore.units import MemoryUnit, counted
 from gpucore.wire.constraints import pod_constraints
 from gpucore.wire.names import Names
 from gpucore.wire.pod.gangs import gang_of
@@ -218,13 +218,11 @@ def refusals(found: Explanation) -> str:
         return ""
     if found.helps and found.groups[0].code is Code.INVALID_REQUEST:
         return found.helps[0]  # it names the mistake
-    counts = (f"{_nodes(len(group.nodes))}: {figures(group)}" for group in found.groups[:_GROUPS])
+    counts = (
+        f"{counted(len(group.nodes), 'node')}: {figures(group)}" for group in found.groups[:_GROUPS]
+    )
     rest = sum(len(group.nodes) for group in found.groups[_GROUPS:])
-    return "; ".join([*counts, *([f"{_nodes(rest)}: other reasons"] if rest else [])])
-
-
-def _nodes(count: int) -> str:
-    return f"{count} node{'' if count == 1 else 's'}"
+    return "; ".join([*counts, *([f"{counted(rest, 'node')}: other reasons"] if rest else [])])
 
 
 def oldest_first(statuses: Iterable[SchedulingStatus]) -> list[SchedulingStatus]:

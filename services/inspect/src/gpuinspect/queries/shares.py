@@ -19,8 +19,7 @@ from gpucore.wire.nodes import Node
 from gpucore.wire.quantity import amount
 from gpuinspect.cluster.ledger import ledger_of
 from gpuinspect.cluster.snapshots import Arriving, Snapshot
-from gpuinspect.errors import MissingObjectError
-from gpuinspect.queries.similar_names import similar_names
+from gpuinspect.errors import MissingObjectError, similar_names
 from gpuinspect.queries.views import ClusterView, GpuSummary, NodeSummary, PodSummary
 
 

@@ -19,7 +19,7 @@ from gpucore.wire.errors import WireError
 from gpucore.wire.names import Names
 from gpucore.wire.pods import pod_request_of
 from gpuinspect.cluster.candidates import candidates, claim_specs
-from gpuinspect.cluster.saved_mix import UNPUBLISHED, saved_mix
+from gpuinspect.cluster.mix import UNPUBLISHED, saved_mix
 from gpuinspect.cluster.schedulers import queued_pods, schedulers_of
 from gpuinspect.cluster.snapshots import Snapshot
 from gpuinspect.errors import MissingObjectError

@@ -1,15 +1,19 @@
-"""Text tables aligned as Go's ``text/tabwriter`` aligns them (padding 2, spaces, no flags).
+"""Tables as Go's ``text/tabwriter`` aligns them (padding 2, spaces, no flags), and sentences.
 
 The originals print through it, and scripts cut their output by column, so its rules are kept to the
 letter: a column is a run of *consecutive* lines that have that tab-terminated cell; it is as wide
 as its longest cell plus the padding; text after a line's last tab belongs to no column and is not
-padded. Widths are counted in code points. Nothing here fits a table to a terminal.
+padded. Widths are counted in code points. Nothing here fits a table to a terminal; sentences are
+wrapped to its width.
 """
 
+import textwrap
 from collections.abc import Iterable, Sequence
 from typing import Final
 
 PADDING: Final = 2
+LEAST: Final = 40
+"""Texts are not wrapped on narrower terminals."""
 
 
 def align(text: str) -> str:
@@ -22,6 +26,11 @@ def align(text: str) -> str:
     widths: list[list[int]] = [[] for _ in lines]
     _measure(lines, widths, range(len(lines)), column=0)
     return "\n".join(_padded(*pair) for pair in zip(lines, widths, strict=True))
+
+
+def align_rows(rows: Iterable[Iterable[str]]) -> str:
+    """A table of rows of cells; the last column is not padded."""
+    return align("".join("\t".join(row) + "\n" for row in rows))
 
 
 def _measure(
@@ -51,3 +60,22 @@ def _runs(lines: Sequence[Sequence[str]], block: range, column: int) -> Iterable
 def _padded(cells: Sequence[str], widths: Sequence[int]) -> str:
     padded = [cell.ljust(width) for cell, width in zip(cells[:-1], widths, strict=True)]
     return "".join([*padded, cells[-1]])
+
+
+def wrapped(text: str, width: int | None, *, indent: int = 0) -> str:
+    """One line, or several of at most ``width`` with the later ones indented; ends in a newline.
+
+    Args:
+        text: without newlines.
+        width: of the terminal; ``None`` where there is none, and nothing is wrapped.
+        indent: spaces before the later lines.
+    """
+    if width is None or width < LEAST or len(text) < width:
+        return f"{text}\n"
+    lines = textwrap.wrap(text, width - 1, subsequent_indent=" " * indent, break_on_hyphens=False)
+    return "\n".join(lines) + "\n"
+
+
+def one_line(text: str) -> str:
+    """The text without line breaks and without control characters."""
+    return " ".join("".join(c if c.isprintable() else " " for c in text).split())

@@ -20,8 +20,7 @@ from gpuinspect.errors import FAILURES, PrometheusError, sentence
 from gpuinspect.queries.memory_in_use import MemoryInUse
 from gpuinspect.web.frames import Frame
 from gpuinspect.web.history import History
-from gpuinspect.web.measuring import Measure
-from gpuinspect.web.sizing import CachedSizes
+from gpuinspect.web.sizing import CachedSizes, Measure
 
 PAUSE: Final = 9
 """Times the length of a read that follow it without one."""

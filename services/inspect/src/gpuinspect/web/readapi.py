@@ -9,7 +9,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from gpuinspect.documents.gpumap import GpuMapDoc, gpu_map_doc
-from gpuinspect.documents.sizes import WorkloadSizeList, workload_size_list
+from gpuinspect.documents.recommend import WorkloadSizeList, workload_size_list
 from gpuinspect.web.frames import Frame
 from gpuinspect.web.pages.choices import choices_of
 

@@ -77,7 +77,6 @@ def cost(
         note(f"no GPU-hours were granted in namespace {where} in {since}; {READ_ALL}")
     else:
         sys.stdout.write(_table(granted, used, price, headers=not no_headers))
-        sys.stdout.flush()
         if not price:
             note("note: --price sets the price of an hour of one GPU")
         if not in_use:

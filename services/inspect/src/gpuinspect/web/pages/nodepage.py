@@ -10,7 +10,7 @@ from gpuinspect.queries.gpumap import in_gib
 from gpuinspect.queries.views import NodeSummary
 from gpuinspect.web.frames import Frame
 from gpuinspect.web.pages import bars
-from gpuinspect.web.pages.amounts import gib
+from gpuinspect.web.pages.bars import gib
 from gpuinspect.web.pages.charts import chart
 from gpuinspect.web.pages.healthpage import unhealthy
 from gpuinspect.web.rendering import Table, View, age_cell, pod_link, table

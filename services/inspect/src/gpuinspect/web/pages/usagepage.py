@@ -7,7 +7,7 @@ from gpucore.units import GIB, MemoryUnit
 from gpuinspect.queries.natural_order import natural
 from gpuinspect.queries.usage import GroupUsage, UsageReport
 from gpuinspect.web.frames import Frame
-from gpuinspect.web.pages.amounts import gib
+from gpuinspect.web.pages.bars import gib
 from gpuinspect.web.rendering import Cell, Link, Table, View, table
 
 GROUPS: Final = ("namespace", "model", "node")
