@@ -4,9 +4,12 @@
 
     InspectError            printed as ``error: ...``; the command ends with exit code 1
     ├── SnapshotError       the file is no snapshot
-    ├── MissingObjectError       the cluster has no such node or pod
+    ├── MissingObjectError  the cluster has no such node or pod
     ├── PrometheusError     Prometheus did not answer, or it is none
-    └── ControlPlaneError   this node's kube-scheduler cannot be set up so
+    ├── ControlPlaneError   this node's kube-scheduler cannot be set up so
+    ├── FlagError           a flag of serve cannot be read; the command line is wrong
+    ├── RefusedError        a request to serve contradicts itself, or the name is taken
+    └── HelmError           there is no Helm, or it failed
 
 What the API server refuses, or does not answer, is one of :mod:`gpukube.errors`.
 """
@@ -16,6 +19,9 @@ from difflib import get_close_matches
 from typing import Final
 
 from gpukube.errors import ConfigError, KubeError, UnreachableError
+
+SHOWN: Final = 3
+_CUTOFF: Final = 0.75
 
 
 class InspectError(Exception):
@@ -38,10 +44,20 @@ class ControlPlaneError(InspectError):
     """The kube-scheduler of this node cannot be set up so, or did not start so."""
 
 
+class FlagError(InspectError):
+    """The text of a flag is not of its form; names the flag and the form."""
+
+
+class RefusedError(InspectError):
+    """The request cannot be fulfilled; the message has the change to make."""
+
+
+class HelmError(InspectError):
+    """Helm is not there or did not do it; carries its own words."""
+
+
 FAILURES: Final = (InspectError, KubeError, ConfigError)
 """What ends a command with a sentence and exit code 1."""
-SHOWN: Final = 3
-_CUTOFF: Final = 0.75
 
 
 def sentence(error: Exception) -> str:

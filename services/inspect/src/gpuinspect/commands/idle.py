@@ -8,18 +8,18 @@ import typer
 from gpucore.sizing.idle_eviction import IdleRules
 from gpucore.units import counted
 from gpucore.wire.names import IDLE_ALLOWED
-from gpuinspect.cluster import selectors
 from gpuinspect.cluster.collect import COUNTED
 from gpuinspect.cluster.scoped import gaps, read
+from gpuinspect.commands.options import selecting
 from gpuinspect.commands.options.amounts import days_of
 from gpuinspect.commands.options.formats import Format, NoHeaders, Output, emit, names_only
 from gpuinspect.commands.options.namespaces import READ_ALL, AllNamespaces, Namespace, chosen
 from gpuinspect.commands.options.reading import Reader, fail, note, note_all, reading
 from gpuinspect.commands.options.selecting import Selector, selected
 from gpuinspect.documents.idle import idle_eviction, idle_share_list
-from gpuinspect.idle.command import IdleEviction, run_eviction
-from gpuinspect.idle.outcomes import IdleOutcome, RunLimits
+from gpuinspect.idle.outcomes import IdleOutcome
 from gpuinspect.idle.reading import IdleSelection
+from gpuinspect.idle.run import IdleEviction, run_eviction
 from gpuinspect.layout.idle import idle as table
 from gpuinspect.layout.idle import idle_eviction as eviction_table
 from gpuinspect.queries.idle import IdleShares, idle_shares
@@ -116,9 +116,10 @@ def idle(
     where = chosen(reader.source, namespace, everywhere=all_namespaces)
     if evict or dry_run:
         rules = IdleRules(seconds, days_of(grace, "--grace") * _DAY, bare_pods)
-        limits = RunLimits(max_notices, max_evictions)
         selection = _selection(where, plugin_namespace, selector)
-        wanted = IdleEviction(rules, limits, selection, lease, apply=not dry_run)
+        wanted = IdleEviction(
+            rules, max_notices, max_evictions, selection, lease, apply=not dry_run
+        )
         _evict(reader, wanted, output, headers=not no_headers)
         return
     snapshot = selected(read(reader.source, "", *COUNTED), selector)
@@ -149,8 +150,8 @@ def _selection(where: str, plugin_namespace: str, selector: str) -> IdleSelectio
             " pods of others are idle"
         )
     try:
-        return IdleSelection(where, plugin_namespace, selectors.parse(selector))
-    except selectors.SelectorError as error:
+        return IdleSelection(where, plugin_namespace, selecting.parse(selector))
+    except selecting.SelectorError as error:
         fail(error)
 
 

@@ -21,9 +21,8 @@ from gpuinspect.commands.options.reading import Reader, note, note_all, reading
 from gpuinspect.commands.options.selecting import Selector, selected
 from gpuinspect.documents.inspect import node_share_list
 from gpuinspect.layout.fitted import fitted
-from gpuinspect.layout.notes import notes
 from gpuinspect.layout.shares import details as detail_text
-from gpuinspect.layout.shares import summary, wide
+from gpuinspect.layout.shares import notes, summary, wide
 from gpuinspect.queries.views import ClusterView, of_namespace
 from gpuinspect.terminal import output as terminal
 

@@ -20,9 +20,8 @@ from gpuinspect.commands.options.namespaces import EveryNamespace, OwnNamespace,
 from gpuinspect.commands.options.reading import Reader, fail, reading
 from gpuinspect.commands.options.selecting import Selector, selected
 from gpuinspect.errors import sentence
-from gpuinspect.layout.notes import notes
 from gpuinspect.layout.shares import details as detail_text
-from gpuinspect.layout.shares import summary
+from gpuinspect.layout.shares import notes, summary
 from gpuinspect.queries.shares import cluster_view
 from gpuinspect.queries.views import ClusterView, of_namespace
 from gpuinspect.terminal.screens import screen

@@ -60,10 +60,3 @@ class IdleRun(msgspec.Struct, frozen=True):
     note: str = ""
     stopped: str = ""
     applied: bool = False
-
-
-class RunLimits(msgspec.Struct, frozen=True):
-    """Most notices and evictions of one run."""
-
-    notices: int
-    evictions: int

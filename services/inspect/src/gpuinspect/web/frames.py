@@ -36,11 +36,10 @@ from gpuinspect.queries.gpumap import (
     in_gib,
     with_fits,
 )
-from gpuinspect.queries.natural_order import natural
+from gpuinspect.queries.plugin_pods import VerifiedRow, verified_rows
 from gpuinspect.queries.shares import view_of_ledger
 from gpuinspect.queries.usage import Figures, UsageReport, grouped
-from gpuinspect.queries.verified import VerifiedRow, verified_rows
-from gpuinspect.queries.views import ClusterView, NodeSummary, in_natural_order
+from gpuinspect.queries.views import ClusterView, NodeSummary, in_natural_order, natural
 from gpuinspect.queries.workload_sizes import WorkloadSizes
 from gpuinspect.web.history import CLUSTER, Amounts, History
 

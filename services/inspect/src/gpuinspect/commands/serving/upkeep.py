@@ -10,8 +10,8 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from gpuinspect.errors import FlagError, RefusedError
 from gpuinspect.serving.elsewhere import ISTIO
-from gpuinspect.serving.errors import FlagError, RefusedError
 
 COMMAND: Final = "command="
 """Begins the one option of ``exec``; the rest is a command line."""

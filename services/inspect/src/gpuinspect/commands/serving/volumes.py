@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from gpuinspect.serving.errors import FlagError
+from gpuinspect.errors import FlagError
 from gpuinspect.serving.flagtexts import mounts, with_expressions
 
 MOST_BYTES: Final = 512 * 1024

@@ -6,8 +6,7 @@ from typing import Any, Final
 
 from gpucore.units import counted
 from gpuinspect.queries.gpumap import GROUPS, CellGroup, in_gib
-from gpuinspect.queries.natural_order import natural
-from gpuinspect.queries.views import NodeSummary, percent
+from gpuinspect.queries.views import NodeSummary, natural, percent
 from gpuinspect.web.frames import Frame
 from gpuinspect.web.history import CLUSTER
 from gpuinspect.web.pages import bars

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from gpucore.units import GIB, MemoryUnit
-from gpuinspect.queries.natural_order import natural
 from gpuinspect.queries.usage import GroupUsage, UsageReport
+from gpuinspect.queries.views import natural
 from gpuinspect.web.frames import Frame
 from gpuinspect.web.pages.bars import gib
 from gpuinspect.web.rendering import Cell, Link, Table, View, table
