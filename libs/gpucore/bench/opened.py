@@ -30,7 +30,7 @@ from gpucore.scheduling.policy import place
 from gpucore.scheduling.profiles import LEAST_EVALUATED
 from gpucore.units import PodUid
 from gpucore.wire.names import DEFAULT_NAMES
-from gpucore.wire.nodes import decode_node
+from gpucore.wire.node.spec import decode_node
 
 NODES, GPUS, UNITS = 1000, 8, 80
 SIZES = (4, 8, 10, 16, 20, 24, 40, 60)

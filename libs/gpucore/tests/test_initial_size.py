@@ -22,7 +22,8 @@ from gpucore.sizing.usage_history import UsageHistory, WorkloadKey
 from gpucore.units import GIB, NodeName, PodUid
 from gpucore.wire.names import DEFAULT_NAMES
 from gpucore.wire.pod.controllers import Controller
-from gpucore.wire.pods import Container, Pod, pod_request_of
+from gpucore.wire.pod.spec import Container, Pod
+from gpucore.wire.whole_requests import pod_request_of
 
 MEM = "aliyun.com/gpu-mem"
 BYTES = 1 << 30

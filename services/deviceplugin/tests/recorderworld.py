@@ -12,7 +12,7 @@ from gpucore.node.isolation.attribution import Attribution
 from gpucore.node.isolation.engine_use import UNKNOWN
 from gpucore.sizing.usage_history import UsageHistory, WorkloadKey
 from gpucore.units import GIB, NodeName, PodUid
-from gpucore.wire.pods import Container, Pod
+from gpucore.wire.pod.spec import Container, Pod
 from gpudeviceplugin.gpus.devices import NodeHardware, Usage
 from gpudeviceplugin.gpus.inventory import inventory_of
 from gpudeviceplugin.node.current_use import CurrentUse

@@ -11,7 +11,7 @@ from objects import Object, node, pod
 from gpucore.accounting.node_info import NodeInfo
 from gpucore.scheduling.profiles import SchedulerProfiles
 from gpucore.wire.names import DEFAULT_NAMES
-from gpucore.wire.nodes import decode_node
+from gpucore.wire.node.spec import decode_node
 from gpuextender import metrics
 from gpuextender.health import Readiness
 from gpuextender.state import State

@@ -12,12 +12,11 @@ from gpucore.model import Inventory
 from gpucore.model.links import Matrix
 from gpucore.units import GpuIndex
 from gpucore.wire import names as wire_names
-from gpucore.wire.digits import number
 from gpucore.wire.names import Names
 from gpucore.wire.node.inventories import inventory_of
 from gpucore.wire.node.matrices import joined
 from gpucore.wire.node.spec import Node
-from gpucore.wire.quantity import amount
+from gpucore.wire.quantity import amount, number
 
 
 def capacity_of(

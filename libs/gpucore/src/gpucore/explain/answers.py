@@ -32,7 +32,7 @@ from gpucore.steps import Steps
 from gpucore.units import MemoryUnit, NodeName
 from gpucore.wire.constraints import CLAIMS_UNSUPPORTED
 from gpucore.wire.names import Names
-from gpucore.wire.pods import pod_request_of
+from gpucore.wire.whole_requests import pod_request_of
 
 MOST_REFUSALS: Final = 100
 """Nodes whose refusals are kept for one pod; the groups name all nodes."""

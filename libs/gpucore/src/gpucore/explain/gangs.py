@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from gpucore.accounting.ledger import Ledger
 from gpucore.explain.sentences import gpus_named, request_words
 from gpucore.gang.members import MOST_RESERVED, Postponed, PostponedCause
-from gpucore.gang.rules import Rules
 from gpucore.gang.values import (
     GangPlacement,
     GroupCause,
@@ -15,6 +14,7 @@ from gpucore.gang.values import (
     Shortage,
 )
 from gpucore.model import Allocation
+from gpucore.scheduling.grouping import Rules
 from gpucore.units import NodeName, counted
 
 

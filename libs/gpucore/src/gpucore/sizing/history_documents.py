@@ -14,8 +14,8 @@ from gpucore.sizing.buckets import LAST, MOST_BUCKETS
 from gpucore.sizing.limit_events import NEVER, LimitEvent
 from gpucore.sizing.sm_buckets import LAST_SM
 from gpucore.sizing.usage_history import UsageHistory, WorkloadKey
-from gpucore.wire.documents import API_VERSION
 from gpucore.wire.errors import WireError
+from gpucore.wire.names import API_VERSION
 
 KIND: Final = "UsageHistoryList"
 MOST_HISTORIES: Final = 500

@@ -1,11 +1,14 @@
-"""Kubernetes quantities as integers.
+"""Kubernetes quantities, and decimal text of annotations, as integers.
 
 The API server rewrites amounts in canonical form, so 32000 units come back as ``32k``: an amount
-that is read with ``int`` is lost exactly on the largest nodes.
+that is read with ``int`` is lost exactly on the largest nodes. ``int`` also takes spaces, signs,
+underscores and the digits of other scripts; an annotation that holds any of these was not written
+by a member of this contract.
 """
 
 import math
 import re
+from collections.abc import Iterable
 from fractions import Fraction
 from typing import Final
 
@@ -57,3 +60,20 @@ def _scale(suffix: str) -> Fraction:
     if suffix in _DECIMAL:
         return Fraction(1000) ** _DECIMAL[suffix]
     return Fraction(10) ** int(suffix[1:])
+
+
+def number(text: str, *, below: int = 1 << 63) -> int | None:
+    """The non-negative number that ``text`` spells, or ``None`` for any other text."""
+    if not (text.isascii() and text.isdigit() and len(text) <= 19):
+        return None
+    value = int(text)
+    return value if value < below else None
+
+
+def first_number(texts: Iterable[str | None]) -> int:
+    """The first of several texts that spells a number; 0 where none does."""
+    for text in texts:
+        value = None if text is None else number(text)
+        if value is not None:
+            return value
+    return 0

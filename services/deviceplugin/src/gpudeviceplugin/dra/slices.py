@@ -15,7 +15,7 @@ from gpucore.units import GpuIndex
 from gpucore.wire.claim.devices import NO_SCHEDULE, SliceDevice, device_of
 from gpucore.wire.claim.resource_slices import PATH, ResourceSlice, decode_slice, link_groups
 from gpucore.wire.names import Names
-from gpucore.wire.nodes import Node
+from gpucore.wire.node.spec import Node
 from gpudeviceplugin.signals import Signal
 from gpukube.watch.collection import Collection, collection_of
 

@@ -10,7 +10,7 @@ from gpucore.node.isolation.attribution import Attribution
 from gpucore.node.isolation.engine_use import UNKNOWN, EngineUse
 from gpucore.sizing.usage_documents import GpuMemoryUse, PodMemoryUse, node_usage
 from gpucore.units import PodUid
-from gpucore.wire.pods import Pod
+from gpucore.wire.pod.spec import Pod
 from gpudeviceplugin.gpus.devices import Usage
 from gpudeviceplugin.isolation.shares import holders
 from gpudeviceplugin.state import NodeState

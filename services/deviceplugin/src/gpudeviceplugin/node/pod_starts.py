@@ -9,7 +9,7 @@ from gpucore.wire.pod.controllers import (
     controller_of_event,
     controllers_of_list,
 )
-from gpucore.wire.pods import Pod, created
+from gpucore.wire.pod.spec import Pod, created
 
 
 class PodControllers:

@@ -26,7 +26,7 @@ from gpucore.node.isolation.attribution import (
 from gpucore.node.isolation.engine_use import EngineUse, engine_use
 from gpucore.node.isolation.overuse import MemoryOveruse, Reminders, over_use
 from gpucore.units import PodUid
-from gpucore.wire.pods import Pod
+from gpucore.wire.pod.spec import Pod
 from gpudeviceplugin import telemetry
 from gpudeviceplugin.cluster.events import WARNING, Events, Subject
 from gpudeviceplugin.gpus.devices import DriverError, Usage

@@ -18,7 +18,7 @@ from gpucore.scheduling.pending_pods import UnscheduledPod
 from gpucore.scheduling.profiles import SchedulerProfiles
 from gpucore.units import NodeName, PodUid
 from gpucore.wire.pod.gangs import Gang, gang_of
-from gpucore.wire.pods import Pod
+from gpucore.wire.pod.spec import Pod
 from gpuextender.state import State
 
 CALLED_SECONDS: Final = 2.0

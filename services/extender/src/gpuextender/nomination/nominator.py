@@ -35,7 +35,7 @@ from gpucore.scheduling.policy import place
 from gpucore.scheduling.profiles import SchedulerProfiles
 from gpucore.units import NodeName, PodUid
 from gpucore.wire.pod.gangs import Gang, gang_of
-from gpucore.wire.pods import Pod
+from gpucore.wire.pod.spec import Pod
 from gpuextender.nomination.due_pods import DuePods, GangBatches
 from gpuextender.nomination.ends import KEPT_BACKLOG_SECONDS, KEPT_SECONDS, NominationEnds
 from gpuextender.nomination.writes import NominationWrites

@@ -23,7 +23,7 @@ from gpucore.sizing.share_size import ContainerSize
 from gpucore.sizing.sizing_options import SizingMode, SizingOptions, sizing_options
 from gpucore.wire.names import MEMORY_LIMIT, ORIGINAL_MEMORY, ORIGINAL_MEMORY_LIMIT, Names
 from gpucore.wire.pod.controllers import controller_of
-from gpucore.wire.pods import Pod
+from gpucore.wire.pod.spec import Pod
 from gpuextender.sizing.cluster_sizes import common_unit, gpu_sizes
 from gpuextender.sizing.namespaces import NamespaceRules
 

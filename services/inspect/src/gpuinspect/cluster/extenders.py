@@ -6,7 +6,6 @@ from typing import Final
 import msgspec
 
 from gpucore.model.links import TopologyError
-from gpucore.scheduling.cluster_policy import NO_SETS
 from gpucore.topology.static import StaticSets, decode_static
 from gpucore.wire.pod.spec import Pod
 from gpuinspect.cluster.snapshots import Snapshot
@@ -94,7 +93,7 @@ class MountedSets(msgspec.Struct, frozen=True):
         source: where they were read, for messages.
     """
 
-    static: Mapping[str, StaticSets] = NO_SETS
+    static: Mapping[str, StaticSets] = {}
     source: str = "its configured sets cannot be read"
 
 

@@ -23,8 +23,8 @@ from gpucore.wire.claim.resource_claims import decode_claim
 from gpucore.wire.constraints import all_constraints
 from gpucore.wire.errors import WireError
 from gpucore.wire.names import Names
-from gpucore.wire.pod.spec import Pod
-from gpucore.wire.pods import created, pod_request_of
+from gpucore.wire.pod.spec import Pod, created
+from gpucore.wire.whole_requests import pod_request_of
 from gpucore.workload import mix_in_use, saved_history
 from gpucore.workload.arrivals import Arrival
 from gpucore.workload.history import LearnedMix

@@ -14,7 +14,7 @@ from gpucore.scheduling.grouping import BY_LINKS
 from gpucore.scheduling.profiles import SchedulerProfiles, without_burst
 from gpucore.wire.names import POLICY_NAMES, TOPOLOGY_NAMES, Names
 from gpucore.wire.pod.spec import Pod
-from gpucore.wire.pods import pod_request_of
+from gpucore.wire.whole_requests import pod_request_of
 from gpuinspect.cluster.collect import ListRequest
 from gpuinspect.cluster.extenders import EXTENDER, extenders, flags_of, mounted_sets
 from gpuinspect.cluster.snapshots import Snapshot

@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 
 from gpucore.wire.errors import WireError
-from gpucore.wire.nodes import Node, decode_node
+from gpucore.wire.node.spec import Node, decode_node
 from gpucore.wire.pod.spec import Pod, decode_pod
 from gpuinspect.errors import SnapshotError
 

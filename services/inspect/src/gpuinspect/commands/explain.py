@@ -15,7 +15,7 @@ from gpucore.explain.documents import pod_explanation
 from gpucore.explain.pod_states import Explanation
 from gpucore.steps import complete
 from gpucore.wire.pod.spec import Pod
-from gpucore.wire.pods import pod_request_of
+from gpucore.wire.whole_requests import pod_request_of
 from gpuinspect.cluster.candidates import raw_pod
 from gpuinspect.cluster.collect import COUNTED, ListRequest
 from gpuinspect.cluster.schedulers import SCHEDULER_CONFIGS, WEBHOOKS

@@ -13,7 +13,7 @@ from gpucore.accounting.node_info import NodeInfo
 from gpucore.accounting.node_reading import node_matrix
 from gpucore.topology.drawing import LEGEND, RULE, draw
 from gpucore.wire.names import NODE_TYPE, Names
-from gpucore.wire.nodes import Node
+from gpucore.wire.node.spec import Node
 from gpuinspect.cluster.collect import COUNTED
 from gpuinspect.cluster.ledger import ledger_of
 from gpuinspect.cluster.schedulers import policy_of

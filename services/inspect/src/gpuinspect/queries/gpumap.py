@@ -11,7 +11,7 @@ from gpucore.model import PodRequest
 from gpucore.scheduling.device_fit import device_fit_error
 from gpucore.scheduling.fit import fit
 from gpucore.units import GpuIndex, MemoryUnit, NodeName
-from gpucore.wire.nodes import Node
+from gpucore.wire.node.spec import Node
 from gpuinspect.queries.views import ClusterView, GpuSummary, NodeSummary, in_natural_order, natural
 
 LABEL: Final = "label:"

@@ -13,8 +13,7 @@ import msgspec
 from gpucore.accounting.node_info import common_unit, unit_of
 from gpucore.claims.facts import ClaimFacts
 from gpucore.explain.groups import figures
-from gpucore.explain.pod_facts import Cluster
-from gpucore.explain.pod_states import Explanation, PodState
+from gpucore.explain.pod_states import Cluster, Explanation, PodState
 from gpucore.explain.pods import request_sentence
 from gpucore.explain.sentences import gated, placement_sentence
 from gpucore.model import Allocation, Code, PodRequest
@@ -24,7 +23,7 @@ from gpucore.wire.names import Names
 from gpucore.wire.pod.gangs import gang_of
 from gpucore.wire.pod.scheduler_events import SchedulerRecord, scheduler_record
 from gpucore.wire.pod.spec import Pod
-from gpucore.wire.pods import pod_request_of
+from gpucore.wire.whole_requests import pod_request_of
 from gpuinspect.cluster.ledger import ledger_of
 from gpuinspect.cluster.schedulers import Schedulers, schedulers_of
 from gpuinspect.cluster.scoped import is_partial

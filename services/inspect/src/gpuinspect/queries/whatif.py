@@ -17,7 +17,7 @@ from gpucore.steps import complete
 from gpucore.units import NodeName
 from gpucore.wire.errors import WireError
 from gpucore.wire.names import Names
-from gpucore.wire.pods import pod_request_of
+from gpucore.wire.whole_requests import pod_request_of
 from gpuinspect.cluster.candidates import candidates, claim_specs
 from gpuinspect.cluster.mix import UNPUBLISHED, saved_mix
 from gpuinspect.cluster.schedulers import queued_pods, schedulers_of

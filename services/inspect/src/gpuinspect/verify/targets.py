@@ -14,7 +14,7 @@ from gpucore.model.links import nvlinks_of
 from gpucore.scheduling.policy import place
 from gpucore.units import GpuIndex, NodeName
 from gpucore.wire.names import Names
-from gpucore.wire.nodes import Node
+from gpucore.wire.node.spec import Node
 from gpuinspect.cluster.ledger import ledger_of
 from gpuinspect.cluster.snapshots import Snapshot
 from gpuinspect.errors import InspectError, MissingObjectError

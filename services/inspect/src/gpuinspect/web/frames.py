@@ -9,8 +9,7 @@ import msgspec
 
 from gpucore.accounting.ledger import Ledger
 from gpucore.explain.claims import explain_claims
-from gpucore.explain.pod_facts import Cluster
-from gpucore.explain.pod_states import Explanation
+from gpucore.explain.pod_states import Cluster, Explanation
 from gpucore.model import PodRequest
 from gpucore.scheduling.candidates import Candidates
 from gpucore.scheduling.cluster_policy import ClusterPolicy
@@ -18,9 +17,9 @@ from gpucore.scheduling.fragmentation import fragments
 from gpucore.units import MILLI, NodeName
 from gpucore.wire.constraints import pod_constraints
 from gpucore.wire.names import Names
-from gpucore.wire.nodes import Node
+from gpucore.wire.node.spec import Node
 from gpucore.wire.pod.spec import Pod
-from gpucore.wire.pods import pod_request_of
+from gpucore.wire.whole_requests import pod_request_of
 from gpuinspect.cluster.candidates import candidates, raw_pod
 from gpuinspect.cluster.ledger import ledger_of
 from gpuinspect.cluster.schedulers import policy_of

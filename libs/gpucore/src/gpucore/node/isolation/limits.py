@@ -15,7 +15,7 @@ from gpucore.units import PodUid
 from gpucore.wire.errors import WireError
 from gpucore.wire.names import Names
 from gpucore.wire.pod.spec import Pod
-from gpucore.wire.pods import pod_request_of
+from gpucore.wire.whole_requests import pod_request_of
 
 
 def declared(pod: Pod, names: Names) -> dict[str, tuple[str, ...]]:

@@ -12,7 +12,7 @@ from gpucore.defrag.pods import left_alone
 from gpucore.explain.sentences import memory_words, placement_sentence
 from gpucore.simulate.defrag import Goal, Move, MovePlan, defragment
 from gpucore.units import GIB, MemoryUnit, counted
-from gpucore.wire.pods import pod_request_of
+from gpucore.wire.whole_requests import pod_request_of
 from gpuinspect.cluster.collect import COUNTED
 from gpuinspect.cluster.ledger import ledger_of
 from gpuinspect.commands.options.formats import Format, NoHeaders, Output, emit, names_only

@@ -5,7 +5,7 @@ from gpucore.model.links import Matrix
 from gpucore.units import MemoryUnit
 from gpucore.wire.names import Names
 from gpucore.wire.node.matrices import shown
-from gpucore.wire.nodes import Node
+from gpucore.wire.node.spec import Node
 from gpuinspect.queries.gpumap import in_gib
 from gpuinspect.queries.views import NodeSummary
 from gpuinspect.web.frames import Frame
