@@ -9,7 +9,7 @@ from charting import Object, render
 
 from environments import fakenodes, originals
 from gpucore.accounting.ledger import Ledger
-from gpucore.scheduling.profiles import SchedulerProfiles
+from gpucore.scheduling.cluster_policy import SchedulerProfiles
 from gpucore.wire.names import Names
 from gpucore.wire.node.spec import decode_node
 from gpucore.wire.pod.spec import decode_pod

@@ -23,11 +23,7 @@ from gpucore.wire.errors import WireError
 from gpucore.wire.lists import event_of, page_of
 from gpucore.wire.pod.gangs import Gang, gang_of
 from gpucore.wire.pod.spec import Pod, decode_pod
-from gpucore.wire.pod_groups import (
-    PodGroup,
-    decode_pod_group,
-    serves_pod_groups,
-)
+from gpucore.wire.pod_groups import PodGroup, decode_pod_group, serves_pod_groups
 
 UNITS = 8
 GANG = Gang("default", "podgroup/g", 2)

@@ -10,12 +10,7 @@ from msgspec.structs import replace
 
 from gpucore.model import PodRequest
 from gpucore.sizing.evidence import DAY, SizingRules
-from gpucore.sizing.initial_size import (
-    SizablePod,
-    SizingConditions,
-    initial_size,
-    sizable_pod,
-)
+from gpucore.sizing.initial_size import SizablePod, SizingConditions, initial_size, sizable_pod
 from gpucore.sizing.share_size import ContainerSize
 from gpucore.sizing.sizing_options import SizingMode, SizingOptions
 from gpucore.sizing.usage_history import UsageHistory, WorkloadKey

@@ -11,7 +11,7 @@ from corebuilders import NAMES, pod
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpucore.accounting.node_reading import capacity_of
+from gpucore.accounting.node_infos import capacity_of
 from gpucore.model import Allocation
 from gpucore.units import NodeName
 from gpucore.wire import names as wire_names

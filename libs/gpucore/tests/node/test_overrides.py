@@ -2,8 +2,7 @@
 
 import pytest
 
-from gpucore.node.isolation.limits import Unlimited, declared
-from gpucore.node.isolation.overrides import overrides
+from gpucore.node.isolation.limits import Unlimited, declared, overrides
 from gpucore.units import NodeName, PodUid
 from gpucore.wire.names import DEFAULT_NAMES, ENV_VISIBLE_DEVICES, LIMITING_ENV
 from gpucore.wire.pod.spec import Container, Pod

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpucore.accounting.node_reading import node_matrix
+from gpucore.accounting.node_infos import node_matrix
 from gpucore.model import Gpu, Inventory
 from gpucore.model.links import TopologyError
 from gpucore.topology.drawing import draw

@@ -21,8 +21,8 @@ from gpucore import VERSION
 from gpucore.accounting.node_info import NodeInfo
 from gpucore.claims.convert import ClaimRequests, convert
 from gpucore.model import PodRequest
-from gpucore.node.isolation.overrides import overrides
-from gpucore.scheduling.profiles import (
+from gpucore.node.isolation.limits import overrides
+from gpucore.scheduling.cluster_policy import (
     UNSET_NAMES,
     BurstSwitch,
     SchedulerProfiles,

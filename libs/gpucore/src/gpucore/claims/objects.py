@@ -6,13 +6,7 @@ from typing import Final
 import msgspec
 
 from gpucore.claims.selectors import excludes_driver
-from gpucore.wire.claim.claim_specs import (
-    ALL,
-    ClaimSpec,
-    DeviceChoice,
-    DeviceClass,
-    DeviceRequest,
-)
+from gpucore.wire.claim.claim_specs import ALL, ClaimSpec, DeviceChoice, DeviceClass, DeviceRequest
 from gpucore.wire.claim.devices import GPU_UUID
 from gpucore.wire.names import CLAIM_DRIVER
 

@@ -17,10 +17,10 @@ from gpucore.explain.groups import Group, grouped
 from gpucore.explain.sentences import gated, with_unit
 from gpucore.model import FitError
 from gpucore.scheduling.candidates import Candidates
-from gpucore.scheduling.cluster_policy import ClusterPolicy
-from gpucore.scheduling.profiles import (
+from gpucore.scheduling.cluster_policy import (
     BURST_PERCENTAGE,
     LEAST_EVALUATED,
+    ClusterPolicy,
     ExpectedProfile,
     SchedulerProfiles,
     expected_profile,

@@ -5,17 +5,12 @@
 
 import msgspec
 
-from gpucore.explain.groups import (
-    GroupDoc,
-    RefusalDoc,
-    group_doc,
-    refusal_docs,
-)
+from gpucore.explain.groups import GroupDoc, RefusalDoc, group_doc, refusal_docs
 from gpucore.explain.pod_states import Cluster, Explanation
 from gpucore.model import PodRequest
 from gpucore.scheduling.policy import score
 from gpucore.steps import Steps
-from gpucore.wire.names import API_VERSION
+from gpucore.wire.documents import API_VERSION
 from gpucore.wire.pod.gangs import gang_of
 
 

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from gpucore.wire.names import API_VERSION
+from gpucore.wire.documents import API_VERSION
 from gpucore.workload.pod_mix import PodKind, PodMix
 
 

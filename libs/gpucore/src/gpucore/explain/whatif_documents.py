@@ -8,16 +8,11 @@ from collections.abc import Sequence
 import msgspec
 
 from gpucore.explain.answers import Answer
-from gpucore.explain.groups import (
-    GroupDoc,
-    RefusalDoc,
-    group_doc,
-    refusal_docs,
-)
+from gpucore.explain.groups import GroupDoc, RefusalDoc, group_doc, refusal_docs
 from gpucore.explain.sentences import placement_sentence
 from gpucore.scheduling.cluster_policy import ClusterPolicy
 from gpucore.steps import Steps
-from gpucore.wire.names import API_VERSION
+from gpucore.wire.documents import API_VERSION
 
 
 class WhatIfPodDoc(msgspec.Struct, frozen=True, rename="camel"):

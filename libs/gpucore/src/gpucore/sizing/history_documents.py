@@ -10,12 +10,11 @@ from typing import Annotated, Final, Literal
 import msgspec
 from msgspec import Meta
 
-from gpucore.sizing.buckets import LAST, MOST_BUCKETS
+from gpucore.sizing.buckets import LAST, LAST_SM, MOST_BUCKETS
 from gpucore.sizing.limit_events import NEVER, LimitEvent
-from gpucore.sizing.sm_buckets import LAST_SM
 from gpucore.sizing.usage_history import UsageHistory, WorkloadKey
+from gpucore.wire.documents import API_VERSION
 from gpucore.wire.errors import WireError
-from gpucore.wire.names import API_VERSION
 
 KIND: Final = "UsageHistoryList"
 MOST_HISTORIES: Final = 500

@@ -9,8 +9,8 @@ from typing import Annotated, Final, Literal
 import msgspec
 from msgspec import Meta
 
+from gpucore.wire.documents import API_VERSION
 from gpucore.wire.errors import WireError
-from gpucore.wire.names import API_VERSION
 
 KIND: Final = "NodeUsage"
 MOST_BYTES: Final = 1024 * 1024

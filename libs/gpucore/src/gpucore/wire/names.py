@@ -158,8 +158,6 @@ MANAGED_BY: Final = "app.kubernetes.io/managed-by"
 PLUGIN: Final = "gpushare-device-plugin"
 
 DEVICE_ID_SEPARATOR: Final = "-_-"
-API_VERSION: Final = "gpushare/v1"
-"""The contract: within a version fields are added and nothing else."""
 
 
 class Names(msgspec.Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""Kubernetes quantities, and decimal text of annotations, as integers.
+"""Numbers in texts: Kubernetes quantities, decimal text of annotations, and times.
 
 The API server rewrites amounts in canonical form, so 32000 units come back as ``32k``: an amount
 that is read with ``int`` is lost exactly on the largest nodes. ``int`` also takes spaces, signs,
@@ -9,6 +9,7 @@ by a member of this contract.
 import math
 import re
 from collections.abc import Iterable
+from datetime import datetime
 from fractions import Fraction
 from typing import Final
 
@@ -77,3 +78,12 @@ def first_number(texts: Iterable[str | None]) -> int:
         if value is not None:
             return value
     return 0
+
+
+def unix_seconds(text: str | None) -> float:
+    """Unix seconds of an RFC 3339 time; 0 where the text is no time with a zone."""
+    try:
+        found = datetime.fromisoformat(text or "")
+    except ValueError:
+        return 0.0
+    return found.timestamp() if found.tzinfo else 0.0

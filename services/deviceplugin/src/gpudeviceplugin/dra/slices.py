@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import msgspec
 
 from gpucore.accounting.node_info import NodeInfo
-from gpucore.accounting.node_reading import capacity_of
+from gpucore.accounting.node_infos import capacity_of
 from gpucore.model import Allocation, Inventory
 from gpucore.scheduling.device_order import device_order
 from gpucore.units import GpuIndex

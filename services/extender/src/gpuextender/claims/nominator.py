@@ -18,11 +18,7 @@ import structlog
 
 from gpucore.accounting.claims import ClaimAccounts
 from gpucore.claims.node_fit import ClaimNode, claim_node
-from gpucore.claims.nomination import (
-    ClaimRequirements,
-    claim_placement,
-    rate_for_claims,
-)
+from gpucore.claims.nomination import ClaimRequirements, claim_placement, rate_for_claims
 from gpucore.claims.pending import Key, PendingClaimPods
 from gpucore.model import Allocation, AllocationState
 from gpucore.nomination.pauses import NominationPauses

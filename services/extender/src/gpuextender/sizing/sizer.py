@@ -12,12 +12,7 @@ import msgspec
 
 from gpucore.accounting.node_info import NodeInfo
 from gpucore.sizing.evidence import SizingRules
-from gpucore.sizing.initial_size import (
-    SizablePod,
-    SizingConditions,
-    initial_size,
-    sizable_pod,
-)
+from gpucore.sizing.initial_size import SizablePod, SizingConditions, initial_size, sizable_pod
 from gpucore.sizing.known_histories import KnownHistories
 from gpucore.sizing.share_size import ContainerSize
 from gpucore.sizing.sizing_options import SizingMode, SizingOptions, sizing_options

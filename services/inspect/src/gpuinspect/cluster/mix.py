@@ -25,11 +25,10 @@ from gpucore.wire.errors import WireError
 from gpucore.wire.names import Names
 from gpucore.wire.pod.spec import Pod, created
 from gpucore.wire.whole_requests import pod_request_of
-from gpucore.workload import mix_in_use, saved_history
-from gpucore.workload.arrivals import Arrival
+from gpucore.workload import mix_in_use
+from gpucore.workload.arrivals import HISTORY_KEY, Arrival, SavedHistory, decode_history
 from gpucore.workload.history import LearnedMix
 from gpucore.workload.mix_in_use import MixInUse, decode_mix
-from gpucore.workload.saved_history import SavedHistory, decode_history
 from gpuinspect.cluster.extenders import EXTENDER, config_map, extenders, flags_of
 from gpuinspect.cluster.snapshots import Snapshot
 
@@ -99,7 +98,7 @@ def saved_mix(snapshot: Snapshot, now: float) -> SavedMix:
         if where == wanted and pod.namespace == namespace
     )
     return SavedMix(
-        _history(data.get(saved_history.KEY), now),
+        _history(data.get(HISTORY_KEY), now),
         _published(data.get(mix_in_use.KEY), min(starts, default=float("inf"))),
         extender=True,
     )

@@ -9,9 +9,14 @@ from typing import Any, Final
 
 import msgspec
 
-from gpucore.scheduling.cluster_policy import DEFAULT_POLICY, NO_SETS, ClusterPolicy
+from gpucore.scheduling.cluster_policy import (
+    DEFAULT_POLICY,
+    NO_SETS,
+    ClusterPolicy,
+    SchedulerProfiles,
+    without_burst,
+)
 from gpucore.scheduling.grouping import BY_LINKS
-from gpucore.scheduling.profiles import SchedulerProfiles, without_burst
 from gpucore.wire.names import POLICY_NAMES, TOPOLOGY_NAMES, Names
 from gpucore.wire.pod.spec import Pod
 from gpucore.wire.whole_requests import pod_request_of

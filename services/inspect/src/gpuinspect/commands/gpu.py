@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from gpucore.accounting.node_info import NodeInfo
-from gpucore.accounting.node_reading import node_matrix
+from gpucore.accounting.node_infos import node_matrix
 from gpucore.topology.drawing import LEGEND, RULE, draw
 from gpucore.wire.names import NODE_TYPE, Names
 from gpucore.wire.node.spec import Node

@@ -11,11 +11,7 @@ from gpucore.sizing.evidence import SizingRules
 from gpucore.sizing.recommendation import Recommendation
 from gpucore.units import MemoryUnit, UnitError
 from gpuinspect.cluster.schedulers import policy_of
-from gpuinspect.cluster.usage_histories import (
-    HistorySource,
-    ReadHistories,
-    of_file,
-)
+from gpuinspect.cluster.usage_histories import HistorySource, ReadHistories, of_file
 from gpuinspect.commands.options import answers
 from gpuinspect.commands.options.amounts import days_of, margin_of
 from gpuinspect.commands.options.formats import NoHeaders
@@ -28,12 +24,7 @@ from gpuinspect.commands.options.namespaces import (
     named_namespace,
 )
 from gpuinspect.commands.options.reading import Reader, fail, note, note_all, reading
-from gpuinspect.commands.recommended import (
-    RecommendFormat,
-    Shown,
-    print_effect,
-    print_sizes,
-)
+from gpuinspect.commands.recommended import RecommendFormat, Shown, print_effect, print_sizes
 from gpuinspect.layout.recommend import source_notes
 from gpuinspect.queries.claim_sizes import ClaimSize, MeasuredWorkload, claim_sizes
 from gpuinspect.queries.measured import (
@@ -44,12 +35,7 @@ from gpuinspect.queries.measured import (
     of_prometheus,
     unread_note,
 )
-from gpuinspect.queries.recommend import (
-    RecommendScope,
-    recommendations,
-    sizes_in,
-    unit_in,
-)
+from gpuinspect.queries.recommend import RecommendScope, recommendations, sizes_in, unit_in
 from gpuinspect.queries.repacked import sizes_effect
 from gpuinspect.queries.workloads import kind_of
 

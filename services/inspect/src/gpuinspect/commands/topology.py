@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from gpucore.accounting.node_reading import node_matrix
+from gpucore.accounting.node_infos import node_matrix
 from gpucore.model.links import Matrix, TopologyError
 from gpucore.topology.drawing import LEGEND, RULE, draw
 from gpucore.topology.policies import GpuGroup, Impossible, plan

@@ -18,8 +18,7 @@ from gpuinspect.commands.options.policies import PolicyName, check_policy
 from gpuinspect.commands.options.reading import Reader, fail, note_all, reading
 from gpuinspect.layout.whatif import whatif as table
 from gpuinspect.queries.claims import DEVICE_CLASSES, claim_templates
-from gpuinspect.queries.whatif import Addition, mix_remarks, remarks, whatif_answers
-from gpuinspect.sources import manifests
+from gpuinspect.queries.whatif import Addition, mix_remarks, read_manifest, remarks, whatif_answers
 from gpuinspect.terminal.progress import counting
 
 
@@ -53,7 +52,7 @@ def whatif(
     check_policy(policy)
     if Path("-") == filename == reader.source.snapshot:
         fail("standard input is either the manifest or the snapshot")
-    wanted = manifests.read(filename, reader.names)
+    wanted = read_manifest(filename, reader.names)
     if replicas is not None:
         wanted = [msgspec.structs.replace(each, replicas=replicas) for each in wanted]
     addition = Addition(add_nodes, like)

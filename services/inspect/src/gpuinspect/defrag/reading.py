@@ -9,7 +9,7 @@ from gpucore.defrag.pods import DefragPod, DefragState, running_obstacle, waitin
 from gpucore.model import PodRequest
 from gpucore.model.constraints import PodConstraints
 from gpucore.scheduling.candidates import Candidates
-from gpucore.scheduling.profiles import same_scheduler
+from gpucore.scheduling.cluster_policy import same_scheduler
 from gpucore.units import PodUid
 from gpucore.wire.constraints import pod_constraints
 from gpucore.wire.names import Names

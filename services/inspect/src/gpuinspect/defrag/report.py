@@ -5,7 +5,7 @@ import msgspec
 from gpucore.defrag.planning import Eviction, EvictionPlan
 from gpucore.explain.sentences import placement_sentence
 from gpucore.units import MemoryUnit, counted
-from gpucore.wire.names import API_VERSION
+from gpucore.wire.documents import API_VERSION
 from gpuinspect.defrag.run import RunReport
 from gpuinspect.terminal.tables import align
 

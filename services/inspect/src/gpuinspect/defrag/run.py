@@ -2,6 +2,9 @@
 
 A run carries out one plan at most. It ends at the first eviction that the cluster refuses, and as
 soon as the plan no longer holds; what it evicted until then it does not take back.
+
+The annotation of its Lease remembers the evictions of the last hour. Each is written before it is
+requested, so a run that dies has counted its eviction.
 """
 
 from contextlib import suppress
@@ -10,28 +13,52 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from gpucore.defrag.budgets import Allowance, Budgets, PastEviction
+from gpucore.defrag.budgets import Allowance, Budgets, PastEviction, recent
 from gpucore.defrag.planning import Eviction, EvictionPlan, PlanSearch, find_plan
 from gpucore.defrag.pods import DefragPod, DefragState
 from gpucore.defrag.progress import check_plan
 from gpucore.units import PodUid
-from gpucore.wire.names import Names
+from gpucore.wire.names import DEFRAG_HISTORY, Names
 from gpuinspect.cluster.collect import CLAIM_LISTS, ClusterSource, live
 from gpuinspect.cluster.snapshots import Snapshot
-from gpuinspect.defrag.lease import DefragLease
 from gpuinspect.defrag.reading import READ, defrag_state
 from gpuinspect.errors import InspectError
-from gpuinspect.eviction.lease import LeaseError
+from gpuinspect.eviction.lease import LeaseError, RunLease
 from gpuinspect.eviction.pods import refusal
 from gpuinspect.terminal.ages import now
-from gpukube.errors import ForbiddenError, KubeError
-
-if TYPE_CHECKING:  # the import takes a while and a snapshot needs no client
-    from gpukube.blocking import BlockingClient
-
+from gpukube.errors import ForbiddenError, InvalidReplyError, KubeError
 
 NEEDED: Final = frozenset(one.kind for one in CLAIM_LISTS)
 """Lists without which GPUs would seem free that claims hold."""
+
+
+class DefragLease(RunLease):
+    """The Lease and its history."""
+
+    @property
+    def history(self) -> tuple[PastEviction, ...]:
+        """The evictions of the last hour, of all runs."""
+        try:
+            text = self.annotations.get(DEFRAG_HISTORY, "[]")
+            found = msgspec.json.decode(text, type=tuple[PastEviction, ...])
+        except msgspec.MsgspecError as error:
+            where = f"annotation {DEFRAG_HISTORY} of Lease {self.name}"
+            raise InvalidReplyError(f"{where} cannot be parsed: {error}") from error
+        return recent(found, int(self._clock().timestamp()))
+
+    def record(self, eviction: PastEviction) -> None:
+        """Write an eviction that is about to be requested, and renew the Lease.
+
+        Raises:
+            LeaseError: another run took the Lease.
+            KubeError: it cannot be written.
+        """
+        history = msgspec.json.encode((*self.history, eviction)).decode()
+        self.renew({DEFRAG_HISTORY: history})
+
+
+if TYPE_CHECKING:  # the import takes a while and a snapshot needs no client
+    from gpukube.blocking import BlockingClient
 
 
 class EvictionSettings(msgspec.Struct, frozen=True):

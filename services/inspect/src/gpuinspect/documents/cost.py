@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from gpucore.wire.names import API_VERSION
+from gpucore.wire.documents import API_VERSION
 
 
 class CostDoc(msgspec.Struct, frozen=True, rename="camel"):

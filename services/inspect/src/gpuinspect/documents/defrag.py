@@ -3,7 +3,7 @@
 import msgspec
 
 from gpucore.simulate.defrag import MovePlan
-from gpucore.wire.names import API_VERSION
+from gpucore.wire.documents import API_VERSION
 
 
 class MoveDoc(msgspec.Struct, frozen=True, rename="camel"):

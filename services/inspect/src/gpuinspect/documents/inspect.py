@@ -6,7 +6,7 @@ the ``unit`` of the document. Nodes, GPUs and pods are the structs that tables s
 
 import msgspec
 
-from gpucore.wire.names import API_VERSION
+from gpucore.wire.documents import API_VERSION
 from gpuinspect.queries.views import ClusterView, NodeSummary
 
 

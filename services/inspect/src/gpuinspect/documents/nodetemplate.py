@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from gpucore.wire.names import API_VERSION
+from gpucore.wire.documents import API_VERSION
 from gpucore.wire.node.group_template import GroupTemplate, autoscaling_tags
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from gpucore.explain.documents import RequestDoc, request_doc
-from gpucore.wire.names import API_VERSION
+from gpucore.wire.documents import API_VERSION
 from gpuinspect.queries.scheduling_status import SchedulingStatus
 
 

@@ -8,7 +8,7 @@ from gpucore.explain.sizing import sizing_sentence
 from gpucore.sizing.evidence import SizingRules
 from gpucore.sizing.recommendation import Recommendation
 from gpucore.sizing.share_size import ContainerSize
-from gpucore.wire.names import API_VERSION
+from gpucore.wire.documents import API_VERSION
 from gpuinspect.cluster.usage_histories import ReadHistories
 from gpuinspect.queries.repacked import HOURS_A_MONTH, SizesEffect
 from gpuinspect.queries.workload_sizes import SizedWorkload, WorkloadSizes

@@ -13,7 +13,7 @@ import msgspec
 from gpucore.explain.documents import PodExplanation
 from gpucore.explain.mix_documents import MixDoc
 from gpucore.explain.whatif_documents import WhatIfDoc
-from gpucore.wire.names import API_VERSION
+from gpucore.wire.documents import API_VERSION
 from gpuinspect.defrag.report import EvictionPlanDoc
 from gpuinspect.documents.cost import CostList
 from gpuinspect.documents.defrag import DefragPlan

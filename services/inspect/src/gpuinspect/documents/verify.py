@@ -10,7 +10,7 @@ from xml.sax.saxutils import quoteattr
 
 import msgspec
 
-from gpucore.wire.names import API_VERSION
+from gpucore.wire.documents import API_VERSION
 from gpuinspect.verify.rows import RowOutcome
 from gpuinspect.verify.run import VerifyRun
 from gpuinspect.verify.targets import ProofTarget

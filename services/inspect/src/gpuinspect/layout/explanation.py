@@ -9,15 +9,11 @@ from typing import Final
 
 from gpucore.explain.groups import Group, figures
 from gpucore.explain.pod_states import Explanation, PodState
-from gpucore.scheduling.profiles import LEAST_EVALUATED
+from gpucore.scheduling.cluster_policy import LEAST_EVALUATED
 from gpucore.units import counted
 from gpuinspect.queries.scheduling_status import SchedulingStatus
 from gpuinspect.queries.workloads import Alike, WorkloadRef
-from gpuinspect.terminal.tables import (
-    align,
-    one_line,
-    wrapped,
-)
+from gpuinspect.terminal.tables import align, one_line, wrapped
 
 SHOWN: Final = 3  # names of nodes in a row; the rest are counted
 HEAD: Final = len("Scheduler:  ")

@@ -15,12 +15,7 @@ from gpucore.units import GpuIndex, MemoryUnit, UnitError
 from gpucore.wire import names as wire_names
 from gpucore.wire.names import Names
 from gpucore.wire.pod.gangs import gang_of
-from gpucore.wire.pod.placements import (
-    MAX_INDEX,
-    AllocationMap,
-    decode_allocation,
-    per_device,
-)
+from gpucore.wire.pod.placements import MAX_INDEX, AllocationMap, decode_allocation, per_device
 from gpucore.wire.pod.requests import kai_limit, request_in
 from gpucore.wire.pod.spec import Pod
 from gpucore.wire.pod.texts import KEPT, Texts, texts_of

@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from gpucore.wire.times import unix_seconds
+from gpucore.wire.quantity import unix_seconds
 
 HOST_MEMORY: Final = "OOMKilled"
 WORDS: Final = (

@@ -17,12 +17,7 @@ from gpucore.wire.errors import WireError
 from gpucore.wire.names import Names
 from gpuinspect.cluster.collect import ClusterSource
 from gpuinspect.commands.options.formats import Format, NoHeaders, Output, emit, names_only
-from gpuinspect.commands.options.namespaces import (
-    READ_ALL,
-    AllNamespaces,
-    Namespace,
-    chosen,
-)
+from gpuinspect.commands.options.namespaces import READ_ALL, AllNamespaces, Namespace, chosen
 from gpuinspect.commands.options.reading import (
     AsUser,
     Context,

@@ -1,6 +1,6 @@
 """One node: its GPUs, their pods, and the links between them."""
 
-from gpucore.accounting.node_reading import node_matrix
+from gpucore.accounting.node_infos import node_matrix
 from gpucore.model.links import Matrix
 from gpucore.units import MemoryUnit
 from gpucore.wire.names import Names
