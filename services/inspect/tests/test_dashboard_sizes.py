@@ -29,7 +29,7 @@ from gpuinspect.web import sizing
 from gpuinspect.web.app import _versions, make_app
 from gpuinspect.web.feed import Feed
 from gpuinspect.web.pages.sizespage import SHOWN
-from gpuinspect.web.sizing import SIZES_CACHE_SECONDS, CachedSizes
+from gpuinspect.web.sizing import CACHE_SECONDS, CachedSizes
 from gpukube.blocking import BlockingClient
 from gpukube.errors import InvalidReplyError
 
@@ -202,7 +202,7 @@ def test_figures_are_read_once_a_minute() -> None:
     for _ in range(3):
         client.get("/sizes")
     assert read.reads == 1
-    clock.now = SIZES_CACHE_SECONDS
+    clock.now = CACHE_SECONDS
     read.error = "the API server is away"
     client.get("/sizes")
     texts = (client.get("/sizes").text for _ in range(10_000))

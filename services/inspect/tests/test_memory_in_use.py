@@ -15,7 +15,7 @@ from gpuinspect.cluster.snapshots import decode
 from gpuinspect.queries.memory_in_use import MemoryInUse, memory_in_use
 from gpuinspect.queries.plugin_pods import plugins_in
 from gpuinspect.queries.usage import Figures
-from gpuinspect.web.sizing import MEMORY_CACHE_SECONDS, Cached
+from gpuinspect.web.feed import CACHE_SECONDS, Cached
 from gpukube.blocking import BlockingClient
 from gpukube.plugin_pods import plugin_addresses
 from gpukube.testing.plugin_pods import plugin_pod
@@ -255,7 +255,7 @@ def test_the_dashboard_measures_every_ten_seconds() -> None:
 
     cached = Cached(measure, lambda: now[0])
     snapshot = decode(FakeCluster().json().encode())
-    for seconds, expected in ((0, "1"), (MEMORY_CACHE_SECONDS - 1, "1"), (1, "2")):
+    for seconds, expected in ((0, "1"), (CACHE_SECONDS - 1, "1"), (1, "2")):
         now[0] += seconds
         assert cached(snapshot).note == expected
 

@@ -17,10 +17,9 @@ from gpucore.wire.node.spec import Node
 from gpuinspect.cluster.collect import COUNTED
 from gpuinspect.cluster.ledger import ledger_of
 from gpuinspect.cluster.schedulers import policy_of
-from gpuinspect.commands.options import answers
 from gpuinspect.commands.options.formats import Format, NoHeaders, Output, emit, names_only
 from gpuinspect.commands.options.reading import Reader, fail, note, reading
-from gpuinspect.commands.options.selecting import Selector, selected
+from gpuinspect.commands.options.selecting import OnlyNode, Selector, selected
 from gpuinspect.documents.gpunode import gpu_node_list
 from gpuinspect.errors import MissingObjectError
 from gpuinspect.queries.views import GpuNode, GpuWithPods
@@ -30,9 +29,7 @@ from gpuinspect.terminal.tables import align
 @reading
 def gpu(
     reader: Reader,
-    node: Annotated[
-        str, typer.Argument(help="only this node", metavar="NODE", autocompletion=answers.nodes)
-    ] = "",
+    node: OnlyNode = "",
     *,
     details: Annotated[
         bool, typer.Option("-d", "--details", help="also show the link matrix")

@@ -11,7 +11,7 @@ from gpucore.wire.names import IDLE_ALLOWED
 from gpuinspect.cluster.collect import COUNTED
 from gpuinspect.cluster.scoped import gaps, read
 from gpuinspect.commands.options import selecting
-from gpuinspect.commands.options.amounts import days_of
+from gpuinspect.commands.options.amounts import Price, days_of
 from gpuinspect.commands.options.formats import Format, NoHeaders, Output, emit, names_only
 from gpuinspect.commands.options.namespaces import READ_ALL, AllNamespaces, Namespace, chosen
 from gpuinspect.commands.options.reading import Reader, fail, note, note_all, reading
@@ -45,9 +45,7 @@ def idle(
             metavar="TIME",
         ),
     ] = "1h",
-    price: Annotated[
-        float, typer.Option(help="price of an hour of one GPU, in any currency", min=0.0)
-    ] = 0.0,
+    price: Price = 0.0,
     evict: Annotated[
         bool,
         typer.Option(

@@ -12,11 +12,10 @@ import typer
 
 from gpuinspect.cluster.collect import COUNTED
 from gpuinspect.cluster.snapshots import Snapshot
-from gpuinspect.commands.options import answers
 from gpuinspect.commands.options.formats import Format, NoHeaders, Output, emit, names_only
 from gpuinspect.commands.options.measuring import Prometheus, measured
 from gpuinspect.commands.options.reading import Reader, fail, note, reading
-from gpuinspect.commands.options.selecting import Selector, selected
+from gpuinspect.commands.options.selecting import OnlyNodes, Selector, selected
 from gpuinspect.documents.inspect import node_share_list
 from gpuinspect.documents.top import node_gpu_list
 from gpuinspect.layout import shares, topnode
@@ -46,10 +45,7 @@ def top() -> None:
 @reading
 def top_node(
     reader: Reader,
-    nodes: Annotated[
-        list[str] | None,
-        typer.Argument(help="only these nodes", metavar="[NODE]...", autocompletion=answers.nodes),
-    ] = None,
+    nodes: OnlyNodes = None,
     *,
     details: Annotated[bool, typer.Option("-d", "--details", help="with pods")] = False,
     share: Annotated[
@@ -119,10 +115,7 @@ class GpuOrder(StrEnum):
 @reading
 def top_gpu(
     reader: Reader,
-    nodes: Annotated[
-        list[str] | None,
-        typer.Argument(help="only these nodes", metavar="[NODE]...", autocompletion=answers.nodes),
-    ] = None,
+    nodes: OnlyNodes = None,
     *,
     prometheus: Prometheus = "",
     sort_by: Annotated[

@@ -14,9 +14,8 @@ from gpucore.explain.documents import PodExplanation
 from gpucore.explain.mix_documents import MixDoc
 from gpucore.explain.whatif_documents import WhatIfDoc
 from gpucore.wire.documents import API_VERSION
-from gpuinspect.defrag.report import EvictionPlanDoc
 from gpuinspect.documents.cost import CostList
-from gpuinspect.documents.defrag import DefragPlan
+from gpuinspect.documents.defrag import DefragPlan, EvictionPlanDoc
 from gpuinspect.documents.doctor import Examination
 from gpuinspect.documents.gpumap import GpuMapDoc
 from gpuinspect.documents.gpunode import GpuNodeList

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping
 from datetime import datetime
 from functools import cached_property
-from typing import Final, Protocol
+from typing import Final
 
 import msgspec
 
@@ -41,17 +41,10 @@ from gpuinspect.queries.usage import Figures, UsageReport, grouped
 from gpuinspect.queries.views import ClusterView, NodeSummary, in_natural_order, natural
 from gpuinspect.queries.workload_sizes import WorkloadSizes
 from gpuinspect.web.history import CLUSTER, Amounts, History
+from gpuinspect.web.sizing import CachedSizes
 
 MOST_REPORTS: Final = 20
 """Groupings of usage that a frame caches; viewers choose the label."""
-
-
-class SizesSource(Protocol):
-    """Reads what workloads used."""
-
-    def latest(self, snapshot: Snapshot, ledger: Ledger) -> WorkloadSizes | None:
-        """What was read last; ``None`` while it is being read for the first time."""
-        ...
 
 
 class Frame:
@@ -84,7 +77,7 @@ class Frame:
         self.error = ""
         self.of_file = of_file
         self.history = History()
-        self.measured_sizes: SizesSource | None = None
+        self.measured_sizes: CachedSizes | None = None
         self._reports: dict[str, UsageReport] = {}
         self.ledger: Ledger = ledger_of(snapshot, names)
         self.view: ClusterView = in_natural_order(view_of_ledger(self.ledger, snapshot.nodes))

@@ -2,7 +2,6 @@
 
 Reading the histories of many plugins takes seconds, so neither the feed nor a page waits for its
 end: a page shows what was read last, and viewers are notified of what is new.
-Memory in use is measured less often than the cluster is read.
 """
 
 import threading
@@ -16,15 +15,12 @@ from gpucore.accounting.ledger import Ledger
 from gpucore.wire.errors import WireError
 from gpuinspect.cluster.snapshots import Snapshot
 from gpuinspect.errors import FAILURES, sentence
-from gpuinspect.queries.memory_in_use import MemoryInUse
 from gpuinspect.queries.workload_sizes import WorkloadSizes
 
-SIZES_CACHE_SECONDS: Final = 60.0
+CACHE_SECONDS: Final = 60.0
 WAIT_SECONDS: Final = 1.0
 """The longest wait of a page, while nothing was read yet."""
 MeasureSizes = Callable[[Snapshot, Ledger], WorkloadSizes]
-MEMORY_CACHE_SECONDS: Final = 10.0
-Measure = Callable[[Snapshot], MemoryInUse]
 
 
 def _nobody() -> None:
@@ -32,7 +28,7 @@ def _nobody() -> None:
 
 
 class CachedSizes:
-    """Reads again on the first request after :data:`SIZES_CACHE_SECONDS`; one read at a time.
+    """Reads again on the first request after :data:`CACHE_SECONDS`; one read at a time.
 
     Args:
         measure: reads the histories of a cluster and computes sizes.
@@ -73,29 +69,8 @@ class CachedSizes:
             found = msgspec.structs.replace(known, note=note)
         finally:
             with self._lock:
-                self._reading, self._until = False, self._clock() + SIZES_CACHE_SECONDS
+                self._reading, self._until = False, self._clock() + CACHE_SECONDS
         changed, self._last = found != self._last, found
         self._read_once.set()
         if changed:
             self.on_change()
-
-
-class Cached:
-    """Measures again once the last figures are :data:`MEMORY_CACHE_SECONDS` old.
-
-    Args:
-        measure: for the snapshot that was just read.
-        clock: seconds that only grow.
-    """
-
-    def __init__(self, measure: Measure, clock: Callable[[], float] = time.monotonic) -> None:
-        self._measure, self._clock = measure, clock
-        self._until = float("-inf")
-        self._last = MemoryInUse()
-
-    def __call__(self, snapshot: Snapshot) -> MemoryInUse:
-        """Memory in use, at most :data:`MEMORY_CACHE_SECONDS` old."""
-        if self._clock() >= self._until:
-            self._last = self._measure(snapshot)
-            self._until = self._clock() + MEMORY_CACHE_SECONDS
-        return self._last

@@ -8,6 +8,7 @@ from typing import Annotated, Final
 import typer
 
 from gpuinspect.cluster.collect import ClusterSource
+from gpuinspect.commands.options.amounts import Price
 from gpuinspect.commands.options.formats import Format, NoHeaders, Output, emit, names_only
 from gpuinspect.commands.options.namespaces import READ_ALL, AllNamespaces, Namespace, chosen
 from gpuinspect.commands.options.reading import Context, Kubeconfig, fail, note
@@ -38,9 +39,7 @@ def cost(
             metavar="TIME",
         ),
     ] = "7d",
-    price: Annotated[
-        float, typer.Option(help="price of an hour of one GPU, in any currency", min=0.0)
-    ] = 0.0,
+    price: Price = 0.0,
     prometheus: Annotated[
         str,
         typer.Option(envvar="GPUSHARE_PROMETHEUS", help="URL of Prometheus", metavar="URL"),

@@ -29,10 +29,10 @@ from gpuinspect.queries.claims import DEVICE_CLASSES, claim_templates
 from gpuinspect.queries.memory_in_use import MemoryInUse, memory_in_use
 from gpuinspect.queries.sizes import read_histories, series_of_week, sizes_of
 from gpuinspect.web.app import Job, make_app
-from gpuinspect.web.feed import Feed
+from gpuinspect.web.feed import Cached, Feed, Measure
 from gpuinspect.web.hosts import is_local, url_host
 from gpuinspect.web.listening import listen
-from gpuinspect.web.sizing import Cached, CachedSizes, Measure
+from gpuinspect.web.sizing import CachedSizes
 from gpuinspect.web.tokens import TokenReviewer
 from gpukube.server.certificates import CertificateWatcher
 

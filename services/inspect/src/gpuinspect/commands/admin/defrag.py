@@ -18,10 +18,9 @@ from gpuinspect.cluster.ledger import ledger_of
 from gpuinspect.commands.options.formats import Format, NoHeaders, Output, emit, names_only
 from gpuinspect.commands.options.reading import Reader, fail, note, note_all, reading
 from gpuinspect.commands.options.selecting import Selector, selected
-from gpuinspect.defrag.report import document
 from gpuinspect.defrag.report import table as evictions
 from gpuinspect.defrag.run import EvictionSettings, plan_or_evict
-from gpuinspect.documents.defrag import defrag_plan
+from gpuinspect.documents.defrag import defrag_plan, eviction_plan
 from gpuinspect.terminal.tables import align
 
 
@@ -108,7 +107,7 @@ def _for_waiting(
 ) -> None:
     report, state = plan_or_evict(reader.source, reader.names, wanted)
     if output.is_document:
-        emit(document(report), output)
+        emit(eviction_plan(report), output)
         return
     plan = report.found.plan
     if output is Format.NAME:

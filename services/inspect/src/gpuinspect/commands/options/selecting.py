@@ -1,4 +1,4 @@
-"""``-l``: only the nodes that carry these labels."""
+"""Only some nodes: by name, or with ``-l`` by their labels."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -8,8 +8,16 @@ import msgspec
 import typer
 
 from gpuinspect.cluster.snapshots import ListedObjects
+from gpuinspect.commands.options import answers
 from gpuinspect.commands.options.reading import fail
 
+OnlyNode = Annotated[
+    str, typer.Argument(help="only this node", metavar="NODE", autocompletion=answers.nodes)
+]
+OnlyNodes = Annotated[
+    list[str] | None,
+    typer.Argument(help="only these nodes", metavar="[NODE]...", autocompletion=answers.nodes),
+]
 Selector = Annotated[
     str,
     typer.Option(
