@@ -23,7 +23,7 @@ from gpuinspect.commands.options.selecting import OnlyNode, Selector, selected
 from gpuinspect.documents.gpunode import gpu_node_list
 from gpuinspect.errors import MissingObjectError
 from gpuinspect.queries.views import GpuNode, GpuWithPods
-from gpuinspect.terminal.tables import align
+from gpuinspect.terminal.output import align
 
 
 @reading

@@ -13,7 +13,7 @@ from gpuinspect.cluster.schedulers import SCHEDULER_CONFIGS
 from gpuinspect.commands.options.formats import Format, NoHeaders, Output, emit, names_only
 from gpuinspect.commands.options.reading import Reader, note, reading
 from gpuinspect.queries.claims import DEVICE_CLASSES, claim_templates
-from gpuinspect.terminal.tables import align_rows
+from gpuinspect.terminal.output import align_rows
 
 _HEADS = ("PART", "GPUS", "MEMORY", "COMPUTE", "CPU", "HOST MEMORY", "MODELS")
 

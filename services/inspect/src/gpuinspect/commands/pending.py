@@ -19,7 +19,7 @@ from gpuinspect.queries.claims import DEVICE_CLASSES, claim_templates
 from gpuinspect.queries.scheduling_status import SchedulingStatus, SchedulingStatuses, oldest_first
 from gpuinspect.terminal import ages
 from gpuinspect.terminal.ages import age
-from gpuinspect.terminal.tables import align_rows, one_line
+from gpuinspect.terminal.output import align_rows, one_line
 
 _HEADS: Final = ("NAMESPACE", "NAME", "AGE", "REQUESTS")
 _WIDE: Final = ("STATE", "SCHEDULER", "SINCE")

@@ -29,7 +29,7 @@ from gpuinspect.queries.usage import (
     by_pods,
     group_name,
 )
-from gpuinspect.terminal.tables import align_rows, one_line
+from gpuinspect.terminal.output import align_rows, one_line
 
 LIMITED: Final = "NAMESPACE"
 """Title of the groups that have quotas."""

@@ -4,7 +4,7 @@ from gpucore.defrag.planning import Eviction
 from gpucore.explain.sentences import placement_sentence
 from gpucore.units import MemoryUnit, counted
 from gpuinspect.defrag.run import RunReport
-from gpuinspect.terminal.tables import align
+from gpuinspect.terminal.output import align
 
 
 def table(report: RunReport, unit: MemoryUnit, *, headers: bool = True) -> str:

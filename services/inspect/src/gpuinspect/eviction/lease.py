@@ -14,13 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from gpuinspect.errors import InspectError
-from gpukube.errors import (
-    ConflictError,
-    InvalidReplyError,
-    KubeError,
-    NotFoundError,
-    StatusError,
-)
+from gpukube.errors import ConflictError, InvalidReplyError, KubeError, NotFoundError, StatusError
 
 if TYPE_CHECKING:  # the import takes a while
     from gpukube.blocking import BlockingClient

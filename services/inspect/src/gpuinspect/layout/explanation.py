@@ -13,7 +13,7 @@ from gpucore.scheduling.cluster_policy import LEAST_EVALUATED
 from gpucore.units import counted
 from gpuinspect.queries.scheduling_status import SchedulingStatus
 from gpuinspect.queries.workloads import Alike, WorkloadRef
-from gpuinspect.terminal.tables import align, one_line, wrapped
+from gpuinspect.terminal.output import align, one_line, wrapped
 
 SHOWN: Final = 3  # names of nodes in a row; the rest are counted
 HEAD: Final = len("Scheduler:  ")

@@ -10,7 +10,7 @@ from typing import Final
 
 from gpucore.units import counted
 from gpuinspect.queries.views import ClusterView, GpuSummary, NodeSummary, percent
-from gpuinspect.terminal.tables import one_line
+from gpuinspect.terminal.output import one_line
 
 LEAST: Final = 60
 """Columns that are used even where the terminal has fewer."""

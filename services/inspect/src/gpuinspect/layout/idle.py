@@ -10,7 +10,7 @@ from gpucore.units import counted
 from gpuinspect.idle.outcomes import IdleOutcome, IdlePodOutcome, IdleRun
 from gpuinspect.queries.idle import IdleShare, IdleShares
 from gpuinspect.terminal.ages import UNKNOWN, age
-from gpuinspect.terminal.tables import align, align_rows
+from gpuinspect.terminal.output import align, align_rows
 
 _GIB: Final = 1 << 30
 _WIDE: Final = ("NODE", "GPU-HOURS", "COST")

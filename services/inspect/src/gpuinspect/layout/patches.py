@@ -21,7 +21,7 @@ from gpucore.sizing.recommendation import Recommendation, SizingAdvice
 from gpucore.sizing.usage_history import ALL_CONTAINERS
 from gpucore.wire.names import MEMORY_LIMIT, Names
 from gpuinspect.queries.claim_sizes import POD_TEMPLATES, ClaimSize, MeasuredWorkload
-from gpuinspect.terminal.tables import one_line
+from gpuinspect.terminal.output import one_line
 
 NOT_READ: Final = "its claims are not read from a file or a snapshot"
 

@@ -9,7 +9,7 @@ from gpucore.sizing.share_size import ContainerSize
 from gpucore.units import counted
 from gpuinspect.cluster.usage_histories import HistorySource, ReadHistories
 from gpuinspect.queries.repacked import HOURS_A_MONTH, SizesEffect
-from gpuinspect.terminal.tables import align, align_rows, one_line
+from gpuinspect.terminal.output import align, align_rows, one_line
 
 NONE: Final = "-"
 ALL: Final = "(all)"

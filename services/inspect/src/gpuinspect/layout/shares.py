@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 
 from gpucore.units import GpuIndex
 from gpuinspect.queries.views import ClusterView, GpuSummary, NodeSummary, PodSummary, percent
-from gpuinspect.terminal.tables import align
+from gpuinspect.terminal.output import align
 
 DASHES_BEYOND_ROW = 20  # the original's line is the bytes of the first row, unaligned, plus this
 DASHES_BEYOND_PODS = 10

@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import Final
 
 from gpuinspect.queries.top import TopGpu, TopNode, TopPod
-from gpuinspect.terminal.tables import align, align_rows, one_line
+from gpuinspect.terminal.output import align, align_rows, one_line
 
 _DASHES: Final = {
     (False, False): 89,

@@ -7,7 +7,7 @@ from gpucore.explain.groups import figures
 from gpucore.explain.whatif_documents import placed_text
 from gpucore.model import Code
 from gpucore.units import counted
-from gpuinspect.terminal.tables import align
+from gpuinspect.terminal.output import align
 
 
 def whatif(answers: Sequence[Answer], *, headers: bool = True) -> str:

@@ -12,13 +12,7 @@ import msgspec
 from gpucore.model import Inventory
 from gpucore.model.links import Matrix, nvlinks_of
 from gpucore.units import GIB, MIB, GpuIndex, MemoryUnit
-from gpucore.wire.claim.devices import (
-    DeviceObject,
-    SliceDevice,
-    encode_device,
-    flat_device,
-    gpu_of,
-)
+from gpucore.wire.claim.devices import DeviceObject, SliceDevice, encode_device, flat_device, gpu_of
 from gpucore.wire.errors import WireError, decoded
 from gpucore.wire.node.matrices import matrix_of
 

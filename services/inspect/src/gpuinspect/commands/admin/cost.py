@@ -15,7 +15,7 @@ from gpuinspect.commands.options.reading import Context, Kubeconfig, fail, note
 from gpuinspect.documents.cost import cost_list
 from gpuinspect.errors import PrometheusError
 from gpuinspect.sources.prometheus import gpu_hours
-from gpuinspect.terminal.tables import align
+from gpuinspect.terminal.output import align
 
 GRANTED: Final = "namespace:gpushare_granted_gpus:sum"
 USED: Final = "namespace:gpushare_used_gpus:sum"

@@ -21,7 +21,7 @@ from gpuinspect.commands.options.selecting import Selector, selected
 from gpuinspect.defrag.report import table as evictions
 from gpuinspect.defrag.run import EvictionSettings, plan_or_evict
 from gpuinspect.documents.defrag import defrag_plan, eviction_plan
-from gpuinspect.terminal.tables import align
+from gpuinspect.terminal.output import align
 
 
 @reading

@@ -14,7 +14,7 @@ from gpuinspect.doctor.evidence import Evidence
 from gpuinspect.doctor.registry import CHECKS, WANTED
 from gpuinspect.documents.doctor import examination_doc
 from gpuinspect.terminal import output as terminal
-from gpuinspect.terminal.tables import align, wrapped
+from gpuinspect.terminal.output import align, wrapped
 
 _COLOURS: Final = {
     CheckStatus.OK: "green",

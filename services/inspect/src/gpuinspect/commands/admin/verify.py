@@ -16,7 +16,7 @@ from gpuinspect.commands.options.formats import Format, NoHeaders, emit, names_o
 from gpuinspect.commands.options.reading import Reader, fail, note, reading
 from gpuinspect.documents.verify import VerifyReport, holds, junit, verify_report
 from gpuinspect.terminal import output as terminal
-from gpuinspect.terminal.tables import align, wrapped
+from gpuinspect.terminal.output import align, wrapped
 from gpuinspect.verify.rows import RowOutcome
 from gpuinspect.verify.run import VerifyRun, VerifySettings
 from gpuinspect.verify.run import verify as run_verify

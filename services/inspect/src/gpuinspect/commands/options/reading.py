@@ -21,7 +21,7 @@ from gpuinspect.cluster.collect import ClusterSource
 from gpuinspect.commands.options import answers
 from gpuinspect.errors import FAILURES, sentence
 from gpuinspect.terminal import output as terminal
-from gpuinspect.terminal.tables import wrapped
+from gpuinspect.terminal.output import wrapped
 from gpukube.errors import ConfigError, KubeError
 
 P = ParamSpec("P")
