@@ -1,7 +1,7 @@
 """JSON and YAML of ``gpushare recommend``, also with ``--whatif``, and of the sizes of workloads.
 
-Versions as in :mod:`gpuinspect.documents.inspect`. The dashboard serves the sizes of workloads, used
-against requested memory, at ``/api/v1/sizes``.
+Versions as in :mod:`gpuinspect.documents.inspect`. The dashboard serves the sizes of workloads,
+used against requested memory, at ``/api/v1/sizes``.
 """
 
 from collections.abc import Sequence
