@@ -19,8 +19,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from gpucore.accounting.ledger import Ledger
 from gpucore.wire.names import Names
-from gpucore.wire.nodes import decode_node
-from gpucore.wire.pods import decode_pod
+from gpucore.wire.node.spec import decode_node
+from gpucore.wire.pod.spec import decode_pod
 from gpudeviceplugin import telemetry
 from gpuextender import metrics
 from gpuextender.metrics import LedgerMetrics

@@ -26,7 +26,7 @@ FORBIDDEN = {
         ("gpucore.model.links", "gpuprobe.driver"),
     ],
     "core": [
-        ("gpucore.wire.digits", "gpucore.simulate.hosts"),
+        ("gpucore.wire.quantity", "gpucore.simulate.hosts"),
         ("gpucore.units", "gpucore.model"),
         ("gpucore.model.links", "gpucore.wire.names"),
         ("gpucore.wire.constraints", "gpucore.kubescheduler.node_fit"),

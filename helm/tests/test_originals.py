@@ -9,10 +9,10 @@ from charting import Object, render
 
 from environments import fakenodes, originals
 from gpucore.accounting.ledger import Ledger
-from gpucore.scheduling.profiles import SchedulerProfiles
+from gpucore.scheduling.cluster_policy import SchedulerProfiles
 from gpucore.wire.names import Names
-from gpucore.wire.nodes import decode_node
-from gpucore.wire.pods import decode_pod
+from gpucore.wire.node.spec import decode_node
+from gpucore.wire.pod.spec import decode_pod
 from gpuextender.state import State
 from gpuextender.webhook import AdmissionAnswer, SchedulerChoice, review_pod
 

@@ -11,7 +11,7 @@ from gpucore.node.reconcile.corrections import CorrectionInput, corrections
 from gpucore.units import GIB, GpuIndex, GpuUuid, NodeName, PodUid
 from gpucore.wire import names
 from gpucore.wire.names import INVENTORY_HASH
-from gpucore.wire.pods import Container, Pod
+from gpucore.wire.pod.spec import Container, Pod
 
 ENABLED: Object = {"admissionPolicy": {"enabled": True}}
 INVENTORY = Inventory(gpus=(Gpu(GpuIndex(0), GpuUuid("GPU-0"), 15),), unit=GIB)

@@ -8,7 +8,7 @@ from typing import Any
 
 from charting import Object, Rendered, render
 
-from gpucore.scheduling.profiles import SchedulerProfiles
+from gpucore.scheduling.cluster_policy import SchedulerProfiles
 from gpudeviceplugin.web import Web
 from gpuextender.http.app import probes_app
 from gpuextender.http.routes import SchedulerRoutes

@@ -18,7 +18,7 @@ from gpucore.scheduling.filter import filter_nodes
 from gpucore.scheduling.fit import fit
 from gpucore.scheduling.policy import place, score
 from gpucore.units import NodeName
-from gpucore.wire.pods import decode_pod
+from gpucore.wire.pod.spec import decode_pod
 from gpucore.workload.pod_mix import HostRoom, PodKind, usual_mix
 
 NAMES = [NodeName(f"node-{number:05}") for number in range(NODES)]

@@ -16,8 +16,12 @@ from pytest_benchmark.fixture import BenchmarkFixture
 from gpucore.model import Placement
 from gpucore.units import GpuIndex, NodeName
 from gpucore.wire.names import DEFAULT_NAMES
-from gpucore.wire.nodes import decode_inventory, decode_node, encode_inventory, inventory_of
-from gpucore.wire.pods import allocation_of, annotations_of, decode_pod, pod_request_of
+from gpucore.wire.node.inventories import decode_inventory, encode_inventory, inventory_of
+from gpucore.wire.node.spec import decode_node
+from gpucore.wire.pod.allocations import allocation_of
+from gpucore.wire.pod.placements import annotations_of
+from gpucore.wire.pod.spec import decode_pod
+from gpucore.wire.whole_requests import pod_request_of
 
 REBUILD_SECONDS, REBUILD_MIB = 5.0, 600
 

@@ -12,7 +12,7 @@ from gpucore.units import GIB, GpuIndex, GpuUuid
 from gpucore.wire import names as wire_names
 from gpucore.wire.lists import decode_nodes, decode_pods
 from gpucore.wire.names import DEFAULT_NAMES
-from gpucore.wire.nodes import encode_inventory
+from gpucore.wire.node.inventories import encode_inventory
 
 NODES, GPUS, UNITS, PODS, PAGE = 5_000, 8, 80, 50_000, 500
 MANAGED = [{"manager": "kubelet", "fieldsV1": {f"f:field-{i}": {} for i in range(40)}}]

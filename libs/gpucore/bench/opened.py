@@ -18,19 +18,13 @@ from fleet import node_object
 
 from gpucore.accounting.ledger import Ledger
 from gpucore.accounting.node_info import NodeInfo
-from gpucore.model import (
-    Allocation,
-    AllocationState,
-    ContainerRequest,
-    Placement,
-    PodRequest,
-)
+from gpucore.model import Allocation, AllocationState, ContainerRequest, Placement, PodRequest
+from gpucore.scheduling.cluster_policy import LEAST_EVALUATED
 from gpucore.scheduling.plain_shares import ANY_SHARE, share_ratings
 from gpucore.scheduling.policy import place
-from gpucore.scheduling.profiles import LEAST_EVALUATED
 from gpucore.units import PodUid
 from gpucore.wire.names import DEFAULT_NAMES
-from gpucore.wire.nodes import decode_node
+from gpucore.wire.node.spec import decode_node
 
 NODES, GPUS, UNITS = 1000, 8, 80
 SIZES = (4, 8, 10, 16, 20, 24, 40, 60)

@@ -10,8 +10,11 @@ from gpucore.scheduling.policy import place
 from gpucore.units import GIB, GpuIndex, GpuUuid, MemoryUnit, NodeName, PodUid
 from gpucore.wire import names as wire_names
 from gpucore.wire.names import DEFAULT_NAMES
-from gpucore.wire.nodes import Node, encode_inventory
-from gpucore.wire.pods import Container, Pod, annotations_of, pod_request_of
+from gpucore.wire.node.inventories import encode_inventory
+from gpucore.wire.node.spec import Node
+from gpucore.wire.pod.placements import annotations_of
+from gpucore.wire.pod.spec import Container, Pod
+from gpucore.wire.whole_requests import pod_request_of
 
 NAMES = DEFAULT_NAMES
 

@@ -16,8 +16,8 @@ from gpucore.scheduling.fit import fit
 from gpucore.scheduling.policy import place
 from gpucore.units import GpuIndex, MemoryUnit, NodeName, PodUid
 from gpucore.wire import names as wire_names
-from gpucore.wire.nodes import Node
-from gpucore.wire.pods import Pod
+from gpucore.wire.node.spec import Node
+from gpucore.wire.pod.spec import Pod
 
 Books = dict[NodeName, object]
 """What the books of each node say."""

@@ -19,8 +19,9 @@ from gpucore.model import Allocation, Gpu, Inventory, IsolationMode, Placement
 from gpucore.scheduling.policy import place
 from gpucore.units import GIB, GpuIndex, GpuUuid, MemoryUnit, NodeName, PodUid
 from gpucore.wire import names as wire_names
-from gpucore.wire.nodes import Node
-from gpucore.wire.pods import Pod, allocation_of
+from gpucore.wire.node.spec import Node
+from gpucore.wire.pod.allocations import allocation_of
+from gpucore.wire.pod.spec import Pod
 
 TTL = 10
 HALF = MemoryUnit(512)

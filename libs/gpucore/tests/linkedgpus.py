@@ -8,7 +8,7 @@ from gpucore.model import Gpu, Inventory
 from gpucore.model.links import Matrix
 from gpucore.topology.machines import DGX1_VOLTA, RTX8000
 from gpucore.units import GpuIndex, GpuUuid
-from gpucore.wire.nodes import Node
+from gpucore.wire.node.spec import Node
 
 VOLTA = DGX1_VOLTA.matrix
 BRIDGED = RTX8000.matrix

@@ -15,8 +15,8 @@ from gpucore.model import Placement
 from gpucore.scheduling.filter import filter_nodes
 from gpucore.scheduling.policy import place
 from gpucore.units import GpuIndex, NodeName
-from gpucore.wire.nodes import Node
-from gpucore.wire.pods import Pod
+from gpucore.wire.node.spec import Node
+from gpucore.wire.pod.spec import Pod
 
 Belief = tuple[tuple[int, View], ...]
 """For each pod its size and what the scheduler believes."""

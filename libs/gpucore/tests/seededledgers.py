@@ -9,8 +9,8 @@ from gpucore.accounting.device_info import DeviceInfo
 from gpucore.accounting.ledger import Ledger
 from gpucore.accounting.node_info import NodeInfo
 from gpucore.units import NodeName, PodUid
-from gpucore.wire.nodes import Node
-from gpucore.wire.pods import Pod
+from gpucore.wire.node.spec import Node
+from gpucore.wire.pod.spec import Pod
 
 
 class LeakyForget(Ledger):

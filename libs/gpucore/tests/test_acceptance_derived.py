@@ -6,7 +6,7 @@ from corebuilders import NAMES, ledger, limits, make_gpus, on_node, pod, pod_req
 from gpucore.model import Placement
 from gpucore.scheduling.device_fit import device_fit_error
 from gpucore.units import GpuIndex, NodeName
-from gpucore.wire.pods import Container
+from gpucore.wire.pod.spec import Container
 
 
 def test_containers_of_a_pod_are_summed() -> None:

@@ -21,8 +21,9 @@ from gpucore.explain.sentences import sentence
 from gpucore.model import AllocationState, Code, FitError, Placement
 from gpucore.scheduling.filter import filter_nodes
 from gpucore.units import MIB, GpuIndex, NodeName
-from gpucore.wire.nodes import Node, unhealthy_indexes
-from gpucore.wire.pods import annotations_of
+from gpucore.wire.node.inventories import unhealthy_indexes
+from gpucore.wire.node.spec import Node
+from gpucore.wire.pod.placements import annotations_of
 
 LEGACY = "Insufficient GPU Memory in one device"
 

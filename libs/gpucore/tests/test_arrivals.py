@@ -6,8 +6,7 @@ from itertools import islice
 
 import pytest
 
-from gpucore.simulate.arrivals import drawn, once, shuffled
-from gpucore.simulate.traces import TracePod
+from gpucore.simulate.traces import TracePod, drawn, once, shuffled
 
 PODS = [TracePod(f"p{number}", 1, 1, 1 + number % 2, 1000) for number in range(10)]
 MILLI = sum(pod.milli for pod in PODS)

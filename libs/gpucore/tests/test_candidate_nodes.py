@@ -13,8 +13,8 @@ from gpucore.model.constraints import PodConstraints, Resources
 from gpucore.units import NodeName, PodUid
 from gpucore.wire.errors import WireError
 from gpucore.wire.lists import decode_constrained_pod, event_of, page_of
-from gpucore.wire.nodes import Node
-from gpucore.wire.pods import Pod
+from gpucore.wire.node.spec import Node
+from gpucore.wire.pod.spec import Pod
 
 NODES = (NodeName("n1"), NodeName("n2"))
 STEPS = ("reserve", "bind", "finish", "release", "delete", "relist")

@@ -17,7 +17,7 @@ from gpucore.wire.claim.devices import SliceDevice
 from gpucore.wire.claim.resource_claims import decode_claim
 from gpucore.wire.claim.resource_slices import ResourceSlice
 from gpucore.wire.names import CLAIM_DRIVER, DEFAULT_NAMES
-from gpucore.wire.nodes import Node
+from gpucore.wire.node.spec import Node
 from gpucore.wire.pod.spec import Container, Pod
 
 N1 = NodeName("n1")

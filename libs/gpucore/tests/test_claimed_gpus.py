@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from gpucore.claims.claimed_gpus import ClaimedGpus, claimed_gpus
+from gpucore.claims.objects import ClaimedGpus, claimed_gpus
 from gpucore.wire.claim.claim_specs import (
     ALL,
     ClaimSpec,

@@ -21,8 +21,8 @@ from gpucore.scheduling.filter import filter_nodes
 from gpucore.scheduling.fit import fit
 from gpucore.units import GIB, GpuIndex, NodeName
 from gpucore.wire import names as wire_names
-from gpucore.wire.nodes import Node
-from gpucore.wire.pods import Pod
+from gpucore.wire.node.spec import Node
+from gpucore.wire.pod.spec import Pod
 
 N = NodeName("n")
 TWO = {NAMES.gpu_count: "2"}

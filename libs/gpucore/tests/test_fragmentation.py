@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from gpucore.model import Placement
 from gpucore.scheduling.fragmentation import growth, steps
 from gpucore.units import GpuIndex, NodeName
-from gpucore.wire.nodes import Node
+from gpucore.wire.node.spec import Node
 from gpucore.workload.kinds import TYPICAL, Kind, Workload
 
 FREE = st.lists(st.integers(0, 1000), max_size=8).map(lambda parts: tuple(sorted(parts)))

@@ -15,17 +15,19 @@ from gpucore.explain.gangs import gang_sentence
 from gpucore.gang.members import Members, Postponed
 from gpucore.gang.placement import place_gang, taken
 from gpucore.gang.reservations import reservation_of, spare
-from gpucore.gang.rules import Rules
 from gpucore.gang.spread import NodeOffer
 from gpucore.gang.values import GangPlacement, Shortage
 from gpucore.model import Allocation, AllocationState, FitError, Placement
 from gpucore.model.links import Matrix
 from gpucore.scheduling.fit import fit
+from gpucore.scheduling.grouping import Rules
 from gpucore.scheduling.policy import place
 from gpucore.units import GIB, NodeName
 from gpucore.wire import names as wire_names
+from gpucore.wire.pod.allocations import allocation_of
 from gpucore.wire.pod.gangs import gang_of
-from gpucore.wire.pods import Pod, allocation_of, pod_request_of
+from gpucore.wire.pod.spec import Pod
+from gpucore.wire.whole_requests import pod_request_of
 
 pytestmark = pytest.mark.slow
 

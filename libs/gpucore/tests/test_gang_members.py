@@ -21,12 +21,12 @@ from gpucore.gang.members import (
     members_of,
 )
 from gpucore.gang.placement import place_gang
-from gpucore.gang.rules import Rules
 from gpucore.gang.values import GangPlacement
+from gpucore.scheduling.grouping import Rules
 from gpucore.units import NodeName, PodUid
 from gpucore.wire.names import GANG_LABELS
 from gpucore.wire.pod.gangs import Gang, gang_fault, gang_of
-from gpucore.wire.pods import Pod, decode_pod
+from gpucore.wire.pod.spec import Pod, decode_pod
 
 SECOND = 1_000_000_000
 RULES = Rules()

@@ -10,8 +10,8 @@ from gpucore.gang.reservations import reservation_of, vanished_gangs
 from gpucore.model import Allocation, AllocationState, Placement
 from gpucore.units import NodeName, PodUid
 from gpucore.wire.pod.gangs import Gang
+from gpucore.wire.pod.spec import Pod
 from gpucore.wire.pod_groups import PodGroup
-from gpucore.wire.pods import Pod
 
 GANG = Gang("default", "train", 3)
 GROUP = Gang("default", "podgroup/g", 1)

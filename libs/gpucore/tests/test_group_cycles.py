@@ -10,13 +10,14 @@ from gpucore.gang.group_cycle import SIMULATIONS
 from gpucore.gang.group_cycles import RELEASE_SECONDS, REMEMBER_SECONDS, PodGroupCycles
 from gpucore.gang.members import LIMIT_SECONDS, MOST_RESERVED, ReservationTime
 from gpucore.gang.placement import taken
-from gpucore.gang.rules import Rules
 from gpucore.model import Allocation, AllocationState, Placement
+from gpucore.scheduling.grouping import Rules
 from gpucore.scheduling.pending_pods import UnscheduledPod
 from gpucore.units import NodeName, PodUid
 from gpucore.wire.pod.gangs import Gang
+from gpucore.wire.pod.spec import Pod
 from gpucore.wire.pod_groups import PodGroup
-from gpucore.wire.pods import Pod, pod_request_of
+from gpucore.wire.whole_requests import pod_request_of
 
 SECOND = 1_000_000_000
 A, B, C, D = (NodeName(name) for name in "abcd")

@@ -32,7 +32,7 @@ from gpucore.topology.static import decode_static
 from gpucore.units import NodeName
 from gpucore.wire import names as wire_names
 from gpucore.wire.node.matrices import encode_annotation
-from gpucore.wire.pods import Pod
+from gpucore.wire.pod.spec import Pod
 
 
 def node_info(book: Ledger, name: str = "n") -> NodeInfo:

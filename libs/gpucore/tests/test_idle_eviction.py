@@ -5,8 +5,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from gpucore.sizing.idle_eviction import IdleRules, IdleStep, MeasuredPod, decide
-from gpucore.sizing.idle_notice import IdleNotice, notice_text
+from gpucore.sizing.idle_eviction import (
+    IdleNotice,
+    IdleRules,
+    IdleStep,
+    MeasuredPod,
+    decide,
+    notice_text,
+)
 from gpucore.units import PodUid
 from gpucore.wire.names import IDLE_NOTICE
 from gpucore.wire.pod.controllers import Controller

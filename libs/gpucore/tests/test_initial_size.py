@@ -10,19 +10,15 @@ from msgspec.structs import replace
 
 from gpucore.model import PodRequest
 from gpucore.sizing.evidence import DAY, SizingRules
-from gpucore.sizing.initial_size import (
-    SizablePod,
-    SizingConditions,
-    initial_size,
-    sizable_pod,
-)
+from gpucore.sizing.initial_size import SizablePod, SizingConditions, initial_size, sizable_pod
 from gpucore.sizing.share_size import ContainerSize
 from gpucore.sizing.sizing_options import SizingMode, SizingOptions
 from gpucore.sizing.usage_history import UsageHistory, WorkloadKey
 from gpucore.units import GIB, NodeName, PodUid
 from gpucore.wire.names import DEFAULT_NAMES
 from gpucore.wire.pod.controllers import Controller
-from gpucore.wire.pods import Container, Pod, pod_request_of
+from gpucore.wire.pod.spec import Container, Pod
+from gpucore.wire.whole_requests import pod_request_of
 
 MEM = "aliyun.com/gpu-mem"
 BYTES = 1 << 30

@@ -14,8 +14,7 @@ from gpucore.model import Gpu, Inventory, IsolationMode
 from gpucore.units import GIB, GpuIndex, GpuUuid, MemoryUnit, NodeName
 from gpucore.wire import names as wire_names
 from gpucore.wire.errors import WireError
-from gpucore.wire.nodes import (
-    Node,
+from gpucore.wire.node.inventories import (
     decode_inventory,
     encode_inventory,
     inventory_hash,
@@ -24,6 +23,7 @@ from gpucore.wire.nodes import (
     unhealthy_indexes,
     unhealthy_node,
 )
+from gpucore.wire.node.spec import Node
 
 DOCUMENT: dict[str, Any] = {
     "version": 1,

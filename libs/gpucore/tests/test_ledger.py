@@ -20,7 +20,7 @@ from gpucore.model import AllocationState, Code, FitError, Placement
 from gpucore.units import GIB, MIB, GpuIndex, MemoryUnit, NodeName
 from gpucore.wire import names as wire_names
 from gpucore.wire.errors import WireError
-from gpucore.wire.pods import Container
+from gpucore.wire.pod.spec import Container
 
 N = NodeName("n")
 

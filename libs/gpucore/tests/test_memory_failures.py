@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpucore.wire.pod.memory_failures import MemoryFailure, memory_failures
+from gpucore.wire.pod.container_statuses import ContainerEvent, memory_failures
 
 WORDS = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB."
 AT = "2026-01-01T00:00:10Z"
@@ -24,7 +24,7 @@ def event(where: str = "lastState", **changed: Any) -> bytes:
 @pytest.mark.parametrize("where", ["state", "lastState"])
 def test_a_container_that_ended_with_such_words_ran_out(where: str) -> None:
     """Whether it was started again or not."""
-    assert memory_failures(event(where)) == [MemoryFailure(SECONDS, "main")]
+    assert memory_failures(event(where)) == [ContainerEvent(SECONDS, "main")]
 
 
 @pytest.mark.parametrize(

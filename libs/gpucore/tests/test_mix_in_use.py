@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpucore.wire.errors import WireError
+from gpucore.workload.arrivals import HISTORY_KEY as HISTORY
 from gpucore.workload.mix_in_use import (
     KEY,
     MOST_AMOUNT,
@@ -15,7 +16,6 @@ from gpucore.workload.mix_in_use import (
     encode_mix,
 )
 from gpucore.workload.pod_mix import MOST_KINDS, PodKind, PodMix
-from gpucore.workload.saved_history import KEY as HISTORY
 
 NOW = 1_800_000_000.25
 MODELS = ("A100-SXM4-80GB", "Tesla T4")

@@ -17,7 +17,7 @@ from gpucore.scheduling.grouping import BY_LINKS
 from gpucore.scheduling.node_ranking import NodeRanking, Rating, rate_node
 from gpucore.scheduling.policy import place
 from gpucore.units import NodeName, PodUid
-from gpucore.wire.nodes import Node
+from gpucore.wire.node.spec import Node
 
 POLICIES = ("binpack", "spread", "fragmentation")
 

@@ -17,7 +17,7 @@ from gpucore.simulate.whatif import WhatIfPod, what_if
 from gpucore.units import NodeName
 from gpucore.wire.constraints import candidate_node, pod_constraints
 from gpucore.wire.errors import WireError
-from gpucore.wire.nodes import decode_node
+from gpucore.wire.node.spec import decode_node
 
 N = NodeName("n")
 ML = Taint("dedicated", "ml", "NoSchedule")

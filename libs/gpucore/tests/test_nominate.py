@@ -12,7 +12,7 @@ from gpucore.scheduling.candidates import PodRequirements
 from gpucore.scheduling.policy import place
 from gpucore.units import NodeName, PodUid
 from gpucore.wire.constraints import all_constraints
-from gpucore.wire.pods import Pod
+from gpucore.wire.pod.spec import Pod
 
 N = NodeName("n")
 

@@ -9,7 +9,7 @@ from gpucore.scheduling.nominated import refusal_beside
 from gpucore.scheduling.pending_pods import NominatedPod
 from gpucore.scheduling.policy import place
 from gpucore.units import NodeName, PodUid
-from gpucore.wire.pods import Pod
+from gpucore.wire.pod.spec import Pod
 
 ALONE = {"ack.gpushare.placement": "require-whole-device"}
 

@@ -8,7 +8,7 @@ from gpucore.model import PodRequest
 from gpucore.scheduling.nominated import reserved_for_nominated
 from gpucore.scheduling.pending_pods import Nominations
 from gpucore.units import NodeName, PodUid
-from gpucore.wire.pods import Pod
+from gpucore.wire.pod.spec import Pod
 
 N, M = NodeName("n"), NodeName("m")
 

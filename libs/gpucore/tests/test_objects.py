@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from gpucore.wire.errors import WireError
-from gpucore.wire.nodes import decode_node
-from gpucore.wire.pods import Container, decode_pod
+from gpucore.wire.node.spec import decode_node
+from gpucore.wire.pod.spec import Container, decode_pod
 
 POD: dict[str, Any] = {
     "kind": "Pod",

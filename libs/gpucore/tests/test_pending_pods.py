@@ -8,7 +8,7 @@ from gpucore.scheduling.pending_pods import PendingPods, UnscheduledPod, nominat
 from gpucore.units import NodeName, PodUid
 from gpucore.wire.names import DEFAULT_NAMES
 from gpucore.wire.pod.gangs import Gang, gang_of
-from gpucore.wire.pods import Pod
+from gpucore.wire.pod.spec import Pod
 
 
 def one(name: str, uid: str = "", mem: int = 1, **fields: object) -> UnscheduledPod:

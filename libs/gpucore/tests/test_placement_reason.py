@@ -11,14 +11,14 @@ from gpucore.explain.placement_reason import why
 from gpucore.explain.suggestions import suggest
 from gpucore.gang.members import Members
 from gpucore.gang.placement import place_gang
-from gpucore.gang.rules import Rules
 from gpucore.model import Placement
 from gpucore.model.constraints import CandidateNode
 from gpucore.scheduling.candidates import Candidates, PodRequirements
+from gpucore.scheduling.grouping import Rules
 from gpucore.steps import complete
 from gpucore.units import NodeName
 from gpucore.wire.pod.gangs import Gang
-from gpucore.wire.pods import Pod
+from gpucore.wire.pod.spec import Pod
 
 RULES = Rules()
 

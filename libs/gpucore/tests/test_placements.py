@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from gpucore.model import FitError, Placement
 from gpucore.units import GIB, GpuIndex, NodeName
 from gpucore.wire import names as wire_names
-from gpucore.wire.pod.placements import split_evenly
-from gpucore.wire.pods import Container, allocation_of, annotations_of
+from gpucore.wire.pod.allocations import allocation_of
+from gpucore.wire.pod.placements import annotations_of, split_evenly
+from gpucore.wire.pod.spec import Container
 
 
 def test_both_generations_and_the_unit() -> None:

@@ -9,7 +9,8 @@ from corebuilders import NAMES, limits, pod
 from gpucore.model import Allocation, AllocationState
 from gpucore.units import MIB
 from gpucore.wire import names as wire_names
-from gpucore.wire.pods import Container, allocation_of
+from gpucore.wire.pod.allocations import allocation_of
+from gpucore.wire.pod.spec import Container
 
 V2, V3, IDX = wire_names.V2_ALLOCATION, wire_names.V3_MEMORY, NAMES.mem_idx
 

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from gpucore.model import Allocation, Placement
 from gpucore.units import GpuIndex, NodeName
 from gpucore.wire import names as wire_names
-from gpucore.wire.pods import Pod, allocation_of
+from gpucore.wire.pod.allocations import allocation_of
+from gpucore.wire.pod.spec import Pod
 
 ALONE: Final = {wire_names.LABEL_REQUIRE_WHOLE: wire_names.REQUIRE_WHOLE_DEVICE}
 GPUS: Final = make_gpus(80, 80, 80, 80)

@@ -8,7 +8,8 @@ from gpucore.model import ContainerRequest, IsolationMode
 from gpucore.wire import names as wire_names
 from gpucore.wire.errors import WireError
 from gpucore.wire.names import Names
-from gpucore.wire.pods import Container, Pod, decode_pod, pod_request_of
+from gpucore.wire.pod.spec import Container, Pod, decode_pod
+from gpucore.wire.whole_requests import pod_request_of
 
 
 def init(mem: int, *, sidecar: bool = False) -> Container:

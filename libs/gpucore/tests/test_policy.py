@@ -21,7 +21,7 @@ from gpucore.model import Placement
 from gpucore.scheduling.policy import POLICIES, fragmentation_policy, place, resolve, score
 from gpucore.units import GpuIndex, NodeName
 from gpucore.wire import names as wire_names
-from gpucore.wire.pods import Pod
+from gpucore.wire.pod.spec import Pod
 from gpucore.workload.kinds import Kind, Workload
 
 N = NodeName("n")

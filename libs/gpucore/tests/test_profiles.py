@@ -5,7 +5,7 @@ from corebuilders import ledger, make_gpus, share_node
 
 from gpucore.accounting.node_info import NodeInfo
 from gpucore.model import Inventory
-from gpucore.scheduling.profiles import (
+from gpucore.scheduling.cluster_policy import (
     BurstSwitch,
     ExpectedProfile,
     SchedulerProfiles,

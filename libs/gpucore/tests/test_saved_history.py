@@ -13,20 +13,22 @@ from gpucore.model.constraints import NodeSelectorTerm, Requirement
 from gpucore.steps import complete
 from gpucore.units import PodUid
 from gpucore.wire.errors import WireError
-from gpucore.workload.arrivals import HALF_LIFE_SECONDS, Arrival, NodeLabels
-from gpucore.workload.history import FEWEST_PODS, SETTLED_SECONDS, PodHistory
-from gpucore.workload.pod_mix import PodKind
-from gpucore.workload.saved_history import (
+from gpucore.workload.arrivals import (
     EMPTY,
+    HALF_LIFE_SECONDS,
     LATEST_SECONDS,
     MOST_BYTES,
     MOST_PARTS,
     VERSION,
+    Arrival,
+    NodeLabels,
     SavedHistory,
     SavedPart,
     decode_history,
     encode_history,
 )
+from gpucore.workload.history import FEWEST_PODS, SETTLED_SECONDS, PodHistory
+from gpucore.workload.pod_mix import PodKind
 
 NOW = 1_800_000_000.0
 DAY = 86_400.0

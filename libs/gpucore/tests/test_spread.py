@@ -3,9 +3,8 @@
 import pytest
 from corebuilders import NAMES, ledger, make_gpus, pod, pod_request, share_node
 
-from gpucore.gang.rules import Rules
 from gpucore.gang.spread import NodeOffer, spread_over
-from gpucore.scheduling.grouping import BY_LINKS
+from gpucore.scheduling.grouping import BY_LINKS, Rules
 from gpucore.units import NodeName
 
 UNITS = 16

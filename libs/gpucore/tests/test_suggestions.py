@@ -10,7 +10,7 @@ from gpucore.model.constraints import CandidateNode, PodConstraints, Resources, 
 from gpucore.scheduling.candidates import Candidates, PodRequirements
 from gpucore.steps import complete
 from gpucore.units import NodeName, PodUid
-from gpucore.wire.pods import Pod
+from gpucore.wire.pod.spec import Pod
 
 CPU = {"cpu": 4000}
 

@@ -11,7 +11,7 @@ from corebuilders import NAMES, pod
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpucore.accounting.node_reading import capacity_of
+from gpucore.accounting.node_infos import capacity_of
 from gpucore.model import Allocation
 from gpucore.units import NodeName
 from gpucore.wire import names as wire_names
@@ -26,8 +26,11 @@ from gpucore.wire.lists import (
     event_of,
     page_of,
 )
-from gpucore.wire.nodes import Node, decode_inventory, decode_node, unhealthy_indexes
-from gpucore.wire.pods import allocation_of, decode_pod, pod_request_of
+from gpucore.wire.node.inventories import decode_inventory, unhealthy_indexes
+from gpucore.wire.node.spec import Node, decode_node
+from gpucore.wire.pod.allocations import allocation_of
+from gpucore.wire.pod.spec import decode_pod
+from gpucore.wire.whole_requests import pod_request_of
 
 pytestmark = pytest.mark.slow
 

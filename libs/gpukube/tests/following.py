@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from gpucore.wire.lists import decode_node_event, decode_nodes
-from gpucore.wire.nodes import Node
+from gpucore.wire.node.spec import Node
 from gpukube.backoff import Backoff
 from gpukube.client import HttpKubeClient
 from gpukube.testing.apiserver import FakeApiServer

@@ -13,7 +13,7 @@ import structlog
 from following import NODES, UNCHECKED, FakeHandler
 from kubeobjects import node
 
-from gpucore.wire.nodes import Node
+from gpucore.wire.node.spec import Node
 from gpukube.backoff import Backoff
 from gpukube.errors import UnreachableError
 from gpukube.testing.clock import FakeClock

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gpucore.wire.lists import decode_node_event, decode_nodes
-from gpucore.wire.nodes import Node
+from gpucore.wire.node.spec import Node
 from gpukube.testing.scripted import ScriptedClient, failure
 from gpukube.watch.collection import Collection
 from gpukube.watch.lister import Lister

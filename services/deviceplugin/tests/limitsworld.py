@@ -11,7 +11,7 @@ from gpucore.node.allocation.holdings import Held
 from gpucore.node.grant import GrantPolicy
 from gpucore.node.isolation.driver_limits import NO_LIMIT, MemoryLimit
 from gpucore.units import GIB, NodeName, PodUid
-from gpucore.wire.pods import Container, Pod
+from gpucore.wire.pod.spec import Container, Pod
 from gpudeviceplugin.cluster.events import Subject
 from gpudeviceplugin.gpus.driver import PatientDriver
 from gpudeviceplugin.gpus.inventory import inventory_of

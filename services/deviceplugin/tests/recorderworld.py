@@ -8,11 +8,10 @@ from fakedriver import t4
 from gpucore.node.allocation.device_ids import Resource
 from gpucore.node.allocation.holdings import Held
 from gpucore.node.grant import GrantPolicy
-from gpucore.node.isolation.attribution import Attribution
-from gpucore.node.isolation.engine_use import UNKNOWN
+from gpucore.node.isolation.attribution import UNKNOWN, Attribution
 from gpucore.sizing.usage_history import UsageHistory, WorkloadKey
 from gpucore.units import GIB, NodeName, PodUid
-from gpucore.wire.pods import Container, Pod
+from gpucore.wire.pod.spec import Container, Pod
 from gpudeviceplugin.gpus.devices import NodeHardware, Usage
 from gpudeviceplugin.gpus.inventory import inventory_of
 from gpudeviceplugin.node.current_use import CurrentUse

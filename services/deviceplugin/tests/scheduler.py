@@ -11,8 +11,10 @@ from msgspec import json
 from gpucore.model import Inventory, Placement
 from gpucore.units import GpuIndex, NodeName
 from gpucore.wire.names import DEFAULT_NAMES
+from gpucore.wire.pod.allocations import allocation_of
 from gpucore.wire.pod.placements import annotations_of
-from gpucore.wire.pods import allocation_of, decode_pod, pod_request_of
+from gpucore.wire.pod.spec import decode_pod
+from gpucore.wire.whole_requests import pod_request_of
 from gpukube.testing.apiserver import FakeApiServer
 
 Limits = Sequence[Mapping[str, int]]

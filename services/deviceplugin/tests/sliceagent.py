@@ -11,7 +11,7 @@ from moduletime import Clock
 from gpucore.node.grant import GrantPolicy
 from gpucore.units import GIB, NodeName
 from gpucore.wire.names import API, API_CLAIMS, API_DEVICES, CLAIM_DRIVER
-from gpucore.wire.nodes import Node
+from gpucore.wire.node.spec import Node
 from gpudeviceplugin.cluster.node_watch import NodeWatch
 from gpudeviceplugin.dra.holding import ClaimHolder
 from gpudeviceplugin.dra.publisher import SlicePublisher

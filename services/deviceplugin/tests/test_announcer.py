@@ -16,7 +16,7 @@ from gpucore.node.allocation.holdings import Held
 from gpucore.node.grant import GrantPolicy
 from gpucore.node.health.records import HealthStatus
 from gpucore.units import GIB, NodeName, PodUid
-from gpucore.wire.pods import Container, Pod
+from gpucore.wire.pod.spec import Container, Pod
 from gpudeviceplugin.cluster.events import NORMAL, WARNING, Subject
 from gpudeviceplugin.cluster.health_events import (
     AGAIN_SECONDS,

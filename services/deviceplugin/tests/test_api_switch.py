@@ -10,14 +10,9 @@ from claimholding import prepared
 from gpucore.model import Gpu
 from gpucore.node.grant import GrantPolicy
 from gpucore.units import GpuIndex, GpuUuid, NodeName
-from gpucore.wire.nodes import Node
+from gpucore.wire.node.spec import Node
 from gpudeviceplugin.cluster.node_watch import NodeWatch
-from gpudeviceplugin.dra.switch import (
-    LOOK_SECONDS,
-    PROBE_SECONDS,
-    RETRY_SECONDS,
-    ApiSwitch,
-)
+from gpudeviceplugin.dra.switch import LOOK_SECONDS, PROBE_SECONDS, RETRY_SECONDS, ApiSwitch
 from gpudeviceplugin.state import NodeState
 from gpukube.errors import ForbiddenError, NotFoundError
 from gpukube.testing.clock import FakeClock

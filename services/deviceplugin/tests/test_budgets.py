@@ -20,7 +20,7 @@ from gpucore.model import Gpu, Inventory
 from gpucore.node.allocation.device_ids import Resource
 from gpucore.node.grant import GrantPolicy
 from gpucore.units import GpuIndex, GpuUuid
-from gpucore.wire.pods import decode_pod
+from gpucore.wire.pod.spec import decode_pod
 from gpudeviceplugin.kubelet.servicer import Servicer
 from gpudeviceplugin.proto import deviceplugin_pb2 as api
 from gpudeviceplugin.rpc import caller

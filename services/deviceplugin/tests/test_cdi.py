@@ -14,7 +14,7 @@ from gpucore.node.allocation.device_ids import Resource
 from gpucore.node.grant import GrantPolicy, grant
 from gpucore.node.isolation.cdi import CdiDevice
 from gpucore.units import GpuIndex, GpuUuid, NodeName
-from gpucore.wire.nodes import Node
+from gpucore.wire.node.spec import Node
 from gpudeviceplugin.isolation.cdi import NOTED_SECONDS, CdiFiles
 
 INVENTORY = Inventory(gpus=(Gpu(GpuIndex(0), GpuUuid("GPU-0"), 15),))

@@ -13,7 +13,7 @@ from gpucore.node.claims.prepare import ClaimError
 from gpucore.node.claims.prepared import PreparedClaim
 from gpucore.node.isolation.driver_limits import NO_LIMIT, Finding
 from gpucore.units import GpuIndex, GpuUuid, NodeName, PodUid
-from gpucore.wire.pods import Pod
+from gpucore.wire.pod.spec import Pod
 from gpudeviceplugin.isolation.claim_limits import ClaimLimits
 from gpukube.testing.waiting import until
 

@@ -20,7 +20,7 @@ from gpucore.node.allocation.holdings import Held, Holder
 from gpucore.node.isolation.cgroups import pod_cgroups
 from gpucore.node.isolation.driver_limits import NO_LIMIT, Finding
 from gpucore.units import GpuIndex, NodeName, PodUid
-from gpucore.wire.pods import Pod
+from gpucore.wire.pod.spec import Pod
 from gpudeviceplugin.cluster.events import Subject
 from gpudeviceplugin.isolation.cgroup_tree import CgroupTree
 from gpukube.testing.waiting import until

@@ -8,7 +8,7 @@ from fakecluster.objects import planned
 from stage import Stage
 
 from gpucore.wire.names import INVENTORY, INVENTORY_HASH
-from gpucore.wire.nodes import inventory_hash
+from gpucore.wire.node.inventories import inventory_hash
 from gpudeviceplugin.gpus.devices import Xid
 
 pytestmark = pytest.mark.slow

@@ -10,7 +10,7 @@ from moduletime import Clock
 from gpucore.node.health.breaker import HOLD_SECONDS, Breaker
 from gpucore.node.health.records import HealthRecords, HealthStatus
 from gpucore.units import GpuIndex, NodeName, PodUid
-from gpucore.wire.pods import Pod
+from gpucore.wire.pod.spec import Pod
 from gpudeviceplugin.gpus.devices import DriverError, Xid
 from gpudeviceplugin.gpus.driver import PatientDriver
 from gpudeviceplugin.gpus.health import FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, HealthMonitor

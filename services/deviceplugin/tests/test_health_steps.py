@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 from gpucore.node.health.breaker import HOLD_SECONDS, Breaker
 from gpucore.node.health.records import HealthRecords, HealthStatus
 from gpucore.units import GpuIndex, NodeName, PodUid
-from gpucore.wire.pods import Pod
+from gpucore.wire.pod.spec import Pod
 from gpudeviceplugin.gpus.devices import DriverError, GpuLostError, Xid
 from gpudeviceplugin.gpus.health import FIRST_PAUSE_SECONDS, HealthMonitor
 from gpukube.testing.clock import FakeClock

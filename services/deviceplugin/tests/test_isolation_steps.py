@@ -15,7 +15,8 @@ from gpucore.node.grant import GrantPolicy
 from gpucore.units import GIB, NodeName
 from gpucore.wire.names import INVENTORY as PUBLISHED
 from gpucore.wire.names import ISOLATION
-from gpucore.wire.nodes import Node, encode_inventory
+from gpucore.wire.node.inventories import encode_inventory
+from gpucore.wire.node.spec import Node
 from gpudeviceplugin.cluster.node_watch import NodeWatch
 from gpudeviceplugin.gpus.devices import NodeHardware
 from gpudeviceplugin.gpus.inventory import inventory_of

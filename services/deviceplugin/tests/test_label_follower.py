@@ -10,7 +10,7 @@ from fakedriver import t4
 from gpucore.node.allocation.device_ids import SHARES, Resource
 from gpucore.node.grant import GrantPolicy
 from gpucore.units import GIB, NodeName
-from gpucore.wire.nodes import Node
+from gpucore.wire.node.spec import Node
 from gpudeviceplugin.cluster.node_watch import NodeWatch
 from gpudeviceplugin.gpus.devices import NodeHardware
 from gpudeviceplugin.gpus.inventory import inventory_of

@@ -12,7 +12,7 @@ from gpucore.node.grant import GrantPolicy
 from gpucore.node.isolation.overuse import AGAIN_SECONDS
 from gpucore.units import GIB, NodeName, PodUid
 from gpucore.wire.names import ENV_MPS_MEMORY
-from gpucore.wire.pods import Container, Pod
+from gpucore.wire.pod.spec import Container, Pod
 from gpudeviceplugin.cluster.events import WARNING, Subject
 from gpudeviceplugin.gpus.devices import NodeHardware, Process, Usage
 from gpudeviceplugin.gpus.inventory import inventory_of

@@ -4,7 +4,7 @@ import pytest
 
 from gpucore.node.allocation.device_ids import Resource
 from gpucore.units import NodeName
-from gpucore.wire.nodes import Node
+from gpucore.wire.node.spec import Node
 from gpudeviceplugin.cluster.node_watch import MOST_OVERSELL, NodeWatch, oversell_of, resources_of
 from gpudeviceplugin.signals import Signal
 

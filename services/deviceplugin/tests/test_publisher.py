@@ -11,7 +11,7 @@ from moduletime import Clock
 from gpucore.node.grant import GrantPolicy
 from gpucore.units import GIB, NodeName
 from gpucore.wire.names import INVENTORY, INVENTORY_HASH
-from gpucore.wire.nodes import Node
+from gpucore.wire.node.spec import Node
 from gpudeviceplugin.cluster.node_watch import NodeWatch
 from gpudeviceplugin.cluster.publisher import FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, Publisher
 from gpudeviceplugin.gpus.devices import NodeHardware

@@ -14,7 +14,8 @@ from structlog.testing import capture_logs
 from gpucore.node.grant import GrantPolicy
 from gpucore.units import GIB, NodeName
 from gpucore.wire.names import INVENTORY, INVENTORY_HASH
-from gpucore.wire.nodes import Node, inventory_hash
+from gpucore.wire.node.inventories import inventory_hash
+from gpucore.wire.node.spec import Node
 from gpudeviceplugin.cluster.node_watch import NodeWatch
 from gpudeviceplugin.cluster.publisher import (
     FIRST_PAUSE_SECONDS,

@@ -12,7 +12,7 @@ from gpucore.node.allocation.holdings import Held
 from gpucore.node.grant import GrantPolicy
 from gpucore.units import GIB, NodeName, PodUid
 from gpucore.wire.names import DEFAULT_NAMES as NAMES
-from gpucore.wire.pods import Container, Pod
+from gpucore.wire.pod.spec import Container, Pod
 from gpudeviceplugin.gpus.devices import NodeHardware
 from gpudeviceplugin.gpus.inventory import inventory_of
 from gpudeviceplugin.kubelet.pod_resources import PodResourcesError

@@ -16,7 +16,7 @@ from gpucore.node.grant import GrantPolicy
 from gpucore.units import GIB, NodeName, PodUid
 from gpucore.wire.names import DEFAULT_NAMES as NAMES
 from gpucore.wire.names import V2_ASSIGNED
-from gpucore.wire.pods import Container, Pod
+from gpucore.wire.pod.spec import Container, Pod
 from gpudeviceplugin.cluster.events import Subject
 from gpudeviceplugin.gpus.devices import NodeHardware
 from gpudeviceplugin.gpus.inventory import inventory_of

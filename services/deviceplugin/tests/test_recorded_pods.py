@@ -6,7 +6,7 @@ import pytest
 from prometheus_client import REGISTRY
 from recorderworld import GI, World, ended, owned, pod
 
-from gpucore.node.isolation.engine_use import EngineUse
+from gpucore.node.isolation.attribution import EngineUse
 from gpucore.units import PodUid
 from gpudeviceplugin import telemetry
 

@@ -9,7 +9,7 @@ from fakedriver import t4
 from msgspec.structs import replace
 from recorderworld import GI, NOW, World, ended, owned, pod
 
-from gpucore.node.isolation.engine_use import EngineUse
+from gpucore.node.isolation.attribution import EngineUse
 from gpucore.sizing.history_documents import MOST_HISTORIES, decode_histories
 from gpucore.sizing.limit_events import LimitEvent
 from gpucore.sizing.usage_documents import decode_usage

@@ -22,7 +22,7 @@ from gpucore.sizing.history_documents import MOST_HISTORIES, decode_histories
 from gpucore.sizing.usage_documents import decode_usage
 from gpucore.sizing.usage_history import UsageHistory, WorkloadKey
 from gpucore.units import GIB, GpuIndex, GpuUuid, NodeName, PodUid
-from gpucore.wire.pods import Container, Pod
+from gpucore.wire.pod.spec import Container, Pod
 from gpudeviceplugin.gpus.devices import Usage
 from gpudeviceplugin.node.current_use import CurrentUse
 from gpudeviceplugin.node.history_file import NAME, HistoryFile

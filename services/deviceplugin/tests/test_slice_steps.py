@@ -15,7 +15,7 @@ from gpucore.model import Inventory, IsolationMode
 from gpucore.units import GIB, NodeName
 from gpucore.wire.claim.resource_slices import PATH, ResourceSlice
 from gpucore.wire.names import CLAIM_DRIVER, DEFAULT_NAMES
-from gpucore.wire.nodes import Node
+from gpucore.wire.node.spec import Node
 from gpudeviceplugin.dra.publisher import LOOK_SECONDS
 from gpudeviceplugin.dra.slices import SliceWatch, wanted_slice
 from gpudeviceplugin.gpus.devices import NodeHardware

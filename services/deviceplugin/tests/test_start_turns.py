@@ -9,7 +9,7 @@ from servicercalls import node
 from gpucore.node.allocation.device_ids import Resource
 from gpucore.node.allocation.holdings import Holder
 from gpucore.units import GpuIndex, NodeName, PodUid
-from gpucore.wire.pods import Pod
+from gpucore.wire.pod.spec import Pod
 from gpudeviceplugin.isolation.start_turns import StartTurns
 from gpudeviceplugin.state import NodeState
 

@@ -10,7 +10,8 @@ from stage import Stage
 
 from gpucore.units import GpuIndex
 from gpucore.wire.names import DEFAULT_NAMES
-from gpucore.wire.pods import allocation_of, decode_pod
+from gpucore.wire.pod.allocations import allocation_of
+from gpucore.wire.pod.spec import decode_pod
 
 pytestmark = pytest.mark.slow
 

@@ -18,7 +18,7 @@ from gpucore.node.grant import GrantPolicy
 from gpucore.node.isolation.overuse import AGAIN_SECONDS
 from gpucore.sizing.usage_documents import PodMemoryUse, decode_usage
 from gpucore.units import GIB, GpuIndex, NodeName, PodUid
-from gpucore.wire.pods import Container, Pod
+from gpucore.wire.pod.spec import Container, Pod
 from gpudeviceplugin.cluster.events import WARNING, Subject
 from gpudeviceplugin.gpus.devices import DriverError, GpuLostError, NodeHardware, Process, Usage
 from gpudeviceplugin.gpus.inventory import inventory_of

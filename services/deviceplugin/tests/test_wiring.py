@@ -15,8 +15,8 @@ from gpucore.node.allocation.device_ids import Resource
 from gpucore.node.allocation.holdings import Held
 from gpucore.node.health.records import HealthStatus
 from gpucore.units import GIB, GpuIndex, NodeName, PodUid
-from gpucore.wire.nodes import Node
-from gpucore.wire.pods import Pod
+from gpucore.wire.node.spec import Node
+from gpucore.wire.pod.spec import Pod
 from gpudeviceplugin.cluster.health_events import DAEMON_FAILED, DAEMON_SERVES, NodeEvent
 from gpudeviceplugin.gpus.devices import NodeHardware
 from gpudeviceplugin.gpus.inventory import inventory_of

@@ -12,8 +12,8 @@ from msgspec import json
 from gpucore.node.allocation.device_ids import Resource
 from gpucore.node.allocation.holdings import Held
 from gpucore.units import GIB, NodeName, PodUid
-from gpucore.wire.nodes import Node
-from gpucore.wire.pods import Pod
+from gpucore.wire.node.spec import Node
+from gpucore.wire.pod.spec import Pod
 from gpudeviceplugin.cluster.health_events import API_REFUSED, NodeEvent
 from gpudeviceplugin.gpus.devices import NodeHardware
 from gpudeviceplugin.gpus.inventory import inventory_of

@@ -16,8 +16,8 @@ from gpucore.wire.claim.resource_claims import decode_claim
 from gpucore.wire.claim.resource_slices import decode_slice
 from gpucore.wire.constraints import all_constraints
 from gpucore.wire.names import CLAIM_DRIVER
-from gpucore.wire.nodes import decode_node
-from gpucore.wire.pods import Pod, decode_pod
+from gpucore.wire.node.spec import decode_node
+from gpucore.wire.pod.spec import Pod, decode_pod
 from gpuextender.claims.nominator import ClaimNominator
 from gpuextender.informers import ClaimHandler
 from gpuextender.nomination.writes import MANAGER

@@ -10,8 +10,8 @@ from gpucore.scheduling.grouping import BY_LINKS
 from gpucore.scheduling.policy import place
 from gpucore.units import NodeName
 from gpucore.wire.names import DEFAULT_NAMES
-from gpucore.wire.nodes import Node, decode_node
-from gpucore.wire.pods import Pod, decode_pod
+from gpucore.wire.node.spec import Node, decode_node
+from gpucore.wire.pod.spec import Pod, decode_pod
 from gpuextender.scheduling.cache import NodeCache
 from gpuextender.scheduling.filter import BestNodes
 from gpuextender.state import State

@@ -11,7 +11,7 @@ from objects import Object
 from replicas import SIZES, Cluster, Replica, nominate, read
 
 from gpucore.units import NodeName
-from gpucore.wire.nodes import decode_node
+from gpucore.wire.node.spec import decode_node
 from gpuextender import metrics
 
 

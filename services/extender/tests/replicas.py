@@ -8,12 +8,11 @@ from decoded import a_pod
 from nominating import SCHEDULER, pending, ready
 from objects import Object
 
-from gpucore.gang.rules import Rules
-from gpucore.scheduling.grouping import BY_LINKS
+from gpucore.scheduling.grouping import BY_LINKS, Rules
 from gpucore.wire.lists import decode_constrained_pod, page_of
 from gpucore.wire.names import DEFAULT_NAMES
-from gpucore.wire.nodes import decode_node
-from gpucore.wire.pods import Pod
+from gpucore.wire.node.spec import decode_node
+from gpucore.wire.pod.spec import Pod
 from gpuextender.nomination.nominator import Nominator
 from gpuextender.nomination.rounds import Adoption, NominationRounds
 from gpuextender.nomination.writes import MANAGER, NominationWrites

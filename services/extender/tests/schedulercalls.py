@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from decoded import best_of
 from objects import Object
 
-from gpucore.gang.rules import Rules
-from gpucore.scheduling.grouping import BY_LINKS
+from gpucore.scheduling.grouping import BY_LINKS, Rules
 from gpucore.units import NodeName
 from gpuextender.scheduling.cache import NodeCache
 from gpuextender.scheduling.filter import Filter

@@ -9,7 +9,7 @@ from admissioncalls import Known
 from decoded import a_node, state_of
 from objects import Object, pod
 
-from gpucore.scheduling.profiles import SchedulerProfiles
+from gpucore.scheduling.cluster_policy import SchedulerProfiles
 from gpucore.sizing.evidence import DAY, SizingRules
 from gpucore.sizing.history_documents import encode_histories
 from gpucore.sizing.known_histories import HistoryRead, KnownHistories

@@ -9,9 +9,9 @@ from decoded import a_node, a_pod, state_of
 from objects import Object, node, pod
 
 from gpucore.accounting.node_info import NodeInfo
-from gpucore.scheduling.profiles import SchedulerProfiles
+from gpucore.scheduling.cluster_policy import SchedulerProfiles
 from gpucore.wire.names import DEFAULT_NAMES
-from gpucore.wire.nodes import decode_node
+from gpucore.wire.node.spec import decode_node
 from gpuextender import metrics
 from gpuextender.health import Readiness
 from gpuextender.state import State

@@ -7,10 +7,10 @@ import pytest
 from decoded import a_node, a_pod, best_of, encoded, state_of
 from objects import Object, node, placed, pod, whole_node
 
-from gpucore.gang.rules import Rules
+from gpucore.scheduling.grouping import Rules
 from gpucore.units import NodeName
 from gpucore.wire.names import LABEL_PLACEMENT
-from gpucore.wire.nodes import decode_node
+from gpucore.wire.node.spec import decode_node
 from gpuextender.scheduling.cache import NodeCache
 from gpuextender.scheduling.filter import Filter
 from gpuextender.scheduling.gangs import Gangs

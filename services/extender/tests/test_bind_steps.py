@@ -9,11 +9,10 @@ import structlog
 from decoded import a_node, a_pod, assume, encoded, state_of
 from objects import Object, placed, pod
 
-from gpucore.gang.rules import Rules
 from gpucore.model import Placement
-from gpucore.scheduling.grouping import BY_LINKS
+from gpucore.scheduling.grouping import BY_LINKS, Rules
 from gpucore.units import GpuIndex, NodeName, PodUid
-from gpucore.wire.pods import Pod
+from gpucore.wire.pod.spec import Pod
 from gpuextender import metrics
 from gpuextender.scheduling import binding
 from gpuextender.scheduling.bind import Bind, BindResult

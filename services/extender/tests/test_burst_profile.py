@@ -10,7 +10,7 @@ from admissioncalls import Known
 from decoded import a_node, a_pod, state_of
 from objects import Object, pod
 
-from gpucore.scheduling.profiles import SchedulerProfiles
+from gpucore.scheduling.cluster_policy import SchedulerProfiles
 from gpucore.wire.names import POD_GROUP, POD_GROUP_SIZE
 from gpuextender.health import Readiness
 from gpuextender.state import State

@@ -20,8 +20,8 @@ from gpucore.scheduling.plain_shares import UNFIT, UNRATED
 from gpucore.scheduling.policy import score
 from gpucore.units import NodeName
 from gpucore.wire.names import DEFAULT_NAMES
-from gpucore.wire.nodes import decode_node
-from gpucore.wire.pods import pod_request_of
+from gpucore.wire.node.spec import decode_node
+from gpucore.wire.whole_requests import pod_request_of
 from gpuextender.scheduling import cache as cache_module
 from gpuextender.scheduling.cache import REQUESTS, NodeCache
 from gpuextender.scheduling.messages import MessageError, names_of

@@ -13,7 +13,7 @@ from gpucore.claims.arrivals import ClaimArrivals
 from gpucore.steps import complete
 from gpucore.wire.claim.claim_specs import decode_claim_template, decode_device_class
 from gpucore.wire.claim.resource_claims import decode_claim
-from gpucore.wire.pods import decode_pod
+from gpucore.wire.pod.spec import decode_pod
 from gpuextender.claims.counting import count_claims
 from gpuextender.informers import DEVICE_CLASSES, TEMPLATES
 from gpukube.watch.collection import Collection

@@ -12,7 +12,7 @@ from gpucore.wire.claim.resource_claims import decode_claim
 from gpucore.wire.claim.resource_slices import decode_slice
 from gpucore.wire.lists import event_of, page_of
 from gpucore.wire.names import CLAIM_DRIVER
-from gpucore.wire.nodes import Node
+from gpucore.wire.node.spec import Node
 from gpuextender.http import views
 from gpuextender.informers import CLAIMS, SLICES, ClaimHandler, SliceHandler
 from gpuextender.metrics import LedgerMetrics

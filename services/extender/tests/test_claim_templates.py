@@ -17,7 +17,7 @@ from gpucore.claims.share_template import (
     template_name,
 )
 from gpucore.wire.names import CLAIM_TEMPLATE
-from gpucore.wire.pods import Pod, decode_pod
+from gpucore.wire.pod.spec import Pod, decode_pod
 from gpuextender import metrics
 from gpuextender.claims.templates import ALL, API, MAX_PER_NAMESPACE, SWEEP_SECONDS, ClaimTemplates
 from gpukube.errors import ConflictError, ForbiddenError, NotFoundError, UnreachableError

@@ -19,7 +19,7 @@ from environments.apicall import MERGE_PATCH, ApiCalls
 from environments.controlplane import ControlPlane
 from environments.fakenodeagent import FakeNodeAgent
 from gpucore.wire.names import INVENTORY, INVENTORY_HASH
-from gpucore.wire.nodes import inventory_hash
+from gpucore.wire.node.inventories import inventory_hash
 
 PODS = "/api/v1/namespaces/default/pods"
 NODES, GPUS, UNITS = 3, 2, 15

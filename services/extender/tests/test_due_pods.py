@@ -4,7 +4,7 @@ import pytest
 from decoded import a_node, a_pod, state_of
 from objects import pod
 
-from gpucore.scheduling.profiles import SchedulerProfiles
+from gpucore.scheduling.cluster_policy import SchedulerProfiles
 from gpuextender.nomination.due_pods import REFUSED_SECONDS, DuePods
 
 PROFILES = SchedulerProfiles("exact", "exact-burst", 32)

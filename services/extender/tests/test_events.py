@@ -6,7 +6,7 @@ from pathlib import Path
 
 from objects import pod
 
-from gpucore.wire.pods import decode_pod
+from gpucore.wire.pod.spec import decode_pod
 from gpuextender import metrics
 from gpuextender.scheduling.binding import Recorder
 from gpukube.client import HttpKubeClient

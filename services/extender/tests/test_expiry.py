@@ -13,7 +13,7 @@ from running import Running, until
 
 from gpuextender import metrics
 from gpuextender.http.server import ServingCertificate
-from gpukube.server.expiry import ExpiryError, not_after
+from gpukube.server.certificates import ExpiryError, not_after
 from gpukube.testing.apiserver import FakeApiServer
 from gpukube.testing.clock import FakeClock
 

@@ -11,7 +11,7 @@ from schedulercalls import Calls
 
 from gpucore.model import Placement
 from gpucore.units import GpuIndex, NodeName, PodUid
-from gpucore.wire.nodes import decode_node
+from gpucore.wire.node.spec import decode_node
 from gpucore.wire.pod_groups import PodGroup
 from gpuextender.scheduling.messages import FilterResult
 

@@ -6,12 +6,12 @@ import pytest
 from decoded import a_node, a_pod, encoded, state_of
 from objects import Object, placed, pod, whole_node
 
-from gpucore.gang.rules import Rules
 from gpucore.model import Code, Placement
+from gpucore.scheduling.grouping import Rules
 from gpucore.scheduling.pending_pods import UnscheduledPod
 from gpucore.scheduling.policy import MAX_SCORE
 from gpucore.units import GpuIndex, NodeName, PodUid
-from gpucore.wire.nodes import decode_node
+from gpucore.wire.node.spec import decode_node
 from gpuextender.scheduling.gangs import Gangs
 from gpuextender.state import State
 

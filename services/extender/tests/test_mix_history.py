@@ -12,10 +12,9 @@ from structlog.testing import capture_logs
 
 from gpucore.simulate.jobs import DAY
 from gpucore.units import PodUid
-from gpucore.workload.arrivals import Arrival
+from gpucore.workload.arrivals import HISTORY_KEY, Arrival
 from gpucore.workload.history import FEWEST_PODS, SETTLED_SECONDS, PodHistory
 from gpucore.workload.pod_mix import PodKind
-from gpucore.workload.saved_history import KEY
 from gpuextender import mixhistory
 from gpuextender.mixhistory import RETRY_SECONDS, SAVE_SECONDS, MixHistory
 from gpukube.errors import UnreachableError
@@ -31,7 +30,7 @@ EMPTY = b'{"metadata": {"name": "gpushare-extender-mix"}}'
 
 def config_map(text: str) -> bytes:
     """The ConfigMap with a text."""
-    return json.dumps({"metadata": {"name": "x"}, "data": {KEY: text}}).encode()
+    return json.dumps({"metadata": {"name": "x"}, "data": {HISTORY_KEY: text}}).encode()
 
 
 class Bench:
@@ -63,7 +62,7 @@ class Bench:
         request = self.api.requests[-1]
         assert (request.method, request.path) == ("PATCH", PATH)
         assert request.body.keys() == {"data"}
-        text: str = request.body["data"][KEY]
+        text: str = request.body["data"][HISTORY_KEY]
         return text
 
 

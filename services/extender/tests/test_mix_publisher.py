@@ -11,10 +11,10 @@ from objects import node, pod
 from running import Running, until
 from structlog.testing import capture_logs
 
+from gpucore.workload.arrivals import HISTORY_KEY as HISTORY
 from gpucore.workload.history import FEWEST_PODS
 from gpucore.workload.mix_in_use import KEY, MOST_BYTES, decode_mix, encode_mix
 from gpucore.workload.pod_mix import PodKind, PodMix
-from gpucore.workload.saved_history import KEY as HISTORY
 from gpuextender import mixpublisher
 from gpuextender.mixpublisher import LOOK_SECONDS, WRITE_SECONDS, MixPublisher
 from gpuextender.nomination.rounds import Leadership

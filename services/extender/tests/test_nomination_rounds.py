@@ -14,7 +14,7 @@ from nominationbench import Bench, count
 from replicas import Health
 from structlog.testing import capture_logs
 
-from gpucore.gang.rules import Rules
+from gpucore.scheduling.grouping import Rules
 from gpucore.scheduling.policy import place
 from gpucore.units import NodeName
 from gpuextender.nomination.rounds import (

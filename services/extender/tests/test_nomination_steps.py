@@ -10,7 +10,7 @@ from gpucore.model import ContainerRequest, PodRequest
 from gpucore.scheduling.nominated import reserved_for_nominated
 from gpucore.scheduling.pending_pods import Nominations
 from gpucore.units import NodeName, PodUid
-from gpucore.wire.pods import Pod
+from gpucore.wire.pod.spec import Pod
 
 DEMAND = PodRequest((ContainerRequest(8),), mem=8)
 

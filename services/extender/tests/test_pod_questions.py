@@ -11,7 +11,7 @@ from podapi import OnePod
 from gpucore.accounting.ledger import Ledger, rebuilt
 from gpucore.explain.answers import answers, notes_of
 from gpucore.explain.documents import PodExplanation, pod_explanation
-from gpucore.explain.pod_facts import Cluster, PodFacts
+from gpucore.explain.pod_states import Cluster, PodFacts
 from gpucore.explain.pods import explain_pod
 from gpucore.explain.whatif_documents import what_if_document
 from gpucore.gang.members import Member, member_of, members_of
@@ -22,11 +22,11 @@ from gpucore.simulate.questions import question_of, requested_pods
 from gpucore.steps import complete
 from gpucore.wire.constraints import pod_constraints
 from gpucore.wire.names import DEFAULT_NAMES
-from gpucore.wire.nodes import decode_node
+from gpucore.wire.node.spec import decode_node
 from gpucore.wire.pod.gangs import gang_of
 from gpucore.wire.pod.scheduler_events import scheduler_record
-from gpucore.wire.pod.spec import Pod
-from gpucore.wire.pods import decode_pod, pod_request_of
+from gpucore.wire.pod.spec import Pod, decode_pod
+from gpucore.wire.whole_requests import pod_request_of
 from gpuextender.http.readapi import PodQuestions
 from gpuextender.settings import SOURCE
 from gpuextender.state import State

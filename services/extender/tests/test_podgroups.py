@@ -7,8 +7,8 @@ from decoded import a_node, a_pod, state_of
 from objects import Object, pod
 
 from gpucore.gang.group_cycles import RELEASE_SECONDS
-from gpucore.gang.rules import Rules
 from gpucore.model import Allocation, AllocationState, Placement
+from gpucore.scheduling.grouping import Rules
 from gpucore.scheduling.pending_pods import UnscheduledPod
 from gpucore.scheduling.policy import MAX_SCORE
 from gpucore.units import NodeName, PodUid

@@ -20,8 +20,9 @@ from gpucore.units import NodeName
 from gpucore.wire.claim.resource_claims import ResourceClaim
 from gpucore.wire.lists import decode_constrained_pod
 from gpucore.wire.names import INVENTORY
-from gpucore.wire.nodes import decode_node
-from gpucore.wire.pods import Pod, decode_pod, pod_request_of
+from gpucore.wire.node.spec import decode_node
+from gpucore.wire.pod.spec import Pod, decode_pod
+from gpucore.wire.whole_requests import pod_request_of
 from gpucore.workload.history import FEWEST_PODS
 from gpucore.workload.pod_mix import PodKind, PodMix
 from gpuextender import metrics

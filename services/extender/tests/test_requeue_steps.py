@@ -9,9 +9,9 @@ import structlog
 from decoded import a_node, a_pod, state_of
 from objects import Object, placed, pod
 
-from gpucore.gang.rules import Rules
 from gpucore.model import Placement
 from gpucore.scheduling import requeue as queue
+from gpucore.scheduling.grouping import Rules
 from gpucore.units import GpuIndex, NodeName, PodUid
 from gpuextender import metrics
 from gpuextender.scheduling import requeue

@@ -6,7 +6,7 @@ from typing import Any
 from decoded import Touched, a_node, a_pod, best_of, state_of
 from objects import pod
 
-from gpucore.gang.rules import Rules
+from gpucore.scheduling.grouping import Rules
 from gpucore.units import NodeName
 from gpucore.wire.configmaps import ConfigMap
 from gpucore.wire.names import MANAGED_BY, PLUGIN

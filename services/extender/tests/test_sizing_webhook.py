@@ -12,8 +12,9 @@ from gpucore.claims.convert import ClaimRequests
 from gpucore.units import GIB
 from gpucore.wire.names import DEFAULT_NAMES
 from gpucore.wire.namespaces import CountedResources
-from gpucore.wire.nodes import decode_node
-from gpucore.wire.pods import decode_pod, pod_request_of
+from gpucore.wire.node.spec import decode_node
+from gpucore.wire.pod.spec import decode_pod
+from gpucore.wire.whole_requests import pod_request_of
 from gpuextender import metrics
 
 ORIGINAL, ORIGINAL_LIMIT = "gpushare/original-memory", "gpushare/original-memory-limit"

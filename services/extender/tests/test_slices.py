@@ -19,8 +19,8 @@ from gpucore.scheduling.cluster_policy import ClusterPolicy
 from gpucore.simulate.questions import Question
 from gpucore.simulate.whatif import WhatIfPod
 from gpucore.wire.names import DEFAULT_NAMES
-from gpucore.wire.nodes import decode_node
-from gpucore.wire.pods import decode_pod
+from gpucore.wire.node.spec import decode_node
+from gpucore.wire.pod.spec import decode_pod
 from gpuextender.http import views
 from gpuextender.http.readapi import PodQuestions
 from gpuextender.http.views import inspect_all

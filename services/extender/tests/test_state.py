@@ -11,7 +11,7 @@ from gpucore.scheduling import pending_pods
 from gpucore.scheduling.policy import place
 from gpucore.units import NodeName
 from gpucore.wire.names import DEFAULT_NAMES
-from gpucore.wire.pods import decode_pod
+from gpucore.wire.pod.spec import decode_pod
 from gpuextender.state import State
 
 

@@ -6,8 +6,8 @@ import pytest
 from decoded import Touched, a_node, a_pod, assume, state_of
 from objects import Object, placed, pod
 
-from gpucore.gang.rules import Rules
 from gpucore.scheduling import pending_pods
+from gpucore.scheduling.grouping import Rules
 from gpucore.units import NodeName, PodUid
 from gpucore.wire.pod.gangs import gang_of
 from gpuextender.scheduling.gangs import Gangs

@@ -11,7 +11,7 @@ from running import until
 
 from gpucore.scheduling.grouping import prepared
 from gpucore.wire.names import DEFAULT_NAMES
-from gpucore.wire.nodes import Node, decode_node
+from gpucore.wire.node.spec import Node, decode_node
 from gpuextender.housekeeping import TopologyTables
 from gpuextender.settings import ExtenderSettings
 from gpuextender.state import State

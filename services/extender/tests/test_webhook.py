@@ -15,7 +15,7 @@ from objects import node, pod
 from running import WAIT_SECONDS
 
 from gpucore.claims.convert import ClaimRequests
-from gpucore.scheduling.profiles import SchedulerProfiles
+from gpucore.scheduling.cluster_policy import SchedulerProfiles
 from gpucore.units import GIB
 from gpuextender.health import Readiness
 from gpuextender.webhook import AdmissionWebhook

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from gpuinspect.controlplane import cluster, manifest
-from gpuinspect.controlplane.carrying import carry_out
-from gpuinspect.controlplane.files import Files
+from gpuinspect.controlplane.files import Files, carry_out
 from gpuinspect.controlplane.plan import BACKUP, MANIFEST, ChangePlan, FileChange
 from gpuinspect.errors import ControlPlaneError
 from gpukube.errors import InvalidReplyError, UnreachableError

@@ -18,7 +18,7 @@ from gpucore.wire.names import DEFAULT_NAMES
 from gpuinspect.cluster.snapshots import decode
 from gpuinspect.cluster.usage_histories import ReadHistories
 from gpuinspect.documents.gpumap import GpuMapDoc
-from gpuinspect.documents.sizes import WorkloadSizeList
+from gpuinspect.documents.recommend import WorkloadSizeList
 from gpuinspect.queries.memory_in_use import MemoryInUse
 from gpuinspect.queries.sizes import sizes_of
 from gpuinspect.queries.usage import Figures

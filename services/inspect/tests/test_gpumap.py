@@ -9,8 +9,8 @@ from gpucore.wire.names import DEFAULT_NAMES
 from gpuinspect.cluster.ledger import ledger_of
 from gpuinspect.cluster.snapshots import decode
 from gpuinspect.queries.gpumap import GpuCell, gpu_cells, grouped_cells, with_fits
-from gpuinspect.queries.natural_order import natural
 from gpuinspect.queries.shares import view_of_ledger
+from gpuinspect.queries.views import natural
 
 
 def cells_of(

@@ -16,9 +16,8 @@ from invoking import Run
 
 from gpuinspect.controlplane import cluster as controlplane
 from gpuinspect.controlplane import configuration, manifest, plan
-from gpuinspect.controlplane.carrying import carry_out
 from gpuinspect.controlplane.configuration import SchedulerOffer
-from gpuinspect.controlplane.files import Files
+from gpuinspect.controlplane.files import Files, carry_out
 from gpuinspect.controlplane.plan import BACKUP, MANIFEST, SchedulerFiles
 from gpuinspect.errors import ControlPlaneError
 

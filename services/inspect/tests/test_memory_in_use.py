@@ -15,7 +15,7 @@ from gpuinspect.cluster.snapshots import decode
 from gpuinspect.queries.memory_in_use import MemoryInUse, memory_in_use
 from gpuinspect.queries.plugin_pods import plugins_in
 from gpuinspect.queries.usage import Figures
-from gpuinspect.web.measuring import CACHE_SECONDS, Cached
+from gpuinspect.web.feed import CACHE_SECONDS, Cached
 from gpukube.blocking import BlockingClient
 from gpukube.plugin_pods import plugin_addresses
 from gpukube.testing.plugin_pods import plugin_pod

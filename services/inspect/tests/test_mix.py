@@ -14,12 +14,18 @@ from invoking import Run
 
 from gpucore.units import NodeName
 from gpucore.wire.names import DEFAULT_NAMES
-from gpucore.workload.arrivals import Arrival
+from gpucore.workload.arrivals import (
+    HISTORY_KEY,
+    VERSION,
+    Arrival,
+    SavedHistory,
+    encode_history,
+    saved_part,
+)
 from gpucore.workload.history import FEWEST_PODS
 from gpucore.workload.mix_in_use import KEY as MIX
 from gpucore.workload.mix_in_use import encode_mix
 from gpucore.workload.pod_mix import PodKind, PodMix
-from gpucore.workload.saved_history import KEY, VERSION, SavedHistory, encode_history, saved_part
 from gpuinspect.cluster.snapshots import decode
 from gpuinspect.web.frames import Frame
 
@@ -110,7 +116,7 @@ def extender(
 def kept(namespace: str, text: str, published: str | None = None) -> dict[str, Any]:
     """A ConfigMap as the extender's, in a namespace."""
     metadata = {"name": "release-extender-mix", "namespace": namespace}
-    data = {KEY: text} | ({} if published is None else {MIX: published})
+    data = {HISTORY_KEY: text} | ({} if published is None else {MIX: published})
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}
 
 

@@ -11,7 +11,7 @@ from invoking import Run
 from measuredworkloads import history, written
 from recordedseries import RecordedPod, RecordedSeries
 
-from gpuinspect.sources import prometheus_api, prometheus_histories
+from gpuinspect.sources import prometheus, prometheus_histories
 
 LABELS = RecordedPod("web-1", []).labels
 
@@ -143,7 +143,7 @@ def test_a_reply_that_is_too_large_is_refused(
     run: Run, nodes: FakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whatever it has."""
-    monkeypatch.setattr(prometheus_api, "MOST_BYTES", 1000)
+    monkeypatch.setattr(prometheus, "MOST_BYTES", 1000)
     with serving({}, body=" " * 1001) as url:
         outcome = run("recommend", "--prometheus", url, on=nodes)
     assert (outcome.code, outcome.out) == (1, "")

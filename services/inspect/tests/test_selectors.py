@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpuinspect.cluster.selectors import SelectorError, parse
+from gpuinspect.commands.options.selecting import SelectorError, parse
 
 LABELS = {"gpu": "t4", "zone": "a"}
 

@@ -12,7 +12,9 @@ from invoking import Run
 from gpucore.model import Allocation, PodRequest
 from gpucore.units import GpuIndex
 from gpucore.wire.names import DEFAULT_NAMES
-from gpucore.wire.pods import allocation_of, decode_pod, pod_request_of
+from gpucore.wire.pod.allocations import allocation_of
+from gpucore.wire.pod.spec import decode_pod
+from gpucore.wire.whole_requests import pod_request_of
 
 MEM, CORE = "aliyun.com/gpu-mem", "aliyun.com/gpu-core.percentage"
 PLACED = {

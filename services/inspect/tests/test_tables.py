@@ -4,7 +4,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gpuinspect.terminal.tables import align
+from gpuinspect.terminal.output import align
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import gc
 
 import pytest
 
-from gpuinspect.cluster.without_gc import uncollected, uncollected_for_good
+from gpuinspect.cluster.snapshots import uncollected, uncollected_for_good
 from gpuinspect.errors import SnapshotError
 
 

@@ -16,7 +16,7 @@ from verifyingserver import CONTEXT_MIB, VerifyingServer, listed
 from gpucore.wire.lists import decode_pods
 from gpucore.wire.names import ENV_VISIBLE_DEVICES
 from gpucore.wire.verified import decode_verified
-from gpuinspect.queries.verified import verified_rows
+from gpuinspect.queries.plugin_pods import verified_rows
 from gpuinspect.verify.targets import ProofTarget
 from gpuprobe.checks import compute, neighbour, share
 from standins.cuda import build

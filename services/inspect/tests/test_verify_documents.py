@@ -9,8 +9,8 @@ import pytest
 import yaml
 
 from gpucore.units import GpuIndex, NodeName
+from gpuinspect.commands.admin import verify as layout
 from gpuinspect.documents.verify import anonymous, holds, junit, verify_report
-from gpuinspect.layout import verify as layout
 from gpuinspect.verify.rows import RowOutcome
 from gpuinspect.verify.run import VerifyRun
 from gpuinspect.verify.targets import ProofTarget

@@ -9,7 +9,7 @@ from drawncluster import FakeCluster
 from fakeapiserver import FakeApiServer
 from invoking import Run
 
-from gpuinspect.terminal.frames import HOME, REST_OF_LINE, REST_OF_SCREEN, Frames
+from gpuinspect.terminal.screens import HOME, REST_OF_LINE, REST_OF_SCREEN, Frames
 
 PODS = "/api/v1/pods"
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from drawncluster import FakeCluster, Gpu
 
-from gpuinspect.terminal.wrapping import wrapped
+from gpuinspect.terminal.output import wrapped
 
 TEXT = "Nearest: " + "word " * 20 + "end"
 

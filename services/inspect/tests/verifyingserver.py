@@ -29,7 +29,7 @@ from gpucore.node.isolation.mps_grant import MpsPlace
 from gpucore.scheduling.policy import place
 from gpucore.wire.lists import decode_nodes, decode_pods
 from gpucore.wire.names import DEFAULT_NAMES, ENV_VISIBLE_DEVICES
-from gpucore.wire.pods import pod_request_of
+from gpucore.wire.whole_requests import pod_request_of
 
 Object = dict[str, Any]
 NODES, PODS = "/api/v1/nodes", "/api/v1/pods"

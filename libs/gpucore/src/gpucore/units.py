@@ -67,3 +67,8 @@ class MemoryUnit(msgspec.Struct, frozen=True, order=True):
 
 GIB: Final = MemoryUnit(1024)
 MIB: Final = MemoryUnit(1)
+
+
+def counted(number: int, noun: str) -> str:
+    """``1 node``, ``2 nodes``."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -12,7 +12,8 @@ from gpucore.scheduling.candidates import candidates_of
 from gpucore.steps import complete
 from gpucore.units import GpuIndex, NodeName, PodUid
 from gpucore.wire.names import DEFAULT_NAMES
-from gpucore.wire.pods import Pod, annotations_of
+from gpucore.wire.pod.placements import annotations_of
+from gpucore.wire.pod.spec import Pod
 
 GPUS = make_gpus(16, 16)
 

@@ -10,7 +10,7 @@ from gpucore.node.allocation.matcher import AllocationMatcher, PreferenceRequest
 from gpucore.node.allocation.reading import expected_of
 from gpucore.units import GpuIndex, GpuUuid, NodeName, PodUid
 from gpucore.wire.names import DEFAULT_NAMES
-from gpucore.wire.pods import Container, Pod
+from gpucore.wire.pod.spec import Container, Pod
 
 Asks = Mapping[str, int | str]
 

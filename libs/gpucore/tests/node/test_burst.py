@@ -12,7 +12,9 @@ from gpucore.node.isolation.burst import burst_units, memory_limit
 from gpucore.node.isolation.driver_limits import MemoryLimit
 from gpucore.units import GIB, MemoryUnit, NodeName, PodUid
 from gpucore.wire.names import DEFAULT_NAMES as NAMES
-from gpucore.wire.pods import Container, Pod, allocation_of, pod_request_of
+from gpucore.wire.pod.allocations import allocation_of
+from gpucore.wire.pod.spec import Container, Pod
+from gpucore.wire.whole_requests import pod_request_of
 
 LIMIT = "gpushare/memory-limit"
 KAI = "nvidia.com/container.{}.gpu-memory.limit"

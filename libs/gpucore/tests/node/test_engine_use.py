@@ -1,6 +1,6 @@
 """Whose work ran on a GPU: sums by pod, and which pods had none for certain."""
 
-from gpucore.node.isolation.engine_use import UNKNOWN, EngineUse, engine_use
+from gpucore.node.isolation.attribution import UNKNOWN, EngineUse, engine_use
 from gpucore.units import PodUid
 
 A = PodUid("6f3c1a90-2b4d-4e8f-9a01-c2d3e4f5a6b7")

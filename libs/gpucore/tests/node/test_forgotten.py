@@ -11,7 +11,7 @@ from gpucore.node.reconcile.forgotten import Rows, allocated, forgotten
 from gpucore.units import GpuIndex
 from gpucore.wire import names as wire_names
 from gpucore.wire.names import DEFAULT_NAMES as NAMES
-from gpucore.wire.pods import Pod
+from gpucore.wire.pod.spec import Pod
 
 INVENTORY = machine(15, 15)
 

@@ -11,7 +11,7 @@ from gpucore.wire.claim.devices import device_name
 from gpucore.wire.claim.prepared import AllocatedClaim
 from gpucore.wire.claim.resource_claims import DeviceShare
 from gpucore.wire.names import CLAIM_DRIVER
-from gpucore.wire.pods import Pod
+from gpucore.wire.pod.spec import Pod
 
 GIBIBYTE = 1 << 30
 GPUS = tuple(

@@ -9,7 +9,7 @@ from gpucore.node.allocation.matcher import Granted
 from gpucore.node.reconcile.corrections import CorrectionInput, corrections
 from gpucore.node.reconcile.inherited import Inherited, inherited
 from gpucore.wire.names import DEFAULT_NAMES, V2_ASSIGNED
-from gpucore.wire.pods import Pod
+from gpucore.wire.pod.spec import Pod
 
 INVENTORY = machine(15, 15)
 TABLE = device_table(INVENTORY, Resource.MEM)

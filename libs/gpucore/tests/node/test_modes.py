@@ -13,7 +13,8 @@ from gpucore.node.isolation.modes import (
     settled,
 )
 from gpucore.units import NodeName
-from gpucore.wire.nodes import Node, encode_inventory
+from gpucore.wire.node.inventories import encode_inventory
+from gpucore.wire.node.spec import Node
 
 NONE, MPS, DRIVER, BOTH = IsolationMode
 GPUS = (make_gpu(0), make_gpu(1))

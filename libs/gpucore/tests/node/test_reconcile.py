@@ -15,7 +15,8 @@ from gpucore.node.reconcile.corrections import (
 )
 from gpucore.wire import names as wire_names
 from gpucore.wire.names import DEFAULT_NAMES
-from gpucore.wire.pods import Pod, allocation_of
+from gpucore.wire.pod.allocations import allocation_of
+from gpucore.wire.pod.spec import Pod
 
 INVENTORY = machine(15, 15, 15)
 NOW = 1_800_000_000_000_000_000

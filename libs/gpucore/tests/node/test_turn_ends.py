@@ -14,7 +14,7 @@ from gpucore.node.isolation.turns import (
     starting_statuses,
 )
 from gpucore.units import GpuIndex, NodeName, PodUid
-from gpucore.wire.pods import Pod
+from gpucore.wire.pod.spec import Pod
 
 GPU = GpuIndex(0)
 WAITING = Pod(PodUid("uid-b"), "team", "b", NodeName("n1"))

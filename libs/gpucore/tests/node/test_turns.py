@@ -18,7 +18,7 @@ from gpucore.node.isolation.turns import (
     turn_seconds,
 )
 from gpucore.units import GpuIndex, NodeName, PodUid
-from gpucore.wire.pods import Pod
+from gpucore.wire.pod.spec import Pod
 
 TURN = StartTurn(PodUid("first"), "team", "first", frozenset({GpuIndex(0)}), 100.0, 600)
 

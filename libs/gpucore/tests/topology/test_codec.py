@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpucore.accounting.node_reading import node_matrix
+from gpucore.accounting.node_infos import node_matrix
 from gpucore.model import Gpu, Inventory
 from gpucore.model.links import TopologyError
 from gpucore.topology.drawing import draw
@@ -20,7 +20,7 @@ from gpucore.wire.node.matrices import (
     encode_matrix,
     matrix_of,
 )
-from gpucore.wire.nodes import decode_node
+from gpucore.wire.node.spec import decode_node
 
 PHB_DRAWN = """\
       GPU0 GPU1 GPU2 GPU3 GPU4 GPU5 GPU6 GPU7

@@ -12,8 +12,8 @@ from gpucore.node.grant import GrantPolicy, shares_held
 from gpucore.node.health.container_starts import Start, start_of
 from gpucore.node.health.records import HealthStatus
 from gpucore.wire.names import API_CLAIMS, PLUGIN, Names
-from gpucore.wire.nodes import Node
-from gpucore.wire.pods import Pod
+from gpucore.wire.node.spec import Node
+from gpucore.wire.pod.spec import Pod
 from gpudeviceplugin.certificates import certificate_of
 from gpudeviceplugin.cluster.events import Events
 from gpudeviceplugin.cluster.health_events import (

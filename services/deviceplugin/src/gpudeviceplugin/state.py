@@ -25,7 +25,7 @@ from gpucore.node.reconcile.forgotten import allocated, forgotten, had_devices
 from gpucore.node.reconcile.inherited import Inherited, inherited
 from gpucore.units import GpuIndex, PodUid
 from gpucore.wire.names import API_CLAIMS, API_DEVICES
-from gpucore.wire.pods import Pod
+from gpucore.wire.pod.spec import Pod
 from gpudeviceplugin.signals import Signal
 
 NOTED_SECONDS: Final = 2.0

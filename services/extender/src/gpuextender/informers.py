@@ -17,8 +17,9 @@ from gpucore.wire.claim.resource_claims import ResourceClaim, decode_claim, node
 from gpucore.wire.claim.resource_slices import PATH, ResourceSlice, decode_slice
 from gpucore.wire.configmaps import ConfigMap, decode_config_map
 from gpucore.wire.names import CLAIM_DRIVER, UNHEALTHY_KEY, UNHEALTHY_NAMESPACE
-from gpucore.wire.nodes import Node, kept_by_plugin, unhealthy_node
-from gpucore.wire.pods import Pod
+from gpucore.wire.node.inventories import kept_by_plugin, unhealthy_node
+from gpucore.wire.node.spec import Node
+from gpucore.wire.pod.spec import Pod
 from gpuextender import metrics
 from gpuextender.settings import ExtenderSettings
 from gpuextender.state import State

@@ -16,8 +16,8 @@ import structlog
 
 from gpucore.wire.configmaps import decode_config_map
 from gpucore.wire.errors import WireError
+from gpucore.workload.arrivals import HISTORY_KEY, decode_history, encode_history
 from gpucore.workload.history import PodHistory
-from gpucore.workload.saved_history import KEY, decode_history, encode_history
 from gpukube.client import KubeClient
 from gpukube.errors import ForbiddenError, KubeError, NotFoundError
 from gpukube.server.time_slices import TimeSlices
@@ -86,7 +86,7 @@ class MixHistory:
         if text == self._saved:
             return
         try:
-            await self._api.patch(self._path, msgspec.json.encode({"data": {KEY: text}}))
+            await self._api.patch(self._path, msgspec.json.encode({"data": {HISTORY_KEY: text}}))
         except (ForbiddenError, NotFoundError) as error:
             self._refused(error)
         except KubeError as error:
@@ -96,7 +96,7 @@ class MixHistory:
 
     def _restore(self, raw: bytes) -> None:
         try:
-            text = decode_config_map(raw).data.get(KEY, "")
+            text = decode_config_map(raw).data.get(HISTORY_KEY, "")
             saved = decode_history(text, self._clock()) if text else None
         except WireError as error:
             log.warning("history of pods ignored", config_map=self._where, error=str(error))

@@ -15,7 +15,7 @@ from starlette.types import ASGIApp
 from gpucore import VERSION
 from gpucore.accounting.node_info import NodeInfo
 from gpucore.claims.followed import FollowedClaims
-from gpucore.gang.rules import Rules
+from gpucore.scheduling.grouping import Rules
 from gpucore.units import NodeName
 from gpuextender.claims.counting import count_claims
 from gpuextender.claims.nominator import ClaimNominator

@@ -13,9 +13,8 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from gpucore.claims.convert import ClaimRequests
 from gpucore.model.links import TopologyError
-from gpucore.scheduling.cluster_policy import ClusterPolicy
+from gpucore.scheduling.cluster_policy import ClusterPolicy, SchedulerProfiles
 from gpucore.scheduling.grouping import Grouping
-from gpucore.scheduling.profiles import SchedulerProfiles
 from gpucore.topology.static import decode_static
 from gpucore.units import MemoryUnit
 from gpucore.wire.names import Names

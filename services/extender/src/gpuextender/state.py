@@ -21,9 +21,11 @@ from gpucore.scheduling.host_rooms import arrival_of, room_of
 from gpucore.scheduling.pending_pods import Nominations, PendingPods, UnscheduledPod
 from gpucore.units import NodeName, PodUid
 from gpucore.wire.names import Names
-from gpucore.wire.nodes import Node, unhealthy_indexes
+from gpucore.wire.node.inventories import unhealthy_indexes
+from gpucore.wire.node.spec import Node
 from gpucore.wire.pod.gangs import Gang, gang_of
-from gpucore.wire.pods import Pod, created, pod_request_of
+from gpucore.wire.pod.spec import Pod, created
+from gpucore.wire.whole_requests import pod_request_of
 from gpucore.workload.history import LearnedMix
 
 _PASSING: Final = (AllocationState.ASSUMED, AllocationState.RESERVED, AllocationState.NOMINATED)

@@ -21,8 +21,8 @@ from gpucore import VERSION
 from gpucore.accounting.node_info import NodeInfo
 from gpucore.claims.convert import ClaimRequests, convert
 from gpucore.model import PodRequest
-from gpucore.node.isolation.overrides import overrides
-from gpucore.scheduling.profiles import (
+from gpucore.node.isolation.limits import overrides
+from gpucore.scheduling.cluster_policy import (
     UNSET_NAMES,
     BurstSwitch,
     SchedulerProfiles,
@@ -32,7 +32,8 @@ from gpucore.units import MIB
 from gpucore.wire.errors import WireError
 from gpucore.wire.names import Names
 from gpucore.wire.pod.gangs import gang_of
-from gpucore.wire.pods import Container, Pod, decode_pod, pod_request_of
+from gpucore.wire.pod.spec import Container, Pod, decode_pod
+from gpucore.wire.whole_requests import pod_request_of
 from gpuextender import metrics
 from gpuextender.health import Readiness
 from gpuextender.http.openapi import JSON

@@ -14,8 +14,7 @@ from typing import Final, Protocol
 
 import msgspec
 
-from gpucore.claims.claimed_gpus import ClaimedGpus, claimed_gpus
-from gpucore.claims.objects import CLAIM, CLASS, TEMPLATE, MissingObject
+from gpucore.claims.objects import CLAIM, CLASS, TEMPLATE, ClaimedGpus, MissingObject, claimed_gpus
 from gpucore.model.constraints import UNCONSTRAINED, Resources
 from gpucore.scheduling.host_rooms import request_on_host
 from gpucore.steps import Steps

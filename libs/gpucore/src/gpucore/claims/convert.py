@@ -25,8 +25,8 @@ from gpucore.wire.errors import WireError
 from gpucore.wire.names import CLAIM_TEMPLATE, Names
 from gpucore.wire.pod.gangs import gang_of
 from gpucore.wire.pod.spec import Pod, decode_pod
-from gpucore.wire.pods import pod_request_of
 from gpucore.wire.quantity import amount
+from gpucore.wire.whole_requests import pod_request_of
 
 CLAIM: Final = "gpushare"
 """Name of the claim in the pod."""

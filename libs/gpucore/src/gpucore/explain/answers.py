@@ -17,10 +17,10 @@ from gpucore.explain.groups import Group, grouped
 from gpucore.explain.sentences import gated, with_unit
 from gpucore.model import FitError
 from gpucore.scheduling.candidates import Candidates
-from gpucore.scheduling.cluster_policy import ClusterPolicy
-from gpucore.scheduling.profiles import (
+from gpucore.scheduling.cluster_policy import (
     BURST_PERCENTAGE,
     LEAST_EVALUATED,
+    ClusterPolicy,
     ExpectedProfile,
     SchedulerProfiles,
     expected_profile,
@@ -32,7 +32,7 @@ from gpucore.steps import Steps
 from gpucore.units import MemoryUnit, NodeName
 from gpucore.wire.constraints import CLAIMS_UNSUPPORTED
 from gpucore.wire.names import Names
-from gpucore.wire.pods import pod_request_of
+from gpucore.wire.whole_requests import pod_request_of
 
 MOST_REFUSALS: Final = 100
 """Nodes whose refusals are kept for one pod; the groups name all nodes."""

@@ -5,9 +5,8 @@
 
 import msgspec
 
-from gpucore.explain.pod_facts import Cluster
-from gpucore.explain.pod_states import Explanation
-from gpucore.explain.refusal_documents import GroupDoc, RefusalDoc, group_doc, refusal_docs
+from gpucore.explain.groups import GroupDoc, RefusalDoc, group_doc, refusal_docs
+from gpucore.explain.pod_states import Cluster, Explanation
 from gpucore.model import PodRequest
 from gpucore.scheduling.policy import score
 from gpucore.steps import Steps

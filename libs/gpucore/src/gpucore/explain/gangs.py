@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from gpucore.accounting.ledger import Ledger
 from gpucore.explain.sentences import gpus_named, request_words
 from gpucore.gang.members import MOST_RESERVED, Postponed, PostponedCause
-from gpucore.gang.rules import Rules
 from gpucore.gang.values import (
     GangPlacement,
     GroupCause,
@@ -15,7 +14,8 @@ from gpucore.gang.values import (
     Shortage,
 )
 from gpucore.model import Allocation
-from gpucore.units import NodeName
+from gpucore.scheduling.grouping import Rules
+from gpucore.units import NodeName, counted
 
 
 def gang_sentence(answer: Shortage | Postponed) -> str:
@@ -52,7 +52,7 @@ def _group_refusal(refusal: GroupRefusal) -> str:
 def _shortage(shortage: Shortage) -> str:
     gang, missing = shortage.gang, shortage.missing
     more = " more" if missing < gang.size else ""
-    room = f"capacity for {_members(shortage.room)} on {_count(shortage.nodes, 'node')}"
+    room = f"capacity for {counted(shortage.room, 'member')} on {counted(shortage.nodes, 'node')}"
     request = request_words(shortage.pod_request, shortage.unit)
     return f"gang {gang.name} needs {missing}{more} x {request}: {room}"
 
@@ -97,7 +97,7 @@ def _placed(answer: GangPlacement, ledger: Ledger) -> Iterator[str]:
         by_node.setdefault(one.placement.node, []).append(one)
     for name, reservations in by_node.items():
         yield (
-            f"{_members(len(reservations))} of the gang would be placed on {name}: "
+            f"{counted(len(reservations), 'member')} of the gang would be placed on {name}: "
             f"{_places(reservations, ledger)}"
         )
 
@@ -107,7 +107,7 @@ def _short(shortage: Shortage, ledger: Ledger, rules: Rules) -> Iterator[str]:
     for name, room in shortage.roomiest:
         node_info = ledger.nodes()[name]
         if not gpus:
-            yield f"{name} has capacity for {_members(room)}"
+            yield f"{name} has capacity for {counted(room, 'member')}"
             continue
         free = [
             index for index, device in node_info.devices.items() if device.open and device.empty
@@ -115,8 +115,8 @@ def _short(shortage: Shortage, ledger: Ledger, rules: Rules) -> Iterator[str]:
         best = rules.grouping.whole(node_info, free, gpus, shortage.pod_request)
         score = node_info.shape.matrix.sum_of(best)
         words = f", the best {gpus} of them {gpus_named(best)} (score {score})" if score else ""
-        count = f"{len(free)} GPU{'' if len(free) == 1 else 's'}"
-        yield f"{name} has {count} free, for {_members(room)}{words}"
+        count = counted(len(free), "GPU")
+        yield f"{name} has {count} free, for {counted(room, 'member')}{words}"
 
 
 def _places(reservations: list[Allocation], ledger: Ledger) -> str:
@@ -125,11 +125,3 @@ def _places(reservations: list[Allocation], ledger: Ledger) -> str:
         return "shares"
     matrix = ledger.nodes()[reservations[0].placement.node].shape.matrix
     return "; ".join(f"{gpus_named(group)} (score {matrix.sum_of(group)})" for group in groups)
-
-
-def _members(count: int) -> str:
-    return _count(count, "member")
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"

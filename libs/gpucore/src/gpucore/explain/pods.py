@@ -13,8 +13,7 @@ from gpucore.accounting.node_info import NodeInfo, common_unit, unit_of
 from gpucore.explain.gangs import gang_words
 from gpucore.explain.groups import grouped
 from gpucore.explain.placement_reason import why
-from gpucore.explain.pod_facts import Cluster, PodFacts
-from gpucore.explain.pod_states import Explanation, PodState
+from gpucore.explain.pod_states import Cluster, Explanation, PodFacts, PodState
 from gpucore.explain.sentences import (
     gated,
     memory_words,
@@ -25,11 +24,11 @@ from gpucore.explain.sentences import (
 )
 from gpucore.explain.suggestions import NAMED, suggest
 from gpucore.gang.placement import place_gang
-from gpucore.gang.rules import Rules
 from gpucore.gang.values import GangPlacement, Shortage
 from gpucore.model import Allocation, FitError, PodRequest
 from gpucore.scheduling.candidates import PodRequirements
 from gpucore.scheduling.cluster_policy import ClusterPolicy
+from gpucore.scheduling.grouping import Rules
 from gpucore.scheduling.nominated import reserved_for_nominated
 from gpucore.steps import Steps
 from gpucore.units import MemoryUnit, NodeName

@@ -11,7 +11,7 @@ import msgspec
 from gpucore.accounting.node_info import NodeInfo, unit_of
 from gpucore.model import Code, DeviceFitError, FitError, GpuAmounts, Placement, PodRequest
 from gpucore.model.constraints import CPU
-from gpucore.units import MemoryUnit
+from gpucore.units import MemoryUnit, counted
 
 _MIB: Final = 1 << 20
 INSUFFICIENT: Final = "Insufficient GPU Memory in one device"
@@ -209,7 +209,7 @@ def with_unit(refusal: FitError, node_info: NodeInfo) -> FitError:
 def request_words(pod_request: PodRequest, unit: MemoryUnit | None) -> str:
     """What a pod requests, in words; memory in ``unit``."""
     if pod_request.gpus:
-        return f"{pod_request.gpus} GPU" if pod_request.gpus == 1 else f"{pod_request.gpus} GPUs"
+        return counted(pod_request.gpus, "GPU")
     parts = [f"{memory_words(pod_request.mem, unit)} of GPU memory"] if pod_request.mem else []
     parts += [f"{pod_request.core} % of compute"] if pod_request.core else []
     return " and ".join(parts)

@@ -8,6 +8,7 @@ from gpucore.sizing.recommendation import (
     SizingAdvice,
     SizingReason,
 )
+from gpucore.units import counted
 
 _GIB: Final = 1 << 30
 
@@ -47,8 +48,8 @@ def gib(amount: float) -> str:
 def _too_short(found: Recommendation) -> str:
     rules = found.rules
     return (
-        f"measured for {_days(found.days)} and {_count(found.starts, 'start')}: a recommendation"
-        f" needs {_days(rules.least_days)} and {_count(rules.least_starts, 'start')}, or"
+        f"measured for {_days(found.days)} and {counted(found.starts, 'start')}: a recommendation"
+        f" needs {_days(rules.least_days)} and {counted(rules.least_starts, 'start')}, or"
         f" {_days(rules.enough_days)}"
     )
 
@@ -56,7 +57,7 @@ def _too_short(found: Recommendation) -> str:
 def _raised(found: Recommendation) -> str:
     limit = f"{found.raised_from} {found.unit}"
     if found.reason is SizingReason.OUT_OF_MEMORY:
-        event = f"it ran out of GPU memory {_count(found.out_of_memory, 'time')}, last at {limit}"
+        event = f"it ran out of GPU memory {counted(found.out_of_memory, 'time')}, last at {limit}"
     else:
         event = f"its use reached its limit of {limit}"
     return f"{event}: its limit is at least {OUT_OF_MEMORY_PERCENT} % above that for a day"
@@ -87,8 +88,4 @@ def _whole(found: Recommendation) -> str:
 
 
 def _days(days: float) -> str:
-    return _count(round(days), "day") if days >= 1 else _count(round(days * 24), "hour")
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
+    return counted(round(days), "day") if days >= 1 else counted(round(days * 24), "hour")

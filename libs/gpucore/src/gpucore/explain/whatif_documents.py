@@ -8,12 +8,7 @@ from collections.abc import Sequence
 import msgspec
 
 from gpucore.explain.answers import Answer
-from gpucore.explain.refusal_documents import (
-    GroupDoc,
-    RefusalDoc,
-    group_doc,
-    refusal_docs,
-)
+from gpucore.explain.groups import GroupDoc, RefusalDoc, group_doc, refusal_docs
 from gpucore.explain.sentences import placement_sentence
 from gpucore.scheduling.cluster_policy import ClusterPolicy
 from gpucore.steps import Steps

@@ -11,16 +11,9 @@ from gpucore.gang.group_cycle import GroupCycle, Places
 from gpucore.gang.group_plan import plan_group, reservation
 from gpucore.gang.group_view import GroupView, standing
 from gpucore.gang.members import MOST_RESERVED, Postponed, ReservationTime, resting, too_many
-from gpucore.gang.rules import Rules
-from gpucore.gang.values import (
-    GroupCause,
-    GroupMember,
-    GroupRefusal,
-    GroupShortage,
-    Kind,
-    Refused,
-)
+from gpucore.gang.values import GroupCause, GroupMember, GroupRefusal, GroupShortage, Kind, Refused
 from gpucore.model import Allocation
+from gpucore.scheduling.grouping import Rules
 from gpucore.units import NodeName, PodUid
 
 

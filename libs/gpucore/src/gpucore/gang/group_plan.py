@@ -16,10 +16,10 @@ from gpucore.accounting.ledger import Ledger
 from gpucore.accounting.node_info import NodeInfo, common_unit
 from gpucore.gang.able_nodes import able_nodes, without_reservations
 from gpucore.gang.reservations import reservation_uid
-from gpucore.gang.rules import Rules
 from gpucore.gang.spread import NodeOffer, spread_over
 from gpucore.gang.values import GroupMember, GroupShortage, Kind
 from gpucore.model import Allocation, AllocationState, Placement
+from gpucore.scheduling.grouping import Rules
 from gpucore.units import NodeName, PodUid
 from gpucore.wire.pod.gangs import Gang
 

@@ -21,10 +21,10 @@ from gpucore.accounting.ledger import Ledger
 from gpucore.accounting.node_info import NodeInfo, common_unit
 from gpucore.gang.able_nodes import able_nodes, gpus_of, stands, without_reservations
 from gpucore.gang.members import MOST_RESERVED, Members, Postponed, incomplete, too_many
-from gpucore.gang.rules import Rules
 from gpucore.gang.spread import NodeOffer, spread_over
 from gpucore.gang.values import GangPlacement, Shortage
 from gpucore.model import Allocation, AllocationState, FitError, Placement, PodRequest
+from gpucore.scheduling.grouping import Rules
 from gpucore.scheduling.policy import place
 from gpucore.units import GpuIndex, NodeName, PodUid
 from gpucore.wire.pod.gangs import Gang

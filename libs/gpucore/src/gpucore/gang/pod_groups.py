@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterable
 import msgspec
 
 from gpucore.wire.pod.gangs import GROUP_PREFIX, Gang, gang_of
+from gpucore.wire.pod.spec import Pod
 from gpucore.wire.pod_groups import PodGroup
-from gpucore.wire.pods import Pod
 
 Key = tuple[str, str]
 """Namespace and name of a gang."""

@@ -9,9 +9,9 @@ from collections.abc import Collection, Sequence
 
 from gpucore.accounting.device_info import DeviceInfo
 from gpucore.accounting.node_info import NodeInfo
-from gpucore.gang.rules import Rules
 from gpucore.model import Allocation, AllocationState, FitError, Placement, PodRequest
 from gpucore.scheduling.device_fit import device_fit_error
+from gpucore.scheduling.grouping import Rules
 from gpucore.scheduling.policy import place, score
 from gpucore.units import GpuIndex, NodeName, PodUid
 

@@ -9,6 +9,9 @@ from gpucore.model import Allocation, PodRequest
 from gpucore.units import MemoryUnit, NodeName, PodUid
 from gpucore.wire.pod.gangs import Gang
 
+Kind = tuple[str, str]
+"""Owner and scheduler of a pod: such pods may go to the same nodes."""
+
 
 class GangPlacement(msgspec.Struct, frozen=True):
     """Placements for every pod of a gang that has none.
@@ -39,10 +42,6 @@ class Shortage(msgspec.Struct, frozen=True):
     nodes: int
     roomiest: tuple[tuple[NodeName, int], ...] = ()
     unit: MemoryUnit | None = None
-
-
-Kind = tuple[str, str]
-"""Owner and scheduler of a pod: such pods may go to the same nodes."""
 
 
 class GroupMember(msgspec.Struct, frozen=True):

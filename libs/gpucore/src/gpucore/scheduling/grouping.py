@@ -129,6 +129,13 @@ BY_LINKS: Final = Grouping()
 """The default choice."""
 
 
+class Rules(msgspec.Struct, frozen=True):
+    """How GPUs are chosen: the policy's name, and the grouping of several GPUs."""
+
+    policy: str = ""
+    grouping: Grouping = BY_LINKS
+
+
 def prepared(shape: NodeCapacity) -> bool:
     """Whether groups on such a node are chosen without computing for long."""
     gpus = len(shape.inventory.gpus) if shape.inventory else 0

@@ -11,7 +11,7 @@ from gpucore.units import NodeName, PodUid
 from gpucore.wire.names import Names
 from gpucore.wire.pod.gangs import Gang, gang_of
 from gpucore.wire.pod.spec import Pod
-from gpucore.wire.pods import pod_request_of
+from gpucore.wire.whole_requests import pod_request_of
 
 SEEN_LIMIT: Final = 4096
 """Maximum number of pods that are kept of scheduler requests alone."""

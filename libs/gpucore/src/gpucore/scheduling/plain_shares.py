@@ -11,9 +11,8 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from gpucore.accounting.device_info import DeviceInfo
+from gpucore.accounting.device_info import DeviceInfo, ratings_of, utilization
 from gpucore.accounting.node_info import NodeInfo
-from gpucore.accounting.utilization import ratings_of, utilization
 from gpucore.model import CORE_PER_GPU, Code, ContainerRequest, FitError, PodRequest
 from gpucore.scheduling.fit import fit, is_plain
 from gpucore.scheduling.policy import MAX_SCORE, resolve
@@ -59,7 +58,7 @@ def share_ratings(node_info: NodeInfo, pod_request: PodRequest, policy: str) -> 
     """Ratings by amount of memory, from 0 to the units of the largest GPU; the higher the better.
 
     The rating is the part of the node's GPUs that is in use afterwards
-    (:mod:`gpucore.accounting.utilization`), which follows from a few figures of each GPU.
+    (:mod:`gpucore.accounting.device_info`), which follows from a few figures of each GPU.
 
     Args:
         node_info: state of the node.

@@ -10,9 +10,8 @@ from typing import Final
 
 import msgspec
 
-from gpucore.accounting.device_info import DeviceInfo
+from gpucore.accounting.device_info import DeviceInfo, rating, utilization
 from gpucore.accounting.node_info import NodeInfo
-from gpucore.accounting.utilization import rating, utilization
 from gpucore.model import CORE_PER_GPU, FitError, GpuAmounts, Placement, PodRequest
 from gpucore.scheduling.device_fit import device_fit_error, per_device
 from gpucore.scheduling.fit import fit

@@ -10,8 +10,7 @@ from typing import Final
 
 import msgspec
 
-from gpucore.simulate.arrivals import Pick
-from gpucore.simulate.traces import TraceError, TracePod
+from gpucore.simulate.traces import Pick, TraceError, TracePod
 from gpucore.units import MILLI
 
 DAY: Final = 86_400

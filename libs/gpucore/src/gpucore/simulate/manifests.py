@@ -16,8 +16,8 @@ from gpucore.wire.constraints import pod_constraints
 from gpucore.wire.errors import WireError
 from gpucore.wire.names import Names
 from gpucore.wire.pod.spec import Pod, decode_pod
-from gpucore.wire.pods import pod_request_of
 from gpucore.wire.quantity import amount, exact
+from gpucore.wire.whole_requests import pod_request_of
 
 DEFAULT_NAMESPACE: Final = "default"
 MOST_CONTAINERS: Final = 100

@@ -12,7 +12,7 @@ from gpucore.simulate.whatif import NO_REQUEST, WhatIfPod
 from gpucore.wire.errors import WireError
 from gpucore.wire.names import POLICY_NAMES, Names
 from gpucore.wire.pod.gangs import gang_of
-from gpucore.wire.pods import pod_request_of
+from gpucore.wire.whole_requests import pod_request_of
 
 NO_CLAIMS: Final = ClaimSpecs()
 MOST_PODS: Final = 200

@@ -15,11 +15,10 @@ from gpucore.accounting.node_info import NodeInfo
 from gpucore.model import FitError, Placement, PodRequest
 from gpucore.scheduling.node_ranking import NodeRanking, may_fit
 from gpucore.scheduling.policy import POLICIES, ChooseGroup, Policy, place
-from gpucore.simulate.arrivals import Pick
 from gpucore.simulate.claimfit import CLAIM_ORDERS, ClaimFit
 from gpucore.simulate.hosts import Host, mix_of
 from gpucore.simulate.published import PublishedMix, published_policy
-from gpucore.simulate.traces import TraceNode, TracePod
+from gpucore.simulate.traces import Pick, TraceNode, TracePod
 from gpucore.units import MILLI, GpuIndex, NodeName, PodUid
 
 RANDOM: Final = "random"

@@ -14,11 +14,10 @@ import msgspec
 
 from gpucore.model import Placement
 from gpucore.scheduling.node_ranking import may_fit
-from gpucore.simulate.arrivals import Pick
 from gpucore.simulate.hosts import Host
 from gpucore.simulate.jobs import Fits, Job, PodClass, WeekPlan
 from gpucore.simulate.replay import ReplayCluster, RunningPod
-from gpucore.simulate.traces import TraceNode, TracePod
+from gpucore.simulate.traces import Pick, TraceNode, TracePod
 from gpucore.simulate.weekfigures import WeekFigures, WeekMeter
 from gpucore.units import NodeName, PodUid
 

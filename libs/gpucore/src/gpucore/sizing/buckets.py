@@ -1,7 +1,8 @@
-"""Buckets of a histogram of GPU memory: narrow for small amounts, wide for large ones.
+"""Buckets of histograms: of GPU memory, and of SM utilization with one for 0 % and one a 5 %.
 
-The first bucket is :data:`FIRST_WIDTH` wide and every next one :data:`GROWTH` times as wide, so
-that a bucket is as wide as 5 % of its lower edge and 64 MiB more. The last one has no upper edge.
+Buckets of memory are narrow for small amounts, wide for large ones. The first is
+:data:`FIRST_WIDTH` wide and every next one :data:`GROWTH` times as wide, so that a bucket is as
+wide as 5 % of its lower edge and 64 MiB more. The last one has no upper edge.
 """
 
 from bisect import bisect_left
@@ -20,6 +21,8 @@ UPPER_EDGES: Final = tuple(
 )
 """The largest amount of each bucket, in bytes."""
 LAST: Final = MOST_BUCKETS - 1
+WIDTH_PERCENT: Final = 5
+LAST_SM: Final = 100 // WIDTH_PERCENT
 
 
 def bucket_of(used_bytes: int) -> int:
@@ -58,3 +61,13 @@ def percentile_edge(buckets: Mapping[int, int], percent: float) -> int:
     """
     index = percentile_index(buckets, percent)
     return 0 if index is None else upper_edge(index)
+
+
+def sm_bucket_of(percent: int) -> int:
+    """The index of the bucket for a utilization; others than 0 to 100 count as the nearest."""
+    return min(-(-max(percent, 0) // WIDTH_PERCENT), LAST_SM)
+
+
+def sm_upper_edge(index: int) -> int:
+    """The highest utilization in percent of the bucket with this index."""
+    return min(max(index, 0), LAST_SM) * WIDTH_PERCENT

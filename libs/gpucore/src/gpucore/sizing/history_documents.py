@@ -10,12 +10,11 @@ from typing import Annotated, Final, Literal
 import msgspec
 from msgspec import Meta
 
-from gpucore.sizing.buckets import LAST, MOST_BUCKETS
+from gpucore.sizing.buckets import LAST, LAST_SM, MOST_BUCKETS
 from gpucore.sizing.limit_events import NEVER, LimitEvent
-from gpucore.sizing.sm_buckets import LAST_SM
 from gpucore.sizing.usage_history import UsageHistory, WorkloadKey
 from gpucore.wire.documents import API_VERSION
-from gpucore.wire.errors import WireError
+from gpucore.wire.errors import WireError, decoded
 
 KIND: Final = "UsageHistoryList"
 MOST_HISTORIES: Final = 500
@@ -123,10 +122,7 @@ def decode_node_histories(raw: bytes) -> NodeHistories:
     """
     if len(raw) > MOST_BYTES:
         raise WireError(f"a usage history of more than {MOST_BYTES} bytes")
-    try:
-        document = _DECODER.decode(raw)
-    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-        raise WireError(f"no usage history: {error}") from error
+    document = decoded(_DECODER, raw, "no usage history")
     return NodeHistories(document.node, tuple(_history(item) for item in document.items))
 
 

@@ -2,17 +2,23 @@
 
 Two runs are needed at least: the first gives notice, and a later one evicts once the grace time is
 over, if the pod was idle for all of it.
+
+The notice is an annotation that its tenant can read, and can forge. A notice counts for the pod
+whose UID it has, and only from a time on at which that pod was idle already. So a copy in a
+template counts for no pod, and use of the GPU ends a notice. Whatever a tenant writes concerns the
+pod that it is written on.
 """
 
+from collections.abc import Mapping
 from enum import StrEnum
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
 
-from gpucore.sizing.idle_notice import IdleNotice, notice_of
 from gpucore.units import PodUid
 from gpucore.wire.names import (
     IDLE_ALLOWED,
+    IDLE_NOTICE,
     NOTEBOOK_LAST_ACTIVITY,
     NOTEBOOK_NAME,
     NOTEBOOK_STOPPED,
@@ -20,12 +26,52 @@ from gpucore.wire.names import (
 from gpucore.wire.pod.controllers import Controller
 from gpucore.wire.pod.gangs import gang_of
 from gpucore.wire.pod.spec import Pod, created
-from gpucore.wire.times import unix_seconds
+from gpucore.wire.quantity import unix_seconds
 
+_Seconds = Annotated[int, msgspec.Meta(ge=0, le=2**37)]
+"""Unix time; the end is a date that every program can write."""
 FRESH_SECONDS: Final = 300.0
 """Age of a measurement from which on it is none; also how far clocks may differ."""
 SAME_NODE: Final = frozenset({"DaemonSet", "Node"})
 """Controllers whose pods return to the same node at once."""
+
+
+class IdleNotice(msgspec.Struct, frozen=True, rename="camel"):
+    """What the annotation has.
+
+    Attributes:
+        pod: UID of the pod that was noticed.
+        noticed_at: Unix seconds of the notice.
+        evict_after: Unix seconds before which the pod is not evicted, as its owner was told.
+    """
+
+    pod: str
+    noticed_at: _Seconds
+    evict_after: _Seconds
+
+
+def notice_text(notice: IdleNotice) -> str:
+    """The value of the annotation."""
+    return msgspec.json.encode(notice).decode()
+
+
+def notice_of(
+    annotations: Mapping[str, str], uid: PodUid, *, idle_since: float, now: float
+) -> IdleNotice | None:
+    """The notice that a pod has had since it became idle; ``None`` where it has none that counts.
+
+    Args:
+        annotations: of the pod.
+        uid: of the pod.
+        idle_since: Unix seconds from which on it used nothing.
+        now: Unix seconds.
+    """
+    try:
+        found = msgspec.json.decode(annotations.get(IDLE_NOTICE, ""), type=IdleNotice)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return None
+    counts = found.pod == uid and idle_since <= found.noticed_at <= now
+    return found if counts else None
 
 
 class IdleStep(StrEnum):

@@ -19,7 +19,8 @@ from gpucore.units import MemoryUnit
 from gpucore.wire.names import KAI_CONTAINER, Names
 from gpucore.wire.pod.controllers import Controller
 from gpucore.wire.pod.gangs import gang_of
-from gpucore.wire.pods import Pod, pod_request_of
+from gpucore.wire.pod.spec import Pod
+from gpucore.wire.whole_requests import pod_request_of
 
 
 class SizablePod(msgspec.Struct, frozen=True):

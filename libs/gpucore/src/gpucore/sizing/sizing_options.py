@@ -10,7 +10,6 @@ from typing import Final
 
 import msgspec
 
-from gpucore.wire.digits import number
 from gpucore.wire.names import (
     ORIGINAL_MEMORY,
     ORIGINAL_MEMORY_LIMIT,
@@ -19,6 +18,7 @@ from gpucore.wire.names import (
     SIZING_MAX,
     SIZING_MIN,
 )
+from gpucore.wire.quantity import number
 
 MOST_UNITS: Final = 1 << 20
 """Units that a bound or an original size may have: more than any GPU, even in MiB."""

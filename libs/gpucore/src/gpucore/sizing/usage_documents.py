@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Meta
 
 from gpucore.wire.documents import API_VERSION
-from gpucore.wire.errors import WireError
+from gpucore.wire.errors import WireError, decoded
 
 KIND: Final = "NodeUsage"
 MOST_BYTES: Final = 1024 * 1024
@@ -86,7 +86,4 @@ def decode_usage(raw: bytes) -> NodeUsage:
     """
     if len(raw) > MOST_BYTES:
         raise WireError(f"a reply of more than {MOST_BYTES} bytes")
-    try:
-        return _DECODER.decode(raw)
-    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-        raise WireError(f"no memory in use: {error}") from error
+    return decoded(_DECODER, raw, "no memory in use")

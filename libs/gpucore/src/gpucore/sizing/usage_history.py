@@ -9,9 +9,15 @@ from typing import Final
 
 import msgspec
 
-from gpucore.sizing.buckets import bucket_of, percentile_edge, percentile_index, upper_edge
+from gpucore.sizing.buckets import (
+    bucket_of,
+    percentile_edge,
+    percentile_index,
+    sm_bucket_of,
+    sm_upper_edge,
+    upper_edge,
+)
 from gpucore.sizing.limit_events import NEVER, LimitEvent, reaches
-from gpucore.sizing.sm_buckets import sm_bucket_of, sm_upper_edge
 
 START_SECONDS: Final = 120.0
 """For this time after its start a pod counts as starting."""
@@ -59,7 +65,7 @@ class UsageHistory(msgspec.Struct, rename="camel"):
         requested_bytes, limit_bytes: of the container, as of the last sample; 0: unknown or none.
         claims: the memory is that of ResourceClaims of the pod, as of the last sample.
         sm_buckets: number of samples of the SM utilization of a GPU, which the driver reports for
-            some GPUs, by the index of :mod:`gpucore.sizing.sm_buckets`.
+            some GPUs, by the index of :mod:`gpucore.sizing.buckets`.
         faded_at: Unix seconds up to which the buckets were halved; 0 before the first sample.
     """
 

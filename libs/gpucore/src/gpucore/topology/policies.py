@@ -22,7 +22,7 @@ from gpucore.topology.gpusets import MAX_EXACT
 from gpucore.topology.greedy import total
 from gpucore.topology.machines import STATIC_SETS
 from gpucore.topology.static import StaticSets
-from gpucore.units import GpuIndex
+from gpucore.units import GpuIndex, counted
 
 MAX_RATING: Final = 10
 """The best mark a node can get from a scheduler extender."""
@@ -139,20 +139,16 @@ def rating(group: GpuGroup) -> int:
 def _refused(matrix: Matrix, free: set[int], count: int, require: set[int]) -> str | None:
     """One sentence if no policy could answer, else ``None``."""
     if count < 1:
-        return f"{_gpus(count)} requested: a group has at least one"
+        return f"{counted(count, 'GPU')} requested: a group has at least one"
     if not free <= set(matrix.gpus):
         return f"the machine has no GPU {min(free - set(matrix.gpus))}"
     if not require <= free:
         return f"GPU {min(require - free)} is required but not free"
     if len(require) > count:
-        return f"{_gpus(count)} requested but {len(require)} are required"
+        return f"{counted(count, 'GPU')} requested but {len(require)} are required"
     if len(free) < count:
-        return f"{_gpus(count)} requested but {len(free) or 'none'} free"
+        return f"{counted(count, 'GPU')} requested but {len(free) or 'none'} free"
     return None
-
-
-def _gpus(count: int) -> str:
-    return f"{count} GPU" if count == 1 else f"{count} GPUs"
 
 
 def _ordered(gpus: Collection[int]) -> tuple[GpuIndex, ...]:
@@ -181,7 +177,8 @@ def _static(question: TopologyRequest) -> Chosen:
     gpus = sets.choose(question.free, question.count, question.require)
     if gpus is None:
         return Impossible(
-            f"no configured set of {_gpus(question.count)} is free on {question.node_type!r}"
+            f"no configured set of {counted(question.count, 'GPU')} is free on"
+            f" {question.node_type!r}"
         )
     return tuple(map(GpuIndex, gpus))
 

@@ -4,7 +4,7 @@ from typing import Final
 
 import msgspec
 
-from gpucore.wire.errors import WireError
+from gpucore.wire.errors import decoded
 
 
 class ConfigMap(msgspec.Struct, frozen=True, gc=False):
@@ -36,9 +36,6 @@ def decode_config_map(raw: bytes | msgspec.Raw) -> ConfigMap:
     Raises:
         WireError: the bytes are no config map.
     """
-    try:
-        found = _CONFIG_MAP.decode(raw)
-    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-        raise WireError(f"no config map: {error}") from error
+    found = decoded(_CONFIG_MAP, raw, "no config map")
     meta = found.metadata
     return ConfigMap(meta.name, meta.labels or {}, found.data or {}, meta.resource_version)

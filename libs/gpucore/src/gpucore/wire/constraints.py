@@ -19,7 +19,7 @@ from gpucore.model.constraints import (
     Resources,
     Toleration,
 )
-from gpucore.wire.errors import WireError
+from gpucore.wire.errors import decoded
 from gpucore.wire.fields import Amounts
 from gpucore.wire.names import Names
 from gpucore.wire.node.spec import Node
@@ -139,10 +139,7 @@ def all_constraints(raw: bytes | msgspec.Raw) -> PodConstraints:
     Raises:
         WireError: the bytes are no pod of the Kubernetes API.
     """
-    try:
-        spec = _DECODER.decode(raw).spec or _Spec()
-    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-        raise WireError(f"no pod: {error}") from error
+    spec = decoded(_DECODER, raw, "no pod").spec or _Spec()
     return PodConstraints(
         node_selector=tuple(sorted((spec.node_selector or {}).items())),
         affinity=_required(spec.affinity),

@@ -3,6 +3,27 @@
 Nothing else ever leaves ``gpucore.wire``, whatever is put in.
 """
 
+from typing import TypeVar
+
+import msgspec
+
+T = TypeVar("T")
+
 
 class WireError(ValueError):
     """The input is not what the Kubernetes API, or the contract, promises."""
+
+
+def decoded(decoder: msgspec.json.Decoder[T], raw: bytes | str | msgspec.Raw, fault: str) -> T:
+    """The value that a decoder reads.
+
+    Args:
+        fault: begins the message where it reads none, such as ``no pod``.
+
+    Raises:
+        WireError: it reads none.
+    """
+    try:
+        return decoder.decode(raw)
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        raise WireError(f"{fault}: {error}") from error

@@ -7,7 +7,7 @@ from typing import Generic, Protocol, TypeVar
 import msgspec
 
 from gpucore.wire.constraints import all_constraints
-from gpucore.wire.errors import WireError
+from gpucore.wire.errors import decoded
 from gpucore.wire.node import spec as nodespec
 from gpucore.wire.node.spec import Node
 from gpucore.wire.pod import spec as podspec
@@ -118,7 +118,6 @@ _NODES = msgspec.json.Decoder(_NodeList)
 _LINE = msgspec.json.Decoder(_Line)
 _BOOKMARK = msgspec.json.Decoder(_Bookmark)
 _STATUS = msgspec.json.Decoder(_Status)
-_BROKEN = (msgspec.MsgspecError, ValueError, RecursionError)
 
 
 def cut(raw: bytes, *, size: int) -> Iterator[bytes]:
@@ -127,10 +126,7 @@ def cut(raw: bytes, *, size: int) -> Iterator[bytes]:
     Raises:
         WireError: the bytes are no list.
     """
-    try:
-        whole = _RAW.decode(raw)
-    except _BROKEN as error:
-        raise WireError(f"no list: {error}") from error
+    whole = decoded(_RAW, raw, "no list")
     items = whole.items or []
     head = b'{"metadata":' + bytes(whole.metadata) + b',"items":['
     for first in range(0, max(len(items), 1), size):
@@ -143,10 +139,7 @@ def decode_pods(raw: bytes) -> Page[Pod]:
     Raises:
         WireError: the bytes are no pod list.
     """
-    try:
-        page = _PODS.decode(raw)
-    except _BROKEN as error:
-        raise WireError(f"invalid list of pods: {error}") from error
+    page = decoded(_PODS, raw, "invalid list of pods")
     return _page(tuple(map(podspec.flat, page.items or ())), page.metadata)
 
 
@@ -165,10 +158,7 @@ def decode_nodes(raw: bytes) -> Page[Node]:
     Raises:
         WireError: the bytes are no node list.
     """
-    try:
-        page = _NODES.decode(raw)
-    except _BROKEN as error:
-        raise WireError(f"invalid list of nodes: {error}") from error
+    page = decoded(_NODES, raw, "invalid list of nodes")
     return _page(tuple(map(nodespec.flat, page.items or ())), page.metadata)
 
 
@@ -178,10 +168,7 @@ def page_of(raw: bytes, decode: Callable[[msgspec.Raw], T]) -> Page[T]:
     Raises:
         WireError: the bytes are no list, or ``decode`` raises it.
     """
-    try:
-        page = _RAW_ITEMS.decode(raw)
-    except _BROKEN as error:
-        raise WireError(f"no list: {error}") from error
+    page = decoded(_RAW_ITEMS, raw, "no list")
     return _page(tuple(map(decode, page.items or ())), page.metadata)
 
 
@@ -213,26 +200,16 @@ def event_of(raw: bytes, decode: Callable[[msgspec.Raw], V]) -> WatchEvent[V]:
     Raises:
         WireError: the bytes are no event, or ``decode`` raises it.
     """
-    line = _line(raw)
+    line = decoded(_LINE, raw, "no event")
     if line.type in {WatchEventType.BOOKMARK, WatchEventType.ERROR}:
         return _notice(line)
     item = decode(line.object)
     return WatchEvent(line.type, item, item.resource_version)
 
 
-def _line(raw: bytes) -> _Line:
-    try:
-        return _LINE.decode(raw)
-    except _BROKEN as error:
-        raise WireError(f"no event: {error}") from error
-
-
 def _notice(line: _Line) -> WatchEvent[T]:
-    try:
-        if line.type is WatchEventType.BOOKMARK:
-            version = _BOOKMARK.decode(line.object).metadata.resource_version
-            return WatchEvent(line.type, resource_version=version)
-        status = _STATUS.decode(line.object)
-    except _BROKEN as error:
-        raise WireError(f"no event: {error}") from error
+    if line.type is WatchEventType.BOOKMARK:
+        version = decoded(_BOOKMARK, line.object, "no event").metadata.resource_version
+        return WatchEvent(line.type, resource_version=version)
+    status = decoded(_STATUS, line.object, "no event")
     return WatchEvent(line.type, code=status.code or 0, message=status.message or "")

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import msgspec
 
-from gpucore.wire.errors import WireError
+from gpucore.wire.errors import decoded
 
 NAMESPACES_PATH: Final = "/api/v1/namespaces"
 QUOTAS_PATH: Final = "/api/v1/resourcequotas"
@@ -67,7 +67,6 @@ class _Limits(msgspec.Struct, gc=False):
 _NAMESPACE: Final = msgspec.json.Decoder(_Namespace)
 _QUOTA: Final = msgspec.json.Decoder(_Quota)
 _LIMITS: Final = msgspec.json.Decoder(_Limits)
-_BROKEN: Final = (msgspec.MsgspecError, ValueError, RecursionError)
 
 
 def decode_namespace(raw: bytes | msgspec.Raw) -> Namespace:
@@ -76,10 +75,7 @@ def decode_namespace(raw: bytes | msgspec.Raw) -> Namespace:
     Raises:
         WireError: the bytes are no namespace.
     """
-    try:
-        meta = _NAMESPACE.decode(raw).metadata
-    except _BROKEN as error:
-        raise WireError(f"no namespace: {error}") from error
+    meta = decoded(_NAMESPACE, raw, "no namespace").metadata
     return Namespace(meta.name, meta.annotations or {}, meta.resource_version)
 
 
@@ -89,10 +85,7 @@ def decode_quota(raw: bytes | msgspec.Raw) -> CountedResources:
     Raises:
         WireError: the bytes are no quota.
     """
-    try:
-        found = _QUOTA.decode(raw)
-    except _BROKEN as error:
-        raise WireError(f"no resource quota: {error}") from error
+    found = decoded(_QUOTA, raw, "no resource quota")
     hard = (found.spec and found.spec.hard) or {}
     return _counted(found.metadata, (name.removeprefix(_REQUESTS) for name in hard))
 
@@ -103,10 +96,7 @@ def decode_limit_range(raw: bytes | msgspec.Raw) -> CountedResources:
     Raises:
         WireError: the bytes are no limit range.
     """
-    try:
-        found = _LIMITS.decode(raw)
-    except _BROKEN as error:
-        raise WireError(f"no limit range: {error}") from error
+    found = decoded(_LIMITS, raw, "no limit range")
     limits = (found.spec and found.spec.limits) or ()
     return _counted(found.metadata, (n for each in limits for n in _bounded(each)))
 

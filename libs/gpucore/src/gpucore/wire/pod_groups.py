@@ -4,7 +4,7 @@ from typing import Final
 
 import msgspec
 
-from gpucore.wire.errors import WireError
+from gpucore.wire.errors import decoded
 
 API: Final = "/apis/scheduling.k8s.io/v1beta1"
 RESOURCE: Final = "podgroups"
@@ -92,10 +92,7 @@ def decode_pod_group(raw: bytes | msgspec.Raw) -> PodGroup:
     Raises:
         WireError: the bytes are no PodGroup.
     """
-    try:
-        found = _OBJECT.decode(raw)
-    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-        raise WireError(f"no PodGroup: {error}") from error
+    found = decoded(_OBJECT, raw, "no PodGroup")
     meta, spec = found.metadata, found.spec or _Spec()
     conditions = (found.status and found.status.conditions) or ()
     gang = spec.scheduling_policy.gang if spec.scheduling_policy else None

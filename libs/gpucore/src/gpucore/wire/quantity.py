@@ -1,11 +1,15 @@
-"""Kubernetes quantities as integers.
+"""Numbers in texts: Kubernetes quantities, decimal text of annotations, and times.
 
 The API server rewrites amounts in canonical form, so 32000 units come back as ``32k``: an amount
-that is read with ``int`` is lost exactly on the largest nodes.
+that is read with ``int`` is lost exactly on the largest nodes. ``int`` also takes spaces, signs,
+underscores and the digits of other scripts; an annotation that holds any of these was not written
+by a member of this contract.
 """
 
 import math
 import re
+from collections.abc import Iterable
+from datetime import datetime
 from fractions import Fraction
 from typing import Final
 
@@ -57,3 +61,29 @@ def _scale(suffix: str) -> Fraction:
     if suffix in _DECIMAL:
         return Fraction(1000) ** _DECIMAL[suffix]
     return Fraction(10) ** int(suffix[1:])
+
+
+def number(text: str, *, below: int = 1 << 63) -> int | None:
+    """The non-negative number that ``text`` spells, or ``None`` for any other text."""
+    if not (text.isascii() and text.isdigit() and len(text) <= 19):
+        return None
+    value = int(text)
+    return value if value < below else None
+
+
+def first_number(texts: Iterable[str | None]) -> int:
+    """The first of several texts that spells a number; 0 where none does."""
+    for text in texts:
+        value = None if text is None else number(text)
+        if value is not None:
+            return value
+    return 0
+
+
+def unix_seconds(text: str | None) -> float:
+    """Unix seconds of an RFC 3339 time; 0 where the text is no time with a zone."""
+    try:
+        found = datetime.fromisoformat(text or "")
+    except ValueError:
+        return 0.0
+    return found.timestamp() if found.tzinfo else 0.0

@@ -19,16 +19,20 @@ import msgspec
 
 from gpucore.steps import Steps
 from gpucore.units import GIB, MemoryUnit, PodUid
-from gpucore.workload.arrivals import ANY_NODE, Arrival, Models, NodeLabels, aged
-from gpucore.workload.pod_mix import PodKind, PodMix, usual_mix
-from gpucore.workload.saved_history import (
+from gpucore.workload.arrivals import (
+    ANY_NODE,
     EMPTY,
     MOST_PODS,
     VERSION,
+    Arrival,
+    Models,
+    NodeLabels,
     SavedHistory,
+    aged,
     bounded,
     saved_part,
 )
+from gpucore.workload.pod_mix import PodKind, PodMix, usual_mix
 
 T = TypeVar("T")
 

@@ -14,7 +14,7 @@ from gpucore.node.allocation.holdings import Holder
 from gpucore.node.health.records import HealthStatus
 from gpucore.units import GpuIndex
 from gpucore.wire import names as wire_names
-from gpucore.wire.nodes import kept_by_plugin
+from gpucore.wire.node.inventories import kept_by_plugin
 from gpudeviceplugin.cluster.events import NORMAL, WARNING, Events, Subject
 from gpudeviceplugin.state import NodeState
 from gpukube.client import KubeClient

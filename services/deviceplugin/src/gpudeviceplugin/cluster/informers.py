@@ -4,8 +4,8 @@ from collections.abc import Callable
 from typing import Final
 
 from gpucore.wire.lists import Page, decode_node_event, decode_nodes, decode_pod_event, decode_pods
-from gpucore.wire.nodes import Node
-from gpucore.wire.pods import Pod
+from gpucore.wire.node.spec import Node
+from gpucore.wire.pod.spec import Pod
 from gpudeviceplugin import telemetry
 from gpukube.watch.collection import Collection, NoObserver
 

@@ -7,8 +7,8 @@ from collections.abc import Collection, Iterable, Mapping
 
 from gpucore.node.allocation.device_ids import SHARES, Resource
 from gpucore.wire import names as wire_names
-from gpucore.wire.digits import number
-from gpucore.wire.nodes import Node
+from gpucore.wire.node.spec import Node
+from gpucore.wire.quantity import number
 from gpudeviceplugin.signals import Signal
 
 MOST_OVERSELL = 16

@@ -13,8 +13,9 @@ import msgspec
 import structlog
 
 from gpucore.wire import names as wire_names
+from gpucore.wire.node.inventories import encode_inventory, inventory_hash
 from gpucore.wire.node.matrices import encode_annotation, matrix_of
-from gpucore.wire.nodes import Node, encode_inventory, inventory_hash
+from gpucore.wire.node.spec import Node
 from gpudeviceplugin.cluster.node_watch import NodeWatch
 from gpudeviceplugin.state import NodeState
 from gpukube.client import KubeClient

@@ -24,7 +24,7 @@ from gpucore.wire.claim.resource_slices import (
 )
 from gpucore.wire.errors import WireError
 from gpucore.wire.names import API_CLAIMS, CLAIM_DRIVER
-from gpucore.wire.nodes import Node
+from gpucore.wire.node.spec import Node
 from gpudeviceplugin.cluster.node_watch import NodeWatch
 from gpudeviceplugin.dra.slices import SliceWatch, wanted_slice
 from gpudeviceplugin.state import NodeState

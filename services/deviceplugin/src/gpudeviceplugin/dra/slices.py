@@ -8,14 +8,14 @@ from collections.abc import Iterable
 import msgspec
 
 from gpucore.accounting.node_info import NodeInfo
-from gpucore.accounting.node_reading import capacity_of
+from gpucore.accounting.node_infos import capacity_of
 from gpucore.model import Allocation, Inventory
 from gpucore.scheduling.device_order import device_order
 from gpucore.units import GpuIndex
 from gpucore.wire.claim.devices import NO_SCHEDULE, SliceDevice, device_of
 from gpucore.wire.claim.resource_slices import PATH, ResourceSlice, decode_slice, link_groups
 from gpucore.wire.names import Names
-from gpucore.wire.nodes import Node
+from gpucore.wire.node.spec import Node
 from gpudeviceplugin.signals import Signal
 from gpukube.watch.collection import Collection, collection_of
 

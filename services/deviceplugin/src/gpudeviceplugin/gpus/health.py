@@ -23,7 +23,7 @@ from tenacity import (
 from gpucore.node.health.breaker import HOLD_SECONDS, Breaker
 from gpucore.node.health.records import HealthRecords, HealthStatus
 from gpucore.units import GpuIndex
-from gpucore.wire.pods import Pod
+from gpucore.wire.pod.spec import Pod
 from gpudeviceplugin import telemetry
 from gpudeviceplugin.gpus.devices import DriverError, Xid
 from gpudeviceplugin.gpus.driver import PatientDriver

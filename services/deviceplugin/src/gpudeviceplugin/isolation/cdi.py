@@ -20,7 +20,7 @@ from gpucore.node.isolation.cdi import (
     read_device,
     support_of,
 )
-from gpucore.wire.nodes import Node
+from gpucore.wire.node.spec import Node
 
 log = structlog.get_logger()
 

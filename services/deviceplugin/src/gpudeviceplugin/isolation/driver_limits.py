@@ -19,7 +19,7 @@ from gpucore.node.allocation.device_ids import Resource
 from gpucore.node.isolation.driver_limits import NO_LIMIT, Finding, MemoryLimit, judge
 from gpucore.node.isolation.overuse import AGAIN_SECONDS
 from gpucore.units import GpuIndex, PodUid
-from gpucore.wire.pods import Pod
+from gpucore.wire.pod.spec import Pod
 from gpudeviceplugin import telemetry
 from gpudeviceplugin.cluster.events import WARNING, Events, Subject
 from gpudeviceplugin.gpus.devices import DriverError

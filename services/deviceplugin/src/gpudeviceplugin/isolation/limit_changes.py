@@ -13,7 +13,7 @@ from gpucore.model import Gpu
 from gpucore.node.isolation.driver_limits import MemoryLimit, attainable, is_earlier
 from gpucore.node.isolation.overuse import AGAIN_SECONDS
 from gpucore.units import PodUid
-from gpucore.wire.pods import Pod
+from gpucore.wire.pod.spec import Pod
 from gpudeviceplugin.cluster.events import NORMAL, WARNING, Events, Subject
 from gpudeviceplugin.gpus.driver import PatientDriver
 from gpudeviceplugin.isolation.shares import MIB

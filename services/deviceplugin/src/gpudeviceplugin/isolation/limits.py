@@ -11,7 +11,7 @@ from gpucore.node.allocation.device_ids import SHARES
 from gpucore.node.isolation.limits import Unlimited, declared, sentence
 from gpucore.node.isolation.overuse import AGAIN_SECONDS
 from gpucore.units import GpuUuid, PodUid
-from gpucore.wire.pods import Pod
+from gpucore.wire.pod.spec import Pod
 from gpudeviceplugin import telemetry
 from gpudeviceplugin.cluster.events import WARNING, Events, Subject
 from gpudeviceplugin.gpus.devices import Usage

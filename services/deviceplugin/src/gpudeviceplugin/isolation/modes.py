@@ -23,7 +23,7 @@ from gpucore.node.isolation.modes import (
     settled,
 )
 from gpucore.units import GpuUuid
-from gpucore.wire.nodes import Node
+from gpucore.wire.node.spec import Node
 from gpudeviceplugin.cluster.node_watch import NodeWatch
 from gpudeviceplugin.isolation.driver_limits import DriverLimits
 from gpudeviceplugin.isolation.mps.fleet import Fleet

@@ -10,7 +10,7 @@ from gpucore.node.isolation.burst import memory_limit
 from gpucore.node.isolation.driver_limits import MemoryLimit, limit_of
 from gpucore.node.isolation.starting import memory_ids
 from gpucore.units import MemoryUnit, PodUid
-from gpucore.wire.pods import Pod
+from gpucore.wire.pod.spec import Pod
 from gpudeviceplugin.state import NodeState
 
 MIB: Final = 1024 * 1024

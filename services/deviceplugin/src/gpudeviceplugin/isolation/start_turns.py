@@ -20,7 +20,7 @@ from gpucore.node.isolation.turns import (
 )
 from gpucore.units import GpuIndex, PodUid
 from gpucore.wire.names import START_TURN_WORDS
-from gpucore.wire.pods import Pod
+from gpucore.wire.pod.spec import Pod
 from gpudeviceplugin.state import NodeState
 
 

@@ -12,7 +12,7 @@ from typing import Final
 from gpucore.node.allocation.device_ids import Resource
 from gpucore.node.isolation.starting import StartingPod, starting_pod
 from gpucore.units import GpuIndex
-from gpucore.wire.pods import Pod
+from gpucore.wire.pod.spec import Pod
 from gpudeviceplugin.isolation.driver_limits import DriverLimits
 from gpudeviceplugin.isolation.modes import Isolation
 from gpudeviceplugin.isolation.start_turns import StartTurns

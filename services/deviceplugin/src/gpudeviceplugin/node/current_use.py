@@ -6,11 +6,10 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from gpucore.model import Gpu
-from gpucore.node.isolation.attribution import Attribution
-from gpucore.node.isolation.engine_use import UNKNOWN, EngineUse
+from gpucore.node.isolation.attribution import UNKNOWN, Attribution, EngineUse
 from gpucore.sizing.usage_documents import GpuMemoryUse, PodMemoryUse, node_usage
 from gpucore.units import PodUid
-from gpucore.wire.pods import Pod
+from gpucore.wire.pod.spec import Pod
 from gpudeviceplugin.gpus.devices import Usage
 from gpudeviceplugin.isolation.shares import holders
 from gpudeviceplugin.state import NodeState

@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import Final
 
 from gpucore.wire import names as wire_names
-from gpucore.wire.nodes import Node
+from gpucore.wire.node.spec import Node
 from gpudeviceplugin.cluster.node_watch import NodeWatch, oversell_of, resources_of
 from gpudeviceplugin.isolation.cdi import CdiFiles
 from gpudeviceplugin.kubelet.registration import Registrar

@@ -4,12 +4,8 @@ from typing import Final
 
 from gpucore.sizing.usage_history import START_SECONDS
 from gpucore.units import PodUid
-from gpucore.wire.pod.controllers import (
-    Controller,
-    controller_of_event,
-    controllers_of_list,
-)
-from gpucore.wire.pods import Pod, created
+from gpucore.wire.pod.controllers import Controller, controller_of_event, controllers_of_list
+from gpucore.wire.pod.spec import Pod, created
 
 
 class PodControllers:

@@ -12,7 +12,7 @@ from prometheus_client import Gauge
 
 from gpucore.sizing.usage_history import UsageHistory, WorkloadKey
 from gpucore.units import PodUid
-from gpucore.wire.pods import Pod
+from gpucore.wire.pod.spec import Pod
 from gpudeviceplugin import telemetry
 
 

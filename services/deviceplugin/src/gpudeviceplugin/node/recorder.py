@@ -17,9 +17,8 @@ from gpucore.sizing.usage_history import ALL_CONTAINERS, UsageHistory, WorkloadK
 from gpucore.sizing.workloads import workload_of
 from gpucore.units import PodUid
 from gpucore.wire.names import CLAIM_TEMPLATE
-from gpucore.wire.pod.container_starts import container_restarts
-from gpucore.wire.pod.memory_failures import memory_failures
-from gpucore.wire.pods import Pod, created
+from gpucore.wire.pod.container_statuses import container_restarts, memory_failures
+from gpucore.wire.pod.spec import Pod, created
 from gpudeviceplugin.isolation.shares import MIB, allowed_bytes, exclusive_pods, granted_bytes
 from gpudeviceplugin.node.current_use import CurrentUse, gpu_containers
 from gpudeviceplugin.node.history_file import HistoryFile

@@ -18,15 +18,16 @@ from gpucore.model import Gpu
 from gpucore.node.allocation.device_ids import Resource
 from gpucore.node.isolation.attribution import (
     Attribution,
+    EngineUse,
     attribute,
     corrected,
+    engine_use,
     owners,
     with_sole_pod,
 )
-from gpucore.node.isolation.engine_use import EngineUse, engine_use
 from gpucore.node.isolation.overuse import MemoryOveruse, Reminders, over_use
 from gpucore.units import PodUid
-from gpucore.wire.pods import Pod
+from gpucore.wire.pod.spec import Pod
 from gpudeviceplugin import telemetry
 from gpudeviceplugin.cluster.events import WARNING, Events, Subject
 from gpudeviceplugin.gpus.devices import DriverError, Usage

@@ -7,7 +7,7 @@ from gpucore.claims.arrivals import ClaimArrivals, ClaimSources, Key
 from gpucore.claims.objects import CLAIM, CLASS, TEMPLATE, MissingObject
 from gpucore.wire.claim.claim_specs import ClaimTemplate, DeviceClass
 from gpucore.wire.claim.resource_claims import ResourceClaim
-from gpucore.wire.pods import Pod
+from gpucore.wire.pod.spec import Pod
 from gpuextender.claims.nominator import ClaimNominator
 from gpuextender.informers import DEVICE_CLASSES, TEMPLATES, Handlers, Informers
 from gpukube.watch.collection import KnownObjects

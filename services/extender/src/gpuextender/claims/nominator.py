@@ -18,11 +18,7 @@ import structlog
 
 from gpucore.accounting.claims import ClaimAccounts
 from gpucore.claims.node_fit import ClaimNode, claim_node
-from gpucore.claims.nomination import (
-    ClaimRequirements,
-    claim_placement,
-    rate_for_claims,
-)
+from gpucore.claims.nomination import ClaimRequirements, claim_placement, rate_for_claims
 from gpucore.claims.pending import Key, PendingClaimPods
 from gpucore.model import Allocation, AllocationState
 from gpucore.nomination.pauses import NominationPauses
@@ -31,7 +27,7 @@ from gpucore.scheduling.node_ranking import NodeRanking, Rating
 from gpucore.units import NodeName, PodUid
 from gpucore.wire.claim.claim_specs import ClaimTemplate, DeviceClass
 from gpucore.wire.claim.resource_claims import ResourceClaim
-from gpucore.wire.pods import Pod
+from gpucore.wire.pod.spec import Pod
 from gpuextender import metrics
 from gpuextender.nomination.writes import MANAGER, version_written_by_us
 from gpuextender.scheduling.binding import pod_path

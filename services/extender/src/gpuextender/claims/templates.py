@@ -22,7 +22,7 @@ from gpucore.claims.share_template import (
 from gpucore.units import PodUid
 from gpucore.wire.errors import WireError
 from gpucore.wire.names import CLAIM_MANAGER, CLAIM_TEMPLATE, MANAGED_BY
-from gpucore.wire.pods import Pod
+from gpucore.wire.pod.spec import Pod
 from gpuextender import metrics
 from gpukube.backoff import Backoff
 from gpukube.client import KubeClient

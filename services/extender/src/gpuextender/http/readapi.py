@@ -26,8 +26,7 @@ from gpucore.explain.answers import Answer, answers, notes_of
 from gpucore.explain.claims import explaining_claims
 from gpucore.explain.documents import PodExplanation, pod_explanation
 from gpucore.explain.mix_documents import MixDoc, mix_document
-from gpucore.explain.pod_facts import Cluster, PodFacts
-from gpucore.explain.pod_states import Explanation
+from gpucore.explain.pod_states import Cluster, Explanation, PodFacts
 from gpucore.explain.pods import explain_pod
 from gpucore.explain.whatif_documents import WhatIfDoc, what_if_document
 from gpucore.model import PodRequest
@@ -48,7 +47,8 @@ from gpucore.units import NodeName
 from gpucore.wire.constraints import pod_constraints
 from gpucore.wire.errors import WireError
 from gpucore.wire.pod.scheduler_events import scheduler_record
-from gpucore.wire.pods import Pod, decode_pod, pod_request_of
+from gpucore.wire.pod.spec import Pod, decode_pod
+from gpucore.wire.whole_requests import pod_request_of
 from gpuextender.health import Readiness
 from gpuextender.http import openapi, views
 from gpuextender.http.openapi import JSON

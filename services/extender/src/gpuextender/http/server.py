@@ -29,9 +29,8 @@ from gpuextender import metrics
 from gpuextender.settings import ExtenderSettings
 from gpukube.server.asgi import GatedServer
 from gpukube.server.bodies import BodyLimits, LimitedBodies
-from gpukube.server.certificates import CertificateWatcher
+from gpukube.server.certificates import CertificateWatcher, ExpiryError, not_after
 from gpukube.server.connections import ConnectionGate, Limits
-from gpukube.server.expiry import ExpiryError, not_after
 
 GRACE_SECONDS: Final = 10
 FORBIDDEN: Final = 403

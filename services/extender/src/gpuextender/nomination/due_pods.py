@@ -14,11 +14,11 @@ from typing import Final
 from gpucore.gang.members import Member
 from gpucore.model import Allocation, AllocationState, Placement
 from gpucore.scheduling.candidates import PodRequirements
+from gpucore.scheduling.cluster_policy import SchedulerProfiles
 from gpucore.scheduling.pending_pods import UnscheduledPod
-from gpucore.scheduling.profiles import SchedulerProfiles
 from gpucore.units import NodeName, PodUid
 from gpucore.wire.pod.gangs import Gang, gang_of
-from gpucore.wire.pods import Pod
+from gpucore.wire.pod.spec import Pod
 from gpuextender.state import State
 
 CALLED_SECONDS: Final = 2.0

@@ -14,7 +14,7 @@ from gpucore.nomination.pauses import NominationPauses
 from gpucore.nomination.rules import nomination_stands
 from gpucore.scheduling.candidates import PodRequirements
 from gpucore.units import NodeName, PodUid
-from gpucore.wire.pods import Pod
+from gpucore.wire.pod.spec import Pod
 from gpuextender import metrics
 from gpuextender.nomination.writes import NominationWrites, Written
 from gpuextender.state import State

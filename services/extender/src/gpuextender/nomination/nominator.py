@@ -26,16 +26,16 @@ from gpucore.nomination.pauses import NominationPauses
 from gpucore.nomination.queue_order import QueueOrder
 from gpucore.nomination.rules import giving_way, left_to_scheduler
 from gpucore.scheduling.candidates import PodRequirements
+from gpucore.scheduling.cluster_policy import SchedulerProfiles
 from gpucore.scheduling.filter import filter_nodes
 from gpucore.scheduling.grouping import Grouping
 from gpucore.scheduling.node_ranking import NodeRanking, Rating, rate_node
 from gpucore.scheduling.nominated import reserved_for_nominated
 from gpucore.scheduling.pending_pods import UnscheduledPod
 from gpucore.scheduling.policy import place
-from gpucore.scheduling.profiles import SchedulerProfiles
 from gpucore.units import NodeName, PodUid
 from gpucore.wire.pod.gangs import Gang, gang_of
-from gpucore.wire.pods import Pod
+from gpucore.wire.pod.spec import Pod
 from gpuextender.nomination.due_pods import DuePods, GangBatches
 from gpuextender.nomination.ends import KEPT_BACKLOG_SECONDS, KEPT_SECONDS, NominationEnds
 from gpuextender.nomination.writes import NominationWrites

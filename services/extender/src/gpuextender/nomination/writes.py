@@ -18,7 +18,7 @@ import structlog
 
 from gpucore.units import NodeName, PodUid
 from gpucore.wire.names import RETRY
-from gpucore.wire.pods import Pod
+from gpucore.wire.pod.spec import Pod
 from gpuextender import metrics
 from gpuextender.scheduling.binding import pod_path
 from gpuextender.state import State

@@ -35,7 +35,7 @@ from gpucore.scheduling.pending_pods import UnscheduledPod
 from gpucore.scheduling.policy import place
 from gpucore.units import NodeName, PodUid
 from gpucore.wire.errors import WireError
-from gpucore.wire.pods import Pod, decode_pod
+from gpucore.wire.pod.spec import Pod, decode_pod
 from gpuextender import metrics
 from gpuextender.scheduling import binding
 from gpuextender.scheduling.binding import BindingWriter, Recorder

@@ -27,7 +27,8 @@ from gpucore.accounting.node_info import NodeInfo
 from gpucore.model import Allocation, PodRequest
 from gpucore.units import NodeName
 from gpucore.wire.names import Names
-from gpucore.wire.pods import Pod, annotations_of
+from gpucore.wire.pod.placements import annotations_of
+from gpucore.wire.pod.spec import Pod
 from gpuextender import metrics
 from gpukube.backoff import Backoff
 from gpukube.client import KubeClient

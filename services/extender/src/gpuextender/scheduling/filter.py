@@ -27,7 +27,7 @@ from gpucore.units import NodeName, PodUid
 from gpucore.wire.constraints import all_constraints
 from gpucore.wire.errors import WireError
 from gpucore.wire.pod.gangs import gang_of
-from gpucore.wire.pods import decode_pod
+from gpucore.wire.pod.spec import decode_pod
 from gpuextender import metrics
 from gpuextender.scheduling import messages
 from gpuextender.scheduling.cache import NodeCache

@@ -18,14 +18,14 @@ from gpucore.gang.group_cycles import RELEASE_SECONDS, PodGroupCycles
 from gpucore.gang.members import Postponed, resting
 from gpucore.gang.placement import place_gang, taken
 from gpucore.gang.reservations import reservation_uid
-from gpucore.gang.rules import Rules
 from gpucore.gang.values import GangPlacement, Shortage
 from gpucore.model import Allocation, Code, FitError, Placement, PodRequest
+from gpucore.scheduling.grouping import Rules
 from gpucore.scheduling.pending_pods import UnscheduledPod
 from gpucore.scheduling.policy import MAX_SCORE
 from gpucore.units import NodeName, PodUid
 from gpucore.wire.pod.gangs import Gang, gang_of
-from gpucore.wire.pods import Pod
+from gpucore.wire.pod.spec import Pod
 from gpuextender.scheduling.messages import FilterStatuses
 from gpuextender.state import State
 

@@ -19,7 +19,7 @@ from gpucore.scheduling.preemption import FitCheck, Victim, needed
 from gpucore.units import NodeName, PodUid
 from gpucore.wire.errors import WireError
 from gpucore.wire.pod.gangs import gang_of
-from gpucore.wire.pods import Pod, decode_pod
+from gpucore.wire.pod.spec import Pod, decode_pod
 from gpuextender.scheduling import messages
 from gpuextender.scheduling.messages import (
     MessageError,

@@ -16,7 +16,7 @@ from gpucore.scheduling.policy import score
 from gpucore.scheduling.template_nodes import NO_TEMPLATES, template_nodes
 from gpucore.units import NodeName
 from gpucore.wire.errors import WireError
-from gpucore.wire.pods import decode_pod
+from gpucore.wire.pod.spec import decode_pod
 from gpuextender.scheduling import messages
 from gpuextender.scheduling.cache import NodeCache
 from gpuextender.scheduling.gangs import Gangs

@@ -28,7 +28,7 @@ from gpucore.scheduling.requeue import RefusedPod, RefusedPods, RememberedPod, f
 from gpucore.units import NodeName, PodUid
 from gpucore.wire.names import RETRY
 from gpucore.wire.pod.gangs import gang_of
-from gpucore.wire.pods import Pod
+from gpucore.wire.pod.spec import Pod
 from gpuextender import metrics
 from gpuextender.scheduling.gangs import Gangs
 from gpuextender.state import State

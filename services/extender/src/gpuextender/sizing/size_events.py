@@ -28,7 +28,7 @@ from gpucore.sizing.workloads import workload_of
 from gpucore.units import MemoryUnit
 from gpucore.wire.errors import WireError
 from gpucore.wire.pod.controllers import controller_of
-from gpucore.wire.pods import Pod, decode_pod
+from gpucore.wire.pod.spec import Pod, decode_pod
 from gpuextender.sizing.cluster_sizes import common_unit, gpu_sizes
 from gpuextender.sizing.namespaces import NamespaceRules
 from gpuextender.sizing.reader import Connect

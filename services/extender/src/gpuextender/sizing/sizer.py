@@ -12,18 +12,13 @@ import msgspec
 
 from gpucore.accounting.node_info import NodeInfo
 from gpucore.sizing.evidence import SizingRules
-from gpucore.sizing.initial_size import (
-    SizablePod,
-    SizingConditions,
-    initial_size,
-    sizable_pod,
-)
+from gpucore.sizing.initial_size import SizablePod, SizingConditions, initial_size, sizable_pod
 from gpucore.sizing.known_histories import KnownHistories
 from gpucore.sizing.share_size import ContainerSize
 from gpucore.sizing.sizing_options import SizingMode, SizingOptions, sizing_options
 from gpucore.wire.names import MEMORY_LIMIT, ORIGINAL_MEMORY, ORIGINAL_MEMORY_LIMIT, Names
 from gpucore.wire.pod.controllers import controller_of
-from gpucore.wire.pods import Pod
+from gpucore.wire.pod.spec import Pod
 from gpuextender.sizing.cluster_sizes import common_unit, gpu_sizes
 from gpuextender.sizing.namespaces import NamespaceRules
 

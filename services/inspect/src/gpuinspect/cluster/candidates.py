@@ -20,11 +20,8 @@ from gpucore.wire.claim.resource_slices import decode_slice
 from gpucore.wire.names import Names
 from gpucore.wire.pod.spec import Pod
 from gpucore.workload.pod_mix import PodMix
-from gpuinspect.cluster.arrivals import cluster_arrivals
-from gpuinspect.cluster.mix import learned_mix
-from gpuinspect.cluster.saved_mix import saved_mix
-from gpuinspect.cluster.snapshots import Snapshot
-from gpuinspect.cluster.without_gc import uncollected
+from gpuinspect.cluster.mix import cluster_arrivals, learned_mix, saved_mix
+from gpuinspect.cluster.snapshots import Snapshot, uncollected
 
 
 def candidates(snapshot: Snapshot, ledger: Ledger) -> Candidates:

@@ -1,16 +1,57 @@
-"""The extender's pods, and the flags that they run with."""
+"""The extender's pods, the flags that they run with, and the topology sets that they mount."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 import msgspec
 
+from gpucore.model.links import TopologyError
+from gpucore.topology.static import StaticSets, decode_static
 from gpucore.wire.pod.spec import Pod
 from gpuinspect.cluster.snapshots import Snapshot
 
 EXTENDER: Final = "extender"
 """Name of the container."""
 _COMPONENT: Final = "app.kubernetes.io/component"
+
+
+class _Mount(msgspec.Struct, rename="camel"):
+    name: str = ""
+    mount_path: str = ""
+
+
+class _Box(msgspec.Struct, rename="camel"):
+    name: str = ""
+    args: list[str] | None = None
+    command: list[str] | None = None
+    volume_mounts: list[_Mount] | None = None
+
+
+class _Source(msgspec.Struct):
+    name: str = ""
+
+
+class _Volume(msgspec.Struct, rename="camel"):
+    name: str = ""
+    config_map: _Source | None = None
+
+
+class _Spec(msgspec.Struct):
+    containers: list[_Box] | None = None
+    volumes: list[_Volume] | None = None
+
+
+class _Metadata(msgspec.Struct):
+    name: str = ""
+    namespace: str = ""
+
+
+class _Object(msgspec.Struct):
+    """A pod or a ConfigMap."""
+
+    metadata: _Metadata = msgspec.field(default_factory=_Metadata)
+    spec: _Spec | None = None
+    data: Mapping[str, str] | None = None
 
 
 def extenders(snapshot: Snapshot) -> list[tuple[Pod, msgspec.Raw]]:
@@ -28,23 +69,9 @@ def _of_any_age(snapshot: Snapshot) -> Iterator[tuple[Pod, msgspec.Raw]]:
             yield pod, raw
 
 
-class _Box(msgspec.Struct):
-    name: str = ""
-    args: list[str] | None = None
-    command: list[str] | None = None
-
-
-class _Spec(msgspec.Struct):
-    containers: list[_Box] | None = None
-
-
-class _Pod(msgspec.Struct):
-    spec: _Spec | None = None
-
-
 def flags_of(raw: msgspec.Raw) -> dict[str, str]:
     """Flags of the extender's container; of a repeated one the last, as the program reads them."""
-    spec = msgspec.json.decode(raw, type=_Pod).spec or _Spec()
+    spec = msgspec.json.decode(raw, type=_Object).spec or _Spec()
     boxes = [box for box in spec.containers or () if box.name == EXTENDER]
     words = [word for box in boxes for word in (*(box.command or ()), *(box.args or ()))]
     return dict(_flags(words))
@@ -56,3 +83,57 @@ def _flags(words: Sequence[str]) -> Iterator[tuple[str, str]]:
         if word.startswith("--"):
             following = words[place + 1] if place + 1 < len(words) else ""
             yield name, value if equals else following
+
+
+class MountedSets(msgspec.Struct, frozen=True):
+    """The configured sets by node type, and where they were read.
+
+    Attributes:
+        static: empty where they cannot be read.
+        source: where they were read, for messages.
+    """
+
+    static: Mapping[str, StaticSets] = {}
+    source: str = "its configured sets cannot be read"
+
+
+def mounted_sets(
+    snapshot: Snapshot, raw_pod: msgspec.Raw, container: str, path: str
+) -> MountedSets:
+    """The sets in the file that a container reads.
+
+    Args:
+        snapshot: the cluster, with the ConfigMaps of the extender's namespace.
+        raw_pod: the extender's pod.
+        container: name of its container.
+        path: of the file in it.
+    """
+    pod = msgspec.json.decode(raw_pod, type=_Object)
+    folder, _, key = path.rpartition("/")
+    name = _mounted(pod.spec or _Spec(), container, folder)
+    text = config_map(snapshot, pod.metadata.namespace, name).get(key) if name else None
+    try:
+        static = decode_static(text) if text is not None else None
+    except TopologyError:
+        static = None
+    if static is None:
+        return MountedSets()
+    return MountedSets(static, f"sets of ConfigMap {pod.metadata.namespace}/{name}")
+
+
+def _mounted(spec: _Spec, container: str, folder: str) -> str:
+    """Name of the ConfigMap that is mounted at ``folder``; empty for none."""
+    boxes = [box for box in spec.containers or () if box.name == container]
+    mounts = [mount for box in boxes for mount in box.volume_mounts or ()]
+    names = {mount.name for mount in mounts if mount.mount_path.rstrip("/") == folder}
+    volumes = [volume for volume in spec.volumes or () if volume.name in names]
+    return next((volume.config_map.name for volume in volumes if volume.config_map), "")
+
+
+def config_map(snapshot: Snapshot, namespace: str, name: str) -> Mapping[str, str]:
+    """Data of a ConfigMap; empty where it was not read."""
+    for raw in snapshot.all("ConfigMap"):
+        found = msgspec.json.decode(raw, type=_Object)
+        if (found.metadata.namespace, found.metadata.name) == (namespace, name):
+            return found.data or {}
+    return {}

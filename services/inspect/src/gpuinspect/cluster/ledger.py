@@ -9,9 +9,9 @@ from gpucore.accounting.ledger import Ledger, rebuilt
 from gpucore.wire.claim.resource_claims import decode_claim
 from gpucore.wire.claim.resource_slices import decode_slice
 from gpucore.wire.names import CLAIM_DRIVER, UNHEALTHY_KEY, UNHEALTHY_NAMESPACE, Names
-from gpucore.wire.nodes import Node, kept_by_plugin, unhealthy_indexes, unhealthy_node
-from gpuinspect.cluster.snapshots import Arriving, ListedObjects, Snapshot
-from gpuinspect.cluster.without_gc import uncollected
+from gpucore.wire.node.inventories import kept_by_plugin, unhealthy_indexes, unhealthy_node
+from gpucore.wire.node.spec import Node
+from gpuinspect.cluster.snapshots import Arriving, ListedObjects, Snapshot, uncollected
 
 
 class _Metadata(msgspec.Struct):

@@ -9,16 +9,20 @@ from typing import Any, Final
 
 import msgspec
 
-from gpucore.scheduling.cluster_policy import DEFAULT_POLICY, NO_SETS, ClusterPolicy
+from gpucore.scheduling.cluster_policy import (
+    DEFAULT_POLICY,
+    NO_SETS,
+    ClusterPolicy,
+    SchedulerProfiles,
+    without_burst,
+)
 from gpucore.scheduling.grouping import BY_LINKS
-from gpucore.scheduling.profiles import SchedulerProfiles, without_burst
 from gpucore.wire.names import POLICY_NAMES, TOPOLOGY_NAMES, Names
 from gpucore.wire.pod.spec import Pod
-from gpucore.wire.pods import pod_request_of
+from gpucore.wire.whole_requests import pod_request_of
 from gpuinspect.cluster.collect import ListRequest
-from gpuinspect.cluster.extenders import EXTENDER, extenders, flags_of
+from gpuinspect.cluster.extenders import EXTENDER, extenders, flags_of, mounted_sets
 from gpuinspect.cluster.snapshots import Snapshot
-from gpuinspect.cluster.topology_sets import mounted_sets
 
 DEFAULT_SCHEDULER: Final = "default-scheduler"
 CONFIGURATION: Final = "KubeSchedulerConfiguration"

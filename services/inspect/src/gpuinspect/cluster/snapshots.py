@@ -4,18 +4,19 @@ Any other kind in the list (events, config maps, daemon sets) is kept for the co
 it, so a dump of ``gpushare snapshot`` answers more than the two kinds alone.
 """
 
+import gc
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
 from gpucore.wire.errors import WireError
-from gpucore.wire.nodes import Node, decode_node
+from gpucore.wire.node.spec import Node, decode_node
 from gpucore.wire.pod.spec import Pod, decode_pod
-from gpuinspect.cluster.without_gc import uncollected
 from gpuinspect.errors import SnapshotError
 
 STDIN: Final = Path("-")
@@ -136,3 +137,31 @@ def gather(objects: Iterable[tuple[str, msgspec.Raw]]) -> Snapshot:
 def _kind_of(raw: msgspec.Raw) -> str:
     begun = _BEGINNING.match(raw)
     return begun[1].decode() if begun else _KIND.decode(raw).kind
+
+
+@contextmanager
+def uncollected() -> Iterator[None]:
+    """Hold the garbage collector back while the block runs, in all threads of the process.
+
+    All that is made while a whole cluster is read is kept. The collector would look through tens of
+    thousands of new objects again and again and find none to free, which is a sixth of the time of
+    ``gpushare inspect`` on 1,000 nodes.
+    """
+    held = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if held:
+            gc.enable()
+
+
+@contextmanager
+def uncollected_for_good() -> Iterator[None]:
+    """As :func:`uncollected`, and no later collection looks through what the block has made.
+
+    For commands that print it and end; the first collection afterwards would look through all.
+    """
+    with uncollected():
+        yield
+        gc.freeze()

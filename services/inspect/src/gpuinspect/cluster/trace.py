@@ -21,9 +21,9 @@ from gpucore.steps import complete
 from gpucore.units import MILLI, NodeName, PodUid
 from gpucore.wire.constraints import all_constraints
 from gpucore.wire.pod.container_statuses import last_end
-from gpucore.wire.pods import Pod, created
+from gpucore.wire.pod.spec import Pod, created
 from gpucore.workload.pod_mix import PodKind
-from gpuinspect.cluster.arrivals import cluster_arrivals
+from gpuinspect.cluster.mix import cluster_arrivals
 from gpuinspect.cluster.snapshots import Snapshot
 from gpuinspect.errors import InspectError
 

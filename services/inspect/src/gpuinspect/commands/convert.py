@@ -1,20 +1,29 @@
 """``gpushare convert``: manifests with shares as manifests with ResourceClaims; creates nothing."""
 
 import sys
+from collections.abc import Iterable, Iterator, Mapping
+from copy import deepcopy
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
+import msgspec
 import typer
 import yaml
 
-from gpucore.claims.convert import ClaimRequests
+from gpucore.claims.convert import Change, ClaimRequests
+from gpucore.claims.convert import convert as converted
+from gpucore.claims.share_template import template_object
 from gpucore.units import MemoryUnit, UnitError
 from gpucore.wire.errors import WireError
 from gpucore.wire.names import Names
 from gpuinspect.commands.options.reading import Domain, fail, note
-from gpuinspect.queries.converting import ConvertedManifest, convert_manifest
 
 STDIN = Path("-")
+Document = dict[str, Any]
+_AMOUNTS: Final = ("limits", "requests")
+_MAKERS: Final = frozenset(
+    {"Deployment", "ReplicaSet", "StatefulSet", "Job", "DaemonSet", "MPIJob", "TFJob", "PyTorchJob"}
+)
 
 
 class _Plain(yaml.SafeDumper):
@@ -49,11 +58,110 @@ def convert(
         raise typer.BadParameter(str(error)) from error
     found = _read(filename, how)
     sys.stdout.write(yaml.dump_all(found.documents, Dumper=_Plain, sort_keys=False))
-    sys.stdout.flush()
     for obstacle in found.obstacles:
         note(f"note: not converted: {obstacle}")
     if not found.converted:
         fail(f"{filename} contains no pod whose share can be converted")
+
+
+class ConvertedManifest(msgspec.Struct, frozen=True):
+    """The converted objects of a file.
+
+    Attributes:
+        documents: templates first, each once, then the objects of the file.
+        converted: number of pods and pod templates that request claims now.
+        obstacles: why others that request shares do not, by name.
+    """
+
+    documents: tuple[Document, ...]
+    converted: int
+    obstacles: tuple[str, ...]
+
+
+def convert_manifest(documents: Iterable[Any], how: ClaimRequests) -> ConvertedManifest:
+    """Convert the pods of decoded YAML documents, and those of workloads.
+
+    Raises:
+        WireError: an object is not what its kind requires.
+    """
+    templates: dict[tuple[str, str], Document] = {}
+    found: list[Document] = []
+    obstacles: list[str] = []
+    count = 0
+    for document in map(deepcopy, _flat(documents)):
+        for pod in _pods(document):
+            template, obstacle = _convert(pod, document, how)
+            count += template is not None
+            if template is not None:
+                metadata = template["metadata"]
+                templates[metadata.get("namespace", ""), metadata["name"]] = template
+            if obstacle:
+                obstacles.append(f"{document.get('kind')} {_name(document)}: {obstacle}")
+        found.append(document)
+    return ConvertedManifest((*templates.values(), *found), count, tuple(obstacles))
+
+
+def _flat(documents: Iterable[Any]) -> Iterator[Document]:
+    for each in documents:
+        if isinstance(each, dict) and each.get("kind") == "List":
+            yield from _flat(each.get("items") or ())
+        elif isinstance(each, dict):
+            yield each
+        elif each is not None:
+            raise WireError("a document is no Kubernetes object")
+
+
+def _pods(document: Document) -> Iterator[Document]:
+    """The pod, or the pod template, as parts of the document that may be changed."""
+    kind, spec = document.get("kind"), document.get("spec") or {}
+    if kind == "Pod":
+        yield document
+    elif kind == "CronJob":
+        yield from _pods({"kind": "Job", **((spec.get("jobTemplate")) or {})})
+    elif kind in _MAKERS and isinstance(spec.get("template"), dict):
+        yield spec["template"]
+
+
+def _convert(pod: Document, document: Document, how: ClaimRequests) -> tuple[Document | None, str]:
+    """The template that the pod needs, and why it is not converted."""
+    try:
+        _with_texts(pod)
+        found = converted(msgspec.json.encode(pod), how)
+    except (TypeError, ValueError, AttributeError, KeyError) as error:
+        raise WireError(f"{document.get('kind')} {_name(document)}: {error}") from error
+    if found.template is None:
+        return None, found.obstacle
+    for change in found.changes:
+        _apply(pod, change)
+    namespace = str((document.get("metadata") or {}).get("namespace") or "")
+    return template_object(found.template, namespace, how.device_class), ""
+
+
+def _with_texts(pod: Document) -> None:
+    """YAML reads ``gpu-mem: 2`` as a number; the API server makes it the text that it means."""
+    spec = pod.get("spec") or {}
+    for box in (*(spec.get("containers") or ()), *(spec.get("initContainers") or ())):
+        for kind in _AMOUNTS:
+            amounts = (box.get("resources") or {}).get(kind) or {}
+            amounts.update({key: str(value) for key, value in amounts.items()})
+
+
+def _apply(pod: Document, change: Change) -> None:
+    *way, last = [part.replace("~1", "/") for part in str(change["path"]).split("/")[1:]]
+    at: Any = pod
+    for part in way:
+        at = at[int(part)] if isinstance(at, list) else at.setdefault(part, {})
+    if change["op"] == "remove":
+        del at[last]
+    elif last == "-":
+        at.append(change["value"])
+    else:
+        at[last] = change["value"]
+
+
+def _name(document: Mapping[str, Any]) -> str:
+    metadata = document.get("metadata") or {}
+    return str(metadata.get("name") or metadata.get("generateName") or "without a name")
 
 
 def _read(path: Path, how: ClaimRequests) -> ConvertedManifest:

@@ -15,7 +15,7 @@ from gpucore.explain.documents import pod_explanation
 from gpucore.explain.pod_states import Explanation
 from gpucore.steps import complete
 from gpucore.wire.pod.spec import Pod
-from gpucore.wire.pods import pod_request_of
+from gpucore.wire.whole_requests import pod_request_of
 from gpuinspect.cluster.candidates import raw_pod
 from gpuinspect.cluster.collect import COUNTED, ListRequest
 from gpuinspect.cluster.schedulers import SCHEDULER_CONFIGS, WEBHOOKS
@@ -25,7 +25,7 @@ from gpuinspect.commands.options import answers
 from gpuinspect.commands.options.formats import Format, Output, emit, names_only
 from gpuinspect.commands.options.namespaces import Namespace, chosen
 from gpuinspect.commands.options.policies import PolicyName, check_policy
-from gpuinspect.commands.options.reading import Reader, fail, note, reading
+from gpuinspect.commands.options.reading import Reader, fail, note_all, reading
 from gpuinspect.documents.workload import workload_explanation
 from gpuinspect.layout.explanation import explanation
 from gpuinspect.layout.explanation import workload as blocks
@@ -95,8 +95,7 @@ def pod(
     else:
         wide = output is Format.WIDE
         sys.stdout.write(explanation(found, wide=wide, width=terminal.width()))
-    for sentence in gaps(snapshot, REASONS):
-        note(f"note: {sentence}")
+    note_all(gaps(snapshot, REASONS))
 
 
 def _explanation(snapshot: Snapshot, target: Pod, statuses: SchedulingStatuses) -> Explanation:
@@ -145,9 +144,7 @@ def _show(
     else:
         wide, width = output is Format.WIDE, terminal.width()
         sys.stdout.write(blocks(ref, groups, not_created=refused, wide=wide, width=width))
-        sys.stdout.flush()
-    for sentence in unread:
-        note(f"note: {sentence}")
+    note_all(unread)
 
 
 for _kind in KINDS:

@@ -12,10 +12,9 @@ from statistics import fmean
 
 import msgspec
 
-from gpucore.simulate.arrivals import drawn, once, shuffled
 from gpucore.simulate.replay import Replayed
 from gpucore.simulate.replay import replay as replayed
-from gpucore.simulate.traces import TraceNode, TracePod
+from gpucore.simulate.traces import TraceNode, TracePod, drawn, once, shuffled
 from gpucore.units import MILLI
 from gpuinspect.commands.options.formats import Format, emit, names_only
 from gpuinspect.terminal.progress import shown

@@ -1,34 +1,35 @@
-"""``kubectl inspect gpu``: exclusive GPUs, who holds them, and how they are joined."""
+"""``kubectl inspect gpu``: exclusive GPUs, who holds them, and how they are joined.
+
+The spelling ``topolocy`` is the original's, and tools look for it.
+"""
 
 import sys
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
 
 from gpucore.accounting.node_info import NodeInfo
-from gpucore.accounting.node_reading import node_matrix
+from gpucore.accounting.node_infos import node_matrix
+from gpucore.topology.drawing import LEGEND, RULE, draw
 from gpucore.wire.names import NODE_TYPE, Names
-from gpucore.wire.nodes import Node
+from gpucore.wire.node.spec import Node
 from gpuinspect.cluster.collect import COUNTED
 from gpuinspect.cluster.ledger import ledger_of
 from gpuinspect.cluster.schedulers import policy_of
-from gpuinspect.commands.options import answers
 from gpuinspect.commands.options.formats import Format, NoHeaders, Output, emit, names_only
 from gpuinspect.commands.options.reading import Reader, fail, note, reading
-from gpuinspect.commands.options.selecting import Selector, selected
+from gpuinspect.commands.options.selecting import OnlyNode, Selector, selected
 from gpuinspect.documents.gpunode import gpu_node_list
 from gpuinspect.errors import MissingObjectError
-from gpuinspect.layout.gpunode import details as detail_text
-from gpuinspect.layout.gpunode import summary
 from gpuinspect.queries.views import GpuNode, GpuWithPods
+from gpuinspect.terminal.output import align
 
 
 @reading
 def gpu(
     reader: Reader,
-    node: Annotated[
-        str, typer.Argument(help="only this node", metavar="NODE", autocompletion=answers.nodes)
-    ] = "",
+    node: OnlyNode = "",
     *,
     details: Annotated[
         bool, typer.Option("-d", "--details", help="also show the link matrix")
@@ -53,10 +54,10 @@ def gpu(
     elif output is Format.NAME:
         names_only("node", (each.name for each in found))
     elif details:
-        sys.stdout.write(detail_text(found, policy.topology))
+        sys.stdout.write(_details(found, policy.topology))
         _notes(found)
     else:
-        sys.stdout.write(summary(found, headers=not no_headers))
+        sys.stdout.write(_summary(found, headers=not no_headers))
 
 
 def _gpu_node(node: Node, node_info: NodeInfo, names: Names) -> GpuNode:
@@ -81,3 +82,35 @@ def _notes(nodes: list[GpuNode]) -> None:
     for node in nodes:
         for remark in node.matrix.notes if node.matrix else ():
             note(f"note: {node.name}: {remark}")
+
+
+def _summary(nodes: Sequence[GpuNode], *, headers: bool) -> str:
+    """One line a node: GPUs there are, GPUs in use."""
+    head = "NAME\tALLGPU\tUSEDGPU\n" if headers else ""
+    rows = (f"{node.name}\t{len(node.gpus)}\t{len(node.used)}\n" for node in nodes)
+    return align(head + "".join(rows))
+
+
+def _details(nodes: Sequence[GpuNode], policy: str) -> str:
+    """The policy that chooses GPUs, a block a node with its matrix, and the legend at the end."""
+    return (
+        f"gpu policy: {policy}\n{RULE}\n"
+        + "".join(f"{_block(node)}{RULE}\n" for node in nodes)
+        + LEGEND
+    )
+
+
+def _block(node: GpuNode) -> str:
+    lines = [
+        f"node name: {node.name}",
+        f"all gpu: {len(node.gpus)}",
+        f"used gpu: {len(node.used)}",
+    ]
+    lines += [f"node type: {node.node_type}"] if node.node_type else []
+    matrix = "" if node.matrix is None else f"gpu topolocy:\n{draw(node.matrix, node.used)}"
+    holders = "".join(
+        f"GPU{device.index}: {', '.join(device.holders)}\n"
+        for device in node.gpus
+        if device.holders
+    )
+    return "\n".join(lines) + f"\n{matrix}{holders}"

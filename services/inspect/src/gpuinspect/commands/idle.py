@@ -6,22 +6,22 @@ from typing import Annotated
 import typer
 
 from gpucore.sizing.idle_eviction import IdleRules
+from gpucore.units import counted
 from gpucore.wire.names import IDLE_ALLOWED
-from gpuinspect.cluster import selectors
 from gpuinspect.cluster.collect import COUNTED
 from gpuinspect.cluster.scoped import gaps, read
-from gpuinspect.commands.options.amounts import days_of
+from gpuinspect.commands.options import selecting
+from gpuinspect.commands.options.amounts import Price, days_of
 from gpuinspect.commands.options.formats import Format, NoHeaders, Output, emit, names_only
 from gpuinspect.commands.options.namespaces import READ_ALL, AllNamespaces, Namespace, chosen
-from gpuinspect.commands.options.reading import Reader, fail, note, reading
+from gpuinspect.commands.options.reading import Reader, fail, note, note_all, reading
 from gpuinspect.commands.options.selecting import Selector, selected
-from gpuinspect.documents.idle import idle_share_list
-from gpuinspect.documents.idle_eviction import idle_eviction
-from gpuinspect.idle.command import IdleEviction, run_eviction
-from gpuinspect.idle.outcomes import IdleOutcome, RunLimits
+from gpuinspect.documents.idle import idle_eviction, idle_share_list
+from gpuinspect.idle.outcomes import IdleOutcome
 from gpuinspect.idle.reading import IdleSelection
+from gpuinspect.idle.run import IdleEviction, run_eviction
 from gpuinspect.layout.idle import idle as table
-from gpuinspect.layout.idle_eviction import idle_eviction as eviction_table
+from gpuinspect.layout.idle import idle_eviction as eviction_table
 from gpuinspect.queries.idle import IdleShares, idle_shares
 from gpuinspect.terminal import ages
 
@@ -45,9 +45,7 @@ def idle(
             metavar="TIME",
         ),
     ] = "1h",
-    price: Annotated[
-        float, typer.Option(help="price of an hour of one GPU, in any currency", min=0.0)
-    ] = 0.0,
+    price: Price = 0.0,
     evict: Annotated[
         bool,
         typer.Option(
@@ -116,9 +114,10 @@ def idle(
     where = chosen(reader.source, namespace, everywhere=all_namespaces)
     if evict or dry_run:
         rules = IdleRules(seconds, days_of(grace, "--grace") * _DAY, bare_pods)
-        limits = RunLimits(max_notices, max_evictions)
         selection = _selection(where, plugin_namespace, selector)
-        wanted = IdleEviction(rules, limits, selection, lease, apply=not dry_run)
+        wanted = IdleEviction(
+            rules, max_notices, max_evictions, selection, lease, apply=not dry_run
+        )
         _evict(reader, wanted, output, headers=not no_headers)
         return
     snapshot = selected(read(reader.source, "", *COUNTED), selector)
@@ -138,9 +137,7 @@ def idle(
         wide = output is Format.WIDE
         text = table(found, at, price=price, wide=wide, headers=not no_headers)
         sys.stdout.write(text)
-    sys.stdout.flush()
-    for sentence in notes:
-        note(f"note: {sentence}")
+    note_all(notes)
 
 
 def _selection(where: str, plugin_namespace: str, selector: str) -> IdleSelection:
@@ -151,8 +148,8 @@ def _selection(where: str, plugin_namespace: str, selector: str) -> IdleSelectio
             " pods of others are idle"
         )
     try:
-        return IdleSelection(where, plugin_namespace, selectors.parse(selector))
-    except selectors.SelectorError as error:
+        return IdleSelection(where, plugin_namespace, selecting.parse(selector))
+    except selecting.SelectorError as error:
         fail(error)
 
 
@@ -166,7 +163,6 @@ def _evict(reader: Reader, wanted: IdleEviction, output: Format, *, headers: boo
         names_only("pod", evicted)
     else:
         sys.stdout.write(eviction_table(run, ages.now(), headers=headers))
-    sys.stdout.flush()
     if run.note and not output.is_document:
         note(f"note: {run.note}")
     if run.stopped:
@@ -177,16 +173,12 @@ def _notes(found: IdleShares, where: str, idle_for: str) -> list[str]:
     """What the table does not show, and why."""
     place = f"namespace {where}; {READ_ALL}" if where else "any namespace"
     found_none = [] if found.shares else [f"no share was idle for {idle_for} in {place}"]
-    allowed = [f"{_pods(found.allowed)} with the label {IDLE_ALLOWED}=true left out"]
+    allowed = [f"{counted(found.allowed, 'pod')} with the label {IDLE_ALLOWED}=true left out"]
     use = "uses" if found.unknown == 1 else "use"
-    unknown = [f"it is not known whether {_pods(found.unknown)} {use} memory"]
+    unknown = [f"it is not known whether {counted(found.unknown, 'pod')} {use} memory"]
     return [
         *found_none,
         *(allowed if found.allowed else ()),
         *(unknown if found.unknown else ()),
         *([found.note] if found.note else ()),
     ]
-
-
-def _pods(number: int) -> str:
-    return "1 pod" if number == 1 else f"{number} pods"

@@ -13,17 +13,15 @@ import typer
 
 from gpuinspect.cluster.collect import COUNTED
 from gpuinspect.cluster.scoped import NO_CLAIMS, gaps
-from gpuinspect.cluster.without_gc import uncollected_for_good
-from gpuinspect.commands.options import answers
+from gpuinspect.cluster.snapshots import uncollected_for_good
 from gpuinspect.commands.options.formats import Format, NoHeaders, Output, emit, names_only
 from gpuinspect.commands.options.namespaces import EveryNamespace, OwnNamespace, named_namespace
-from gpuinspect.commands.options.reading import Reader, note, reading
-from gpuinspect.commands.options.selecting import Selector, selected
+from gpuinspect.commands.options.reading import Reader, note, note_all, reading
+from gpuinspect.commands.options.selecting import OnlyNode, Selector, selected
 from gpuinspect.documents.inspect import node_share_list
 from gpuinspect.layout.fitted import fitted
-from gpuinspect.layout.notes import notes
 from gpuinspect.layout.shares import details as detail_text
-from gpuinspect.layout.shares import summary, wide
+from gpuinspect.layout.shares import notes, summary, wide
 from gpuinspect.queries.views import ClusterView, of_namespace
 from gpuinspect.terminal import output as terminal
 
@@ -43,9 +41,7 @@ class Order(StrEnum):
 def inspect(
     reader: Reader,
     ctx: typer.Context,
-    node: Annotated[
-        str, typer.Argument(help="only this node", metavar="NODE", autocompletion=answers.nodes)
-    ] = "",
+    node: OnlyNode = "",
     *,
     details: Annotated[bool, typer.Option("-d", "--details", help="a line for every pod")] = False,
     namespace: OwnNamespace = "",
@@ -77,8 +73,7 @@ def inspect(
     else:
         wide_form = output is Format.WIDE
         _print(view, columns, details=details, wide_form=wide_form, headers=not no_headers)
-        for sentence in (*notes(everything), *gaps(cluster, NO_CLAIMS)):
-            note(f"note: {sentence}")
+        note_all((*notes(everything), *gaps(cluster, NO_CLAIMS)))
 
 
 def _sorted(view: ClusterView, order: Order) -> ClusterView:

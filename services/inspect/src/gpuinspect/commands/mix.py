@@ -3,19 +3,19 @@
 import sys
 import time
 
-from gpucore.explain.mix_documents import mix_document
+from gpucore.explain.mix_documents import MixDoc, MixKindDoc, mix_document
 from gpucore.workload.history import FEWEST_PODS
-from gpuinspect.cluster.arrivals import cluster_arrivals
 from gpuinspect.cluster.candidates import candidates
 from gpuinspect.cluster.collect import COUNTED
 from gpuinspect.cluster.ledger import ledger_of
-from gpuinspect.cluster.mix import learned_mix
-from gpuinspect.cluster.saved_mix import UNPUBLISHED, saved_mix
+from gpuinspect.cluster.mix import UNPUBLISHED, cluster_arrivals, learned_mix, saved_mix
 from gpuinspect.cluster.schedulers import SCHEDULER_CONFIGS
 from gpuinspect.commands.options.formats import Format, NoHeaders, Output, emit, names_only
 from gpuinspect.commands.options.reading import Reader, note, reading
-from gpuinspect.layout.mix import mix as table
 from gpuinspect.queries.claims import DEVICE_CLASSES, claim_templates
+from gpuinspect.terminal.output import align_rows
+
+_HEADS = ("PART", "GPUS", "MEMORY", "COMPUTE", "CPU", "HOST MEMORY", "MODELS")
 
 
 @reading
@@ -38,7 +38,7 @@ def mix(reader: Reader, *, output: Output = Format.TABLE, no_headers: NoHeaders 
     elif output is Format.NAME:
         names_only("mix", ["learned" if found.learned else "guess"])
     elif found.learned:
-        sys.stdout.write(table(found, headers=not no_headers))
+        sys.stdout.write(_table(found, headers=not no_headers))
     elif found.pods < FEWEST_PODS:
         note(
             f"the cluster has too few pods with GPUs to learn from ({found.pods}):"
@@ -48,3 +48,23 @@ def mix(reader: Reader, *, output: Output = Format.TABLE, no_headers: NoHeaders 
         note("the extender has not learned from the pods yet: the policy uses a fixed guess")
     if saved.unpublished:
         note(f"note: {UNPUBLISHED}")
+
+
+def _table(found: MixDoc, *, headers: bool = True) -> str:
+    """Amounts of a share are those on each of its GPUs."""
+    rows: list[tuple[str, ...]] = [_HEADS] if headers else []
+    rows += [_row(kind) for kind in found.kinds]
+    return align_rows(rows)
+
+
+def _row(kind: MixKindDoc) -> tuple[str, ...]:
+    whole = not (kind.mem_units or kind.core_percent)
+    return (
+        f"{kind.part:.1%}",
+        str(kind.gpus),
+        "all" if whole else str(kind.mem_units),
+        "all" if whole else f"{kind.core_percent}%",
+        f"{kind.cpu_milli}m",
+        f"{kind.memory_mib}Mi",
+        "|".join(kind.models) or "any",
+    )

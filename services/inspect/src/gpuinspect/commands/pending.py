@@ -1,8 +1,10 @@
 """``gpushare pending``: every pod that waits for GPUs, with the reason and since when."""
 
 import sys
+from collections.abc import Iterable
+from datetime import datetime
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
@@ -11,12 +13,16 @@ from gpuinspect.cluster.schedulers import SCHEDULER_CONFIGS, WEBHOOKS
 from gpuinspect.cluster.scoped import REASONS, gaps, read
 from gpuinspect.commands.options.formats import Format, NoHeaders, Output, emit, names_only
 from gpuinspect.commands.options.namespaces import READ_ALL, AllNamespaces, Namespace, chosen
-from gpuinspect.commands.options.reading import Reader, note, reading
+from gpuinspect.commands.options.reading import Reader, note, note_all, reading
 from gpuinspect.documents.pending import pending_pod_list
-from gpuinspect.layout.pending import pending as table
 from gpuinspect.queries.claims import DEVICE_CLASSES, claim_templates
 from gpuinspect.queries.scheduling_status import SchedulingStatus, SchedulingStatuses, oldest_first
 from gpuinspect.terminal import ages
+from gpuinspect.terminal.ages import age
+from gpuinspect.terminal.output import align_rows, one_line
+
+_HEADS: Final = ("NAMESPACE", "NAME", "AGE", "REQUESTS")
+_WIDE: Final = ("STATE", "SCHEDULER", "SINCE")
 
 
 class PendingOrder(StrEnum):
@@ -53,13 +59,11 @@ def pending(
         names_only("pod", (each.pod.name for each in waiting))
     elif waiting:
         wide = output is Format.WIDE
-        sys.stdout.write(table(waiting, ages.now(), wide=wide, headers=not no_headers))
-        sys.stdout.flush()
+        sys.stdout.write(_table(waiting, ages.now(), wide=wide, headers=not no_headers))
     else:
         place = f"namespace {where}; {READ_ALL}" if where else "any namespace"
         note(f"no pod waits for GPUs in {place}")
-    for sentence in unread:
-        note(f"note: {sentence}")
+    note_all(unread)
 
 
 def _sorted(waiting: list[SchedulingStatus], order: PendingOrder) -> list[SchedulingStatus]:
@@ -69,3 +73,20 @@ def _sorted(waiting: list[SchedulingStatus], order: PendingOrder) -> list[Schedu
     elif order is PendingOrder.REASON:
         found.sort(key=lambda each: each.reason)
     return found
+
+
+def _table(
+    waiting: Iterable[SchedulingStatus], at: datetime, *, wide: bool = False, headers: bool = True
+) -> str:
+    """One line a pod; ``wide`` adds its state, its scheduler and the time of its creation."""
+    heads = (*_HEADS, *(_WIDE if wide else ()), "REASON")
+    rows = [heads] if headers else []
+    rows += [_row(each, at, wide=wide) for each in waiting]
+    return align_rows(rows)
+
+
+def _row(status: SchedulingStatus, at: datetime, *, wide: bool) -> tuple[str, ...]:
+    pod = status.pod
+    more = (status.state.label, pod.scheduler_name or "-", pod.creation or "-") if wide else ()
+    first = (pod.namespace, pod.name, age(pod.creation, at), status.found.request_summary)
+    return (*first, *more, one_line(status.reason))

@@ -11,11 +11,7 @@ from gpucore.sizing.evidence import SizingRules
 from gpucore.sizing.recommendation import Recommendation
 from gpucore.units import MemoryUnit, UnitError
 from gpuinspect.cluster.schedulers import policy_of
-from gpuinspect.cluster.usage_histories import (
-    HistorySource,
-    ReadHistories,
-    of_file,
-)
+from gpuinspect.cluster.usage_histories import HistorySource, ReadHistories, of_file
 from gpuinspect.commands.options import answers
 from gpuinspect.commands.options.amounts import days_of, margin_of
 from gpuinspect.commands.options.formats import NoHeaders
@@ -27,14 +23,9 @@ from gpuinspect.commands.options.namespaces import (
     chosen,
     named_namespace,
 )
-from gpuinspect.commands.options.reading import Reader, fail, note, reading
-from gpuinspect.commands.recommended import (
-    RecommendFormat,
-    Shown,
-    print_effect,
-    print_sizes,
-)
-from gpuinspect.layout.measuredby import source_notes
+from gpuinspect.commands.options.reading import Reader, fail, note, note_all, reading
+from gpuinspect.commands.recommended import RecommendFormat, Shown, print_effect, print_sizes
+from gpuinspect.layout.recommend import source_notes
 from gpuinspect.queries.claim_sizes import ClaimSize, MeasuredWorkload, claim_sizes
 from gpuinspect.queries.measured import (
     NO_HISTORY,
@@ -44,12 +35,7 @@ from gpuinspect.queries.measured import (
     of_prometheus,
     unread_note,
 )
-from gpuinspect.queries.recommend import (
-    RecommendScope,
-    recommendations,
-    sizes_in,
-    unit_in,
-)
+from gpuinspect.queries.recommend import RecommendScope, recommendations, sizes_in, unit_in
 from gpuinspect.queries.repacked import sizes_effect
 from gpuinspect.queries.workloads import kind_of
 
@@ -183,8 +169,7 @@ def recommend(
         return
     print_sizes(shown, output, reader.names, everywhere=not where, headers=not no_headers)
     if output not in {RecommendFormat.JSON, RecommendFormat.YAML}:
-        for sentence in source_notes(source.histories, window):
-            note(f"note: {sentence}")
+        note_all(source_notes(source.histories, window))
     if not found:
         note(f"no workload of {_scope(where)} used a share in {window}; {READ_ALL}")
 

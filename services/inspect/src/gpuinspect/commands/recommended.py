@@ -11,10 +11,9 @@ from gpucore.sizing.recommendation import Recommendation
 from gpucore.wire.names import Names
 from gpuinspect.cluster.usage_histories import ReadHistories
 from gpuinspect.commands.options.formats import Format, emit, names_only
-from gpuinspect.commands.options.reading import note
-from gpuinspect.documents.recommend import recommendation_list
-from gpuinspect.documents.sizeseffect import sizes_effect_doc
-from gpuinspect.layout import sizeseffect as effect_layout
+from gpuinspect.commands.options.reading import note_all
+from gpuinspect.documents.recommend import recommendation_list, sizes_effect_doc
+from gpuinspect.layout import recommend as effect_layout
 from gpuinspect.layout.patches import patches
 from gpuinspect.layout.recommend import recommend as table
 from gpuinspect.queries.claim_sizes import ClaimSize, MeasuredWorkload
@@ -64,9 +63,7 @@ def print_effect(
         names_only("pod", effect.fitting)
         return
     sys.stdout.write(effect_layout.sizes_effect(effect, price=price, headers=headers))
-    sys.stdout.flush()
-    for sentence in notes:
-        note(f"note: {sentence}")
+    note_all(notes)
 
 
 def print_sizes(
@@ -88,6 +85,4 @@ def print_sizes(
         wide = output is RecommendFormat.WIDE
         text = table(shown.found, shown.unit, namespaces=everywhere, wide=wide, headers=headers)
         sys.stdout.write(text)
-    sys.stdout.flush()
-    for sentence in shown.gaps:
-        note(f"note: {sentence}")
+    note_all(shown.gaps)

@@ -12,11 +12,10 @@ import typer
 
 from gpuinspect.cluster.collect import COUNTED
 from gpuinspect.cluster.snapshots import Snapshot
-from gpuinspect.commands.options import answers
 from gpuinspect.commands.options.formats import Format, NoHeaders, Output, emit, names_only
-from gpuinspect.commands.options.measuring import PROMETHEUS_HELP, measured
+from gpuinspect.commands.options.measuring import Prometheus, measured
 from gpuinspect.commands.options.reading import Reader, fail, note, reading
-from gpuinspect.commands.options.selecting import Selector, selected
+from gpuinspect.commands.options.selecting import OnlyNodes, Selector, selected
 from gpuinspect.documents.inspect import node_share_list
 from gpuinspect.documents.top import node_gpu_list
 from gpuinspect.layout import shares, topnode
@@ -46,10 +45,7 @@ def top() -> None:
 @reading
 def top_node(
     reader: Reader,
-    nodes: Annotated[
-        list[str] | None,
-        typer.Argument(help="only these nodes", metavar="[NODE]...", autocompletion=answers.nodes),
-    ] = None,
+    nodes: OnlyNodes = None,
     *,
     details: Annotated[bool, typer.Option("-d", "--details", help="with pods")] = False,
     share: Annotated[
@@ -74,14 +70,7 @@ def top_node(
             help="as -d, with memory in use of each GPU, and its utilization from Prometheus",
         ),
     ] = False,
-    prometheus: Annotated[
-        str,
-        typer.Option(
-            envvar="GPUSHARE_PROMETHEUS",
-            help=PROMETHEUS_HELP,
-            metavar="URL",
-        ),
-    ] = "",
+    prometheus: Prometheus = "",
     selector: Selector = "",
     output: Output = Format.TABLE,
     no_headers: NoHeaders = False,
@@ -126,19 +115,9 @@ class GpuOrder(StrEnum):
 @reading
 def top_gpu(
     reader: Reader,
-    nodes: Annotated[
-        list[str] | None,
-        typer.Argument(help="only these nodes", metavar="[NODE]...", autocompletion=answers.nodes),
-    ] = None,
+    nodes: OnlyNodes = None,
     *,
-    prometheus: Annotated[
-        str,
-        typer.Option(
-            envvar="GPUSHARE_PROMETHEUS",
-            help=PROMETHEUS_HELP,
-            metavar="URL",
-        ),
-    ] = "",
+    prometheus: Prometheus = "",
     sort_by: Annotated[
         GpuOrder, typer.Option(help="order of the GPUs; amounts: largest first")
     ] = GpuOrder.NODE,
@@ -177,7 +156,6 @@ def top_gpu(
     if not watch:
         text, missing = table()
         sys.stdout.write(text)
-        sys.stdout.flush()
         if missing:
             note(f"note: {missing}")
         return

@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from gpucore.accounting.node_reading import node_matrix
+from gpucore.accounting.node_infos import node_matrix
 from gpucore.model.links import Matrix, TopologyError
 from gpucore.topology.drawing import LEGEND, RULE, draw
 from gpucore.topology.policies import GpuGroup, Impossible, plan
@@ -21,7 +21,7 @@ from gpucore.wire.names import NODE_TYPE
 from gpucore.wire.node.matrices import decode_matrix
 from gpuinspect.cluster.ledger import ledger_of
 from gpuinspect.commands.options.formats import Format, Output, emit
-from gpuinspect.commands.options.reading import Reader, fail, note, reading
+from gpuinspect.commands.options.reading import Reader, fail, note_all, reading
 from gpuinspect.errors import MissingObjectError
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None)
@@ -109,8 +109,7 @@ def _machine(path: Path) -> Matrix:
         machine = decode_matrix(_text(path))
     except TopologyError as error:
         fail(f"{path}: {error}")
-    for remark in machine.notes:
-        note(f"note: {remark}")
+    note_all(machine.notes)
     return machine
 
 
@@ -152,8 +151,7 @@ def show(
     machine = node_matrix(found, reader.names)
     if machine is None:
         fail(f"node {node} publishes no GPUs")
-    for remark in machine.notes:
-        note(f"note: {remark}")
+    note_all(machine.notes)
     node_info = ledger_of(snapshot, reader.names).node(found.name)
     used = (
         []

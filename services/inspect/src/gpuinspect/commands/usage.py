@@ -1,7 +1,7 @@
 """``gpushare usage``: GPU memory granted, limited, used and pending, in groups."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import StrEnum
 from typing import Annotated, Final
 
@@ -12,23 +12,30 @@ from gpuinspect.cluster.collect import COUNTED, ListRequest
 from gpuinspect.cluster.scoped import gaps, is_partial, read
 from gpuinspect.cluster.snapshots import Snapshot
 from gpuinspect.commands.options.formats import Format, NoHeaders, Output, emit, names_only
-from gpuinspect.commands.options.measuring import PROMETHEUS_HELP, measured
+from gpuinspect.commands.options.measuring import Prometheus, measured
 from gpuinspect.commands.options.namespaces import READ_ALL, AllNamespaces, Namespace, chosen
-from gpuinspect.commands.options.reading import Reader, fail, note, reading
+from gpuinspect.commands.options.reading import Reader, fail, note, note_all, reading
 from gpuinspect.commands.options.selecting import Selector, selected
 from gpuinspect.documents.usage import usage_list
-from gpuinspect.layout.usage import of_gpus, of_pods
 from gpuinspect.queries.claims import DEVICE_CLASSES, claim_templates
 from gpuinspect.queries.memory_in_use import NO_PLUGIN, NO_PODS, MemoryInUse
 from gpuinspect.queries.usage import (
     LABEL,
     Figures,
+    GroupUsage,
     UsageReport,
     by_model,
     by_node,
     by_pods,
     group_name,
 )
+from gpuinspect.terminal.output import align_rows, one_line
+
+LIMITED: Final = "NAMESPACE"
+"""Title of the groups that have quotas."""
+NONE: Final = "-"
+_GIB: Final = 1 << 30
+
 
 _NO_NODES: Final = {"Node": "nodes cannot be read, so amounts are in the units that pods request"}
 _FOLLOWS: Final = {
@@ -57,14 +64,7 @@ def usage(
     ] = "namespace",
     namespace: Namespace = "",
     all_namespaces: AllNamespaces = False,
-    prometheus: Annotated[
-        str,
-        typer.Option(
-            envvar="GPUSHARE_PROMETHEUS",
-            help=PROMETHEUS_HELP,
-            metavar="URL",
-        ),
-    ] = "",
+    prometheus: Prometheus = "",
     sort_by: Annotated[
         UsageOrder, typer.Option(help="order of the lines; amounts: largest first")
     ] = UsageOrder.NAME,
@@ -97,12 +97,10 @@ def usage(
     elif report.groups:
         draw, title = of_gpus if of_nodes else of_pods, by.removeprefix(LABEL).upper()
         sys.stdout.write(draw(report, title, used=used, headers=not no_headers))
-        sys.stdout.flush()
     else:
         known = "Node" not in snapshot.missing
         note(_nothing(where, nodes=not known or bool(report.unit), of_nodes=of_nodes))
-    for sentence in unread:
-        note(f"note: {sentence}")
+    note_all(unread)
 
 
 def _nothing(where: str, *, nodes: bool, of_nodes: bool) -> str:
@@ -158,3 +156,47 @@ def _sorted(report: UsageReport, order: UsageOrder) -> UsageReport:
 def _quotas(namespace: str) -> ListRequest:
     inside = f"namespaces/{namespace}/" if namespace else ""
     return ListRequest("ResourceQuota", f"/api/v1/{inside}resourcequotas")
+
+
+def of_pods(report: UsageReport, title: str, *, used: bool, headers: bool = True) -> str:
+    """One line a namespace or label; ``used`` adds memory in use."""
+    unit = f"({report.unit or 'units'})"
+    heads = [title, "PODS", f"GRANTED{unit}", "EXCLUSIVE GPUS"]
+    heads += [f"LIMIT{unit}"] if title == LIMITED else []
+    heads += ["USED(GiB)"] if used else []
+    heads += ["WAITING PODS", f"WAITING{unit}", "WAITING GPUS"]
+    return _table(
+        heads,
+        [_pods(group, used=used, limits=title == LIMITED) for group in report.groups],
+        headers=headers,
+    )
+
+
+def of_gpus(report: UsageReport, title: str, *, used: bool, headers: bool = True) -> str:
+    """One line a node or model; ``used`` adds memory in use."""
+    heads = [title, "PODS", "GPUS", f"GRANTED({report.unit})", f"TOTAL({report.unit})", "GRANTED%"]
+    heads += ["USED(GiB)"] if used else []
+    return _table(heads, [_gpus(group, used=used) for group in report.groups], headers=headers)
+
+
+def _table(heads: Sequence[str], rows: Sequence[Sequence[str]], *, headers: bool) -> str:
+    shown = [heads, *rows] if headers else rows
+    return align_rows(shown)
+
+
+def _pods(group: GroupUsage, *, used: bool, limits: bool) -> list[str]:
+    row = [one_line(group.name), str(group.pods), str(group.granted), str(group.gpus)]
+    row += [NONE if group.limit is None else str(group.limit)] if limits else []
+    row += [_gib(group.used_bytes)] if used else []
+    return [*row, str(group.waiting_pods), str(group.waiting), str(group.waiting_gpus)]
+
+
+def _gpus(group: GroupUsage, *, used: bool) -> list[str]:
+    total = group.total or 0
+    percent = f"{100 * group.granted // total}%" if total else NONE
+    row = [one_line(group.name), str(group.pods), str(group.gpus), str(group.granted), str(total)]
+    return [*row, percent, *([_gib(group.used_bytes)] if used else [])]
+
+
+def _gib(amount: float | None) -> str:
+    return NONE if amount is None else f"{amount / _GIB:.1f}"

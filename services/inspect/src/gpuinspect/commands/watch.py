@@ -15,14 +15,12 @@ import typer
 from gpucore.wire.names import Names
 from gpuinspect.cluster.collect import COUNTED, live
 from gpuinspect.cluster.snapshots import Snapshot
-from gpuinspect.commands.options import answers
 from gpuinspect.commands.options.namespaces import EveryNamespace, OwnNamespace, named_namespace
 from gpuinspect.commands.options.reading import Reader, fail, reading
-from gpuinspect.commands.options.selecting import Selector, selected
+from gpuinspect.commands.options.selecting import OnlyNode, Selector, selected
 from gpuinspect.errors import sentence
-from gpuinspect.layout.notes import notes
 from gpuinspect.layout.shares import details as detail_text
-from gpuinspect.layout.shares import summary
+from gpuinspect.layout.shares import notes, summary
 from gpuinspect.queries.shares import cluster_view
 from gpuinspect.queries.views import ClusterView, of_namespace
 from gpuinspect.terminal.screens import screen
@@ -32,9 +30,7 @@ from gpukube.errors import ForbiddenError, KubeError
 @reading
 def watch(
     reader: Reader,
-    node: Annotated[
-        str, typer.Argument(help="only this node", metavar="NODE", autocompletion=answers.nodes)
-    ] = "",
+    node: OnlyNode = "",
     *,
     details: Annotated[bool, typer.Option("-d", "--details", help="a line for every pod")] = False,
     namespace: OwnNamespace = "",

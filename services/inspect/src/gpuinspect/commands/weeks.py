@@ -21,7 +21,7 @@ from gpuinspect.cluster.trace import cluster_week
 from gpuinspect.commands.options.formats import Format, emit, names_only
 from gpuinspect.commands.options.reading import note
 from gpuinspect.sources.trace_files import read_lifetimes, read_nodes, read_pods
-from gpuinspect.terminal.tables import align
+from gpuinspect.terminal.output import align_rows
 
 FEWEST_ENDED: Final = 100
 """Pods whose end must be known for lifetimes to say much."""
@@ -154,4 +154,4 @@ def _table(report: WeekReport) -> str:
             for name, one in report.waiting.items()
         ),
     ]
-    return "".join(lines) + "\n" + align("".join("\t".join(row) + "\n" for row in rows))
+    return "".join(lines) + "\n" + align_rows(rows)

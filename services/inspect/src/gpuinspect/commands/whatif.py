@@ -15,11 +15,10 @@ from gpuinspect.cluster.schedulers import SCHEDULER_CONFIGS, WEBHOOKS, policy_of
 from gpuinspect.commands.options import answers
 from gpuinspect.commands.options.formats import Format, NoHeaders, Output, emit, names_only
 from gpuinspect.commands.options.policies import PolicyName, check_policy
-from gpuinspect.commands.options.reading import Reader, fail, note, reading
+from gpuinspect.commands.options.reading import Reader, fail, note_all, reading
 from gpuinspect.layout.whatif import whatif as table
 from gpuinspect.queries.claims import DEVICE_CLASSES, claim_templates
-from gpuinspect.queries.whatif import Addition, mix_remarks, remarks, whatif_answers
-from gpuinspect.sources import manifests
+from gpuinspect.queries.whatif import Addition, mix_remarks, read_manifest, remarks, whatif_answers
 from gpuinspect.terminal.progress import counting
 
 
@@ -53,7 +52,7 @@ def whatif(
     check_policy(policy)
     if Path("-") == filename == reader.source.snapshot:
         fail("standard input is either the manifest or the snapshot")
-    wanted = manifests.read(filename, reader.names)
+    wanted = read_manifest(filename, reader.names)
     if replicas is not None:
         wanted = [msgspec.structs.replace(each, replicas=replicas) for each in wanted]
     addition = Addition(add_nodes, like)
@@ -73,8 +72,6 @@ def whatif(
         names_only("node", [a.outcome.placement.node for a in answers if a.outcome.placement])
     else:
         sys.stdout.write(table(answers, headers=not no_headers))
-        sys.stdout.flush()
-        for sentence in (f"policy {used}", *notes):
-            note(f"note: {sentence}")
+        note_all((f"policy {used}", *notes))
     if not all(answer.fits for answer in answers):
         raise typer.Exit(1)

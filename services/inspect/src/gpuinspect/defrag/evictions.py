@@ -1,18 +1,21 @@
 """Records events about the evictions of a plan."""
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from gpucore.defrag.planning import Eviction, EvictionPlan
 from gpucore.explain.sentences import placement_sentence
-from gpuinspect.eviction.requests import PostClient, pod_and_controller, record
+from gpuinspect.eviction.requests import pod_and_controller, record
 from gpukube.events import EventSource, ObjectReference
+
+if TYPE_CHECKING:  # the import takes a while
+    from gpukube.blocking import BlockingClient
 
 EVICTED: Final = "GpuPodEvicted"
 MAKES_ROOM: Final = "GpuCapacityFreed"
 SOURCE: Final = EventSource("gpushare-defrag", "gpushare-defrag", may_patch=False)
 
 
-def announce(kube: PostClient, plan: EvictionPlan, eviction: Eviction) -> None:
+def announce(kube: "BlockingClient", plan: EvictionPlan, eviction: Eviction) -> None:
     """Record events on the evicted pod, its controller and the waiting pod; best effort."""
     pod, waiting = eviction.pod, plan.waiting
     same = waiting.namespace == pod.namespace

@@ -9,13 +9,13 @@ from gpucore.defrag.pods import DefragPod, DefragState, running_obstacle, waitin
 from gpucore.model import PodRequest
 from gpucore.model.constraints import PodConstraints
 from gpucore.scheduling.candidates import Candidates
-from gpucore.scheduling.profiles import same_scheduler
+from gpucore.scheduling.cluster_policy import same_scheduler
 from gpucore.units import PodUid
 from gpucore.wire.constraints import pod_constraints
 from gpucore.wire.names import Names
 from gpucore.wire.pod.controllers import Controller, controller_of
 from gpucore.wire.pod.spec import Pod
-from gpucore.wire.pods import pod_request_of
+from gpucore.wire.whole_requests import pod_request_of
 from gpuinspect.cluster.candidates import candidates
 from gpuinspect.cluster.collect import COUNTED
 from gpuinspect.cluster.ledger import ledger_of

@@ -1,79 +1,10 @@
-"""The answer of ``gpushare defrag`` for pods that wait: a table, a sentence, a document."""
+"""The answer of ``gpushare defrag`` for pods that wait: a table and a sentence."""
 
-import msgspec
-
-from gpucore.defrag.planning import Eviction, EvictionPlan
+from gpucore.defrag.planning import Eviction
 from gpucore.explain.sentences import placement_sentence
-from gpucore.units import MemoryUnit
-from gpucore.wire.documents import API_VERSION
+from gpucore.units import MemoryUnit, counted
 from gpuinspect.defrag.run import RunReport
-from gpuinspect.terminal.tables import align
-
-
-class EvictionDoc(msgspec.Struct, frozen=True, rename="camel"):
-    """One pod to evict; units by index of the GPU."""
-
-    namespace: str
-    name: str
-    from_node: str
-    from_gpus: dict[str, int]
-    to_node: str
-    to_gpus: dict[str, int]
-    evicted: bool
-
-
-class WaitingDoc(msgspec.Struct, frozen=True, rename="camel"):
-    """The pod for which pods are evicted, and where it fits then."""
-
-    namespace: str
-    name: str
-    node: str
-    gpus: list[int]
-
-
-class EvictionPlanDoc(msgspec.Struct, frozen=True, rename="camel"):
-    """The answer of ``gpushare defrag -o json`` without a goal."""
-
-    api_version: str
-    kind: str
-    applied: bool
-    conclusion: str
-    stopped: str
-    pod: WaitingDoc | None
-    evictions: list[EvictionDoc]
-
-
-def document(report: RunReport) -> EvictionPlanDoc:
-    """The answer for programs."""
-    plan, evicted = report.found.plan, {pod.uid for pod in report.evicted}
-    return EvictionPlanDoc(
-        API_VERSION,
-        "EvictionPlan",
-        report.applied,
-        conclusion(report),
-        report.stopped,
-        _waiting(plan) if plan else None,
-        [_doc(each, done=each.pod.uid in evicted) for each in plan.evictions] if plan else [],
-    )
-
-
-def _waiting(plan: EvictionPlan) -> WaitingDoc:
-    place = plan.placement
-    gpus = sorted({*place.mem, *place.core, *place.group})
-    return WaitingDoc(plan.waiting.namespace, plan.waiting.name, place.node, list(gpus))
-
-
-def _doc(eviction: Eviction, *, done: bool) -> EvictionDoc:
-    origin, to = eviction.origin, eviction.to
-    return EvictionDoc(
-        namespace=eviction.pod.namespace,
-        name=eviction.pod.name,
-        from_node=origin.node,
-        from_gpus={str(i): units for i, units in origin.mem.items()},
-        to_node=to.node,
-        to_gpus={str(i): units for i, units in to.mem.items()},
-        evicted=done,
-    )
+from gpuinspect.terminal.output import align
 
 
 def table(report: RunReport, unit: MemoryUnit, *, headers: bool = True) -> str:
@@ -99,10 +30,6 @@ def conclusion(report: RunReport) -> str:
         return f"nothing is evicted: {report.stopped or none}"
     fits = f"so that {plan.waiting} fits node {plan.node}"
     if not report.applied:
-        return f"dry run: --apply evicts {_pods(len(plan.evictions))} {fits}"
-    done = f"evicted {len(report.evicted)} of {_pods(len(plan.evictions))} {fits}"
+        return f"dry run: --apply evicts {counted(len(plan.evictions), 'pod')} {fits}"
+    done = f"evicted {len(report.evicted)} of {counted(len(plan.evictions), 'pod')} {fits}"
     return f"{done}; stopped: {report.stopped}" if report.stopped else done
-
-
-def _pods(count: int) -> str:
-    return "1 pod" if count == 1 else f"{count} pods"

@@ -8,7 +8,7 @@ from gpucore.units import NodeName
 from gpucore.wire.claim.claim_specs import decode_device_class
 from gpucore.wire.claim.resource_slices import decode_slice
 from gpucore.wire.names import API, API_CLAIMS, CLAIM_DRIVER
-from gpucore.wire.nodes import Node
+from gpucore.wire.node.spec import Node
 from gpucore.wire.quantity import amount
 from gpuinspect.doctor.checks import Checklist, Level
 from gpuinspect.doctor.evidence import Evidence

@@ -11,9 +11,9 @@ from gpucore.accounting.node_info import NodeInfo
 from gpucore.model import PodRequest
 from gpucore.units import NodeName, PodUid
 from gpucore.wire.names import LABEL_SHARE, LABEL_TOPOLOGY, Names
-from gpucore.wire.nodes import Node
+from gpucore.wire.node.spec import Node
 from gpucore.wire.pod.spec import Pod
-from gpucore.wire.pods import pod_request_of
+from gpucore.wire.whole_requests import pod_request_of
 from gpuinspect.cluster.ledger import ledger_of
 from gpuinspect.cluster.snapshots import Snapshot
 from gpuinspect.doctor.rawobjects import DoctorPodFacts, NodeVersions, node_versions, pod_facts

@@ -10,7 +10,8 @@ from gpucore.explain.sentences import memory_words
 from gpucore.units import MIB
 from gpucore.wire.errors import WireError
 from gpucore.wire.names import INVENTORY, UNHEALTHY_KEY
-from gpucore.wire.nodes import Node, decode_inventory, unhealthy_indexes, unhealthy_node
+from gpucore.wire.node.inventories import decode_inventory, unhealthy_indexes, unhealthy_node
+from gpucore.wire.node.spec import Node
 from gpucore.wire.quantity import amount
 from gpuinspect.doctor.checks import Checklist, Level
 from gpuinspect.doctor.evidence import Evidence

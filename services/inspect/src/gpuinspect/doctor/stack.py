@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
-from gpucore.scheduling.profiles import without_burst
+from gpucore.scheduling.cluster_policy import without_burst
 from gpuinspect.cluster.schedulers import (
     CONFIGURATION,
     configurations,

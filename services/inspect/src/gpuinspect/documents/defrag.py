@@ -1,9 +1,12 @@
-"""The document of ``gpushare defrag --gpus`` and ``--units``."""
+"""The documents of ``gpushare defrag``: of moves, with a goal, and of evictions, without one."""
 
 import msgspec
 
+from gpucore.defrag.planning import Eviction, EvictionPlan
 from gpucore.simulate.defrag import MovePlan
 from gpucore.wire.documents import API_VERSION
+from gpuinspect.defrag.report import conclusion
+from gpuinspect.defrag.run import RunReport
 
 
 class MoveDoc(msgspec.Struct, frozen=True, rename="camel"):
@@ -28,8 +31,35 @@ class DefragPlan(msgspec.Struct, frozen=True, rename="camel"):
     moves: list[MoveDoc]
 
 
-def defrag_plan(plan: MovePlan, conclusion: str) -> DefragPlan:
-    """The document of a plan, with its conclusion as a sentence."""
+class EvictionDoc(MoveDoc, frozen=True):
+    """One pod to evict; units by index of the GPU."""
+
+    evicted: bool
+
+
+class WaitingDoc(msgspec.Struct, frozen=True, rename="camel"):
+    """The pod for which pods are evicted, and where it fits then."""
+
+    namespace: str
+    name: str
+    node: str
+    gpus: list[int]
+
+
+class EvictionPlanDoc(msgspec.Struct, frozen=True, rename="camel"):
+    """The answer of ``gpushare defrag -o json`` without a goal."""
+
+    api_version: str
+    kind: str
+    applied: bool
+    conclusion: str
+    stopped: str
+    pod: WaitingDoc | None
+    evictions: list[EvictionDoc]
+
+
+def defrag_plan(plan: MovePlan, result: str) -> DefragPlan:
+    """The document of a plan, with what it frees as a sentence."""
     moves = [
         MoveDoc(
             namespace=move.allocation.namespace,
@@ -41,4 +71,37 @@ def defrag_plan(plan: MovePlan, conclusion: str) -> DefragPlan:
         )
         for move in plan.moves
     ]
-    return DefragPlan(API_VERSION, "DefragPlan", plan.node, list(plan.gpus), conclusion, moves)
+    return DefragPlan(API_VERSION, "DefragPlan", plan.node, list(plan.gpus), result, moves)
+
+
+def eviction_plan(report: RunReport) -> EvictionPlanDoc:
+    """The answer for programs."""
+    plan, evicted = report.found.plan, {pod.uid for pod in report.evicted}
+    return EvictionPlanDoc(
+        API_VERSION,
+        "EvictionPlan",
+        report.applied,
+        conclusion(report),
+        report.stopped,
+        _waiting(plan) if plan else None,
+        [_eviction(each, done=each.pod.uid in evicted) for each in plan.evictions] if plan else [],
+    )
+
+
+def _waiting(plan: EvictionPlan) -> WaitingDoc:
+    place = plan.placement
+    gpus = sorted({*place.mem, *place.core, *place.group})
+    return WaitingDoc(plan.waiting.namespace, plan.waiting.name, place.node, list(gpus))
+
+
+def _eviction(eviction: Eviction, *, done: bool) -> EvictionDoc:
+    origin, to = eviction.origin, eviction.to
+    return EvictionDoc(
+        namespace=eviction.pod.namespace,
+        name=eviction.pod.name,
+        from_node=origin.node,
+        from_gpus={str(i): units for i, units in origin.mem.items()},
+        to_node=to.node,
+        to_gpus={str(i): units for i, units in to.mem.items()},
+        evicted=done,
+    )

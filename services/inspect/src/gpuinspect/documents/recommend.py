@@ -1,4 +1,8 @@
-"""JSON and YAML of ``gpushare recommend``; versions as in :mod:`gpuinspect.documents.inspect`."""
+"""JSON and YAML of ``gpushare recommend``, also with ``--whatif``, and of the sizes of workloads.
+
+Versions as in :mod:`gpuinspect.documents.inspect`. The dashboard serves the sizes of workloads,
+used against requested memory, at ``/api/v1/sizes``.
+"""
 
 from collections.abc import Sequence
 
@@ -10,6 +14,8 @@ from gpucore.sizing.recommendation import Recommendation
 from gpucore.sizing.share_size import ContainerSize
 from gpucore.wire.documents import API_VERSION
 from gpuinspect.cluster.usage_histories import ReadHistories
+from gpuinspect.queries.repacked import HOURS_A_MONTH, SizesEffect
+from gpuinspect.queries.workload_sizes import SizedWorkload, WorkloadSizes
 
 
 class ContainerSizeDoc(msgspec.Struct, frozen=True):
@@ -120,3 +126,114 @@ def recommendation_doc(found: Recommendation) -> RecommendationDoc:
 
 def _size(size: ContainerSize) -> ContainerSizeDoc:
     return ContainerSizeDoc(size.request, size.burst)
+
+
+class SizedWorkloadDoc(msgspec.Struct, frozen=True, rename="camel"):
+    """One container of a workload; waste is in GiB.
+
+    ``runningPods`` is the number of its pods that run now. ``wastePerPodGiB`` is what a pod
+    requests beyond the most that was ever used, ``wasteGiB`` that of all running pods.
+    """
+
+    recommendation: RecommendationDoc
+    running_pods: int
+    waste_per_pod: float = msgspec.field(name="wastePerPodGiB")
+    waste: float = msgspec.field(name="wasteGiB")
+
+
+class WorkloadSizeList(msgspec.Struct, frozen=True, rename="camel"):
+    """Used against requested memory of each workload, most waste first.
+
+    ``unit`` is that of requests and limits. ``note`` is why there are no items, or what could not
+    be read; empty where nothing is missing. ``reading`` is true until the first read has ended.
+    """
+
+    api_version: str
+    kind: str
+    unit: str
+    note: str
+    reading: bool
+    items: tuple[SizedWorkloadDoc, ...]
+
+
+def workload_size_list(sizes: WorkloadSizes | None, unit: str) -> WorkloadSizeList:
+    """The document of what was read; of nothing while it is being read.
+
+    Args:
+        sizes: of the workloads.
+        unit: of requests where there are no items.
+    """
+    known = sizes or WorkloadSizes()
+    units = {str(each.found.unit) for each in known.items}
+    return WorkloadSizeList(
+        api_version=API_VERSION,
+        kind="WorkloadSizeList",
+        unit=units.pop() if units else unit,
+        note=known.note,
+        reading=sizes is None,
+        items=tuple(_item(each) for each in known.items),
+    )
+
+
+def _item(each: SizedWorkload) -> SizedWorkloadDoc:
+    return SizedWorkloadDoc(
+        recommendation=recommendation_doc(each.found),
+        running_pods=each.running,
+        waste_per_pod=round(each.waste_of_pod, 3),
+        waste=round(each.waste, 3),
+    )
+
+
+class SizesEffectDoc(msgspec.Struct, frozen=True, rename="camel"):
+    """The answer of ``gpushare recommend --whatif -o json``.
+
+    ``gpusInUse`` is now, ``gpusSameSizes`` and ``gpusRecommended`` after all pods were placed anew.
+    ``fitting`` are the waiting pods that fit with the recommended sizes. ``peaksTogether`` is
+    ``null``: the histories have amounts without times. ``cost`` is that of the freed GPUs in a
+    month of ``hoursPerMonth`` hours.
+    """
+
+    api_version: str
+    kind: str
+    gpus: int
+    gpus_in_use: int
+    gpus_same_sizes: int
+    gpus_recommended: int
+    gpus_freed: int
+    pods_resized: int
+    pods_waiting: int
+    fitting_now: int
+    fitting_same_sizes: int
+    fitting: list[str]
+    unplaced: list[str]
+    gpus_overcommitted: int
+    peaks_together: list[str] | None
+    price: float
+    hours_per_month: int
+    cost: float
+    notes: list[str]
+
+
+def sizes_effect_doc(effect: SizesEffect, *, price: float, notes: list[str]) -> SizesEffectDoc:
+    """The document of the effect of the recommended sizes."""
+    return SizesEffectDoc(
+        api_version=API_VERSION,
+        kind="SizesEffect",
+        gpus=effect.gpus,
+        gpus_in_use=effect.in_use,
+        gpus_same_sizes=effect.same_sizes,
+        gpus_recommended=effect.recommended_sizes,
+        gpus_freed=effect.freed,
+        pods_resized=effect.resized,
+        pods_waiting=effect.waiting,
+        fitting_now=effect.fitting_now,
+        fitting_same_sizes=effect.fitting_same,
+        fitting=list(effect.fitting),
+        unplaced=list(effect.unplaced),
+        gpus_overcommitted=effect.overcommitted,
+        peaks_together=None,
+        price=price,
+        hours_per_month=HOURS_A_MONTH,
+        cost=effect.monthly(price),
+        notes=notes,
+    )

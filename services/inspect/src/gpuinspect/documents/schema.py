@@ -14,20 +14,16 @@ from gpucore.explain.documents import PodExplanation
 from gpucore.explain.mix_documents import MixDoc
 from gpucore.explain.whatif_documents import WhatIfDoc
 from gpucore.wire.documents import API_VERSION
-from gpuinspect.defrag.report import EvictionPlanDoc
 from gpuinspect.documents.cost import CostList
-from gpuinspect.documents.defrag import DefragPlan
+from gpuinspect.documents.defrag import DefragPlan, EvictionPlanDoc
 from gpuinspect.documents.doctor import Examination
 from gpuinspect.documents.gpumap import GpuMapDoc
 from gpuinspect.documents.gpunode import GpuNodeList
-from gpuinspect.documents.idle import IdleShareList
-from gpuinspect.documents.idle_eviction import IdleEvictionDoc
+from gpuinspect.documents.idle import IdleEvictionDoc, IdleShareList
 from gpuinspect.documents.inspect import NodeShareList
 from gpuinspect.documents.nodetemplate import NodeTemplateDoc
 from gpuinspect.documents.pending import PendingPodList
-from gpuinspect.documents.recommend import RecommendationList
-from gpuinspect.documents.sizes import WorkloadSizeList
-from gpuinspect.documents.sizeseffect import SizesEffectDoc
+from gpuinspect.documents.recommend import RecommendationList, SizesEffectDoc, WorkloadSizeList
 from gpuinspect.documents.top import NodeGpuList
 from gpuinspect.documents.usage import UsageList
 from gpuinspect.documents.verify import VerifyReport

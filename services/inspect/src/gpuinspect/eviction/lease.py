@@ -6,21 +6,18 @@ each eviction is requested, so a run that lost it learns that before it evicts.
 
 import os
 import socket
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from gpuinspect.errors import InspectError
-from gpukube.errors import (
-    ConflictError,
-    InvalidReplyError,
-    KubeError,
-    NotFoundError,
-    StatusError,
-)
+from gpukube.errors import ConflictError, InvalidReplyError, KubeError, NotFoundError, StatusError
+
+if TYPE_CHECKING:  # the import takes a while
+    from gpukube.blocking import BlockingClient
 
 SECONDS: Final = 120
 """Lease duration in seconds: longer than a read of a large cluster takes."""
@@ -30,22 +27,6 @@ _PRECONDITION_FAILED: Final = frozenset({409, _UNPROCESSABLE})
 
 class LeaseError(InspectError):
     """Another run holds the Lease."""
-
-
-class LeaseClient(Protocol):
-    """The part of the API server that a Lease needs."""
-
-    def get(self, path: str, params: Mapping[str, str] | None = None) -> bytes:
-        """GET an object."""
-        ...
-
-    def post(self, path: str, body: Mapping[str, Any]) -> bytes:
-        """Create an object."""
-        ...
-
-    def json_patch(self, path: str, operations: Sequence[Mapping[str, Any]]) -> bytes:
-        """Apply a JSON patch."""
-        ...
 
 
 class _Metadata(msgspec.Struct, rename="camel"):
@@ -78,7 +59,7 @@ class RunLease:
         InspectError: that is no namespace and name.
     """
 
-    def __init__(self, kube: LeaseClient, lease: str, clock: Callable[[], datetime]) -> None:
+    def __init__(self, kube: "BlockingClient", lease: str, clock: Callable[[], datetime]) -> None:
         namespace, _, name = lease.partition("/")
         if not (namespace and name):
             raise InspectError(f"--lease {lease}: write NAMESPACE/NAME")

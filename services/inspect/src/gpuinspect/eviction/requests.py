@@ -1,22 +1,17 @@
 """Requests an eviction through the Eviction API, and records events about it."""
 
-from collections.abc import Iterator, Mapping
-from typing import Any, Protocol
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
 from gpuinspect.eviction.pods import EvictablePod
 from gpukube.errors import KubeError
 from gpukube.events import EventSource, EventType, ObjectReference, event_body, event_path
 
-
-class PostClient(Protocol):
-    """The part of the API server that takes new objects."""
-
-    def post(self, path: str, body: Mapping[str, Any]) -> bytes:
-        """Create an object."""
-        ...
+if TYPE_CHECKING:  # the import takes a while
+    from gpukube.blocking import BlockingClient
 
 
-def evict(kube: PostClient, pod: EvictablePod, *, dry_run: bool = False) -> None:
+def evict(kube: "BlockingClient", pod: EvictablePod, *, dry_run: bool = False) -> None:
     """Request the eviction of exactly the pod that was read.
 
     Args:
@@ -48,7 +43,7 @@ def pod_and_controller(pod: EvictablePod) -> Iterator[ObjectReference]:
 
 
 def record(
-    kube: PostClient,
+    kube: "BlockingClient",
     about: ObjectReference,
     reason: str,
     message: str,

@@ -3,8 +3,7 @@
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
-from gpucore.sizing.idle_eviction import MeasuredPod
-from gpucore.sizing.idle_notice import IdleNotice, notice_text
+from gpucore.sizing.idle_eviction import IdleNotice, MeasuredPod, notice_text
 from gpucore.wire.names import IDLE_ALLOWED, IDLE_NOTICE
 from gpuinspect.eviction.requests import evict, pod_and_controller, record
 from gpukube.events import EventSource, event_body, event_path

@@ -5,6 +5,21 @@ from enum import StrEnum
 import msgspec
 
 from gpucore.sizing.idle_eviction import MeasuredPod
+from gpukube.plugins import PluginAddress
+
+
+class MeasuredPods(msgspec.Struct, frozen=True):
+    """One read of a cluster.
+
+    Attributes:
+        pods: those with GPUs, of the chosen namespaces and nodes.
+        plugins: the device plugins that were asked, by node.
+        note: why memory in use is not all known; empty where it is.
+    """
+
+    pods: tuple[MeasuredPod, ...]
+    plugins: dict[str, PluginAddress]
+    note: str
 
 
 class IdleOutcome(StrEnum):
@@ -45,10 +60,3 @@ class IdleRun(msgspec.Struct, frozen=True):
     note: str = ""
     stopped: str = ""
     applied: bool = False
-
-
-class RunLimits(msgspec.Struct, frozen=True):
-    """Most notices and evictions of one run."""
-
-    notices: int
-    evictions: int

@@ -12,7 +12,7 @@ from gpucore.wire.pod.controllers import controller_of
 from gpuinspect.cluster.collect import CLAIM_LISTS, COUNTED, live
 from gpuinspect.cluster.snapshots import Snapshot
 from gpuinspect.errors import InspectError
-from gpuinspect.idle.measured import MeasuredPods
+from gpuinspect.idle.outcomes import MeasuredPods
 from gpuinspect.queries.idle import holders, latest
 from gpuinspect.queries.memory_in_use import NO_PLUGIN, missing
 from gpuinspect.queries.plugin_pods import plugins_in

@@ -7,78 +7,81 @@ request keeps the pod.
 
 from collections.abc import Callable, Iterable
 from datetime import datetime
-from typing import Protocol
+from typing import TYPE_CHECKING
+
+import msgspec
 
 from gpucore.sizing.idle_eviction import IdleDecision, IdleRules, IdleStep, MeasuredPod, decide
+from gpucore.wire.names import Names
+from gpuinspect.cluster.collect import ClusterSource
 from gpuinspect.eviction.lease import LeaseError, RunLease
 from gpuinspect.eviction.pods import refusal
-from gpuinspect.idle.measured import MeasuredPods
-from gpuinspect.idle.outcomes import IdleOutcome, IdlePodOutcome, IdleRun, RunLimits
+from gpuinspect.idle.outcomes import IdleOutcome, IdlePodOutcome, IdleRun
+from gpuinspect.idle.reading import IdleSelection, measured_again, measured_pods
 from gpukube.errors import KubeError
 
-
-class IdleCalls(Protocol):
-    """The calls by which a run reads and changes the cluster."""
-
-    def read(self) -> MeasuredPods:
-        """The pods as they are now."""
-        ...
-
-    def again(self, pod: MeasuredPod, found: MeasuredPods) -> MeasuredPod:
-        """What the plugin of its node reports now."""
-        ...
-
-    def notice(self, pod: MeasuredPod, noticed_at: float, evict_after: float) -> None:
-        """Record the event and write the annotation; raises :class:`KubeError`."""
-        ...
-
-    def evict(self, pod: MeasuredPod) -> None:
-        """Evict the pod and record events; raises :class:`KubeError`."""
-        ...
+if TYPE_CHECKING:  # the import takes a while
+    from gpukube.blocking import BlockingClient
 
 
-Clock = Callable[[], datetime]
+class IdleEviction(msgspec.Struct, frozen=True):
+    """What an operator set.
+
+    Attributes:
+        notices, evictions: maximum numbers of one run.
+        lease: ``NAMESPACE/NAME``.
+        apply: give notice and evict; without it nothing is changed.
+    """
+
+    rules: IdleRules
+    notices: int
+    evictions: int
+    selection: IdleSelection
+    lease: str
+    apply: bool = False
 
 
-def carry_out(
-    calls: IdleCalls,
-    rules: IdleRules,
-    limits: RunLimits,
-    clock: Clock,
-    lease: RunLease | None,
+def run_eviction(
+    source: ClusterSource, names: Names, wanted: IdleEviction, clock: Callable[[], datetime]
 ) -> IdleRun:
-    """Give notice and evict.
-
-    Args:
-        lease: admits one run at a time; without one nothing is changed.
+    """What was done, or would be.
 
     Raises:
-        KubeError, InspectError: the cluster cannot be read.
+        InspectError: the name of the Lease is wrong, or what holds GPUs is not all known.
+        KubeError: the cluster cannot be read.
     """
-    if lease is None:
-        return _Run(calls, rules, limits, clock, None).report()
-    try:
-        lease.acquire()
-    except LeaseError as error:
-        return IdleRun(stopped=str(error), applied=True)
-    try:
-        return _Run(calls, rules, limits, clock, lease).report()
-    finally:
-        lease.release()
+    with source.connect() as kube:
+        if not wanted.apply:
+            return _Run(kube, names, wanted, clock, None).report()
+        lease = RunLease(kube, wanted.lease, clock)
+        try:
+            lease.acquire()
+        except LeaseError as error:
+            return IdleRun(stopped=str(error), applied=True)
+        try:
+            return _Run(kube, names, wanted, clock, lease).report()
+        finally:
+            lease.release()
 
 
 class _Run:
+    """A run on a cluster that is read and changed through a client.
+
+    Args:
+        lease: admits one run at a time; without one nothing is changed.
+    """
+
     def __init__(
         self,
-        calls: IdleCalls,
-        rules: IdleRules,
-        limits: RunLimits,
-        clock: Clock,
+        kube: "BlockingClient",
+        names: Names,
+        wanted: IdleEviction,
+        clock: Callable[[], datetime],
         lease: RunLease | None,
     ) -> None:
-        self._calls, self._rules, self._clock, self._lease = calls, rules, clock, lease
-        self._left = {IdleStep.NOTICE: limits.notices, IdleStep.EVICT: limits.evictions}
-        self._found = calls.read()
+        self._kube, self._rules, self._clock, self._lease = kube, wanted.rules, clock, lease
+        self._left = {IdleStep.NOTICE: wanted.notices, IdleStep.EVICT: wanted.evictions}
+        self._found = measured_pods(kube, names, wanted.selection)
         self._stopped = ""
 
     def report(self) -> IdleRun:
@@ -115,18 +118,28 @@ class _Run:
         """The grace time is whole for each pod, however long the notices before it took."""
         at = self._now
         after = at + self._rules.grace_seconds
-        return self._tried(
-            pod, IdleOutcome.NOTICED, after, lambda: self._calls.notice(pod, at, after)
-        )
+
+        def notice() -> None:
+            from gpuinspect.idle.changes import give_notice  # noqa: PLC0415 - imports the async client
+
+            give_notice(self._kube, pod, at, after)
+
+        return self._tried(pod, IdleOutcome.NOTICED, after, notice)
 
     def _evicted(self, pod: MeasuredPod, after: float) -> IdlePodOutcome:
         if self._lease is None:
             return IdlePodOutcome(pod, IdleOutcome.EVICTED, after)
-        now = decide(self._calls.again(pod, self._found), self._rules, self._now)
+        now = decide(measured_again(self._kube, pod, self._found), self._rules, self._now)
         if now is None or now.step is not IdleStep.EVICT:
             reason = (now.reason if now else "") or "it has used its GPU meanwhile"
             return IdlePodOutcome(pod, IdleOutcome.SPARED, reason=reason)
-        return self._tried(pod, IdleOutcome.EVICTED, after, lambda: self._calls.evict(pod))
+
+        def evict() -> None:
+            from gpuinspect.idle.changes import evict_idle  # noqa: PLC0415 - as above
+
+            evict_idle(self._kube, pod)
+
+        return self._tried(pod, IdleOutcome.EVICTED, after, evict)
 
     def _tried(
         self, pod: MeasuredPod, outcome: IdleOutcome, after: float, call: Callable[[], None]

@@ -9,11 +9,11 @@ from typing import Final
 
 from gpucore.explain.groups import Group, figures
 from gpucore.explain.pod_states import Explanation, PodState
-from gpucore.scheduling.profiles import LEAST_EVALUATED
+from gpucore.scheduling.cluster_policy import LEAST_EVALUATED
+from gpucore.units import counted
 from gpuinspect.queries.scheduling_status import SchedulingStatus
 from gpuinspect.queries.workloads import Alike, WorkloadRef
-from gpuinspect.terminal.tables import align
-from gpuinspect.terminal.wrapping import nodes, one_line, wrapped
+from gpuinspect.terminal.output import align, one_line, wrapped
 
 SHOWN: Final = 3  # names of nodes in a row; the rest are counted
 HEAD: Final = len("Scheduler:  ")
@@ -97,10 +97,10 @@ _GANG: Final = frozenset({PodState.GANG_WAITS, PodState.GANG_INCOMPLETE})
 def _refusals(found: Explanation, *, wide: bool) -> Iterator[str]:
     if found.fits:
         fits = "Alone it fits" if found.state in _GANG else "It fits"
-        yield f"\n{fits} on {nodes(len(found.fits))}: {_names(found.fits, wide=wide)}\n"
+        yield f"\n{fits} on {counted(len(found.fits), 'node')}: {_names(found.fits, wide=wide)}\n"
     if found.groups:
         count = sum(len(group.nodes) for group in found.groups)
-        yield f"\nRefused by {nodes(count)}:\n"
+        yield f"\nRefused by {counted(count, 'node')}:\n"
         yield "NODES\tREASON\tFIGURES\tWHICH\n"
         yield from (_group(group, wide=wide) for group in found.groups)
 
@@ -155,7 +155,7 @@ def _workload_head(ref: WorkloadRef, groups: Sequence[Alike], not_created: str) 
 
 def _block(group: Alike, *, wide: bool, width: int | None) -> Iterator[str]:
     first = group.pods[0]
-    yield wrapped(f"{_pods(len(group.pods))} {group.state.value}", width, indent=2)
+    yield wrapped(f"{counted(len(group.pods), 'pod')} {group.state.value}", width, indent=2)
     yield wrapped(f"  Pods:      {_pod_names(group.pods, wide=wide)}", width, indent=13)
     yield wrapped(f"  Requests:  {first.found.request_summary}", width, indent=13)
     if group.reason:
@@ -163,10 +163,6 @@ def _block(group: Alike, *, wide: bool, width: int | None) -> Iterator[str]:
     if first.waits and first.found.helps:
         yield "  What would help:\n"
         yield from (wrapped(f"    - {each}", width, indent=6) for each in first.found.helps)
-
-
-def _pods(count: int) -> str:
-    return f"{count} pod{'' if count == 1 else 's'}"
 
 
 def _pod_names(pods: Sequence[SchedulingStatus], *, wide: bool) -> str:

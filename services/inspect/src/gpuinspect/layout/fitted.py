@@ -8,8 +8,9 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
+from gpucore.units import counted
 from gpuinspect.queries.views import ClusterView, GpuSummary, NodeSummary, percent
-from gpuinspect.terminal.wrapping import one_line
+from gpuinspect.terminal.output import one_line
 
 LEAST: Final = 60
 """Columns that are used even where the terminal has fewer."""
@@ -118,13 +119,9 @@ def _totals(view: ClusterView) -> Iterator[str]:
     models = Counter(_model(gpu) for gpu in gpus)
     listed = ", ".join(f"{count} x {model}" for model, count in sorted(models.items()))
     share = f"{view.used}/{view.total} {view.unit} ({percent(view.used, view.total)}%)"
-    yield f"Allocated: {share} on {_count(len(view.nodes), 'node')}, {_count(len(gpus), 'GPU')}"
+    yield f"Allocated: {share} on {counted(len(view.nodes), 'node')}, {counted(len(gpus), 'GPU')}"
     if listed:
         yield f"Models: {listed}"
     bad = sum(not gpu.healthy for gpu in gpus)
     if bad:
-        yield f"Unhealthy: {_count(bad, 'GPU')}"
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
+        yield f"Unhealthy: {counted(bad, 'GPU')}"

@@ -1,14 +1,33 @@
-"""The table of ``gpushare idle``."""
+"""The tables of ``gpushare idle``, also with ``--evict`` or ``--dry-run``."""
 
-from datetime import datetime, timedelta
+from collections import Counter
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
+from gpucore.sizing.workloads import workload_of
+from gpucore.units import counted
+from gpuinspect.idle.outcomes import IdleOutcome, IdlePodOutcome, IdleRun
 from gpuinspect.queries.idle import IdleShare, IdleShares
-from gpuinspect.terminal.ages import age
-from gpuinspect.terminal.tables import align
+from gpuinspect.terminal.ages import UNKNOWN, age
+from gpuinspect.terminal.output import align, align_rows
 
 _GIB: Final = 1 << 30
 _WIDE: Final = ("NODE", "GPU-HOURS", "COST")
+_HEAD: Final = "NAMESPACE\tPOD\tWORKLOAD\tIDLE\tOUTCOME\tNOT BEFORE\tREASON\n"
+_DONE: Final[Mapping[IdleOutcome, str]] = {
+    IdleOutcome.EVICTED: "evicted {}",
+    IdleOutcome.NOTICED: "gave notice to {}",
+    IdleOutcome.WAITS: "{} in the grace time",
+    IdleOutcome.POSTPONED: "{} postponed",
+    IdleOutcome.REFUSED: "{} refused by the cluster",
+    IdleOutcome.SPARED: "{} spared",
+}
+_DRY: Final[Mapping[IdleOutcome, str]] = {
+    **_DONE,
+    IdleOutcome.EVICTED: "--evict evicts {}",
+    IdleOutcome.NOTICED: "--evict gives notice to {}",
+}
 
 
 def idle(
@@ -18,7 +37,7 @@ def idle(
     heads = ("NAMESPACE", "POD", "WORKLOAD", f"MEMORY({found.unit})", "USED(GiB)", "IDLE", "AGE")
     rows = [(*heads, *(_WIDE if wide else ()))] if headers else []
     rows += [_row(share, at, price, wide=wide) for share in found.shares]
-    return align("".join("\t".join(row) + "\n" for row in rows))
+    return align_rows(rows)
 
 
 def _row(share: IdleShare, at: datetime, price: float, *, wide: bool) -> tuple[str, ...]:
@@ -29,3 +48,36 @@ def _row(share: IdleShare, at: datetime, price: float, *, wide: bool) -> tuple[s
     used = f"{share.used_bytes / _GIB:.1f}"
     first = (share.namespace, share.name, workload, str(share.units), used)
     return (*first, age(idle_from, at), age(share.since, at), *more)
+
+
+def idle_eviction(run: IdleRun, at: datetime, *, headers: bool = True) -> str:
+    """A line a pod, and what the run did."""
+    rows = "".join(_eviction_row(each, at) for each in run.outcomes)
+    if not headers:
+        return align(rows)
+    return align((_HEAD if rows else "") + rows) + f"{conclusion(run)}\n"
+
+
+def conclusion(run: IdleRun) -> str:
+    """Numbers of pods by what became of them, and why a run ended early."""
+    counts = Counter(each.outcome for each in run.outcomes)
+    words = _DONE if run.applied else _DRY
+    parts = [
+        text.format(counted(counts[each], "pod")) for each, text in words.items() if counts[each]
+    ]
+    start = "" if run.applied else "dry run: "
+    stopped = f"; stopped: {run.stopped}" if run.stopped else ""
+    return start + (", ".join(parts) or "no pod is idle") + stopped
+
+
+def _eviction_row(each: IdlePodOutcome, at: datetime) -> str:
+    pod = each.pod
+    kind, workload = workload_of(pod.pod, pod.controller)
+    idle = age(_moment(pod.last_use), at) if pod.idle_since else UNKNOWN
+    after = _moment(each.evict_after)[:16] + "Z" if each.evict_after else UNKNOWN
+    first = f"{pod.namespace}\t{pod.name}\t{kind.lower()}/{workload}\t{idle}"
+    return f"{first}\t{each.outcome}\t{after}\t{each.reason or UNKNOWN}\n"
+
+
+def _moment(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat()

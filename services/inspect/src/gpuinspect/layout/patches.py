@@ -2,6 +2,11 @@
 
 The lines are a shell script: read them, then pipe them to ``sh``. Everything that comes from the
 cluster is quoted. What no patch can change is a comment.
+
+The API server refuses every change of the spec of a ResourceClaimTemplate. So for claimed memory a
+command creates a template with the new size and another name, and if that succeeds, a second one
+refers to it from the workload, which starts a rollout. The old template stays: pods that run still
+name it.
 """
 
 import shlex
@@ -15,17 +20,10 @@ import msgspec
 from gpucore.sizing.recommendation import Recommendation, SizingAdvice
 from gpucore.sizing.usage_history import ALL_CONTAINERS
 from gpucore.wire.names import MEMORY_LIMIT, Names
-from gpuinspect.layout.claim_patches import NOT_READ, claim_line
-from gpuinspect.queries.claim_sizes import ClaimSize, MeasuredWorkload
-from gpuinspect.terminal.wrapping import one_line
+from gpuinspect.queries.claim_sizes import POD_TEMPLATES, ClaimSize, MeasuredWorkload
+from gpuinspect.terminal.output import one_line
 
-_TEMPLATES: Final[Mapping[str, tuple[str, ...]]] = {
-    "Deployment": ("spec", "template"),
-    "StatefulSet": ("spec", "template"),
-    "DaemonSet": ("spec", "template"),
-    "CronJob": ("spec", "jobTemplate", "spec", "template"),
-}
-"""Where the template of pods is, for the kinds whose template can change."""
+NOT_READ: Final = "its claims are not read from a file or a snapshot"
 
 
 def patches(
@@ -47,7 +45,7 @@ def patches(
             continue
         if any(each.claims for each in containers):
             yield claim_line(workload, containers, claims.get(workload, NOT_READ))
-        elif workload.kind in _TEMPLATES and not any(_by_hand(each) for each in containers):
+        elif workload.kind in POD_TEMPLATES and not any(_by_hand(each) for each in containers):
             yield _command(workload, patch(containers, names))
         else:
             yield _comment(workload, containers, names)
@@ -61,7 +59,12 @@ def patch(containers: Sequence[Recommendation], names: Names) -> dict[str, Any]:
     limit = _memory_limit(containers)
     if limit or any(each.current.burst for each in containers):
         template["metadata"] = {"annotations": {MEMORY_LIMIT: limit or None}}
-    for key in reversed(_TEMPLATES[containers[0].key.kind]):
+    return _of_workload(containers[0].key.kind, template)
+
+
+def _of_workload(kind: str, template: dict[str, Any]) -> dict[str, Any]:
+    """The patch of a workload whose template of pods is patched so."""
+    for key in reversed(POD_TEMPLATES[kind]):
         template = {key: template}
     return template
 
@@ -112,3 +115,38 @@ def _comment(workload: MeasuredWorkload, containers: Sequence[Recommendation], n
 def _amount(found: Recommendation, names: Names) -> str:
     container = found.key.container or "all containers"
     return f"{container} {names.gpu_mem}={(found.size or found.current).request}"
+
+
+def claim_line(
+    workload: MeasuredWorkload, found: Sequence[Recommendation], size: ClaimSize | str
+) -> str:
+    """The commands, or a comment where nothing can be changed.
+
+    Args:
+        workload: whose size changes.
+        found: its recommendations.
+        size: what to change, or why nothing can be.
+    """
+    if any(each.whole_gpu for each in found):
+        size = "it may have a GPU of its own"
+    if isinstance(size, str):
+        return _claim_comment(workload, found, size)
+    return _claim_commands(workload, size)
+
+
+def _claim_commands(workload: MeasuredWorkload, size: ClaimSize) -> str:
+    """One line: the new template, and if it exists, the reference to it."""
+    where = f"--namespace={workload.namespace}"
+    manifest = msgspec.json.encode(size.template).decode()
+    create = shlex.join(["printf", "%s", manifest])
+    apply = shlex.join(["kubectl", "apply", where, "--filename=-"])
+    refer = _of_workload(workload.kind, {"spec": {"resourceClaims": [size.reference]}})
+    return f"{create} | {apply} && {_command(workload, refer)}"
+
+
+def _claim_comment(workload: MeasuredWorkload, found: Sequence[Recommendation], why: str) -> str:
+    """A comment is one line: what comes from the cluster cannot begin another one."""
+    mib = sum((each.size or each.current).request * each.unit.mib for each in found)
+    amount = f"{mib} MiB" if mib % 1024 else f"{mib // 1024} GiB"
+    what = f"{workload.kind.lower()} {workload.namespace}/{workload.name}"
+    return one_line(f"# {what} is not patched: {why}; claim {amount} of GPU memory in all")

@@ -1,18 +1,25 @@
-"""The table of ``gpushare recommend``."""
+"""The tables of ``gpushare recommend``, also with ``--whatif``, and where measurements are from."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from gpucore.explain.sizing import sizing_sentence
 from gpucore.sizing.recommendation import Recommendation, SizingAdvice
 from gpucore.sizing.share_size import ContainerSize
-from gpuinspect.terminal.tables import align
-from gpuinspect.terminal.wrapping import one_line
+from gpucore.units import counted
+from gpuinspect.cluster.usage_histories import HistorySource, ReadHistories
+from gpuinspect.queries.repacked import HOURS_A_MONTH, SizesEffect
+from gpuinspect.terminal.output import align, align_rows, one_line
 
 NONE: Final = "-"
 ALL: Final = "(all)"
 """Shown for the containers of a pod that were measured together."""
 _GIB: Final = 1 << 30
+NAMED: Final = 5
+"""Pods that a note names; the others are counted."""
+PEAKS_UNKNOWN: Final = (
+    "whose peaks come together is not known: the histories have amounts without times"
+)
 
 
 def recommend(
@@ -38,7 +45,7 @@ def recommend(
     heads += ["SM P95(%)", "DAYS", "PODS", "STARTS", "REASON"] if wide else []
     rows = [_row(each, namespaces=namespaces, wide=wide) for each in found]
     shown = [heads, *rows] if headers else rows
-    return align("".join("\t".join(row) + "\n" for row in shown))
+    return align_rows(shown)
 
 
 def _row(found: Recommendation, *, namespaces: bool, wide: bool) -> list[str]:
@@ -68,3 +75,68 @@ def size_text(size: ContainerSize) -> str:
 
 def _gib(amount: int) -> str:
     return f"{amount / _GIB:.1f}"
+
+
+def sizes_effect(effect: SizesEffect, *, price: float, headers: bool = True) -> str:
+    """A line for each way to place the pods, then the gain."""
+    heads = ["PODS PLACED\tGPUS IN USE\tWAITING PODS THAT FIT\n"] if headers else []
+    rows = [
+        _effect_row("as they are", effect, effect.in_use, effect.fitting_now),
+        _effect_row("anew, same sizes", effect, effect.same_sizes, effect.fitting_same),
+        _effect_row("anew, recommended", effect, effect.recommended_sizes, len(effect.fitting)),
+    ]
+    return align("".join([*heads, *rows])) + ("\n" + _gain(effect, price) if headers else "")
+
+
+def _effect_row(how: str, effect: SizesEffect, gpus: int, fitting: int) -> str:
+    return f"{how}\t{gpus} of {effect.gpus}\t{fitting} of {effect.waiting}\n"
+
+
+def notes(effect: SizesEffect) -> Iterator[str]:
+    """What the figures do not show."""
+    yield "a figure, not a plan: pods are not moved, and another order may need more GPUs"
+    if effect.unplaced:
+        yield (
+            f"{counted(len(effect.unplaced), 'running pod')} found no place when all were placed"
+            f" anew, so the GPUs of {_named(effect.unplaced)} are missing in a figure"
+        )
+    if effect.overcommitted:
+        yield (
+            f"on {counted(effect.overcommitted, 'GPU')} the burst limits together are more than"
+            " the memory: pods whose peaks come together run out of it"
+        )
+    yield PEAKS_UNKNOWN
+
+
+def _gain(effect: SizesEffect, price: float) -> str:
+    freed = f"GPUs freed: {effect.freed}, with {counted(effect.resized, 'pod')} resized"
+    cost = f"; {effect.monthly(price):.2f} in a month of {HOURS_A_MONTH} hours" if price else ""
+    more = len(effect.fitting) - effect.fitting_now
+    return f"{freed}{cost}\nWaiting pods that would fit in addition: {more}\n"
+
+
+def _named(names: tuple[str, ...]) -> str:
+    rest = len(names) - NAMED
+    shown = ", ".join(one_line(name) for name in names[:NAMED])
+    return f"{shown} and {rest} more" if rest > 0 else shown
+
+
+def source_notes(histories: ReadHistories, window: str) -> list[str]:
+    """What differs from the histories of the device plugins; nothing for those.
+
+    Args:
+        histories: what was read.
+        window: the time that was looked back, as it was given.
+    """
+    if histories.source is not HistorySource.PROMETHEUS:
+        return []
+    step = _minutes(histories.step_seconds)
+    sentence = (
+        f"measured by Prometheus in {window}, with one sample every {step}; peaks, starts and"
+        " out-of-memory events are those that the device plugins recorded, also between samples"
+    )
+    return [sentence]
+
+
+def _minutes(seconds: int) -> str:
+    return f"{seconds} s" if seconds < 120 else f"{seconds / 60:.0f} min"

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from gpuinspect.serving.served import Serving, ServingInstance
-from gpuinspect.terminal.tables import align
+from gpuinspect.terminal.output import align
 
 _COLUMNS: Final = (
     "NAME",

@@ -2,20 +2,22 @@
 
 They are byte for byte as the originals print them, because tools cut them by column. So nothing is
 ever added: marks of health, mode and cordoning are notes beside a table
-(:mod:`gpuinspect.layout.notes`), or columns of ``-o wide``.
+(:func:`notes`), or columns of ``-o wide``.
 
 Oddities are kept. The dashes under the details are as long as the raw pod rows of the first node
 together, in bytes, so they grow with the number of pods there. Rows of pods are in the order of
 GPUs, as the original walks them; a pod on several is listed with its first.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from gpucore.units import GpuIndex
 from gpuinspect.queries.views import ClusterView, GpuSummary, NodeSummary, PodSummary, percent
-from gpuinspect.terminal.tables import align
+from gpuinspect.terminal.output import align
 
 DASHES_BEYOND_ROW = 20  # the original's line is the bytes of the first row, unaligned, plus this
+DASHES_BEYOND_PODS = 10
+UNENFORCED = "none"
 
 
 def summary(view: ClusterView, *, headers: bool = True) -> str:
@@ -52,10 +54,6 @@ def gpus(node: NodeSummary, width: int) -> list[str]:
     """A cell for every index below ``width``; 0/0 where the node has no such GPU."""
     found = (node.gpu(index) for index in range(width))
     return [f"{gpu.used}/{gpu.total}" if gpu else "0/0" for gpu in found]
-
-
-DASHES_BEYOND_PODS = 10
-UNENFORCED = "none"
 
 
 def details(view: ClusterView) -> str:
@@ -196,3 +194,40 @@ def _gpu(gpu: GpuSummary | None) -> str:
         if holds
     ]
     return f"{gpu.used}/{gpu.total}" + (f"({','.join(marks)})" if marks else "")
+
+
+def notes(view: ClusterView) -> Iterator[str]:
+    """Sentences about the nodes in order, then about the cluster."""
+    for node in view.nodes:
+        yield from _node(node, str(view.unit))
+    if {node.unit for node in view.nodes} - {str(view.unit)}:
+        yield f"nodes use different units; all figures are in {view.unit}"
+    if any(node.cordoned for node in view.nodes):
+        part = view.schedulable
+        share = f"{part.used}/{part.total} ({percent(part.used, part.total)}%)"
+        yield f"without cordoned and unready nodes and unhealthy GPUs: {share}"
+
+
+def _node(node: NodeSummary, unit: str) -> Iterator[str]:
+    if node.cordoned:
+        yield f"{node.name} is cordoned: it accepts no new pods"
+    if not node.ready:
+        yield f"{node.name} is not ready"
+    for gpu in node.gpus:
+        if not gpu.healthy:
+            yield f"{node.name} GPU{gpu.index} is unhealthy: it accepts no new pods"
+        if gpu.used > gpu.total:
+            yield f"{node.name} GPU{gpu.index} is over-full: {gpu.used} of {gpu.total} {unit}"
+    if node.lost:
+        yield f"{node.name}: {node.lost} {unit} are allocated on GPUs that the node no longer has"
+    if node.pending:
+        yield (
+            f"{node.name}: {node.pending} {unit} PENDING, bound to the node, GPU unknown: the"
+            f" scheduler extender did not place {_pending(node)} (see 'gpushare doctor')"
+        )
+    for pod in node.pods:
+        yield from (f"{pod.namespace}/{pod.name}: {fault}" for fault in pod.faults)
+
+
+def _pending(node: NodeSummary) -> str:
+    return ", ".join(f"{pod.namespace}/{pod.name}" for pod in node.pods if pod.pending)

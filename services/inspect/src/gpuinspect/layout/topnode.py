@@ -8,8 +8,7 @@ from fractions import Fraction
 from typing import Final
 
 from gpuinspect.queries.top import TopGpu, TopNode, TopPod
-from gpuinspect.terminal.tables import align
-from gpuinspect.terminal.wrapping import one_line
+from gpuinspect.terminal.output import align, align_rows, one_line
 
 _DASHES: Final = {
     (False, False): 89,
@@ -161,7 +160,7 @@ def gpus(pairs: Sequence[tuple[TopNode, TopGpu]], *, headers: bool = True) -> st
     """One line a GPU; amounts in GiB, an unknown figure is a dash."""
     rows = [_line(node, gpu) for node, gpu in pairs]
     shown = [_HEADS, *rows] if headers else rows
-    return align("".join("\t".join(row) + "\n" for row in shown))
+    return align_rows(shown)
 
 
 def _line(node: TopNode, gpu: TopGpu) -> tuple[str, ...]:

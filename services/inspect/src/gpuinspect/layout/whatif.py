@@ -6,8 +6,8 @@ from gpucore.explain.answers import Answer
 from gpucore.explain.groups import figures
 from gpucore.explain.whatif_documents import placed_text
 from gpucore.model import Code
-from gpuinspect.terminal.tables import align
-from gpuinspect.terminal.wrapping import nodes
+from gpucore.units import counted
+from gpuinspect.terminal.output import align
 
 
 def whatif(answers: Sequence[Answer], *, headers: bool = True) -> str:
@@ -30,5 +30,5 @@ def why(answer: Answer) -> str:
     """The reasons of all nodes, counted; nodes without GPUs only where there are no others."""
     telling = [group for group in answer.groups if group.code is not Code.NOT_SHARED]
     groups = telling or answer.groups
-    counted = (f"{nodes(len(group.nodes))}: {figures(group)}" for group in groups)
-    return "; ".join(counted) or "the cluster has no nodes"
+    reasons = (f"{counted(len(group.nodes), 'node')}: {figures(group)}" for group in groups)
+    return "; ".join(reasons) or "the cluster has no nodes"

@@ -24,14 +24,19 @@ if TYPE_CHECKING:
 
 MOST_WORKLOADS: Final = 500
 """Each takes two requests."""
-_POD: Final = ("spec", "template")
-_PLACES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
-    "Deployment": ("/apis/apps/v1/namespaces/{}/deployments/{}", _POD),
-    "StatefulSet": ("/apis/apps/v1/namespaces/{}/statefulsets/{}", _POD),
-    "DaemonSet": ("/apis/apps/v1/namespaces/{}/daemonsets/{}", _POD),
-    "CronJob": ("/apis/batch/v1/namespaces/{}/cronjobs/{}", ("spec", "jobTemplate", *_POD)),
+POD_TEMPLATES: Final[Mapping[str, tuple[str, ...]]] = {
+    "Deployment": ("spec", "template"),
+    "StatefulSet": ("spec", "template"),
+    "DaemonSet": ("spec", "template"),
+    "CronJob": ("spec", "jobTemplate", "spec", "template"),
 }
-"""Path of a workload, and where its template of pods is, for kinds whose template can change."""
+"""Where the template of pods is, for the kinds whose template can change."""
+_PATHS: Final[Mapping[str, str]] = {
+    "Deployment": "/apis/apps/v1/namespaces/{}/deployments/{}",
+    "StatefulSet": "/apis/apps/v1/namespaces/{}/statefulsets/{}",
+    "DaemonSet": "/apis/apps/v1/namespaces/{}/daemonsets/{}",
+    "CronJob": "/apis/batch/v1/namespaces/{}/cronjobs/{}",
+}
 _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 _SIZE: Final = re.compile(r"-[0-9]+[gm]i$")
 _MOST_NAME: Final = 240
@@ -83,11 +88,6 @@ class _MemoryRequest(NamedTuple):
         return found
 
 
-def pod_template_path(kind: str) -> tuple[str, ...]:
-    """Where the template of pods is in a workload of this kind."""
-    return _PLACES[kind][1]
-
-
 def claim_sizes(
     kube: "BlockingClient", found: Iterable[Recommendation]
 ) -> dict[MeasuredWorkload, ClaimSize | str]:
@@ -121,11 +121,11 @@ def _size_or_reason(
 def _claim_size(
     kube: "BlockingClient", workload: MeasuredWorkload, found: Recommendation
 ) -> ClaimSize | str:
-    if workload.kind not in _PLACES or not _named(workload.namespace, workload.name):
+    if workload.kind not in _PATHS or not _named(workload.namespace, workload.name):
         return "its template of pods cannot change"
-    path, keys = _PLACES[workload.kind]
-    body = _object(kube, path.format(workload.namespace, workload.name))
-    for key in keys:
+    path = _PATHS[workload.kind].format(workload.namespace, workload.name)
+    body = _object(kube, path)
+    for key in POD_TEMPLATES[workload.kind]:
         body = body[key]
     requests = list(_requests(kube, workload.namespace, body["spec"].get("resourceClaims") or []))
     if len(requests) != 1:

@@ -3,8 +3,7 @@
 from collections.abc import Iterable
 
 from gpucore.accounting.ledger import Ledger
-from gpucore.explain.pod_facts import Cluster, PodFacts
-from gpucore.explain.pod_states import Explanation
+from gpucore.explain.pod_states import Cluster, Explanation, PodFacts
 from gpucore.explain.pods import explain_pod
 from gpucore.gang.members import Member, Members, member_of, members_of
 from gpucore.model import PodRequest
@@ -15,12 +14,11 @@ from gpucore.wire.constraints import pod_constraints
 from gpucore.wire.pod.gangs import gang_of
 from gpucore.wire.pod.scheduler_events import scheduler_record
 from gpucore.wire.pod.spec import Pod
-from gpucore.wire.pods import pod_request_of
+from gpucore.wire.whole_requests import pod_request_of
 from gpuinspect.cluster.candidates import candidates, raw_pod
 from gpuinspect.cluster.schedulers import policy_of, schedulers_of
 from gpuinspect.cluster.snapshots import Snapshot
-from gpuinspect.errors import MissingObjectError
-from gpuinspect.queries.similar_names import SHOWN, similar_names
+from gpuinspect.errors import SHOWN, MissingObjectError, similar_names
 
 
 def find(snapshot: Snapshot, *, namespace: str, name: str) -> Pod:

@@ -11,9 +11,8 @@ from gpucore.model import PodRequest
 from gpucore.scheduling.device_fit import device_fit_error
 from gpucore.scheduling.fit import fit
 from gpucore.units import GpuIndex, MemoryUnit, NodeName
-from gpucore.wire.nodes import Node
-from gpuinspect.queries.natural_order import natural
-from gpuinspect.queries.views import ClusterView, GpuSummary, NodeSummary, in_natural_order
+from gpucore.wire.node.spec import Node
+from gpuinspect.queries.views import ClusterView, GpuSummary, NodeSummary, in_natural_order, natural
 
 LABEL: Final = "label:"
 POOL_LABELS: Final = (

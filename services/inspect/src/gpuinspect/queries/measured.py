@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from gpucore.accounting.node_info import NodeInfo
+from gpucore.units import counted
 from gpucore.wire.names import Names
 from gpuinspect.cluster import snapshots
 from gpuinspect.cluster.collect import COUNTED, NODES, ClusterSource, listed, live
@@ -21,7 +22,6 @@ from gpuinspect.cluster.usage_histories import (
 from gpuinspect.queries.claims import DEVICE_CLASSES, claim_templates
 from gpuinspect.queries.plugin_pods import PLUGIN_PODS, plugins_in
 from gpuinspect.sources.prometheus_histories import prometheus_histories
-from gpuinspect.terminal.wrapping import nodes
 from gpukube.errors import ForbiddenError
 from gpukube.plugin_pods import plugin_addresses
 from gpukube.plugins import HISTORIES, read_plugins
@@ -122,7 +122,7 @@ def unread_note(histories: ReadHistories) -> str:
     if not histories.unread:
         return ""
     node, why = histories.unread[0]
-    return f"nothing was read of {nodes(len(histories.unread))}, such as {node}: {why}"
+    return f"nothing was read of {counted(len(histories.unread), 'node')}, such as {node}: {why}"
 
 
 def histories_of_plugins(kube: "BlockingClient", plugins: Iterable[msgspec.Raw]) -> ReadHistories:

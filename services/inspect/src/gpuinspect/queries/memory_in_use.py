@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from gpucore.sizing.usage_documents import NodeUsage
+from gpucore.units import counted
 from gpuinspect.cluster.snapshots import Snapshot
 from gpuinspect.queries.plugin_pods import plugins_in
 from gpuinspect.queries.usage import NO_FIGURES, Figures
@@ -98,7 +99,7 @@ def _unattributed(usages: Iterable[NodeUsage]) -> str:
     if not gpus or any(pod.used_bytes for gpu in gpus for pod in gpu.pods):
         return ""  # processes are visible: these are of no pod
     size = sum(gpu.unattributed_bytes for gpu in gpus) / 2**30
-    number = "1 GPU" if len(gpus) == 1 else f"{len(gpus)} GPUs"
+    number = counted(len(gpus), "GPU")
     return NO_PROCESSES.format(f"{size:.1f} GiB", number)
 
 

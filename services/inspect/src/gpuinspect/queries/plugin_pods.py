@@ -1,10 +1,13 @@
-"""The pods of the device plugins among the objects of a cluster."""
+"""The pods of the device plugins, and the results of ``gpushare verify`` in their annotations."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 import msgspec
 
+from gpucore.wire.names import VERIFIED
+from gpucore.wire.pod.spec import Pod
+from gpucore.wire.verified import decode_verified
 from gpuinspect.cluster.collect import ListRequest
 from gpuinspect.cluster.snapshots import Snapshot
 from gpukube.plugin_pods import COMPONENT, PLUGIN, SELECTOR
@@ -18,3 +21,31 @@ def plugins_in(snapshot: Snapshot) -> Iterator[msgspec.Raw]:
     for pod, raw in zip(snapshot.pods, snapshot.all("Pod"), strict=True):
         if pod.labels.get(COMPONENT) == PLUGIN:
             yield raw
+
+
+class VerifiedRow(msgspec.Struct, frozen=True):
+    """One row on one GPU; ``at`` is the Unix time of the run."""
+
+    node: str
+    gpu: str
+    row: str
+    verdict: str
+    at: int
+
+
+def verified_rows(pods: Iterable[Pod]) -> tuple[VerifiedRow, ...]:
+    """All results, by node, GPU and row."""
+    return tuple(sorted(_rows(pods), key=lambda one: (one.node, one.gpu, one.row)))
+
+
+def _rows(pods: Iterable[Pod]) -> Iterator[VerifiedRow]:
+    for pod in pods:
+        text = pod.annotations.get(VERIFIED, "")
+        if not text or pod.labels.get(COMPONENT) != PLUGIN:
+            continue
+        found = decode_verified(text)
+        if found is None:
+            continue
+        for gpu, rows in found.gpus.items():
+            for row, verdict in rows.items():
+                yield VerifiedRow(str(pod.node), gpu, row, verdict, found.at)

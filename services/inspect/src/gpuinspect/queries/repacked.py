@@ -17,7 +17,7 @@ from gpucore.wire.constraints import all_constraints
 from gpucore.wire.names import Names
 from gpucore.wire.pod.controllers import controller_of
 from gpucore.wire.pod.spec import Container, Pod
-from gpucore.wire.pods import pod_request_of
+from gpucore.wire.whole_requests import pod_request_of
 from gpuinspect.cluster.candidates import candidates
 from gpuinspect.cluster.ledger import ledger_of
 from gpuinspect.cluster.snapshots import Snapshot

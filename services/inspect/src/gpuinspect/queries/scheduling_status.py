@@ -13,18 +13,17 @@ import msgspec
 from gpucore.accounting.node_info import common_unit, unit_of
 from gpucore.claims.facts import ClaimFacts
 from gpucore.explain.groups import figures
-from gpucore.explain.pod_facts import Cluster
-from gpucore.explain.pod_states import Explanation, PodState
+from gpucore.explain.pod_states import Cluster, Explanation, PodState
 from gpucore.explain.pods import request_sentence
 from gpucore.explain.sentences import gated, placement_sentence
 from gpucore.model import Allocation, Code, PodRequest
-from gpucore.units import MemoryUnit
+from gpucore.units import MemoryUnit, counted
 from gpucore.wire.constraints import pod_constraints
 from gpucore.wire.names import Names
 from gpucore.wire.pod.gangs import gang_of
 from gpucore.wire.pod.scheduler_events import SchedulerRecord, scheduler_record
 from gpucore.wire.pod.spec import Pod
-from gpucore.wire.pods import pod_request_of
+from gpucore.wire.whole_requests import pod_request_of
 from gpuinspect.cluster.ledger import ledger_of
 from gpuinspect.cluster.schedulers import Schedulers, schedulers_of
 from gpuinspect.cluster.scoped import is_partial
@@ -218,13 +217,11 @@ def refusals(found: Explanation) -> str:
         return ""
     if found.helps and found.groups[0].code is Code.INVALID_REQUEST:
         return found.helps[0]  # it names the mistake
-    counts = (f"{_nodes(len(group.nodes))}: {figures(group)}" for group in found.groups[:_GROUPS])
+    counts = (
+        f"{counted(len(group.nodes), 'node')}: {figures(group)}" for group in found.groups[:_GROUPS]
+    )
     rest = sum(len(group.nodes) for group in found.groups[_GROUPS:])
-    return "; ".join([*counts, *([f"{_nodes(rest)}: other reasons"] if rest else [])])
-
-
-def _nodes(count: int) -> str:
-    return f"{count} node{'' if count == 1 else 's'}"
+    return "; ".join([*counts, *([f"{counted(rest, 'node')}: other reasons"] if rest else [])])
 
 
 def oldest_first(statuses: Iterable[SchedulingStatus]) -> list[SchedulingStatus]:

@@ -15,12 +15,11 @@ from gpucore.model import Allocation, Gpu
 from gpucore.node.isolation.burst import burst_units
 from gpucore.units import GIB, MIB, GpuIndex, MemoryUnit, NodeName
 from gpucore.wire.names import Names
-from gpucore.wire.nodes import Node
+from gpucore.wire.node.spec import Node
 from gpucore.wire.quantity import amount
 from gpuinspect.cluster.ledger import ledger_of
 from gpuinspect.cluster.snapshots import Arriving, Snapshot
-from gpuinspect.errors import MissingObjectError
-from gpuinspect.queries.similar_names import similar_names
+from gpuinspect.errors import MissingObjectError, similar_names
 from gpuinspect.queries.views import ClusterView, GpuSummary, NodeSummary, PodSummary
 
 

@@ -17,13 +17,12 @@ from gpucore.accounting.node_info import NodeInfo, unit_of
 from gpucore.model import Allocation
 from gpucore.units import NodeName
 from gpucore.wire.names import Names
-from gpucore.wire.nodes import Node
+from gpucore.wire.node.spec import Node
 from gpucore.wire.pod.spec import Pod
 from gpucore.wire.quantity import amount
 from gpuinspect.cluster.ledger import ledger_of
 from gpuinspect.cluster.snapshots import Snapshot
-from gpuinspect.errors import InspectError, MissingObjectError
-from gpuinspect.queries.similar_names import similar_names
+from gpuinspect.errors import InspectError, MissingObjectError, similar_names
 from gpuinspect.sources.prometheus import GpuFigures
 
 NVIDIA_GPU: Final = "nvidia.com/gpu"

@@ -13,8 +13,8 @@ from gpucore.explain.claims import requested
 from gpucore.units import MemoryUnit
 from gpucore.wire.names import Names
 from gpucore.wire.pod.spec import Pod
-from gpucore.wire.pods import pod_request_of
 from gpucore.wire.quantity import amount
+from gpucore.wire.whole_requests import pod_request_of
 from gpuinspect.cluster.ledger import ledger_of
 from gpuinspect.cluster.snapshots import Snapshot
 from gpuinspect.queries.claims import PodClaims

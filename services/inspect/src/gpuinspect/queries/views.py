@@ -5,13 +5,19 @@ differently from what the scheduler extender sees. ``-o json`` prints these stru
 within a version of the document fields are added and nothing else.
 """
 
+import re
 from collections.abc import Mapping
+from typing import Final
 
 import msgspec
 
 from gpucore.model.links import Matrix
 from gpucore.units import GpuIndex, MemoryUnit, NodeName
-from gpuinspect.queries.natural_order import natural
+
+_DIGITS: Final = re.compile(r"([0-9]+)")
+NaturalKey = tuple[tuple[tuple[bool, int, str], ...], str]
+_MOST_DIGITS: Final = 300
+"""Of a number that is compared; Python refuses to read much longer ones."""
 
 
 class GpuSummary(msgspec.Struct, frozen=True, rename="camel"):
@@ -195,3 +201,15 @@ def of_namespace(view: ClusterView, namespace: str) -> ClusterView:
         for node in view.nodes
     )
     return msgspec.structs.replace(view, nodes=tuple(nodes))
+
+
+def natural(name: str) -> NaturalKey:
+    """Sorts runs of digits by their number; names that differ in zeros only, by their text."""
+    parts = _DIGITS.split(name)
+    return tuple(_part(part) for part in parts if part), name
+
+
+def _part(text: str) -> tuple[bool, int, str]:
+    """Numbers come before text, as digits do before letters."""
+    digits = text.isascii() and text.isdigit()
+    return (not digits, int(text[:_MOST_DIGITS]) if digits else 0, "" if digits else text)

@@ -1,32 +1,63 @@
-"""What-if: places the pods of a manifest, and adds its nodes, on a copy of a snapshot."""
+"""What-if: reads the pods of a manifest, and places them on a copy of a snapshot."""
 
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Final
 
 import msgspec
+import yaml
 
 from gpucore.accounting.ledger import Ledger
 from gpucore.explain.answers import Answer, answers, notes_of, with_added
 from gpucore.scheduling.candidates import Candidates
 from gpucore.scheduling.cluster_policy import ClusterPolicy
-from gpucore.simulate.manifests import WorkloadPods
+from gpucore.simulate.manifests import RefusedPodError, WorkloadPods, wanted_pods
 from gpucore.simulate.questions import whatif_pods_of
 from gpucore.simulate.whatif import WhatIfPod
 from gpucore.steps import complete
 from gpucore.units import NodeName
 from gpucore.wire.errors import WireError
 from gpucore.wire.names import Names
-from gpucore.wire.pods import pod_request_of
+from gpucore.wire.whole_requests import pod_request_of
 from gpuinspect.cluster.candidates import candidates, claim_specs
-from gpuinspect.cluster.saved_mix import UNPUBLISHED, saved_mix
+from gpuinspect.cluster.mix import UNPUBLISHED, saved_mix
 from gpuinspect.cluster.schedulers import queued_pods, schedulers_of
 from gpuinspect.cluster.snapshots import Snapshot
-from gpuinspect.errors import MissingObjectError
-from gpuinspect.sources.manifests import ManifestError
+from gpuinspect.errors import InspectError, MissingObjectError
 
+STDIN: Final = Path("-")
 FRAGMENTATION: Final = "fragmentation"
 """Policy that goes by the mix of pods."""
+
+
+class ManifestError(InspectError):
+    """The file has no pod to place."""
+
+
+def read_manifest(path: Path, names: Names) -> list[WorkloadPods]:
+    """The pods of a file, or of standard input for ``-``.
+
+    Args:
+        path: of the file.
+        names: of the resources, whose amounts must be such as the API server takes.
+
+    Raises:
+        ManifestError: it cannot be read, is no YAML, holds no pod, or one that cannot be created.
+    """
+    try:
+        text = sys.stdin.read() if path == STDIN else path.read_text(encoding="utf-8")
+        found = wanted_pods(yaml.safe_load_all(text), names)
+    except OSError as error:
+        raise ManifestError(f"cannot read {path}: {error.strerror}") from error
+    except RefusedPodError as error:
+        raise ManifestError(str(error)) from error
+    except (yaml.YAMLError, WireError, ValueError) as error:
+        raise ManifestError(f"{path} is not a manifest of pods: {error}") from error
+    if not found:
+        raise ManifestError(f"{path} contains no Pod and no object with a pod template")
+    return found
 
 
 class Addition(msgspec.Struct, frozen=True):

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import msgspec
 
-from gpuinspect.serving.errors import HelmError
+from gpuinspect.errors import HelmError
 
 CHART: Final = Path(__file__).parent / "chart"
 NO_HELM: Final = (

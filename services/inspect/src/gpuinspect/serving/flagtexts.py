@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Iterable
 from typing import Any
 
-from gpuinspect.serving.errors import FlagError
+from gpuinspect.errors import FlagError
 
 ALL = "all"
 """A toleration of every taint."""

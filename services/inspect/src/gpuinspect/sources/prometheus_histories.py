@@ -18,7 +18,7 @@ import urllib3
 from gpucore.sizing.limit_events import NEVER, LimitEvent
 from gpucore.sizing.usage_history import UsageHistory, WorkloadKey
 from gpuinspect.errors import PrometheusError
-from gpuinspect.sources.prometheus_api import QUERY_RANGE, reply
+from gpuinspect.sources.prometheus import QUERY_RANGE, reply
 
 MOST_PODS: Final = 20_000
 MOST_POINTS: Final = 1_000_000

@@ -1,9 +1,22 @@
-"""What standard output and standard error are: a terminal of some width, or a pipe."""
+"""Text for a terminal of some width, or for a pipe: its tables, and sentences wrapped to its width.
+
+Tables are as Go's ``text/tabwriter`` aligns them (padding 2, spaces, no flags). The originals print
+through it, and scripts cut their output by column, so its rules are kept to the letter: a column is
+a run of *consecutive* lines that have that tab-terminated cell; it is as wide as its longest cell
+plus the padding; text after a line's last tab belongs to no column and is not padded. Widths are
+counted in code points. No table is fitted to a terminal here.
+"""
 
 import os
 import shutil
 import sys
-from typing import TextIO
+import textwrap
+from collections.abc import Iterable, Sequence
+from typing import Final, TextIO
+
+PADDING: Final = 2
+LEAST: Final = 40
+"""Texts are not wrapped on narrower terminals."""
 
 
 def width(stream: TextIO | None = None) -> int | None:
@@ -24,3 +37,68 @@ def shows(characters: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+def align(text: str) -> str:
+    """``text`` with every tab-terminated cell padded to its column's width.
+
+    Args:
+        text: lines that end in a newline, cells that end in a tab.
+    """
+    lines = [line.split("\t") for line in text.split("\n")]
+    widths: list[list[int]] = [[] for _ in lines]
+    _measure(lines, widths, range(len(lines)), column=0)
+    return "\n".join(_padded(*pair) for pair in zip(lines, widths, strict=True))
+
+
+def align_rows(rows: Iterable[Iterable[str]]) -> str:
+    """A table of rows of cells; the last column is not padded."""
+    return align("".join("\t".join(row) + "\n" for row in rows))
+
+
+def _measure(
+    lines: Sequence[Sequence[str]], widths: list[list[int]], block: range, *, column: int
+) -> None:
+    """Give every line of ``block`` the width of its cell in ``column`` and to the right of it."""
+    for run in _runs(lines, block, column):
+        widest = max(len(lines[row][column]) for row in run) + PADDING
+        for row in run:
+            widths[row].append(widest)
+        _measure(lines, widths, run, column=column + 1)
+
+
+def _runs(lines: Sequence[Sequence[str]], block: range, column: int) -> Iterable[range]:
+    """The maximal runs of consecutive lines in ``block`` whose cell in ``column`` ends in a tab."""
+    start: int | None = None
+    for row in block:
+        if column < len(lines[row]) - 1:
+            start = row if start is None else start
+        elif start is not None:
+            yield range(start, row)
+            start = None
+    if start is not None:
+        yield range(start, block.stop)
+
+
+def _padded(cells: Sequence[str], widths: Sequence[int]) -> str:
+    padded = [cell.ljust(width) for cell, width in zip(cells[:-1], widths, strict=True)]
+    return "".join([*padded, cells[-1]])
+
+
+def wrapped(text: str, width: int | None, *, indent: int = 0) -> str:
+    """One line, or several of at most ``width`` with the later ones indented; ends in a newline.
+
+    Args:
+        text: without newlines.
+        width: of the terminal; ``None`` where there is none, and nothing is wrapped.
+        indent: spaces before the later lines.
+    """
+    if width is None or width < LEAST or len(text) < width:
+        return f"{text}\n"
+    lines = textwrap.wrap(text, width - 1, subsequent_indent=" " * indent, break_on_hyphens=False)
+    return "\n".join(lines) + "\n"
+
+
+def one_line(text: str) -> str:
+    """The text without line breaks and without control characters."""
+    return " ".join("".join(c if c.isprintable() else " " for c in text).split())

@@ -4,9 +4,9 @@ The device plugin publishes its annotation as metrics, and the dashboard shows i
 """
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from gpucore.wire.names import VERIFIED
 from gpucore.wire.pod.spec import Pod
@@ -16,26 +16,16 @@ from gpuinspect.verify.image import plugin_pods
 from gpuinspect.verify.rows import RowOutcome
 from gpukube.errors import KubeError
 from gpukube.events import EventSource, ObjectReference, event_body, event_path
-from gpukube.interface import Body
 from gpuprobe.checks.verdicts import ProofVerdict
+
+if TYPE_CHECKING:  # the import takes a while
+    from gpukube.blocking import BlockingClient
 
 VERIFY_FAILED: Final = "GpuVerifyFailed"
 SOURCE: Final = EventSource("gpushare-verify", "gpushare-verify", may_patch=False)
 
 
-class RecordClient(Protocol):
-    """The calls that record results."""
-
-    def post(self, path: str, body: Body) -> bytes:
-        """Create an object."""
-        ...
-
-    def json_patch(self, path: str, operations: Sequence[Mapping[str, Any]]) -> bytes:
-        """Apply a JSON patch."""
-        ...
-
-
-def record(kube: RecordClient, snapshot: Snapshot, outcomes: Sequence[RowOutcome]) -> list[str]:
+def record(kube: "BlockingClient", snapshot: Snapshot, outcomes: Sequence[RowOutcome]) -> list[str]:
     """Write annotations and events; a sentence for each node that could not be recorded."""
     pods = plugin_pods(snapshot)
     uids = {node.name: node.uid for node in snapshot.nodes}
@@ -70,7 +60,7 @@ def message(outcome: RowOutcome) -> str:
     return f"{where}: {proof.row}: expected {proof.expected}; seen {proof.seen}"
 
 
-def _annotate(kube: RecordClient, pod: Pod, verified: VerifiedNode) -> None:
+def _annotate(kube: "BlockingClient", pod: Pod, verified: VerifiedNode) -> None:
     path = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}"
     kube.json_patch(path, list(_operations(pod, encode_verified(verified))))
 

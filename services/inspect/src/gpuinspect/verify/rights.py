@@ -1,11 +1,12 @@
 """The rights that a run needs, asked for before anything is created."""
 
 from collections.abc import Iterator
-from typing import Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
-from gpukube.interface import Body
+if TYPE_CHECKING:  # the import takes a while
+    from gpukube.blocking import BlockingClient
 
 REVIEWS: Final = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 
@@ -22,14 +23,6 @@ class NeededRight(NamedTuple):
         """As ``kubectl auth can-i`` takes it."""
         what = self.resource if not self.group else f"{self.resource}.{self.group}"
         return f"{self.verb} {what}" + (f" -n {self.namespace}" if self.namespace else "")
-
-
-class ReviewClient(Protocol):
-    """The part of the API server that answers reviews."""
-
-    def post(self, path: str, body: Body) -> bytes:
-        """Create a review."""
-        ...
 
 
 class _Status(msgspec.Struct):
@@ -61,7 +54,7 @@ def needed(namespace: str, *, own: bool) -> Iterator[NeededRight]:
         yield NeededRight("create", "rbac.authorization.k8s.io", resource, namespace)
 
 
-def refused(kube: ReviewClient, namespace: str, *, own: bool) -> tuple[NeededRight, ...]:
+def refused(kube: "BlockingClient", namespace: str, *, own: bool) -> tuple[NeededRight, ...]:
     """The rights that the user lacks.
 
     Raises:
@@ -70,7 +63,7 @@ def refused(kube: ReviewClient, namespace: str, *, own: bool) -> tuple[NeededRig
     return tuple(each for each in needed(namespace, own=own) if not _allowed(kube, each))
 
 
-def _allowed(kube: ReviewClient, right: NeededRight) -> bool:
+def _allowed(kube: "BlockingClient", right: NeededRight) -> bool:
     resource, _, part = right.resource.partition("/")
     attributes = {
         "verb": right.verb,

@@ -84,7 +84,7 @@ class RowRunner:
             self._pods.clear()
         yield from (found[row] for row in rows if row in found)
 
-    def _asked(self, item: Mapping[str, Any], units: int, core: int = 0) -> RequestedShare:
+    def _asked(self, item: Mapping[str, Any], units: int) -> RequestedShare:
         """The share as the pod's annotations and the node's inventory have it."""
         names, notes = self._names, item["metadata"].get("annotations", {})
         index = notes.get(names.mem_idx, "")
@@ -97,7 +97,6 @@ class RowRunner:
             confirmed=notes.get(names.mem_assigned) == "true",
             mode=self.target.mode,
             prefix=names.prefix,
-            core=core,
         )
 
     def _share(self) -> Sequence[Proof]:

@@ -10,36 +10,22 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from http import HTTPStatus
 from threading import Event
-from typing import Any, Final, Protocol, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 import msgspec
 
 from gpuinspect.verify import objects
 from gpuinspect.verify.objects import Object, RunPlace
 from gpukube.errors import ForbiddenError, KubeError, NotFoundError, StatusError
-from gpukube.interface import Body
+
+if TYPE_CHECKING:  # the import takes a while
+    from gpukube.blocking import BlockingClient
 
 LOOK_SECONDS: Final = 0.3
 START_SECONDS: Final = 120.0
 GONE_SECONDS: Final = 90.0
 _REFUSALS: Final = (HTTPStatus.FORBIDDEN, HTTPStatus.UNPROCESSABLE_ENTITY)
 """Of admission: a policy, a webhook, a quota."""
-
-
-class VerifyClient(Protocol):
-    """The calls of a run."""
-
-    def get(self, path: str, params: Mapping[str, str] | None = None) -> bytes:
-        """GET an object or a log."""
-        ...
-
-    def post(self, path: str, body: Body) -> bytes:
-        """Create an object."""
-        ...
-
-    def delete(self, path: str, params: Mapping[str, str] | None = None) -> bytes:
-        """Delete an object."""
-        ...
 
 
 class PodFailedError(Exception):
@@ -58,22 +44,6 @@ class RunStoppedError(Exception):
     """The run ends before its time: the user stopped it, or another node failed."""
 
 
-class Clock(Protocol):
-    """Time and waiting; tests have one of their own."""
-
-    def monotonic(self) -> float:
-        """Seconds that only grow."""
-        ...
-
-    def time(self) -> float:
-        """Unix time."""
-        ...
-
-    def sleep(self, seconds: float, /) -> None:
-        """Wait."""
-        ...
-
-
 class VerifySite:
     """The run's part of the cluster; use as a context. Several threads may create pods in it.
 
@@ -89,15 +59,14 @@ class VerifySite:
 
     def __init__(
         self,
-        kube: VerifyClient,
+        kube: "BlockingClient",
         place: RunPlace,
         *,
         seconds: int,
         keep: bool = False,
-        clock: Clock = time,
     ) -> None:
-        self._kube, self.place, self._keep, self._clock = kube, place, keep, clock
-        self._end = clock.monotonic() + seconds
+        self._kube, self.place, self._keep = kube, place, keep
+        self._end = time.monotonic() + seconds
         self._seconds = seconds
         self._numbers = itertools.count(1)
         self._stopped = Event()
@@ -119,7 +88,7 @@ class VerifySite:
     @property
     def left(self) -> float:
         """Seconds until the end of the run."""
-        return self._end - self._clock.monotonic()
+        return self._end - time.monotonic()
 
     def _open(self) -> None:
         place = self.place
@@ -143,7 +112,7 @@ class VerifySite:
         except KubeError:
             return
         for item in msgspec.json.decode(raw)["items"]:
-            if objects.expired(item, self._clock.time()):
+            if objects.expired(item, time.time()):
                 with suppress(KubeError):
                     self._kube.delete(f"/api/v1/namespaces/{item['metadata']['name']}")
 
@@ -169,11 +138,11 @@ class VerifySite:
             path = f"{self._jobs}/{objects.guard_name(place)}"
         with suppress(NotFoundError):
             self._kube.delete(path, {"propagationPolicy": "Foreground"})
-        deadline = self._clock.monotonic() + GONE_SECONDS
-        while self._clock.monotonic() < deadline:
+        deadline = time.monotonic() + GONE_SECONDS
+        while time.monotonic() < deadline:
             if self._gone(path):
                 return ""
-            self._clock.sleep(LOOK_SECONDS)
+            time.sleep(LOOK_SECONDS)
         return path
 
     def _gone(self, path: str) -> bool:
@@ -253,12 +222,12 @@ class VerifySite:
             PodFailedError: not in time.
             OutOfTimeError, RunStoppedError: the run is over.
         """
-        deadline = self._clock.monotonic() + seconds
+        deadline = time.monotonic() + seconds
         while not done():
             self._check_time()
-            if self._clock.monotonic() > deadline:
+            if time.monotonic() > deadline:
                 raise PodFailedError(f"not in {seconds:g} s: {what}")
-            self._clock.sleep(LOOK_SECONDS)
+            time.sleep(LOOK_SECONDS)
 
     def bound(self, name: str) -> Object:
         """Wait until a pod has a node, and with it its GPUs."""

@@ -14,7 +14,7 @@ from gpucore.model.links import nvlinks_of
 from gpucore.scheduling.policy import place
 from gpucore.units import GpuIndex, NodeName
 from gpucore.wire.names import Names
-from gpucore.wire.nodes import Node
+from gpucore.wire.node.spec import Node
 from gpuinspect.cluster.ledger import ledger_of
 from gpuinspect.cluster.snapshots import Snapshot
 from gpuinspect.errors import InspectError, MissingObjectError
@@ -31,7 +31,6 @@ class ProofTarget(msgspec.Struct, frozen=True, kw_only=True):
     """One GPU to verify, as the cluster had it before.
 
     Attributes:
-        chosen: the user named this GPU; otherwise any of the node and model may stand for it.
         unit_mib: MiB of one unit of the node.
         total, free: units of the GPU.
         empty: no pod holds any of it.
@@ -53,7 +52,6 @@ class ProofTarget(msgspec.Struct, frozen=True, kw_only=True):
     free: int
     core_free: int
     empty: bool
-    chosen: bool = False
     free_gpus: int = 0
     links: Mapping[tuple[int, int], tuple[int, str]] = msgspec.field(default_factory=dict)
     whole_offered: bool = False
@@ -126,7 +124,7 @@ def _of_node(
             models[model] = each
     offered = names.gpu in node.allocatable
     for each in models.values():
-        yield _target(node, node_info, each, chosen=gpu is not None, offered=offered)
+        yield _target(node, node_info, each, offered=offered)
 
 
 def _usable(device: DeviceInfo, node_info: NodeInfo) -> bool:
@@ -136,14 +134,7 @@ def _usable(device: DeviceInfo, node_info: NodeInfo) -> bool:
     return bool(gpu and gpu.uuid and device.healthy and not gpu.mig and explicit and not claims)
 
 
-def _target(
-    node: Node,
-    node_info: NodeInfo,
-    device: DeviceInfo,
-    *,
-    chosen: bool,
-    offered: bool,
-) -> ProofTarget:
+def _target(node: Node, node_info: NodeInfo, device: DeviceInfo, *, offered: bool) -> ProofTarget:
     gpu, inventory = device.gpu, node_info.inventory
     assert gpu is not None
     assert inventory is not None
@@ -161,7 +152,6 @@ def _target(
         free=0 if whole else max(device.total - device.used, 0),
         core_free=max(100 - device.core_used, 0),
         empty=not device.holders,
-        chosen=chosen,
         free_gpus=sum(not one.holders and one.healthy for one in node_info.devices.values()),
         links=_links(node_info),
         whole_offered=offered,

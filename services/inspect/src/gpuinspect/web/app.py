@@ -7,17 +7,18 @@ from pathlib import Path
 from typing import Final
 
 from starlette.applications import Starlette
+from starlette.datastructures import MutableHeaders
 from starlette.middleware import Middleware
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gpuinspect.web.access import AuthMiddleware, Reviewer
 from gpuinspect.web.feed import Feed
 from gpuinspect.web.frames import Frame
-from gpuinspect.web.headers import SecurityHeaders
 from gpuinspect.web.hosts import LocalHosts
 from gpuinspect.web.pages import (
     clusterpage,
@@ -32,12 +33,20 @@ from gpuinspect.web.pages.frame import content, page, sentence
 from gpuinspect.web.readapi import api_routes
 from gpuinspect.web.rendering import View
 
+HEADERS: Final = {
+    "Content-Security-Policy": (
+        "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self';"
+        " img-src data:; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Vary": "X-Part, Accept-Encoding",
+}
 STATIC: Final = Path(__file__).parent / "static"
 HEARTBEAT_SECONDS: Final = 15.0
 """Seconds between two signs of life of an event stream, so that proxies keep it open."""
 REVISION: Final = "X-Revision"
 """Header of a part of a page: the revision that it shows."""
-
 Job = Callable[[], Coroutine[None, None, None]]
 Render = Callable[[Frame, Mapping[str, str]], View | None]
 
@@ -167,3 +176,22 @@ def _readyz(feed: Feed) -> Callable[[Request], Response]:
         return PlainTextResponse(feed.error or "ok", status_code=503 if feed.error else 200)
 
     return readiness
+
+
+class SecurityHeaders:
+    """Adds the headers to every answer."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on."""
+
+        async def with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in HEADERS.items():
+                    headers[name] = value
+            await send(message)
+
+        await self._app(scope, receive, with_headers)

@@ -20,11 +20,34 @@ from gpuinspect.errors import FAILURES, PrometheusError, sentence
 from gpuinspect.queries.memory_in_use import MemoryInUse
 from gpuinspect.web.frames import Frame
 from gpuinspect.web.history import History
-from gpuinspect.web.measuring import Measure
 from gpuinspect.web.sizing import CachedSizes
 
 PAUSE: Final = 9
 """Times the length of a read that follow it without one."""
+CACHE_SECONDS: Final = 10.0
+"""Memory in use is measured less often than the cluster is read."""
+Measure = Callable[[Snapshot], MemoryInUse]
+
+
+class Cached:
+    """Measures again once the last figures are :data:`CACHE_SECONDS` old.
+
+    Args:
+        measure: for the snapshot that was just read.
+        clock: seconds that only grow.
+    """
+
+    def __init__(self, measure: Measure, clock: Callable[[], float] = time.monotonic) -> None:
+        self._measure, self._clock = measure, clock
+        self._until = float("-inf")
+        self._last = MemoryInUse()
+
+    def __call__(self, snapshot: Snapshot) -> MemoryInUse:
+        """Memory in use, at most :data:`CACHE_SECONDS` old."""
+        if self._clock() >= self._until:
+            self._last = self._measure(snapshot)
+            self._until = self._clock() + CACHE_SECONDS
+        return self._last
 
 
 def pause(interval_seconds: float, *, after: float) -> float:

@@ -3,14 +3,13 @@
 from collections.abc import Collection, Mapping
 from datetime import datetime
 from functools import cached_property
-from typing import Final, Protocol
+from typing import Final
 
 import msgspec
 
 from gpucore.accounting.ledger import Ledger
 from gpucore.explain.claims import explain_claims
-from gpucore.explain.pod_facts import Cluster
-from gpucore.explain.pod_states import Explanation
+from gpucore.explain.pod_states import Cluster, Explanation
 from gpucore.model import PodRequest
 from gpucore.scheduling.candidates import Candidates
 from gpucore.scheduling.cluster_policy import ClusterPolicy
@@ -18,9 +17,9 @@ from gpucore.scheduling.fragmentation import fragments
 from gpucore.units import MILLI, NodeName
 from gpucore.wire.constraints import pod_constraints
 from gpucore.wire.names import Names
-from gpucore.wire.nodes import Node
+from gpucore.wire.node.spec import Node
 from gpucore.wire.pod.spec import Pod
-from gpucore.wire.pods import pod_request_of
+from gpucore.wire.whole_requests import pod_request_of
 from gpuinspect.cluster.candidates import candidates, raw_pod
 from gpuinspect.cluster.ledger import ledger_of
 from gpuinspect.cluster.schedulers import policy_of
@@ -36,24 +35,16 @@ from gpuinspect.queries.gpumap import (
     in_gib,
     with_fits,
 )
-from gpuinspect.queries.natural_order import natural
+from gpuinspect.queries.plugin_pods import VerifiedRow, verified_rows
 from gpuinspect.queries.shares import view_of_ledger
 from gpuinspect.queries.usage import Figures, UsageReport, grouped
-from gpuinspect.queries.verified import VerifiedRow, verified_rows
-from gpuinspect.queries.views import ClusterView, NodeSummary, in_natural_order
+from gpuinspect.queries.views import ClusterView, NodeSummary, in_natural_order, natural
 from gpuinspect.queries.workload_sizes import WorkloadSizes
 from gpuinspect.web.history import CLUSTER, Amounts, History
+from gpuinspect.web.sizing import CachedSizes
 
 MOST_REPORTS: Final = 20
 """Groupings of usage that a frame caches; viewers choose the label."""
-
-
-class SizesSource(Protocol):
-    """Reads what workloads used."""
-
-    def latest(self, snapshot: Snapshot, ledger: Ledger) -> WorkloadSizes | None:
-        """What was read last; ``None`` while it is being read for the first time."""
-        ...
 
 
 class Frame:
@@ -86,7 +77,7 @@ class Frame:
         self.error = ""
         self.of_file = of_file
         self.history = History()
-        self.measured_sizes: SizesSource | None = None
+        self.measured_sizes: CachedSizes | None = None
         self._reports: dict[str, UsageReport] = {}
         self.ledger: Ledger = ledger_of(snapshot, names)
         self.view: ClusterView = in_natural_order(view_of_ledger(self.ledger, snapshot.nodes))

@@ -1,7 +1,7 @@
 """``/api/v1`` of the dashboard: what its pages show, as the documents of the command."""
 
 from collections.abc import Callable, Mapping
-from typing import Final, Protocol
+from typing import Final
 
 import msgspec
 from starlette.requests import Request
@@ -9,7 +9,8 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from gpuinspect.documents.gpumap import GpuMapDoc, gpu_map_doc
-from gpuinspect.documents.sizes import WorkloadSizeList, workload_size_list
+from gpuinspect.documents.recommend import WorkloadSizeList, workload_size_list
+from gpuinspect.web.feed import Feed
 from gpuinspect.web.frames import Frame
 from gpuinspect.web.pages.choices import choices_of
 
@@ -17,14 +18,7 @@ PREFIX: Final = "/api/v1/"
 _JSON: Final = "application/json"
 
 
-class Newest(Protocol):
-    """The newest frame; ``None`` with the reason as ``error`` before the first read."""
-
-    frame: Frame | None
-    error: str
-
-
-def api_routes(feed: Newest) -> list[Route]:
+def api_routes(feed: Feed) -> list[Route]:
     """The routes, all of them GET."""
     return [
         Route(f"{PREFIX}gpus", _served(feed, _gpus)),
@@ -33,7 +27,7 @@ def api_routes(feed: Newest) -> list[Route]:
 
 
 def _served(
-    feed: Newest, document: Callable[[Frame, Mapping[str, str]], msgspec.Struct]
+    feed: Feed, document: Callable[[Frame, Mapping[str, str]], msgspec.Struct]
 ) -> Callable[[Request], Response]:
     """A document of the newest frame; a plain function, so that it runs off the event loop."""
 

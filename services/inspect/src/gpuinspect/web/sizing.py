@@ -1,4 +1,4 @@
-"""Used against requested memory of workloads, read in a thread of its own and cached.
+"""Memory of workloads, used against requested, read in a thread of its own and cached.
 
 Reading the histories of many plugins takes seconds, so neither the feed nor a page waits for its
 end: a page shows what was read last, and viewers are notified of what is new.

@@ -15,8 +15,7 @@ from gpucore.wire.pod.spec import Pod
 class HeldClaims:
     """Prepared claims by UID, and what they hold of which GPU."""
 
-    def __init__(self, driver: str = CLAIM_DRIVER) -> None:
-        self._driver = driver
+    def __init__(self) -> None:
         self._claims: dict[str, PreparedClaim] = {}
 
     def __bool__(self) -> bool:
@@ -58,7 +57,7 @@ class HeldClaims:
         """What the claims hold, for the ledger's figures and the order of the devices."""
         indexes = device_indexes(gpus)
         claims = map(_claim, self._claims.values())
-        found = (allocation_of_claim(each, node, self._driver, indexes) for each in claims)
+        found = (allocation_of_claim(each, node, CLAIM_DRIVER, indexes) for each in claims)
         return [each for each in found if each is not None]
 
     def bytes_on(self, gpu: Gpu, pods: Collection[Pod]) -> dict[PodUid, int]:

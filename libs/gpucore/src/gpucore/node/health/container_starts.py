@@ -1,11 +1,45 @@
-"""Evidence about GPUs in the container statuses that kubelet writes."""
+"""Evidence about GPUs in the container statuses that kubelet writes.
 
+Container runtimes put text of the pod into their messages: the command, paths, volumes, and the
+environment that the NVIDIA hook reads. So only the part before the first quotation mark counts,
+only the first sentence of the hook, and a GPU that it names must be the one that the plugin gave.
+"""
+
+import re
 from collections.abc import Collection
 from enum import StrEnum
 from typing import Final
 
-from gpucore.node.health.hook_messages import gpu_failed
 from gpucore.wire.pod.container_statuses import ReportedState, container_statuses
+
+_DOCKER: Final = re.compile(
+    r'(?:Error: )?failed to start container "[a-z0-9-]+": Error response from daemon: '
+)
+_HOOK: Final = re.compile(r"nvidia-container-cli(?:\.real)?: ")
+_NO_DRIVER: Final = re.compile(r"(?:initialization|detection) error: ")
+_NO_DEVICE: Final = re.compile(r"device error: (?P<uuid>[A-Za-z0-9-]+): unknown device")
+_NO_CDI_DEVICE: Final = re.compile(
+    r"unresolvable CDI devices [a-z0-9./-]+=(?P<uuid>[A-Za-z0-9-]+)(?![A-Za-z0-9=-])"
+)
+_NO_DEVICE_FILE: Final = re.compile(r'[^"`]*adding custom device "/dev/nvidia[0-9]+":')
+# Reasons whose message is the container runtime's; other messages are the program's own text.
+_FAILURES: Final = frozenset(
+    {"CreateContainerError", "RunContainerError", "StartError", "ContainerCannotRun"}
+)
+
+
+def gpu_failed(message: str, gpus: Collection[str]) -> bool:
+    """Whether the runtime reports that it could not reach the driver or one of ``gpus`` (UUIDs)."""
+    message = _DOCKER.sub("", message, count=1)
+    if _NO_DEVICE_FILE.match(message):
+        return True
+    prefix = re.split(r'["`]', message, maxsplit=1)[0]
+    hook = _HOOK.search(prefix)
+    if hook is not None:
+        named = _NO_DEVICE.match(prefix, hook.end())
+        return bool(_NO_DRIVER.match(prefix, hook.end()) or (named and named["uuid"] in gpus))
+    named = _NO_CDI_DEVICE.search(prefix)
+    return named is not None and named["uuid"] in gpus
 
 
 class Start(StrEnum):
@@ -18,12 +52,6 @@ class Start(StrEnum):
     UNDECIDED = "undecided"
     FAILED = "failed"
     RUNS = "runs"
-
-
-# Reasons whose message is the container runtime's; other messages are the program's own text.
-_FAILURES: Final = frozenset(
-    {"CreateContainerError", "RunContainerError", "StartError", "ContainerCannotRun"}
-)
 
 
 def start_of(line: bytes, gpus: Collection[str]) -> Start:

@@ -12,8 +12,9 @@ from gpucore.node.isolation.driver_limits import MemoryLimit
 from gpucore.units import MemoryUnit
 from gpucore.wire.errors import WireError
 from gpucore.wire.names import Names
+from gpucore.wire.pod.requests import kai_limit
 from gpucore.wire.pod.spec import Pod
-from gpucore.wire.pods import kai_limit, pod_request_of
+from gpucore.wire.whole_requests import pod_request_of
 
 _MIB: Final = 1 << 20
 

@@ -13,8 +13,8 @@ import msgspec
 
 from gpucore.units import GpuIndex, PodUid
 from gpucore.wire import names as wire_names
-from gpucore.wire.digits import number
 from gpucore.wire.pod.spec import Pod
+from gpucore.wire.quantity import number
 
 MOST_SECONDS: Final = 3600
 BEGIN_SECONDS: Final = 30.0

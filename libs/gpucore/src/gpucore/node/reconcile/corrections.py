@@ -33,7 +33,7 @@ from gpucore.wire.names import Names
 from gpucore.wire.pod.allocations import allocation_of
 from gpucore.wire.pod.placements import annotations_of
 from gpucore.wire.pod.spec import Pod
-from gpucore.wire.pods import pod_request_of
+from gpucore.wire.whole_requests import pod_request_of
 
 ADOPTED: Final = "GpuShareAdopted"
 CORRECTED: Final = "GpuShareCorrected"

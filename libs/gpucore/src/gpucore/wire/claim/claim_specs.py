@@ -5,7 +5,7 @@ from typing import Any, Final
 import msgspec
 
 from gpucore.wire.claim.devices import COMPUTE, MEMORY, MIB_BYTES
-from gpucore.wire.errors import WireError
+from gpucore.wire.errors import decoded
 from gpucore.wire.quantity import amount
 
 ALL: Final = 0
@@ -182,7 +182,7 @@ def decode_claim_spec(raw: bytes | msgspec.Raw) -> tuple[str, str, ClaimSpec]:
     Raises:
         WireError: the bytes are none, or an amount is no quantity.
     """
-    found = _decoded(_CLAIM, raw, "ResourceClaim")
+    found = decoded(_CLAIM, raw, "no ResourceClaim")
     return found.metadata.namespace, found.metadata.name, _spec(found.spec)
 
 
@@ -192,7 +192,7 @@ def decode_spec(raw: bytes | msgspec.Raw) -> ClaimSpec:
     Raises:
         WireError: as :func:`decode_claim_spec`.
     """
-    return _spec(_decoded(_SPEC, raw, "specification of a ResourceClaim"))
+    return _spec(decoded(_SPEC, raw, "no specification of a ResourceClaim"))
 
 
 def decode_template(raw: bytes | msgspec.Raw) -> tuple[str, str, ClaimSpec]:
@@ -211,7 +211,7 @@ def decode_claim_template(raw: bytes | msgspec.Raw) -> ClaimTemplate:
     Raises:
         WireError: as :func:`decode_claim_spec`.
     """
-    found = _decoded(_TEMPLATE, raw, "ResourceClaimTemplate")
+    found = decoded(_TEMPLATE, raw, "no ResourceClaimTemplate")
     meta = found.metadata
     return ClaimTemplate(meta.namespace, meta.name, _spec(found.spec.spec), meta.resource_version)
 
@@ -222,7 +222,7 @@ def decode_device_class(raw: bytes | msgspec.Raw) -> DeviceClass:
     Raises:
         WireError: the bytes are none.
     """
-    found = _decoded(_CLASS, raw, "DeviceClass")
+    found = decoded(_CLASS, raw, "no DeviceClass")
     spec = found.spec
     return DeviceClass(
         found.metadata.name,
@@ -230,13 +230,6 @@ def decode_device_class(raw: bytes | msgspec.Raw) -> DeviceClass:
         spec.extended_resource_name or "",
         found.metadata.resource_version,
     )
-
-
-def _decoded(decoder: Any, raw: bytes | msgspec.Raw, kind: str) -> Any:
-    try:
-        return decoder.decode(raw)
-    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-        raise WireError(f"no {kind}: {error}") from error
 
 
 def _spec(spec: _Spec) -> ClaimSpec:

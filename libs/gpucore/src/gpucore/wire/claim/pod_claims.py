@@ -4,7 +4,7 @@ from typing import Final
 
 import msgspec
 
-from gpucore.wire.errors import WireError
+from gpucore.wire.errors import decoded
 
 _MARKS: Final = (b'"resourceClaims"', b'"extendedResourceClaimStatus"')
 
@@ -59,10 +59,7 @@ def claims_of_pod(raw: bytes | msgspec.Raw) -> tuple[PodClaim, ...]:
     text = bytes(raw)
     if not any(mark in text for mark in _MARKS):
         return ()
-    try:
-        found = _DECODER.decode(text)
-    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-        raise WireError(f"no pod: {error}") from error
+    found = decoded(_DECODER, text, "no pod")
     status = found.status
     made = {each.name: each.resource_claim_name for each in status.resource_claim_statuses or ()}
     claims = [_claim(each, made.get(each.name)) for each in found.spec.resource_claims or ()]

@@ -15,7 +15,7 @@ from gpucore.model import Allocation, AllocationState, Placement
 from gpucore.units import MIB, GpuIndex, NodeName, PodUid
 from gpucore.wire.claim.claim_specs import ClaimSpec, decode_spec
 from gpucore.wire.claim.devices import COMPUTE, MEMORY, MIB_BYTES
-from gpucore.wire.errors import WireError
+from gpucore.wire.errors import WireError, decoded
 from gpucore.wire.fields import Quantity
 from gpucore.wire.quantity import amount
 
@@ -135,10 +135,7 @@ def decode_claim(raw: bytes | msgspec.Raw) -> ResourceClaim:
     Raises:
         WireError: the bytes are no ResourceClaim, or an amount in it is no quantity.
     """
-    try:
-        found = _DECODER.decode(raw)
-    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-        raise WireError(f"no ResourceClaim: {error}") from error
+    found = decoded(_DECODER, raw, "no ResourceClaim")
     meta, status = found.metadata, found.status or _Status()
     devices = (status.allocation or _Allocation()).devices or _Devices()
     opaque = (each.opaque.driver for each in devices.config or () if each.opaque)

@@ -12,14 +12,8 @@ import msgspec
 from gpucore.model import Inventory
 from gpucore.model.links import Matrix, nvlinks_of
 from gpucore.units import GIB, MIB, GpuIndex, MemoryUnit
-from gpucore.wire.claim.devices import (
-    DeviceObject,
-    SliceDevice,
-    encode_device,
-    flat_device,
-    gpu_of,
-)
-from gpucore.wire.errors import WireError
+from gpucore.wire.claim.devices import DeviceObject, SliceDevice, encode_device, flat_device, gpu_of
+from gpucore.wire.errors import WireError, decoded
 from gpucore.wire.node.matrices import matrix_of
 
 API_VERSION: Final = "resource.k8s.io/v1"
@@ -89,10 +83,7 @@ def decode_slice(raw: bytes | msgspec.Raw) -> ResourceSlice:
     Raises:
         WireError: the bytes are no ResourceSlice.
     """
-    try:
-        return flat(_DECODER.decode(raw))
-    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-        raise WireError(f"no ResourceSlice: {error}") from error
+    return flat(decoded(_DECODER, raw, "no ResourceSlice"))
 
 
 class OtherDevice(msgspec.Struct, frozen=True):
@@ -108,10 +99,7 @@ def decode_other_devices(raw: bytes | msgspec.Raw) -> tuple[str, tuple[OtherDevi
     Raises:
         WireError: as :func:`decode_slice`.
     """
-    try:
-        spec = _DECODER.decode(raw).spec
-    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-        raise WireError(f"no ResourceSlice: {error}") from error
+    spec = decoded(_DECODER, raw, "no ResourceSlice").spec
     devices = (
         OtherDevice(spec.driver, _qualified(each, spec.driver)) for each in spec.devices or ()
     )

@@ -4,19 +4,19 @@ Our annotation is versioned JSON and names the unit, so mixed and changing GPUs 
 A node with an original plugin has a total and a count; its GPUs are then taken to be equal.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from hashlib import sha256
 from typing import Annotated, Final
 
 import msgspec
 
 from gpucore.model import Gpu, Inventory, IsolationMode
-from gpucore.units import GpuIndex, GpuUuid, MemoryUnit, UnitError
+from gpucore.units import GpuIndex, GpuUuid, MemoryUnit, NodeName, UnitError
 from gpucore.wire.errors import WireError
-from gpucore.wire.names import INVENTORY, Names
+from gpucore.wire.names import INVENTORY, MANAGED_BY, PLUGIN, UNHEALTHY_PREFIX, Names
 from gpucore.wire.node.spec import Node
-from gpucore.wire.pod.allocation_map import MAX_INDEX
-from gpucore.wire.quantity import amount
+from gpucore.wire.pod.placements import MAX_INDEX
+from gpucore.wire.quantity import amount, number
 
 VERSION: Final = 1
 _MIG: Final = "mig"
@@ -178,3 +178,24 @@ def _refuse_twins(gpus: Iterable[Gpu]) -> None:
         if gpu.index in seen:
             raise WireError(f"invalid inventory: two GPUs have index {gpu.index}")
         seen.add(gpu.index)
+
+
+def unhealthy_node(config_map: str) -> NodeName | None:
+    """The node that a ConfigMap of this name speaks of, or ``None``."""
+    node = config_map.removeprefix(UNHEALTHY_PREFIX)
+    return NodeName(node) if node and node != config_map else None
+
+
+def kept_by_plugin(labels: Mapping[str, str] | None) -> bool:
+    """The ConfigMap with this label is written by this project's plugin, for original extenders.
+
+    It repeats the node's inventory but arrives at another time: a pod that a scheduler retries when
+    the inventory arrives must not be refused because of the previous list.
+    """
+    return (labels or {}).get(MANAGED_BY) == PLUGIN
+
+
+def unhealthy_indexes(text: str) -> frozenset[GpuIndex]:
+    """Indexes in a comma list such as ``0, 2``; elements that are none are passed over."""
+    found = (number(part.strip(), below=MAX_INDEX) for part in text.split(","))
+    return frozenset(GpuIndex(index) for index in found if index is not None)

@@ -4,7 +4,7 @@ import msgspec
 
 from gpucore.model.constraints import Taint
 from gpucore.units import NodeName
-from gpucore.wire.errors import WireError
+from gpucore.wire.errors import decoded
 from gpucore.wire.fields import Quantity, Texts
 
 
@@ -96,10 +96,7 @@ def decode_node(raw: bytes | msgspec.Raw) -> Node:
     Raises:
         WireError: the bytes are no node of the Kubernetes API.
     """
-    try:
-        return flat(_DECODER.decode(raw))
-    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-        raise WireError(f"no node: {error}") from error
+    return flat(decoded(_DECODER, raw, "no node"))
 
 
 def flat(node: NodeObject) -> Node:

@@ -13,13 +13,13 @@ import msgspec
 from gpucore.model import Allocation, AllocationState, GpuAmounts, Placement, PodRequest
 from gpucore.units import GpuIndex, MemoryUnit, UnitError
 from gpucore.wire import names as wire_names
-from gpucore.wire.digits import first_number, number
 from gpucore.wire.names import Names
-from gpucore.wire.pod.allocation_map import MAX_INDEX, AllocationMap, decode_allocation, per_device
 from gpucore.wire.pod.gangs import gang_of
+from gpucore.wire.pod.placements import MAX_INDEX, AllocationMap, decode_allocation, per_device
 from gpucore.wire.pod.requests import kai_limit, request_in
 from gpucore.wire.pod.spec import Pod
 from gpucore.wire.pod.texts import KEPT, Texts, texts_of
+from gpucore.wire.quantity import first_number, number
 
 
 class _AllocationTexts(msgspec.Struct, frozen=True):

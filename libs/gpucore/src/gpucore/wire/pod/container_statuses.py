@@ -1,13 +1,30 @@
-"""The container statuses that kubelet writes, in a line of a watch.
+"""Container statuses that kubelet writes, in a line of a watch: restarts, and ends for memory.
 
 Decoded apart from the pod itself: only the node's plugin reads them, and only of its own pods.
+
+Containers that ended because GPU memory ran out are known by the last words of their programs. The
+status has these where the pod sets ``terminationMessagePolicy: FallbackToLogsOnError``, or where
+the program writes a termination message. The reason ``OOMKilled`` is about host memory and does not
+count.
 """
 
 from typing import Final
 
 import msgspec
 
-from gpucore.wire.times import unix_seconds
+from gpucore.wire.quantity import unix_seconds
+
+HOST_MEMORY: Final = "OOMKilled"
+WORDS: Final = (
+    "cuda out of memory",
+    "cuda error: out of memory",
+    "cuda_error_out_of_memory",
+    "cudaerrormemoryallocation",
+    "cudamalloc failed: out of memory",
+    "torch.outofmemoryerror",
+    "resource_exhausted: out of memory",
+)
+"""In lower case: of PyTorch, the driver, the CUDA runtime, llama.cpp and XLA."""
 
 
 class StateDetails(msgspec.Struct, rename="camel"):
@@ -84,3 +101,46 @@ def last_end(raw: bytes | msgspec.Raw) -> float:
     if len(ends) < len(boxes):
         return 0.0
     return max((unix_seconds(end.finished_at) for end in ends), default=0.0)
+
+
+class ContainerEvent(msgspec.Struct, frozen=True, order=True):
+    """The last start of a container that ran before, or its end because GPU memory ran out.
+
+    Attributes:
+        at: Unix seconds.
+        container: its name.
+    """
+
+    at: float
+    container: str
+
+
+def container_restarts(line: bytes) -> list[ContainerEvent]:
+    """The restarts of running containers in a line of a watch, oldest first; none for other bytes.
+
+    A sidecar is an init container that keeps running.
+    """
+    found = (
+        ContainerEvent(unix_seconds(box.state.running.started_at), box.name)
+        for box in container_statuses(line).all
+        if box.restart_count and box.state and box.state.running
+    )
+    return sorted(each for each in found if each.at)
+
+
+def memory_failures(line: bytes) -> list[ContainerEvent]:
+    """The failures in a line of a watch, oldest first; none for other bytes."""
+    ends = (
+        ContainerEvent(unix_seconds(state.terminated.finished_at), box.name)
+        for box in container_statuses(line).containers
+        for state in (box.last_state, box.state)
+        if state and state.terminated and _ran_out(state.terminated)
+    )
+    return sorted(end for end in ends if end.at)
+
+
+def _ran_out(end: StateDetails) -> bool:
+    if not end.exit_code or end.reason == HOST_MEMORY:
+        return False
+    words = end.message.lower()
+    return any(each in words for each in WORDS)

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import msgspec
 
 from gpucore.units import PodUid
-from gpucore.wire.errors import WireError
+from gpucore.wire.errors import decoded
 
 
 class Controller(msgspec.Struct, frozen=True, rename="camel"):
@@ -47,10 +47,7 @@ def controller_of(raw: bytes | msgspec.Raw) -> Controller | None:
     Raises:
         WireError: the bytes are no pod.
     """
-    try:
-        owners = _DECODER.decode(raw).metadata.owner_references or ()
-    except _BROKEN as error:
-        raise WireError(f"no pod: {error}") from error
+    owners = decoded(_DECODER, raw, "no pod").metadata.owner_references or ()
     return _controller(owners)
 
 

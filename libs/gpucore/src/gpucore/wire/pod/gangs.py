@@ -11,9 +11,9 @@ from typing import Final
 import msgspec
 
 from gpucore.wire import names as wire_names
-from gpucore.wire.digits import number
 from gpucore.wire.names import GANG_LABELS
 from gpucore.wire.pod.spec import Pod
+from gpucore.wire.quantity import number
 
 GROUP_PREFIX: Final = "podgroup/"
 """Before the name of a PodGroup in the name of its gang; no label value can contain a slash."""

@@ -12,13 +12,12 @@ from typing import Final
 from gpucore.model import ContainerRequest, IsolationMode, PodRequest
 from gpucore.units import MemoryUnit
 from gpucore.wire import names as wire_names
-from gpucore.wire.digits import number
 from gpucore.wire.errors import WireError
 from gpucore.wire.names import Names
 from gpucore.wire.pod.gangs import gang_fault
 from gpucore.wire.pod.spec import Container, Pod
 from gpucore.wire.pod.texts import KEPT, Texts, texts_of
-from gpucore.wire.quantity import amount
+from gpucore.wire.quantity import amount, number
 
 _ISOLATION_MODES: Final = tuple(isolation.value for isolation in IsolationMode)
 

@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from gpucore.wire.errors import WireError
+from gpucore.wire.errors import decoded
 
 GATED: Final = "SchedulingGated"
 """Reason of PodScheduled=False that the API server sets: no scheduler has seen the pod."""
@@ -82,6 +82,7 @@ class _Pod(msgspec.Struct):
     status: _Status | None = None
 
 
+_FAULT: Final = "no pod, or no event of one"
 _POD: Final = msgspec.json.Decoder(_Pod)
 _EVENT: Final = msgspec.json.Decoder(_Event)
 
@@ -99,18 +100,15 @@ def scheduler_record(
     Raises:
         WireError: an object is none of the Kubernetes API.
     """
-    try:
-        found = _POD.decode(pod)
-        about = sorted(_about(found.metadata, events), key=lambda event: event.when)
-    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-        raise WireError(f"no pod, or no event of one: {error}") from error
+    found = decoded(_POD, pod, _FAULT)
+    about = sorted(_about(found.metadata, events), key=lambda event: event.when)
     status = found.status or _Status()
     return SchedulerRecord(_message(status.conditions or ()), tuple(about), complete)
 
 
 def _about(pod: _Ref, events: Iterable[msgspec.Raw]) -> Iterator[Event]:
     for raw in events:
-        event = _EVENT.decode(raw)
+        event = decoded(_EVENT, raw, _FAULT)
         about = event.involved_object
         same = (about.namespace, about.name) == (pod.namespace, pod.name)
         if same and about.uid in {"", pod.uid}:

@@ -11,7 +11,7 @@ import msgspec
 
 from gpucore.model.constraints import PodConstraints
 from gpucore.units import NodeName, PodUid
-from gpucore.wire.errors import WireError
+from gpucore.wire.errors import decoded
 from gpucore.wire.fields import Amounts, Quantity, Texts
 from gpucore.wire.names import ENV_VISIBLE_DEVICES, NO_DEVICES
 
@@ -229,10 +229,7 @@ def decode_pod(raw: bytes | msgspec.Raw, constraints: PodConstraints | None = No
     Raises:
         WireError: the bytes are no pod of the Kubernetes API.
     """
-    try:
-        return flat(_DECODER.decode(raw), constraints)
-    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-        raise WireError(f"no pod: {error}") from error
+    return flat(decoded(_DECODER, raw, "no pod"), constraints)
 
 
 def flat(pod: PodObject, constraints: PodConstraints | None = None) -> Pod:

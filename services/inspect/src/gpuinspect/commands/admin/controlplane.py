@@ -13,9 +13,8 @@ import typer
 from gpuinspect.cluster.collect import ClusterSource
 from gpuinspect.commands.options.reading import Context, Kubeconfig, Timeout, fail, note
 from gpuinspect.controlplane import plan as plans
-from gpuinspect.controlplane.carrying import carry_out
 from gpuinspect.controlplane.cluster import offered, wait_running
-from gpuinspect.controlplane.files import Files
+from gpuinspect.controlplane.files import Files, carry_out
 from gpuinspect.controlplane.manifest import read
 from gpuinspect.controlplane.plan import ChangePlan, SchedulerFiles
 from gpuinspect.errors import FAILURES

@@ -8,13 +8,14 @@ from typing import Annotated, Final
 import typer
 
 from gpuinspect.cluster.collect import ClusterSource
+from gpuinspect.commands.options.amounts import Price
 from gpuinspect.commands.options.formats import Format, NoHeaders, Output, emit, names_only
 from gpuinspect.commands.options.namespaces import READ_ALL, AllNamespaces, Namespace, chosen
 from gpuinspect.commands.options.reading import Context, Kubeconfig, fail, note
 from gpuinspect.documents.cost import cost_list
 from gpuinspect.errors import PrometheusError
 from gpuinspect.sources.prometheus import gpu_hours
-from gpuinspect.terminal.tables import align
+from gpuinspect.terminal.output import align
 
 GRANTED: Final = "namespace:gpushare_granted_gpus:sum"
 USED: Final = "namespace:gpushare_used_gpus:sum"
@@ -38,9 +39,7 @@ def cost(
             metavar="TIME",
         ),
     ] = "7d",
-    price: Annotated[
-        float, typer.Option(help="price of an hour of one GPU, in any currency", min=0.0)
-    ] = 0.0,
+    price: Price = 0.0,
     prometheus: Annotated[
         str,
         typer.Option(envvar="GPUSHARE_PROMETHEUS", help="URL of Prometheus", metavar="URL"),
@@ -77,7 +76,6 @@ def cost(
         note(f"no GPU-hours were granted in namespace {where} in {since}; {READ_ALL}")
     else:
         sys.stdout.write(_table(granted, used, price, headers=not no_headers))
-        sys.stdout.flush()
         if not price:
             note("note: --price sets the price of an hour of one GPU")
         if not in_use:

@@ -23,16 +23,15 @@ from gpuinspect.cluster.collect import (
 )
 from gpuinspect.cluster.snapshots import STDIN, Snapshot
 from gpuinspect.cluster.usage_histories import of_snapshot
-from gpuinspect.commands.options.measuring import PROMETHEUS_HELP, from_prometheus
+from gpuinspect.commands.options.measuring import Prometheus, from_prometheus
 from gpuinspect.commands.options.reading import Reader, note, reading
 from gpuinspect.queries.claims import DEVICE_CLASSES, claim_templates
 from gpuinspect.queries.memory_in_use import MemoryInUse, memory_in_use
 from gpuinspect.queries.sizes import read_histories, series_of_week, sizes_of
 from gpuinspect.web.app import Job, make_app
-from gpuinspect.web.feed import Feed
+from gpuinspect.web.feed import Cached, Feed, Measure
 from gpuinspect.web.hosts import is_local, url_host
 from gpuinspect.web.listening import listen
-from gpuinspect.web.measuring import Cached, Measure
 from gpuinspect.web.sizing import CachedSizes
 from gpuinspect.web.tokens import TokenReviewer
 from gpukube.server.certificates import CertificateWatcher
@@ -64,14 +63,7 @@ def dashboard(
             help="require a bearer token that may list pods in all namespaces",
         ),
     ] = False,
-    prometheus: Annotated[
-        str,
-        typer.Option(
-            envvar="GPUSHARE_PROMETHEUS",
-            help=PROMETHEUS_HELP,
-            metavar="URL",
-        ),
-    ] = "",
+    prometheus: Prometheus = "",
     unhealthy_configmaps: Annotated[
         bool,
         typer.Option(

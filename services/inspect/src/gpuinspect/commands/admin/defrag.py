@@ -9,21 +9,19 @@ import typer
 from gpucore.accounting.node_info import NodeInfo, common_unit, unit_of
 from gpucore.defrag.budgets import Budgets
 from gpucore.defrag.pods import left_alone
-from gpucore.explain.sentences import memory_words
-from gpucore.simulate.defrag import Goal, defragment
-from gpucore.units import GIB
-from gpucore.wire.pods import pod_request_of
+from gpucore.explain.sentences import memory_words, placement_sentence
+from gpucore.simulate.defrag import Goal, Move, MovePlan, defragment
+from gpucore.units import GIB, MemoryUnit, counted
+from gpucore.wire.whole_requests import pod_request_of
 from gpuinspect.cluster.collect import COUNTED
 from gpuinspect.cluster.ledger import ledger_of
 from gpuinspect.commands.options.formats import Format, NoHeaders, Output, emit, names_only
-from gpuinspect.commands.options.reading import Reader, fail, note, reading
+from gpuinspect.commands.options.reading import Reader, fail, note, note_all, reading
 from gpuinspect.commands.options.selecting import Selector, selected
-from gpuinspect.defrag.command import EvictionSettings, plan_or_evict
-from gpuinspect.defrag.report import document
 from gpuinspect.defrag.report import table as evictions
-from gpuinspect.documents.defrag import defrag_plan
-from gpuinspect.layout.defrag import conclusion
-from gpuinspect.layout.defrag import defrag as table
+from gpuinspect.defrag.run import EvictionSettings, plan_or_evict
+from gpuinspect.documents.defrag import defrag_plan, eviction_plan
+from gpuinspect.terminal.output import align
 
 
 @reading
@@ -109,7 +107,7 @@ def _for_waiting(
 ) -> None:
     report, state = plan_or_evict(reader.source, reader.names, wanted)
     if output.is_document:
-        emit(document(report), output)
+        emit(eviction_plan(report), output)
         return
     plan = report.found.plan
     if output is Format.NAME:
@@ -117,7 +115,6 @@ def _for_waiting(
         return
     unit = unit_of(state.nodes.node_infos[plan.node]) if plan else GIB
     sys.stdout.write(evictions(report, unit, headers=not no_headers))
-    sys.stdout.flush()
     for uid, reason in report.found.reasons.items():
         pod = next(pod for pod in state.waiting if pod.uid == uid)
         note(f"note: {pod}: {reason}")
@@ -125,8 +122,7 @@ def _for_waiting(
 
 
 def _note_claims(sentences: Iterable[str]) -> None:
-    for sentence in sentences:
-        note(f"note: {sentence}")
+    note_all(sentences)
 
 
 def _free(reader: Reader, goal: Goal, selector: str, output: Format, *, no_headers: bool) -> None:
@@ -149,7 +145,7 @@ def _free(reader: Reader, goal: Goal, selector: str, output: Format, *, no_heade
     elif output is Format.NAME:
         names_only("pod", (move.allocation.name for move in plan.moves))
     else:
-        sys.stdout.write(table(plan, goal, unit, headers=not no_headers))
+        sys.stdout.write(_moves_table(plan, goal, unit, headers=not no_headers))
 
 
 def _impossible(goal: Goal, node_infos: Collection[NodeInfo], selector: str) -> str:
@@ -158,5 +154,33 @@ def _impossible(goal: Goal, node_infos: Collection[NodeInfo], selector: str) -> 
     if not node_infos:
         return f"no node{matching} is ready and schedulable"
     memory = memory_words(goal.units, common_unit(node_infos))
-    what = memory if goal.units else f"{goal.gpus} GPU{'' if goal.gpus == 1 else 's'}"
+    what = memory if goal.units else counted(goal.gpus, "GPU")
     return f"moving pods cannot free {what} on {'one GPU' if goal.units else 'one node'}{matching}"
+
+
+def _moves_table(plan: MovePlan, goal: Goal, unit: MemoryUnit, *, headers: bool = True) -> str:
+    """A line a move, then what they free."""
+    rows = "".join(_row(move, unit) for move in plan.moves)
+    if not headers:
+        return align(rows)
+    head = "POD\tFROM\tTO\n" if rows else ""
+    return align(head + rows) + f"{conclusion(plan, goal, unit)}\n"
+
+
+def conclusion(plan: MovePlan, goal: Goal, unit: MemoryUnit) -> str:
+    """A sentence with the capacity that the moves free."""
+    gpus = ", ".join(map(str, plan.gpus))
+    noun = "GPU" if len(plan.gpus) == 1 else "GPUs"
+    what = f"{goal.units} {unit} on {noun} {gpus}" if goal.units else f"{noun} {gpus}"
+    if not plan.moves:
+        verb = "is" if goal.units or len(plan.gpus) == 1 else "are"
+        return f"nothing needs to move: {what} of node {plan.node} {verb} free already"
+    return f"moving {counted(len(plan.moves), 'pod')} frees {what} of node {plan.node}"
+
+
+def _row(move: Move, unit: MemoryUnit) -> str:
+    allocation = move.allocation
+    origin = placement_sentence(allocation.placement, allocation.unit or unit)
+    return (
+        f"{allocation.namespace}/{allocation.name}\t{origin}\t{placement_sentence(move.to, unit)}\n"
+    )

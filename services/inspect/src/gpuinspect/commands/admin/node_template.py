@@ -18,7 +18,7 @@ from gpuinspect.commands.options import answers
 from gpuinspect.commands.options.formats import Format, Output, emit, names_only
 from gpuinspect.commands.options.reading import Reader, fail, note, reading
 from gpuinspect.documents.nodetemplate import node_template_document
-from gpuinspect.queries.similar_names import similar_names
+from gpuinspect.errors import similar_names
 
 
 class Autoscaler(StrEnum):

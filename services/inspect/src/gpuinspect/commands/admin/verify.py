@@ -1,6 +1,8 @@
 """``gpushare verify``: proof on the GPUs of this cluster that shares are what they promise."""
 
 import sys
+from collections import Counter
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Annotated
@@ -13,8 +15,9 @@ from gpuinspect.commands.options.answers import nodes as complete_nodes
 from gpuinspect.commands.options.formats import Format, NoHeaders, emit, names_only
 from gpuinspect.commands.options.reading import Reader, fail, note, reading
 from gpuinspect.documents.verify import VerifyReport, holds, junit, verify_report
-from gpuinspect.layout import verify as layout
 from gpuinspect.terminal import output as terminal
+from gpuinspect.terminal.output import align, wrapped
+from gpuinspect.verify.rows import RowOutcome
 from gpuinspect.verify.run import VerifyRun, VerifySettings
 from gpuinspect.verify.run import verify as run_verify
 from gpuinspect.verify.targets import ProofTarget
@@ -148,7 +151,8 @@ def _rows(only: str) -> tuple[str, ...]:
 
 
 def _progress(target: ProofTarget, proof: Proof) -> None:
-    note(layout.progress(target, proof).rstrip("\n"))
+    """Print a row as soon as it is known."""
+    note(f"{target.node} GPU {target.index}: {proof.row}: {proof.verdict.value}")
 
 
 def _print(found: VerifyRun, output: VerifyFormat, kubernetes: str, *, headers: bool) -> None:
@@ -160,8 +164,8 @@ def _print(found: VerifyRun, output: VerifyFormat, kubernetes: str, *, headers: 
         failed = (each for each in found.outcomes if each.proof.verdict is ProofVerdict.FAIL)
         names_only("row", (each.proof.row for each in failed))
     else:
-        sys.stdout.write(layout.table(found, headers=headers))
-        sys.stdout.write(layout.failures(found, width=terminal.width()) + layout.count(found))
+        sys.stdout.write(table(found, headers=headers))
+        sys.stdout.write(failures(found, width=terminal.width()) + count(found))
 
 
 def _document(found: VerifyRun, kubernetes: str) -> VerifyReport:
@@ -172,3 +176,38 @@ def _document(found: VerifyRun, kubernetes: str) -> VerifyReport:
     own = next(each for name in DISTRIBUTIONS for each in distributions(name=name))
     date = datetime.now(tz=UTC).date().isoformat()
     return verify_report(found, version=own.version, kubernetes=kubernetes, date=date)
+
+
+def table(run: VerifyRun, *, headers: bool = True) -> str:
+    """One line a row: node, GPU, model, mode, row, verdict, what was seen."""
+    head = "NODE\tGPU\tMODEL\tMODE\tROW\tRESULT\tSEEN\n" if headers else ""
+    return align(head + "".join(_line(each) for each in run.outcomes))
+
+
+def _line(outcome: RowOutcome) -> str:
+    target, proof = outcome.target, outcome.proof
+    cells = (target.node, str(target.index), target.model, target.mode, proof.row)
+    return "\t".join((*cells, proof.verdict.value, proof.seen)) + "\n"
+
+
+def failures(run: VerifyRun, *, width: int | None) -> str:
+    """What was expected, seen, and is to be done, for each row that does not hold."""
+    return "".join(line for each in run.outcomes for line in _details(each, width))
+
+
+def _details(outcome: RowOutcome, width: int | None) -> Iterator[str]:
+    target, proof = outcome.target, outcome.proof
+    if proof.verdict in {ProofVerdict.PASS, ProofVerdict.SKIP}:
+        return
+    word = "FAIL" if proof.verdict is ProofVerdict.FAIL else "known"
+    yield f"{word}  {proof.row} on {target.node} GPU {target.index}: {ROWS[proof.row]}\n"
+    yield wrapped(f"      expected: {proof.expected}", width, indent=8)
+    yield wrapped(f"      seen: {proof.seen}", width, indent=8)
+    yield wrapped(f"      do: {proof.next_step}", width, indent=8)
+
+
+def count(run: VerifyRun) -> str:
+    """The last line."""
+    counts = Counter(each.proof.verdict for each in run.outcomes)
+    parts = [f"{counts[verdict]} {verdict.value}" for verdict in ProofVerdict if counts[verdict]]
+    return f"{len(run.outcomes)} rows: {', '.join(parts)}\n"

@@ -1,7 +1,7 @@
-"""Amounts of the command line: spans of time and percentages."""
+"""Amounts of the command line: prices, spans of time and percentages."""
 
 import re
-from typing import Final
+from typing import Annotated, Final
 
 import typer
 
@@ -9,6 +9,7 @@ HOURS: Final = {"h": 1, "d": 24, "w": 168}
 _SPAN: Final = re.compile(r"([1-9][0-9]{0,4})([hdw])")
 _PERCENT: Final = re.compile(r"([0-9]{1,3})%?")
 MOST_MARGIN: Final = 200
+Price = Annotated[float, typer.Option(help="price of an hour of one GPU, in any currency", min=0.0)]
 
 
 def days_of(text: str, flag: str) -> float:

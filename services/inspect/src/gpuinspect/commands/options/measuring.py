@@ -1,15 +1,24 @@
 """Memory in use for a command: from Prometheus where it is given, else from the device plugins."""
 
+from typing import Annotated
+
+import typer
+
 from gpuinspect.cluster.snapshots import Snapshot
 from gpuinspect.commands.options.reading import Reader
 from gpuinspect.queries.memory_in_use import IN_A_SNAPSHOT, MemoryInUse, memory_in_use
 from gpuinspect.queries.usage import Figures
 from gpuinspect.sources.prometheus import gpu_figures, pod_figures
 
-PROMETHEUS_HELP = (
-    "address of Prometheus for memory in use, such as http://localhost:9090; "
-    "default: the device plugins report it"
-)
+Prometheus = Annotated[
+    str,
+    typer.Option(
+        envvar="GPUSHARE_PROMETHEUS",
+        help="address of Prometheus for memory in use, such as http://localhost:9090; default: the"
+        " device plugins report it",
+        metavar="URL",
+    ),
+]
 
 
 def measured(reader: Reader, snapshot: Snapshot, prometheus: str = "") -> MemoryInUse:

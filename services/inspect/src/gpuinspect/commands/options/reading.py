@@ -7,7 +7,7 @@ the one place that turns errors into a sentence on stderr and exit code 1.
 import functools
 import inspect
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, Concatenate, Final, NoReturn, ParamSpec
@@ -21,7 +21,7 @@ from gpuinspect.cluster.collect import ClusterSource
 from gpuinspect.commands.options import answers
 from gpuinspect.errors import FAILURES, sentence
 from gpuinspect.terminal import output as terminal
-from gpuinspect.terminal.wrapping import wrapped
+from gpuinspect.terminal.output import wrapped
 from gpukube.errors import ConfigError, KubeError
 
 P = ParamSpec("P")
@@ -122,8 +122,15 @@ def reading(command: Callable[Concatenate[Reader, P], None]) -> Callable[..., No
 
 
 def note(text: str) -> None:
-    """A remark for people, beside the data; its later lines are indented."""
+    """A remark for people, after the data that was printed before; later lines are indented."""
+    sys.stdout.flush()
     sys.stderr.write(wrapped(text, terminal.width(sys.stderr), indent=2))
+
+
+def note_all(sentences: Iterable[str]) -> None:
+    """A line ``note: ...`` for each sentence."""
+    for each in sentences:
+        note(f"note: {each}")
 
 
 @contextmanager

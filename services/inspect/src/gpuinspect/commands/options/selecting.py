@@ -1,14 +1,23 @@
-"""``-l``: only the nodes that carry these labels."""
+"""Only some nodes: by name, or with ``-l`` by their labels."""
 
-from typing import Annotated, TypeVar
+import re
+from collections.abc import Callable, Mapping
+from typing import Annotated, Final, TypeVar
 
 import msgspec
 import typer
 
-from gpuinspect.cluster import selectors
 from gpuinspect.cluster.snapshots import ListedObjects
+from gpuinspect.commands.options import answers
 from gpuinspect.commands.options.reading import fail
 
+OnlyNode = Annotated[
+    str, typer.Argument(help="only this node", metavar="NODE", autocompletion=answers.nodes)
+]
+OnlyNodes = Annotated[
+    list[str] | None,
+    typer.Argument(help="only these nodes", metavar="[NODE]...", autocompletion=answers.nodes),
+]
 Selector = Annotated[
     str,
     typer.Option(
@@ -18,13 +27,49 @@ Selector = Annotated[
 
 
 Found = TypeVar("Found", bound=ListedObjects)
+Matches = Callable[[Mapping[str, str]], bool]
+_SET: Final = re.compile(r"(?P<key>\S+)\s+(?P<verb>in|notin)\s*\((?P<values>[^()]*)\)")
+_EQUAL: Final = re.compile(r"(?P<key>[^=!\s]+)\s*(?P<verb>==|!=|=)\s*(?P<value>[^=!\s]*)")
+_EXISTS: Final = re.compile(r"(?P<no>!?)\s*(?P<key>[^=!\s()]+)")
+_COMMA: Final = re.compile(r",(?![^(]*\))")  # not one between parentheses
 
 
 def selected(snapshot: Found, selector: str) -> Found:
     """The snapshot without the nodes that ``selector`` leaves out; pods stay."""
     try:
-        matches = selectors.parse(selector)
-    except selectors.SelectorError as error:
+        matches = parse(selector)
+    except SelectorError as error:
         fail(error)
     nodes = tuple(node for node in snapshot.nodes if matches(node.labels))
     return msgspec.structs.replace(snapshot, nodes=nodes)
+
+
+class SelectorError(ValueError):
+    """The text is not a label selector."""
+
+
+def parse(text: str) -> Matches:
+    """A test of labels for a selector such as ``gpu=t4,zone in (a, b),!spot``; empty takes all.
+
+    Raises:
+        SelectorError: the text is no selector.
+    """
+    terms = [_term(part.strip()) for part in _COMMA.split(text) if part.strip()]
+    return lambda labels: all(term(labels) for term in terms)
+
+
+def _term(text: str) -> Matches:
+    if match := _SET.fullmatch(text):
+        values = {value.strip() for value in match["values"].split(",")}
+        return _among(match["key"], values, wanted=match["verb"] == "in")
+    if match := _EQUAL.fullmatch(text):
+        return _among(match["key"], {match["value"]}, wanted=match["verb"] != "!=")
+    if match := _EXISTS.fullmatch(text):
+        key, wanted = match["key"], not match["no"]
+        return lambda labels: (key in labels) is wanted
+    raise SelectorError(f"{text!r} is not a label selector: use key=value, key in (a,b) or !key")
+
+
+def _among(key: str, values: set[str], *, wanted: bool) -> Matches:
+    """As the API server reads it: a missing label satisfies ``!=`` and ``notin``."""
+    return lambda labels: (labels.get(key) in values) is wanted

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from gpuinspect.serving.errors import FlagError
+from gpuinspect.errors import FlagError
 from gpuinspect.serving.flagtexts import pairs, tolerations, words
 from gpuinspect.serving.request import CONTEXT_MIB, Rule, ServerKind, ServingRequest, overlaid
 

@@ -17,12 +17,7 @@ from gpucore.wire.errors import WireError
 from gpucore.wire.names import Names
 from gpuinspect.cluster.collect import ClusterSource
 from gpuinspect.commands.options.formats import Format, NoHeaders, Output, emit, names_only
-from gpuinspect.commands.options.namespaces import (
-    READ_ALL,
-    AllNamespaces,
-    Namespace,
-    chosen,
-)
+from gpuinspect.commands.options.namespaces import READ_ALL, AllNamespaces, Namespace, chosen
 from gpuinspect.commands.options.reading import (
     AsUser,
     Context,
@@ -35,12 +30,11 @@ from gpuinspect.commands.options.reading import (
     read_errors,
 )
 from gpuinspect.commands.serving.request import parameters, serving_request
-from gpuinspect.errors import FAILURES, MissingObjectError
+from gpuinspect.errors import FAILURES, FlagError, MissingObjectError, RefusedError
 from gpuinspect.layout import serving as layout
 from gpuinspect.serving.documents import serving_list
 from gpuinspect.serving.elsewhere import COMMANDS as ELSEWHERE
 from gpuinspect.serving.engine import Helm, ReleasePlace
-from gpuinspect.serving.errors import FlagError, RefusedError
 from gpuinspect.serving.request import ServerKind, ServingRequest
 from gpuinspect.serving.served import instances, servings
 

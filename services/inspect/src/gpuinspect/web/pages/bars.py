@@ -7,10 +7,14 @@ import msgspec
 from gpucore.units import MemoryUnit
 from gpuinspect.queries.gpumap import in_gib
 from gpuinspect.queries.views import GpuSummary, NodeSummary, PodSummary
-from gpuinspect.web.pages.amounts import gib
 from gpuinspect.web.rendering import pod_link
 
 SHADES = 6
+
+
+def gib(units: float, unit: MemoryUnit) -> str:
+    """Units as GiB with at most one decimal, such as ``12`` or ``1.5``."""
+    return f"{in_gib(units, unit):.1f}".removesuffix(".0")
 
 
 class BarSegment(msgspec.Struct, frozen=True):

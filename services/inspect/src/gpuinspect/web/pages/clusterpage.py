@@ -4,14 +4,13 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from gpucore.units import counted
 from gpuinspect.queries.gpumap import GROUPS, CellGroup, in_gib
-from gpuinspect.queries.natural_order import natural
-from gpuinspect.queries.views import NodeSummary, percent
-from gpuinspect.terminal.wrapping import nodes as counted
+from gpuinspect.queries.views import NodeSummary, natural, percent
 from gpuinspect.web.frames import Frame
 from gpuinspect.web.history import CLUSTER
 from gpuinspect.web.pages import bars
-from gpuinspect.web.pages.amounts import gib
+from gpuinspect.web.pages.bars import gib
 from gpuinspect.web.pages.charts import chart
 from gpuinspect.web.pages.choices import MOST_GIB, ORDERS, SHOWS, UNNAMED, Choices, choices_of
 from gpuinspect.web.pages.gpumap import gpu_map, gpu_title
@@ -119,7 +118,7 @@ def _totals(frame: Frame) -> Sequence[tuple[str, Cell]]:
             ),
         ),
         ("Memory in use", _in_use(frame)),
-        ("Nodes and GPUs", f"{counted(len(view.nodes))}, {gpus} GPU{'' if gpus == 1 else 's'}"),
+        ("Nodes and GPUs", f"{counted(len(view.nodes), 'node')}, {counted(gpus, 'GPU')}"),
         ("Pending pods", Link(len(frame.waiting), "/pods")),
         ("Unhealthy GPUs", Link(len(frame.unhealthy), "/health")),
         ("Free", f"{free:.1f} GPUs"),

@@ -1,23 +1,99 @@
-"""The map of the cluster page: a cell for each GPU, or for each node where there are too many."""
+"""The map of the cluster page: a cell for each GPU, or for each node where there are too many.
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+A cell has a class of the style sheet as its colour, a sign, and its figures as text.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
+from operator import attrgetter
 from typing import Any, Final
 
 import msgspec
 
+from gpucore.units import counted
 from gpuinspect.queries.gpumap import CellGroup, GpuCell
-from gpuinspect.terminal.wrapping import nodes as counted
 from gpuinspect.web.pages.choices import UNNAMED, Choices
-from gpuinspect.web.pages.paint import Paint, Swatch, painter
 
+TENTHS: Final = 10
+_UNKNOWN: Final = "u"
+_STATES: Final = {"healthy": "h0", "unhealthy": "h1", "cordoned": "h2", "not ready": "h3"}
+_SHADES: Final = 6
+_OTHER, _SEVERAL, _NONE = "n6", "n7", "p0"
+_AMOUNTS: Final[Mapping[str, Callable[[GpuCell], float | None]]] = {
+    "allocated": attrgetter("allocated"),
+    "in use": attrgetter("in_use"),
+    "waste": attrgetter("waste"),
+}
+Paint = Callable[[Sequence[GpuCell]], str]
+"""The class of a cell, which stands for one GPU or for those of a node."""
 MOST_GPUS: Final = 1500
 """Cells of GPUs; where there are more, a cell is a node."""
 MOST_NODES: Final = 1000
 """Cells of nodes; others are found with the filter."""
-_SICK: Final = (Swatch("h0 sick", "unhealthy GPU"),)
 _PODS: Final = 3
 """Pods that a cell names."""
+
+
+class Swatch(msgspec.Struct, frozen=True):
+    """An entry of the legend: a class and its meaning."""
+
+    paint: str
+    text: str
+
+
+def painter(show: str, cells: Iterable[GpuCell]) -> tuple[Paint, Sequence[Swatch]]:
+    """The class of each cell, and the legend.
+
+    Args:
+        show: one of :data:`~gpuinspect.web.pages.choices.SHOWS`.
+        cells: all cells of the map.
+    """
+    if show == "health":
+        return _health, [Swatch(each, state) for state, each in _STATES.items()]
+    if show == "namespace":
+        return _namespaces(cells)
+    amount = _AMOUNTS[show]
+    known = [Swatch("p0", "none"), Swatch("p1", "up to 10 %"), Swatch("p5", "up to 50 %")]
+    known += [Swatch("p10", "more than 90 % of the GPU")]
+    unknown = [] if show == "allocated" else [Swatch(_UNKNOWN, "unknown")]
+    return (lambda gpus: _tenths(gpus, amount)), known + unknown
+
+
+def _tenths(gpus: Sequence[GpuCell], amount: Callable[[GpuCell], float | None]) -> str:
+    """Tenths of the memory, rounded up; of the GPUs whose amount is known."""
+    known = [(found, gpu.total) for gpu in gpus if (found := amount(gpu)) is not None]
+    if not known:
+        return _UNKNOWN
+    part, total = (sum(column) for column in zip(*known, strict=True))
+    tenths = -(-TENTHS * part // total) if total else TENTHS * (part > 0)
+    return f"p{min(int(tenths), TENTHS)}"
+
+
+def _health(gpus: Sequence[GpuCell]) -> str:
+    states = {gpu.state for gpu in gpus}
+    worst = next((s for s in ("unhealthy", "not ready", "cordoned") if s in states), "healthy")
+    return _STATES[worst]
+
+
+def _namespaces(cells: Iterable[GpuCell]) -> tuple[Paint, Sequence[Swatch]]:
+    """The namespaces with most GPUs have a class each."""
+    counts = Counter(name for cell in cells for name in cell.namespaces)
+    ordered = sorted(counts, key=lambda name: (-counts[name], name))
+    shades = {name: f"n{place}" for place, name in enumerate(ordered[:_SHADES])}
+
+    def paint(gpus: Sequence[GpuCell]) -> str:
+        names = {name for gpu in gpus for name in gpu.namespaces}
+        if not names:
+            return _NONE
+        return _SEVERAL if len(names) > 1 else shades.get(names.pop(), _OTHER)
+
+    legend = [Swatch(each, name) for name, each in shades.items()]
+    others = [Swatch(_OTHER, "another namespace")] if len(ordered) > _SHADES else []
+    return paint, [*legend, *others, Swatch(_SEVERAL, "several"), Swatch(_NONE, "no pods")]
+
+
+_SICK: Final = (Swatch("h0 sick", "unhealthy GPU"),)
 
 
 class Cell(msgspec.Struct, frozen=True):
@@ -125,7 +201,9 @@ def _node_title(node: str, gpus: Sequence[GpuCell], gib: int) -> str:
     ill = sum(gpu.state == "unhealthy" for gpu in gpus)
     words = [*_amounts(gpus), *([f"{ill} unhealthy"] if ill else []), *_fits(gpus, gib)]
     pods = sum(len(gpu.pods) for gpu in gpus)
-    return f"{node}, {_count(len(gpus), 'GPU')} {models}: {', '.join(words)}; {_count(pods, 'pod')}"
+    return (
+        f"{node}, {counted(len(gpus), 'GPU')} {models}: {', '.join(words)}; {counted(pods, 'pod')}"
+    )
 
 
 def _amounts(gpus: Sequence[GpuCell]) -> list[str]:
@@ -143,11 +221,7 @@ def _fits(gpus: Sequence[GpuCell], gib: int) -> list[str]:
 
 
 def _facts(gpus: Sequence[GpuCell]) -> str:
-    return f"{_count(len(gpus), 'GPU')}, {_amounts(gpus)[0]}"
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
+    return f"{counted(len(gpus), 'GPU')}, {_amounts(gpus)[0]}"
 
 
 def _fitting(gpus: Sequence[GpuCell], gib: int) -> str:
@@ -155,8 +229,8 @@ def _fitting(gpus: Sequence[GpuCell], gib: int) -> str:
     if not gib:
         return ""
     found = [gpu for gpu in gpus if gpu.fits]
-    nodes = counted(len({gpu.node for gpu in found}))
-    where = f"{len(found)} of {_count(len(gpus), 'GPU')}, on {nodes}" if found else "no GPU"
+    nodes = counted(len({gpu.node for gpu in found}), "node")
+    where = f"{len(found)} of {counted(len(gpus), 'GPU')}, on {nodes}" if found else "no GPU"
     return f"A share of {gib} GiB fits now on {where}."
 
 

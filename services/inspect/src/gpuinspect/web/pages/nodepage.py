@@ -1,16 +1,16 @@
 """One node: its GPUs, their pods, and the links between them."""
 
-from gpucore.accounting.node_reading import node_matrix
+from gpucore.accounting.node_infos import node_matrix
 from gpucore.model.links import Matrix
 from gpucore.units import MemoryUnit
 from gpucore.wire.names import Names
 from gpucore.wire.node.matrices import shown
-from gpucore.wire.nodes import Node
+from gpucore.wire.node.spec import Node
 from gpuinspect.queries.gpumap import in_gib
 from gpuinspect.queries.views import NodeSummary
 from gpuinspect.web.frames import Frame
 from gpuinspect.web.pages import bars
-from gpuinspect.web.pages.amounts import gib
+from gpuinspect.web.pages.bars import gib
 from gpuinspect.web.pages.charts import chart
 from gpuinspect.web.pages.healthpage import unhealthy
 from gpuinspect.web.rendering import Table, View, age_cell, pod_link, table

@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from typing import Final
 
 from gpucore.units import GIB, MemoryUnit
-from gpuinspect.queries.natural_order import natural
 from gpuinspect.queries.usage import GroupUsage, UsageReport
+from gpuinspect.queries.views import natural
 from gpuinspect.web.frames import Frame
-from gpuinspect.web.pages.amounts import gib
+from gpuinspect.web.pages.bars import gib
 from gpuinspect.web.rendering import Cell, Link, Table, View, table
 
 GROUPS: Final = ("namespace", "model", "node")
