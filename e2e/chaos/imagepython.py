@@ -1,12 +1,14 @@
 """A Python like that of the device plugin's image, for measurements without the image.
 
-It finds the packages that the image installs, as links into this environment, and no other: more
-packages are imported where they are found, such as ``rich`` by ``structlog``. Variables are those
-of the image's Dockerfile, and modules are compiled before the measurement, as in the image.
+It has the packages that the image installs and no other: more packages are imported where they are
+found, such as ``rich`` by ``structlog``. They are copies, because libraries that other processes
+map too would count in part. Variables are those of the image's Dockerfile, and modules are
+compiled before the measurement, as in the image.
 """
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 import venv
@@ -21,6 +23,7 @@ DOCKERFILE: Final = ROOT / "services" / "deviceplugin" / "Dockerfile"
 MEMBERS: Final = ("libs/gpucore", "libs/gpukube", "libs/gpuprobe", "services/deviceplugin")
 START: Final = "import sys; from gpudeviceplugin.__main__ import main; sys.exit(main())"
 COMPILE_SECONDS: Final = 120
+COMPILED: Final = shutil.ignore_patterns("__pycache__")
 
 
 class ImagePython:
@@ -41,7 +44,7 @@ class ImagePython:
         }
         venv.create(folder, symlinks=True)
         version = f"python{sys.version_info.major}.{sys.version_info.minor}"
-        _link(_packages(), folder / "lib" / version / "site-packages")
+        _copy(_packages(), folder / "lib" / version / "site-packages")
         self._compile(python)
 
     def _compile(self, python: Path) -> None:
@@ -68,15 +71,15 @@ def required(requirements: str) -> list[str]:
 def _packages() -> Iterator[Path]:
     for name in required(REQUIREMENTS.read_text()):
         found = distribution(name)
-        inside = {file.parts[0] for file in found.files or () if file.parts[0] != ".."}
+        inside = {file.parts[0] for file in found.files or ()} - {"..", "__pycache__"}
         yield from (Path(str(found.locate_file(entry))) for entry in inside)
     for member in MEMBERS:
         yield from (ROOT / member / "src").iterdir()
 
 
-def _link(entries: Iterable[Path], folder: Path) -> None:
-    """Packages may share a directory, such as ``__pycache__``."""
+def _copy(entries: Iterable[Path], folder: Path) -> None:
     for entry in entries:
-        link = folder / entry.name
-        if not link.is_symlink():
-            link.symlink_to(entry)
+        if entry.is_dir():
+            shutil.copytree(entry, folder / entry.name, ignore=COMPILED, dirs_exist_ok=True)
+        elif entry.suffix != ".pth":
+            shutil.copy(entry, folder)
