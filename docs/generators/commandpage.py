@@ -12,12 +12,11 @@ from pathlib import Path
 from typing import Any, Final, get_args
 
 import typer
-from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
-from pydantic_settings import BaseSettings
 from typer.core import TyperCommand, TyperGroup, TyperOption
 from typer.main import get_command
 
+from gpudeviceplugin.command_line import settings_of
 from gpudeviceplugin.settings import DevicePluginSettings
 from gpuextender.settings import ExtenderSettings
 from gpuinspect.commands.main import app
@@ -36,10 +35,6 @@ and the variable over the default.
 """
 TABLE: Final = "| flag | variable | default | meaning |\n|---|---|---|---|\n"
 READING: Final = "And the [flags of commands that read](#flags-of-commands-that-read)."
-SERVICES: Final = (
-    ("gpushare-extender", ExtenderSettings),
-    ("gpushare-device-plugin", DevicePluginSettings),
-)
 
 
 def page() -> str:
@@ -48,27 +43,39 @@ def page() -> str:
     rows = {path: _rows(command) for path, command in commands.items()}
     seen = Counter(row for listed in rows.values() for row in listed)
     reading = [row for row, times in seen.items() if 2 * times > len(commands)]
-    parts = [HEAD, *(_service(name, settings) for name, settings in SERVICES)]
+    parts = [HEAD, _service("gpushare-extender", _extender())]
+    parts.append(_service("gpushare-device-plugin", _device_plugin()))
     parts.append(f"## Flags of commands that read\n\n{TABLE}{''.join(reading)}")
     parts += [_command(path, commands[path], rows[path], reading) for path in commands]
     return "\n".join(parts)
 
 
-def _service(program: str, settings: type[BaseSettings]) -> str:
-    prefix = settings.model_config.get("env_prefix", "")
-    rows = (_setting(name, field, prefix) for name, field in settings.model_fields.items())
+def _service(program: str, rows: Iterable[str]) -> str:
     return f"## {program}\n\n{TABLE}{''.join(rows)}"
 
 
-def _setting(name: str, field: FieldInfo, prefix: str) -> str:
-    alias = field.validation_alias
-    variable = (alias if isinstance(alias, str) else f"{prefix}{name}").upper()
-    choices = _choices(field.annotation)
-    meaning = field.description or ""
-    if any(word not in meaning for word in choices):
-        meaning += f" ({', '.join(choices)})"
-    flag = f"`--{name.replace('_', '-')}`"
-    return _row(flag, f"`{variable}`", _default(field.default), meaning)
+def _extender() -> Iterator[str]:
+    prefix = ExtenderSettings.model_config.get("env_prefix", "")
+    for name, field in ExtenderSettings.model_fields.items():
+        alias = field.validation_alias
+        variable = (alias if isinstance(alias, str) else f"{prefix}{name}").upper()
+        meaning = _meaning(field.description or "", _choices(field.annotation))
+        flag = f"--{name.replace('_', '-')}"
+        yield _row(f"`{flag}`", f"`{variable}`", _default(field.default), meaning)
+
+
+def _device_plugin() -> Iterator[str]:
+    for setting in settings_of(DevicePluginSettings):
+        default = "required" if setting.required else _default(setting.default)
+        meaning = _meaning(setting.description, setting.choices)
+        yield _row(f"`{setting.flag}`", f"`{setting.variable}`", default, meaning)
+
+
+def _meaning(description: str, choices: Sequence[str]) -> str:
+    """The description, with the words a setting may take unless it names them all."""
+    if all(word in description for word in choices):
+        return description
+    return f"{description} ({', '.join(choices)})"
 
 
 def _choices(annotation: Any) -> list[str]:

@@ -4,8 +4,8 @@ make idle                          a minute
 make idle ARGS='--seconds 300'     longer
 
 Control plane and plugin are the real programs, the driver is a mock and the kubelet that of
-:mod:`chaos.kubelet`. The run fails where the plugin takes more memory or more of a core than its
-bounds.
+:mod:`chaos.kubelet`. The plugin has the packages, compiled modules and variables of its image. The
+run fails where it takes more memory or more of a core than its bounds.
 """
 
 import argparse
@@ -18,6 +18,7 @@ from typing import Any, Final
 
 from bench.__main__ import about_machine, code
 from bench.meter import load, spent
+from chaos.imagepython import ImagePython
 from chaos.objects import node_object
 from chaos.rig import START_SECONDS, StackRig
 from environments.apicall import ApiCalls
@@ -65,7 +66,8 @@ async def _measure(seconds: int) -> dict[str, Any]:
             "machine": about_machine(),
             "code": code(),
             "load_average": load(),
-            "mib": round(_proportional_mib(pid), 1),
+            "mib": round(_mib(pid, "Pss"), 1),
+            "resident_mib": round(_mib(pid, "Rss"), 1),
             "percent_of_a_core": round(100 * used / seconds, 2),
             "wakes_per_second": {
                 name: round(count / seconds, 2) for name, count in woken.most_common() if count
@@ -79,7 +81,8 @@ def _start_node(rig: StackRig) -> int:
     """The process id of the plugin, once its kubelet has its devices."""
     root = rig.plane.folder / NODE
     root.mkdir()
-    plugin = rig.plugin(NODE, MACHINE, root, usage_seconds=4)
+    python = ImagePython(root / "python")
+    plugin = rig.plugin(NODE, MACHINE, root, python.command, usage_seconds=4, **python.environ)
     rig.kubelet(NODE, root)
     until(
         "the node offers its GPUs",
@@ -100,10 +103,10 @@ def _wakes(pid: int) -> Counter[str]:
     return found
 
 
-def _proportional_mib(pid: int) -> float:
-    """Memory of the process; what it shares with others counts in part."""
+def _mib(pid: int, kind: str) -> float:
+    """Memory of the process; of ``Pss``, what it shares with others counts in part."""
     text = Path(f"/proc/{pid}/smaps_rollup").read_text()
-    line = next(line for line in text.splitlines() if line.startswith("Pss:"))
+    line = next(line for line in text.splitlines() if line.startswith(f"{kind}:"))
     return int(line.split()[1]) / 1024
 
 

@@ -227,9 +227,21 @@ class StackRig:
         return self.plane.start_program(f"kubelet-{node}", argv, PYTHONPATH=e2e)
 
     def plugin(
-        self, node: str, machine: str, root: Path, *, usage_seconds: int = 30
+        self,
+        node: str,
+        machine: str,
+        root: Path,
+        program: Sequence[str] = (str(PLUGIN),),
+        *,
+        usage_seconds: int = 30,
+        **variables: str,
     ) -> ChildProcess:
-        """Start the device plugin of a node with the GPUs of a mock machine."""
+        """Start the device plugin of a node with the GPUs of a mock machine.
+
+        Args:
+            program: the command without its flags.
+            variables: added to its environment.
+        """
         text = build.machine(machine).read_text().partition("[processes]")[0]
         (root / "machine").write_text(text)
         (root / "proc").mkdir()
@@ -242,8 +254,10 @@ class StackRig:
             "--host-proc": root / "proc",
             "--cdi-dir": root / "cdi",
         }
-        command = [str(PLUGIN), *(str(word) for flag in flags.items() for word in flag)]
-        environ = dict(inpod.environ(self.plane)) | {
+        command = [*program, *(str(word) for flag in flags.items() for word in flag)]
+        environ = {
+            **variables,
+            **inpod.environ(self.plane),
             "LD_LIBRARY_PATH": str(build.ensure()),
             "GPUSHARE_MOCK_NVML_MACHINE": str(root / "machine"),
             "USAGE_SECONDS": str(usage_seconds),

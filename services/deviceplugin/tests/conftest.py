@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from gpudeviceplugin.command_line import settings_of
 from gpudeviceplugin.settings import DevicePluginSettings
 from gpukube.testing.clock import FakeClock
 
@@ -21,7 +22,8 @@ sys.path.insert(0, str(Path(__file__).parent))  # the fakes are packages beside 
 @pytest.fixture(autouse=True)
 def no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every setting may come from a variable: tests ignore those of their environment."""
-    for name in [name for name in os.environ if name.lower() in DevicePluginSettings.model_fields]:
+    variables = {setting.variable for setting in settings_of(DevicePluginSettings)}
+    for name in [name for name in os.environ if name.upper() in variables]:
         monkeypatch.delenv(name)
 
 

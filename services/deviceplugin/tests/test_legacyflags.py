@@ -1,10 +1,11 @@
 """The original DaemonSet's arguments start this plugin."""
 
+import os
 from pathlib import Path
 
 import pytest
-from pydantic_settings import CliApp
 
+from gpudeviceplugin.command_line import read
 from gpudeviceplugin.legacy_flags import translated
 from gpudeviceplugin.settings import DevicePluginSettings
 
@@ -13,9 +14,8 @@ ORIGINAL = ["-logtostderr", "--v=5", "--memory-unit=GiB"]
 
 def settings(*arguments: str) -> DevicePluginSettings:
     """The settings that these arguments make."""
-    return CliApp.run(
-        DevicePluginSettings, cli_args=[*translated(arguments).ours, "--node-name=n1"]
-    )
+    given = [*translated(arguments).ours, "--node-name=n1"]
+    return read(DevicePluginSettings, given, os.environ, program="plugin")
 
 
 def test_the_shipped_daemonset_is_taken() -> None:

@@ -5,8 +5,7 @@
 
 from pathlib import Path
 
-from pydantic_core import PydanticUndefined
-
+from gpudeviceplugin.command_line import settings_of
 from gpudeviceplugin.settings import DevicePluginSettings
 
 README = Path(__file__).parents[1] / "README.md"
@@ -17,10 +16,10 @@ END = "<!-- end of settings -->"
 def table() -> str:
     """The settings as Markdown."""
     rows = ["| Setting | Default | Meaning |", "|---|---|---|"]
-    for name, field in DevicePluginSettings.model_fields.items():
-        value = field.default
-        default = "required" if value is PydanticUndefined else f"`{value}`" if value else ""
-        rows.append(f"| `{name}` | {default} | {field.description or ''} |")
+    for setting in settings_of(DevicePluginSettings):
+        value = setting.default
+        default = "required" if setting.required else f"`{value}`" if value else ""
+        rows.append(f"| `{setting.name}` | {default} | {setting.description} |")
     return "\n".join(rows) + "\n"
 
 

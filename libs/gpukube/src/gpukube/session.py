@@ -4,11 +4,13 @@ import ssl
 from collections.abc import AsyncGenerator, Mapping
 from typing import Final
 
-import aiohttp
-from aiohttp.connector import NEEDS_CLEANUP_CLOSED
-
+from gpukube.authorities import no_public_authorities
 from gpukube.errors import UnreachableError
 from gpukube.interface import Reply, failure_in
+
+with no_public_authorities():
+    import aiohttp
+    from aiohttp.connector import NEEDS_CLEANUP_CLOSED
 
 CONNECTIONS: Final = 128
 READ_BUFFER_BYTES: Final = 2**18
@@ -49,7 +51,7 @@ class Session:
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(
                 limit=CONNECTIONS,
-                ssl=tls or True,
+                ssl=_context(tls, proxy),
                 # Older Pythons keep a TLS connection that was aborted in the middle of a watch
                 # until the peer sends its close notification, which it may never do.
                 enable_cleanup_closed=NEEDS_CLEANUP_CLOSED,
@@ -120,6 +122,13 @@ class Session:
                     yield lines
         except (aiohttp.ClientError, TimeoutError) as error:
             raise UnreachableError.because(request, error) from error
+
+
+def _context(tls: ssl.SSLContext | None, proxy: str | None) -> ssl.SSLContext | bool:
+    """The context of all connections; a proxy may have TLS where the API server has none."""
+    if tls is None and proxy is not None and proxy.startswith("https:"):
+        return ssl.create_default_context()
+    return tls or True
 
 
 async def _whole(reply: aiohttp.ClientResponse) -> Reply:

@@ -5,24 +5,28 @@ anew.
 """
 
 import asyncio
+import os
 import signal
 import sys
 from collections.abc import Sequence
+from typing import Final
 
+import msgspec
 import structlog
-from pydantic import ValidationError
-from pydantic_settings import CliApp
 
-from gpucore.wire.errors import WireError
 from gpudeviceplugin import logs
+from gpudeviceplugin.command_line import SettingsError, read
 from gpudeviceplugin.gpus.devices import Driver
 from gpudeviceplugin.gpus.nvml import Nvml
 from gpudeviceplugin.isolation.cgroup_tree import CgroupTree
 from gpudeviceplugin.legacy_flags import IGNORED, translated
+from gpudeviceplugin.memory import loaded_code
 from gpudeviceplugin.plugin import Plugin
 from gpudeviceplugin.settings import DevicePluginSettings
 from gpudeviceplugin.stacks import show_on_sigquit
 from gpukube.errors import ConfigError
+
+PROGRAM: Final = "gpushare-device-plugin"
 
 log = structlog.get_logger()
 
@@ -59,15 +63,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the device plugin; exit status 0 after a signal, 1 on a failure, 2 on wrong settings."""
     given = translated(sys.argv[1:] if arguments is None else arguments)
     try:
-        settings = CliApp.run(DevicePluginSettings, cli_args=given.ours)
-    except (ValidationError, WireError, ValueError) as error:
-        print(f"gpushare-device-plugin: {error}", file=sys.stderr)
+        settings = read(DevicePluginSettings, given.ours, os.environ, program=PROGRAM)
+    except SettingsError as error:
+        print(*(f"{PROGRAM}: {fault}" for fault in error.faults), sep="\n", file=sys.stderr)
         return 2
     logs.configure(settings.log_level, node=settings.node_name)
     show_on_sigquit()
+    loaded_code()  # once, before the driver, which may unload libraries of its own
     for name in given.ignored:
         log.info("a flag of the original plugin changes nothing", flag=name, why=IGNORED[name])
-    log.info("starting", **settings.model_dump(mode="json"))
+    log.info("starting", **msgspec.to_builtins(settings, enc_hook=str))
     try:
         asyncio.run(serve(settings, _nvml(settings)))
     except ConfigError as error:

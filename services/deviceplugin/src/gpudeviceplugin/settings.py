@@ -6,10 +6,9 @@ A flag is the name with dashes (``--memory-unit``), a variable the name in capit
 
 import os
 from pathlib import Path
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final, Literal, Self
 
-from pydantic import AfterValidator, Field
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from msgspec import Meta, Struct
 
 from gpucore.model import IsolationMode
 from gpucore.node.grant import Visible
@@ -20,217 +19,272 @@ PIPE_OF_2019: Final = "/tmp/nvidia-mps"  # noqa: S108
 """Where ``--mps`` alone looks for the operator's daemon, as the change of 2019 did."""
 
 
-def _unit(text: str) -> str:
-    return str(MemoryUnit.parse(text))
+class UnitName(str):
+    """The name of a unit of memory, as :class:`MemoryUnit` writes it."""
+
+    __slots__ = ()
+
+    def __new__(cls, text: str) -> Self:
+        return super().__new__(cls, MemoryUnit.parse(text))
 
 
-class DevicePluginSettings(BaseSettings):
+class DevicePluginSettings(Struct, frozen=True, kw_only=True):
     """The settings of one device plugin process."""
 
-    model_config = SettingsConfigDict(
-        frozen=True,
-        cli_kebab_case=True,
-        cli_prog_name="gpushare-device-plugin",
-        cli_hide_none_type=True,
-        cli_avoid_json=True,
-        cli_implicit_flags=True,
-        extra="ignore",
+    node_name: Annotated[
+        str, Meta(min_length=1, description="name of the node this plugin runs on")
+    ]
+    kubelet_dir: Annotated[
+        Path, Meta(description="directory of kubelet's device plugin socket")
+    ] = Path("/var/lib/kubelet/device-plugins")
+    pod_resources_socket: Annotated[
+        Path, Meta(description="socket of kubelet's PodResources API")
+    ] = Path("/var/lib/kubelet/pod-resources/kubelet.sock")
+    kubeconfig: Annotated[
+        Path | None,
+        Meta(description="path of a kubeconfig file; default: the pod's service account"),
+    ] = None
+    memory_unit: Annotated[UnitName, Meta(description="GiB, MiB or a size such as 256MiB")] = (
+        UnitName("GiB")
     )
-
-    node_name: str = Field(min_length=1, description="name of the node this plugin runs on")
-    kubelet_dir: Path = Field(
-        Path("/var/lib/kubelet/device-plugins"),
-        description="directory of kubelet's device plugin socket",
+    reserve_mib: Annotated[
+        int,
+        Meta(
+            ge=0,
+            description="MiB of every GPU and MIG instance to keep unallocated, "
+            "besides the memory that the driver reserves",
+        ),
+    ] = 0
+    resource_domain: Annotated[str, Meta(description="domain of the extended resources")] = (
+        "aliyun.com"
     )
-    pod_resources_socket: Path = Field(
-        Path("/var/lib/kubelet/pod-resources/kubelet.sock"),
-        description="socket of kubelet's PodResources API",
+    annotation_prefix: Annotated[str, Meta(description="prefix of the pods' annotations")] = (
+        "ALIYUN_COM"
     )
-    kubeconfig: Path | None = Field(
-        None, description="path of a kubeconfig file; default: the pod's service account"
+    visible_devices: Annotated[
+        Visible, Meta(description="how NVIDIA_VISIBLE_DEVICES names a GPU")
+    ] = Visible.UUID
+    cdi: Annotated[
+        Literal["auto", "on", "off"],
+        Meta(
+            description="deliver limits by CDI, where a pod cannot replace them; auto: by the "
+            "versions of kubelet and container runtime"
+        ),
+    ] = "auto"
+    cdi_dir: Annotated[Path, Meta(description="directory of the container runtime's CDI files")] = (
+        Path("/var/run/cdi")
     )
-    memory_unit: Annotated[str, AfterValidator(_unit)] = Field(
-        "GiB", description="GiB, MiB or a size such as 256MiB"
+    cdi_kind: Annotated[
+        str,
+        Meta(
+            description="also name a CDI device of this kind for each GPU, such as nvidia.com/gpu"
+        ),
+    ] = ""
+    api: Annotated[
+        Literal["devices", "claims", "auto"],
+        Meta(
+            description="offer the GPUs of a node without the label gpushare/api as devices of the "
+            "device plugin or as ResourceClaims; auto: claims where the cluster has consumable "
+            "capacity"
+        ),
+    ] = "devices"
+    claims: Annotated[
+        bool,
+        Meta(
+            description="let the label gpushare/api choose claims; implied by --api claims and auto"
+        ),
+    ] = False
+    policy: Annotated[
+        Literal["binpack", "spread", "fragmentation"],
+        Meta(
+            description="order of the GPUs in the ResourceSlice, which decides the GPU of a claim, "
+            "unless the node's label ack.node.gpu.placement sets one"
+        ),
+    ] = "binpack"
+    unhealthy_claims: Annotated[
+        Literal["keep", "evict"],
+        Meta(
+            description="pods with claims on a GPU that becomes unhealthy: keep, or evict by a "
+            "taint with the effect NoExecute"
+        ),
+    ] = "keep"
+    plugins_registry: Annotated[
+        Path, Meta(description="directory in which kubelet looks for DRA drivers")
+    ] = Path("/var/lib/kubelet/plugins_registry")
+    plugins_dir: Annotated[
+        Path,
+        Meta(
+            description="directory of kubelet's plugins; the DRA driver keeps its socket and "
+            "prepared claims below it"
+        ),
+    ] = Path("/var/lib/kubelet/plugins")
+    pod_uid: Annotated[
+        str,
+        Meta(description="UID of the plugin's pod, so that two plugins can serve during an update"),
+    ] = ""
+    mps: Annotated[
+        bool, Meta(description="use isolation mode mps for GPUs without a label or annotation")
+    ] = False
+    mps_root: Annotated[
+        str, Meta(description="host directory of the MPS daemons run by this plugin; empty: none")
+    ] = ""
+    mps_pipe: Annotated[
+        str, Meta(description="pipe directory of an MPS daemon that is managed elsewhere")
+    ] = ""
+    mps_shm: Annotated[
+        str,
+        Meta(
+            description="host path of the volume of bounded size that daemons and clients share, "
+            "which is /dev/shm here; empty: a directory in mps_root"
+        ),
+    ] = ""
+    mps_read_only_pipes: Annotated[
+        bool, Meta(description="mount the directory of pipes read-only into containers")
+    ] = False
+    mps_control: Annotated[str, Meta(description="the MPS control program")] = (
+        "nvidia-cuda-mps-control"
     )
-    reserve_mib: int = Field(
-        0,
-        ge=0,
-        description="MiB of every GPU and MIG instance to keep unallocated, "
-        "besides the memory that the driver reserves",
-    )
-    resource_domain: str = Field("aliyun.com", description="domain of the extended resources")
-    annotation_prefix: str = Field("ALIYUN_COM", description="prefix of the pods' annotations")
-    visible_devices: Visible = Field(
-        Visible.UUID, description="how NVIDIA_VISIBLE_DEVICES names a GPU"
-    )
-    cdi: Literal["auto", "on", "off"] = Field(
-        "auto",
-        description="deliver limits by CDI, where a pod cannot replace them; auto: by the versions "
-        "of kubelet and container runtime",
-    )
-    cdi_dir: Path = Field(
-        Path("/var/run/cdi"), description="directory of the container runtime's CDI files"
-    )
-    cdi_kind: str = Field(
-        "", description="also name a CDI device of this kind for each GPU, such as nvidia.com/gpu"
-    )
-    api: Literal["devices", "claims", "auto"] = Field(
-        "devices",
-        description="offer the GPUs of a node without the label gpushare/api as devices of the "
-        "device plugin or as ResourceClaims; auto: claims where the cluster has consumable "
-        "capacity",
-    )
-    claims: bool = Field(
-        default=False,
-        description="let the label gpushare/api choose claims; implied by --api claims and auto",
-    )
-    policy: Literal["binpack", "spread", "fragmentation"] = Field(
-        "binpack",
-        description="order of the GPUs in the ResourceSlice, which decides the GPU of a claim, "
-        "unless the node's label ack.node.gpu.placement sets one",
-    )
-    unhealthy_claims: Literal["keep", "evict"] = Field(
-        "keep",
-        description="pods with claims on a GPU that becomes unhealthy: keep, or evict by a taint "
-        "with the effect NoExecute",
-    )
-    plugins_registry: Path = Field(
-        Path("/var/lib/kubelet/plugins_registry"),
-        description="directory in which kubelet looks for DRA drivers",
-    )
-    plugins_dir: Path = Field(
-        Path("/var/lib/kubelet/plugins"),
-        description="directory of kubelet's plugins; the DRA driver keeps its socket and prepared "
-        "claims below it",
-    )
-    pod_uid: str = Field(
-        "", description="UID of the plugin's pod, so that two plugins can serve during an update"
-    )
-    mps: bool = Field(
-        default=False, description="use isolation mode mps for GPUs without a label or annotation"
-    )
-    mps_root: str = Field(
-        "", description="host directory of the MPS daemons run by this plugin; empty: none"
-    )
-    mps_pipe: str = Field(
-        "", description="pipe directory of an MPS daemon that is managed elsewhere"
-    )
-    mps_shm: str = Field(
-        "",
-        description="host path of the volume of bounded size that daemons and clients share, which "
-        "is /dev/shm here; empty: a directory in mps_root",
-    )
-    mps_read_only_pipes: bool = Field(
-        default=False, description="mount the directory of pipes read-only into containers"
-    )
-    mps_control: str = Field("nvidia-cuda-mps-control", description="the MPS control program")
-    mps_multi_user: bool = Field(
-        default=False,
-        description="serve clients of different users at once, with servers running as root",
-    )
-    mps_check_seconds: float = Field(
-        5.0, gt=0, description="seconds between two checks of an MPS daemon"
-    )
-    driver_limits: bool = Field(
-        default=False,
-        description="offer isolation mode driver: memory limits that the NVIDIA driver, r615 or "
-        "newer, enforces on pods' cgroups",
-    )
-    driver_limits_seconds: float = Field(
-        5.0, gt=0, description="seconds between two checks of the driver's memory limits"
-    )
-    isolation: Literal["", "none", "mps", "driver", "driver+mps", "auto"] = Field(
-        "",
-        description="isolation mode of GPUs without a label or annotation; auto: the strongest "
-        "that the GPU can have; empty: mps with --mps, otherwise none",
-    )
-    cgroup_root: Path = Field(
-        Path("/sys/fs/cgroup"), description="the host's mount of cgroup v2, for driver limits"
-    )
-    cgroup_parent: str = Field(
-        "", description="kubelet's cgroupRoot, if it is not the root of all cgroups"
-    )
-    start_turns: bool = Field(
-        default=False,
-        description="let pods with the annotation gpushare/start-turn start on a GPU one after the "
-        "other",
-    )
-    numa_hints: bool = Field(
-        default=False,
-        description="report NUMA nodes to kubelet; its topology manager may override the scheduler",
-    )
-    node_type: str = Field(
-        "",
-        description="value of the annotation NODE_TYPE; default: the instance-type label",
-    )
-    usage_seconds: float = Field(
-        4.0, gt=0, description="seconds between two measurements of memory in use"
-    )
-    record_seconds: float = Field(
-        15.0,
-        ge=0,
-        description="seconds between two samples of workloads' memory in use for their histories; "
-        "0: record none",
-    )
-    record_dir: Path | None = Field(
-        None,
-        description="directory of the node for the histories; default: none, kept in memory only",
-    )
-    overuse_slack_mib: int = Field(
-        0, ge=0, description="MiB that a pod may use beyond its share before an event reports it"
-    )
-    host_proc: Path = Field(
-        Path("/proc"), description="the host's /proc, used to attribute GPU memory to pods"
-    )
-    listen_host: str = Field(
-        "",
-        description="address of the metrics and health endpoints; empty: all, of IPv4 and IPv6",
-    )
-    listen_port: int = Field(
-        9395, ge=0, le=65535, description="port of the metrics and health endpoints"
-    )
-    tls_certificates: Path | None = Field(
-        None, description="directory with tls.crt and tls.key; serves these endpoints over TLS"
-    )
-    ignored_xids: tuple[int, ...] = Field(
-        (13, 31, 43, 45, 68, 109),
-        description="XID error codes caused by applications; they do not mark a GPU unhealthy",
-    )
-    probe_seconds: float = Field(5.0, gt=0, description="seconds between two probes of a GPU")
-    clean_probes: int = Field(
-        3, ge=1, description="number of successful probes before an unhealthy GPU is offered again"
-    )
-    refresh_seconds: float = Field(
-        60.0, gt=0, description="seconds between two enumerations of GPUs"
-    )
-    driver_retry_seconds: float = Field(
-        5.0, gt=0, description="seconds between two attempts to load a missing driver"
-    )
-    reconcile_seconds: float = Field(
-        30.0, gt=0, description="seconds between two reads of kubelet's PodResources"
-    )
-    match_patience: float = Field(
-        0.3,
-        ge=0,
-        le=5,
-        description="seconds to wait for the watch to deliver the pod that kubelet is admitting",
-    )
-    drain_seconds: float = Field(
-        1.0,
-        ge=0,
-        le=10,
-        description="seconds between the notice to schedulers that the plugin stops and the "
-        "closing of its sockets; it waits up to 5 seconds more for pods that are already bound",
-    )
-    breaker_failures: int = Field(
-        5,
-        ge=1,
-        description="number of pods, of at least two namespaces, that the container runtime "
-        "cannot start because of a GPU until that GPU becomes unhealthy",
-    )
-    log_level: Literal["debug", "info", "warning", "error"] = Field(
-        "info", description="debug, info, warning or error"
-    )
+    mps_multi_user: Annotated[
+        bool,
+        Meta(description="serve clients of different users at once, with servers running as root"),
+    ] = False
+    mps_check_seconds: Annotated[
+        float, Meta(gt=0, description="seconds between two checks of an MPS daemon")
+    ] = 5.0
+    driver_limits: Annotated[
+        bool,
+        Meta(
+            description="offer isolation mode driver: memory limits that the NVIDIA driver, r615 "
+            "or newer, enforces on pods' cgroups"
+        ),
+    ] = False
+    driver_limits_seconds: Annotated[
+        float, Meta(gt=0, description="seconds between two checks of the driver's memory limits")
+    ] = 5.0
+    isolation: Annotated[
+        Literal["", "none", "mps", "driver", "driver+mps", "auto"],
+        Meta(
+            description="isolation mode of GPUs without a label or annotation; auto: the strongest "
+            "that the GPU can have; empty: mps with --mps, otherwise none"
+        ),
+    ] = ""
+    cgroup_root: Annotated[
+        Path, Meta(description="the host's mount of cgroup v2, for driver limits")
+    ] = Path("/sys/fs/cgroup")
+    cgroup_parent: Annotated[
+        str, Meta(description="kubelet's cgroupRoot, if it is not the root of all cgroups")
+    ] = ""
+    start_turns: Annotated[
+        bool,
+        Meta(
+            description="let pods with the annotation gpushare/start-turn start on a GPU one "
+            "after the other"
+        ),
+    ] = False
+    numa_hints: Annotated[
+        bool,
+        Meta(
+            description="report NUMA nodes to kubelet; its topology manager may override the "
+            "scheduler"
+        ),
+    ] = False
+    node_type: Annotated[
+        str, Meta(description="value of the annotation NODE_TYPE; default: the instance-type label")
+    ] = ""
+    usage_seconds: Annotated[
+        float, Meta(gt=0, description="seconds between two measurements of memory in use")
+    ] = 4.0
+    record_seconds: Annotated[
+        float,
+        Meta(
+            ge=0,
+            description="seconds between two samples of workloads' memory in use for their "
+            "histories; 0: record none",
+        ),
+    ] = 15.0
+    record_dir: Annotated[
+        Path | None,
+        Meta(
+            description="directory of the node for the histories; default: none, kept in memory "
+            "only"
+        ),
+    ] = None
+    overuse_slack_mib: Annotated[
+        int,
+        Meta(
+            ge=0, description="MiB that a pod may use beyond its share before an event reports it"
+        ),
+    ] = 0
+    host_proc: Annotated[
+        Path, Meta(description="the host's /proc, used to attribute GPU memory to pods")
+    ] = Path("/proc")
+    listen_host: Annotated[
+        str,
+        Meta(
+            description="address of the metrics and health endpoints; empty: all, of IPv4 and IPv6"
+        ),
+    ] = ""
+    listen_port: Annotated[
+        int, Meta(ge=0, le=65535, description="port of the metrics and health endpoints")
+    ] = 9395
+    tls_certificates: Annotated[
+        Path | None,
+        Meta(description="directory with tls.crt and tls.key; serves these endpoints over TLS"),
+    ] = None
+    ignored_xids: Annotated[
+        tuple[int, ...],
+        Meta(
+            description="XID error codes caused by applications; they do not mark a GPU unhealthy"
+        ),
+    ] = (13, 31, 43, 45, 68, 109)
+    probe_seconds: Annotated[
+        float, Meta(gt=0, description="seconds between two probes of a GPU")
+    ] = 5.0
+    clean_probes: Annotated[
+        int,
+        Meta(
+            ge=1, description="number of successful probes before an unhealthy GPU is offered again"
+        ),
+    ] = 3
+    refresh_seconds: Annotated[
+        float, Meta(gt=0, description="seconds between two enumerations of GPUs")
+    ] = 60.0
+    driver_retry_seconds: Annotated[
+        float, Meta(gt=0, description="seconds between two attempts to load a missing driver")
+    ] = 5.0
+    reconcile_seconds: Annotated[
+        float, Meta(gt=0, description="seconds between two reads of kubelet's PodResources")
+    ] = 30.0
+    match_patience: Annotated[
+        float,
+        Meta(
+            ge=0,
+            le=5,
+            description="seconds to wait for the watch to deliver the pod that kubelet is "
+            "admitting",
+        ),
+    ] = 0.3
+    drain_seconds: Annotated[
+        float,
+        Meta(
+            ge=0,
+            le=10,
+            description="seconds between the notice to schedulers that the plugin stops and the "
+            "closing of its sockets; it waits up to 5 seconds more for pods that are already bound",
+        ),
+    ] = 1.0
+    breaker_failures: Annotated[
+        int,
+        Meta(
+            ge=1,
+            description="number of pods, of at least two namespaces, that the container runtime "
+            "cannot start because of a GPU until that GPU becomes unhealthy",
+        ),
+    ] = 5
+    log_level: Annotated[
+        Literal["debug", "info", "warning", "error"],
+        Meta(description="debug, info, warning or error"),
+    ] = "info"
 
     @property
     def unit(self) -> MemoryUnit:

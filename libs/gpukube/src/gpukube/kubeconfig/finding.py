@@ -7,7 +7,6 @@ from typing import Final
 
 from gpukube.config import MOUNTED, ClientConfig, in_cluster
 from gpukube.errors import ConfigError
-from gpukube.kubeconfig import official, plain
 
 DEFAULT_NAMESPACE: Final = "default"
 
@@ -24,6 +23,8 @@ def configuration(kubeconfig: Path | None, context: str = "") -> ClientConfig:
     """
     if kubeconfig is None:
         return in_cluster(os.environ, MOUNTED)
+    from gpukube.kubeconfig import official, plain  # noqa: PLC0415 - a pod needs no YAML
+
     return plain.read(kubeconfig, context) or official.read(kubeconfig, context)
 
 
@@ -66,5 +67,7 @@ def default_namespace(kubeconfig: Path | None, context: str = "") -> str:
 
 
 def _namespace(path: Path, context: str) -> str:
+    from gpukube.kubeconfig import official, plain  # noqa: PLC0415 - a pod needs no YAML
+
     found = plain.namespace(path, context)
     return official.namespace(path, context) if found is None else found

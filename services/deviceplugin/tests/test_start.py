@@ -1,0 +1,18 @@
+"""What a start of the plugin imports."""
+
+import subprocess
+import sys
+
+import pytest
+
+UNUSED = {"kubernetes", "pydantic", "requests", "urllib3", "yaml"}
+
+
+@pytest.mark.slow
+def test_a_start_imports_no_library_that_a_node_does_not_need() -> None:
+    """Each would stay in the memory of every GPU node."""
+    program = f"import sys, gpudeviceplugin.__main__; print(sorted({UNUSED} & sys.modules.keys()))"
+    shown = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, check=True, text=True, timeout=60
+    )
+    assert shown.stdout == "[]\n"
