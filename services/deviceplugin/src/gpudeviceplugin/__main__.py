@@ -20,7 +20,6 @@ from gpudeviceplugin.gpus.devices import Driver
 from gpudeviceplugin.gpus.nvml import Nvml
 from gpudeviceplugin.isolation.cgroup_tree import CgroupTree
 from gpudeviceplugin.legacy_flags import IGNORED, translated
-from gpudeviceplugin.memory import loaded_code
 from gpudeviceplugin.plugin import Plugin
 from gpudeviceplugin.settings import DevicePluginSettings
 from gpudeviceplugin.stacks import show_on_sigquit
@@ -69,7 +68,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     logs.configure(settings.log_level, node=settings.node_name)
     show_on_sigquit()
-    loaded_code()  # once, before the driver, which may unload libraries of its own
     for name in given.ignored:
         log.info("a flag of the original plugin changes nothing", flag=name, why=IGNORED[name])
     log.info("starting", **msgspec.to_builtins(settings, enc_hook=str))
