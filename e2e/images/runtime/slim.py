@@ -140,9 +140,8 @@ def compile_all(folder: Path) -> None:
     compile what it imports at every start.
     """
     mode = py_compile.PycInvalidationMode.UNCHECKED_HASH
-    compileall.compile_dir(
-        folder, quiet=2, force=True, invalidation_mode=mode, optimize=[0, 2], hardlink_dupes=True
-    )
+    for level in (0, 2):
+        compileall.compile_dir(folder, quiet=2, force=True, invalidation_mode=mode, optimize=level)
 
 
 def date(root: Path, epoch: int) -> None:
