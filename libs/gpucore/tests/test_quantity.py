@@ -1,11 +1,14 @@
 """Kubernetes quantities become whole numbers."""
 
+import math
+from fractions import Fraction
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gpucore.wire.errors import WireError
-from gpucore.wire.quantity import amount
+from gpucore.wire.quantity import amount, exact, milli
 
 
 @pytest.mark.parametrize(
@@ -54,3 +57,32 @@ def test_anything_else_is_refused(text: str) -> None:
 def test_canonical_thousands_read_back(value: int) -> None:
     """An amount that the API server rewrites with a suffix keeps its value."""
     assert amount(f"{value}k") == 1000 * amount(str(value)) == 1000 * value
+
+
+POWERS = {
+    **{
+        suffix: Fraction(1024) ** power for power, suffix in enumerate(["", "Ki", "Mi", "Gi", "Ti"])
+    },
+    "n": Fraction(1, 10**9),
+    "u": Fraction(1, 10**6),
+    "m": Fraction(1, 1000),
+    "k": Fraction(1000),
+    "E": Fraction(10) ** 18,
+    "e-7": Fraction(1, 10**7),
+    "E12": 10**12,
+}
+
+
+@given(
+    st.from_regex(r"\+?([0-9]{1,12}(\.[0-9]{0,12})?|\.[0-9]{1,12})", fullmatch=True).filter(
+        str.isascii
+    ),
+    st.sampled_from(sorted(POWERS)),
+)
+def test_a_value_is_exact_until_it_is_rounded_up(digits: str, suffix: str) -> None:
+    """As fractions have it: whole units, thousandths of cpu, and the value itself."""
+    value = Fraction(digits.lstrip("+").rstrip(".")) * POWERS[suffix]
+    assert Fraction(*exact(digits + suffix)) == value
+    assert amount(digits + suffix) == math.ceil(value)
+    assert milli(digits + suffix) == math.ceil(1000 * value)
+    assert math.gcd(*exact(digits + suffix)) == 1

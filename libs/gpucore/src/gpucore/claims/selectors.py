@@ -167,13 +167,14 @@ def _attribute(found: re.Match[str]) -> _Test:
 def _capacity(found: re.Match[str]) -> _Test | None:
     compare, domain, name = _COMPARE[found["op"]], found["domain"][1:-1], _name(found)
     try:
-        wanted = exact(found["value"][1:-1])
+        wanted, denominator = exact(found["value"][1:-1])
     except WireError:
         return None
 
     def test(device: SliceDevice, driver: str) -> bool:
         amounts = {MEMORY: device.memory_mib * MIB_BYTES, COMPUTE: 100, SHARES: device.max_shares}
-        return domain == driver and bool(compare(amounts.get(name, 0), wanted))
+        has = amounts.get(name, 0) * denominator
+        return domain == driver and bool(compare(has, wanted))
 
     return test
 

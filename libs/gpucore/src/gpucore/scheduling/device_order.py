@@ -8,8 +8,6 @@ The device plugin publishes the order and does not know the learned mix, so the 
 that: what-if and replay predict what is published.
 """
 
-from statistics import median_low
-
 from gpucore.accounting.device_info import DeviceInfo
 from gpucore.accounting.node_info import NodeInfo
 from gpucore.model import ContainerRequest, PodRequest
@@ -24,7 +22,9 @@ def usual_share(node_info: NodeInfo) -> int:
     """The median of the shares on the node in units; a quarter of a GPU while there are none."""
     held = [hold.mem for device in node_info.devices.values() for hold in device.holders.values()]
     shares = [mem for mem in held if mem]
-    return median_low(shares) if shares else max(node_info.shape.largest_gpu // _PARTS, 1)
+    if not shares:
+        return max(node_info.shape.largest_gpu // _PARTS, 1)
+    return sorted(shares)[(len(shares) - 1) // 2]
 
 
 def device_order(

@@ -180,7 +180,8 @@ def _creatable(resources: Mapping[str, Mapping[str, str]], pod: str, names: Name
         text = limits.get(name, requests.get(name))
         if text is None:
             continue
-        if exact(text).denominator != 1:
+        _, denominator = exact(text)
+        if denominator != 1:
             takes = "is rejected by the API server, which accepts integers only"
             raise RefusedPodError(f"{pod}: {name}: {text} {takes}: write {amount(text)}")
         if name not in limits:

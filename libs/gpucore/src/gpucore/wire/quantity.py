@@ -10,7 +10,6 @@ import math
 import re
 from collections.abc import Iterable
 from datetime import datetime
-from fractions import Fraction
 from typing import Final
 
 from gpucore.wire.errors import WireError
@@ -31,7 +30,8 @@ def amount(text: str) -> int:
     """
     if text.isascii() and text.isdigit() and len(text) <= 30:
         return int(text)
-    return math.ceil(exact(text))
+    numerator, denominator = exact(text)
+    return -(-numerator // denominator)
 
 
 def milli(text: str) -> int:
@@ -40,11 +40,12 @@ def milli(text: str) -> int:
     Raises:
         WireError: as :func:`amount`.
     """
-    return math.ceil(exact(text) * 1000)
+    numerator, denominator = exact(text)
+    return -(-1000 * numerator // denominator)
 
 
-def exact(text: str) -> Fraction:
-    """The value of a quantity, unrounded.
+def exact(text: str) -> tuple[int, int]:
+    """The value of a quantity, unrounded: numerator and denominator in lowest terms.
 
     Raises:
         WireError: as :func:`amount`.
@@ -52,15 +53,16 @@ def exact(text: str) -> Fraction:
     match = _QUANTITY.fullmatch(text)
     if match is None:
         raise WireError(f"{text[:40]!r} is no quantity")
-    return Fraction(match["number"]) * _scale(match["suffix"] or "")
-
-
-def _scale(suffix: str) -> Fraction:
-    if suffix in _BINARY:
-        return Fraction(1024 ** _BINARY[suffix])
+    whole, _, part = match["number"].partition(".")
+    suffix = match["suffix"] or ""
+    value, exponent = int(whole + part) * 1024 ** _BINARY.get(suffix, 0), -len(part)
     if suffix in _DECIMAL:
-        return Fraction(1000) ** _DECIMAL[suffix]
-    return Fraction(10) ** int(suffix[1:])
+        exponent += 3 * _DECIMAL[suffix]
+    elif suffix not in _BINARY:
+        exponent += int(suffix[1:])
+    numerator, denominator = value * 10 ** max(exponent, 0), 10 ** max(-exponent, 0)
+    common = math.gcd(numerator, denominator)
+    return numerator // common, denominator // common
 
 
 def number(text: str, *, below: int = 1 << 63) -> int | None:

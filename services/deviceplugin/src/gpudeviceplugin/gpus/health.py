@@ -7,25 +7,17 @@ status.
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 import structlog
-from tenacity import (
-    AsyncRetrying,
-    RetryCallState,
-    retry_if_exception_type,
-    wait_chain,
-    wait_exponential,
-    wait_none,
-)
 
 from gpucore.node.health.breaker import HOLD_SECONDS, Breaker
 from gpucore.node.health.records import HealthRecords, HealthStatus
 from gpucore.units import GpuIndex
 from gpucore.wire.pod.spec import Pod
 from gpudeviceplugin import telemetry
-from gpudeviceplugin.gpus.devices import DriverError, Xid
+from gpudeviceplugin.gpus.devices import DriverError
 from gpudeviceplugin.gpus.driver import PatientDriver
 from gpudeviceplugin.settings import DevicePluginSettings
 from gpudeviceplugin.state import ignore
@@ -94,18 +86,16 @@ class HealthMonitor:
 
     async def listen(self) -> None:
         """Take error events as they come, until cancelled."""
-        retrying = AsyncRetrying(
-            retry=retry_if_exception_type(DriverError),
-            # The first retry is immediate: NVML keeps no events for late subscribers.
-            wait=wait_chain(
-                wait_none(),
-                wait_exponential(multiplier=FIRST_PAUSE_SECONDS / 2, max=LONGEST_PAUSE_SECONDS),
-            ),
-            before_sleep=_note_silence,
-            sleep=asyncio.sleep,
-        )
+        pauses = _pauses()
         while True:
-            event: Xid | None = await retrying(self._driver.next_xid)
+            try:
+                event = await self._driver.next_xid()
+            except DriverError as error:
+                pause = next(pauses)
+                log.info("no error events", why=str(error), again_in=pause)
+                await asyncio.sleep(pause)
+                continue
+            pauses = _pauses()
             if event is not None:
                 telemetry.XIDS.labels(event.uuid, str(event.code)).inc()
                 log.warning("XID", uuid=event.uuid, code=event.code)
@@ -118,9 +108,16 @@ class HealthMonitor:
             self.on_verdicts(verdicts)
 
 
-def _note_silence(state: RetryCallState) -> None:
-    error = state.outcome.exception() if state.outcome else None
-    log.info("no error events", why=str(error), again_in=state.upcoming_sleep)
+def _pauses() -> Iterator[float]:
+    """Seconds to wait after each failure: the first retry is immediate.
+
+    NVML keeps no events for late subscribers.
+    """
+    yield 0.0
+    pause = FIRST_PAUSE_SECONDS
+    while True:
+        yield pause
+        pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
 
 
 def health_of(settings: DevicePluginSettings, driver: PatientDriver) -> HealthMonitor:

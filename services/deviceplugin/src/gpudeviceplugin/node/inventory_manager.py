@@ -8,7 +8,6 @@ import asyncio
 
 import msgspec
 import structlog
-from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, wait_fixed
 
 from gpucore.model import Gpu, Inventory
 from gpucore.units import MemoryUnit
@@ -80,16 +79,16 @@ class InventoryManager:
                 continue
 
     async def _open(self) -> None:
-        retrying = AsyncRetrying(
-            retry=retry_if_exception_type(DriverError),
-            wait=wait_fixed(self._retry_seconds),
-            before_sleep=self._note_failure,
-            sleep=asyncio.sleep,
-        )
-        await retrying(self._driver.open)
+        while True:
+            try:
+                await self._driver.open()
+            except DriverError as error:
+                self._note_failure(str(error))
+                await asyncio.sleep(self._retry_seconds)
+            else:
+                return
 
-    def _note_failure(self, state: RetryCallState) -> None:
-        error = str(state.outcome.exception()) if state.outcome else ""
+    def _note_failure(self, error: str) -> None:
         if self.trouble != error:
             log.warning("no usable NVIDIA driver; retrying", why=error)
         self.trouble = error
