@@ -23,9 +23,12 @@ _UNSENT = re.compile(
     r"dial tcp \S+ (connect: connection refused|i/o timeout)"
     r"|The connection to the server \S+ was refused"
     r"|error dialing backend|TLS handshake timeout"
-    r"|unable to upgrade connection: pod does not exist"
+    r"|unable to upgrade connection: (pod does not exist|rpc error: code = Unavailable)"
 )
-"""The server did not get the request, or kubelet does not yet know the pod after a restart."""
+"""The server did not get the request, or kubelet does not yet know the pod after a restart.
+
+Or the container runtime, which is restarted, did not get it.
+"""
 _LOST = re.compile(
     r"etcdserver: (request timed out|leader changed)|http2: client connection lost"
     r"|connection reset by peer|unexpected EOF"

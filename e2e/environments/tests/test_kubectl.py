@@ -10,6 +10,10 @@ from environments.kubectl import Kubectl, KubectlError
 
 REFUSED = "Error from server: error dialing backend: dial tcp 10.0.0.2:10250: connect: "
 RESTARTED = "error: unable to upgrade connection: pod does not exist"
+RUNTIME = (
+    "error: unable to upgrade connection: rpc error: code = Unavailable desc = connection error: "
+    "dial unix /run/containerd/containerd.sock: connect: no such file or directory"
+)
 LOST = "Error from server: etcdserver: request timed out"
 FORBIDDEN = 'Error from server (Forbidden): pods is forbidden: User "tenant" cannot list'
 
@@ -41,7 +45,12 @@ def calls(program: Path) -> int:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("verb", "error"),
-    [("exec", f"{REFUSED}connection refused"), ("exec", RESTARTED), ("get", LOST)],
+    [
+        ("exec", f"{REFUSED}connection refused"),
+        ("exec", RESTARTED),
+        ("exec", RUNTIME),
+        ("get", LOST),
+    ],
 )
 def test_a_command_that_did_not_arrive_is_given_again(program: Path, verb: str, error: str) -> None:
     """A kubelet that restarts does not listen, then has no pods, and then answers."""
