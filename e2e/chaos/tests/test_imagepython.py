@@ -17,6 +17,7 @@ def test_variables_are_those_of_the_image_that_runs() -> None:
         "PYTHONDONTWRITEBYTECODE": "1",
         "PYTHONUNBUFFERED": "1",
         "PYTHONOPTIMIZE": "2",
+        "PYTHONNODEBUGRANGES": "1",
         "MALLOC_ARENA_MAX": "1",
     }
 
