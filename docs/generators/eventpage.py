@@ -12,6 +12,7 @@ from typing import Final
 
 from gpucore.node.allocation.allocation_error import AllocationErrorCode
 from gpucore.node.reconcile.corrections import ADOPTED, CORRECTED
+from gpucore.node.reconcile.forgotten import MISSING
 from gpudeviceplugin.cluster import health_events as announce
 from gpudeviceplugin.isolation import driver_limits, limit_changes, limits
 from gpudeviceplugin.node import usage
@@ -44,6 +45,10 @@ EVENTS: Final[Mapping[str, tuple[str, str]]] = {
         "kubelet allocated other GPUs than annotated; the plugin corrected the annotations.",
     ),
     ADOPTED: ("pod", "The extender did not place the pod; the plugin added its annotations."),
+    MISSING: (
+        "pod",
+        "kubelet lost its checkpoint and started it without devices: it has no limit; delete it.",
+    ),
     usage.OVERUSED: ("pod", "Its processes use more GPU memory than its share."),
     limits.OVERRIDDEN: ("pod", "A variable or process of the pod bypasses the limit of its share."),
     driver_limits.NOT_IN_FORCE: (

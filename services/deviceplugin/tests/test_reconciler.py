@@ -1,6 +1,7 @@
 """Annotations are held against kubelet's account, look by look."""
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -41,6 +42,7 @@ class World:
         self.state.on_replace((POD,))
         self.held: list[Held] = [self.rows(1)]
         self.effects: list[Any] = []
+        self.kinds: list[str] = []
         self.error: Exception | None = None
         self.reconciler = Reconciler(self.state, self, self, self, interval_seconds=30)  # type: ignore[arg-type]
 
@@ -62,13 +64,18 @@ class World:
         if self.error is not None:
             raise self.error
 
-    async def event(self, subject: Any, reason: str, message: str) -> None:
+    async def event(self, subject: Any, reason: str, message: str, *, kind: str = "Normal") -> None:
         """As an event."""
         self.effects.append((subject.name, reason, message))
+        self.kinds.append(kind)
 
     async def look(self) -> bool:
         """One look."""
         return await self.reconciler.look()
+
+    def reasons(self) -> Sequence[str]:
+        """Of the events."""
+        return [effect[1] for effect in self.effects if len(effect) == 3]
 
 
 async def test_a_correction_is_bound_to_the_pods_uid_and_the_event_follows_it() -> None:
@@ -147,3 +154,59 @@ async def test_a_look_follows_every_grant_at_once() -> None:
         while len(world.effects) < 2:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
     looking.cancel()
+
+
+WITHOUT = Held("default", "p", {})
+CONFIRMED = replace(POD, annotations={**POD.annotations, NAMES.mem_assigned: "true"})
+
+
+async def test_a_pod_that_runs_without_its_share_is_reported_once() -> None:
+    """A kubelet without its checkpoint starts bound pods before the plugin has registered."""
+    world = World()
+    world.held = [WITHOUT]
+    await world.look()
+    assert world.reasons() == []  # it may be a pod that ends
+    await world.look()
+    await world.look()
+    assert world.reasons() == ["GpuShareMissing"]
+    assert world.kinds == ["Warning"]
+
+
+async def test_a_pod_that_has_its_share_again_is_not_reported() -> None:
+    """Two comparisons in a row have to find it without."""
+    world = World()
+    for held in (WITHOUT, world.rows(0), WITHOUT):
+        world.held = [held]
+        await world.look()
+    assert "GpuShareMissing" not in world.reasons()
+
+
+@pytest.mark.parametrize(
+    "pod",
+    [CONFIRMED, replace(POD, phase="Pending"), replace(POD, containers=(Container("c0", {}),))],
+    ids=["confirmed", "not running", "no request"],
+)
+async def test_a_pod_that_lacks_nothing_is_not_reported(pod: Pod) -> None:
+    """What a confirmed pod had stays reserved; one that waits has no devices yet."""
+    world = World()
+    world.state.on_replace((pod,))
+    world.held = [WITHOUT]
+    for _ in range(3):
+        await world.look()
+    assert world.reasons() == []
+
+
+async def test_nothing_is_reported_before_kubelet_has_listed_all_pods() -> None:
+    """Right after a restart of kubelet its list is not complete."""
+    world = World()
+    other = replace(CONFIRMED, uid=PodUid("uid-q"), name="q")
+    world.state.on_replace((POD, other))
+    world.state.kubelet_restarted()
+    world.held = [WITHOUT]
+    for _ in range(3):
+        await world.look()
+    assert world.reasons() == []
+    world.held = [WITHOUT, replace(world.rows(0), name="q")]
+    for _ in range(3):
+        await world.look()
+    assert world.reasons() == ["GpuShareMissing"]

@@ -11,9 +11,12 @@ from typing import Final
 
 import structlog
 
+from gpucore.node.allocation.holdings import Held
 from gpucore.node.reconcile.corrections import Correction, CorrectionInput, corrections
+from gpucore.node.reconcile.forgotten import MISSING, WITHOUT_SHARE, started_without
+from gpucore.units import PodUid
 from gpudeviceplugin import telemetry
-from gpudeviceplugin.cluster.events import Events, Subject
+from gpudeviceplugin.cluster.events import WARNING, Events, Subject
 from gpudeviceplugin.kubelet.pod_resources import PodResourcesClient, PodResourcesError
 from gpudeviceplugin.state import NodeState
 from gpukube.client import KubeClient
@@ -44,6 +47,7 @@ class Reconciler:
         self._events = events
         self._interval_seconds = interval_seconds
         self._reading = asyncio.Lock()
+        self._without: dict[PodUid, bool] = {}  # started without devices: whether it was reported
         self.synced = asyncio.Event()
 
     async def run(self) -> None:
@@ -74,10 +78,25 @@ class Reconciler:
         self.synced.set()
         names, inherited = state.policy.names, state.inherited.pods
         given = CorrectionInput(state.inventory, names, time.time_ns(), inherited)
-        found = corrections(state.account(), state.pods.values(), given)
+        account = state.account()
+        await self._report_missing(account)
+        found = corrections(account, state.pods.values(), given)
         telemetry.DISAGREEMENTS.set(sum(bool(each.reason) for each in found))
         await asyncio.gather(*map(self._correct, found))
         return reported and not found
+
+    async def _report_missing(self, account: list[Held]) -> None:
+        """Report each pod that runs without its share, once two comparisons have found it."""
+        if self._state.suspicious:
+            return
+        found = started_without(account, self._state.pods.values(), self._state.policy.names)
+        for uid in found & self._without.keys():
+            if not self._without[uid]:
+                pod = self._state.pods[uid]
+                subject = Subject("Pod", pod.name, pod.namespace, uid)
+                log.warning("without its share", pod=f"{pod.namespace}/{pod.name}")
+                await self._events.event(subject, MISSING, WITHOUT_SHARE, kind=WARNING)
+        self._without = {uid: uid in self._without for uid in found}
 
     async def read(self) -> bool:
         """Read kubelet's allocations into the state; false while one that was granted is missing.

@@ -23,6 +23,12 @@ Rows = Mapping[str, Mapping[Resource, tuple[str, ...]]]
 
 _NO_IDS: Final[tuple[str, ...]] = ()
 
+MISSING: Final = "GpuShareMissing"
+WITHOUT_SHARE: Final = (
+    "kubelet started the pod without its GPU share, because it had lost its record of device "
+    "plugins, as in a power cut: the pod has no GPU of its own and no limit; delete it"
+)
+
 
 def forgotten(held: Iterable[Held], pods: Iterable[Pod], names: Names) -> set[PodUid]:
     """The running pods that kubelet lists without their devices.
@@ -37,8 +43,28 @@ def forgotten(held: Iterable[Held], pods: Iterable[Pod], names: Names) -> set[Po
     }
 
 
+def started_without(held: Iterable[Held], pods: Iterable[Pod], names: Names) -> set[PodUid]:
+    """The running pods that kubelet gave no devices of ours at all.
+
+    A kubelet without its checkpoint does not know that a plugin has the resource until the plugin
+    registers, and starts pods that were bound before with nothing but the amount. A pod that ends
+    is listed like this for a moment too.
+    """
+    listed_empty = {(each.namespace, each.name) for each in held if not each.containers}
+    return {
+        pod.uid
+        for pod in pods
+        if (pod.namespace, pod.name) in listed_empty and _runs_as(AllocationState.BOUND, pod, names)
+    }
+
+
 def had_devices(pod: Pod, names: Names) -> bool:
     """Whether containers of the pod run with devices that kubelet must list."""
+    return _runs_as(AllocationState.CONFIRMED, pod, names)
+
+
+def _runs_as(state: AllocationState, pod: Pod, names: Names) -> bool:
+    """Whether the pod runs, its allocation is in this state, and its containers need devices."""
     if pod.phase != "Running":
         return False
     try:
@@ -46,8 +72,8 @@ def had_devices(pod: Pod, names: Names) -> bool:
     except WireError:
         return False
     expected = expected_of(pod, names)
-    confirmed = allocation is not None and allocation.state is AllocationState.CONFIRMED
-    return confirmed and expected is not None and not all(step.init for step in expected.steps)
+    found = allocation is not None and allocation.state is state
+    return found and expected is not None and not all(step.init for step in expected.steps)
 
 
 def allocated(
