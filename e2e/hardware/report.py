@@ -99,8 +99,8 @@ suites:
 - `e2e/hardware/cases/test_cluster.py`, which runs `gpushare verify` and has a case for each row of
   the table above.
 
-The scheduling cases passed this way on a kind cluster with mock GPUs. Neither suite has run on real
-GPUs. Isolation modes `driver` and `driver+mps`, memory limits above the share, and model servers
+The scheduling cases passed this way on a kind cluster with mock GPUs. Neither of these two suites
+has run on a cluster with real GPUs. Isolation modes `driver` and `driver+mps`, memory limits above the share, and model servers
 that start one after the other have run against the mock library only: no
 figure of a real driver exists for them.
 """
