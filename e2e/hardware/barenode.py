@@ -159,13 +159,13 @@ class BareNode:
             self.share(share, gpu=gpu) as held,
             Client.local(process_environment(held.envs)) as client,
         ):
-            self._allocation(client.pid, held.pod)
+            self.contain(client.pid, f"/api/v1/namespaces/default/pods/{held.pod}")
             client.pod = held.pod
             yield client
 
-    def _allocation(self, pid: int, pod: str) -> None:
-        """Write the control group that the process would have in a container."""
-        uid = self.api.objects[f"/api/v1/namespaces/default/pods/{pod}"]["metadata"]["uid"]
+    def contain(self, pid: int, pod: str) -> None:
+        """Write the control group that a process would have in a container of the pod at a path."""
+        uid = self.api.objects[pod]["metadata"]["uid"]
         folder = self._proc / str(pid)
         folder.mkdir()
         (folder / "cgroup").write_text(f"0::/kubepods/burstable/pod{uid}/main\n")
@@ -180,21 +180,26 @@ class BareNode:
 
 def _node() -> dict[str, Any]:
     meta = {"name": NODE, "uid": str(uuid.uuid4()), "labels": LABELS, "annotations": {}}
-    return {"metadata": meta, "status": {"capacity": {}, "allocatable": {}}}
+    ready = [{"type": "Ready", "status": "True"}]
+    status = {"capacity": {}, "allocatable": {}, "conditions": ready}
+    return {"apiVersion": "v1", "kind": "Node", "metadata": meta, "status": status}
+
+
+def bound_annotations(gpu: int, units: int, total: int) -> dict[str, str]:
+    """What the extender's bind writes for a share of ``units`` of a GPU that has ``total``."""
+    return {
+        "ALIYUN_COM_GPU_MEM_IDX": str(gpu),
+        "ALIYUN_COM_GPU_MEM_DEV": str(total),
+        "ALIYUN_COM_GPU_MEM_POD": str(units),
+        "ALIYUN_COM_GPU_MEM_ASSIGNED": "false",
+        "ALIYUN_COM_GPU_MEM_ASSUME_TIME": "1700000000000000000",
+        "scheduler.framework.gpushare.allocation": json.dumps({"0": {str(gpu): units}}),
+    }
 
 
 def _pod(name: str, share: ShareSize, gpu: int, units: int) -> dict[str, Any]:
     """Bound to the node, with what the extender's bind would have written."""
     limits = {resource: str(amount) for resource, amount in share.limits().items()}
-    allocation = json.dumps({"0": {str(gpu): share.units}})
-    annotations = {
-        "ALIYUN_COM_GPU_MEM_IDX": str(gpu),
-        "ALIYUN_COM_GPU_MEM_DEV": str(units),
-        "ALIYUN_COM_GPU_MEM_POD": str(share.units),
-        "ALIYUN_COM_GPU_MEM_ASSIGNED": "false",
-        "ALIYUN_COM_GPU_MEM_ASSUME_TIME": "1700000000000000000",
-        "scheduler.framework.gpushare.allocation": allocation,
-    }
     container = {"name": "main", "resources": {"limits": limits, "requests": limits}}
     return {
         "metadata": {
@@ -202,7 +207,7 @@ def _pod(name: str, share: ShareSize, gpu: int, units: int) -> dict[str, Any]:
             "namespace": "default",
             "name": name,
             "creationTimestamp": "2026-01-01T00:00:00Z",
-            "annotations": annotations,
+            "annotations": bound_annotations(gpu, share.units, units),
             "labels": {},
         },
         "spec": {"nodeName": NODE, "containers": [container]},

@@ -1,12 +1,14 @@
-"""An API server for a machine that has none: the pods and the node that one plugin requests.
+"""An API server for a machine that has none: what one plugin and ``gpushare verify`` request.
 
-A fake, over plain HTTP on the loopback: list, watch, get, create, merge patch and delete of core
+A fake, over plain HTTP on the loopback: list, watch, get, create, merge patch and delete of
 objects, by their paths. It keeps no history, so a watch begins with what changes after it was
-opened, and it checks nothing that a real server would check.
+opened, and it checks nothing that a real server would check: every review allows.
 """
 
 import json
 import threading
+import uuid
+from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, Self
@@ -14,7 +16,7 @@ from urllib.parse import parse_qs, urlsplit
 
 Object = dict[str, Any]
 WATCH_SECONDS = 0.5
-KINDS = {"nodes", "pods", "events"}
+KINDS = {"nodes", "pods", "events", "configmaps", "resourceclaims", "resourceslices"}
 
 
 class FakeApi:
@@ -22,11 +24,15 @@ class FakeApi:
 
     Attributes:
         objects: what is there, by path.
+        logs: files with the logs of pods, by the pods' paths.
+        before_delete: called with the path of each object that goes.
         url: of the server.
     """
 
     def __init__(self) -> None:
         self.objects: dict[str, Object] = {}
+        self.logs: dict[str, Path] = {}
+        self.before_delete: Callable[[str], object] = lambda _: None
         self.changed = threading.Condition()
         self.ended = False
         self._changes: list[tuple[str, str, Object]] = []
@@ -70,8 +76,17 @@ class FakeApi:
             found = self.objects.get(path)
             return None if found is None else self.put(path, merged(found, patch))
 
+    def create(self, path: str, item: Object) -> Object:
+        """Put a new object with a UID; the stored object."""
+        meta = {"uid": str(uuid.uuid4())} | item["metadata"]
+        return self.put(path, item | {"metadata": meta})
+
     def delete(self, path: str) -> Object | None:
-        """Remove an object; None if it is not there."""
+        """Remove an object and, with a namespace, all below it; None if it is not there."""
+        self.before_delete(path)
+        if _kind(path) == "namespaces":
+            for below in [each for each in self.objects if each.startswith(f"{path}/")]:
+                self.delete(below)
         with self.changed:
             gone = self.objects.pop(path, None)
             if gone is not None:
@@ -125,6 +140,8 @@ class _Handler(BaseHTTPRequestHandler):
         kind = url.path.rsplit("/", 1)[-1]
         if query.get("watch") in {"1", "true"}:
             self._watch(kind, int(query["resourceVersion"]))
+        elif kind == "log":
+            self._log(url.path.removesuffix("/log"))
         elif kind in KINDS:
             version = {"resourceVersion": str(self.cluster.version)}
             self._answer(200, {"metadata": version, "items": self.cluster.items(kind)})
@@ -133,17 +150,25 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         item = self._body()
-        self._answer(201, self.cluster.put(f"{self.path}/{item['metadata']['name']}", item))
+        if self.path.endswith("reviews"):
+            self._answer(201, item | {"status": {"allowed": True}})
+        else:
+            path = f"{self.path}/{item['metadata']['name']}"
+            self._answer(201, self.cluster.create(path, item))
 
     def do_PATCH(self) -> None:
         self._found(self.cluster.patch(self.path.removesuffix("/status"), self._body()))
 
     def do_DELETE(self) -> None:
-        self._found(self.cluster.delete(self.path))
+        self._content()  # options, which it does not follow
+        self._found(self.cluster.delete(urlsplit(self.path).path))
 
     def _body(self) -> Object:
-        body: Object = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        body: Object = json.loads(self._content())
         return body
+
+    def _content(self) -> bytes:
+        return self.rfile.read(int(self.headers.get("Content-Length", 0)))
 
     def _found(self, item: Object | None) -> None:
         if item is None:
@@ -151,10 +176,19 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             self._answer(200, item)
 
+    def _log(self, pod: str) -> None:
+        file = self.cluster.logs.get(pod)
+        if file is None:
+            self._found(None)
+        else:
+            self._send(200, "text/plain", file.read_bytes())
+
     def _answer(self, status: int, body: Object) -> None:
-        content = json.dumps(body).encode()
+        self._send(status, "application/json", json.dumps(body).encode())
+
+    def _send(self, status: int, kind: str, content: bytes) -> None:
         self.send_response(status)
-        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(content)))
         self.end_headers()
         self.wfile.write(content)

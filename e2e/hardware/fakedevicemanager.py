@@ -35,6 +35,7 @@ class Taken(NamedTuple):
     """Device ids that a container of a pod holds."""
 
     pod: str
+    container: str
     resource: str
     ids: tuple[str, ...]
 
@@ -131,7 +132,7 @@ class FakeDeviceManager:
             offered = self.devices.get(resource, {})
             return {one for one, health in offered.items() if health == "Healthy"}
 
-    def admit(self, pod: str, resource: str, amount: int) -> Given:
+    def admit(self, pod: str, resource: str, amount: int, *, container: str = "main") -> Given:
         """Take devices for the one container of ``namespace/name`` and ask what it is given.
 
         Raises:
@@ -141,11 +142,11 @@ class FakeDeviceManager:
         free = sorted(self.healthy(resource) - busy)
         if len(free) < amount:
             raise DeviceRefusedError(f"{resource}: {amount} requested, {len(free)} available")
-        container = {"available_deviceIDs": free, "allocation_size": amount}
-        answer = self._ask(resource, "GetPreferredAllocation", "PreferredAllocation", container)
+        wanted = {"available_deviceIDs": free, "allocation_size": amount}
+        answer = self._ask(resource, "GetPreferredAllocation", "PreferredAllocation", wanted)
         ids = tuple(answer.deviceIDs) or tuple(free[:amount])
         given = self._ask(resource, "Allocate", "Allocate", {"devicesIDs": ids})
-        self._taken.append(Taken(pod, resource, ids))
+        self._taken.append(Taken(pod, container, resource, ids))
         mounts = {mount.container_path: mount.host_path for mount in given.mounts}
         return Given(dict(given.envs), mounts)
 
@@ -171,6 +172,8 @@ class FakeDeviceManager:
             namespace, _, name = each.pod.partition("/")
             devices = {"resource_name": each.resource, "device_ids": each.ids}
             answer.pod_resources.add(
-                name=name, namespace=namespace, containers=[{"name": "main", "devices": [devices]}]
+                name=name,
+                namespace=namespace,
+                containers=[{"name": each.container, "devices": [devices]}],
             )
         return answer

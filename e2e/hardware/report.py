@@ -100,9 +100,9 @@ suites:
   the table above.
 
 The scheduling cases passed this way on a kind cluster with mock GPUs. Neither of these two suites
-has run on a cluster with real GPUs. Isolation modes `driver` and `driver+mps`, memory limits above the share, and model servers
-that start one after the other have run against the mock library only: no
-figure of a real driver exists for them.
+has run on a cluster with real GPUs. Isolation modes `driver` and `driver+mps`, memory limits above
+the share, and model servers that start one after the other have run against the mock library only:
+no figure of a real driver exists for them.
 """
 
 

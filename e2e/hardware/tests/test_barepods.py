@@ -1,0 +1,54 @@
+"""``gpushare verify`` on a node without Kubernetes, over fakes of driver and MPS."""
+
+from pathlib import Path
+
+import pytest
+
+from hardware import barepods
+from hardware.clients import HOME
+from hardware.tests.fakenode import FIRST_UUID, FakeMachine
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(280)]
+
+STANDIN = HOME / "standins" / "mps"
+
+
+@pytest.fixture
+def machine(
+    tmp_path_factory: pytest.TempPathFactory, fake_cuda: Path, monkeypatch: pytest.MonkeyPatch
+) -> FakeMachine:
+    """A machine with two T4, whose variables every program has."""
+    found = FakeMachine(tmp_path_factory.mktemp("machine"), fake_cuda)
+    found.env["PATH"] = f"{STANDIN}:{found.env['PATH']}"
+    for name, value in found.env.items():
+        monkeypatch.setenv(name, value)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("mps", "mode", "memory"), [(False, "none", "known"), (True, "mps", "pass")]
+)
+def test_rows_are_proven_without_kubernetes(
+    machine: FakeMachine,
+    tmp_path_factory: pytest.TempPathFactory,
+    mps: bool,
+    mode: str,
+    memory: str,
+) -> None:
+    """The command's report has the node's mode, and each row that was asked for."""
+    with machine.node(tmp_path_factory.mktemp("n"), mps=mps) as node:
+        if mps:
+            node.wait_for_mps(FIRST_UUID)
+        folder = tmp_path_factory.mktemp("p")
+        report = barepods.verified(node, folder, "share,accounting,memory,processes,overhead")
+    assert report["kubernetes"] == barepods.NO_KUBERNETES
+    (gpu,) = report["items"]
+    assert gpu["mode"] == mode
+    found = {row["row"]: row["verdict"] for row in gpu["rows"]}
+    assert found == {
+        "share": "pass",
+        "accounting": "pass",
+        "memory": memory,
+        "processes": "known",
+        "overhead": "pass",
+    }, gpu["rows"]
