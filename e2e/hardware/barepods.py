@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Self
@@ -20,20 +20,23 @@ from typing import Any, Final, NamedTuple, Self
 from gpucore.accounting.ledger import rebuilt
 from gpucore.model import FitError
 from gpucore.scheduling.policy import place
+from gpucore.units import NodeName
 from gpucore.wire.lists import decode_nodes, decode_pods
 from gpucore.wire.names import DEFAULT_NAMES
 from gpucore.wire.whole_requests import pod_request_of
+from gpuprobe.checks import verdicts
+from gpuprobe.names import FOLDER
 from hardware.barenode import NODE, NODE_PATH, BareNode, bound_annotations
 from hardware.clients import NO_PIPES
 from hardware.grants import CORE, MEM, PIPES, VISIBLE, process_environment
+from hardware.reports import NO_KUBERNETES, VerifyReport
 
 Object = dict[str, Any]
 COMMAND: Final = Path(sys.executable).parent / "gpushare"
-FOLDER: Final = "GPUPROBE_FOLDER"
 END_SECONDS: Final = 30.0
 VERIFY_SECONDS: Final = 600
-NO_KUBERNETES: Final = "none"
-"""What a report has in place of the version of Kubernetes."""
+ROWS: Final = tuple(row for row in verdicts.ROWS if row not in {"whole", "start"})
+"""Those that need no container runtime and no second GPU."""
 
 
 class RunningPod(NamedTuple):
@@ -106,7 +109,7 @@ class BarePods:
         nodes = decode_nodes(_listed([api.objects[NODE_PATH]])).items
         pods = decode_pods(_listed(api.items("pods"))).items
         own = decode_pods(_listed([pod])).items[0]
-        node_info = rebuilt(DEFAULT_NAMES, nodes, pods).node(NODE)
+        node_info = rebuilt(DEFAULT_NAMES, nodes, pods).node(NodeName(NODE))
         request = pod_request_of(own, DEFAULT_NAMES)
         assert node_info is not None
         assert request is not None
@@ -159,22 +162,22 @@ class BarePods:
             self._node.kubelet.release(pod.name)
 
 
-def verified(node: BareNode, root: Path, rows: str) -> Object:
+def verified(node: BareNode, root: Path, rows: Sequence[str] = ROWS) -> VerifyReport:
     """The report of ``gpushare verify`` on a bare node.
 
     Args:
         root: an empty folder.
-        rows: names, separated by commas.
+        rows: their names.
     """
     kubeconfig = node.api.kubeconfig(root)
-    argv = [str(COMMAND), "verify", "-o", "json", "--only", rows, "--image", "none"]
+    argv = [str(COMMAND), "verify", "-o", "json", "--only", ",".join(rows), "--image", "none"]
     argv += ["--kubeconfig", str(kubeconfig), "--timeout", str(VERIFY_SECONDS)]
     with BarePods(node, root):
         done = subprocess.run(
             argv, capture_output=True, text=True, check=False, timeout=2 * VERIFY_SECONDS
         )
     assert done.stdout, done.stderr
-    report: Object = json.loads(done.stdout)
+    report: VerifyReport = json.loads(done.stdout)
     return report
 
 

@@ -11,18 +11,29 @@ import os
 import platform
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-from hardware import attribution, blast, compute, memory, plot, presence, report, reports
+from hardware import (
+    attribution,
+    barepods,
+    blast,
+    compute,
+    memory,
+    plot,
+    presence,
+    report,
+    reports,
+)
 from hardware.barenode import BareNode
 from hardware.clients import Client
 from hardware.compute import ComputeRequest, Effort
 from hardware.grants import PublishedGpu
 from hardware.nvidiasmi import SmiGpu
 from hardware.presence import NoGpuError
+from hardware.reports import VerifyReport
 from host.progress import step
 
 OUT: Final = Path(__file__).parents[2] / "docs"
@@ -30,6 +41,13 @@ COUNTS: Final = (1, 3, 5, 7)
 PERCENTS: Final = (100, 75, 50, 25, 10)
 
 Figures = dict[str, Any]
+
+
+class Measured(NamedTuple):
+    """All figures of one GPU, and the reports of ``gpushare verify`` by isolation mode."""
+
+    figures: Figures
+    reports: dict[str, VerifyReport]
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -40,8 +58,8 @@ def main(arguments: list[str] | None = None) -> int:
     except NoGpuError as reason:
         print(f"bench-gpu: {reason}", file=sys.stderr)
         return 3
-    figures = measured(gpu, Effort(options.seconds, options.runs), options.clients)
-    write(figures, options.out)
+    found = measured(gpu, Effort(options.seconds, options.runs), options.clients, options.rows)
+    write(found.figures, options.out, found.reports)
     return 0
 
 
@@ -53,30 +71,43 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seconds", type=float, default=3.0, help="of every run")
     parser.add_argument("--runs", type=int, default=3, help="of every figure; medians are reported")
     parser.add_argument("--clients", type=int, nargs="+", default=COUNTS, help="at a time")
+    rows = barepods.ROWS
+    parser.add_argument("--rows", nargs="+", default=rows, choices=rows, help="of gpushare verify")
     parser.add_argument("--out", type=Path, default=OUT, help="folder of the page")
     return parser
 
 
-def measured(gpu: SmiGpu, effort: Effort, counts: Sequence[int]) -> Figures:
+def measured(
+    gpu: SmiGpu, effort: Effort, counts: Sequence[int], rows: Sequence[str] = barepods.ROWS
+) -> Measured:
     """All figures of one GPU: without MPS, then with it if it can be had."""
     with Client.local({"CUDA_VISIBLE_DEVICES": gpu.uuid}) as probe:
         described = probe.gpu
     figures: Figures = {"machine": _machine(gpu, described), "effort": effort._asdict()}
+    proven: dict[str, VerifyReport] = {}
     with _node(mps=False) as node:
         size = compute.settle(node, _same(node, gpu))
         _common(figures, node, gpu, size, effort=effort, counts=counts)
+        proven["none"] = _proven(node, rows)
     try:
         presence.demand_mps(described["capability"])
     except NoGpuError as reason:
         figures["machine"]["MPS"] = str(reason)
-        return figures
+        return Measured(figures, proven)
     with _node(mps=True) as node:
         node.wait_for_mps(gpu.uuid)
         blast.let_in(node, _same(node, gpu))
         _common(figures, node, gpu, size, effort=effort, counts=counts)
         with step("thread percentages"):
             figures["threads"] = compute.threads(node, _same(node, gpu), PERCENTS, effort)
-    return figures
+        proven["mps"] = _proven(node, rows)
+    return Measured(figures, proven)
+
+
+def _proven(node: BareNode, rows: Sequence[str]) -> VerifyReport:
+    mode = "mps" if node.mps else "slicing"
+    with step(f"{mode}: gpushare verify"), tempfile.TemporaryDirectory() as folder:
+        return barepods.verified(node, Path(folder), rows)
 
 
 @contextmanager
@@ -138,14 +169,18 @@ def _machine(gpu: SmiGpu, described: dict[str, Any]) -> dict[str, str]:
     }
 
 
-def write(figures: Figures, folder: Path) -> None:
-    """The page, its plots, and the figures as JSON beside them."""
+def write(figures: Figures, folder: Path, proven: Mapping[str, VerifyReport]) -> None:
+    """The page, its plots, and the figures and reports as JSON beside them."""
     beside = folder / "isolation"
     beside.mkdir(parents=True, exist_ok=True)
     (beside / "figures.json").write_text(json.dumps(figures, indent=2) + "\n")
     for name, picture in plots(figures).items():
         (beside / f"{name}.svg").write_text(picture)
-    (folder / "isolation.md").write_text(report.page(figures, reports.read()))
+    for mode, found in proven.items():
+        reports.write(found, beside / reports.FOLDER.name, mode)
+    (folder / "isolation.md").write_text(
+        report.page(figures, reports.read(beside / reports.FOLDER.name))
+    )
 
 
 def plots(figures: Figures) -> dict[str, str]:

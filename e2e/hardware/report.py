@@ -28,8 +28,10 @@ environment that the plugin granted. `pytest -m gpu` runs the same checks with w
 
 _REPORTS: Final = """\
 `gpushare verify` proves the rows of this table on the GPUs of a cluster, in minutes and beside pods
-that run. Each column is a report that an operator has sent: [add yours](add-your-report.md). No
-report exists yet where a cell states that it was not measured.
+that run. Each column is a report: one that an operator has sent ([add yours](add-your-report.md)),
+or one of `make bench-gpu`, which runs the same command on a machine without Kubernetes: there the
+containers are processes, and a stand-in for kubelet starts them. No report exists yet where a cell
+states that it was not measured.
 """
 
 _NOT_YET: Final = """\

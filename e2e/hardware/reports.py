@@ -1,6 +1,7 @@
 """The table of reports of ``gpushare verify``: which property holds on which GPU and driver.
 
-Reports lie in ``docs/isolation/reports`` as ``gpushare verify -o json`` prints them.
+Reports lie in ``docs/isolation/reports`` as ``gpushare verify -o json`` prints them. Those of a
+machine without Kubernetes state so in place of its version.
 """
 
 import json
@@ -10,9 +11,12 @@ from typing import Any, Final
 
 from gpuprobe.checks.verdicts import ROWS
 
+VerifyReport = Mapping[str, Any]
 VerifiedItem = Mapping[str, Any]
 FOLDER: Final = Path(__file__).parents[2] / "docs" / "isolation" / "reports"
 NOT_MEASURED: Final = "not measured"
+NO_KUBERNETES: Final = "none"
+"""What the report of a machine without Kubernetes has in place of its version."""
 _WORDS: Final = {
     "pass": "holds",
     "fail": "**does not hold**",
@@ -32,8 +36,19 @@ def read(folder: Path = FOLDER) -> list[VerifiedItem]:
     """Every GPU of every report, in the order of their files."""
     found: list[VerifiedItem] = []
     for path in sorted(folder.glob("*.json")):
-        found += json.loads(path.read_text())["items"]
+        report = json.loads(path.read_text())
+        found += [item | {"kubernetes": report["kubernetes"]} for item in report["items"]]
     return found
+
+
+def write(report: VerifyReport, folder: Path, mode: str) -> Path:
+    """Write a report of one GPU, named after its model, its driver and the isolation mode."""
+    (gpu,) = report["items"]
+    model = "-".join(gpu["model"].lower().split())
+    path = folder / f"{model}-{gpu['driver']}-{mode}.json"
+    folder.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(report, indent=2) + "\n")
+    return path
 
 
 def table(items: Sequence[VerifiedItem]) -> str:
@@ -47,7 +62,8 @@ def table(items: Sequence[VerifiedItem]) -> str:
 
 
 def _head(item: VerifiedItem) -> str:
-    return f"{item['model']}, driver {item['driver']}, mode {item['mode']}"
+    bare = ", without Kubernetes" if item.get("kubernetes") == NO_KUBERNETES else ""
+    return f"{item['model']}, driver {item['driver']}, mode {item['mode']}{bare}"
 
 
 def _cell(item: VerifiedItem, row: str) -> str:

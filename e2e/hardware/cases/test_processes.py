@@ -5,12 +5,13 @@ import subprocess
 
 import pytest
 
+from gpuprobe.names import OUT_OF_MEMORY
 from hardware import attribution, blast, presence
 from hardware.barenode import BareNode
 from hardware.blast import FINE
-from hardware.clients import Client
+from hardware.clients import PROGRAM, Client
 from hardware.compute import ComputeRequest, whole
-from hardware.grants import PublishedGpu, process_environment
+from hardware.grants import PIPES, PublishedGpu, process_environment
 from hardware.presence import NoGpuError
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(600)]
@@ -65,6 +66,22 @@ def test_clients_are_behind_the_daemon(mps: BareNode, gpu: PublishedGpu) -> None
                 timeout=30,
             )
     assert result.stdout.split()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount the pipes read-only")
+def test_clients_reach_the_daemon_over_a_read_only_mount(mps: BareNode, gpu: PublishedGpu) -> None:
+    """With the pipes as `mps.readOnlyPipes` mounts them the limit of memory holds as well."""
+    share = whole(mps)
+    with mps.share(share, gpu=gpu.index) as held:
+        environment = process_environment(held.envs)
+        pipes = environment[PIPES]
+        read_only = f"mount --bind {pipes} {pipes} && mount -o remount,bind,ro {pipes}"
+        words = ["unshare", "--mount", "sh", "-c", f'{read_only} && exec "$@"', "sh", *PROGRAM]
+        with Client(words, os.environ | environment) as client:
+            granted = share.units * mps.unit_mib
+            found = client.ask("exhaust", step_mib=256, most_mib=2 * granted)
+    assert found["refusal"] == OUT_OF_MEMORY
+    assert found["held_mib"] <= granted
 
 
 @pytest.mark.parametrize("crash", [blast.fault, blast.killed])

@@ -4,13 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from hardware import barepods
+from hardware import barepods, reports
 from hardware.clients import HOME
 from hardware.tests.fakenode import FIRST_UUID, FakeMachine
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(280)]
 
 STANDIN = HOME / "standins" / "mps"
+QUICK = ("share", "accounting", "memory", "processes", "overhead")
 
 
 @pytest.fixture
@@ -40,8 +41,8 @@ def test_rows_are_proven_without_kubernetes(
         if mps:
             node.wait_for_mps(FIRST_UUID)
         folder = tmp_path_factory.mktemp("p")
-        report = barepods.verified(node, folder, "share,accounting,memory,processes,overhead")
-    assert report["kubernetes"] == barepods.NO_KUBERNETES
+        report = barepods.verified(node, folder, QUICK)
+    assert report["kubernetes"] == reports.NO_KUBERNETES
     (gpu,) = report["items"]
     assert gpu["mode"] == mode
     found = {row["row"]: row["verdict"] for row in gpu["rows"]}

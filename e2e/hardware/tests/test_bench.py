@@ -36,7 +36,7 @@ def test_it_measures_and_writes(tmp_path: Path, fake_cuda: Path) -> None:
     env = os.environ | FakeMachine(folder, fake_cuda).env | {"PYTHONPATH": str(HOME)}
     env["PATH"] = f"{STANDIN}:{env['PATH']}"
     argv = [sys.executable, "-m", "hardware.bench", "--seconds", "0.05", "--runs", "1"]
-    argv += ["--clients", "1", "2"]
+    argv += ["--clients", "1", "2", "--rows", "share", "memory"]
     argv += ["--out", str(tmp_path)]
     subprocess.run(argv, env=env, check=True, timeout=280)
     found = json.loads((tmp_path / "isolation" / "figures.json").read_text())
@@ -52,4 +52,10 @@ def test_it_measures_and_writes(tmp_path: Path, fake_cuda: Path) -> None:
         "figures.json",
         "crowds.svg",
         "threads.svg",
+        "reports",
     }
+    names = {path.name for path in (tmp_path / "isolation" / "reports").iterdir()}
+    assert names == {"tesla-t4-418.87.01-none.json", "tesla-t4-418.87.01-mps.json"}
+    page = (tmp_path / "isolation.md").read_text()
+    assert "mode mps, without Kubernetes |" in page
+    assert "| not measured |" in page

@@ -120,7 +120,7 @@ def test_what_was_not_measured_has_no_section(figures: dict[str, Any]) -> None:
 
 def test_all_is_written_side_by_side(figures: dict[str, Any], tmp_path: Path) -> None:
     """Page, plots and figures are written together, and every picture of the page exists."""
-    bench.write(figures, tmp_path)
+    bench.write(figures, tmp_path, {})
     page = (tmp_path / "isolation.md").read_text()
     links = [part.split(")")[0] for part in page.split("](")[1:]]
     pictures = [link for link in links if link.endswith(".svg")]
