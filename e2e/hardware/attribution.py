@@ -24,7 +24,7 @@ def seen(node: BareNode, gpu: PublishedGpu) -> dict[str, Any]:
     Returns:
         ``held_mib``; ``listed_mib``: what nvidia-smi reports of the process; ``others_listed``:
         processes it lists beside (a server of MPS); ``metric_mib``: what the plugin's metrics say
-        of the pod. What is not reported is None.
+        of the pod once they have all of it. What is not reported in time is None.
     """
     with node.client(whole(node), gpu=gpu.index) as client:
         client.ask("fill", mib=HELD_MIB)
@@ -41,10 +41,15 @@ def _metric(node: BareNode, pod: str) -> int | None:
     with suppress(DeadlineError):
         return until(
             "the plugin's metrics name the pod's memory",
-            lambda: used_mib(node.metrics(), pod),
+            lambda: _at_least(HELD_MIB, used_mib(node.metrics(), pod)),
             seconds=SEEN_SECONDS,
         )
     return None
+
+
+def _at_least(least: int, mib: int) -> int:
+    """The metrics follow within some seconds: they may be those of a process that has begun."""
+    return mib if mib >= least else 0
 
 
 def overused(node: BareNode, gpu: PublishedGpu) -> float:

@@ -29,4 +29,4 @@ def test_the_row_holds_without_kubernetes(row: str, rows: dict[str, dict[str, An
     found = rows[row]
     if found["verdict"] == "skip":
         pytest.skip(found["seen"])
-    assert found["verdict"] in {"pass", "known"}, found
+    assert found["verdict"] in {"pass", "known"}, f"seen: {found['seen']}; {found['figures']}"

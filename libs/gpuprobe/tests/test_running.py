@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from gpuprobe import container, guard
+from gpuprobe import container, guard, kernels
 from gpuprobe.children import ChildProgram
 from gpuprobe.names import ENDED, FOLDER, OUTSIDE, READY
 from standins.cuda import build
@@ -118,12 +118,25 @@ def test_a_process_from_outside_answers_through_the_container(env: dict[str, str
 
 @pytest.mark.slow
 def test_a_neighbour_reports_its_work_again_and_again(env: dict[str, str]) -> None:
-    """Each report has requests, and whether its memory is as it was."""
+    """After the size of its work each report has requests, and whether its memory is as it was."""
     watch = {"do": "watch", "seconds": 1.2, "blocks": 1, "milliseconds": 0.1, "mib": 8}
-    found = run(env, watch)
+    size, *found = run(env, watch)
+    assert size["ok"]["rounds"] > 0
     assert len(found) >= 2
     assert all(each["do"] == "stint" and each["ok"]["intact"] for each in found)
     assert all(each["ok"]["requests"] for each in found)
+
+
+@pytest.mark.slow
+def test_the_second_of_two_does_work_of_the_size_of_the_first(env: dict[str, str]) -> None:
+    """Beside another that works it cannot settle a size: the time would have turns in it."""
+    watch = {"do": "watch", "seconds": 0.1, "blocks": 2, "milliseconds": 0.1, "mib": 8}
+    size, *found = run(env, watch | {"rounds": 7})
+    assert size["ok"]["rounds"] == 7
+    each = 20 * kernels.operations(blocks=2, rounds=7)
+    assert [one["ok"]["operations"] for one in found] == [
+        each * one["ok"]["requests"] for one in found
+    ]
 
 
 def test_two_gpus_copy_to_each_other(env: dict[str, str]) -> None:

@@ -126,6 +126,22 @@ def test_without_isolation_the_limit_is_known_not_to_hold(serve: Serve, verify: 
     assert "beyond its share" in rows["memory"]["seen"]
 
 
+def test_two_that_share_do_work_of_one_size(serve: Serve, verify: Verify) -> None:
+    """The first settles the size alone; seen on an H100, turns of the other would be in it else."""
+    server = serve("none")
+    plans: list[dict[str, Any]] = []
+
+    def note(pod: dict[str, Any]) -> None:
+        if pod["metadata"]["name"].startswith("sharing"):
+            plans.extend(json.loads(pod["spec"]["containers"][0]["command"][-1]))
+
+    server.before = note
+    assert verdicts(verify.rows(server, "--only", "sharing")) == {"sharing": "pass"}
+    first, second = plans
+    assert "rounds" not in first
+    assert second["rounds"] > 0
+
+
 def _limit_off(server: VerifyingServer) -> None:
     server.limits = False
 

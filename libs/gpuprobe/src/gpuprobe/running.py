@@ -139,18 +139,24 @@ class PlanSteps:
         return {"answers": [json.loads(line) for line in lines]}
 
     def _watch(
-        self, seconds: float, blocks: int, milliseconds: float, mib: int
+        self, seconds: float, blocks: int, milliseconds: float, mib: int, rounds: int = 0
     ) -> Iterator[Answer]:
-        """Work for a while beside others; a line each second with what came of it."""
+        """Work for a while beside others; a line each second with what came of it.
+
+        Args:
+            rounds: size of the work, from the answer ``watch`` of another pod; 0 settles it, which
+                only one that is alone on its GPU can.
+        """
         try:
             self.worker.fill(mib)
-            rounds = int(self.worker.calibrate(blocks, milliseconds)["rounds"])
+            settled = rounds or int(self.worker.calibrate(blocks, milliseconds)["rounds"])
         except CudaError as error:
             yield {"do": "watch"} | refused(error)
             return
+        yield {"do": "watch", "ok": {"rounds": settled}}
         end = time.monotonic() + seconds
         while time.monotonic() < end:
-            yield from self.replies({"do": "stint", "blocks": blocks, "rounds": rounds})
+            yield from self.replies({"do": "stint", "blocks": blocks, "rounds": settled})
 
     def do_stint(self, blocks: int, rounds: int) -> Answer:
         """Half a second of work, and whether the memory that is held is as it was."""

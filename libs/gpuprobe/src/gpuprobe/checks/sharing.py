@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from typing import Final
 
-from gpuprobe.checks.answers import outcome
+from gpuprobe.checks.answers import first, outcome
 from gpuprobe.checks.rates import begun, rate
 from gpuprobe.checks.verdicts import Answer, Figures, Proof, Step, judged
 
@@ -17,10 +17,23 @@ LEAST_PART: Final = 0.3
 """Of the speed alone: a half by time slicing, and all of it where MPS runs both at once."""
 
 
-def serving(seconds: float) -> list[Step]:
-    """The pod works for these seconds, and checks the memory that it holds."""
+def serving(seconds: float, *, rounds: int = 0) -> list[Step]:
+    """The pod works for these seconds, and checks the memory that it holds.
+
+    Args:
+        rounds: size of the work of a pod that comes second, from :func:`rounds_of`; 0 settles it.
+    """
     step = {"do": "watch", "seconds": seconds, "blocks": BLOCKS, "milliseconds": KERNEL_MS}
-    return [step | {"mib": HELD_MIB}]
+    return [step | {"mib": HELD_MIB} | ({"rounds": rounds} if rounds else {})]
+
+
+def rounds_of(one: Sequence[Answer]) -> int:
+    """Size of the work of a pod that began alone.
+
+    Raises:
+        MissingAnswerError: it did not begin.
+    """
+    return int(first(one, "watch")["rounds"])
 
 
 def figures(one: Sequence[Answer], other: Sequence[Answer]) -> Figures:

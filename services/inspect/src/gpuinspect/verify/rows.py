@@ -169,7 +169,8 @@ class RowRunner:
             return [skipped("sharing", _EMPTY)]
         one = self._pods.start("sharing", sharing.serving(WATCH_SECONDS), units)
         self._reports(one, BEFORE)
-        other = self._pods.start("sharing", sharing.serving(sharing.SECONDS), units)
+        rounds = sharing.rounds_of(parsed(self._site.log(one)))
+        other = self._pods.start("sharing", sharing.serving(sharing.SECONDS, rounds=rounds), units)
         self._site.ended(other)
         answers = [parsed(self._site.log(name)) for name in (one, other)]
         return [sharing.proof(sharing.figures(*answers))]
