@@ -61,7 +61,7 @@ def test_with_mps_the_plugin_can_run_daemons_for_containers_of_others() -> None:
         ({"default": "mps"}, {"--mps"}),
         ({"multiUser": True}, {"--mps-multi-user"}),
         ({"control": "/opt/mps"}, {"--mps-control=/opt/mps"}),
-        ({"readOnlyPipes": True}, {"--mps-read-only-pipes"}),
+        ({}, {"--mps-read-only-pipes"}),
     ],
 )
 def test_values_become_flags(value: dict[str, Any], flags: set[str]) -> None:
@@ -70,6 +70,12 @@ def test_values_become_flags(value: dict[str, Any], flags: set[str]) -> None:
     found = {flag for flag in container["args"] if "mps" in flag}
     assert flags <= found
     assert ("--mps" in found) is (value.get("default") == "mps")
+
+
+def test_pipes_may_be_writable() -> None:
+    """For a CUDA release whose clients write to them."""
+    (container,) = plugin(enabled=True, readOnlyPipes=False)["containers"]
+    assert "--mps-read-only-pipes" not in container["args"]
 
 
 def test_an_upgrade_may_wait_for_the_operator() -> None:
