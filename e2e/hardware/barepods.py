@@ -39,7 +39,7 @@ ROWS: Final = tuple(row for row in verdicts.ROWS if row not in {"whole", "start"
 """Those that need no container runtime and no second GPU."""
 
 
-class RunningPod(NamedTuple):
+class PodProcesses(NamedTuple):
     """The processes of a pod, the container's first, and ``namespace/name``."""
 
     name: str
@@ -56,7 +56,7 @@ class BarePods:
 
     def __init__(self, node: BareNode, root: Path) -> None:
         self._node, self._root = node, root
-        self._running: dict[str, RunningPod] = {}
+        self._running: dict[str, PodProcesses] = {}
         self._lock = threading.RLock()
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._follow, args=(node.api.version,))
@@ -136,7 +136,7 @@ class BarePods:
             started.append(_started(probe["exec"]["command"], env, subprocess.DEVNULL))
         for each in started:
             self._node.contain(each.pid, path)
-        self._running[path] = RunningPod(name, tuple(started))
+        self._running[path] = PodProcesses(name, tuple(started))
         self._node.api.patch(path, {"status": {"phase": "Running"}, "spec": {"nodeName": NODE}})
 
     def _report(self) -> None:

@@ -43,7 +43,7 @@ PERCENTS: Final = (100, 75, 50, 25, 10)
 Figures = dict[str, Any]
 
 
-class Measured(NamedTuple):
+class MeasuredGpu(NamedTuple):
     """All figures of one GPU, and the reports of ``gpushare verify`` by isolation mode."""
 
     figures: Figures
@@ -79,7 +79,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def measured(
     gpu: SmiGpu, effort: Effort, counts: Sequence[int], rows: Sequence[str] = barepods.ROWS
-) -> Measured:
+) -> MeasuredGpu:
     """All figures of one GPU: without MPS, then with it if it can be had."""
     with Client.local({"CUDA_VISIBLE_DEVICES": gpu.uuid}) as probe:
         described = probe.gpu
@@ -93,7 +93,7 @@ def measured(
         presence.demand_mps(described["capability"])
     except NoGpuError as reason:
         figures["machine"]["MPS"] = str(reason)
-        return Measured(figures, proven)
+        return MeasuredGpu(figures, proven)
     with _node(mps=True) as node:
         node.wait_for_mps(gpu.uuid)
         blast.let_in(node, _same(node, gpu))
@@ -101,7 +101,7 @@ def measured(
         with step("thread percentages"):
             figures["threads"] = compute.threads(node, _same(node, gpu), PERCENTS, effort)
         proven["mps"] = _proven(node, rows)
-    return Measured(figures, proven)
+    return MeasuredGpu(figures, proven)
 
 
 def _proven(node: BareNode, rows: Sequence[str]) -> VerifyReport:

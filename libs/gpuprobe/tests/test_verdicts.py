@@ -82,9 +82,11 @@ def case(check: Callable[..., Proof], good: Mapping[str, Any], *mode: str, **bad
     return check({**good, **bad}, *mode)
 
 
-def threads(found: Mapping[str, Any]) -> Proof:
-    """As the others, without a mode."""
-    return compute.proof(found)
+def threads(found: Mapping[str, Any], given: str = "50") -> Proof:
+    """Of pods whose variables have what they requested, but for one of 50 %."""
+    variables = {"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": given} if given else {}
+    answers = [{"do": "environment", "ok": {"variables": variables}}]
+    return compute.proof(found, {100: "100", 50: compute.percent_given(answers), 10: "10"})
 
 
 def peers(found: Mapping[str, Any]) -> Proof:
@@ -128,6 +130,8 @@ CASES = [
     (case(burst.proof, BURST, reached_mib=1024), FAIL, "after 1024 MiB"),
     (case(burst.proof, BURST, again_mib=100), FAIL, "100 MiB after that"),
     (case(threads, THREADS), PASS, "50 % reaches 55%"),
+    (case(threads, THREADS, "3"), FAIL, "PERCENTAGE is 3 in a pod with 50 %"),
+    (case(threads, THREADS, ""), FAIL, "PERCENTAGE is not set in a pod with 50 %"),
     (case(threads, THREADS, tflops_50=10.0), FAIL, "50 % reaches 100%"),
     (case(threads, THREADS, tflops_50=1.0), FAIL, "50 % reaches 10%"),
     (case(threads, THREADS, tflops_10=9.0), FAIL, "10 % reaches 90%"),

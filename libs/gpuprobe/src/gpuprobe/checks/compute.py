@@ -4,7 +4,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from gpuprobe.checks.answers import value
+from gpuprobe.checks.answers import first, value
 from gpuprobe.checks.verdicts import Answer, Figures, Proof, Step, judged
 
 PERCENTS: Final = (100, 75, 50, 25, 10)
@@ -12,6 +12,7 @@ SMALL_PART: Final = 8
 """Blocks for each multiprocessor of a kernel that fills a GPU; its inverse for small kernels."""
 FULL_KERNEL_MS: Final = 5.0
 COPY_MIB: Final = 256
+VARIABLE: Final = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
 
 HALF_OF_THREADS: Final = (0.3, 0.9)
 """Part of the arithmetic of 100 % that 50 % of the threads must lie between.
@@ -45,6 +46,20 @@ def burning(multiprocessors: int, rounds: int, seconds: float) -> Step:
 def copying(seconds: float) -> Step:
     """Kernels that would fill the GPU: copies within its memory."""
     return {"do": "copy", "mib": COPY_MIB, "seconds": seconds}
+
+
+def limited_steps(step: Step) -> list[Step]:
+    """A step in a pod with a share of compute, which reports its variables first."""
+    return [{"do": "environment"}, step]
+
+
+def percent_given(answers: Sequence[Answer]) -> str:
+    """The percentage in the variables of such a pod; empty for none.
+
+    Raises:
+        MissingAnswerError: it reported nothing.
+    """
+    return str(first(answers, "environment")["variables"].get(VARIABLE, ""))
 
 
 def tflops(answer: Answer) -> float:
@@ -90,10 +105,15 @@ def figures(answers: Mapping[int, Answer]) -> Figures:
     return {f"tflops_{percent}": tflops(value(answer)) for percent, answer in answers.items()}
 
 
-def proof(found: Figures) -> Proof:
-    """The row ``compute``."""
+def proof(found: Figures, given: Mapping[int, str]) -> Proof:
+    """The row ``compute``; ``given`` has :func:`percent_given` by the percent requested."""
     rates = {name.removeprefix("tflops_"): rate for name, rate in found.items()}
-    faults = limited(rates)
+    faults = [
+        f"{VARIABLE} is {text or 'not set'} in a pod with {percent} %"
+        for percent, text in given.items()
+        if text != str(percent)
+    ]
+    faults += limited(rates)
     parts = [f"{percent} % reaches {rate / rates['100']:.0%}" for percent, rate in rates.items()]
     return judged(
         "compute",

@@ -25,7 +25,7 @@ from gpuprobe.checks import (
     starts,
     whole,
 )
-from gpuprobe.checks.answers import MissingAnswerError, parsed, value
+from gpuprobe.checks.answers import MissingAnswerError, first, parsed
 from gpuprobe.checks.rates import stints
 from gpuprobe.checks.share import RequestedShare
 from gpuprobe.checks.verdicts import Proof, ended_early, skipped
@@ -202,35 +202,24 @@ class RowRunner:
         if not self.target.empty or not self.described:
             return [skipped("compute", _EMPTY if self.described else "needs the row share")]
         processors = int(self.described["multiprocessors"])
-        found: dict[int, Mapping[str, Any]] = {}
-        rounds = 0
-        for percent in compute.PERCENTS:
-            steps = (
-                [compute.burning(processors, rounds, BURN_SECONDS)]
-                if rounds
-                else [compute.calibrating(processors)]
-            )
-            name = self._pods.start("compute", steps, self.target.units(SHARE_MIB), core=percent)
-            self._site.ended(name)
-            answers = parsed(self._site.log(name))
-            self._pods.clear()
-            if not answers:
-                raise MissingAnswerError(f"the container with {percent} % reported nothing")
-            if not rounds:
-                rounds = int(value(answers[0])["rounds"])
-                found |= self._burnt(processors, rounds, percent)
-            else:
-                found[percent] = answers[0]
-        return [compute.proof(compute.figures(found))]
+        sizing = self._limited(compute.calibrating(processors), compute.PERCENTS[0])
+        rounds = int(first(sizing, "calibrate")["rounds"])
+        work = compute.burning(processors, rounds, BURN_SECONDS)
+        answers = {percent: self._limited(work, percent) for percent in compute.PERCENTS}
+        given = {percent: compute.percent_given(each) for percent, each in answers.items()}
+        burnt = {percent: each[-1] for percent, each in answers.items()}
+        return [compute.proof(compute.figures(burnt), given)]
 
-    def _burnt(self, processors: int, rounds: int, percent: int) -> dict[int, Mapping[str, Any]]:
-        """The rate with all of the compute, in kernels of the size that was settled."""
-        steps = [compute.burning(processors, rounds, BURN_SECONDS)]
+    def _limited(self, step: Mapping[str, Any], percent: int) -> list[dict[str, Any]]:
+        """The answers of a pod with a share of compute that does one thing and ends."""
+        steps = compute.limited_steps(dict(step))
         name = self._pods.start("compute", steps, self.target.units(SHARE_MIB), core=percent)
         self._site.ended(name)
         answers = parsed(self._site.log(name))
         self._pods.clear()
-        return {percent: answers[0]} if answers else {}
+        if len(answers) < len(steps):
+            raise MissingAnswerError(f"the container with {percent} % reported too little")
+        return answers
 
     def _overhead(self) -> Sequence[Proof]:
         if not self.target.empty or not self.described:
