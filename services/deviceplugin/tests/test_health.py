@@ -66,6 +66,7 @@ class Watched:
     async def reported(self, condition: Callable[[], bool]) -> None:
         """Listen, from now on, until something is true."""
         if self.listening is None:
+            await self.patient.open()
             self.listening = asyncio.create_task(self.health.listen())
         async with asyncio.timeout(SECONDS):
             while not condition():  # noqa: ASYNC110 - the driver answers from a thread

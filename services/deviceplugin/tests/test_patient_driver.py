@@ -88,6 +88,7 @@ async def test_a_connection_is_begun_after_the_one_before_was_ended(
 
 async def test_answers_and_errors_are_the_drivers(driver: Driver, patient: PatientDriver) -> None:
     """Each question reaches its method with its GPU."""
+    await patient.open()
     assert [gpu.uuid for gpu in (await patient.machine()).gpus] == [FIRST, SECOND]
     driver.usages[SECOND] = usage = Usage(16, 7, ())
     assert await patient.usages([SECOND]) == {SECOND: usage}
@@ -98,11 +99,24 @@ async def test_answers_and_errors_are_the_drivers(driver: Driver, patient: Patie
     assert driver.calls[-1] == f"wait {EVENT_WAIT_MS}"
 
 
+async def test_events_are_waited_for_once_there_is_a_connection(
+    driver: Driver, patient: PatientDriver
+) -> None:
+    """NVML refuses calls before its initialization, which would be logged at every start."""
+    waiting = asyncio.create_task(patient.next_xid())
+    await patient.machine()  # a call to the driver and back
+    assert f"wait {EVENT_WAIT_MS}" not in driver.calls
+    await patient.open()
+    assert await waiting == Xid(79, FIRST)
+    assert driver.calls[-1] == f"wait {EVENT_WAIT_MS}"
+
+
 async def test_a_wait_for_events_may_take_longer_than_the_driver_is_instructed_to_wait(
     patient: PatientDriver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A quiet machine must not be taken for one that hangs; questions have names of their own."""
     seen: list[tuple[str, float]] = []
+    await patient.open()
 
     async def ask(about: str, seconds: float, *_: object) -> None:
         seen.append((about, seconds))

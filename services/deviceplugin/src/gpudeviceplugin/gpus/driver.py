@@ -42,10 +42,12 @@ class PatientDriver:
         self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="driver")
         self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._hanging: set[str] = set()
+        self._opened = asyncio.Event()
 
     async def open(self) -> None:
         """Start the connection, or start it anew. Raises DriverUnavailableError."""
         await self._ask("driver", ENUMERATE_SECONDS, self._begin)
+        self._opened.set()
 
     def _begin(self) -> None:
         self._driver.close()  # what is left of a connection with a driver that went
@@ -77,7 +79,8 @@ class PatientDriver:
         await self._ask(uuid, PROBE_SECONDS, function, uuid, cgroup, limit)
 
     async def next_xid(self) -> Xid | None:
-        """Wait a moment for an error event. Raises DriverError."""
+        """Wait a moment for an error event, and for the connection before. Raises DriverError."""
+        await self._opened.wait()
         seconds = EVENT_WAIT_MS / 1000 + PROBE_SECONDS
         return await self._ask("events", seconds, self._driver.next_xid, EVENT_WAIT_MS)
 
