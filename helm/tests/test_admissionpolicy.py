@@ -119,6 +119,7 @@ def test_nobody_is_born_with_an_allocation(
     assert bool(answer) is refused
 
 
+@pytest.mark.slow
 def test_the_plugin_may_correct_and_is_checked_by_its_own_policy(rendered: Rendered) -> None:
     """What is forbidden to tenants is the plugin's work, on its own node."""
     admission_request = request(SELF, node="n1")

@@ -62,6 +62,7 @@ def test_older_schedulers_have_one_profile(version: str) -> None:
     assert not any("burst-scheduler" in each for each in everywhere(found))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "values",
     [

@@ -225,6 +225,7 @@ def test_a_plugin_without_processes_of_its_node_shares_no_namespace() -> None:
     assert "hostPID" not in dict(rendered.pods())["device-plugin"]
 
 
+@pytest.mark.slow
 def test_only_the_plugin_is_root_and_sees_the_node() -> None:
     """The scheduler meets the restricted Pod Security profile; the plugin sees four folders."""
     for component, pod in render(values={"webhook": {"enabled": True}}).pods():

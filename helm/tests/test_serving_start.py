@@ -226,6 +226,7 @@ def test_the_server_takes_the_scripts_place() -> None:
     assert done.stdout.strip() == str(os.getpid())
 
 
+@pytest.mark.slow
 def test_arguments_are_passed_as_they_are() -> None:
     """Spaces, quotes and patterns of a model's path are no words of the shell."""
     odd = "a b  'c' \"d\" * $HOME"

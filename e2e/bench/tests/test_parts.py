@@ -40,6 +40,7 @@ async def test_only_what_was_requested_is_measured() -> None:
     assert sorted(found) == ["binds", "load_average", "ready_seconds", "resident_mib"]
 
 
+@pytest.mark.slow
 def test_commands_are_measured_by_whole_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

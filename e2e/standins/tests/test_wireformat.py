@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from standins.wireformat import fields, message
 
 
+@pytest.mark.slow
 @given(st.lists(st.text(), max_size=4), st.text(max_size=300))
 def test_messages_are_those_of_the_library(names: list[str], package: str) -> None:
     """Texts and messages of any length are read by the library, and written by it are read here."""

@@ -119,6 +119,7 @@ def test_a_gang_that_is_not_complete_waits_and_states_how_many_pods_exist() -> N
     assert gang_sentence(found) == words
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None)
 @given(
     gangs=st.lists(

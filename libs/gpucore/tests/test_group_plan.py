@@ -67,6 +67,7 @@ def plan(
     )
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(
     gpus=st.lists(st.integers(1, 3), min_size=1, max_size=4),

@@ -175,6 +175,7 @@ def test_the_largest_allowed_list_is_small_enough_to_be_read() -> None:
     assert len(decode_histories(encode_histories("node", [full] * MOST_HISTORIES))) == 500
 
 
+@pytest.mark.slow
 @given(
     st.binary(max_size=200)
     | st.recursive(st.none() | st.text(), st.lists).map(lambda value: json.dumps(value).encode())

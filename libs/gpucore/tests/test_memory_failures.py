@@ -58,6 +58,7 @@ def test_host_memory_and_other_ends_are_no_failure(changed: dict[str, Any]) -> N
     assert memory_failures(event(**changed)) == []
 
 
+@pytest.mark.slow
 @given(st.binary(max_size=100) | st.recursive(st.none() | st.text(), st.lists).map(json.dumps))
 def test_other_bytes_have_no_failure(raw: bytes | str) -> None:
     """Nor do they raise."""

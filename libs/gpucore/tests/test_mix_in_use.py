@@ -40,6 +40,7 @@ def mixes() -> st.SearchStrategy[PodMix]:
     return st.dictionaries(kinds(), weights, min_size=1, max_size=MOST_KINDS).map(PodMix)
 
 
+@pytest.mark.slow
 @given(mixes(), st.integers(0, 64_000), st.integers(0, 2**18))
 def test_the_mix_that_is_read_is_the_one_that_was_published(
     mix: PodMix, cpu: int, memory: int

@@ -174,6 +174,7 @@ def _best(hosts: Iterable[Host], pod: TracePod, policy: str) -> Placement | None
     return max(found, key=lambda one: one[0], default=(None, None))[1]
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(
     st.integers(0, 10**6),

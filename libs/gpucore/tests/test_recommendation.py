@@ -105,6 +105,7 @@ def test_the_request_covers_the_percentile_and_without_a_burst_limit_the_peak(
     assert 1 <= size.request <= size.limit
 
 
+@pytest.mark.slow
 @given(histories(), UNITS, RULES)
 def test_the_size_is_the_smallest_that_covers(
     history: UsageHistory, unit: MemoryUnit, rules: SizingRules
@@ -119,6 +120,7 @@ def test_the_size_is_the_smallest_that_covers(
     assert one_less < most * (100 + rules.margin) or found.size.limit == max(history.gpus, 1)
 
 
+@pytest.mark.slow
 @given(histories(), UNITS, RULES)
 def test_a_container_that_ran_out_of_memory_is_raised_and_not_shrunk_for_a_day(
     history: UsageHistory, unit: MemoryUnit, rules: SizingRules
@@ -133,6 +135,7 @@ def test_a_container_that_ran_out_of_memory_is_raised_and_not_shrunk_for_a_day(
     assert found.advice in {SizingAdvice.RAISE, SizingAdvice.RIGHT}
 
 
+@pytest.mark.slow
 @given(histories(), UNITS, RULES)
 def test_a_limit_that_was_not_enough_is_never_recommended_again(
     history: UsageHistory, unit: MemoryUnit, rules: SizingRules
@@ -144,6 +147,7 @@ def test_a_limit_that_was_not_enough_is_never_recommended_again(
     assert in_bytes(size.limit, unit) > history.ran_out.limit_bytes
 
 
+@pytest.mark.slow
 @given(histories(), UNITS, RULES)
 def test_a_raised_limit_that_was_applied_is_not_raised_again(
     history: UsageHistory, unit: MemoryUnit, rules: SizingRules
@@ -158,6 +162,7 @@ def test_a_raised_limit_that_was_applied_is_not_raised_again(
     assert again.size is None or again.size.limit <= size.limit
 
 
+@pytest.mark.slow
 @given(histories(), UNITS, RULES)
 def test_the_size_of_a_pod_with_several_gpus_is_a_multiple_of_their_number(
     history: UsageHistory, unit: MemoryUnit, rules: SizingRules
@@ -169,6 +174,7 @@ def test_the_size_of_a_pod_with_several_gpus_is_a_multiple_of_their_number(
     assert size.request % history.gpus == size.limit % history.gpus == 0
 
 
+@pytest.mark.slow
 @given(histories(), UNITS, RULES)
 def test_nothing_is_recommended_for_what_was_measured_too_short(
     history: UsageHistory, unit: MemoryUnit, rules: SizingRules
@@ -181,6 +187,7 @@ def test_nothing_is_recommended_for_what_was_measured_too_short(
     assert (found.size, found.reason) == (None, SizingReason.TOO_SHORT)
 
 
+@pytest.mark.slow
 @given(histories(), UNITS, RULES, st.integers(1, 400))
 def test_no_share_is_recommended_beyond_the_largest_gpu(
     history: UsageHistory, unit: MemoryUnit, rules: SizingRules, largest: int
@@ -194,6 +201,7 @@ def test_no_share_is_recommended_beyond_the_largest_gpu(
     assert found.capped == (found.size != recommend(history, unit, rules).size)
 
 
+@pytest.mark.slow
 @given(histories(), UNITS, RULES)
 def test_a_recommended_size_that_was_applied_is_right(
     history: UsageHistory, unit: MemoryUnit, rules: SizingRules

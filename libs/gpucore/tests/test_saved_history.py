@@ -73,6 +73,7 @@ def arrivals(minimum: int = FEWEST_PODS) -> st.SearchStrategy[list[Arrival]]:
     return st.lists(one, min_size=minimum, max_size=60).map(lambda found: [*found, newest])
 
 
+@pytest.mark.slow
 @settings(max_examples=30)
 @given(arrivals(), st.data())
 def test_a_restart_gives_the_same_mix(found: list[Arrival], data: st.DataObject) -> None:

@@ -89,12 +89,14 @@ def test_a_percentile_covers_its_part_of_the_samples(used: list[int], percent: i
     assert found <= exact * 1.05 + FIRST_WIDTH
 
 
+@pytest.mark.slow
 @given(histories(), histories())
 def test_merging_does_not_depend_on_the_order(one: UsageHistory, other: UsageHistory) -> None:
     """Nodes may be read in any order."""
     assert merged(one, other) == merged(other, one)
 
 
+@pytest.mark.slow
 @given(histories(), histories(), histories())
 def test_merging_does_not_depend_on_the_grouping(
     one: UsageHistory, two: UsageHistory, three: UsageHistory
@@ -246,6 +248,7 @@ def test_the_peak_of_a_start_does_not_fade() -> None:
     assert later.samples == 0
 
 
+@pytest.mark.slow
 @given(histories(), st.floats(0, 1e8))
 def test_fading_keeps_percentiles_below_the_peak(found: UsageHistory, age: float) -> None:
     """And never raises a peak."""
@@ -253,6 +256,7 @@ def test_fading_keeps_percentiles_below_the_peak(found: UsageHistory, age: float
     assert later.percentile(100) <= later.peak_bytes <= found.peak_bytes
 
 
+@pytest.mark.slow
 @given(histories(), histories())
 def test_a_merged_history_has_the_later_event(one: UsageHistory, other: UsageHistory) -> None:
     """And the number of all of them."""
@@ -262,6 +266,7 @@ def test_a_merged_history_has_the_later_event(one: UsageHistory, other: UsageHis
     assert both.out_of_memory == one.out_of_memory + other.out_of_memory
 
 
+@pytest.mark.slow
 @given(histories(), st.floats(0, 1e8))
 def test_events_are_kept_for_four_weeks(found: UsageHistory, age: float) -> None:
     """The number of events is zero exactly where the last one is forgotten."""

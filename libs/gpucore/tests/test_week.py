@@ -49,6 +49,7 @@ def held(hosts: Mapping[NodeName, Host]) -> int:
     return total
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(
     LIVES,

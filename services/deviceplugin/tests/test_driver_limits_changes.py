@@ -130,6 +130,7 @@ async def test_no_limit_at_all_is_not_kept_after_a_restart(world: World) -> None
     assert world.in_force("a") == share(4)
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(
     st.lists(

@@ -262,6 +262,7 @@ async def test_a_running_extender_publishes_what_its_nodes_use_beside_the_histor
         assert written[HISTORY] == data[HISTORY]
 
 
+@pytest.mark.slow
 async def test_beside_a_scheduler_with_a_lease_its_holder_publishes(
     cluster: FakeApiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -98,6 +98,7 @@ def gang(pod: Pod, pods: list[Pod], cluster: Cluster) -> Any:
     return members_of(Member(pod, pod_request_of(pod, DEFAULT_NAMES)), members, held)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
 async def test_any_history_ends_in_the_answer_of_a_list(seed: int) -> None:
     """Explanations of every pod, and what-if, are equal to the last field."""

@@ -106,6 +106,7 @@ def test_a_snapshot_is_shown_without_a_client(cluster: FakeCluster, tmp_path: Pa
     assert not {"asyncio", "ssl", "http.client"} & modules
 
 
+@pytest.mark.slow
 def test_a_live_cluster_is_shown_without_the_official_client(
     cluster: FakeCluster, tmp_path: Path
 ) -> None:

@@ -336,6 +336,7 @@ def test_unknown_allocations_end_the_run(idle: Idle) -> None:
     assert idle.server.events == []
 
 
+@pytest.mark.slow
 def test_only_the_chosen_namespace_and_nodes_are_touched(idle: Idle) -> None:
     """As for the list."""
     assert idle.outcomes("-n", "other") == {}

@@ -99,6 +99,7 @@ def test_explanations_name_the_unit_of_the_examples(run: Run, path: Path) -> Non
         assert naming_units(outcome.out + outcome.err) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("address", PAGES.values(), ids=PAGES)
 def test_pages_name_the_unit(address: str) -> None:
     """Every page of the dashboard."""

@@ -92,6 +92,7 @@ def saved(cluster: FakeCluster, tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_whatif_of_many_pods_shows_how_many_were_placed(saved: Path, tmp_path: Path) -> None:
     """Of all replicas of the manifest."""
     (tmp_path / "p.yaml").write_text(MANIFEST)
@@ -101,6 +102,7 @@ def test_whatif_of_many_pods_shows_how_many_were_placed(saved: Path, tmp_path: P
     assert "\r\x1b[K" in written.partition("19 of 20")[2]
 
 
+@pytest.mark.slow
 def test_replay_shows_how_many_gpus_were_requested(tmp_path: Path) -> None:
     """Of as many as the trace is to request."""
     (tmp_path / "n.csv").write_text("sn,cpu_milli,memory_mib,gpu,model\nn,96000,262144,8,T4\n")
@@ -111,6 +113,7 @@ def test_replay_shows_how_many_gpus_were_requested(tmp_path: Path) -> None:
     assert "GPUs requested: 4 of 8" in written
 
 
+@pytest.mark.slow
 def test_snapshot_shows_objects_read_and_written(cluster: FakeCluster, tmp_path: Path) -> None:
     """Pages as they arrive, then the objects of the file."""
     for number in range(9):
@@ -123,6 +126,7 @@ def test_snapshot_shows_objects_read_and_written(cluster: FakeCluster, tmp_path:
     assert "objects written: 9 of 9" in written
 
 
+@pytest.mark.slow
 def test_a_dumb_terminal_gets_no_line(saved: Path, tmp_path: Path) -> None:
     """It would show the control characters."""
     (tmp_path / "p.yaml").write_text(MANIFEST)

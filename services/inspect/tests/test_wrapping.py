@@ -28,6 +28,7 @@ def test_nothing_is_wrapped_without_need(width: int | None) -> None:
     assert wrapped(TEXT, width) == f"{TEXT}\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("no_color", [True, False])
 def test_colours_are_for_terminals_that_want_them(tmp_path: Path, no_color: bool) -> None:
     """On a terminal the word is coloured unless NO_COLOR is set, and always there."""

@@ -183,6 +183,7 @@ def test_what_may_be_used_is_between_share_and_gpu(
     assert share <= burst_units(burst, share, gpus, total) <= max(share, total)
 
 
+@pytest.mark.slow
 @given(text=st.text(), units=st.integers(1, 15), size=st.sampled_from([1, 256, 1024]))
 def test_no_text_takes_the_guarantee_or_exceeds_the_gpu(text: str, units: int, size: int) -> None:
     """Both annotations, any text, any unit."""
