@@ -12,6 +12,7 @@ from prometheus_client import REGISTRY
 
 from gpucore.node.isolation.driver_limits import NO_LIMIT, Finding, MemoryLimit
 from gpudeviceplugin.cluster.events import NORMAL, WARNING
+from gpudeviceplugin.gpus.driver import PatientDriver
 from gpukube.testing.waiting import until
 
 LIMIT = "gpushare/memory-limit"
@@ -57,6 +58,32 @@ async def test_a_change_is_looked_at_at_once(world: World) -> None:
             world.annotate("a", **{LIMIT: number})
             wanted = between(4, int(number))
             await until("it is in force", lambda w=wanted: world.in_force("a") == w)
+    finally:
+        running.cancel()
+
+
+async def test_a_change_during_a_look_is_looked_at_at_once(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The limit that is being set when the annotation changes is the one before."""
+    original = PatientDriver.set_memory_limit
+    changes = ["12"]
+
+    async def set_and_change(
+        driver: PatientDriver, uuid: str, cgroup: str, limit: MemoryLimit
+    ) -> None:
+        await original(driver, uuid, cgroup, limit)
+        if changes:
+            world.annotate("a", **{LIMIT: changes.pop()})
+
+    monkeypatch.setattr(PatientDriver, "set_memory_limit", set_and_change)
+    world.annotate("a", **{LIMIT: "9"})
+    synced = asyncio.Event()
+    synced.set()
+    running = asyncio.create_task(world.limits.run(synced))
+    try:
+        async with asyncio.timeout(30):
+            await until("it is in force", lambda: world.in_force("a") == between(4, 12))
     finally:
         running.cancel()
 

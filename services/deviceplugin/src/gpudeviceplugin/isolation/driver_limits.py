@@ -99,8 +99,11 @@ class DriverLimits:
             self._changed.fire()
 
     def seen(self, pod: Pod) -> None:
-        """A pod has changed: its annotation may ask for another maximum."""
-        if any(key.pod == pod.uid for key in self._confirmed) and self._asks_for_other(pod.uid):
+        """A pod has changed: its annotation may ask for another maximum.
+
+        A look that is under way may have read the annotation before.
+        """
+        if self._setting.locked() or self._asks_for_other(pod.uid):
             self._changed.fire()
 
     def _asks_for_other(self, uid: PodUid) -> bool:
