@@ -114,7 +114,9 @@ int cuDeviceTotalMem_v2(size_t *bytes, int device) {
 
 int cuDeviceGetAttribute(int *value, int attribute, int device) {
     (void)device;
-    *value = attribute == 16 ? 16 : attribute == 75 ? 7 : 0;
+    double share = number("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", 100) / 100.0;
+    int reached = 16 * share < 1 ? 1 : (int)(16 * share);
+    *value = attribute == 16 ? reached : attribute == 75 ? 7 : 0;
     return OK;
 }
 

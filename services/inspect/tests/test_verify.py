@@ -25,6 +25,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 
 Serve = Callable[..., VerifyingServer]
 VERDICTS = ("pass", "fail", "known", "skip")
+FAKE_MULTIPROCESSORS = 16
 
 
 @pytest.fixture(autouse=True)
@@ -140,6 +141,23 @@ def test_two_that_share_do_work_of_one_size(serve: Serve, verify: Verify) -> Non
     first, second = plans
     assert "rounds" not in first
     assert second["rounds"] > 0
+
+
+def test_kernels_fill_the_gpu_and_not_the_part_that_mps_leaves_to_a_share(
+    serve: Serve, verify: Verify
+) -> None:
+    """CUDA reports to a process the multiprocessors that MPS lets it use."""
+    server = serve("mps")
+    steps: list[dict[str, Any]] = []
+    server.before = lambda pod: steps.extend(
+        json.loads(pod["spec"]["containers"][0]["command"][-1])
+        if pod["metadata"]["name"].startswith("compute")
+        else ()
+    )
+    rows = verify.rows(server, "--only", "share,compute")
+    assert verdicts(rows)["compute"] == "pass"
+    blocks = {step["blocks"] for step in steps if "blocks" in step}
+    assert blocks == {FAKE_MULTIPROCESSORS * compute.SMALL_PART}
 
 
 def _limit_off(server: VerifyingServer) -> None:

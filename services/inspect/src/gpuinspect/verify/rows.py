@@ -201,7 +201,7 @@ class RowRunner:
             return [skipped("compute", why)]
         if not self.target.empty or not self.described:
             return [skipped("compute", _EMPTY if self.described else "needs the row share")]
-        processors = int(self.described["multiprocessors"])
+        processors = self._processors()
         sizing = self._limited(compute.calibrating(processors), compute.PERCENTS[0])
         rounds = int(first(sizing, "calibrate")["rounds"])
         work = compute.burning(processors, rounds, BURN_SECONDS)
@@ -209,6 +209,13 @@ class RowRunner:
         given = {percent: compute.percent_given(each) for percent, each in answers.items()}
         burnt = {percent: each[-1] for percent, each in answers.items()}
         return [compute.proof(compute.figures(burnt), given)]
+
+    def _processors(self) -> int:
+        """Multiprocessors of the GPU: CUDA reports to a client of MPS those that it may use."""
+        if "mps" not in self.target.mode:
+            return int(self.described["multiprocessors"])
+        answers = self._limited({"do": "describe"}, compute.PERCENTS[0])
+        return int(first(answers, "describe")["multiprocessors"])
 
     def _limited(self, step: Mapping[str, Any], percent: int) -> list[dict[str, Any]]:
         """The answers of a pod with a share of compute that does one thing and ends."""
@@ -224,7 +231,7 @@ class RowRunner:
     def _overhead(self) -> Sequence[Proof]:
         if not self.target.empty or not self.described:
             return [skipped("overhead", _EMPTY if self.described else "needs the row share")]
-        processors, units = int(self.described["multiprocessors"]), self.target.units(SHARE_MIB)
+        processors, units = self._processors(), self.target.units(SHARE_MIB)
         core = 100 if "mps" in self.target.mode else 0  # of memory alone, MPS limits compute too
         sizing = self._pods.start("overhead", overhead.calibrating(processors), units, core=core)
         self._site.ended(sizing)
