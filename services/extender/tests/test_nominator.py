@@ -10,6 +10,7 @@ from running import Running, until
 
 from gpucore.units import PodUid
 from gpuextender.nomination import due_pods, rounds
+from gpuextender.nomination.nominator import Nominator
 from gpukube.testing.apiserver import FakeApiServer
 
 
@@ -93,6 +94,33 @@ async def test_a_node_that_the_scheduler_rejects_is_given_up(
     (other,) = {"a", "b"} - {nominated(cluster, "p")}
     assert (await eager.filter(item, other))["NodeNames"] == [other]
     assert PodUid(item["metadata"]["uid"]) not in eager.state.ledger.nominations()
+
+
+async def test_a_rejected_nomination_is_not_replaced_before_it_is_cleared(
+    cluster: FakeApiServer, eager: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Although the watch has not shown it yet, so that the pod looks like one without."""
+    rounds_made = []
+    nominate = Nominator.nominate
+
+    async def counted(nominator: Nominator) -> int:
+        found = await nominate(nominator)
+        rounds_made.append(found)
+        return found
+
+    await nodes(cluster, eager, ready("a", 16))
+    item = pending("p", 8)
+    await known(cluster, eager, *(pending(f"head-{number}", 1) for number in range(2)), item)
+    cluster.watches_flow.clear()
+    await eager.filter(pending("caller", 1), "unknown")
+    await until("it is nominated", lambda: nominated(cluster, "p"))
+    monkeypatch.setattr(Nominator, "nominate", counted)
+    assert (await eager.filter(item, "unknown"))["NodeNames"] == []
+    await until("three rounds", lambda: len(rounds_made) >= 3)
+    assert not eager.state.ledger.nominations()
+    assert patches(cluster, "p") == 1
+    cluster.watches_flow.set()
+    await until("it is cleared", lambda: patches(cluster, "p") >= 2)
 
 
 @pytest.mark.parametrize("end", ["deleted", "terminating", "cleared", "elsewhere"])

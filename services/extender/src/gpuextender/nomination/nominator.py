@@ -154,7 +154,9 @@ class Nominator:
         )
 
     def adopt(self, pending: UnscheduledPod, name: NodeName) -> None:
-        """An extender nominated the pod: reserve the place again where the node admits it."""
+        """An earlier extender nominated the pod: reserve the place again if the node admits it."""
+        if self._writes.stands(pending.pod.uid):
+            return  # it is of this one, which gave the place back
         bare = msgspec.structs.replace(pending.pod, nominated=NodeName(""))
         kind = self._kind(UnscheduledPod(bare, pending.pod_request))
         if kind is not None and self._rate(name, kind) is not None:
@@ -275,7 +277,9 @@ class Nominator:
         return PodRequirements(request, constraints)
 
     def _may_be_nominated(self, uid: PodUid) -> bool:
-        """No pause of the pod is left; otherwise the next round comes when it ends."""
+        """No nomination of it stands, and no pause is left; the next round comes when it ends."""
+        if self._writes.stands(uid):
+            return False
         left = self._pauses.left(uid, self._now())
         if left > 0:
             self._next = min(self._next, left)

@@ -86,6 +86,7 @@ class NominationWrites:
         self._state, self.api, self._is_refused = state, api, is_refused
         self._queue: deque[tuple[Pod, NodeName]] = deque()
         self._called: set[PodUid] = set()
+        self._under_way: set[PodUid] = set()
         self._work = asyncio.Event()
         self._rate = RateLimiter(burst=BURST, quiet=PER_SECOND, busy=PER_SECOND)
         self.written: dict[PodUid, Written] = {}
@@ -105,6 +106,13 @@ class NominationWrites:
         """The scheduler is placing the pod: a nomination that is not written yet comes too late."""
         if uid in self._state.ledger.nominations() and uid not in self.written:
             self._called.add(uid)
+
+    def stands(self, uid: PodUid) -> bool:
+        """The API server has a nomination that this process wrote, or is about to get one.
+
+        One that nothing is reserved for any more is cleared before the pod gets another.
+        """
+        return uid in self.written or uid in self._under_way
 
     async def run(self) -> None:
         """Send for ever."""
@@ -126,7 +134,11 @@ class NominationWrites:
         while self._queue:
             pod, node = self._queue.popleft()
             if leads and self._needed(pod, node):
-                await self._send(pod, node)
+                self._under_way.add(pod.uid)
+                try:
+                    await self._send(pod, node)
+                finally:
+                    self._under_way.discard(pod.uid)
                 return
             if not node:
                 self._clear_again(pod)
