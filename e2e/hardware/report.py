@@ -30,8 +30,9 @@ _REPORTS: Final = """\
 `gpushare verify` proves the rows of this table on the GPUs of a cluster, in minutes and beside pods
 that run. Each column is a report: one that an operator has sent ([add yours](add-your-report.md)),
 or one of `make bench-gpu`, which runs the same command on a machine without Kubernetes: there the
-containers are processes, and a stand-in for kubelet starts them. No report exists yet where a cell
-states that it was not measured.
+containers are processes, and a stand-in for kubelet starts them. Where a cell states that a row was
+not measured, no report has it: the row was skipped, or left out because its check was at fault, which
+the runs in `e2e/hardware/README.md` name.
 """
 
 _NOT_YET: Final = """\
