@@ -31,8 +31,8 @@ _REPORTS: Final = """\
 that run. Each column is a report: one that an operator has sent ([add yours](add-your-report.md)),
 or one of `make bench-gpu`, which runs the same command on a machine without Kubernetes: there the
 containers are processes, and a stand-in for kubelet starts them. Where a cell states that a row was
-not measured, no report has it: the row was skipped, or left out because its check was at fault, which
-the runs in `e2e/hardware/README.md` name.
+not measured, no report has it: the row was skipped, or left out because its check was at fault,
+which the runs in `e2e/hardware/README.md` name.
 """
 
 _NOT_YET: Final = """\
