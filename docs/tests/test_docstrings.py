@@ -5,6 +5,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 SECTION = re.compile(r"^Args:\n((?: {4,}.*\n?|\n)+)", re.MULTILINE)
 ENTRY = re.compile(r"^ {4}(\*{0,2}\w+(?:, \*{0,2}\w+)*):", re.MULTILINE)
@@ -53,6 +55,7 @@ def stale(text: str) -> list[str]:
     ]
 
 
+@pytest.mark.slow
 def test_a_docstring_describes_no_parameter_that_is_not_there() -> None:
     """In all modules of the product."""
     assert {

@@ -5,7 +5,7 @@ server's type checker is not part of it.
 """
 
 from collections.abc import Callable
-from functools import cached_property
+from functools import cache
 from typing import Any
 
 import celpy
@@ -83,15 +83,19 @@ class Policy:
     def _conditions(self) -> list[Object]:
         return list(self._spec.get("matchConditions", ()))
 
-    @cached_property
-    def _environment(self) -> celpy.Environment:
-        return celpy.Environment()
-
     def _ask(self, expression: str, values: dict[str, Any]) -> Any:
-        program = self._environment.program(
-            self._environment.compile(expression), {**_STEPS, "allowed": self._allowed}
-        )
-        return program.evaluate(values)
+        steps = {**_STEPS, "allowed": self._allowed}
+        return _environment().program(_compiled(expression), steps).evaluate(values)
+
+
+@cache
+def _environment() -> celpy.Environment:
+    return celpy.Environment()
+
+
+@cache
+def _compiled(expression: str) -> Any:
+    return _environment().compile(expression)
 
 
 def request(user: str, *, node: str = "", resource: str = "pods", verb: str = "UPDATE") -> Object:

@@ -8,6 +8,8 @@ from charting import Object, Rendered, render
 from gpucore.wire import names
 from gpucore.wire.names import INVENTORY_HASH
 
+pytestmark = pytest.mark.slow
+
 ENABLED: Object = {"admissionPolicy": {"enabled": True}}
 
 
@@ -17,7 +19,6 @@ def variables(values: Object) -> dict[str, str]:
     return {item["name"]: item["expression"] for item in policy["spec"]["variables"]}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("prefix", ["ALIYUN_COM", "EXAMPLE"])
 def test_every_allocation_annotation_is_protected(prefix: str) -> None:
     """The list is that of the contract, under the prefix in force, no more and no less."""
@@ -43,7 +44,6 @@ def test_the_plugin_alone_is_exempt() -> None:
     assert condition["expression"].endswith(f":{pod['serviceAccountName']}'])")
 
 
-@pytest.mark.slow
 def test_users_named_in_values_are_exempt_too() -> None:
     """A backup tool may restore pods with their annotations where the operator specifies it."""
     user = "system:serviceaccount:velero:velero"
@@ -53,7 +53,6 @@ def test_users_named_in_values_are_exempt_too() -> None:
     assert policy.refuses(request(TENANT, verb="CREATE"), None, pod(**IDX))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("version", "values", "installed"),
     [
@@ -75,7 +74,6 @@ def test_policies_are_installed_by_default_where_the_cluster_has_them(
     assert found == (expected if installed else set())
 
 
-@pytest.mark.slow
 def test_older_cluster_is_notified() -> None:
     """Where the cluster has no such policies the install stops with the version that has."""
     with pytest.raises(helm.HelmError, match=r"needs Kubernetes 1\.30"):
@@ -88,7 +86,6 @@ def rendered() -> Rendered:
     return render("1.33.0", ENABLED)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("before", "after", "refused"),
     [
@@ -108,7 +105,6 @@ def test_tenants_change_all_annotations_but_those(
     assert bool(answer) is refused
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("annotations", "refused"), [(IDX, True), ({"team": "a"}, False)])
 def test_nobody_is_born_with_an_allocation(
     rendered: Rendered, annotations: dict[str, str], *, refused: bool
@@ -119,7 +115,6 @@ def test_nobody_is_born_with_an_allocation(
     assert bool(answer) is refused
 
 
-@pytest.mark.slow
 def test_the_plugin_may_correct_and_is_checked_by_its_own_policy(rendered: Rendered) -> None:
     """What is forbidden to tenants is the plugin's work, on its own node."""
     admission_request = request(SELF, node="n1")
@@ -152,7 +147,6 @@ def test_a_stolen_plugin_token_runs_nothing_elsewhere(
     assert sentence in answer
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "key", ["ack.gpushare.placement", "aliyun.com/gpu-count"], ids=["exclusive", "gpus"]
 )
@@ -173,7 +167,6 @@ def test_labels_that_the_scheduler_reads_are_final_at_bind(rendered: Rendered, k
     assert policy.refuses(request(TENANT, verb="CREATE"), None, requesting) == ""
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "key", ["gpushare/memory-limit", "nvidia.com/container.main.gpu-memory.limit"]
 )
@@ -196,7 +189,6 @@ def test_a_memory_limit_is_final_at_bind_without_the_right_to_resize(
     assert policy.refuses(request(TENANT, verb="CREATE"), None, limited) == ""
 
 
-@pytest.mark.slow
 def test_who_may_resize_a_pod_changes_its_memory_limit(rendered: Rendered) -> None:
     """To a whole number: another text would be ignored by the plugin, and mislead people."""
     policy = Policy(

@@ -5,6 +5,8 @@ from typing import Any
 import pytest
 from charting import Rendered, render
 
+pytestmark = pytest.mark.slow
+
 BURST = "gpushare-scheduler-burst"
 
 
@@ -62,7 +64,6 @@ def test_older_schedulers_have_one_profile(version: str) -> None:
     assert not any("burst-scheduler" in each for each in everywhere(found))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "values",
     [

@@ -7,6 +7,8 @@ import pytest
 from charting import NAMESPACE, Object, Rendered, render
 from handshake import issue
 
+pytestmark = pytest.mark.slow
+
 EVERYTHING: Object = {"dashboard": {"enabled": True}, "scheduler": {"mode": "extender"}}
 OWN: Object = {
     "webhook": {"certificate": {"secretName": "mine", "caBundle": "YQ=="}},

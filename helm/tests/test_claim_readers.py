@@ -4,6 +4,8 @@ import helm_python as helm
 import pytest
 from charting import Object, Rendered, render
 
+pytestmark = pytest.mark.slow
+
 NEWEST = "1.36.0"
 
 

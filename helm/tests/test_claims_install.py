@@ -6,6 +6,8 @@ import helm_python as helm
 import pytest
 from charting import Rendered, render
 
+pytestmark = pytest.mark.slow
+
 VERSION = "1.37.1"
 
 

@@ -13,6 +13,8 @@ from typer.main import get_command
 
 from gpuinspect.commands.main import app
 
+pytestmark = pytest.mark.slow
+
 READING = {
     ("", "nodes"),
     ("", "pods"),
@@ -55,7 +57,6 @@ def test_it_is_not_there_by_default() -> None:
     assert not [name for name in names if "dashboard" in name]
 
 
-@pytest.mark.slow
 def test_tokens_are_required_by_default() -> None:
     """The page requires a token, and may review tokens but change nothing else."""
     rendered = with_page()
@@ -66,7 +67,6 @@ def test_tokens_are_required_by_default() -> None:
     }
 
 
-@pytest.mark.slow
 def test_an_open_page_only_reads() -> None:
     """Where everybody may look, the page has no right but to list."""
     rendered = with_page(requireToken=False)
@@ -87,7 +87,6 @@ def test_the_restricted_profile() -> None:
     assert context["capabilities"] == {"drop": ["ALL"]}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("name", "number"), [("https", 443), ("http", 80)])
 def test_the_service_leads_to_the_port_that_is_open(name: str, number: int) -> None:
     """Service, policy, probes and flag agree about the port, whichever it is, with TLS or not."""
@@ -116,7 +115,6 @@ def test_its_certificate_is_good_for_the_service_and_for_a_forwarded_port(tmp_pa
     assert f"--tls-certificates={mount['mountPath']}" in container(rendered)["args"]
 
 
-@pytest.mark.slow
 def test_an_own_secret_replaces_its_generated_one() -> None:
     """A certificate from elsewhere, which browsers know, is mounted and none is generated."""
     rendered = with_page(tls={"secretName": "mine"})
@@ -141,7 +139,6 @@ def test_the_policy_can_name_who_may_come() -> None:
     assert policy["spec"]["ingress"][0]["from"] == [peer]
 
 
-@pytest.mark.slow
 def test_names_of_the_cluster_reach_the_page() -> None:
     """Another resource domain and annotation prefix are passed to it."""
     values = {
@@ -167,7 +164,6 @@ def test_every_flag_is_known_to_the_command() -> None:
     assert {flag.partition("=")[0] for flag in flags} <= known
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("config_maps", "mix", "roles_bound"),
     [(False, False, 2), (False, True, 3), (True, False, 3), (True, True, 4)],

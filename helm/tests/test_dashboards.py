@@ -15,6 +15,8 @@ import pytest
 from charting import render
 from queries import metrics_of
 
+pytestmark = pytest.mark.slow
+
 NAMES = dashboards.names()
 UNITS = {"short", "percentunit", "ops", "s", "bytes"}
 OWN_OF_GRAFANA = {"__rate_interval"}
@@ -138,7 +140,6 @@ def test_legends_speak_of_labels_that_the_query_keeps(name: str) -> None:
             assert spoken <= (known or {"pod"}), (panel["title"], spoken, known)
 
 
-@pytest.mark.slow
 def test_promtool_reads_every_query(promtool_path: Path, tmp_path: Path) -> None:
     """Each is PromQL, once Grafana has put its variables in."""
     rules = [
@@ -158,7 +159,6 @@ def test_promtool_reads_every_query(promtool_path: Path, tmp_path: Path) -> None
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.slow
 def test_the_chart_puts_them_where_grafana_looks() -> None:
     """One ConfigMap each, with the label and annotations of the values, and the file as it is."""
     values = {"enabled": True, "label": "dash", "labelValue": "yes", "annotations": {"folder": "x"}}

@@ -6,6 +6,8 @@ import helm_python as helm
 import pytest
 from charting import render
 
+pytestmark = pytest.mark.slow
+
 ON = {"driverLimits": {"enabled": True}}
 
 

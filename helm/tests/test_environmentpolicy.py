@@ -6,6 +6,8 @@ from charting import NAMESPACE, Object, Rendered, render
 
 from gpucore.wire import names
 
+pytestmark = pytest.mark.slow
+
 SHARE: Object = {"resources": {"limits": {"aliyun.com/gpu-mem": "1"}}}
 VISIBLE: Object = {"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}
 
@@ -32,7 +34,6 @@ def prefixed(prefix: str) -> Object:
     return {"envFrom": [{"prefix": prefix, "configMapRef": {"name": "c"}}]}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "item",
     [
@@ -110,7 +111,6 @@ def test_a_debug_container_chooses_no_gpu_either(policy: Policy) -> None:
         assert item["name"] in policy.refuses(admission_request, pod(SHARE), debug)
 
 
-@pytest.mark.slow
 def test_software_that_manages_gpus_is_exempt() -> None:
     """The namespaces of the cluster's own software, and those that the operator adds."""
     values: Object = {"admissionPolicy": {"exemptNamespaces": ["gpu-tools"]}}

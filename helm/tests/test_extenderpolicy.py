@@ -6,6 +6,8 @@ from charting import NAMESPACE, Object, render
 
 from gpucore.wire.names import RETRY
 
+pytestmark = pytest.mark.slow
+
 ACCOUNT = f"system:serviceaccount:{NAMESPACE}:gpushare-"
 STATUS: Object = {
     "phase": "Pending",
@@ -37,7 +39,6 @@ def annotated(annotations: Object) -> Object:
     return held_by(waiting(), annotations=annotations)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["extender", "second"])
 def test_the_extender_writes_the_retry_annotation(mode: str) -> None:
     """The patch that makes kube-scheduler retry a pod passes, the first time and again."""
@@ -133,7 +134,6 @@ def test_where_nominating_is_off_the_extender_writes_no_status() -> None:
     assert "does not change the status" in nominated(share, nominate="off")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["extender", "second"])
 def test_a_pod_without_status_and_metadata_is_compared_too(mode: str) -> None:
     """Absent maps count as empty."""

@@ -7,6 +7,8 @@ import pytest
 import yaml
 from charting import Object, render
 
+pytestmark = pytest.mark.slow
+
 PAGE = (Path(__file__).parents[2] / "docs" / "gitops.md").read_text()
 
 

@@ -9,6 +9,8 @@ from test_security import granted
 
 from gpucore.wire.names import IDLE_NOTICE
 
+pytestmark = pytest.mark.slow
+
 READS = {
     ("", "nodes"): {"list"},
     ("", "pods"): {"list"},
@@ -101,7 +103,6 @@ def test_without_admission_policies_it_does_not_evict() -> None:
         render("1.33.0", {**values, "admissionPolicy": {"enabled": False}})
 
 
-@pytest.mark.slow
 def test_a_span_of_another_form_is_refused() -> None:
     """As the command would, a day later."""
     with pytest.raises(Exception, match="grace"):

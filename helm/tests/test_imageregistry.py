@@ -4,6 +4,8 @@ import helm_python as helm
 import pytest
 from charting import CHART, Object, Rendered, render
 
+pytestmark = pytest.mark.slow
+
 EVERYTHING: Object = {"webhook": {"enabled": True}, "dashboard": {"enabled": True}}
 OWN_IMAGES = {"gpushare/extender", "gpushare/deviceplugin", "gpushare/inspect"}
 
@@ -29,7 +31,6 @@ def test_a_chart_without_a_registry_is_refused_with_what_to_set(mode: str) -> No
         render(values={"image": {"registry": ""}})
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "values",
     [
@@ -50,7 +51,6 @@ def test_every_image_is_named_in_the_registry(values: Object) -> None:
     assert set(found.values()) == {"IfNotPresent"}
 
 
-@pytest.mark.slow
 def test_local_images_are_never_pulled() -> None:
     """A name without a registry means Docker Hub to kubelet, where it could be anybody's image."""
     found = images(render(values={**EVERYTHING, "image": {"registry": "local"}}))
@@ -58,7 +58,6 @@ def test_local_images_are_never_pulled() -> None:
     assert set(found.values()) == {"Never"}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("host", ["registry.example.com", "localhost:5000", "localhost"])
 def test_a_repository_with_a_registry_is_used_as_it_is(host: str) -> None:
     """An image may come from another registry than the rest, and is pulled by its policy."""
@@ -77,7 +76,6 @@ def test_a_registry_that_is_no_host_is_refused(registry: str) -> None:
         render(values={"image": {"registry": registry}})
 
 
-@pytest.mark.slow
 def test_lint_needs_no_registry() -> None:
     """Helm's linter renders the defaults, and reports what is to be set as a warning at most."""
     assert helm.lint(CHART, strict=True, kube_version="v1.30.0")["errors"] == []

@@ -8,6 +8,8 @@ import yaml
 from charting import CHART, render
 from queries import metrics_of
 
+pytestmark = pytest.mark.slow
+
 RULES = CHART / "alerts" / "gpushare.yaml"
 
 
@@ -48,7 +50,6 @@ def test_rules_ask_only_for_metrics_that_exist() -> None:
     assert used <= metricpage.known()
 
 
-@pytest.mark.slow
 def test_rules_ask_only_for_jobs_that_the_monitors_make() -> None:
     """A job of another name would leave every rule on it silent."""
     values = {"monitoring": {"enabled": True}, "webhook": {"enabled": True}}

@@ -5,6 +5,8 @@ import pytest
 import yaml
 from charting import NAMESPACE, Object, Rendered, render
 
+pytestmark = pytest.mark.slow
+
 
 def extender_mode(**values: Object) -> Rendered:
     """The chart for the cluster's own scheduler."""
@@ -33,7 +35,6 @@ def test_second_scheduler_elects_its_leader_by_a_lease_of_its_own() -> None:
     assert named["resourceNames"] == [election["resourceName"]]
 
 
-@pytest.mark.slow
 def test_extender_mode_has_a_service_and_no_scheduler() -> None:
     """The extender stands alone behind a Service that keeps a scheduler with one replica."""
     rendered = extender_mode()
@@ -64,7 +65,6 @@ def test_extender_mode_grants_nothing_of_a_scheduler() -> None:
     assert {item["roleRef"]["name"] for item in mine} == own
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("address", "host"),
     [
@@ -105,7 +105,6 @@ def test_impossible_combination_is_refused_with_a_sentence(values: Object, sente
         render(values=values)
 
 
-@pytest.mark.slow
 def test_the_lease_is_the_values_own() -> None:
     """How long nobody leads after a loss is the operator's to say."""
     election = {"leaseSeconds": 8, "renewSeconds": 6, "retrySeconds": 1}

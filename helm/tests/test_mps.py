@@ -6,6 +6,8 @@ import helm_python as helm
 import pytest
 from charting import render
 
+pytestmark = pytest.mark.slow
+
 
 def plugin(**mps: Any) -> dict[str, Any]:
     """The plugin's pod."""
@@ -53,7 +55,6 @@ def test_with_mps_the_plugin_can_run_daemons_for_containers_of_others() -> None:
     assert container["resources"]["limits"]["memory"] == "4Gi"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("value", "flags"),
     [

@@ -3,6 +3,8 @@
 import pytest
 from charting import Object, Rendered, render
 
+pytestmark = pytest.mark.slow
+
 EVERYTHING: Object = {"webhook": {"enabled": True}, "monitoring": {"enabled": True}}
 
 
@@ -19,7 +21,6 @@ def open_ports(rendered: Rendered) -> dict[str, set[int]]:
     }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("mode", "expected"),
     [
@@ -32,7 +33,6 @@ def test_only_needed_ports_are_open(mode: str, expected: dict[str, set[int]]) ->
     assert open_ports(render(values={**EVERYTHING, "scheduler": {"mode": mode}})) == expected
 
 
-@pytest.mark.slow
 def test_policies_can_name_who_may_come() -> None:
     """Peers from the values are the only ones let in."""
     peer = {"namespaceSelector": {"matchLabels": {"team": "monitoring"}}}
@@ -79,7 +79,6 @@ def test_metrics_are_closed_to_tenants_by_default(mode: str) -> None:
     assert found == [[OWN, MONITORING]] * (4 if mode == "second" else 3)
 
 
-@pytest.mark.slow
 def test_the_monitoring_namespace_can_be_another_or_none() -> None:
     """Its name is a value; without one the release's own namespace is left."""
     other = render(values={"networkPolicy": {"monitoringNamespace": "observability"}})
@@ -89,7 +88,6 @@ def test_the_monitoring_namespace_can_be_another_or_none() -> None:
     assert metrics_peers(none)[0] == [OWN]
 
 
-@pytest.mark.slow
 def test_policies_can_be_left_out() -> None:
     """A cluster with rules of its own gets none from the chart."""
     assert render(values={"networkPolicy": {"enabled": False}}).of("NetworkPolicy") == []

@@ -16,6 +16,8 @@ from gpucore.wire.pod.spec import decode_pod
 from gpuextender.state import State
 from gpuextender.webhook import AdmissionAnswer, SchedulerChoice, review_pod
 
+pytestmark = pytest.mark.slow
+
 IMAGE = "registry.example.com/sample:1"
 
 

@@ -18,6 +18,8 @@ from wiring import (
     workloads,
 )
 
+pytestmark = pytest.mark.slow
+
 PROBES = {"startupProbe": "/healthz", "livenessProbe": "/healthz", "readinessProbe": "/readyz"}
 """Alive is not ready: a probe of the wrong path would send calls to who cannot answer them yet."""
 KUBE_SCHEDULER_READY = "/healthz"
@@ -35,7 +37,6 @@ def pod_ports(found: Rendered, name: str) -> dict[str, int]:
     return {k: v for item in pods[name]["containers"] for k, v in ports_of(item).items()}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("mode", "values", "version"), CASES)
 def test_every_declared_port_is_listened_on(mode: str, values: str, version: str) -> None:
     """By the flag that makes the program listen there; two containers of a pod never share one."""

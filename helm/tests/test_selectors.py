@@ -6,6 +6,8 @@ import pytest
 from charting import NAMESPACE, Object, Rendered, render
 from wiring import CASES, EVERYTHING, MODES, rendered, selected, workloads
 
+pytestmark = pytest.mark.slow
+
 SELECTING = {
     "Service": ("selector",),
     "PodDisruptionBudget": ("selector", "matchLabels"),
@@ -47,7 +49,6 @@ def test_every_selector_takes_the_pods_of_its_workload_alone(
     assert {"PodDisruptionBudget", "NetworkPolicy", "Service", "DaemonSet"} <= kinds
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("mode", MODES)
 def test_no_selector_takes_a_pod_of_another_release(mode: str) -> None:
     """Two releases in one namespace do not meet."""

@@ -6,6 +6,8 @@ import pytest
 from charting import SERVING
 from servingchart import SERVERS, container, serve
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize(
     ("server", "command"),

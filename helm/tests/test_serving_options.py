@@ -6,6 +6,8 @@ from charting import SERVING, Object, render
 from schemas import validate
 from servingchart import MODEL, SCHEMAS, container, serve
 
+pytestmark = pytest.mark.slow
+
 OPTIONS: Object = {
     "configFiles": [{"path": "/etc/one.conf", "content": 'a: "b"\n{{ c }}\n'}],
     "emptyDirs": [

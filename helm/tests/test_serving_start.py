@@ -11,6 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from servingrule import NoFraction, fraction, quotient, share_in
 
+pytestmark = pytest.mark.slow
+
 SCRIPT = Path(__file__).parents[1] / "gpu-serving" / "files" / "start.sh"
 LINES = {
     "dash": ["dash"],
@@ -74,7 +76,6 @@ def with_torch(folder: Path, version: str) -> str:
     return f"{folder}:{os.environ['PATH']}"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("shell", SHELLS)
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
@@ -143,7 +144,6 @@ def test_an_image_without_awk_cannot_have_the_quotient(tmp_path: Path) -> None:
     assert "this image has no awk" in done.stderr
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("server", "option"),
     [
@@ -161,7 +161,6 @@ def test_each_server_is_configured_in_its_own_way(server: str, option: str) -> N
     assert variables(done.stdout)["GPUSHARE_PROCESS_MEM_FRACTION"] == "0.150878"
 
 
-@pytest.mark.slow
 def test_jax_is_limited_unless_the_user_has_configured_how() -> None:
     """JAX fails on both of its variables at once, so a user's is never joined by ours."""
     old, new = "XLA_PYTHON_CLIENT_MEM_FRACTION", "XLA_CLIENT_MEM_FRACTION"
@@ -210,7 +209,6 @@ def test_images_without_pytorch_are_left_alone(tmp_path: Path) -> None:
     assert done.stderr == "gpushare: 3 of 15 units on GPU 0: fraction 0.150878\n"
 
 
-@pytest.mark.slow
 def test_shared_memory_of_its_own_is_refused_behind_mps() -> None:
     """It would hide the daemon's; without MPS it is fine, and so is MPS without it."""
     own, pipes = {"GPUSHARE_OWN_SHM": "2Gi"}, {"CUDA_MPS_PIPE_DIRECTORY": "/pipes"}
@@ -226,7 +224,6 @@ def test_the_server_takes_the_scripts_place() -> None:
     assert done.stdout.strip() == str(os.getpid())
 
 
-@pytest.mark.slow
 def test_arguments_are_passed_as_they_are() -> None:
     """Spaces, quotes and patterns of a model's path are no words of the shell."""
     odd = "a b  'c' \"d\" * $HOME"

@@ -6,6 +6,8 @@ from charting import SERVING, Object, render
 from schemas import validate
 from servingchart import MODEL, SCHEMAS, SERVERS, serve
 
+pytestmark = pytest.mark.slow
+
 
 def test_lint_is_clean() -> None:
     """The linter of Helm reports nothing, in its strict form."""

@@ -7,6 +7,8 @@ from charting import NAMESPACE, Object, Rendered, render
 
 from gpucore.wire.names import MEMORY_LIMIT, ORIGINAL_MEMORY, ORIGINAL_MEMORY_LIMIT
 
+pytestmark = pytest.mark.slow
+
 ENABLED: Object = {"webhook": {"sizing": {"enabled": True}}}
 READ = ("namespaces", "resourcequotas", "limitranges")
 

@@ -12,6 +12,8 @@ from handshake import laid_out, shake_hands
 
 from gpucore.wire import names
 
+pytestmark = pytest.mark.slow
+
 HOST = f"gpushare-webhook.{NAMESPACE}.svc"
 
 
@@ -67,7 +69,6 @@ def test_it_never_stops_the_cluster_from_starting(rendered: Rendered) -> None:
     assert (hook["failurePolicy"], hook["timeoutSeconds"]) == ("Ignore", 3)
 
 
-@pytest.mark.slow
 def test_excluded_namespaces_are_the_installers_choice() -> None:
     """More namespaces can be left out; the release's own always is."""
     found = render(values={"webhook": {"excludedNamespaces": ["kube-system", "batch"]}})
@@ -83,7 +84,6 @@ def test_it_can_be_turned_off() -> None:
     assert named == []
 
 
-@pytest.mark.slow
 def test_rejecting_while_it_is_down_needs_namespaces_with_names() -> None:
     """Before 1.21 namespaces have no label with their name, so none could be excluded."""
     values = {"webhook": {"failurePolicy": "Fail"}}
@@ -130,7 +130,6 @@ def test_only_pods_that_request_shares_are_sent(mode: str) -> None:
     assert [sent(item) for item in NOT_SENT] == [False] * len(NOT_SENT)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted({*names.LIMITING_ENV, names.ENV_VISIBLE_DEVICES}))
 def test_the_conditions_know_every_guarded_variable(name: str) -> None:
     """Whatever the environment policy refuses is sent to the webhook too."""
@@ -163,7 +162,6 @@ def test_conditions_follow_the_values() -> None:
     assert not sent(pod())
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("version", "expected"), [("1.27.9", False), ("1.28.0", True)])
 def test_older_clusters_know_no_conditions(version: str, expected: bool) -> None:
     """The field is in every API server from 1.28; before, the webhook itself passes other pods."""
@@ -171,7 +169,6 @@ def test_older_clusters_know_no_conditions(version: str, expected: bool) -> None
     assert ("matchConditions" in hook) is expected
 
 
-@pytest.mark.slow
 def test_one_of_its_pods_stays_through_a_drain() -> None:
     """Its budget selects its pods; with one pod there is none, or no node could be drained."""
     budget = render().one("PodDisruptionBudget", "-webhook")
@@ -189,7 +186,6 @@ def test_it_may_read_and_not_bind(rendered: Rendered) -> None:
     assert {verb for rule in role["rules"] for verb in rule["verbs"]} == {"list", "watch"}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("mode", "name"), [("second", "gpushare-scheduler"), ("extender", "")])
 def test_pods_are_sent_to_the_second_scheduler_where_there_is_one(mode: str, name: str) -> None:
     """With the cluster's own scheduler in use pods keep the name they have."""

@@ -10,6 +10,8 @@ from cluster.__main__ import main
 from host.errors import SetupError
 from host.testing.fakeprograms import FakePrograms
 
+pytestmark = pytest.mark.slow
+
 STATUS = "Name:\tpytest\nCapPrm:\t000001ffffffffff\nCapEff:\t{mask}\n"
 
 

@@ -8,6 +8,8 @@ from cluster import lifecycle
 from host.errors import SetupError
 from host.testing.fakeprograms import FakePrograms
 
+pytestmark = pytest.mark.slow
+
 # A fake kind whose clusters are files; its nodes run when the fake docker reports them.
 KIND = """
 case "$1 $2" in

@@ -8,6 +8,8 @@ import pytest
 
 from environments.helm import HelmActionError, HelmClient
 
+pytestmark = pytest.mark.slow
+
 RECORDING = """#!{python}
 import json, pathlib, sys
 folder = pathlib.Path({folder!r})

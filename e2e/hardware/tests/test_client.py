@@ -11,6 +11,8 @@ import pytest
 from gpuprobe import kernels
 from hardware.clients import Client, CudaRefusedError, LostError, together
 
+pytestmark = pytest.mark.slow
+
 UUID = "GPU-84bc6439-fa3f-4477-8cd2-a7a3d5d9f18f"
 
 
@@ -33,7 +35,6 @@ def start(fake_cuda: Path) -> StartClient:
     return started
 
 
-@pytest.mark.slow
 def test_it_names_the_gpu_it_has(start: StartClient) -> None:
     """The first line names the GPU as NVML does, and the versions of what drives it."""
     with start() as client:
@@ -71,7 +72,6 @@ def test_a_refusal_does_not_end_it(start: StartClient) -> None:
         assert client.ask("fill", mib=16) == {"held_mib": 16}
 
 
-@pytest.mark.slow
 def test_work_is_counted(start: StartClient) -> None:
     """Operations are those of the launches it made, over the time that it measured."""
     with start() as client:
@@ -119,7 +119,6 @@ def test_one_that_is_killed_is_noticed(start: StartClient) -> None:
             client.finish(within=60)
 
 
-@pytest.mark.slow
 def test_several_work_at_the_same_time(start: StartClient, monkeypatch: pytest.MonkeyPatch) -> None:
     """All programs have the command before the result of the first is awaited."""
     begun: list[Client] = []

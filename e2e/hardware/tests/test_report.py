@@ -12,6 +12,8 @@ import pytest
 from hardware import bench, plot, report, reports
 from hardware.plot import PlotPoint
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[3]
 DOCS = ROOT / "docs"
 SCHEMA = ROOT / "services" / "inspect" / "schema" / "gpushare-v1.json"

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 MAKEFILE = Path(__file__).parents[3] / "Makefile"
 PROGRAM = """#!/bin/sh
 echo "$(basename "$0") $*" >> calls
@@ -54,7 +56,6 @@ def test_an_installation_is_tried_again_when_a_transfer_was_cut(
     assert (checkout / ".venv/.ready").exists()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("program", ["python", "uv"])
 def test_an_installation_that_always_fails_ends_the_setup(checkout: Path, program: str) -> None:
     status, calls = setup(checkout, program, failures=99)

@@ -5,6 +5,8 @@ import pytest
 from mocknvml import build
 from mocknvml.tests.conftest import Start
 
+pytestmark = pytest.mark.slow
+
 INIT_ERRORS = {
     "driver-not-loaded": "NVMLError_DriverNotLoaded",
     "version-mismatch": "NVMLError_LibRmVersionMismatch",

@@ -2,8 +2,12 @@
 
 import os
 
+import pytest
+
 from mocknvml.tests.conftest import Start
 from mocknvml.tests.nvml_process import MIB
+
+pytestmark = pytest.mark.slow
 
 NOT_SUPPORTED = "NVMLError_NotSupported"
 

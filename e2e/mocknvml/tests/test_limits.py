@@ -12,6 +12,8 @@ from mocknvml import build
 from mocknvml.tests.conftest import Start
 from mocknvml.tests.nvml_process import Handle, NvmlProcess
 
+pytestmark = pytest.mark.slow
+
 SET, GET = "nvmlDeviceSetMemoryLimits_v1", "nvmlDeviceGetMemoryLimits_v1"
 NO_LIMIT = (1 << 64) - 1
 GIB = 1 << 30

@@ -22,6 +22,8 @@ from gpukube.errors import (
 )
 from gpukube.testing.certificates import make_certificate
 
+pytestmark = pytest.mark.slow
+
 PAGES = {
     "": b'{"metadata": {"continue": "2"}, "items": [1]}',
     "2": b'{"metadata": {}, "items": [2]}',

@@ -13,6 +13,8 @@ import yaml
 from gpukube.blocking import BlockingClient
 from gpukube.errors import InvalidReplyError, UnreachableError
 
+pytestmark = pytest.mark.slow
+
 HEAD = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 
 

@@ -15,6 +15,8 @@ from gpukube.testing.waiting import until
 from gpukube.watch import first_list as firstlist
 from gpukube.watch import informer
 
+pytestmark = pytest.mark.slow
+
 ROUNDS = 20
 
 

@@ -16,6 +16,8 @@ from gpukube.testing.apiserver import FakeApiServer, Snapshot
 from gpukube.testing.waiting import until
 from gpukube.watch import informer
 
+pytestmark = pytest.mark.slow
+
 Line = Callable[[], dict[str, Any]]
 
 
@@ -84,7 +86,6 @@ async def test_a_lost_connection_alone_needs_no_list(
         assert cluster.lists("nodes") == 1
 
 
-@pytest.mark.slow
 async def test_a_long_absence_is_followed_by_a_list(cluster: FakeApiServer, tmp_path: Path) -> None:
     """The restored server has passed the old version before anybody could look."""
     backup = await backed_up(cluster)

@@ -18,6 +18,8 @@ from gpukube.issuing.plan import Plan, PlanError, client_plan, server_plan, webh
 from gpukube.issuing.secrets import CertificateIssuer
 from gpukube.testing.apiserver import FakeApiServer
 
+pytestmark = pytest.mark.slow
+
 NOW = datetime(2026, 11, 22, tzinfo=UTC)
 NAMES = ("authorities", "server", "client", "other")
 PLAN = Plan(

@@ -19,6 +19,8 @@ from gpukube.server.listening import HEAD_BYTES, Listener, bound
 from gpukube.testing.clock import FakeClock
 from gpukube.testing.waiting import until
 
+pytestmark = pytest.mark.slow
+
 SECONDS = 60.0
 REQUEST = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
 

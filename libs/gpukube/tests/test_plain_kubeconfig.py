@@ -15,6 +15,8 @@ from gpukube.kubeconfig import official, plain
 from gpukube.kubeconfig.finding import configuration, default_namespace
 from gpukube.testing.certificates import make_certificate
 
+pytestmark = pytest.mark.slow
+
 HTTPS = {"server": "https://127.0.0.1:1/"}
 
 

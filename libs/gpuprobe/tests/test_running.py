@@ -18,6 +18,8 @@ from gpuprobe.children import ChildProgram
 from gpuprobe.names import ENDED, FOLDER, OUTSIDE, READY
 from standins.cuda import build
 
+pytestmark = pytest.mark.slow
+
 UUID = "GPU-84bc6439-fa3f-4477-8cd2-a7a3d5d9f18f"
 Answers = list[dict[str, Any]]
 
@@ -79,7 +81,6 @@ def test_a_child_without_memory_for_its_context_reports_it(env: dict[str, str]) 
     assert answer["error"]["name"] == "CUDA_ERROR_OUT_OF_MEMORY"
 
 
-@pytest.mark.slow
 def test_a_child_is_killed_in_the_middle_of_its_work(env: dict[str, str]) -> None:
     """Its memory is free afterwards."""
     burn = {"do": "compute", "blocks": 1, "rounds": 1, "launches": 1, "seconds": 60}
@@ -116,7 +117,6 @@ def test_a_process_from_outside_answers_through_the_container(env: dict[str, str
     assert answer["ok"]["held_mib"] == 512 - 256 - 2 * 16
 
 
-@pytest.mark.slow
 def test_a_neighbour_reports_its_work_again_and_again(env: dict[str, str]) -> None:
     """After the size of its work each report has requests, and whether its memory is as it was."""
     watch = {"do": "watch", "seconds": 1.2, "blocks": 1, "milliseconds": 0.1, "mib": 8}
@@ -127,7 +127,6 @@ def test_a_neighbour_reports_its_work_again_and_again(env: dict[str, str]) -> No
     assert all(each["ok"]["requests"] for each in found)
 
 
-@pytest.mark.slow
 def test_the_second_of_two_does_work_of_the_size_of_the_first(env: dict[str, str]) -> None:
     """Beside another that works it cannot settle a size: the time would have turns in it."""
     watch = {"do": "watch", "seconds": 0.1, "blocks": 2, "milliseconds": 0.1, "mib": 8}

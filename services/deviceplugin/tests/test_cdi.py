@@ -17,6 +17,8 @@ from gpucore.units import GpuIndex, GpuUuid, NodeName
 from gpucore.wire.node.spec import Node
 from gpudeviceplugin.isolation.cdi import NOTED_SECONDS, CdiFiles
 
+pytestmark = pytest.mark.slow
+
 INVENTORY = Inventory(gpus=(Gpu(GpuIndex(0), GpuUuid("GPU-0"), 15),))
 NEW = ("v1.36.2", "containerd://2.1.9")
 

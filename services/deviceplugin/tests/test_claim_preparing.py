@@ -19,6 +19,8 @@ from gpudeviceplugin.dra.preparing import ClaimPreparer
 from gpudeviceplugin.state import NodeState
 from gpukube.errors import ServerError, UnreachableError
 
+pytestmark = pytest.mark.slow
+
 
 class ReadOnlyError(OSError):
     """The disk went read-only."""

@@ -14,6 +14,8 @@ from gpucore.units import GpuIndex, GpuUuid
 from gpucore.wire.claim.devices import device_name
 from gpucore.wire.names import CLAIM_DRIVER
 
+pytestmark = pytest.mark.slow
+
 SLICE = f"n1-{CLAIM_DRIVER}"
 ENABLED = {"claims": True}
 
@@ -92,7 +94,6 @@ async def stage(tmp_path: Path) -> AsyncIterator[ClaimStage]:
         yield made
 
 
-@pytest.mark.slow
 async def test_a_node_with_the_label_offers_claims_and_no_devices(stage: ClaimStage) -> None:
     """Kubelet is registered with once, by the DRA driver; schedulers see no devices."""
     await stage.claims_offered()
@@ -107,7 +108,6 @@ async def test_a_node_with_the_label_offers_claims_and_no_devices(stage: ClaimSt
     await stage.eventually(lambda: stage.plugin.missing() == "", "readiness")  # type: ignore[union-attr]
 
 
-@pytest.mark.slow
 async def test_the_settings_choose_order_and_taint(tmp_path: Path) -> None:
     """The policy of the cluster orders the devices; pods on an unhealthy GPU can be evicted."""
     made = ClaimStage(tmp_path, policy="spread", unhealthy_claims="evict")
@@ -134,7 +134,6 @@ async def test_the_settings_choose_order_and_taint(tmp_path: Path) -> None:
         await stage.eventually(lambda: effects() == ["NoExecute"], "a taint that evicts")
 
 
-@pytest.mark.slow
 async def test_two_claims_on_one_gpu_are_prepared_and_unprepared(stage: ClaimStage) -> None:
     """Each has its own CDI file; the node counts what they hold of the GPU."""
     await stage.claims_offered()
@@ -152,7 +151,6 @@ async def test_two_claims_on_one_gpu_are_prepared_and_unprepared(stage: ClaimSta
     assert not stage.plugin.state.in_use(GpuIndex(0))
 
 
-@pytest.mark.slow
 async def test_a_prepared_claim_changes_the_order_of_the_devices(stage: ClaimStage) -> None:
     """Binpack lists the GPU first that is used already."""
     await stage.claims_offered()
@@ -168,7 +166,6 @@ async def test_a_prepared_claim_changes_the_order_of_the_devices(stage: ClaimSta
     )
 
 
-@pytest.mark.slow
 async def test_a_restarted_plugin_goes_on_with_its_claims(stage: ClaimStage) -> None:
     """They count before anything is offered, and kubelet's repeated call changes nothing."""
     await stage.claims_offered()
@@ -183,7 +180,6 @@ async def test_a_restarted_plugin_goes_on_with_its_claims(stage: ClaimStage) -> 
     assert (await kubelet.prepare("a"))["a"] == before["a"]
 
 
-@pytest.mark.slow
 async def test_the_label_switches_an_empty_node_both_ways(stage: ClaimStage) -> None:
     """Without a restart: the slice goes and kubelet gets devices, and back."""
     await stage.claims_offered()
@@ -196,7 +192,6 @@ async def test_the_label_switches_an_empty_node_both_ways(stage: ClaimStage) -> 
     await stage.eventually(lambda: stage.inventory().get("api") == "claims", "the inventory")
 
 
-@pytest.mark.slow
 async def test_devices_in_use_keep_the_node_from_claims(tmp_path: Path) -> None:
     """An event on the node and the readiness give the reason; the last pod's end completes it."""
     stage = ClaimStage(tmp_path)
@@ -219,7 +214,6 @@ async def test_devices_in_use_keep_the_node_from_claims(tmp_path: Path) -> None:
         await stage.claims_offered()
 
 
-@pytest.mark.slow
 async def test_claims_in_use_keep_the_node_from_devices(stage: ClaimStage) -> None:
     """Known claims are still prepared again and unprepared; then the node changes."""
     await stage.claims_offered()
@@ -234,7 +228,6 @@ async def test_claims_in_use_keep_the_node_from_devices(stage: ClaimStage) -> No
     await stage.offered(30)
 
 
-@pytest.mark.slow
 async def test_a_claim_that_was_allocated_before_the_change_is_refused(stage: ClaimStage) -> None:
     """Its memory may be given away as devices by now; the error names the label."""
     await stage.claims_offered()
@@ -247,7 +240,6 @@ async def test_a_claim_that_was_allocated_before_the_change_is_refused(stage: Cl
     assert stage.files() == set()
 
 
-@pytest.mark.slow
 async def test_an_unhealthy_gpu_takes_no_new_claim_and_keeps_those_that_run(
     stage: ClaimStage,
 ) -> None:
@@ -291,7 +283,6 @@ async def test_auto_takes_devices_where_the_api_server_lacks_consumable_capacity
         assert not stage.slices()
 
 
-@pytest.mark.slow
 async def test_auto_takes_claims_where_the_api_server_has_them(tmp_path: Path) -> None:
     """A node with the label keeps its devices."""
     stage = ClaimStage(tmp_path, api="auto")
@@ -311,7 +302,6 @@ async def test_a_label_without_the_back_end_changes_nothing_and_is_reported(tmp_
         assert not stage.registry.exists()
 
 
-@pytest.mark.slow
 async def test_the_slice_is_published_again_after_kubelet_removed_it(stage: ClaimStage) -> None:
     """As a restart of kubelet does."""
     await stage.claims_offered()

@@ -22,6 +22,8 @@ from gpudeviceplugin.dra.checkpoint import ClaimFiles
 from gpudeviceplugin.dra.preparing import ClaimPreparer
 from gpukube.errors import KubeError, UnreachableError
 
+pytestmark = pytest.mark.slow
+
 Work = Callable[[ClaimFiles], object]
 
 
@@ -332,7 +334,6 @@ class Machine:
         self.prepared = now
 
 
-@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(steps=STEPS)
 def test_cdi_files_are_those_of_the_prepared_claims(

@@ -16,6 +16,8 @@ from gpudeviceplugin.dra.endpoint import STOP_SECONDS, DraEndpoint
 from gpudeviceplugin.dra.preparing import ClaimPreparer
 from gpudeviceplugin.signals import Signal
 
+pytestmark = pytest.mark.slow
+
 
 class Stage:
     """A driver, and what its servers did in which order."""

@@ -20,6 +20,8 @@ from gpudeviceplugin.dra.preparing import ClaimPreparer
 from gpudeviceplugin.signals import Signal
 from gpukube.errors import ForbiddenError, KubeError, ServerError, ThrottledError, UnreachableError
 
+pytestmark = pytest.mark.slow
+
 
 class DraStage:
     """A node's directories, the API server's claims, and a driver.

@@ -7,6 +7,8 @@ import pytest
 from fakecluster.objects import planned
 from stage import Stage
 
+from gpudeviceplugin.kubelet import draining
+
 pytestmark = pytest.mark.slow
 
 POLL = 0.005
@@ -28,8 +30,11 @@ async def schedule(stage: Stage, *, burst: asyncio.Event) -> None:
             burst.set()
 
 
-async def test_a_planned_restart_fails_no_pod(tmp_path: Path) -> None:
+async def test_a_planned_restart_fails_no_pod(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Pods come all the while; those of the time between wait, and all of them run in the end."""
+    monkeypatch.setattr(draining, "WAITING_SECONDS", 60.0)  # loaded cores serve 20 pods late
     async with Stage(tmp_path, memory_unit="256MiB", drain_seconds=0.2) as stage:
         await stage.offered(126)
         await stage.eventually(lambda: stage.inventory().get("serving"))

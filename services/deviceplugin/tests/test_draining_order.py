@@ -18,6 +18,8 @@ from gpudeviceplugin.signals import Signal
 from gpudeviceplugin.state import NodeState
 from gpukube.errors import UnreachableError
 
+pytestmark = pytest.mark.slow
+
 BOUND = SimpleNamespace(namespace="default", name="p")
 
 

@@ -2,9 +2,12 @@
 
 from pathlib import Path
 
+import pytest
 from fakecluster.objects import planned
 from fakedriver import FakeDriver, t4
 from stage import Stage
+
+pytestmark = pytest.mark.slow
 
 
 async def test_two_gpus_of_sixteen_gib_are_thirty_devices(tmp_path: Path) -> None:

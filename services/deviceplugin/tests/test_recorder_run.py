@@ -31,6 +31,8 @@ from gpudeviceplugin.node.recorder import SAVE_SECONDS, UsageRecorder
 from gpudeviceplugin.state import NodeState
 from gpudeviceplugin.web import Web
 
+pytestmark = pytest.mark.slow
+
 PODS = 100
 GPUS = 8
 UNITS = 140
@@ -221,7 +223,6 @@ def test_recording_100_pods_takes_less_than_one_percent_of_a_core() -> None:
     assert took < 0.01 * INTERVAL
 
 
-@pytest.mark.slow
 def test_histories_of_100_pods_take_less_than_5_mib() -> None:
     """With samples in most buckets that such pods can reach."""
     state, use, recorder = full_node()

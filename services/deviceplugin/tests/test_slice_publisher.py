@@ -23,6 +23,8 @@ from gpukube.client import HttpKubeClient
 from gpukube.testing.apiserver import FakeApiServer
 from gpukube.testing.waiting import until
 
+pytestmark = pytest.mark.slow
+
 CLAIMS = {"gpushare": "true", "gpushare/api": "claims"}
 NAME = slice_name("n1", CLAIM_DRIVER)
 

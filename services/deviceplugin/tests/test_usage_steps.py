@@ -25,6 +25,8 @@ from gpudeviceplugin.gpus.inventory import inventory_of
 from gpudeviceplugin.node.usage import MIB, OVERUSED, UsageMeter, UsageSettings
 from gpudeviceplugin.state import NodeState
 
+pytestmark = pytest.mark.slow
+
 FIRST, SECOND = t4(0).uuid, t4(1).uuid
 GI = 1024 * MIB
 

@@ -14,6 +14,8 @@ import structlog
 from gpudeviceplugin.certificates import MetricsCertificate
 from gpudeviceplugin.web import Web
 
+pytestmark = pytest.mark.slow
+
 SECONDS = 60.0
 
 EC = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1")

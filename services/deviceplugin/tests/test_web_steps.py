@@ -10,6 +10,8 @@ import pytest
 from gpudeviceplugin import telemetry
 from gpudeviceplugin.web import Web
 
+pytestmark = pytest.mark.slow
+
 
 class World:
     """An endpoint, and what is missing for readiness."""

@@ -12,6 +12,8 @@ from gpucore.model import AllocationState
 from gpuextender.nomination import due_pods, rounds
 from gpukube.testing.apiserver import FakeApiServer
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,7 +83,6 @@ async def test_a_gang_that_does_not_fit_as_a_whole_gets_nothing(
     assert not eager.state.ledger.gang("default", "g")
 
 
-@pytest.mark.slow
 async def test_a_refused_gang_is_nominated_where_the_sample_had_no_room(
     cluster: FakeApiServer, tmp_path: Path
 ) -> None:

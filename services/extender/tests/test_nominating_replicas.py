@@ -15,6 +15,8 @@ from gpuextender.nomination.writes import MANAGER
 from gpukube.testing.answers import status
 from gpukube.testing.apiserver import FakeApiServer
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -46,7 +48,6 @@ async def call(extender: Running) -> None:
     await extender.filter(pending("caller", 1), "unknown")
 
 
-@pytest.mark.slow
 async def test_after_a_restart_own_nominations_are_reserved_again(
     cluster: FakeApiServer, tmp_path: Path
 ) -> None:
@@ -69,7 +70,6 @@ async def test_after_a_restart_own_nominations_are_reserved_again(
         assert await second.bind(item, name) == (200, "")
 
 
-@pytest.mark.slow
 async def test_own_nominations_that_no_longer_fit_are_cleared_after_a_restart(
     cluster: FakeApiServer, tmp_path: Path
 ) -> None:
@@ -81,7 +81,6 @@ async def test_own_nominations_that_no_longer_fit_are_cleared_after_a_restart(
         await until("it is nominated anew", lambda: nominated(cluster, "p") == "a")
 
 
-@pytest.mark.slow
 async def test_a_pod_whose_nomination_was_cleared_is_nominated_once_the_watch_shows_it(
     cluster: FakeApiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -106,7 +105,6 @@ async def test_a_pod_whose_nomination_was_cleared_is_nominated_once_the_watch_sh
         await until("it is nominated anew", lambda: nominated(cluster, "p") == "a")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("verb", ["get", "patch"])
 async def test_a_nomination_that_could_not_be_cleared_is_cleared_later(
     cluster: FakeApiServer, tmp_path: Path, verb: str
@@ -156,7 +154,6 @@ async def test_a_preemption_that_comes_between_is_not_overwritten(
         assert nominated(cluster, "p") == "z"
 
 
-@pytest.mark.slow
 async def test_exactly_one_of_two_replicas_nominates(
     cluster: FakeApiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

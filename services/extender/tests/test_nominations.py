@@ -6,6 +6,8 @@ from running import Running, until
 
 from gpukube.testing.apiserver import FakeApiServer
 
+pytestmark = pytest.mark.slow
+
 
 def nominated(item: Object, name: str) -> Object:
     """The pod once its scheduler evicts others for it."""
@@ -30,7 +32,6 @@ async def one_gpu(cluster: FakeApiServer, extender: Running, used: int) -> None:
         await extender.knows_pod(holder["metadata"]["uid"])
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("priority", "fits"), [(0, False), (10, False), (11, True)])
 async def test_room_of_a_nominated_pod_goes_to_higher_priorities_only(
     cluster: FakeApiServer, extender: Running, priority: int, *, fits: bool
@@ -51,7 +52,6 @@ async def test_room_of_a_nominated_pod_goes_to_higher_priorities_only(
     assert (await extender.bind(item, "n"))[0] == 200
 
 
-@pytest.mark.slow
 async def test_room_is_kept_while_only_part_of_it_is_there(
     cluster: FakeApiServer, extender: Running
 ) -> None:
@@ -82,7 +82,6 @@ async def test_nothing_is_kept_once_the_pod_waits_no_more(
         assert (await requeue_only.filter(other, "n"))["NodeNames"] == ["n"]
 
 
-@pytest.mark.slow
 async def test_room_for_both_is_given_to_both(cluster: FakeApiServer, extender: Running) -> None:
     """Only what the nominated pod needs is kept."""
     await one_gpu(cluster, extender, used=0)

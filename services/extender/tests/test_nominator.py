@@ -14,6 +14,8 @@ from gpuextender.nomination import due_pods, rounds
 from gpuextender.nomination.nominator import Nominator
 from gpukube.testing.apiserver import FakeApiServer
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -236,7 +238,6 @@ async def test_nothing_is_written_where_nominating_is_off(
         assert not extender.state.ledger.nominations()
 
 
-@pytest.mark.slow
 async def test_a_nomination_that_a_failed_attempt_cleared_is_written_again(
     cluster: FakeApiServer, eager: Running
 ) -> None:

@@ -9,6 +9,8 @@ from running import WAIT_SECONDS, Running, until
 from gpuextender.scheduling import requeue
 from gpukube.testing.apiserver import FakeApiServer
 
+pytestmark = pytest.mark.slow
+
 RETRY = "gpushare/retry"
 
 
@@ -56,7 +58,6 @@ async def settled(extender: Running) -> None:
             await asyncio.sleep(0.05)
 
 
-@pytest.mark.slow
 async def test_a_refused_pod_goes_back_when_room_is_there(
     cluster: FakeApiServer, requeue_only: Running
 ) -> None:
@@ -72,7 +73,6 @@ async def test_a_refused_pod_goes_back_when_room_is_there(
     assert stored["spec"] == item["spec"]
 
 
-@pytest.mark.slow
 async def test_a_refused_pod_goes_back_when_the_node_that_it_fits_comes_later(
     cluster: FakeApiServer, requeue_only: Running
 ) -> None:
@@ -98,7 +98,6 @@ async def test_the_next_pod_goes_back_when_the_first_does_not_take_the_room(
     assert (retries(cluster, "first"), retries(cluster, "second")) == (1, 1)
 
 
-@pytest.mark.slow
 async def test_a_gang_goes_back_when_its_last_pod_is_created(
     cluster: FakeApiServer, requeue_only: Running
 ) -> None:

@@ -22,6 +22,8 @@ from gpuextender.sizing.reader import WINDOW_SECONDS, HistoryReader
 from gpukube.blocking import BlockingClient
 from gpukube.testing.apiserver import FakeApiServer
 
+pytestmark = pytest.mark.slow
+
 KEY = WorkloadKey("team", "Deployment", "web", "c0")
 WATCHED = ("namespaces", "resourcequotas", "limitranges")
 

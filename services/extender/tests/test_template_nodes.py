@@ -2,10 +2,13 @@
 
 from typing import Any
 
+import pytest
 from objects import node, pod
 from running import Running
 
 from gpukube.testing.apiserver import FakeApiServer
+
+pytestmark = pytest.mark.slow
 
 Object = dict[str, Any]
 

@@ -15,6 +15,8 @@ from running import Running
 
 from gpukube.testing.apiserver import FakeApiServer
 
+pytestmark = pytest.mark.slow
+
 Calls = list[tuple[str, str]]
 PACKAGES = ("gpuextender", "gpucore", "gpukube")
 

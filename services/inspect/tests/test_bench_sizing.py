@@ -17,6 +17,8 @@ from workload_shapes import DAY, HOUR, MINUTE, MOST, Shape, Workload, runs
 from gpucore.sizing.evidence import SizingRules, highest_peak
 from gpucore.sizing.recommendation import recommend
 
+pytestmark = pytest.mark.slow
+
 INTERVAL = 10 * MINUTE
 TRACE = Trace(
     (TracePod(1, 460, True), TracePod(1, 810, False), TracePod(2, 1000, False)),

@@ -10,6 +10,8 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "bench"))
 
 import week
 
+pytestmark = pytest.mark.slow
+
 NODES = "sn,cpu_milli,memory_mib,gpu,model\na,64000,262144,2,P100\nb,64000,262144,2,P100\n"
 PODS = "name,cpu_milli,memory_mib,num_gpu,gpu_milli\np0,1000,1024,1,460\np1,1000,1024,1,1000\n"
 

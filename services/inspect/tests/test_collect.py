@@ -22,6 +22,8 @@ from gpuinspect.cluster.collect import FORBIDDEN_SECONDS as LATER
 from gpukube.blocking import BlockingClient
 from gpukube.errors import ForbiddenError, InvalidReplyError
 
+pytestmark = pytest.mark.slow
+
 NODES, PODS = "/api/v1/nodes", "/api/v1/pods"
 LABELLED = ListRequest("ConfigMap", "/api/v1/configmaps", {"labelSelector": "a=b"})
 

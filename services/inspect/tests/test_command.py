@@ -21,6 +21,8 @@ from gpuinspect.commands.main import (
 )
 from gpuinspect.commands.options import completion
 
+pytestmark = pytest.mark.slow
+
 
 def test_help_lists_every_command(run: Run) -> None:
     """``--help`` names all commands with a line each."""
@@ -106,7 +108,6 @@ def test_a_snapshot_is_shown_without_a_client(cluster: FakeCluster, tmp_path: Pa
     assert not {"asyncio", "ssl", "http.client"} & modules
 
 
-@pytest.mark.slow
 def test_a_live_cluster_is_shown_without_the_official_client(
     cluster: FakeCluster, tmp_path: Path
 ) -> None:
@@ -197,7 +198,6 @@ def large(nodes: int, pods: int) -> FakeCluster:
     return cluster
 
 
-@pytest.mark.slow
 def test_a_thousand_nodes_cost_few_plain_readings(tmp_path: Path) -> None:
     """1,000 nodes and 10,000 pods: less CPU time than five runs that read the same JSON.
 
@@ -210,7 +210,6 @@ def test_a_thousand_nodes_cost_few_plain_readings(tmp_path: Path) -> None:
     assert _costs_less_than(5, plain, line, cache=tmp_path, tries=5)
 
 
-@pytest.mark.slow
 def test_a_thousand_live_nodes_cost_few_plain_readings(tmp_path: Path) -> None:
     """The same cluster from an API server, in pages of 500: as cheap, requests included."""
     cluster = large(1000, 10_000)
@@ -225,7 +224,6 @@ def test_a_thousand_live_nodes_cost_few_plain_readings(tmp_path: Path) -> None:
         assert _costs_less_than(5, plain, line, cache=tmp_path, tries=5)
 
 
-@pytest.mark.slow
 def test_help_is_quick(tmp_path: Path) -> None:
     """``--help`` takes less CPU time than ten starts of Python, 150 ms where one takes 15."""
     line = ["-m", "gpuinspect", "--help"]
@@ -260,7 +258,6 @@ def _cpu_seconds(arguments: list[str], *, cache: Path) -> float:
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
-@pytest.mark.slow
 def test_a_closed_pipe_is_no_error(tmp_path: Path) -> None:
     """``gpushare ... | head -1`` ends without a traceback."""
     path = tmp_path / "large.json"

@@ -15,6 +15,8 @@ from gpuinspect.web.app import _versions, make_app
 from gpuinspect.web.feed import PAUSE, Feed, pause
 from gpukube.errors import InvalidReplyError
 
+pytestmark = pytest.mark.slow
+
 ROW = '<section class="node">'
 
 

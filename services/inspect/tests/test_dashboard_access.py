@@ -30,6 +30,8 @@ from gpuinspect.web.tokens import ACCESS_REVIEWS, TOKEN_REVIEWS, TokenReviewer
 from gpukube.blocking import BlockingClient
 from gpukube.errors import InvalidReplyError, UnreachableError
 
+pytestmark = pytest.mark.slow
+
 
 class FakeReviewer:
     """A reviewer that accepts one token and counts its calls."""

@@ -18,6 +18,8 @@ from gpuinspect.web.app import make_app
 from gpuinspect.web.feed import Feed
 from gpuinspect.web.frames import MOST_REPORTS, Frame
 
+pytestmark = pytest.mark.slow
+
 GIB = 1 << 30
 Open = Callable[..., TestClient]
 

@@ -17,6 +17,8 @@ from gpuinspect.web.app import make_app
 from gpuinspect.web.feed import Feed
 from gpuinspect.web.pages.gpumap import MOST_GPUS, MOST_NODES
 
+pytestmark = pytest.mark.slow
+
 GIB = 1 << 30
 CELL = '<button name="at"'
 ROW = '<section class="node">'

@@ -33,6 +33,8 @@ from gpuinspect.web.sizing import CACHE_SECONDS, CachedSizes
 from gpukube.blocking import BlockingClient
 from gpukube.errors import InvalidReplyError
 
+pytestmark = pytest.mark.slow
+
 ROWS = re.compile(r'<th scope="row" data-head="Workload">([^<]*)</th>')
 
 

@@ -15,6 +15,8 @@ from gpuinspect.queries.usage import Figures
 from gpuinspect.web.app import make_app
 from gpuinspect.web.feed import Feed
 
+pytestmark = pytest.mark.slow
+
 HOURS_LATER = datetime(2026, 1, 2, 8, 4, 5, tzinfo=UTC).timestamp()
 """Five hours after the pods of :class:`FakeCluster` were created."""
 GIB = 1 << 30

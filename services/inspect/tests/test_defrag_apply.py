@@ -11,6 +11,8 @@ from drawncluster import FakeCluster, Gpu
 from evictingserver import EvictingServer
 from invoking import Run, WhatIfOutcome
 
+pytestmark = pytest.mark.slow
+
 Object = dict[str, Any]
 
 

@@ -27,6 +27,8 @@ from invoking import Run
 
 from gpuinspect.doctor.registry import CHECKS
 
+pytestmark = pytest.mark.slow
+
 Break = Callable[[FakeCluster], object]
 FAULTS: list[tuple[str, Break]] = [
     ("nodes-labelled", unlabel),

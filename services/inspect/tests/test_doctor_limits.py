@@ -21,6 +21,8 @@ from doctorcluster import (
 from drawncluster import FakeCluster
 from invoking import Run
 
+pytestmark = pytest.mark.slow
+
 Change = Callable[[FakeCluster], object]
 OTHER = "default-scheduler"
 

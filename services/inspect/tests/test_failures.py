@@ -14,6 +14,8 @@ from invoking import Run
 
 from gpukube.testing.certificates import make_certificate
 
+pytestmark = pytest.mark.slow
+
 NODES = 'nodes is forbidden: User "anna" cannot list resource "nodes" in API group "" at the'
 PODS = 'pods is forbidden: User "anna" cannot list resource "pods" in API group "" in the namespace'
 

@@ -14,6 +14,8 @@ from test_memory_in_use import path, plugin
 
 from gpuinspect.terminal import ages
 
+pytestmark = pytest.mark.slow
+
 FORMS = Path(__file__).parent / "golden" / "forms"
 GIB = 1 << 30
 NOW = 1_767_225_600.0

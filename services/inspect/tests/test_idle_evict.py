@@ -15,6 +15,8 @@ from test_memory_in_use import path, plugin
 
 from gpuinspect.terminal import ages
 
+pytestmark = pytest.mark.slow
+
 Object = dict[str, Any]
 FORMS = Path(__file__).parent / "golden" / "forms"
 HOUR = 3600.0
@@ -336,7 +338,6 @@ def test_unknown_allocations_end_the_run(idle: Idle) -> None:
     assert idle.server.events == []
 
 
-@pytest.mark.slow
 def test_only_the_chosen_namespace_and_nodes_are_touched(idle: Idle) -> None:
     """As for the list."""
     assert idle.outcomes("-n", "other") == {}

@@ -21,6 +21,8 @@ from gpuinspect.controlplane.files import Files, carry_out
 from gpuinspect.controlplane.plan import BACKUP, MANIFEST, SchedulerFiles
 from gpuinspect.errors import ControlPlaneError
 
+pytestmark = pytest.mark.slow
+
 EXTENDER = {
     "urlPrefix": "https://10.96.7.7:39999/gpushare-scheduler",
     "bindVerb": "bind",
@@ -77,7 +79,6 @@ def manifests(draw: st.DrawFn) -> str:
     )
 
 
-@pytest.mark.slow
 @SETTINGS
 @given(manifests())
 def test_any_shape_gets_one_config_flag_and_one_mount_and_nothing_else_changes(text: str) -> None:
@@ -126,7 +127,6 @@ def test_plain_scalars_mean_to_kubelet_what_they_meant(scalar: str) -> None:
     assert yaml.safe_load(edited)["spec"]["odd"] == yaml.safe_load(text)["spec"]["odd"]
 
 
-@pytest.mark.slow
 @settings(SETTINGS, max_examples=30)
 @given(manifests())
 def test_installing_twice_is_nothing_and_uninstalling_gives_the_same_bytes(text: str) -> None:
@@ -379,7 +379,6 @@ def test_an_extender_without_tls_is_called_as_it_is(
     assert not [each for each in server.requests if "/secrets" in each]
 
 
-@pytest.mark.slow
 def test_a_scheduler_that_kubelet_never_reports_is_put_back(
     run: Run, node: FakeNode, server: FakeApiServer, tmp_path: Path, impatient: None
 ) -> None:
@@ -393,7 +392,6 @@ def test_a_scheduler_that_kubelet_never_reports_is_put_back(
     assert (node.manifest, node.ours()) == (node.text, [])
 
 
-@pytest.mark.slow
 def test_apply_waits_for_the_scheduler_to_run_with_the_new_configuration(
     run: Run, node: FakeNode, server: FakeApiServer, tmp_path: Path, impatient: None
 ) -> None:

@@ -11,6 +11,8 @@ from invoking import Run
 
 from gpukube.blocking import BlockingClient
 
+pytestmark = pytest.mark.slow
+
 NODES, PODS = "/api/v1/nodes", "/api/v1/pods"
 CONFIG_MAPS = "/api/v1/namespaces/kube-system/configmaps"
 

@@ -20,6 +20,8 @@ from gpukube.blocking import BlockingClient
 from gpukube.plugin_pods import plugin_addresses
 from gpukube.testing.plugin_pods import plugin_pod
 
+pytestmark = pytest.mark.slow
+
 GIB = 1 << 30
 WRONG: list[Any] = [
     "no JSON",

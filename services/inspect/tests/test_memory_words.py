@@ -13,6 +13,8 @@ from test_golden import everything as nodes_of_every_kind
 from test_pages_golden import PAGES, served
 from test_pages_golden import everything as pages_of_every_kind
 
+pytestmark = pytest.mark.slow
+
 _DOCS: Final = Path(__file__).parents[3] / "docs" / "examples"
 EXAMPLES: Final = sorted(path for path in _DOCS.glob("*.json") if b'"items"' in path.read_bytes())
 ABOUT_THE_UNIT: Final = {
@@ -99,7 +101,6 @@ def test_explanations_name_the_unit_of_the_examples(run: Run, path: Path) -> Non
         assert naming_units(outcome.out + outcome.err) == []
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("address", PAGES.values(), ids=PAGES)
 def test_pages_name_the_unit(address: str) -> None:
     """Every page of the dashboard."""

@@ -28,6 +28,8 @@ from gpuinspect.web.app import make_app
 from gpuinspect.web.feed import Feed
 from gpuinspect.web.sizing import CachedSizes
 
+pytestmark = pytest.mark.slow
+
 GOLDEN = Path(__file__).parent / "golden" / "pages"
 LAYOUT = frozenset(
     [

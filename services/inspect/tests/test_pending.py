@@ -13,6 +13,8 @@ from invoking import Run
 
 from gpuinspect.terminal import ages
 
+pytestmark = pytest.mark.slow
+
 NODES, PODS = "/api/v1/nodes", "/api/v1/pods"
 OWN_PODS = "/api/v1/namespaces/team/pods"
 CONDITION = {"type": "PodScheduled", "status": "False", "message": "0/1 nodes are available: full"}

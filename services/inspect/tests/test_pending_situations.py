@@ -27,6 +27,8 @@ from pendingclusters import (
     wants,
 )
 
+pytestmark = pytest.mark.slow
+
 Build = Callable[[FakeCluster], object]
 ALLOCATABLE = {"aliyun.com/gpu-mem": "15", "cpu": "4", "memory": "8Gi", "pods": "10"}
 EXPECTED = yaml.safe_load((Path(__file__).parent / "golden/pending-situations.yaml").read_text())

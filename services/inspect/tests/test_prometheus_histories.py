@@ -10,6 +10,8 @@ from gpucore.sizing.limit_events import LimitEvent
 from gpucore.sizing.usage_history import UsageHistory, WorkloadKey
 from gpuinspect.sources.prometheus_histories import prometheus_histories
 
+pytestmark = pytest.mark.slow
+
 
 def read(series: RecordedSeries) -> tuple[UsageHistory, ...]:
     """The histories of a week."""

@@ -15,6 +15,8 @@ from measuredworkloads import history, written
 from gpucore.sizing.history_documents import encode_histories
 from gpukube.testing.plugin_pods import plugin_pod
 
+pytestmark = pytest.mark.slow
+
 HISTORY = "/api/v1/namespaces/gpushare/pods/p-a%3A9445/proxy/usage-history"
 WEB = "/apis/apps/v1/namespaces/team/deployments/web"
 TEMPLATE = "/apis/resource.k8s.io/v1/namespaces/team/resourceclaimtemplates/share"

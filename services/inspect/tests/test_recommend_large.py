@@ -10,6 +10,8 @@ from measuredworkloads import history, written
 
 from gpucore.sizing.usage_history import UsageHistory
 
+pytestmark = pytest.mark.slow
+
 WORKLOADS, NODES, SECONDS = 1000, 4, 2.0
 
 

@@ -13,6 +13,8 @@ from recordedseries import RecordedPod, RecordedSeries
 
 from gpuinspect.sources import prometheus, prometheus_histories
 
+pytestmark = pytest.mark.slow
+
 LABELS = RecordedPod("web-1", []).labels
 
 

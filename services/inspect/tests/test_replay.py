@@ -22,6 +22,8 @@ from typer.testing import CliRunner, Result
 from gpuinspect.cluster.collect import RESOURCE_API
 from gpuinspect.commands.replay import replay
 
+pytestmark = pytest.mark.slow
+
 NODES = """sn,cpu_milli,memory_mib,gpu,model
 a,64000,262144,2,P100
 b,96000,393216,8,G2

@@ -12,6 +12,8 @@ from invoking import Run
 from gpuinspect.serving import engine
 from gpuinspect.serving.elsewhere import COMMANDS
 
+pytestmark = pytest.mark.slow
+
 MODEL = ("--name", "mnist", "--model-name", "mnist", "--model-path", "/models/mnist")
 SHARE = (*MODEL, "--gpumemory", "3")
 NAMESPACE = ("-n", "team")
@@ -70,7 +72,6 @@ def test_both_modes_are_refused_as_arena_refuses_them(run: Run) -> None:
     assert outcome.err == f"error: {sentence}\n"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("server", "flags", "words"),
     [

@@ -8,6 +8,8 @@ import yaml
 from fakehelm import FakeHelm
 from invoking import Run
 
+pytestmark = pytest.mark.slow
+
 SHARE = ("--name", "mnist", "--model-name", "mnist", "--model-path", "/models/mnist")
 SHARE += ("--gpumemory", "3")
 NAMESPACE = ("-n", "team")

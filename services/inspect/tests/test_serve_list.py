@@ -10,6 +10,8 @@ import pytest
 from fakeapiserver import FakeApiServer
 from invoking import Run
 
+pytestmark = pytest.mark.slow
+
 MEM, CORE = "aliyun.com/gpu-mem", "aliyun.com/gpu-core.percentage"
 FORMS = Path(__file__).parent / "golden" / "forms"
 DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"

@@ -13,6 +13,8 @@ from invoking import Run
 
 from gpuinspect.sources.prometheus import POD_USED_BYTES, USED_BYTES
 
+pytestmark = pytest.mark.slow
+
 GIB = 1 << 30
 QUOTAS = "/api/v1/resourcequotas"
 OWN = "/api/v1/namespaces/default"

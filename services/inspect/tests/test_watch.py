@@ -11,6 +11,8 @@ from invoking import Run
 
 from gpuinspect.terminal.screens import HOME, REST_OF_LINE, REST_OF_SCREEN, Frames
 
+pytestmark = pytest.mark.slow
+
 PODS = "/api/v1/pods"
 
 

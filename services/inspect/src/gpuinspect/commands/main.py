@@ -7,6 +7,7 @@ its answer is no (the sentence is on stderr); 2 the command line is wrong.
 
 import os
 import sys
+from functools import cache
 from importlib import import_module
 from typing import Annotated, Any, Final, NamedTuple
 
@@ -129,6 +130,7 @@ def _range_of(error: typer.BadParameter) -> str:
     return f"a whole number from {lowest} to {highest}"
 
 
+@cache
 def _built(lazy: Lazy, name: str) -> Any:
     module, attribute = lazy.target.split(":")
     found = getattr(import_module(f"gpuinspect.commands.{module}"), attribute)
