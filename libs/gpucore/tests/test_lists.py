@@ -5,7 +5,6 @@ import pytest
 from gpucore.wire.errors import WireError
 from gpucore.wire.lists import (
     WatchEventType,
-    cut,
     decode_node_event,
     decode_nodes,
     decode_pod_event,
@@ -89,21 +88,3 @@ def test_other_bytes_are_the_modules_error(raw: bytes) -> None:
     for decode in (decode_pod_event, decode_node_event, decode_pods, decode_nodes):
         with pytest.raises(WireError):
             decode(raw)
-
-
-@pytest.mark.parametrize(("count", "sizes"), [(0, [0]), (2, [2]), (5, [2, 2, 1])])
-def test_a_long_list_is_cut_into_short_ones(count: int, sizes: list[int]) -> None:
-    """All items come, in order, each piece with the version of the whole; none makes one piece."""
-    items = [b'{"metadata":{"name":"n%d"}}' % number for number in range(count)]
-    raw = b'{"kind":"NodeList","metadata":{"resourceVersion":"9"},"items":[' + b",".join(items)
-    pages = [decode_nodes(piece) for piece in cut(raw + b"]}", size=2)]
-    assert [len(page.items) for page in pages] == sizes
-    assert [node.name for page in pages for node in page.items] == [f"n{n}" for n in range(count)]
-    assert {page.resource_version for page in pages} == {"9"}
-
-
-@pytest.mark.parametrize("raw", [b"", b"[]", b"{}", b'{"metadata":{},"items":7}', b"\xff"])
-def test_what_is_no_list_cannot_be_cut(raw: bytes) -> None:
-    """It is refused before the first piece."""
-    with pytest.raises(WireError, match="no list"):
-        next(cut(raw, size=2))

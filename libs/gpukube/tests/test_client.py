@@ -1,8 +1,8 @@
 """The aiohttp client: failures by kind, credentials, lines."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Mapping
+from contextlib import aclosing, asynccontextmanager
 from itertools import pairwise
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kubeobjects import node
 
-from gpukube.client import HttpKubeClient
+from gpukube.client import HttpKubeClient, split_lines
 from gpukube.errors import (
     ConflictError,
     ForbiddenError,
@@ -25,7 +25,6 @@ from gpukube.errors import (
     ThrottledError,
     UnreachableError,
 )
-from gpukube.session import split_lines
 from gpukube.testing.answers import status
 from gpukube.testing.apiserver import FakeApiServer
 from gpukube.testing.certificates import make_certificate
@@ -115,23 +114,28 @@ async def test_expired_credentials_are_read_again(cluster: FakeApiServer, tmp_pa
     assert seen == ["Bearer t", "Bearer fresh"]
 
 
+async def listed(api: HttpKubeClient, params: Mapping[str, str]) -> bytes:
+    """All bytes of a list of nodes."""
+    return b"".join([chunk async for chunk in api.get_in_chunks("/api/v1/nodes", params=params)])
+
+
 async def test_what_was_requested_ahead_is_taken_once(
     cluster: FakeApiServer, tmp_path: Path
 ) -> None:
-    """The next get of the same takes that answer, or its failure; the one after sends a request."""
+    """The next list of the same takes that answer, or its failure; the one after is a request."""
     params = {"resourceVersion": "0"}
     await cluster.put("nodes", node("n"))
     async with await connect(cluster, tmp_path) as api:
         api.prefetch("/api/v1/nodes", params)
         await until("requested", lambda: cluster.lists("nodes") == 1)
-        assert b'"n"' in await api.get("/api/v1/nodes", params=params)
+        assert b'"n"' in await listed(api, params)
         assert cluster.lists("nodes") == 1
-        assert b'"n"' in await api.get("/api/v1/nodes", params=params)
+        assert b'"n"' in await listed(api, params)
         assert cluster.lists("nodes") == 2
         cluster.fail_next("list", lambda _: status(503, "starting"))
         api.prefetch("/api/v1/nodes", params)
-        with pytest.raises(ServerError, match="starting"):
-            await api.get("/api/v1/nodes", params=params)
+        with pytest.raises(ServerError, match="GET /api/v1/nodes: 503 starting"):
+            await listed(api, params)
 
 
 async def test_what_was_requested_ahead_and_never_taken_ends_with_the_rest(
@@ -145,6 +149,66 @@ async def test_what_was_requested_ahead_and_never_taken_ends_with_the_rest(
         await until("requested", lambda: cluster.lists("nodes") == 1)
     release.set()
     assert not [task for task in asyncio.all_tasks() if task.get_name().startswith("prefetch")]
+
+
+async def test_a_list_is_read_as_it_arrives(cluster: FakeApiServer, tmp_path: Path) -> None:
+    """Its beginning is there while the server still writes the rest, requested ahead or not."""
+    release = asyncio.Event()
+
+    async def in_halves(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        await response.write(b"begin")
+        await release.wait()
+        await response.write(b"end")
+        return response
+
+    for ahead in (False, True):
+        release.clear()
+        cluster.fail_next("list", in_halves)
+        async with await connect(cluster, tmp_path) as api:
+            if ahead:
+                api.prefetch("/api/v1/nodes", {})
+            chunks = api.get_in_chunks("/api/v1/nodes", params={})
+            read = b""
+            while read != b"begin":
+                read += await anext(chunks)
+            release.set()
+            assert b"".join([chunk async for chunk in chunks]) == b"end"
+
+
+@pytest.mark.parametrize("ahead", [False, True])
+async def test_a_list_that_breaks_off_is_an_error(
+    cluster: FakeApiServer, tmp_path: Path, ahead: bool
+) -> None:
+    """What arrived until then is no list."""
+
+    async def broken(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        await response.write(b"begin")
+        assert request.transport is not None
+        request.transport.close()
+        return response
+
+    cluster.fail_next("list", broken)
+    async with await connect(cluster, tmp_path) as api:
+        if ahead:
+            api.prefetch("/api/v1/nodes", {})
+        with pytest.raises(UnreachableError, match="GET /api/v1/nodes"):
+            await listed(api, {})
+
+
+async def test_a_list_that_is_left_early_leaves_nothing_behind(
+    cluster: FakeApiServer, tmp_path: Path
+) -> None:
+    """Where its beginning cannot be decoded, the rest is not read."""
+    await cluster.put("nodes", node("n"))
+    async with await connect(cluster, tmp_path) as api:
+        api.prefetch("/api/v1/nodes", {})
+        async with aclosing(api.get_in_chunks("/api/v1/nodes", params={})) as chunks:
+            await anext(chunks)
+        assert not [task for task in asyncio.all_tasks() if task.get_name().startswith("prefetch")]
 
 
 async def test_a_silent_watch_is_an_error(cluster: FakeApiServer, tmp_path: Path) -> None:
@@ -284,7 +348,8 @@ async def test_every_request_has_its_sender_and_content_type(
         await api.patch("/x", b"{}")
         await api.delete("/x")
         api.prefetch("/y", {})
-        await api.get("/y")
+        async for _chunk in api.get_in_chunks("/y", params={}):
+            pass
         async for _lines in api.watch("/x", params={}, silence=60):
             pass
     assert [method for method, _ in heads.seen] == ["GET", "POST", "PATCH", "DELETE", "GET", "GET"]

@@ -62,10 +62,11 @@ async def test_a_first_list_that_breaks_off_leaves_nothing_stale(
     cluster: FakeApiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What the first pieces reported is corrected by the whole list that follows."""
-    monkeypatch.setattr(lister, "PIECE", 1)
+    monkeypatch.setattr(lister, "PIECE_BYTES", 1)
     await cluster.put("nodes", node("b"))
-    broken = {"metadata": {"resourceVersion": "1"}, "items": [node("a"), {"metadata": 7}]}
-    cluster.fail_next("list", lambda _: web.json_response(broken))
+    items = [node("a"), {"metadata": {"name": 7}}]
+    broken = json.dumps({"metadata": {}, "items": items}, separators=(",", ":"))
+    cluster.fail_next("list", lambda _: web.json_response(text=broken))
     async with following(cluster, tmp_path) as (handler, _):
         assert handler.calls == [("changed", "a")]
         assert handler.items == {"b"}

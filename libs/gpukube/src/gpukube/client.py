@@ -27,6 +27,7 @@ from gpukube.interface import (
     headers_of,
 )
 from gpukube.kubeconfig import finding as configs
+from gpukube.prefetch import Prefetch
 from gpukube.session import Session
 
 CONNECT_SECONDS: Final = 3.0
@@ -73,7 +74,8 @@ class HttpKubeClient:
             connect_seconds=CONNECT_SECONDS,
             seconds=seconds,
         )
-        self._prefetched: dict[_Query, asyncio.Task[bytes]] = {}
+        self._seconds = seconds
+        self._prefetched: dict[_Query, Prefetch] = {}
 
     @classmethod
     async def connect(
@@ -109,25 +111,30 @@ class HttpKubeClient:
 
     async def close(self) -> None:
         """Close all connections."""
-        for task in self._prefetched.values():
-            task.cancel()
-        await asyncio.gather(*self._prefetched.values(), return_exceptions=True)
+        for prefetch in self._prefetched.values():
+            await prefetch.close()
         await self._session.close()
 
     def prefetch(self, path: str, params: Mapping[str, str]) -> None:
-        """Send a GET now; the next :meth:`get` of the same takes its reply, or its failure."""
-        request = self._request("GET", path, params=params)
-        self._prefetched[_query(path, params)] = asyncio.create_task(
-            request, name=f"prefetch {path}"
-        )
+        """Send a GET now; the next :meth:`get_in_chunks` of the same takes what it gets."""
+        self._prefetched[_query(path, params)] = Prefetch(path, self._list(path, params))
 
     async def get(self, path: str, *, params: Mapping[str, str] | None = None) -> bytes:
         """GET an object or a list."""
-        if self._prefetched:
-            task = self._prefetched.pop(_query(path, params or {}), None)
-            if task is not None:
-                return await task
         return await self._request("GET", path, params=params)
+
+    async def get_in_chunks(
+        self, path: str, *, params: Mapping[str, str]
+    ) -> AsyncGenerator[bytes, None]:
+        """GET a long list; its bytes as they arrive, also those of an earlier :meth:`prefetch`."""
+        prefetch = self._prefetched.pop(_query(path, params), None)
+        body = prefetch.chunks() if prefetch else self._list(path, params)
+        async with aclosing(body) as chunks:
+            async for chunk in chunks:
+                yield chunk
+
+    def _list(self, path: str, params: Mapping[str, str]) -> AsyncGenerator[bytes, None]:
+        return self._stream(f"GET {path}", path, params, self._seconds)
 
     async def post(self, path: str, body: Body) -> bytes:
         """Create an object."""
@@ -154,12 +161,25 @@ class HttpKubeClient:
         self, path: str, *, params: Mapping[str, str], silence: float
     ) -> AsyncGenerator[list[bytes], None]:
         """Lines of a watch as they arrive; see :meth:`KubeClient.watch`."""
+        rest = b""
+        watched = {**params, "watch": "1"}
+        async with aclosing(self._stream(f"watch {path}", path, watched, silence)) as chunks:
+            async for chunk in chunks:
+                lines, rest = split_lines(rest, chunk)
+                yield lines
+
+    async def _stream(
+        self, request: str, path: str, params: Mapping[str, str], silence: float
+    ) -> AsyncGenerator[bytes, None]:
+        """The body of a success as it arrives; see :meth:`Session.stream`."""
         headers = {**self._headers, **await self._credentials()}
-        stream = self._session.watch(path, params=params, headers=headers, silence=silence)
-        async with aclosing(stream):
+        stream = self._session.stream(
+            request, path, params=params, headers=headers, silence=silence
+        )
+        async with aclosing(stream) as chunks:
             try:
-                async for lines in stream:
-                    yield lines
+                async for chunk in chunks:
+                    yield chunk
             except StatusError as error:
                 await self._renew_credentials(error.status)
                 raise
@@ -200,6 +220,13 @@ class HttpKubeClient:
             await asyncio.to_thread(config.authorization) if config.due else config.authorization()
         )
         return {"Authorization": found} if found else {}
+
+
+def split_lines(rest: bytes, chunk: bytes) -> tuple[list[bytes], bytes]:
+    """The complete lines in ``rest + chunk``, and the incomplete last one."""
+    lines = (rest + chunk).split(b"\n")
+    left = lines.pop()
+    return [line for line in lines if line], left
 
 
 def _query(path: str, params: Mapping[str, str]) -> _Query:

@@ -3,7 +3,7 @@
 :mod:`gpukube.client` makes them over HTTP, :mod:`gpukube.blocking` without an event loop.
 """
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -23,6 +23,15 @@ class KubeClient(Protocol):
 
     async def get(self, path: str, *, params: Mapping[str, str] | None = None) -> bytes:
         """GET an object or a list."""
+        ...
+
+    def get_in_chunks(self, path: str, *, params: Mapping[str, str]) -> AsyncGenerator[bytes, None]:
+        """GET a long list; its bytes as they arrive.
+
+        Raises:
+            StatusError: the server refused the request.
+            UnreachableError: the connection broke, or nothing came for too long.
+        """
         ...
 
     async def post(self, path: str, body: Body) -> bytes:

@@ -1,4 +1,4 @@
-"""Requests and watches through aiohttp, for programs with an event loop."""
+"""Requests through aiohttp, for programs with an event loop; replies whole or as they arrive."""
 
 import ssl
 from collections.abc import AsyncGenerator, Mapping
@@ -16,15 +16,8 @@ CONNECTIONS: Final = 128
 READ_BUFFER_BYTES: Final = 2**18
 
 
-def split_lines(rest: bytes, chunk: bytes) -> tuple[list[bytes], bytes]:
-    """The complete lines in ``rest + chunk``, and the incomplete last one."""
-    lines = (rest + chunk).split(b"\n")
-    left = lines.pop()
-    return [line for line in lines if line], left
-
-
 class Session:
-    """A pool of connections; each watch holds one.
+    """A pool of connections; each reply that is read as it arrives holds one.
 
     Args:
         host: with its scheme and port.
@@ -32,7 +25,7 @@ class Session:
         server_name: name in the certificate of the server where it is not that of the host.
         proxy: URL of a proxy for all of it.
         connect_seconds: timeout of a new connection.
-        seconds: timeout of a whole request; watches have none.
+        seconds: timeout of a whole request; of a stream, see there.
     """
 
     def __init__(
@@ -93,21 +86,30 @@ class Session:
         except (aiohttp.ClientError, TimeoutError) as error:
             raise UnreachableError.because(f"{method} {path}", error) from error
 
-    async def watch(
-        self, path: str, *, params: Mapping[str, str], headers: Mapping[str, str], silence: float
-    ) -> AsyncGenerator[list[bytes], None]:
-        """Lines of a watch as they arrive, starting with an empty list once the server accepted it.
+    async def stream(
+        self,
+        request: str,
+        path: str,
+        *,
+        params: Mapping[str, str],
+        headers: Mapping[str, str],
+        silence: float,
+    ) -> AsyncGenerator[bytes, None]:
+        """The body of a reply as it arrives, starting with no bytes once the server accepted it.
+
+        Args:
+            request: what errors call it.
+            silence: longest time without a byte, in seconds.
 
         Raises:
-            StatusError: the server refused the watch.
+            StatusError: the server refused the request.
             UnreachableError: the connection broke, or nothing came for ``silence`` seconds.
         """
         timeout = aiohttp.ClientTimeout(sock_connect=self._connect_seconds, sock_read=silence)
-        request = f"watch {path}"
         try:
             async with self._session.get(
                 self._host + path,
-                params={**params, "watch": "1"},
+                params=params,
                 headers=headers,
                 timeout=timeout,
                 server_hostname=self._server_name,
@@ -115,11 +117,9 @@ class Session:
             ) as reply:
                 if reply.status != 200:
                     raise failure_in(request, await _whole(reply))
-                yield []  # the server accepted the watch
-                rest = b""
+                yield b""  # the server accepted the request
                 async for chunk in reply.content.iter_any():
-                    lines, rest = split_lines(rest, chunk)
-                    yield lines
+                    yield chunk
         except (aiohttp.ClientError, TimeoutError) as error:
             raise UnreachableError.because(request, error) from error
 

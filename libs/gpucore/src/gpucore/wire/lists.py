@@ -1,6 +1,6 @@
 """Pages of a list and events of a watch, as the API server streams them."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from enum import StrEnum
 from typing import Generic, Protocol, TypeVar
 
@@ -73,11 +73,6 @@ class _ListMetadata(msgspec.Struct, rename="camel"):
     continue_token: str | None = msgspec.field(name="continue", default=None)
 
 
-class _RawList(msgspec.Struct):
-    metadata: msgspec.Raw
-    items: list[msgspec.Raw] | None = None
-
-
 class _RawItems(msgspec.Struct):
     metadata: _ListMetadata
     items: list[msgspec.Raw] | None = None
@@ -111,26 +106,12 @@ class _Status(msgspec.Struct):
     message: str | None = None
 
 
-_RAW = msgspec.json.Decoder(_RawList)
 _RAW_ITEMS = msgspec.json.Decoder(_RawItems)
 _PODS = msgspec.json.Decoder(_PodList)
 _NODES = msgspec.json.Decoder(_NodeList)
 _LINE = msgspec.json.Decoder(_Line)
 _BOOKMARK = msgspec.json.Decoder(_Bookmark)
 _STATUS = msgspec.json.Decoder(_Status)
-
-
-def cut(raw: bytes, *, size: int) -> Iterator[bytes]:
-    """A list as shorter ones of at most ``size`` items, each to be decoded when its turn comes.
-
-    Raises:
-        WireError: the bytes are no list.
-    """
-    whole = decoded(_RAW, raw, "no list")
-    items = whole.items or []
-    head = b'{"metadata":' + bytes(whole.metadata) + b',"items":['
-    for first in range(0, max(len(items), 1), size):
-        yield head + b",".join(items[first : first + size]) + b"]}"
 
 
 def decode_pods(raw: bytes) -> Page[Pod]:

@@ -292,7 +292,8 @@ class FakeApiServer:
         if end < len(items):
             metadata["continue"] = str(end)
         head = {"kind": KINDS[plural] + "List", "apiVersion": "v1", "metadata": metadata}
-        return web.json_response(head | {"items": items[start:end]})
+        found = head | {"items": items[start:end]}
+        return web.json_response(text=json.dumps(found, separators=(",", ":")))
 
     async def _watch(self, request: web.Request) -> web.StreamResponse:
         plural, version = request.match_info["plural"], int(request.query["resourceVersion"])

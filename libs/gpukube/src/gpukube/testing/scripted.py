@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from gpukube.client import Body
@@ -44,6 +44,14 @@ class ScriptedClient:
 
     async def get(self, path: str, *, params: Mapping[str, str] | None = None) -> bytes:
         return await self._reply("GET", path, dict(params) if params else None)
+
+    async def get_in_chunks(
+        self, path: str, *, params: Mapping[str, str]
+    ) -> AsyncGenerator[bytes, None]:
+        """A body comes as two chunks."""
+        body = await self.get(path, params=params)
+        for chunk in (body[: len(body) // 2], body[len(body) // 2 :]):
+            yield chunk
 
     async def post(self, path: str, body: Body) -> bytes:
         return await self._reply("POST", path, _decoded(body))

@@ -5,13 +5,14 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Final, Generic, TypeVar
 
-from gpucore.wire.lists import Page, cut
+from gpucore.wire.list_pieces import ListPieces
+from gpucore.wire.lists import Page
 from gpukube.client import KubeClient
 from gpukube.watch.collection import Collection, EventHandler
 from gpukube.watch.first_list import FIRST_LIST, PAGE
 
-PIECE: Final = 500
-"""Items of the first list that are decoded at once, between other work of the event loop."""
+PIECE_BYTES: Final = 2**19
+"""What is decoded of the first list at once, between other work of the event loop."""
 
 T = TypeVar("T")
 
@@ -25,7 +26,7 @@ class Lister(Generic[T]):
         self._client, self._collection, self._handler = client, collection, handler
 
     async def first_in_pieces(self) -> tuple[int, str]:
-        """Hand the first list over while it is decoded; number of items and resource version."""
+        """Hand the first list over while it arrives; number of items and resource version."""
         count, version = 0, ""
         async with aclosing(self._first_pieces()) as pieces:
             async for piece in pieces:
@@ -60,13 +61,16 @@ class Lister(Generic[T]):
 
     async def _first_pieces(self) -> AsyncGenerator[Page[T], None]:
         params = self._collection.params | FIRST_LIST
-        body = await self._client.get(self._collection.path, params=params)
-        token = ""
-        for raw in cut(body, size=PIECE):
-            piece = self._collection.page_of(raw)
-            token = piece.continue_token
-            yield piece
-            await asyncio.sleep(0)  # other work runs between two pieces
+        pieces = ListPieces(size=PIECE_BYTES)
+        chunks = self._client.get_in_chunks(self._collection.path, params=params)
+        async with aclosing(chunks):
+            async for chunk in chunks:
+                for raw in pieces.add(chunk):
+                    yield self._collection.page_of(raw)
+                    await asyncio.sleep(0)  # other work runs between two pieces
+        last = self._collection.page_of(pieces.last())
+        yield last
+        token = last.continue_token
         if token:  # a server without a watch cache
             async with aclosing(self._pages(await self._page(token))) as pages:
                 async for page in pages:

@@ -1,0 +1,80 @@
+"""A list of the API server as shorter lists, cut while its bytes arrive.
+
+An API server takes seconds to encode the pods of a large cluster and sends them meanwhile. A piece
+is cut where one item ends and the next begins with its metadata, as the API server writes the items
+of its own resources. A list that is written otherwise becomes one piece.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+import msgspec
+
+from gpucore.wire.errors import WireError, decoded
+
+_ITEMS: Final = re.compile(rb'"items":\s*\[')
+_NEXT_ITEM: Final = b',{"metadata":{'
+"""Never part of a JSON string: a quotation mark in one has a backslash before it."""
+
+
+class _RawList(msgspec.Struct):
+    metadata: msgspec.Raw
+    items: msgspec.Raw
+
+
+_LIST: Final = msgspec.json.Decoder(_RawList)
+
+
+class ListPieces:
+    """Cuts one list.
+
+    Args:
+        size: of a piece in bytes, about.
+    """
+
+    def __init__(self, *, size: int) -> None:
+        self._size = self._due = size
+        self._head = b""
+        self._rest = bytearray()
+
+    def add(self, chunk: bytes) -> Iterator[bytes]:
+        """Take the next bytes of the list; the pieces that are complete with them."""
+        self._rest += chunk
+        while len(self._rest) >= self._due:
+            piece = self._cut()
+            if not piece:
+                self._due *= 2
+                return
+            self._due = self._size
+            yield piece
+
+    def last(self) -> bytes:
+        """The piece with what is left; of bytes that are no list, these bytes."""
+        return self._head + self._rest
+
+    def _cut(self) -> bytes:
+        """A piece from the front; empty where none can be cut from what has arrived."""
+        if not self._head:
+            self._behead()
+        end = self._rest.rfind(_NEXT_ITEM) if self._head else -1
+        piece = self._head + self._rest[: max(end, 0)] + b"]}"
+        if end < 0 or not _is_list(piece):
+            return b""
+        del self._rest[: end + 1]
+        return piece
+
+    def _behead(self) -> None:
+        """Keep all that stands before the items, if that has the metadata of the list."""
+        found = _ITEMS.search(self._rest)
+        if found and _is_list(bytes(self._rest[: found.end()]) + b"]}"):
+            self._head = bytes(self._rest[: found.end()])
+            del self._rest[: found.end()]
+
+
+def _is_list(raw: bytes) -> bool:
+    try:
+        decoded(_LIST, raw, "no list")
+    except WireError:
+        return False
+    return True

@@ -1,0 +1,43 @@
+"""A reply that is read before it is needed."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+
+
+class Prefetch:
+    """Reads a body in the background, and keeps what has arrived until it is taken.
+
+    Args:
+        name: of what is read, for the name of the task.
+        body: its chunks; closed at the end.
+    """
+
+    def __init__(self, name: str, body: AsyncGenerator[bytes, None]) -> None:
+        self._arrived: asyncio.Queue[bytes | None] = asyncio.Queue()
+        self._task = asyncio.create_task(self._read(body), name=f"prefetch {name}")
+
+    async def chunks(self) -> AsyncGenerator[bytes, None]:
+        """What has arrived, then the rest as it arrives; once.
+
+        Raises what the chunks of the body raise.
+        """
+        try:
+            while (chunk := await self._arrived.get()) is not None:
+                yield chunk
+            await self._task
+        finally:
+            await self.close()
+
+    async def close(self) -> None:
+        """Read no more."""
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _read(self, body: AsyncGenerator[bytes, None]) -> None:
+        try:
+            async with aclosing(body) as chunks:
+                async for chunk in chunks:
+                    self._arrived.put_nowait(chunk)
+        finally:
+            self._arrived.put_nowait(None)
