@@ -411,6 +411,21 @@ async def test_a_gang_that_is_complete_goes_back_although_it_does_not_fit(
     assert bench.sent() == ["g0"]
 
 
+@pytest.mark.parametrize("late", ["g0", "g2"])
+async def test_pods_refused_as_incomplete_go_back_whichever_is_tried_first(
+    clock: FakeClock, late: str
+) -> None:
+    """The last member has the reason that holds now, and may be the first of the gang by UID."""
+    bench = Bench(clock, "a", "b")
+    bench.refuse(member("g1"), "a", "b")
+    bench.refuse(member(late), "a", "b")
+    bench.requeue.node_changed(NodeName("a"))
+    bench.requeue.pod_came()
+    bench.reply(b"{}", b"{}")
+    await bench.requeue.look()
+    assert "g1" in bench.sent()
+
+
 async def test_one_gang_is_planned_at_a_time(clock: FakeClock) -> None:
     """The look reports that there is more to do, and the next one goes on."""
     bench = Bench(clock, "a", "b")

@@ -163,17 +163,17 @@ class Requeue:
         crowd = [one for one in hopeful if gang_of(one.pod) == gang]
         pending = self._state.pending_pod(first.pod.namespace, first.pod.name, first.refused.uid)
         more = len(crowd) < len(hopeful)
-        if pending is not None and self._worth_a_try(pending, first):
+        if pending is not None and self._worth_a_try(pending, crowd):
             return crowd, more
         for one in crowd:
             one.judged = self._pods.change
         return [], more
 
-    def _worth_a_try(self, pending: UnscheduledPod, entry: RememberedPod) -> bool:
-        """The gang can be placed, or is refused for another reason than before."""
-        if entry.incomplete and self._gangs.complete(pending):
+    def _worth_a_try(self, pending: UnscheduledPod, crowd: Sequence[RememberedPod]) -> bool:
+        """Its gang can be placed, or some pods of it were refused for another reason."""
+        if any(one.incomplete for one in crowd) and self._gangs.complete(pending):
             return True
-        return self._gangs.could_go(pending, self._pods.offered(entry))
+        return self._gangs.could_go(pending, self._pods.offered(crowd[0]))
 
     def _may_fit(self, entry: RememberedPod) -> bool:
         """Whether a gang's pod may fit: new members exist, or this pod fits on a changed node."""
