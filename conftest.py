@@ -7,7 +7,7 @@ import pytest
 from hypothesis import settings
 
 settings.register_profile("quick", settings.get_profile("ci"), max_examples=10)
-"""Of ``make check``: the first examples of those that ``make test`` tries."""
+"""Of ``make check``: few examples of each test that sets no number of its own, always the same."""
 
 
 @pytest.hookimpl(wrapper=True)

@@ -26,7 +26,7 @@ from gpukube.errors import (
     UnreachableError,
 )
 from gpukube.testing.answers import status
-from gpukube.testing.apiserver import FakeApiServer
+from gpukube.testing.apiserver import FakeApiServer, Fault
 from gpukube.testing.certificates import make_certificate
 from gpukube.testing.waiting import until
 
@@ -151,11 +151,10 @@ async def test_what_was_requested_ahead_and_never_taken_ends_with_the_rest(
     assert not [task for task in asyncio.all_tasks() if task.get_name().startswith("prefetch")]
 
 
-async def test_a_list_is_read_as_it_arrives(cluster: FakeApiServer, tmp_path: Path) -> None:
-    """Its beginning is there while the server still writes the rest, requested ahead or not."""
-    release = asyncio.Event()
+def in_halves(release: asyncio.Event) -> Fault:
+    """A reply whose second half comes once it is released."""
 
-    async def in_halves(request: web.Request) -> web.StreamResponse:
+    async def reply(request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse()
         await response.prepare(request)
         await response.write(b"begin")
@@ -163,9 +162,16 @@ async def test_a_list_is_read_as_it_arrives(cluster: FakeApiServer, tmp_path: Pa
         await response.write(b"end")
         return response
 
+    return reply
+
+
+async def test_a_list_is_read_as_it_arrives(cluster: FakeApiServer, tmp_path: Path) -> None:
+    """Its beginning is there while the server still writes the rest, requested ahead or not."""
+    release = asyncio.Event()
+
     for ahead in (False, True):
         release.clear()
-        cluster.fail_next("list", in_halves)
+        cluster.fail_next("list", in_halves(release))
         async with await connect(cluster, tmp_path) as api:
             if ahead:
                 api.prefetch("/api/v1/nodes", {})
@@ -203,12 +209,14 @@ async def test_a_list_that_is_left_early_leaves_nothing_behind(
     cluster: FakeApiServer, tmp_path: Path
 ) -> None:
     """Where its beginning cannot be decoded, the rest is not read."""
-    await cluster.put("nodes", node("n"))
+    release = asyncio.Event()
+    cluster.fail_next("list", in_halves(release))
     async with await connect(cluster, tmp_path) as api:
         api.prefetch("/api/v1/nodes", {})
         async with aclosing(api.get_in_chunks("/api/v1/nodes", params={})) as chunks:
             await anext(chunks)
         assert not [task for task in asyncio.all_tasks() if task.get_name().startswith("prefetch")]
+        release.set()
 
 
 async def test_a_silent_watch_is_an_error(cluster: FakeApiServer, tmp_path: Path) -> None:

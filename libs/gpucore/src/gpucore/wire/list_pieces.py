@@ -65,9 +65,9 @@ class ListPieces:
         return piece
 
     def _behead(self) -> None:
-        """Keep all that stands before the items, if that has the metadata of the list."""
+        """Keep all that stands before the items; a piece behind anything else is no list."""
         found = _ITEMS.search(self._rest)
-        if found and _is_list(bytes(self._rest[: found.end()]) + b"]}"):
+        if found:
             self._head = bytes(self._rest[: found.end()])
             del self._rest[: found.end()]
 
