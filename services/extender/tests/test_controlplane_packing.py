@@ -6,6 +6,11 @@ eleven of them, and the extender learns the mix of pods while they come. Without
 are drawn here, and the extender learned the mix from equal pods before: of so few pods, the moment
 of learning would decide the result (129.7 to 131.3 GPUs in seven runs). ``GPUSHARE_PERCENTAGE`` is
 the percentage of nodes that kube-scheduler evaluates for a pod; without it the chart's.
+
+On a loaded machine a bind can reach the extender after the next pod was filtered; that pod may then
+be refused when it is bound, and tries again behind others. In the replay, moving up to four of the
+150 pods changes the GPUs by up to two per cent, so the test allows that much after such a refusal;
+the policy that spreads pods allocates nine per cent fewer.
 """
 
 import asyncio
@@ -29,6 +34,7 @@ from environments.controlplane import ControlPlane
 from environments.testing.planes import control_plane
 from gpucore.simulate.replay import replay
 from gpucore.simulate.traces import TraceNode, TracePod
+from gpuextender import metrics
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 
@@ -184,9 +190,16 @@ async def create_in_order(calls: ApiCalls, pods: Iterable[TracePod]) -> None:
         await calls.call("POST", PODS, pod_object(pod))
 
 
+def refused_binds() -> float:
+    """How many binds extenders of this process refused because the GPUs were taken."""
+    labels = {"outcome": "refused"}
+    return metrics.REGISTRY.get_sample_value("gpushare_extender_binds_total", labels) or 0.0
+
+
 async def test_a_burst_packs_as_the_replay_of_its_policy(calls: ApiCalls, policy: str) -> None:
-    """Within one per cent of the GPUs that the replay allocates, which knows the mix beforehand."""
+    """Within one per cent of the GPUs of the replay, two if timing moved a pod in the queue."""
     nodes, pods = cluster()
+    refused_before = refused_binds()
     offline = replay(nodes, pods, policy, workload=pods, pick=lambda _: 0, target=100.0)
     await create_in_order(calls, pods)
     names = await settled(calls, pods)
@@ -197,4 +210,5 @@ async def test_a_burst_packs_as_the_replay_of_its_policy(calls: ApiCalls, policy
         f"replay {offline.placed:.1f} GPUs ({offline.failed_pods} pods refused), "
         f"live {live:.1f} ({len(pods) - len(names)})"
     )
-    assert abs(live - offline.placed) <= 0.01 * offline.placed
+    allowed = 0.02 if refused_binds() > refused_before else 0.01
+    assert abs(live - offline.placed) <= allowed * offline.placed
