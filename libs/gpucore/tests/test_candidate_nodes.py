@@ -12,7 +12,10 @@ from gpucore.kubescheduler.candidate_nodes import CandidateNodes
 from gpucore.model.constraints import PodConstraints, Resources
 from gpucore.units import NodeName, PodUid
 from gpucore.wire.errors import WireError
-from gpucore.wire.lists import decode_constrained_pod, event_of, page_of
+from gpucore.wire.lists import (
+    decode_pod_event_with_constraints,
+    decode_pods_with_constraints,
+)
 from gpucore.wire.node.spec import Node
 from gpucore.wire.pod.spec import Pod
 
@@ -129,12 +132,12 @@ def test_pods_are_read_with_their_constraints() -> None:
     wanted = PodConstraints(
         node_selector=(("a", "b"),), requests=(("aliyun.com/gpu-mem", 2), ("cpu", 1500))
     )
-    page = page_of(msgspec.json.encode({"metadata": {}, "items": [item]}), decode_constrained_pod)
+    page = decode_pods_with_constraints(msgspec.json.encode({"metadata": {}, "items": [item]}))
     assert [one.constraints for one in page.items] == [wanted]
     line = msgspec.json.encode({"type": "ADDED", "object": item})
-    event = event_of(line, decode_constrained_pod)
+    event = decode_pod_event_with_constraints(line)
     assert event.item is not None
     assert (event.item.constraints, event.resource_version) == (wanted, "7")
     for broken in (b"[]", b'{"metadata": {}, "items": [1]}', b"{"):
         with pytest.raises(WireError):
-            page_of(broken, decode_constrained_pod)
+            decode_pods_with_constraints(broken)

@@ -164,7 +164,7 @@ def test_requests_are_counted_as_the_scheduler_counts_them() -> None:
 
 def test_limits_stand_for_missing_requests() -> None:
     """As the API server fills them in; resources of ours are not counted here."""
-    resources = {"limits": {**limits(mem=4, core=5, gpus=1), "cpu": 2, "nvidia.com/gpu": "1"}}
+    resources = {"limits": {**limits(mem=4, core=5, gpus=1), "cpu": "2", "nvidia.com/gpu": "1"}}
     pod_constraints = constraints(containers=[{"name": "c", "resources": resources}])
     assert dict(pod_constraints.requests) == {"cpu": 2000, "nvidia.com/gpu": 1}
 

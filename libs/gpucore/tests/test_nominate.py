@@ -19,7 +19,7 @@ N = NodeName("n")
 
 def read(spec: dict[str, object]) -> PodConstraints:
     """The constraints of a pod with this specification."""
-    return all_constraints(msgspec.json.encode({"spec": spec}))
+    return all_constraints(msgspec.json.encode({"metadata": {}, "spec": spec}))
 
 
 def pending(constraints: PodConstraints | None = None, **fields: object) -> Pod:

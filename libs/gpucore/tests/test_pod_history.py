@@ -87,6 +87,18 @@ def test_a_full_history_keeps_the_newer_pods() -> None:
     assert weights(found) == {SMALL: 1.0}
 
 
+def test_a_pod_is_missing_until_it_is_counted_here_or_was_saved() -> None:
+    """So that nothing is worked out for a pod that would not be counted."""
+    found = history(*of(SMALL, 30), limit=30)
+    assert not found.misses(PodUid("3"), NOW)
+    assert not found.misses(PodUid("new"), NOW - 1)
+    assert found.misses(PodUid("new"), NOW + 1)
+    again = PodHistory()
+    again.restore(complete(history(*of(SMALL, 30, days=1), *of(SMALL, 1)).saved()))
+    assert not again.misses(PodUid("3"), NOW - 86400)
+    assert again.misses(PodUid("new"), NOW)
+
+
 def test_models_follow_from_the_selector() -> None:
     """The models of the nodes that a pod may run on are part of its kind."""
     on_t4 = NodeLabels((("gpu", "t4"),))

@@ -14,10 +14,10 @@ from gpucore.units import NodeName
 from gpucore.wire.claim.claim_specs import decode_claim_template, decode_device_class
 from gpucore.wire.claim.resource_claims import decode_claim
 from gpucore.wire.claim.resource_slices import decode_slice
-from gpucore.wire.constraints import all_constraints
+from gpucore.wire.constraints import decode_pod
 from gpucore.wire.names import CLAIM_DRIVER
 from gpucore.wire.node.spec import decode_node
-from gpucore.wire.pod.spec import Pod, decode_pod
+from gpucore.wire.pod.spec import Pod
 from gpuextender.claims.nominator import ClaimNominator
 from gpuextender.informers import ClaimHandler
 from gpuextender.nomination.writes import MANAGER
@@ -196,4 +196,4 @@ def pod(name: str, gib: int, **more: Any) -> Pod:
     } | more.get("spec", {})
     item["status"] = {"phase": "Pending", "nominatedNodeName": more.get("nominated", "")}
     raw = json.dumps(item).encode()
-    return decode_pod(raw, all_constraints(raw))
+    return decode_pod(raw)

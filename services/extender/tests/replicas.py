@@ -9,7 +9,7 @@ from nominating import SCHEDULER, pending, ready
 from objects import Object
 
 from gpucore.scheduling.grouping import BY_LINKS, Rules
-from gpucore.wire.lists import decode_constrained_pod, page_of
+from gpucore.wire.lists import decode_pods_with_constraints
 from gpucore.wire.names import DEFAULT_NAMES
 from gpucore.wire.node.spec import decode_node
 from gpucore.wire.pod.spec import Pod
@@ -98,7 +98,7 @@ def nominate(item: Object, node: str, manager: str) -> None:
 def read(item: Object) -> Pod:
     """A pod as the informer reads it."""
     raw = json.dumps({"metadata": {}, "items": [item]}).encode()
-    return page_of(raw, decode_constrained_pod).items[0]
+    return decode_pods_with_constraints(raw).items[0]
 
 
 class Health:

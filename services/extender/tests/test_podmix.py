@@ -4,7 +4,6 @@ import asyncio
 import json
 from typing import Any
 
-import msgspec
 import pytest
 from decoded import a_node, a_pod, best_of, state_of
 from objects import node, pod
@@ -17,8 +16,8 @@ from gpucore.claims.arrivals import ClaimArrivals, ClaimSources, Key
 from gpucore.scheduling.best_nodes import node_rating
 from gpucore.scheduling.grouping import BY_LINKS
 from gpucore.units import NodeName
+from gpucore.wire import constraints
 from gpucore.wire.claim.resource_claims import ResourceClaim
-from gpucore.wire.lists import decode_constrained_pod
 from gpucore.wire.names import INVENTORY
 from gpucore.wire.node.spec import decode_node
 from gpucore.wire.pod.spec import Pod, decode_pod
@@ -57,7 +56,7 @@ def work(name: str, mem: int, *, cpu: str = "2", selector: str = "") -> Pod:
     item["spec"]["containers"][0]["resources"]["limits"]["cpu"] = cpu
     if selector:
         item["spec"]["nodeSelector"] = {"gpu": selector}
-    return decode_constrained_pod(msgspec.Raw(json.dumps(item).encode()))
+    return constraints.decode_pod(json.dumps(item).encode())
 
 
 def came(state: State, count: int, mem: int, **more: Any) -> None:

@@ -135,10 +135,11 @@ PODS: Final = Collection(
     lists.decode_pod_event,
     version_path="/api/v1/namespaces/default/pods",
 )
-CONSTRAINED_PODS: Final = collection_of(
+CONSTRAINED_PODS: Final = Collection(
     "pods",
     PODS_PATH,
-    lists.decode_constrained_pod,
+    lists.decode_pods_with_constraints,
+    lists.decode_pod_event_with_constraints,
     version_path="/api/v1/namespaces/default/pods",
 )
 CLAIM_API: Final = "/apis/resource.k8s.io/v1"

@@ -282,11 +282,12 @@ class State:
 
     def _count(self, pod: Pod) -> None:
         """Count a pod with GPUs for the mix."""
-        if pod.uid in self.mix.history:
+        time = created(pod)
+        if not self.mix.history.misses(pod.uid, time):
             return
         request = pod_request_of(pod, self.names)
         if request is not None and not request.fault:
-            arrival = arrival_of(pod.namespace, request, pod.constraints, created(pod))
+            arrival = arrival_of(pod.namespace, request, pod.constraints, time)
             self.mix.history.note(pod.uid, arrival)
 
     def _passes(self, uid: PodUid) -> bool:

@@ -6,7 +6,7 @@ requests are needed (:func:`pod_requests`), of a pending pod everything (:func:`
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import lru_cache
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 import msgspec
 
@@ -40,9 +40,7 @@ class _Port(msgspec.Struct, rename="camel", gc=False):
     host_port: int | None = None
 
 
-class _Container(msgspec.Struct, rename="camel", gc=False):
-    resources: podspec.Resources | None = None
-    restart_policy: str | None = None
+class _Container(podspec.ContainerObject):
     ports: list[_Port] | None = None
 
 
@@ -65,16 +63,16 @@ class _NodeAffinity(msgspec.Struct, gc=False):
     required: _Required | None = msgspec.field(
         name="requiredDuringSchedulingIgnoredDuringExecution", default=None
     )
-    preferred: list[Any] | None = msgspec.field(
+    preferred: list[podspec.Present] | None = msgspec.field(
         name="preferredDuringSchedulingIgnoredDuringExecution", default=None
     )
 
 
 class _PodAffinity(msgspec.Struct, gc=False):
-    required: list[Any] | None = msgspec.field(
+    required: list[podspec.Present] | None = msgspec.field(
         name="requiredDuringSchedulingIgnoredDuringExecution", default=None
     )
-    preferred: list[Any] | None = msgspec.field(
+    preferred: list[podspec.Present] | None = msgspec.field(
         name="preferredDuringSchedulingIgnoredDuringExecution", default=None
     )
 
@@ -92,33 +90,64 @@ class _Toleration(msgspec.Struct, gc=False):
     effect: str | None = None
 
 
-class _Gate(msgspec.Struct, gc=False):
-    name: str = ""
-
-
 class _Spread(msgspec.Struct, rename="camel", gc=False):
     when_unsatisfiable: str = ""
 
 
-class _Spec(msgspec.Struct, rename="camel", gc=False):
+class _Volume(msgspec.Struct, rename="camel", gc=False):
+    """The kinds of volume that can keep a pod from a node."""
+
+    persistent_volume_claim: podspec.Present | None = None
+    ephemeral: podspec.Present | None = None
+    gce_persistent_disk: podspec.Present | None = msgspec.field(
+        name="gcePersistentDisk", default=None
+    )
+    aws_elastic_block_store: podspec.Present | None = None
+    azure_disk: podspec.Present | None = None
+    cinder: podspec.Present | None = None
+    iscsi: podspec.Present | None = None
+    rbd: podspec.Present | None = None
+    csi: podspec.Present | None = None
+
+
+_NO_VOLUME: Final = _Volume()
+
+
+class _Spec(podspec.PodSpec):
+    containers: tuple[_Container, ...] | None = None
+    init_containers: tuple[_Container, ...] | None = None
     node_selector: dict[str, str] | None = None
     affinity: _Affinity | None = None
     tolerations: list[_Toleration] | None = None
-    containers: list[_Container] | None = None
-    init_containers: list[_Container] | None = None
-    resources: podspec.Resources | None = None
-    overhead: Amounts | None = None
-    scheduling_gates: list[_Gate] | None = None
     topology_spread_constraints: list[_Spread] | None = None
-    volumes: list[dict[str, Any]] | None = None
-    resource_claims: list[Any] | None = None
+    volumes: list[_Volume] | None = None
 
 
-class _Pod(msgspec.Struct, gc=False):
+class PodObject(podspec.PodObject):
+    """A pod in the nesting of the API, with its constraints; :func:`flat` makes it a pod."""
+
     spec: _Spec | None = None
 
 
-_DECODER: Final = msgspec.json.Decoder(_Pod)
+_DECODER: Final = msgspec.json.Decoder(PodObject)
+
+
+def decode_pod(raw: bytes | msgspec.Raw) -> Pod:
+    """Read one pod object with its constraints.
+
+    Raises:
+        WireError: the bytes are no pod of the Kubernetes API.
+    """
+    return flat(decoded(_DECODER, raw, "no pod"))
+
+
+def flat(pod: PodObject) -> Pod:
+    """The narrow value of a nested pod, with its constraints.
+
+    Raises:
+        WireError: an amount is no Kubernetes quantity (no API server accepts such a pod).
+    """
+    return podspec.flat(pod, _constraints(pod.spec or _Spec()))
 
 
 def pod_constraints(raw: bytes | msgspec.Raw, names: Names) -> PodConstraints:
@@ -139,9 +168,12 @@ def all_constraints(raw: bytes | msgspec.Raw) -> PodConstraints:
     Raises:
         WireError: the bytes are no pod of the Kubernetes API.
     """
-    spec = decoded(_DECODER, raw, "no pod").spec or _Spec()
+    return _constraints(decoded(_DECODER, raw, "no pod").spec or _Spec())
+
+
+def _constraints(spec: _Spec) -> PodConstraints:
     return PodConstraints(
-        node_selector=tuple(sorted((spec.node_selector or {}).items())),
+        node_selector=tuple(sorted(spec.node_selector.items())) if spec.node_selector else (),
         affinity=_required(spec.affinity),
         tolerations=tuple(map(_toleration, spec.tolerations or ())),
         requests=_requests(spec),
@@ -282,14 +314,6 @@ def _raise(peak: dict[str, int], other: Mapping[str, int]) -> None:
         peak[name] = max(peak.get(name, 0), value)
 
 
-_BOUND_VOLUMES: Final = frozenset(
-    {
-        *("persistentVolumeClaim", "ephemeral", "gcePersistentDisk", "awsElasticBlockStore"),
-        *("azureDisk", "cinder", "iscsi", "rbd", "csi"),
-    }
-)
-
-
 def _unsupported(spec: _Spec) -> Iterator[str]:
     affinity = spec.affinity or _Affinity()
     if affinity.pod_affinity and affinity.pod_affinity.required:
@@ -299,7 +323,7 @@ def _unsupported(spec: _Spec) -> Iterator[str]:
     spread = spec.topology_spread_constraints or ()
     if any(each.when_unsatisfiable == "DoNotSchedule" for each in spread):
         yield "topology spread constraints"
-    if any(_BOUND_VOLUMES & volume.keys() for volume in spec.volumes or ()):
+    if any(volume != _NO_VOLUME for volume in spec.volumes or ()):
         yield "volumes"
     boxes = (*(spec.containers or ()), *(spec.init_containers or ()))
     if any(port.host_port for box in boxes for port in box.ports or ()):

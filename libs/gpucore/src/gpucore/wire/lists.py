@@ -6,7 +6,7 @@ from typing import Generic, Protocol, TypeVar
 
 import msgspec
 
-from gpucore.wire.constraints import all_constraints
+from gpucore.wire import constraints
 from gpucore.wire.errors import decoded
 from gpucore.wire.node import spec as nodespec
 from gpucore.wire.node.spec import Node
@@ -83,6 +83,11 @@ class _PodList(msgspec.Struct):
     items: list[podspec.PodObject] | None = None
 
 
+class _ConstrainedPodList(msgspec.Struct):
+    metadata: _ListMetadata
+    items: list[constraints.PodObject] | None = None
+
+
 class _NodeList(msgspec.Struct):
     metadata: _ListMetadata
     items: list[nodespec.NodeObject] | None = None
@@ -108,6 +113,7 @@ class _Status(msgspec.Struct):
 
 _RAW_ITEMS = msgspec.json.Decoder(_RawItems)
 _PODS = msgspec.json.Decoder(_PodList)
+_CONSTRAINED_PODS = msgspec.json.Decoder(_ConstrainedPodList)
 _NODES = msgspec.json.Decoder(_NodeList)
 _LINE = msgspec.json.Decoder(_Line)
 _BOOKMARK = msgspec.json.Decoder(_Bookmark)
@@ -124,13 +130,14 @@ def decode_pods(raw: bytes) -> Page[Pod]:
     return _page(tuple(map(podspec.flat, page.items or ())), page.metadata)
 
 
-def decode_constrained_pod(raw: msgspec.Raw) -> Pod:
-    """Read one pod with its constraints.
+def decode_pods_with_constraints(raw: bytes) -> Page[Pod]:
+    """Read a page of a pod list, with the constraints of each pod.
 
     Raises:
-        WireError: the bytes are no pod.
+        WireError: the bytes are no pod list.
     """
-    return podspec.decode_pod(raw, all_constraints(raw))
+    page = decoded(_CONSTRAINED_PODS, raw, "invalid list of pods")
+    return _page(tuple(map(constraints.flat, page.items or ())), page.metadata)
 
 
 def decode_nodes(raw: bytes) -> Page[Node]:
@@ -164,6 +171,15 @@ def decode_pod_event(raw: bytes) -> WatchEvent[Pod]:
         WireError: the bytes are no event of a pod.
     """
     return event_of(raw, podspec.decode_pod)
+
+
+def decode_pod_event_with_constraints(raw: bytes) -> WatchEvent[Pod]:
+    """Read one line of a watch on pods, with the constraints of the pod.
+
+    Raises:
+        WireError: the bytes are no event of a pod.
+    """
+    return event_of(raw, constraints.decode_pod)
 
 
 def decode_node_event(raw: bytes) -> WatchEvent[Node]:

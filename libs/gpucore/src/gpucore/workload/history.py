@@ -73,18 +73,22 @@ class PodHistory:
         """Whether the pod is counted."""
         return uid in self._arrivals
 
-    def note(self, uid: PodUid, arrival: Arrival) -> None:
-        """Count a pod; one that is counted stays as it is, and beyond the limit the newest stay.
+    def misses(self, uid: PodUid, created: float) -> bool:
+        """Whether a pod that was created then would be counted anew.
 
-        Pods that were created before what was saved ends are counted there.
+        Pods that were created before what was saved ends are counted there, and beyond the limit
+        the newest stay.
         """
-        if uid in self._arrivals or arrival.created < self._earlier.until:
+        if uid in self._arrivals or created < self._earlier.until:
+            return False
+        return len(self._arrivals) < self._limit or created >= self._oldest().created
+
+    def note(self, uid: PodUid, arrival: Arrival) -> None:
+        """Count a pod if it is missing; one that is counted stays as it is."""
+        if not self.misses(uid, arrival.created):
             return
         if len(self._arrivals) >= self._limit:
-            first = next(iter(self._arrivals))
-            if arrival.created < self._arrivals[first].created:
-                return
-            del self._arrivals[first]
+            self._arrivals.popitem(last=False)
         self._arrivals[uid] = msgspec.structs.replace(
             arrival,
             kind=_shared(self._kinds, arrival.kind, arrival.kind),
@@ -136,6 +140,9 @@ class PodHistory:
             del self._arrivals[uid]
         for part in saved.parts:
             _shared(self._selectors, part.selector, ANY_NODE)
+
+    def _oldest(self) -> Arrival:
+        return next(iter(self._arrivals.values()))
 
     def _newest(self) -> float:
         created = (arrival.created for arrival in self._arrivals.values())

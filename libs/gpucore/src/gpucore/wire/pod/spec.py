@@ -112,35 +112,39 @@ def created(pod: Pod) -> float:
         return 0.0
 
 
-class _Source(msgspec.Struct, gc=False):
-    """Where a value comes from; it does not matter where."""
+class Present(msgspec.Struct, gc=False):
+    """An object of which only its presence matters."""
 
 
 class _Env(msgspec.Struct, rename="camel", gc=False):
     name: str = ""
     value: str = ""
-    value_from: _Source | None = None
+    value_from: Present | None = None
 
 
 class _EnvSource(msgspec.Struct, gc=False):
     prefix: str = ""
 
 
-class _Resources(msgspec.Struct, gc=False):
+class ContainerResources(msgspec.Struct, gc=False):
+    """Limits and requests of a container."""
+
     limits: dict[str, Quantity] | None = None
     requests: Amounts | None = None
 
 
-class Resources(msgspec.Struct, gc=False):
-    """Limits and requests, as found."""
+class PodResources(msgspec.Struct, gc=False):
+    """Limits and requests of a pod as a whole, as found."""
 
     limits: Amounts | None = None
     requests: Amounts | None = None
 
 
-class _Container(msgspec.Struct, rename="camel", gc=False):
+class ContainerObject(msgspec.Struct, rename="camel", gc=False):
+    """A container in the nesting of the API."""
+
     name: str = ""
-    resources: _Resources | None = None
+    resources: ContainerResources | None = None
     restart_policy: str | None = None
     env: list[_Env] | None = None
     env_from: list[_EnvSource] | None = None
@@ -151,8 +155,10 @@ class _Owner(msgspec.Struct, gc=False):
     controller: bool | None = None
 
 
-class _Gate(msgspec.Struct, gc=False):
-    pass
+class Gate(msgspec.Struct, gc=False):
+    """A scheduling gate."""
+
+    name: str = ""
 
 
 class _Metadata(msgspec.Struct, rename="camel", gc=False):
@@ -176,15 +182,17 @@ class _SchedulingGroup(msgspec.Struct, rename="camel", gc=False):
     pod_group_name: str | None = None
 
 
-class _Spec(msgspec.Struct, rename="camel", gc=False):
+class PodSpec(msgspec.Struct, rename="camel", gc=False):
+    """``spec`` of a pod."""
+
     node_name: str | None = None
-    containers: list[_Container] | None = None
-    init_containers: list[_Container] | None = None
-    ephemeral_containers: list[_Container] | None = None
+    containers: tuple[ContainerObject, ...] | None = None
+    init_containers: tuple[ContainerObject, ...] | None = None
+    ephemeral_containers: tuple[ContainerObject, ...] | None = None
     scheduler_name: str | None = None
     priority: int | None = None
-    scheduling_gates: list[_Gate] | None = None
-    resources: Resources | None = None
+    scheduling_gates: list[Gate] | None = None
+    resources: PodResources | None = None
     overhead: Amounts | None = None
     resource_claims: list[_ClaimName] | None = None
     scheduling_group: _SchedulingGroup | None = None
@@ -213,28 +221,25 @@ class PodObject(msgspec.Struct, gc=False):
     """A pod in the nesting of the API; :func:`flat` makes it a :class:`Pod`."""
 
     metadata: _Metadata
-    spec: _Spec | None = None
+    spec: PodSpec | None = None
     status: _Status | None = None
 
 
 _DECODER = msgspec.json.Decoder(PodObject)
 
 
-def decode_pod(raw: bytes | msgspec.Raw, constraints: PodConstraints | None = None) -> Pod:
+def decode_pod(raw: bytes | msgspec.Raw) -> Pod:
     """Read one pod object.
-
-    Args:
-        constraints: of the same pod, where they were read.
 
     Raises:
         WireError: the bytes are no pod of the Kubernetes API.
     """
-    return flat(decoded(_DECODER, raw, "no pod"), constraints)
+    return flat(decoded(_DECODER, raw, "no pod"))
 
 
 def flat(pod: PodObject, constraints: PodConstraints | None = None) -> Pod:
     """The narrow value of a nested pod."""
-    meta, spec, status = pod.metadata, pod.spec or _Spec(), pod.status or _Status()
+    meta, spec, status = pod.metadata, pod.spec or PodSpec(), pod.status or _Status()
     return Pod(
         uid=PodUid(meta.uid),
         namespace=meta.namespace,
@@ -277,7 +282,7 @@ def _tried_in_vain(conditions: msgspec.Raw) -> bool:
     )
 
 
-def _claims(spec: _Spec, status: _Status) -> tuple[str, ...]:
+def _claims(spec: PodSpec, status: _Status) -> tuple[str, ...]:
     made = status.extended_resource_claim_status
     if not (made or spec.resource_claims or status.resource_claim_statuses):
         return ()
@@ -295,7 +300,7 @@ def _templates(claims: Iterable[_ClaimName]) -> tuple[str, ...]:
     return tuple(filter(None, names))
 
 
-def requested(resources: Resources | None) -> Amounts:
+def requested(resources: ContainerResources | PodResources | None) -> Amounts:
     """Requests; a limit without a request is also the request."""
     if resources is None:
         return {}
@@ -306,11 +311,11 @@ def _controller(owners: Iterable[_Owner]) -> str:
     return next((owner.uid for owner in owners if owner.controller), "")
 
 
-def _containers(found: list[_Container] | None) -> tuple[Container, ...]:
+def _containers(found: tuple[ContainerObject, ...] | None) -> tuple[Container, ...]:
     return tuple([_container(each) for each in found]) if found else ()
 
 
-def _container(container: _Container) -> Container:
+def _container(container: ContainerObject) -> Container:
     resources, env, sources = container.resources, container.env, container.env_from
     return Container(
         name=container.name,
