@@ -308,9 +308,9 @@ class AdmissionWebhook:
     def app(self) -> FastAPI:
         """An application of its own, for it listens elsewhere."""
         app = FastAPI(title="gpushare admission", version=VERSION, openapi_url=None)
-        app.add_api_route(PATH, self.admit, methods=["POST"])
+        app.add_route(PATH, self.admit, methods=["POST"])
         if self._claims is not None:
-            app.add_api_route(CLAIMS_PATH, self.admit_claims, methods=["POST"])
+            app.add_route(CLAIMS_PATH, self.admit_claims, methods=["POST"])
         return app
 
     async def admit(self, request: Request) -> Response:
