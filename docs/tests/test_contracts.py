@@ -66,7 +66,7 @@ FORBIDDEN = {
         ("gpudeviceplugin.cluster.events", "gpudeviceplugin.gpus.devices"),
         ("gpudeviceplugin.gpus.devices", "gpudeviceplugin.isolation.modes"),
         ("gpudeviceplugin.isolation.modes", "gpudeviceplugin.kubelet.pod_resources"),
-        ("gpudeviceplugin.dra.backend", "gpudeviceplugin.kubelet.endpoint"),
+        ("gpudeviceplugin.dra.driver", "gpudeviceplugin.kubelet.endpoint"),
         ("gpudeviceplugin.kubelet.servicer", "gpudeviceplugin.node.usage"),
         ("gpudeviceplugin.node.usage", "gpudeviceplugin.plugin"),
         ("gpudeviceplugin.signals", "gpudeviceplugin.state"),

@@ -2,7 +2,7 @@
 
 import asyncio
 from functools import partial
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import structlog
 
@@ -27,7 +27,7 @@ from gpudeviceplugin.cluster.health_events import (
 from gpudeviceplugin.cluster.informers import SILENCE_SECONDS, Relists, node_named, pods_of
 from gpudeviceplugin.cluster.node_watch import NodeWatch
 from gpudeviceplugin.cluster.publisher import Publisher
-from gpudeviceplugin.dra.backend import ClaimBackEnd
+from gpudeviceplugin.dra.switch import ApiSwitch
 from gpudeviceplugin.gpus.devices import Driver
 from gpudeviceplugin.gpus.driver import PatientDriver
 from gpudeviceplugin.gpus.health import health_of
@@ -60,6 +60,9 @@ from gpudeviceplugin.state import NodeState
 from gpudeviceplugin.web import Web
 from gpukube.client import HttpKubeClient
 from gpukube.watch.informer import Informer
+
+if TYPE_CHECKING:
+    from gpudeviceplugin.dra.driver import ClaimDriver
 
 log = structlog.get_logger()
 
@@ -121,20 +124,26 @@ class Plugin:
         self._health_events = HealthEventRecorder(
             self.state, kube, self._events, settings.node_name
         )
-        self._claims = ClaimBackEnd(
-            settings,
+        self._switch = ApiSwitch(
             self.state,
             self._node,
             kube,
-            enforce=ClaimLimits(self.state, limits).enforce if limits else None,
+            default=settings.api,
+            enabled=settings.claims_enabled,
             on_refused=lambda why: self._health_events.notify(NodeEvent(API_REFUSED, why)),
         )
+        self._claims = self._claim_driver() if settings.claims_enabled else None
         watch = LimitWatch(self.state, self._events, self._limits_replaced)
-        exact = limits.used if limits else None
         measure = usage_settings(settings)
         use = CurrentUse(self.state, settings.node_name)
         self._usage = UsageMeter(
-            self.state, self._driver, self._events, measure, watch, exact=exact, use=use
+            self.state,
+            self._driver,
+            self._events,
+            measure,
+            watch,
+            exact=limits.used if limits else None,
+            use=use,
         )
         self._controllers = PodControllers()
         self._recorder = _recorder(settings, self.state, use, self._controllers)
@@ -186,17 +195,31 @@ class Plugin:
                 self._verification.run,
                 self._record,
                 self._follow_labels,
-                self._claims.run,
+                self._offer,
                 self._run_isolation,
                 self.registrar.run,
                 partial(keep_small, self.registrar.registered),
             ):
                 group.create_task(part())
 
+    async def _offer(self) -> None:
+        """Choose the API of the node, and be its DRA driver where claims are enabled."""
+        if self._claims is None:
+            await self._switch.run()
+        else:
+            await self._claims.run(self._switch.run)
+
     async def drain(self) -> None:
         """Hold the node out of placement before :meth:`run` is cancelled."""
         self._draining = True
         await self._drain.run()
+
+    def _claim_driver(self) -> "ClaimDriver":
+        from gpudeviceplugin.dra.driver import ClaimDriver  # noqa: PLC0415 - see that module
+
+        limits = self._driver_limits
+        enforce = ClaimLimits(self.state, limits).enforce if limits else None
+        return ClaimDriver(self._settings, self.state, self._node, self._kube, enforce=enforce)
 
     def _serving(self, *, serving: bool) -> None:
         self.state.serve(serving=serving and not self._draining)
@@ -332,13 +355,22 @@ class Plugin:
             (self._keeper.trouble, not self._keeper.trouble),
             ("the pods of the node are not listed yet", self._pods.synced.is_set()),
             ("kubelet has not accepted the registration yet", self._registered()),
-            (self._claims.missing(), not self._claims.missing()),
+            (
+                self._switch.why or "it is not known yet by which API to offer the GPUs",
+                bool(self.state.api),
+            ),
+            ("kubelet has not accepted the DRA driver yet", self._claims_registered()),
         )
         return next((words for words, well in checks if not well), "")
 
     def _registered(self) -> bool:
         """Kubelet accepted the registration, or the node offers claims and needs none."""
         return self.registrar.registered.is_set() or self.state.api == API_CLAIMS
+
+    def _claims_registered(self) -> bool:
+        """Kubelet accepted the DRA driver, or the node offers no claims and needs none."""
+        registered = self._claims is not None and self._claims.registered
+        return registered or self.state.api != API_CLAIMS
 
 
 def _recorder(

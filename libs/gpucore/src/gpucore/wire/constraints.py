@@ -113,7 +113,7 @@ class _Volume(msgspec.Struct, rename="camel", gc=False):
 _NO_VOLUME: Final = _Volume()
 
 
-class _Spec(podspec.PodSpec):
+class _Spec(podspec.SpecObject):
     containers: tuple[_Container, ...] | None = None
     init_containers: tuple[_Container, ...] | None = None
     node_selector: dict[str, str] | None = None
@@ -123,13 +123,13 @@ class _Spec(podspec.PodSpec):
     volumes: list[_Volume] | None = None
 
 
-class PodObject(podspec.PodObject):
+class ConstrainedPodObject(podspec.PodObject):
     """A pod in the nesting of the API, with its constraints; :func:`flat` makes it a pod."""
 
     spec: _Spec | None = None
 
 
-_DECODER: Final = msgspec.json.Decoder(PodObject)
+_DECODER: Final = msgspec.json.Decoder(ConstrainedPodObject)
 
 
 def decode_pod(raw: bytes | msgspec.Raw) -> Pod:
@@ -141,7 +141,7 @@ def decode_pod(raw: bytes | msgspec.Raw) -> Pod:
     return flat(decoded(_DECODER, raw, "no pod"))
 
 
-def flat(pod: PodObject) -> Pod:
+def flat(pod: ConstrainedPodObject) -> Pod:
     """The narrow value of a nested pod, with its constraints.
 
     Raises:

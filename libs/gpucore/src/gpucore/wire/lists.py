@@ -85,7 +85,7 @@ class _PodList(msgspec.Struct):
 
 class _ConstrainedPodList(msgspec.Struct):
     metadata: _ListMetadata
-    items: list[constraints.PodObject] | None = None
+    items: list[constraints.ConstrainedPodObject] | None = None
 
 
 class _NodeList(msgspec.Struct):

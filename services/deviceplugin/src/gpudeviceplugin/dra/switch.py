@@ -50,6 +50,7 @@ class ApiSwitch:
         self._on_refused = on_refused
         self._supported: bool | None = None
         self.why = ""
+        state.api = ""  # not known yet
 
     async def run(self) -> None:
         """Follow until cancelled."""

@@ -182,7 +182,7 @@ class _SchedulingGroup(msgspec.Struct, rename="camel", gc=False):
     pod_group_name: str | None = None
 
 
-class PodSpec(msgspec.Struct, rename="camel", gc=False):
+class SpecObject(msgspec.Struct, rename="camel", gc=False):
     """``spec`` of a pod."""
 
     node_name: str | None = None
@@ -221,7 +221,7 @@ class PodObject(msgspec.Struct, gc=False):
     """A pod in the nesting of the API; :func:`flat` makes it a :class:`Pod`."""
 
     metadata: _Metadata
-    spec: PodSpec | None = None
+    spec: SpecObject | None = None
     status: _Status | None = None
 
 
@@ -239,7 +239,7 @@ def decode_pod(raw: bytes | msgspec.Raw) -> Pod:
 
 def flat(pod: PodObject, constraints: PodConstraints | None = None) -> Pod:
     """The narrow value of a nested pod."""
-    meta, spec, status = pod.metadata, pod.spec or PodSpec(), pod.status or _Status()
+    meta, spec, status = pod.metadata, pod.spec or SpecObject(), pod.status or _Status()
     return Pod(
         uid=PodUid(meta.uid),
         namespace=meta.namespace,
@@ -282,7 +282,7 @@ def _tried_in_vain(conditions: msgspec.Raw) -> bool:
     )
 
 
-def _claims(spec: PodSpec, status: _Status) -> tuple[str, ...]:
+def _claims(spec: SpecObject, status: _Status) -> tuple[str, ...]:
     made = status.extended_resource_claim_status
     if not (made or spec.resource_claims or status.resource_claim_statuses):
         return ()

@@ -1,9 +1,14 @@
-"""The parts that offer GPUs as claims, and the connections between them."""
+"""The DRA driver of a node: publishes its GPUs as devices, and prepares claims for kubelet.
+
+It is imported where claims are enabled: without its modules, the plugin takes 0.8 MiB less on every
+GPU node.
+"""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from functools import partial
 from pathlib import Path
+from typing import Any, Final
 
 from gpucore.node.claims.prepare import ClaimPreparation, claim_node
 from gpucore.wire.claim.devices import NO_EXECUTE, NO_SCHEDULE
@@ -17,25 +22,20 @@ from gpudeviceplugin.dra.holding import ClaimHolder
 from gpudeviceplugin.dra.preparing import ClaimPreparer, Enforcer
 from gpudeviceplugin.dra.publisher import SlicePublisher
 from gpudeviceplugin.dra.slices import SliceWatch, slices_of
-from gpudeviceplugin.dra.switch import ApiSwitch
 from gpudeviceplugin.memory import keep_small
 from gpudeviceplugin.settings import DevicePluginSettings
 from gpudeviceplugin.state import NodeState
 from gpukube.client import HttpKubeClient
 from gpukube.watch.informer import Informer
 
-NOT_OFFERED = "this node does not offer its GPUs as claims: see its label gpushare/api"
+NOT_OFFERED: Final = "this node does not offer its GPUs as claims: see its label gpushare/api"
 
 
-class ClaimBackEnd:
-    """Publishes the node's GPUs as devices, and prepares claims for kubelet.
+class ClaimDriver:
+    """The parts that publish and prepare, and the connections between them.
 
     Args:
         enforce: what must hold before a container of a claim starts; ``None``: nothing.
-        on_refused: is called with the sentence why the node keeps its API.
-
-    Attributes:
-        switch: decides by which API the GPUs are offered, also where claims are disabled.
     """
 
     def __init__(
@@ -46,19 +46,8 @@ class ClaimBackEnd:
         kube: HttpKubeClient,
         *,
         enforce: Enforcer | None,
-        on_refused: Callable[[str], None],
     ) -> None:
-        self._enabled = settings.claims_enabled
         self._name, self._state = settings.node_name, state
-        state.api = ""  # not known yet
-        self.switch = ApiSwitch(
-            state,
-            watch,
-            kube,
-            default=settings.api,
-            enabled=self._enabled,
-            on_refused=on_refused,
-        )
         slices = SliceWatch(state.outlook_changed)
         evicts = settings.unhealthy_claims == "evict"
         self._publisher = SlicePublisher(
@@ -108,27 +97,24 @@ class ClaimBackEnd:
     def _refusal(self) -> str:
         return "" if self._state.api == API_CLAIMS else NOT_OFFERED
 
-    def missing(self) -> str:
-        """Why this node does not offer claims; empty where it does, or where it should not."""
-        if not self._state.api:
-            return self.switch.why or "it is not known yet by which API to offer the GPUs"
-        if self._state.api == API_CLAIMS and not self._endpoint.registered.is_set():
-            return "kubelet has not accepted the DRA driver yet"
-        return ""
+    @property
+    def registered(self) -> bool:
+        """Kubelet has accepted the driver."""
+        return self._endpoint.registered.is_set()
 
-    async def run(self) -> None:
-        """Do everything until cancelled.
+    async def run(self, choose_api: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Publish and prepare until cancelled; what was prepared before is restored first.
+
+        Args:
+            choose_api: runs beside it, and needs to know the restored claims.
 
         Raises:
             OSError: a directory of kubelet or of CDI files cannot be used.
         """
-        if not self._enabled:
-            await self.switch.run()
-            return
         await self._preparer.restore()
         async with asyncio.TaskGroup() as group:
             for part in (
-                self.switch.run,
+                choose_api,
                 self._slices.run,
                 self._publisher.run,
                 self._endpoint.run,
