@@ -11,6 +11,7 @@ from gpucore.gang.group_cycles import RELEASE_SECONDS, REMEMBER_SECONDS, PodGrou
 from gpucore.gang.members import LIMIT_SECONDS, MOST_RESERVED, ReservationTime
 from gpucore.gang.placement import taken
 from gpucore.model import Allocation, AllocationState, Placement
+from gpucore.model.constraints import PodConstraints
 from gpucore.scheduling.grouping import Rules
 from gpucore.scheduling.pending_pods import UnscheduledPod
 from gpucore.units import NodeName, PodUid
@@ -39,6 +40,10 @@ class Cluster:
         self.gangs = GangPods(NAMES, lambda uid: self.ledger.allocation(uid) is not None)
         self.reservation_time = ReservationTime()
         self.in_vain: list[PodUid] = []
+
+    def constraints_of(self, pod: Pod) -> PodConstraints | None:
+        """Those of no pod are known."""
+        assert pod.constraints is None
 
     def reserve(self, allocation: Allocation) -> None:
         """Keep a place."""

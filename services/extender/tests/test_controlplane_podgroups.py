@@ -78,6 +78,31 @@ async def test_a_group_with_a_smaller_minimum_gets_the_gpus_that_are_free(
         assert await cluster.double() == []
 
 
+async def test_a_pod_that_fits_no_gpu_keeps_no_other_pod_from_its_place(
+    plane: ControlPlane, tmp_path: Path
+) -> None:
+    """kube-scheduler tries the pod of two GPUs' memory first, and goes on with the others."""
+    async with group_cluster(plane, tmp_path, nodes(2)) as cluster:
+        await cluster.create_group("large", 3, 2 * SHARE, SHARE, SHARE, SHARE)
+        assert await cluster.until_bound("large", 3) < HALF_SECONDS
+        assert "large-0" not in await cluster.bound("large")
+        assert await cluster.double() == []
+
+
+async def test_pods_of_one_group_that_need_different_nodes_are_placed(
+    plane: ControlPlane, tmp_path: Path
+) -> None:
+    """Three pods fit, each on the node that its selector names."""
+    async with group_cluster(plane, tmp_path, nodes(3)) as cluster:
+        await cluster.create_group("pinned", 3)
+        pods = [member("pinned", number, SHARE) for number in range(3)]
+        for number, item in enumerate(pods):
+            name = {"kubernetes.io/hostname": f"node-{number:05}"}
+            item["spec"]["nodeSelector"] = name
+        await cluster.add(*pods)
+        assert await cluster.until_bound("pinned", 3) < HALF_SECONDS
+
+
 async def test_pods_that_come_later_join_a_group_that_runs(
     plane: ControlPlane, tmp_path: Path
 ) -> None:

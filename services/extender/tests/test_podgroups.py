@@ -1,10 +1,11 @@
 """PodGroups in front of the verbs: each pod has a place of its own, in all calls of a cycle."""
 
 import asyncio
+import json
 from typing import Any
 
 from decoded import a_node, a_pod, state_of
-from objects import Object, pod
+from objects import Object, placed, pod
 
 from gpucore.gang.group_cycles import RELEASE_SECONDS
 from gpucore.model import Allocation, AllocationState, Placement
@@ -12,6 +13,7 @@ from gpucore.scheduling.grouping import Rules
 from gpucore.scheduling.pending_pods import UnscheduledPod
 from gpucore.scheduling.policy import MAX_SCORE
 from gpucore.units import NodeName, PodUid
+from gpucore.wire.constraints import decode_pod
 from gpucore.wire.pod_groups import PodGroup
 from gpuextender.scheduling.gangs import BIND_SECONDS, Gangs
 from gpuextender.state import State
@@ -275,3 +277,60 @@ async def test_groups_of_one_composite_share_a_cycle() -> None:
     await bench.settled(pods[1])
     assert bench.reserved() == [node]
     assert bench.node_of(pods[1]) not in {"", node}
+
+
+def test_a_pod_that_fits_nowhere_keeps_no_other_pod_from_its_place() -> None:
+    """Whichever pod is called first: the group starts where its minimum fits."""
+    for first, *others in ((2, 0, 1), (0, 2, 1), (0, 1, 2)):
+        bench = Bench(2)
+        pods = bench.come(member(0), member(1), member(2, mem=20))
+        found = {number: bench.node_of(pods[number]) for number in (first, *others)}
+        assert found == {0: found[0], 1: found[1], 2: ""}
+        assert {found[0], found[1]} < {*NODES}
+        assert found[0] != found[1]
+
+
+def constrained(item: Object, **spec: Any) -> Object:
+    """The pod with more in its specification, as its informer reads it."""
+    return {**item, "spec": {**item["spec"], **spec}}
+
+
+def test_pods_that_choose_different_nodes_are_planned_apart() -> None:
+    """kube-scheduler ends the cycle with the first pod that has no place, and calls no other."""
+    bench = Bench(2)
+    items = [constrained(member(n), nodeSelector={"name": name}) for n, name in enumerate("ab")]
+    for item in items:
+        bench.state.pod_changed(decode_pod(json.dumps(item).encode()))
+    first, second = (bench.state.saw(a_pod(item)) for item in items)
+    assert (bench.node_of(first, (A,)), bench.node_of(second, (B,))) == ("a", "b")
+    bench.wait(RELEASE_SECONDS)
+    assert bench.gangs.could_go(first, (A,))
+
+
+def test_pods_with_volumes_are_planned_apart() -> None:
+    """Pods of one template whose volumes are in different zones."""
+    bench = Bench(2)
+    volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": "any"}}]
+    for number in range(2):
+        item = constrained(member(number), volumes=volumes)
+        bench.state.pod_changed(decode_pod(json.dumps(item).encode()))
+    first, second = (bench.state.saw(a_pod(member(number))) for number in range(2))
+    assert (bench.node_of(first, (A,)), bench.node_of(second, (B,))) == ("a", "b")
+
+
+def test_an_offer_of_an_earlier_cycle_does_not_hide_a_new_node() -> None:
+    """A pod of another owner was offered one node then; now there is a free one more."""
+    bench = Bench(2)
+    for number, node in enumerate("abc"):
+        bench.state.pod_changed(a_pod(placed(pod(f"x{number}", 8, uid=f"x{number}"), node, 0)))
+    items = [member(0), member(1)]
+    for item, owner in zip(items, "jk", strict=True):
+        item["metadata"]["ownerReferences"] = [{"uid": owner, "controller": True}]
+    first, second = bench.come(*items)
+    bench.node_of(first, (A,))
+    bench.state.node_changed(a_node("e", 1))
+    bench.node_of(second, (C,))
+    bench.state.pod_gone(a_pod(placed(pod("x0", 8, uid="x0"), "a", 0)))
+    d = NodeName("d")
+    bench.state.node_changed(a_node(d, 8))
+    assert (bench.node_of(first, (A,)), bench.node_of(second, (C, d))) == ("a", "d")

@@ -46,13 +46,14 @@ class GroupCycle:
         self.scheduled = self.scheduled or (scheduled and not self.answered)
         self.answered = {key: one for key, one in self.answered.items() if key in waiting}
         self.binding = self.binding and bool(self.answered)
-        if uid in self.refused or (uid in self.answered and not self.binding):
+        again = uid in self.answered and not self.binding
+        if uid in self.refused or again:
             self.refused.clear()
+            self.nodes.clear()
             self.shortage = None
-        if uid in self.answered and not self.binding:
+        if again:
             self.earlier.append(self.answered)
             self.answered = {}
-            self.nodes.clear()
 
     def answers_for(self, uid: PodUid, node: NodeName) -> Places | None:
         """The newest answers in which the pod was sent to ``node``."""

@@ -15,6 +15,8 @@ all others. No plan is released that kube-scheduler has accepted, by the status 
 from collections.abc import Callable, Collection
 from typing import Final
 
+import msgspec
+
 from gpucore.gang.group_cycle import GroupCycle
 from gpucore.gang.group_places import GroupPlaces, GroupState
 from gpucore.gang.group_view import GroupView, group_view
@@ -74,7 +76,7 @@ class PodGroupCycles:
             cycle.answered[mine.uid] = found
             return found
         cycle.refused.add(mine.uid)
-        if not cycle.answered:
+        if not cycle.answered and not isinstance(found, GroupRefusal):
             cycle.shortage = (found, self._changes)
         return found
 
@@ -83,7 +85,10 @@ class PodGroupCycles:
         view = self._view(pending, gang)
         if view.exist < gang.size or not self._places.may_reserve(view):
             return False
-        found = self._places.plan(view, {}, view.members, lambda _: names)
+        kind, every = view.members[0].kind, self._state.ledger.nodes().keys()
+        found = self._places.plan(
+            view, {}, view.members, lambda other: names if other == kind else every
+        )
         return isinstance(found, dict)
 
     def complete(self, pending: UnscheduledPod, gang: Gang) -> bool:
@@ -147,11 +152,11 @@ class PodGroupCycles:
                 del self._cycles[key]
 
     def _view(self, pending: UnscheduledPod, gang: Gang) -> GroupView:
-        return group_view(
-            self._state.ledger,
-            gang,
-            self._state.gangs.group(Member(pending.pod, pending.pod_request), gang),
-        )
+        pod = pending.pod
+        if pod.constraints is None:
+            pod = msgspec.structs.replace(pod, constraints=self._state.constraints_of(pod))
+        members = self._state.gangs.group(Member(pod, pending.pod_request), gang)
+        return group_view(self._state.ledger, gang, members)
 
     def _found_late(
         self, view: GroupView, cycle: GroupCycle, node: NodeName

@@ -13,8 +13,10 @@ from gpucore.gang.group_view import GroupView, standing
 from gpucore.gang.members import MOST_RESERVED, Postponed, ReservationTime, resting, too_many
 from gpucore.gang.values import GroupCause, GroupMember, GroupRefusal, GroupShortage, Kind, Refused
 from gpucore.model import Allocation
+from gpucore.model.constraints import PodConstraints
 from gpucore.scheduling.grouping import Rules
 from gpucore.units import NodeName, PodUid
+from gpucore.wire.pod.spec import Pod
 
 
 class GroupState(Protocol):
@@ -33,6 +35,10 @@ class GroupState(Protocol):
     @property
     def reservation_time(self) -> ReservationTime:
         """For how long namespaces reserved in vain."""
+        ...
+
+    def constraints_of(self, pod: Pod) -> PodConstraints | None:
+        """What the pod requires of its node, where that is known."""
         ...
 
     def reserve(self, allocation: Allocation) -> None:

@@ -1,5 +1,6 @@
 """The answers for gangs and PodGroups, and why there is none."""
 
+from collections.abc import Hashable
 from enum import StrEnum
 
 import msgspec
@@ -7,10 +8,25 @@ import msgspec
 from gpucore.gang.members import Member, Postponed
 from gpucore.model import Allocation, PodRequest
 from gpucore.units import MemoryUnit, NodeName, PodUid
+from gpucore.wire.constraints import VOLUMES_UNSUPPORTED
 from gpucore.wire.pod.gangs import Gang
+from gpucore.wire.pod.spec import Pod
 
-Kind = tuple[str, str]
-"""Owner and scheduler of a pod: such pods may go to the same nodes."""
+
+class Kind(msgspec.Struct, frozen=True):
+    """What pods of a group have in common that may go to the same nodes.
+
+    Attributes:
+        owner: UID of their controller.
+        scheduler: name of their scheduler.
+        selection: their node selector, required node affinity and tolerations.
+        pinned: UID of a pod with volumes, which may exist in one zone or on one node only.
+    """
+
+    owner: str
+    scheduler: str
+    selection: Hashable = None
+    pinned: str = ""
 
 
 class GangPlacement(msgspec.Struct, frozen=True):
@@ -68,7 +84,16 @@ def group_member(member: Member) -> GroupMember | None:
     request, pod = member.pod_request, member.pod
     if request is None or request.fault or not member.pending:
         return None
-    return GroupMember(pod.uid, request, (pod.owner, pod.scheduler_name))
+    return GroupMember(pod.uid, request, _kind(pod))
+
+
+def _kind(pod: Pod) -> Kind:
+    known = pod.constraints
+    if known is None:
+        return Kind(pod.owner, pod.scheduler_name)
+    selection = (known.node_selector, known.affinity, known.tolerations)
+    pinned = pod.uid if VOLUMES_UNSUPPORTED in known.unsupported else ""
+    return Kind(pod.owner, pod.scheduler_name, selection, pinned)
 
 
 class GroupShortage(msgspec.Struct, frozen=True):

@@ -33,6 +33,8 @@ SHARED_NAMES: Final = 16
 """Resources of a pod whose requests are kept; more would let odd pods fill the memory."""
 CLAIMS_UNSUPPORTED: Final = "resource claims"
 """Among the constraints that are not evaluated: :mod:`gpucore.claims` evaluates it."""
+VOLUMES_UNSUPPORTED: Final = "volumes"
+"""Likewise: a volume may exist in one zone or on one node only."""
 _Key = Annotated[str, msgspec.Meta(max_length=512)]
 
 
@@ -324,7 +326,7 @@ def _unsupported(spec: _Spec) -> Iterator[str]:
     if any(each.when_unsatisfiable == "DoNotSchedule" for each in spread):
         yield "topology spread constraints"
     if any(volume != _NO_VOLUME for volume in spec.volumes or ()):
-        yield "volumes"
+        yield VOLUMES_UNSUPPORTED
     boxes = (*(spec.containers or ()), *(spec.init_containers or ()))
     if any(port.host_port for box in boxes for port in box.ports or ()):
         yield "host ports"

@@ -14,7 +14,7 @@ from typing import Final
 
 from gpucore.explain.gangs import gang_sentence, group_sentence
 from gpucore.explain.sentences import sentence
-from gpucore.gang.group_cycles import RELEASE_SECONDS, PodGroupCycles
+from gpucore.gang.group_cycles import PodGroupCycles
 from gpucore.gang.members import Postponed, resting
 from gpucore.gang.placement import place_gang, taken
 from gpucore.gang.reservations import reservation_uid
@@ -32,6 +32,8 @@ from gpuextender.state import State
 BIND_SECONDS: Final = 0.1
 """For how long a PodGroup waits for the binds of the cycle before."""
 LOOK_SECONDS: Final = 0.01
+RELEASE_LOOK_SECONDS: Final = 0.25
+"""kube-scheduler tries a refused group again after 3 s; other pods get the released GPUs before."""
 _NO_LIMITS: Final[Mapping[NodeName, int]] = MappingProxyType({})
 
 
@@ -85,7 +87,7 @@ class Gangs:
     async def release_ended(self) -> None:
         """Release the plans of cycles that ended without binds, for ever."""
         while True:
-            await asyncio.sleep(RELEASE_SECONDS / 2)
+            await asyncio.sleep(RELEASE_LOOK_SECONDS)
             self.groups.release_ended()
 
     def could_go(self, pending: UnscheduledPod, names: Sequence[NodeName]) -> bool:
