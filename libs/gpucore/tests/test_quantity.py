@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpucore.wire.errors import WireError
-from gpucore.wire.quantity import amount, exact, milli
+from gpucore.wire.quantity import MOST, amount, exact, milli
 
 
 @pytest.mark.parametrize(
@@ -46,11 +46,30 @@ def test_every_suffix_is_read(text: str, value: int) -> None:
     assert amount(text) == value
 
 
-@pytest.mark.parametrize("text", ["", " 8", "8 ", "-8", "8GiB", "1e999", "٨", "8_0", ".", "k", "²"])
+@pytest.mark.parametrize(
+    "text", ["", " 8", "8 ", "-8", "8GiB", "1e", "1e+", "٨", "8_0", ".", "k", "²"]
+)
 def test_anything_else_is_refused(text: str) -> None:
     """Text that is no quantity is the module's own error."""
     with pytest.raises(WireError, match="no quantity"):
         amount(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        *((text, MOST) for text in ("1e102", "1e999", "1e+99999999999", "9E", "1" * 31)),
+        *((text, MOST) for text in ("1" * 5000, "9" * 5000 + ".5", "1" + "0" * 200 + "e-20")),
+        *((text, 1) for text in ("1e-999", "." + "0" * 5000 + "1", "1e-99999999999")),
+        *((text, 0) for text in ("0e999", "0" * 5000, "0." + "0" * 5000, "0e-999")),
+        ("0" * 5000 + "7", 7),
+        ("1" + "0" * 200 + "e-200", 1),
+        ("2" * 200 + "e-199", 3),
+    ],
+)
+def test_what_the_api_server_takes_is_a_number(text: str, value: int) -> None:
+    """It stores each of them, of cpu, memory or a device, as a tenant wrote it."""
+    assert amount(text) == value
 
 
 @given(st.integers(min_value=0, max_value=10**12))
@@ -83,6 +102,6 @@ def test_a_value_is_exact_until_it_is_rounded_up(digits: str, suffix: str) -> No
     """As fractions have it: whole units, thousandths of cpu, and the value itself."""
     value = Fraction(digits.lstrip("+").rstrip(".")) * POWERS[suffix]
     assert Fraction(*exact(digits + suffix)) == value
-    assert amount(digits + suffix) == math.ceil(value)
-    assert milli(digits + suffix) == math.ceil(1000 * value)
+    assert amount(digits + suffix) == min(math.ceil(value), MOST)
+    assert milli(digits + suffix) == min(math.ceil(1000 * value), MOST)
     assert math.gcd(*exact(digits + suffix)) == 1

@@ -102,24 +102,31 @@ async def test_only_containers_with_memory_wait_for_their_start(world: World) ->
 
 
 async def test_limits_of_claims_are_put_in_force_where_the_driver_limits_memory(
-    world: World, tmp_path: Path
+    tmp_path: Path,
 ) -> None:
     """And nothing is enforced where it does not."""
-    assert world.plugin._claims._preparer._enforce is not None
-    plain = World(tmp_path, driver_limits=False, start_turns=False)
-    assert plain.plugin._claims._preparer._enforce is None
-    assert plain.plugin._gate is None
-    assert plain.plugin._driver_limits is None
-    await plain.plugin.close()
+    for limits in (True, False):
+        found = World(tmp_path, driver_limits=limits, start_turns=False, claims=True)
+        driver = found.plugin._claims
+        assert driver is not None
+        assert (driver._preparer._enforce is not None) is limits
+        assert (found.plugin._gate is not None) is limits
+        assert (found.plugin._driver_limits is not None) is limits
+        await found.plugin.close()
+
+
+async def test_a_node_that_cannot_offer_claims_has_no_dra_driver(world: World) -> None:
+    """Its modules would take memory on every node."""
+    assert world.plugin._claims is None
 
 
 async def test_an_api_that_cannot_be_had_is_an_event_on_the_node(world: World) -> None:
     """With the sentence of the switch."""
     world.noted(world.plugin._health_events, "notify")
     world.plugin._node.on_update(Node(NodeName("n1"), labels={"gpushare/api": "nonsense"}), b"")
-    world.plugin._claims.switch.decide()
+    world.plugin._switch.decide()
     ((_, notice),) = world.calls
-    assert notice == NodeEvent(API_REFUSED, world.plugin._claims.switch.why)
+    assert notice == NodeEvent(API_REFUSED, world.plugin._switch.why)
 
 
 async def test_a_pod_that_is_not_known_has_the_watch_try_again_at_once(world: World) -> None:

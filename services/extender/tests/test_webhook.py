@@ -201,6 +201,27 @@ async def test_it_waits_for_certificates_that_come_late(
         assert (await review(extender, pod("p", 2)))["allowed"]
 
 
+async def test_what_is_nested_deep_keeps_no_pod_from_its_review(
+    cluster: FakeApiServer, tmp_path: Path
+) -> None:
+    """The API server lets a pod pass whose review has no answer, and keeps its managedFields."""
+    make_certificate(tmp_path / "certificates", "one")
+    item = pod("p", 2)
+    item["spec"]["containers"][0]["env"] = [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]
+    item["metadata"]["managedFields"] = [{"manager": "m", "fieldsV1": "deep"}]
+    review = json.dumps({"request": {"uid": "r1", "namespace": "default", "object": item}})
+    deep = '{"f:a":' * 5000 + "{}" + "}" * 5000
+    async with webhook(cluster, tmp_path) as extender:
+        await started(extender)
+        url = f"https://127.0.0.1:{extender.service.listeners.admission.port}/admit"
+        async with (
+            aiohttp.ClientSession() as http,
+            http.post(url, data=review.replace('"deep"', deep), ssl=False) as reply,
+        ):
+            assert reply.status == 200
+            assert not (await reply.json())["response"]["allowed"]
+
+
 @pytest.mark.parametrize("body", [b"", b"{}", b'{"request": {"uid": "r", "object": 3}}'])
 async def test_what_is_no_review_is_answered_with_400(
     cluster: FakeApiServer, tmp_path: Path, body: bytes

@@ -16,6 +16,7 @@ import msgspec
 from urllib3 import PoolManager, ProxyManager, Timeout, disable_warnings
 from urllib3.exceptions import HTTPError, InsecureRequestWarning, ProtocolError
 
+from gpucore.wire.nesting import parsable
 from gpukube.bounded import Bound
 from gpukube.config import ClientConfig, environment_proxy
 from gpukube.errors import InvalidReplyError, UnreachableError
@@ -174,7 +175,7 @@ class BlockingClient:
         except HTTPError as error:
             raise UnreachableError.because(request, _reason(error)) from error
         if reply.status < 300:
-            return data
+            return parsable(data)
         named = {name.lower(): value for name, value in reply.headers.items()}
         raise failure_in(request, Reply(reply.status, reply.reason or "", named, data))
 

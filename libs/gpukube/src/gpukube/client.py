@@ -13,6 +13,7 @@ from typing import Any, Final, Self
 
 import msgspec
 
+from gpucore.wire.nesting import parsable
 from gpukube.config import ClientConfig, environment_proxy
 from gpukube.errors import ConfigError, StatusError
 from gpukube.interface import (
@@ -203,7 +204,7 @@ class HttpKubeClient:
     async def _body_of(self, request: str, reply: Reply) -> bytes:
         """The body of a success; every other reply is raised."""
         if reply.status < 300:
-            return reply.body
+            return parsable(reply.body)
         await self._renew_credentials(reply.status)
         raise failure_in(request, reply)
 

@@ -29,7 +29,7 @@ from gpucore.scheduling.cluster_policy import (
     burst_pays,
 )
 from gpucore.units import MIB
-from gpucore.wire.errors import WireError
+from gpucore.wire.errors import WireError, decoded
 from gpucore.wire.names import Names
 from gpucore.wire.pod.gangs import gang_of
 from gpucore.wire.pod.spec import Container, Pod, decode_pod
@@ -338,9 +338,9 @@ class AdmissionWebhook:
             MessageError: the body is no review of a pod.
         """
         try:
-            request = _REVIEW.decode(body).request
+            request = decoded(_REVIEW, body, "no review").request
             answer = self._judge(request, claims)
-        except (msgspec.MsgspecError, UnicodeDecodeError, WireError) as error:
+        except WireError as error:
             raise MessageError(f"cannot decode AdmissionReview: {error}") from error
         metrics.ADMISSIONS.labels(_result(answer)).inc()
         return {

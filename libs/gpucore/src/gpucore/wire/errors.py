@@ -7,6 +7,8 @@ from typing import TypeVar
 
 import msgspec
 
+from gpucore.wire.nesting import shallow
+
 T = TypeVar("T")
 
 
@@ -15,7 +17,7 @@ class WireError(ValueError):
 
 
 def decoded(decoder: msgspec.json.Decoder[T], raw: bytes | str | msgspec.Raw, fault: str) -> T:
-    """The value that a decoder reads.
+    """The value that a decoder reads; what is nested too deep for it is ``null``.
 
     Args:
         fault: begins the message where it reads none, such as ``no pod``.
@@ -24,6 +26,9 @@ def decoded(decoder: msgspec.json.Decoder[T], raw: bytes | str | msgspec.Raw, fa
         WireError: it reads none.
     """
     try:
-        return decoder.decode(raw)
+        try:
+            return decoder.decode(raw)
+        except RecursionError:
+            return decoder.decode(shallow(raw.encode() if isinstance(raw, str) else bytes(raw)))
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise WireError(f"{fault}: {error}") from error

@@ -16,6 +16,7 @@ from gpucore.explain.sentences import sentence
 from gpucore.model import Code, FitError, PodRequest
 from gpucore.scheduling.fit import fit
 from gpucore.units import NodeName
+from gpucore.wire.errors import decoded
 
 _NULL: Final = b"null"
 NOTHING: Final = msgspec.Raw(_NULL)
@@ -211,7 +212,7 @@ def decode(body: bytes | msgspec.Raw, kind: type[M]) -> M:
         MessageError: the body is no JSON object, or a known key holds another type.
     """
     try:
-        message: M = _EXACT[kind].decode(body)
+        message: M = decoded(_EXACT[kind], body, "no message")
     except _BROKEN:
         return _decode_any_case(body, kind)
     return message
@@ -221,7 +222,7 @@ def _decode_any_case(body: bytes | msgspec.Raw, kind: type[M]) -> M:
     try:
         if bytes(body).strip() == _NULL:
             return kind()
-        given = {key.lower(): value for key, value in _ANY_CASE.decode(body).items()}
+        given = _any_case(body)
         fields = msgspec.structs.fields(kind)
         return kind(
             **{
@@ -232,6 +233,11 @@ def _decode_any_case(body: bytes | msgspec.Raw, kind: type[M]) -> M:
         )
     except _BROKEN as error:
         raise MessageError(f"cannot decode {kind.__name__}: {error}") from error
+
+
+def _any_case(body: bytes | msgspec.Raw) -> dict[str, msgspec.Raw]:
+    """The fields of an object by name, in lower case."""
+    return {key.lower(): value for key, value in decoded(_ANY_CASE, body, "no object").items()}
 
 
 def given(raw: msgspec.Raw) -> bool:
@@ -258,7 +264,7 @@ def items_of(nodes: msgspec.Raw) -> dict[NodeName, msgspec.Raw]:
         MessageError: it is no list of nodes.
     """
     try:
-        listed = {key.lower(): value for key, value in _ANY_CASE.decode(nodes).items()}
+        listed = _any_case(nodes)
         items = msgspec.json.decode(listed.get("items", NOTHING), type=list[msgspec.Raw] | None)
         return {_NODE.decode(item).metadata.name: item for item in items or ()}
     except _BROKEN as error:

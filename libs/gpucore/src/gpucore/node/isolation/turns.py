@@ -13,6 +13,7 @@ import msgspec
 
 from gpucore.units import GpuIndex, PodUid
 from gpucore.wire import names as wire_names
+from gpucore.wire.errors import WireError, decoded
 from gpucore.wire.pod.spec import Pod
 from gpucore.wire.quantity import number
 
@@ -114,16 +115,16 @@ _LISTS: Final = msgspec.json.Decoder(_List)
 def starting_status(line: bytes) -> StartingStatus:
     """From one line of a watch; of other text nothing is known."""
     try:
-        return _status(_DECODER.decode(line).object)
-    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return _status(decoded(_DECODER, line, "no event").object)
+    except WireError:
         return StartingStatus()
 
 
 def starting_statuses(page: bytes) -> dict[PodUid, StartingStatus]:
     """From a page of a list of pods, by uid; of other text nothing is known."""
     try:
-        pods = _LISTS.decode(page).items or []
-    except (msgspec.MsgspecError, ValueError, RecursionError):
+        pods = decoded(_LISTS, page, "no list").items or []
+    except WireError:
         return {}
     return {PodUid(pod.metadata.uid): _status(pod) for pod in pods}
 

@@ -12,6 +12,7 @@ from typing import Final
 
 import msgspec
 
+from gpucore.wire.errors import WireError, decoded
 from gpucore.wire.quantity import unix_seconds
 
 HOST_MEMORY: Final = "OOMKilled"
@@ -86,16 +87,16 @@ _LINE: Final = msgspec.json.Decoder(_Line)
 def container_statuses(line: bytes) -> ContainerStatuses:
     """The statuses of the pod in one line of a watch; none for other bytes."""
     try:
-        return _LINE.decode(line).object.status or ContainerStatuses()
-    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return decoded(_LINE, line, "no event").object.status or ContainerStatuses()
+    except WireError:
         return ContainerStatuses()
 
 
 def last_end(raw: bytes | msgspec.Raw) -> float:
     """Unix seconds at which the last container of a pod ended; 0 where none has, or one runs."""
     try:
-        boxes = (_POD.decode(raw).status or ContainerStatuses()).containers
-    except (msgspec.MsgspecError, ValueError, RecursionError):
+        boxes = (decoded(_POD, raw, "no pod").status or ContainerStatuses()).containers
+    except WireError:
         return 0.0
     ends = [box.state.terminated for box in boxes if box.state and box.state.terminated]
     if len(ends) < len(boxes):

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import msgspec
 
 from gpucore.units import PodUid
-from gpucore.wire.errors import decoded
+from gpucore.wire.errors import WireError, decoded
 
 
 class Controller(msgspec.Struct, frozen=True, rename="camel"):
@@ -38,7 +38,6 @@ class _Event(msgspec.Struct):
 _DECODER = msgspec.json.Decoder(_Pod)
 _LIST = msgspec.json.Decoder(_List)
 _EVENT = msgspec.json.Decoder(_Event)
-_BROKEN = (msgspec.MsgspecError, ValueError, RecursionError)
 
 
 def controller_of(raw: bytes | msgspec.Raw) -> Controller | None:
@@ -54,8 +53,8 @@ def controller_of(raw: bytes | msgspec.Raw) -> Controller | None:
 def controllers_of_list(raw: bytes) -> dict[PodUid, Controller]:
     """The controllers in a page of a list of pods, by UID of the pod; empty for other bytes."""
     try:
-        pods = _LIST.decode(raw).items or ()
-    except _BROKEN:
+        pods = decoded(_LIST, raw, "no list").items or ()
+    except WireError:
         return {}
     found = ((pod.metadata.uid, _controller(pod.metadata.owner_references or ())) for pod in pods)
     return {PodUid(uid): controller for uid, controller in found if controller is not None}
@@ -64,8 +63,9 @@ def controllers_of_list(raw: bytes) -> dict[PodUid, Controller]:
 def controller_of_event(raw: bytes) -> Controller | None:
     """The controller of the pod in a line of a watch; ``None`` for none and for other bytes."""
     try:
-        return _controller(_EVENT.decode(raw).object.metadata.owner_references or ())
-    except _BROKEN:
+        pod = decoded(_EVENT, raw, "no event").object
+        return _controller(pod.metadata.owner_references or ())
+    except WireError:
         return None
 
 

@@ -278,7 +278,7 @@ def _tried_in_vain(conditions: msgspec.Raw) -> bool:
         return False
     return any(
         each.type == "PodScheduled" and each.status == "False"
-        for each in _CONDITIONS.decode(conditions) or ()
+        for each in decoded(_CONDITIONS, conditions, "no conditions") or ()
     )
 
 

@@ -1,0 +1,48 @@
+"""JSON without the values that are nested so deep that a parser refuses the whole text.
+
+The API server stores what a tenant nests 5,000 deep: the parameters of a ResourceClaim, the
+``managedFields`` of a pod. A parser that uses the C stack refuses such a text even where it would
+skip the value, and with it the list of all pods. Nothing that is read here lies that deep.
+"""
+
+import re
+from typing import Final
+
+import msgspec
+
+DEEPEST: Final = 100
+"""Levels that are kept; an object of Kubernetes has about twenty."""
+_TOKENS: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"|[\[{]|[\]}]', re.DOTALL)
+_JSON: Final = msgspec.json.Decoder(msgspec.Raw)
+_OPENING: Final = b"[{"
+_QUOTE: Final = b'"'
+
+
+def shallow(raw: bytes) -> bytes:
+    """The text with ``null`` in place of every array and object below :data:`DEEPEST` levels."""
+    parts: list[bytes] = []
+    level = begin = 0
+    for token in _TOKENS.finditer(raw):
+        first = raw[token.start() : token.start() + 1]
+        if first == _QUOTE:
+            continue
+        if first in _OPENING:
+            level += 1
+            if level == DEEPEST + 1:
+                parts += raw[begin : token.start()], b"null"
+        else:
+            if level == DEEPEST + 1:
+                begin = token.end()
+            level -= 1
+    return b"".join(parts) + raw[begin:]
+
+
+def parsable(raw: bytes) -> bytes:
+    """The text itself, JSON or not, or a shallow one where a parser would refuse its depth."""
+    try:
+        _JSON.decode(raw)
+    except RecursionError:
+        return shallow(raw)
+    except (msgspec.MsgspecError, ValueError):
+        return raw
+    return raw
