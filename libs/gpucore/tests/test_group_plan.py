@@ -15,7 +15,7 @@ from gpucore.gang.group_view import group_view, standing
 from gpucore.gang.members import Member
 from gpucore.gang.pod_groups import PodGroups
 from gpucore.gang.reservations import reservation_uid, reserved_for
-from gpucore.gang.values import GroupMember, GroupShortage, Kind, group_member
+from gpucore.gang.values import GroupMember, GroupShortage, PlacementKind, group_member
 from gpucore.model import Allocation, AllocationState, Placement
 from gpucore.scheduling.grouping import Rules
 from gpucore.units import GIB, GpuIndex, NodeName, PodUid
@@ -38,7 +38,7 @@ def grouped(number: int, mem: int, **more: object) -> Pod:
 def member(number: int, mem: int) -> GroupMember:
     """A pod that needs a place."""
     one = grouped(number, mem)
-    return GroupMember(one.uid, pod_request(one), Kind("", ""))
+    return GroupMember(one.uid, pod_request(one), PlacementKind("", ""))
 
 
 def book_of(*gpus: int) -> Ledger:

@@ -9,9 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpucore.wire.claim.resource_claims import decode_claim
-from gpucore.wire.errors import WireError, decoded
+from gpucore.wire.errors import DEEPEST, WireError, decoded, shallow
 from gpucore.wire.lists import decode_pod_event, decode_pods, page_of
-from gpucore.wire.nesting import DEEPEST, shallow
 
 DEPTH = max(sys.getrecursionlimit(), 5000) * 2
 """Deeper than any parser goes; a ResourceClaim may have 10 KiB of parameters."""

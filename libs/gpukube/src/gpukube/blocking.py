@@ -16,7 +16,7 @@ import msgspec
 from urllib3 import PoolManager, ProxyManager, Timeout, disable_warnings
 from urllib3.exceptions import HTTPError, InsecureRequestWarning, ProtocolError
 
-from gpucore.wire.nesting import parsable
+from gpucore.wire.errors import parsable
 from gpukube.bounded import Bound
 from gpukube.config import ClientConfig, environment_proxy
 from gpukube.errors import InvalidReplyError, UnreachableError

@@ -13,7 +13,7 @@ from typing import Any, Final, Self
 
 import msgspec
 
-from gpucore.wire.nesting import parsable
+from gpucore.wire.errors import parsable
 from gpukube.config import ClientConfig, environment_proxy
 from gpukube.errors import ConfigError, StatusError
 from gpukube.interface import (

@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Collection, Mapping
 from typing import Final
 
-from gpucore.gang.values import Kind, Refused
+from gpucore.gang.values import PlacementKind, Refused
 from gpucore.model import Allocation
 from gpucore.units import NodeName, PodUid
 
@@ -32,7 +32,7 @@ class GroupCycle:
         self.scheduled = False
         self.answered: dict[PodUid, Allocation] = {}
         self.earlier: deque[Places] = deque(maxlen=SIMULATIONS)
-        self.nodes: dict[Kind, Collection[NodeName]] = {}
+        self.nodes: dict[PlacementKind, Collection[NodeName]] = {}
         self.shortage: tuple[Refused, int] | None = None
         self.refused: set[PodUid] = set()
         self.binding = False

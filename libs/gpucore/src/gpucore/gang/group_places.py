@@ -11,7 +11,14 @@ from gpucore.gang.group_cycle import GroupCycle, Places
 from gpucore.gang.group_plan import plan_group, reservation
 from gpucore.gang.group_view import GroupView, standing
 from gpucore.gang.members import MOST_RESERVED, Postponed, ReservationTime, resting, too_many
-from gpucore.gang.values import GroupCause, GroupMember, GroupRefusal, GroupShortage, Kind, Refused
+from gpucore.gang.values import (
+    GroupCause,
+    GroupMember,
+    GroupRefusal,
+    GroupShortage,
+    PlacementKind,
+    Refused,
+)
 from gpucore.model import Allocation
 from gpucore.model.constraints import PodConstraints
 from gpucore.scheduling.grouping import Rules
@@ -137,7 +144,7 @@ class GroupPlaces:
         view: GroupView,
         kept: Places,
         members: Collection[GroupMember],
-        nodes: Callable[[Kind], Collection[NodeName]],
+        nodes: Callable[[PlacementKind], Collection[NodeName]],
     ) -> dict[PodUid, Allocation] | GroupShortage | Postponed:
         room, gang, now_ns = self._room(view), view.gang, self._clock()
         if view.needed > room or len(kept) >= room:

@@ -17,13 +17,13 @@ from gpucore.accounting.node_info import NodeInfo, common_unit
 from gpucore.gang.able_nodes import able_nodes, without_reservations
 from gpucore.gang.reservations import reservation_uid
 from gpucore.gang.spread import NodeOffer, spread_over
-from gpucore.gang.values import GroupMember, GroupShortage, Kind
+from gpucore.gang.values import GroupMember, GroupShortage, PlacementKind
 from gpucore.model import Allocation, AllocationState, Placement
 from gpucore.scheduling.grouping import Rules
 from gpucore.units import NodeName, PodUid
 from gpucore.wire.pod.gangs import Gang
 
-Nodes = Callable[[Kind], Collection[NodeName]]
+Nodes = Callable[[PlacementKind], Collection[NodeName]]
 
 
 def reservation(

@@ -13,7 +13,7 @@ from gpucore.wire.pod.gangs import Gang
 from gpucore.wire.pod.spec import Pod
 
 
-class Kind(msgspec.Struct, frozen=True):
+class PlacementKind(msgspec.Struct, frozen=True):
     """What pods of a group have in common that may go to the same nodes.
 
     Attributes:
@@ -65,10 +65,10 @@ class GroupMember(msgspec.Struct, frozen=True):
 
     uid: PodUid
     pod_request: PodRequest
-    kind: Kind
+    kind: PlacementKind
 
     @property
-    def like(self) -> tuple[PodRequest, Kind]:
+    def like(self) -> tuple[PodRequest, PlacementKind]:
         """Equal for pods that could take each other's place."""
         return self.pod_request, self.kind
 
@@ -87,13 +87,13 @@ def group_member(member: Member) -> GroupMember | None:
     return GroupMember(pod.uid, request, _kind(pod))
 
 
-def _kind(pod: Pod) -> Kind:
+def _kind(pod: Pod) -> PlacementKind:
     known = pod.constraints
     if known is None:
-        return Kind(pod.owner, pod.scheduler_name)
+        return PlacementKind(pod.owner, pod.scheduler_name)
     selection = (known.node_selector, known.affinity, known.tolerations)
     pinned = pod.uid if VOLUMES_UNSUPPORTED in known.unsupported else ""
-    return Kind(pod.owner, pod.scheduler_name, selection, pinned)
+    return PlacementKind(pod.owner, pod.scheduler_name, selection, pinned)
 
 
 class GroupShortage(msgspec.Struct, frozen=True):

@@ -1,15 +1,25 @@
-"""The error of the decoders: bytes or text that cannot be parsed.
+"""What the decoders share: their error, and what they do with values that are nested too deep.
 
-Nothing else ever leaves ``gpucore.wire``, whatever is put in.
+No other error ever leaves ``gpucore.wire``, whatever is put in.
+
+The API server stores what a tenant nests 5,000 deep: the parameters of a ResourceClaim, the
+``managedFields`` of a pod. A parser that uses the C stack refuses such a text even where it would
+skip the value, and with it the list of all pods. Nothing that is read here lies that deep.
 """
 
-from typing import TypeVar
+import re
+from typing import Final, TypeVar
 
 import msgspec
 
-from gpucore.wire.nesting import shallow
-
 T = TypeVar("T")
+
+DEEPEST: Final = 100
+"""Levels that are kept; an object of Kubernetes has about twenty."""
+_TOKENS: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"|[\[{]|[\]}]', re.DOTALL)
+_JSON: Final = msgspec.json.Decoder(msgspec.Raw)
+_OPENING: Final = b"[{"
+_QUOTE: Final = b'"'
 
 
 class WireError(ValueError):
@@ -32,3 +42,33 @@ def decoded(decoder: msgspec.json.Decoder[T], raw: bytes | str | msgspec.Raw, fa
             return decoder.decode(shallow(raw.encode() if isinstance(raw, str) else bytes(raw)))
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise WireError(f"{fault}: {error}") from error
+
+
+def shallow(raw: bytes) -> bytes:
+    """The text with ``null`` in place of every array and object below :data:`DEEPEST` levels."""
+    parts: list[bytes] = []
+    level = begin = 0
+    for token in _TOKENS.finditer(raw):
+        first = raw[token.start() : token.start() + 1]
+        if first == _QUOTE:
+            continue
+        if first in _OPENING:
+            level += 1
+            if level == DEEPEST + 1:
+                parts += raw[begin : token.start()], b"null"
+        else:
+            if level == DEEPEST + 1:
+                begin = token.end()
+            level -= 1
+    return b"".join(parts) + raw[begin:]
+
+
+def parsable(raw: bytes) -> bytes:
+    """The text itself, JSON or not, or a shallow one where a parser would refuse its depth."""
+    try:
+        _JSON.decode(raw)
+    except RecursionError:
+        return shallow(raw)
+    except (msgspec.MsgspecError, ValueError):
+        return raw
+    return raw
