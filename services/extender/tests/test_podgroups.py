@@ -10,6 +10,7 @@ from objects import Object, placed, pod
 from gpucore.gang.group_cycles import RELEASE_SECONDS
 from gpucore.model import Allocation, AllocationState, Placement
 from gpucore.scheduling.grouping import Rules
+from gpucore.scheduling.nominated import reserved_for_nominated
 from gpucore.scheduling.pending_pods import UnscheduledPod
 from gpucore.scheduling.policy import MAX_SCORE
 from gpucore.units import NodeName, PodUid
@@ -334,3 +335,25 @@ def test_an_offer_of_an_earlier_cycle_does_not_hide_a_new_node() -> None:
     d = NodeName("d")
     bench.state.node_changed(a_node(d, 8))
     assert (bench.node_of(first, (A,)), bench.node_of(second, (C, d))) == ("a", "d")
+
+
+def test_a_nominated_pod_with_a_place_counts_once() -> None:
+    """kube-scheduler nominates the pods of a group while it waits for their volumes."""
+    bench = Bench(1)
+    bench.state.node_changed(a_node("d", 8, 8))
+    d = NodeName("d")
+    (member_0,) = bench.come(member(0))
+    assert bench.node_of(member_0, (d,)) == "d"
+    nominated = member(0)
+    nominated["status"]["nominatedNodeName"] = "d"
+    bench.state.pod_changed(a_pod(nominated))
+    (plain,) = bench.come(pod("plain", 6))
+    assert plain.pod_request is not None
+    kept = reserved_for_nominated(
+        bench.state.nominations, bench.state.ledger.node(d), plain.pod, plain.pod_request
+    )
+    assert kept is None
+    bench.state.pod_gone(a_pod(nominated))
+    bench.state.pod_changed(a_pod(nominated))
+    bench.wait(RELEASE_SECONDS)
+    assert len(bench.state.nominations.before(d, plain.pod)) == 1

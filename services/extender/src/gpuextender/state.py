@@ -362,7 +362,18 @@ class State:
             self._freed(self.nominations.drop(pod.uid))
         elif (pod_request := pod_request_of(pod, self.names)) is not None:
             self._pending.put(UnscheduledPod(pod, pod_request))
-            if self.ledger.nomination(pod.uid) is None:
+            if self.ledger.nomination(pod.uid) is None and not self._has_place(pod):
                 self._freed(self.nominations.note(pod, pod_request))
         if joined:
             self._member_added()
+
+    def _has_place(self, pod: Pod) -> bool:
+        """Its gang holds a place on the node that the pod is nominated for.
+
+        kube-scheduler nominates every pod while it binds it, which takes long with volumes.
+        """
+        gang = gang_of(pod) if pod.nominated else None
+        return gang is not None and any(
+            one.state is AllocationState.RESERVED and one.placement.node == pod.nominated
+            for one in self.ledger.gang(gang.namespace, gang.name)
+        )
