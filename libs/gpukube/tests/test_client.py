@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from kubeobjects import node
 
 from gpukube.client import HttpKubeClient, split_lines
+from gpukube.config import TokenConfig
 from gpukube.errors import (
     ConflictError,
     ForbiddenError,
@@ -235,6 +236,69 @@ async def test_a_silent_watch_is_an_error(cluster: FakeApiServer, tmp_path: Path
             async for _ in api.watch("/api/v1/nodes", params={}, silence=0.1):
                 pass
     release.set()
+
+
+@asynccontextmanager
+async def answering(
+    begin: bytes = b"", rest: bytes = b""
+) -> AsyncIterator[tuple[int, asyncio.Event]]:
+    """A server that answers every request, with the rest once the event is set; its port."""
+    go_on = asyncio.Event()
+
+    ended: list[asyncio.Event] = []
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        mine = asyncio.Event()
+        ended.append(mine)
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(begin)
+        await go_on.wait()
+        writer.write(rest)
+        await reader.read()
+        writer.close()
+        await writer.wait_closed()
+        mine.set()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+        yield server.sockets[0].getsockname()[1], go_on
+        go_on.set()
+        for one in ended:
+            await one.wait()
+
+
+async def test_a_body_that_is_broken_in_the_middle_ends_in_time(tmp_path: Path) -> None:
+    """Of a chunk without a length the HTTP library neither reads on nor gives up."""
+    head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+    async with answering(head + b"3\r\n{}\n\r\n", b"zzz\r\nHTTP") as (port, go_on):
+        config = TokenConfig(f"http://127.0.0.1:{port}", None, tmp_path / "none")
+        client = HttpKubeClient(config, None, user_agent="test", seconds=0.2)
+        async with client as api:
+
+            async def watch() -> None:
+                async for _ in api.watch("/x", params={}, silence=0.2):
+                    go_on.set()
+
+            async def read() -> None:
+                async for chunk in api.get_in_chunks("/x", params={}):
+                    if chunk:
+                        go_on.set()
+
+            with pytest.raises(UnreachableError, match="watch /x"):
+                await watch()
+            go_on.clear()
+            with pytest.raises(UnreachableError, match="GET /x"):
+                await read()
+
+
+async def test_a_proxy_that_never_answers_is_given_up(tmp_path: Path) -> None:
+    """It takes the connection, and the request for a tunnel."""
+    async with answering() as (port, _):
+        config = TokenConfig("https://10.0.0.1", None, tmp_path / "none")
+        config.proxy = f"http://127.0.0.1:{port}"
+        async with HttpKubeClient(config, None, user_agent="test", seconds=0.2) as api:
+            with pytest.raises(UnreachableError, match="watch /x"):
+                async for _ in api.watch("/x", params={}, silence=0.2):
+                    pass
 
 
 async def test_the_environments_proxy_is_used_unless_exempt(

@@ -481,3 +481,18 @@ async def test_an_outage_begins_with_its_first_failure() -> None:
     async with bench.running():
         await asyncio.sleep(400)
         assert bench.sent()[1:] == ["watch 5", "probe", "watch 5", "probe", "watch 6"]
+
+
+NO_LIST = b'{"kind":"Status","metadata":{},"status":"Failure"}'
+
+
+async def test_an_answer_without_a_version_is_no_empty_list() -> None:
+    """A proxy in between may answer 200 with a page of its own: what is known stays."""
+    bench = Bench(NO_LIST, a_list(5, "a"), [[error(410)]], NO_LIST, a_list(7, "a"), QUIET)
+    async with bench.running():
+        await bench.informer.wait_for_sync()
+        assert bench.handler.items == {"a"}
+        await asyncio.sleep(60)
+        assert bench.informer.version == "7"
+        assert bench.observer.seen.count("listed nodes") == 2
+        assert bench.handler.lists == 2

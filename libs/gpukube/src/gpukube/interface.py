@@ -3,7 +3,7 @@
 :mod:`gpukube.client` makes them over HTTP, :mod:`gpukube.blocking` without an event loop.
 """
 
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -52,7 +52,7 @@ class KubeClient(Protocol):
 
     def watch(
         self, path: str, *, params: Mapping[str, str], silence: float
-    ) -> AsyncIterator[list[bytes]]:
+    ) -> AsyncGenerator[list[bytes], None]:
         """Lines of a watch as they arrive, starting with an empty list once the server accepted it.
 
         Raises:

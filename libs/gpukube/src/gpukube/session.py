@@ -1,5 +1,6 @@
 """Requests through aiohttp, for programs with an event loop; replies whole or as they arrive."""
 
+import asyncio
 import ssl
 from collections.abc import AsyncGenerator, Mapping
 from typing import Final
@@ -105,7 +106,11 @@ class Session:
             StatusError: the server refused the request.
             UnreachableError: the connection broke, or nothing came for ``silence`` seconds.
         """
-        timeout = aiohttp.ClientTimeout(sock_connect=self._connect_seconds, sock_read=silence)
+        timeout = aiohttp.ClientTimeout(
+            connect=silence,  # a proxy may take the connection and never answer
+            sock_connect=self._connect_seconds,
+            sock_read=silence,
+        )
         try:
             async with self._session.get(
                 self._host + path,
@@ -118,7 +123,7 @@ class Session:
                 if reply.status != 200:
                     raise failure_in(request, await _whole(reply))
                 yield b""  # the server accepted the request
-                async for chunk in reply.content.iter_any():
+                while chunk := await _next(reply.content, silence):
                     yield chunk
         except (aiohttp.ClientError, TimeoutError) as error:
             raise UnreachableError.because(request, error) from error
@@ -129,6 +134,12 @@ def _context(tls: ssl.SSLContext | None, proxy: str | None) -> ssl.SSLContext | 
     if tls is None and proxy is not None and proxy.startswith("https:"):
         return ssl.create_default_context()
     return tls or True
+
+
+async def _next(body: aiohttp.StreamReader, silence: float) -> bytes:
+    """The next bytes, none at the end; a body with a broken length would never end by itself."""
+    async with asyncio.timeout(silence):
+        return await body.readany()
 
 
 async def _whole(reply: aiohttp.ClientResponse) -> Reply:

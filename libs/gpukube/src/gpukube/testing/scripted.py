@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from gpukube.client import Body
@@ -67,7 +67,7 @@ class ScriptedClient:
 
     async def watch(
         self, path: str, *, params: Mapping[str, str], silence: float
-    ) -> AsyncIterator[list[bytes]]:
+    ) -> AsyncGenerator[list[bytes], None]:
         stream = self._next("WATCH", path, {**params, "silence": silence})[1]
         if isinstance(stream, Exception):
             raise stream

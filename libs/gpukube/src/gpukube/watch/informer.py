@@ -24,7 +24,8 @@ confirmed the version. After a version went back the age is infinite until the n
 
 import asyncio
 import random
-from contextlib import suppress
+from collections.abc import Iterable
+from contextlib import aclosing, suppress
 from time import monotonic
 from typing import Final, Generic, TypeVar
 
@@ -243,13 +244,17 @@ class Informer(Generic[T]):
             "timeoutSeconds": str(seconds),
         }
         stream = self._client.watch(self._collection.path, params=params, silence=self._silence)
-        async for lines in stream:
-            self._heard = monotonic()
-            for line in lines:
-                self._apply(line)
-                self._lines += 1
-                if self._lines % YIELD_EVERY == 0:
-                    await asyncio.sleep(0)
+        async with aclosing(stream) as batches:
+            async for lines in batches:
+                self._heard = monotonic()
+                await self._apply_all(lines)
+
+    async def _apply_all(self, lines: Iterable[bytes]) -> None:
+        for line in lines:
+            self._apply(line)
+            self._lines += 1
+            if self._lines % YIELD_EVERY == 0:
+                await asyncio.sleep(0)
 
     def _apply(self, line: bytes) -> None:
         """Hand one event over."""

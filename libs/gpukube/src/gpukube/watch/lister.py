@@ -8,6 +8,7 @@ from typing import Final, Generic, TypeVar
 from gpucore.wire.list_pieces import ListPieces
 from gpucore.wire.lists import Page
 from gpukube.client import KubeClient
+from gpukube.errors import InvalidReplyError
 from gpukube.watch.collection import Collection, EventHandler
 from gpukube.watch.first_list import FIRST_LIST, PAGE
 
@@ -33,7 +34,7 @@ class Lister(Generic[T]):
                 for item in piece.items:
                     self._handler.on_update(item, b"")
                 count, version = count + len(piece.items), piece.resource_version
-        return count, version
+        return count, self._known(version)
 
     async def first(self) -> tuple[int, str]:
         """Hand the first list over as a whole; number of items and resource version."""
@@ -47,7 +48,7 @@ class Lister(Generic[T]):
         """The current resource version of the server, by a consistent read of one key."""
         params = {"fieldSelector": f"metadata.name={self._collection.version_name}"}
         body = await self._client.get(self._collection.version_path, params=params)
-        return self._collection.page_of(body).resource_version
+        return self._known(self._collection.page_of(body).resource_version)
 
     async def _replace(self, pages: AsyncGenerator[Page[T], None]) -> tuple[int, str]:
         items: list[T] = []
@@ -56,8 +57,19 @@ class Lister(Generic[T]):
             async for page in pages:
                 items += page.items
                 version = page.resource_version
+        known = self._known(version)  # else an error page with status 200 would be an empty list
         self._handler.on_replace(items)
-        return len(items), version
+        return len(items), known
+
+    def _known(self, version: str) -> str:
+        """The version of a list.
+
+        Raises:
+            InvalidReplyError: it has none, so no API server wrote it.
+        """
+        if not version:
+            raise InvalidReplyError(f"GET {self._collection.path}: a list without a version")
+        return version
 
     async def _first_pieces(self) -> AsyncGenerator[Page[T], None]:
         params = self._collection.params | FIRST_LIST
