@@ -357,3 +357,45 @@ def test_a_nominated_pod_with_a_place_counts_once() -> None:
     bench.state.pod_changed(a_pod(nominated))
     bench.wait(RELEASE_SECONDS)
     assert len(bench.state.nominations.before(d, plain.pod)) == 1
+
+
+def test_an_accepted_plan_is_kept_while_its_pods_may_wait_for_volumes() -> None:
+    """As long as kube-scheduler waits; then its places expire like any other."""
+    for seconds, kept in ((580, ["a", "b"]), (800, [])):
+        bench = Bench(2)
+        pods = bench.come(member(0), member(1))
+        nodes = [bench.node_of(one) for one in pods]
+        bench.state.gangs.groups.on_update(PodGroup("default", "g", 2, scheduled=True))
+        for _ in range(seconds // 10):
+            bench.wait(10)
+            bench.state.expire(now_ns=bench.now, ttl_ns=120 * SECOND)
+        assert bench.reserved() == kept
+        if kept:
+            found = [bench.bind(one, node) for one, node in zip(pods, nodes, strict=True)]
+            assert all(isinstance(one, Placement) for one in found)
+
+
+def test_places_of_pods_that_a_list_lacks_are_given_back() -> None:
+    """They were deleted while the watch was away; a pod that only a request brought may come."""
+    bench = Bench(2)
+    first, second = bench.come(member(0), member(1))
+    late = bench.state.saw(a_pod(member(2)))
+    for one in (first, second, late):
+        bench.node_of(one)
+    assert len(bench.reserved()) == 3
+    bench.state.relist_pods([a_pod(member(1))])
+    assert bench.reserved() == sorted([bench.place_of(second), bench.place_of(late)])
+
+
+def test_a_lost_bind_keeps_a_place_only_for_a_pod_that_waits() -> None:
+    """One that was deleted meanwhile, or is being deleted, needs none."""
+    for change, kept in (("none", 1), ("deleted", 0), ("terminating", 0)):
+        bench = Bench(1)
+        (pending,) = bench.come(member(0))
+        assert isinstance(bench.bind(pending, bench.node_of(pending)), Placement)
+        item = member(0)
+        if change == "terminating":
+            item["metadata"]["deletionTimestamp"] = "2026-11-28T00:00:00Z"
+        bench.state.relist_pods([] if change == "deleted" else [a_pod(item)])
+        bench.state.forget(pending.pod.uid)
+        assert len(bench.reserved()) == kept

@@ -176,10 +176,12 @@ class State:
         self.forget(uid)
 
     def forget(self, uid: PodUid) -> None:
-        """Give back what was assumed or reserved; a gang keeps the place of its member."""
+        """Give back what was assumed or reserved; a gang keeps the place of a pod that waits."""
         one = self.ledger.allocation(uid)
         self._around(uid, lambda: self.ledger.forget(uid))
-        if one is not None and one.gang and one.state is AllocationState.ASSUMED:
+        if one is None or not one.gang or one.state is not AllocationState.ASSUMED:
+            return
+        if self._pending.get(one.namespace, one.name, uid) is not None:
             self.reserve(reservation_of(one))
 
     def forget_nomination(self, uid: PodUid) -> None:

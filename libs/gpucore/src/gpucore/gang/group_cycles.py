@@ -9,7 +9,8 @@ for all that were not called.
 A plan is released when :data:`RELEASE_SECONDS` pass without a call and without a bind, or when
 another group is called: kube-scheduler runs one cycle after the other, and starts the binds of a
 cycle at its end. A bind that comes later reserves all places of its cycle again, or is refused with
-all others. No plan is released that kube-scheduler has accepted, by the status of the PodGroup.
+all others. A plan that kube-scheduler has accepted, by the status of the PodGroup, is kept while it
+may wait for volumes.
 """
 
 from collections.abc import Callable, Collection
@@ -34,6 +35,10 @@ RELEASE_SECONDS: Final = 2.0
 """kube-scheduler calls filter for the next pod of a group, or binds, within milliseconds."""
 REMEMBER_SECONDS: Final = 120.0
 """For how long a late bind finds the places of its cycle."""
+BINDING_SECONDS: Final = 600.0
+"""For how long kube-scheduler waits for the volumes of a pod (``bindTimeoutSeconds``)."""
+RENEW_SECONDS: Final = 30.0
+"""Age at which the places of an accepted plan are renewed, so that none expires."""
 _SECOND: Final = 1_000_000_000
 
 
@@ -148,8 +153,15 @@ class PodGroupCycles:
             idle = (now_ns - cycle.called_ns) / _SECOND
             if idle >= RELEASE_SECONDS:
                 self.release(key)
-            if idle >= REMEMBER_SECONDS:
+            if idle < BINDING_SECONDS and self._accepted(key, cycle):
+                self._renew(key, now_ns)
+            elif idle >= REMEMBER_SECONDS:
                 del self._cycles[key]
+
+    def _renew(self, key: Key, now_ns: int) -> None:
+        for one in reserved_for(self._state.ledger, Gang(*key, 0)).values():
+            if (now_ns - one.assume_time) / _SECOND >= RENEW_SECONDS:
+                self._state.reserve(msgspec.structs.replace(one, assume_time=now_ns))
 
     def _view(self, pending: UnscheduledPod, gang: Gang) -> GroupView:
         pod = pending.pod

@@ -62,11 +62,16 @@ class PendingPods:
         return self._waiting.values()
 
     def seen_of(self, gang: Gang) -> list[PodUid]:
-        """The pods of a gang that requests brought."""
+        """The pods of a gang that requests brought, and the watch not yet."""
         return [uid for uid, one in self._seen.items() if _is_of(one.pod, gang)]
 
     def saw(self, pending: UnscheduledPod) -> None:
-        """A request brought this pod; the one that was seen least recently is dropped."""
+        """A request brought this pod, which the watch may not have yet.
+
+        Of too many, the one that was seen least recently is dropped.
+        """
+        if self._watched(pending.pod):
+            return
         self._seen[pending.pod.uid] = pending
         self._seen.move_to_end(pending.pod.uid)
         if len(self._seen) > SEEN_LIMIT:
@@ -75,6 +80,7 @@ class PendingPods:
     def put(self, pending: UnscheduledPod) -> None:
         """The watch brought this pod."""
         key = pending.pod.namespace, pending.pod.name
+        self._seen.pop(pending.pod.uid, None)
         self._count(self._waiting.get(key), -1)
         self._waiting[key] = pending
         self._count(pending, 1)
@@ -87,12 +93,15 @@ class PendingPods:
     def gone(self, pod: Pod) -> None:
         """The pod was deleted; another of its name may wait."""
         self._seen.pop(pod.uid, None)
-        waiting = self._waiting.get((pod.namespace, pod.name))
-        if waiting is not None and waiting.pod.uid == pod.uid:
+        if self._watched(pod):
             self._count(self._waiting.pop((pod.namespace, pod.name)), -1)
 
+    def _watched(self, pod: Pod) -> bool:
+        known = self._waiting.get((pod.namespace, pod.name))
+        return known is not None and known.pod.uid == pod.uid
+
     def clear(self) -> None:
-        """The watch begins anew; what requests brought stays."""
+        """The watch begins anew; what requests alone brought stays."""
         self._waiting.clear()
         self._queued.clear()
 
