@@ -64,6 +64,8 @@ def codes(node: CandidateNode, pod_constraints: PodConstraints) -> list[Code]:
         (expression("size", "Gt", "3"), True),
         (expression("size", "Gt", "4"), False),
         (expression("size", "Lt", "5"), True),
+        (expression("odd", "Gt", "5"), False),
+        (expression("size", "Lt", "1_0"), False),
         (expression("gpu", "Lt", "5"), False),
         (expression("gpu", "Unheard", "t4"), False),
         ({}, False),
@@ -71,9 +73,9 @@ def codes(node: CandidateNode, pod_constraints: PodConstraints) -> list[Code]:
         ({"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["m"]}]}, False),
     ],
 )
-def test_asksnode_affinity(term: dict[str, Any], *, admitted: bool) -> None:
+def test_node_affinity_means_what_the_api_defines(term: dict[str, Any], *, admitted: bool) -> None:
     """Every operator means what the API defines; a term without requirements matches no node."""
-    node = CandidateNode(N, labels={"gpu": "t4", "size": "4"})
+    node = CandidateNode(N, labels={"gpu": "t4", "size": "4", "odd": "1_0"})
     assert codes(node, constraints(affinity=required(term))) == (
         [] if admitted else [Code.NODE_AFFINITY]
     )
@@ -238,7 +240,7 @@ def test_constraints_that_are_not_evaluated_are_named(spec: dict[str, Any], name
 
 
 @pytest.mark.parametrize("kind", ["podAffinity", "podAntiAffinity"])
-def test_asksaffinity_between_pods_is_named(kind: str) -> None:
+def test_affinity_between_pods_is_named(kind: str) -> None:
     """Required inter-pod affinity and anti-affinity are recognised."""
     rule = {"requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": "zone"}]}
     name = {"podAffinity": "inter-pod affinity", "podAntiAffinity": "inter-pod anti-affinity"}

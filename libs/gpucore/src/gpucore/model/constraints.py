@@ -4,6 +4,7 @@ Amounts of cpu are in thousandths of a core, all others in whole units (bytes fo
 pod requires is hashable, so that pods of one template share what is worked out for them.
 """
 
+import re
 from collections.abc import Mapping
 from typing import Final
 
@@ -22,6 +23,9 @@ HARD_EFFECTS: Final = frozenset({NO_SCHEDULE, "NoExecute"})
 UNSCHEDULABLE_TAINT: Final = "node.kubernetes.io/unschedulable"
 NOT_READY_TAINT: Final = "node.kubernetes.io/not-ready"
 UNREACHABLE_TAINT: Final = "node.kubernetes.io/unreachable"
+
+_WHOLE: Final = re.compile(r"[+-]?[0-9]{1,19}").fullmatch
+"""A number as Go reads it; ``int`` also takes underscores, spaces and other digits."""
 
 
 class Taint(msgspec.Struct, frozen=True, gc=False):
@@ -84,12 +88,10 @@ class Requirement(msgspec.Struct, frozen=True):
         return self._compared(value)
 
     def _compared(self, value: str) -> bool:
-        if self.operator not in {"Gt", "Lt"} or len(self.values) != 1:
+        texts = (value, *self.values)
+        if self.operator not in {"Gt", "Lt"} or len(texts) != 2 or not all(map(_WHOLE, texts)):
             return False
-        try:
-            found, bound = int(value), int(self.values[0])
-        except ValueError:
-            return False
+        found, bound = map(int, texts)
         return found > bound if self.operator == "Gt" else found < bound
 
 
