@@ -13,7 +13,7 @@ from gpucore.gang.placement import taken
 from gpucore.model import Allocation, AllocationState, Placement
 from gpucore.model.constraints import PodConstraints
 from gpucore.scheduling.grouping import Rules
-from gpucore.scheduling.pending_pods import UnscheduledPod
+from gpucore.scheduling.pending_pods import Nominations, UnscheduledPod
 from gpucore.units import NodeName, PodUid
 from gpucore.wire.pod.gangs import Gang
 from gpucore.wire.pod.spec import Pod
@@ -39,6 +39,7 @@ class Cluster:
         self.ledger = ledger(*(share_node(name, make_gpus(8)) for name in NODES))
         self.gangs = GangPods(NAMES, lambda uid: self.ledger.allocation(uid) is not None)
         self.reservation_time = ReservationTime()
+        self.nominations = Nominations()
         self.in_vain: list[PodUid] = []
 
     def constraints_of(self, pod: Pod) -> PodConstraints | None:

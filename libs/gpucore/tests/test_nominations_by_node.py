@@ -44,6 +44,7 @@ def test_a_nominated_pod_is_known_with_all_that_counts() -> None:
         pod_request(item),
         7,
         "default",
+        "",
     )
     found.note(to("n", "odd"), PodRequest((), fault="never"))
     assert found.nodes() == {"n"}

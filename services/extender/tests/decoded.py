@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from objects import Object, node
+from objects import Object, node, placed, pod
 
 from gpucore.model import Placement, PodRequest
 from gpucore.scheduling.grouping import BY_LINKS
@@ -39,15 +39,24 @@ def state_of(*nodes: Node, **options: Any) -> State:
     return state
 
 
-def assume(state: State, pod: Pod, node: str, *, now_ns: int = 0) -> Placement:
+def evicting(state: State, priority: int) -> None:
+    """A node ``d`` with 8 and 4 free units, and a pod of 6 that is nominated for it."""
+    state.node_changed(a_node("d", 8, 8))
+    state.pod_changed(a_pod(placed(pod("x", 4, uid="x"), "d", 1)))
+    item = pod("evicting", 6, uid="evicting", priority=priority)
+    item["status"]["nominatedNodeName"] = "d"
+    state.pod_changed(a_pod(item))
+
+
+def assume(state: State, waiting: Pod, node: str, *, now_ns: int = 0) -> Placement:
     """Reserve GPU memory of a node for a waiting pod."""
     node_info = state.ledger.node(NodeName(node))
-    pod_request = state.saw(pod).pod_request
+    pod_request = state.saw(waiting).pod_request
     assert node_info is not None
     assert isinstance(pod_request, PodRequest)
     placement = place(node_info, pod_request)
     assert isinstance(placement, Placement)
-    state.assume(pod, placement, now_ns=now_ns)
+    state.assume(waiting, placement, now_ns=now_ns)
     return placement
 
 

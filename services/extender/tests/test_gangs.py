@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from decoded import a_node, a_pod, encoded, state_of
+from decoded import a_node, a_pod, encoded, evicting, state_of
 from objects import Object, placed, pod, whole_node
 
 from gpucore.model import Code, Placement
@@ -377,3 +377,13 @@ def test_a_whole_gpu_that_was_taken_meanwhile_is_refused_with_the_reason() -> No
     found = gangs.take(pending, pending.pod_request, NodeName("w"))
     assert isinstance(found, str)
     assert found.startswith("gang g needs 2 x ")
+
+
+def test_a_gang_leaves_the_gpus_that_are_kept_for_a_nominated_pod() -> None:
+    """kube-scheduler evicted others for it."""
+    for priority, fits in ((1000, False), (-1, True)):
+        bench = Bench()
+        evicting(bench.state, priority)
+        asking = bench.come(member("g0", mem=5), member("g1", mem=5))
+        found = bench.gangs.admit(asking, (NodeName("d"), A))
+        assert isinstance(found, frozenset) is fits

@@ -4,7 +4,7 @@ import asyncio
 import json
 from typing import Any
 
-from decoded import a_node, a_pod, state_of
+from decoded import a_node, a_pod, evicting, state_of
 from objects import Object, placed, pod
 
 from gpucore.gang.group_cycles import RELEASE_SECONDS
@@ -399,3 +399,20 @@ def test_a_lost_bind_keeps_a_place_only_for_a_pod_that_waits() -> None:
         bench.state.relist_pods([] if change == "deleted" else [a_pod(item)])
         bench.state.forget(pending.pod.uid)
         assert len(bench.reserved()) == kept
+
+
+def test_a_group_leaves_the_gpus_that_are_kept_for_a_nominated_pod() -> None:
+    """Of the same priority at least; one of its own pods goes where it is nominated."""
+    d = NodeName("d")
+    for priority, mem, node in ((1000, 5, ""), (1000, 4, "d"), (-1, 5, "d")):
+        bench = Bench(1)
+        evicting(bench.state, priority)
+        (pending,) = bench.come(member(0, mem=mem))
+        assert bench.node_of(pending, (d,)) == node
+    bench = Bench(2)
+    bench.state.node_changed(a_node("d", 8))
+    items = [member(0), member(1)]
+    items[1]["status"]["nominatedNodeName"] = "d"
+    first, _ = bench.come(*items)
+    assert bench.node_of(first, (A, d))
+    assert bench.reserved() == ["a", "d"]

@@ -29,7 +29,7 @@ from gpucore.model import Allocation, FitError, PodRequest
 from gpucore.scheduling.candidates import PodRequirements
 from gpucore.scheduling.cluster_policy import ClusterPolicy
 from gpucore.scheduling.grouping import Rules
-from gpucore.scheduling.nominated import reserved_for_nominated
+from gpucore.scheduling.nominated import NONE_NOMINATED, reserved_for_nominated
 from gpucore.steps import Steps
 from gpucore.units import MemoryUnit, NodeName
 from gpucore.wire.pod.gangs import gang_of
@@ -185,8 +185,16 @@ def _with_gang(
     if gang is None or members is None or not found.fits:
         return found
     rules = Rules(found.policy.name, found.policy.grouping)
-    fits = frozenset(found.fits)
-    answer = place_gang(ledger, gang, pod_request, fits, rules, members=members, now_ns=0)
+    answer = place_gang(
+        ledger,
+        gang,
+        pod_request,
+        frozenset(found.fits),
+        rules,
+        members=members,
+        now_ns=0,
+        nominated=cluster.nominations.beside(facts.pod) if cluster.nominations else NONE_NOMINATED,
+    )
     words = tuple(gang_words(answer, ledger, rules))
     if not isinstance(answer, GangPlacement):
         waits = isinstance(answer, Shortage)

@@ -168,7 +168,7 @@ class PodGroupCycles:
         if pod.constraints is None:
             pod = msgspec.structs.replace(pod, constraints=self._state.constraints_of(pod))
         members = self._state.gangs.group(Member(pod, pending.pod_request), gang)
-        return group_view(self._state.ledger, gang, members)
+        return group_view(self._state.ledger, gang, members, self._state.nominations.beside(pod))
 
     def _found_late(
         self, view: GroupView, cycle: GroupCycle, node: NodeName

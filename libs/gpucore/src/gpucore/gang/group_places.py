@@ -22,6 +22,7 @@ from gpucore.gang.values import (
 from gpucore.model import Allocation
 from gpucore.model.constraints import PodConstraints
 from gpucore.scheduling.grouping import Rules
+from gpucore.scheduling.pending_pods import Nominations
 from gpucore.units import NodeName, PodUid
 from gpucore.wire.pod.spec import Pod
 
@@ -42,6 +43,11 @@ class GroupState(Protocol):
     @property
     def reservation_time(self) -> ReservationTime:
         """For how long namespaces reserved in vain."""
+        ...
+
+    @property
+    def nominations(self) -> Nominations:
+        """Waiting pods for which others are evicted."""
         ...
 
     def constraints_of(self, pod: Pod) -> PodConstraints | None:
@@ -163,6 +169,7 @@ class GroupPlaces:
             kept=kept,
             needed=view.needed,
             now_ns=since,
+            nominated=view.nominated,
         )
 
     def unknown(

@@ -20,6 +20,7 @@ from gpucore.gang.spread import NodeOffer, spread_over
 from gpucore.gang.values import GroupMember, GroupShortage, PlacementKind
 from gpucore.model import Allocation, AllocationState, Placement
 from gpucore.scheduling.grouping import Rules
+from gpucore.scheduling.nominated import NONE_NOMINATED, Nominated, beside_nominated
 from gpucore.units import NodeName, PodUid
 from gpucore.wire.pod.gangs import Gang
 
@@ -54,6 +55,7 @@ def plan_group(
     kept: Mapping[PodUid, Allocation],
     needed: int,
     now_ns: int,
+    nominated: Nominated = NONE_NOMINATED,
 ) -> dict[PodUid, Allocation] | GroupShortage:
     """Places for ``members``, besides those that are kept; for the first ones if not for all.
 
@@ -61,6 +63,7 @@ def plan_group(
         nodes: names of the nodes that pods of a kind may go to.
         kept: reservations that stay, by the UIDs of their pods; all others of the group end.
         needed: number of places that the group needs, those that are kept included.
+        nominated: pods that go before those of the group, by the node that they are nominated for.
     """
     held = ledger.gang(gang.namespace, gang.name)
     reservations = [one for one in held if one.state is AllocationState.RESERVED]
@@ -68,6 +71,7 @@ def plan_group(
     changed = without_reservations(ledger, reservations)
     for one in kept.values():
         _put(ledger, changed, one)
+    changed = beside_nominated(ledger, changed, nominated)
     home.update(one.placement.node for one in kept.values())
     found = dict[PodUid, Allocation]()
     for alike in _by_size(members):

@@ -10,6 +10,7 @@ from gpucore.gang.members import Member
 from gpucore.gang.reservations import reserved_for
 from gpucore.gang.values import GroupMember, group_member
 from gpucore.model import Allocation
+from gpucore.scheduling.nominated import NONE_NOMINATED, Nominated
 from gpucore.units import PodUid
 from gpucore.wire.pod.gangs import Gang
 
@@ -23,6 +24,7 @@ class GroupView(msgspec.Struct, frozen=True):
             Pods that request nothing of ours count as placed: others decide about them.
         members: pods that need a place, the one being scheduled first.
         reserved: places that are reserved for them.
+        nominated: pods that go before those of the group, by the node that they are nominated for.
     """
 
     gang: Gang
@@ -30,9 +32,15 @@ class GroupView(msgspec.Struct, frozen=True):
     needed: int
     members: tuple[GroupMember, ...]
     reserved: Mapping[PodUid, Allocation]
+    nominated: Nominated = NONE_NOMINATED
 
 
-def group_view(ledger: Ledger, gang: Gang, pods: Sequence[Member]) -> GroupView:
+def group_view(
+    ledger: Ledger,
+    gang: Gang,
+    pods: Sequence[Member],
+    nominated: Nominated = NONE_NOMINATED,
+) -> GroupView:
     """The group whose existing pods are these, the one being scheduled first."""
     scheduler = pods[0].pod.scheduler_name
     open_pods = [one for one in pods if not _placed(ledger, one)]
@@ -46,7 +54,7 @@ def group_view(ledger: Ledger, gang: Gang, pods: Sequence[Member]) -> GroupView:
     uids = {member.uid for member in members}
     reserved = {uid: one for uid, one in reserved_for(ledger, gang).items() if uid in uids}
     needed = max(gang.size - placed - others, 1)
-    return GroupView(gang, len(pods), needed, tuple(members), reserved)
+    return GroupView(gang, len(pods), needed, tuple(members), reserved, nominated)
 
 
 def _placed(ledger: Ledger, member: Member) -> bool:

@@ -25,6 +25,7 @@ from gpucore.gang.spread import NodeOffer, spread_over
 from gpucore.gang.values import GangPlacement, Shortage
 from gpucore.model import Allocation, AllocationState, FitError, Placement, PodRequest
 from gpucore.scheduling.grouping import Rules
+from gpucore.scheduling.nominated import NONE_NOMINATED, Nominated, beside_nominated
 from gpucore.scheduling.policy import place
 from gpucore.units import GpuIndex, NodeName, PodUid
 from gpucore.wire.pod.gangs import Gang
@@ -44,6 +45,7 @@ def place_gang(
     members: Members,
     now_ns: int,
     limits: Mapping[NodeName, int] = _NO_LIMITS,
+    nominated: Nominated = NONE_NOMINATED,
 ) -> GangPlacement | Shortage | Postponed:
     """Placements for the pods of ``gang`` without one: existing reservations, else new ones.
 
@@ -54,6 +56,7 @@ def place_gang(
         now_ns: when new reservations begin, in Unix nanoseconds; those that are chosen anew keep
             the time of the first.
         limits: maximum number of the pods by node, for other reasons than GPUs.
+        nominated: pods that go before those of the gang, by the node that they are nominated for.
     """
     allocations = ledger.gang(gang.namespace, gang.name)
     reservations = [
@@ -74,7 +77,8 @@ def place_gang(
     home = {
         allocation.placement.node for allocation in allocations if allocation not in reservations
     }
-    node_infos = able_nodes(ledger, without, pod_request, names)
+    changed = beside_nominated(ledger, without, nominated)
+    node_infos = able_nodes(ledger, changed, pod_request, names)
     offers = [
         NodeOffer(one, pod_request, rules, most=min(missing, limits.get(one.name, missing)))
         for one in node_infos

@@ -5,16 +5,23 @@ it judges pods of the same or a lower priority. It does so for resources of the 
 here the same is done for each GPU.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Final
 
 import msgspec
 
+from gpucore.accounting.ledger import Ledger
 from gpucore.accounting.node_info import NodeInfo
 from gpucore.model import Allocation, AllocationState, FitError, Placement, PodRequest
 from gpucore.scheduling.fit import fit
 from gpucore.scheduling.pending_pods import NominatedPod, Nominations
 from gpucore.scheduling.policy import place
+from gpucore.units import NodeName
 from gpucore.wire.pod.spec import Pod
+
+Nominated = Mapping[NodeName, Sequence[NominatedPod]]
+NONE_NOMINATED: Final[Nominated] = MappingProxyType({})
 
 
 def reserved_for_nominated(
@@ -34,10 +41,29 @@ def refusal_beside(
     node_info: NodeInfo, pod_request: PodRequest, nominated: Iterable[NominatedPod]
 ) -> FitError | None:
     """Why a node, which stays as it is, cannot take a pod beside those nominated for it."""
+    return fit(filled_by(node_info, nominated), pod_request)
+
+
+def filled_by(node_info: NodeInfo, nominated: Iterable[NominatedPod]) -> NodeInfo:
+    """A copy of a node with what the pods nominated for it are going to hold."""
     filled = node_info.copy()
     for one in sorted(nominated, key=lambda one: -one.priority):
         filled.put(_held(filled, one))
-    return fit(filled, pod_request)
+    return filled
+
+
+def beside_nominated(
+    ledger: Ledger,
+    changed: Mapping[NodeName, NodeInfo],
+    nominated: Nominated,
+) -> dict[NodeName, NodeInfo]:
+    """``changed`` and the nodes for which pods are nominated, with what these are going to hold."""
+    found = dict(changed)
+    for name, pods in nominated.items():
+        node_info = changed.get(name) or ledger.node(name)
+        if node_info is not None:
+            found[name] = filled_by(node_info, pods)
+    return found
 
 
 def _held(filled: NodeInfo, pod: NominatedPod) -> Allocation:

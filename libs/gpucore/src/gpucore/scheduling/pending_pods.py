@@ -118,6 +118,7 @@ class NominatedPod(msgspec.Struct, frozen=True):
     pod_request: PodRequest
     priority: int = 0
     namespace: str = ""
+    gang: str = ""
 
 
 def before(pods: Iterable[NominatedPod], uid: PodUid, priority: int) -> list[NominatedPod]:
@@ -150,7 +151,14 @@ class Nominations:
         """A pod waits, nominated or not; the node that is no longer kept for it."""
         left = self.drop(pod.uid)
         if pod.nominated and not pod_request.fault:
-            one = NominatedPod(pod.uid, pod.name, pod_request, pod.priority, pod.namespace)
+            one = NominatedPod(
+                pod.uid,
+                pod.name,
+                pod_request,
+                pod.priority,
+                pod.namespace,
+                gang.name if (gang := gang_of(pod)) else "",
+            )
             self._pods.setdefault(pod.nominated, {})[pod.uid] = one
             self._nodes[pod.uid] = pod.nominated
         return left if left != pod.nominated else None
@@ -172,6 +180,16 @@ class Nominations:
     def before(self, node: NodeName, pod: Pod) -> list[NominatedPod]:
         """Pods nominated to the node whose requests take precedence over ``pod``."""
         return before(self._pods.get(node, {}).values(), pod.uid, pod.priority)
+
+    def beside(self, pod: Pod) -> dict[NodeName, list[NominatedPod]]:
+        """The same of every node, for the gang of ``pod``: without the pods of that gang."""
+        gang = gang_of(pod)
+        own = (gang.namespace, gang.name) if gang else None
+        found = {
+            node: [one for one in self.before(node, pod) if (one.namespace, one.gang) != own]
+            for node in self._pods
+        }
+        return {node: held for node, held in found.items() if held}
 
     def pods(self) -> list[NominatedPod]:
         """The nominated pods."""

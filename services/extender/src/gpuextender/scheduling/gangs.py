@@ -243,6 +243,7 @@ class Gangs:
             members=members,
             now_ns=now_ns,
             limits=limits,
+            nominated=self._state.nominations.beside(pending.pod),
         )
         if isinstance(found, Shortage | Postponed):
             return gang_sentence(found)
