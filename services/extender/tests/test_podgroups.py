@@ -2,8 +2,10 @@
 
 import asyncio
 import json
+from itertools import permutations
 from typing import Any
 
+import pytest
 from decoded import a_node, a_pod, evicting, state_of
 from objects import Object, placed, pod
 
@@ -416,3 +418,14 @@ def test_a_group_leaves_the_gpus_that_are_kept_for_a_nominated_pod() -> None:
     first, _ = bench.come(*items)
     assert bench.node_of(first, (A, d))
     assert bench.reserved() == ["a", "d"]
+
+
+@pytest.mark.parametrize("nodes", list(permutations(NODES)), ids="".join)
+def test_a_new_process_binds_a_group_wherever_the_earlier_one_sent_it(
+    nodes: tuple[NodeName, ...],
+) -> None:
+    """Each bind says where one pod goes; where the others go is a guess until theirs."""
+    bench = Bench(3)
+    pods = bench.come(*map(member, range(3)))
+    found = [bench.bind(one, node) for one, node in zip(pods, nodes, strict=True)]
+    assert all(isinstance(one, Placement) for one in found)

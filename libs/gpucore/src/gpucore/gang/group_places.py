@@ -175,8 +175,15 @@ class GroupPlaces:
     def unknown(
         self, view: GroupView, cycle: GroupCycle, mine: GroupMember, node: NodeName
     ) -> Allocation | Refused:
-        """The same where nobody remembers the cycle: this pod on ``node``, the others anywhere."""
-        kept = {uid: one for uid, one in view.reserved.items() if uid != mine.uid}
+        """The same where nobody remembers the cycle: this pod on ``node``, the others anywhere.
+
+        Where the others go is a guess, until their own binds say it.
+        """
+        kept = {
+            uid: one
+            for uid, one in view.reserved.items()
+            if uid in cycle.answered and uid != mine.uid
+        }
         alone = msgspec.structs.replace(view, needed=1)
         first = self.plan(alone, kept, [mine], lambda _: {node})
         if not isinstance(first, dict):
