@@ -72,8 +72,14 @@ def test_a_claim_with_deep_parameters_hides_no_other_claim() -> None:
     assert [found.name for found in page_of(listed, decode_claim).items] == ["deep"]
 
 
-@pytest.mark.parametrize("raw", [DEEP[:-1], b"[" * DEPTH, b"]" * DEPTH, b'"' + b"\\" * DEPTH])
+UNENDED = (b'"' + b'\\"' * 300_000, b'"' + b"\\" * 300_001, b'"' * 300_001)
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize(
+    "raw", [DEEP[:-1], b"[" * DEPTH, b"]" * DEPTH, *(DEEP[:-1] + text for text in UNENDED)]
+)
 def test_a_deep_text_that_is_no_json_is_an_error(raw: bytes) -> None:
-    """Of the usual kind."""
+    """Of the usual kind, and found in one pass over the text."""
     with pytest.raises(WireError):
         decoded(msgspec.json.Decoder(dict[str, object]), raw, "nothing")

@@ -16,7 +16,8 @@ T = TypeVar("T")
 
 DEEPEST: Final = 100
 """Levels that are kept; an object of Kubernetes has about twenty."""
-_TOKENS: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"|[\[{]|[\]}]', re.DOTALL)
+_TOKENS: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+\\?(?:"|\Z)|[\[{]|[\]}]', re.DOTALL)
+"""A string that does not end is one token, or each quotation mark in it would begin a search."""
 _JSON: Final = msgspec.json.Decoder(msgspec.Raw)
 _OPENING: Final = b"[{"
 _QUOTE: Final = b'"'
