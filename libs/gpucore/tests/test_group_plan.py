@@ -1,6 +1,7 @@
 """A PodGroup gets places for as many pods as it needs, beside each other, or none."""
 
 import json
+from typing import Any
 
 import msgspec
 import pytest
@@ -9,6 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpucore.accounting.ledger import Ledger
+from gpucore.gang import group_plan
+from gpucore.gang.able_nodes import able_nodes
 from gpucore.gang.gang_pods import GangPods
 from gpucore.gang.group_plan import plan_group, reservation
 from gpucore.gang.group_view import group_view, standing
@@ -16,7 +19,7 @@ from gpucore.gang.members import Member
 from gpucore.gang.pod_groups import PodGroups
 from gpucore.gang.reservations import reservation_uid, reserved_for
 from gpucore.gang.values import GroupMember, GroupShortage, PlacementKind, group_member
-from gpucore.model import Allocation, AllocationState, Placement
+from gpucore.model import Allocation, AllocationState, Placement, PodRequest
 from gpucore.scheduling.grouping import Rules
 from gpucore.units import GIB, GpuIndex, NodeName, PodUid
 from gpucore.wire.errors import WireError
@@ -368,3 +371,23 @@ def test_places_on_one_gpu_stand_only_together() -> None:
     for uid, one in places.items():
         assert standing(book, view, {uid: one})
     assert standing(book, view, places) is None
+
+
+def test_pods_of_many_kinds_that_may_go_anywhere_are_placed_together(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each pod with volumes is a kind of its own: the nodes are evaluated once for all."""
+    evaluated: list[PodRequest] = []
+
+    def counting(book: Ledger, changed: Any, request: PodRequest, names: Any) -> Any:
+        evaluated.append(request)
+        return able_nodes(book, changed, request, names)
+
+    monkeypatch.setattr(group_plan, "able_nodes", counting)
+    members = [
+        msgspec.structs.replace(member(n, 5), kind=PlacementKind("", "", pinned=str(n)))
+        for n in range(4)
+    ]
+    found = plan(book_of(1, 1, 2), members, 4)
+    assert isinstance(found, dict)
+    assert len(evaluated) == 1

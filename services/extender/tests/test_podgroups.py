@@ -9,6 +9,7 @@ import pytest
 from decoded import a_node, a_pod, evicting, state_of
 from objects import Object, placed, pod
 
+from gpucore.gang.group_cycle import MOST_KINDS
 from gpucore.gang.group_cycles import RELEASE_SECONDS
 from gpucore.model import Allocation, AllocationState, Placement
 from gpucore.scheduling.grouping import Rules
@@ -429,3 +430,19 @@ def test_a_new_process_binds_a_group_wherever_the_earlier_one_sent_it(
     pods = bench.come(*map(member, range(3)))
     found = [bench.bind(one, node) for one, node in zip(pods, nodes, strict=True)]
     assert all(isinstance(one, Placement) for one in found)
+
+
+def test_nodes_are_remembered_for_few_kinds_of_pods() -> None:
+    """Each pod of a large group may be of its own, on thousands of nodes; all get their places."""
+    bench = Bench(MOST_KINDS + 2)
+    for number in range(MOST_KINDS + 2):
+        bench.state.node_changed(a_node(f"n{number}", 8))
+    items = [member(number) for number in range(MOST_KINDS + 2)]
+    for number, item in enumerate(items):
+        item["metadata"]["ownerReferences"] = [{"uid": str(number), "controller": True}]
+    pods = bench.come(*items)
+    nodes = [NodeName(f"n{number}") for number in range(len(pods))]
+    for one, node in zip(pods, nodes, strict=True):
+        assert bench.node_of(one, (node, A)) in {node, A}
+    (cycle,) = bench.gangs.groups._cycles.values()
+    assert len(cycle.nodes) == MOST_KINDS

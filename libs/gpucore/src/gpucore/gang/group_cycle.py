@@ -10,6 +10,8 @@ from gpucore.units import NodeName, PodUid
 
 SIMULATIONS: Final = 8
 """Earlier answers that are remembered: kube-scheduler may try several sets of nodes in a cycle."""
+MOST_KINDS: Final = 16
+"""Kinds of pods whose nodes are remembered: each pod with volumes is a kind of its own."""
 
 Places = Mapping[PodUid, Allocation]
 
@@ -54,6 +56,11 @@ class GroupCycle:
         if again:
             self.earlier.append(self.answered)
             self.answered = {}
+
+    def offer(self, kind: PlacementKind, names: Collection[NodeName]) -> None:
+        """Remember what the last pod of a kind was offered, of :data:`MOST_KINDS` kinds."""
+        if kind in self.nodes or len(self.nodes) < MOST_KINDS:
+            self.nodes[kind] = names
 
     def answers_for(self, uid: PodUid, node: NodeName) -> Places | None:
         """The newest answers in which the pod was sent to ``node``."""

@@ -75,8 +75,9 @@ class PodGroupCycles:
                 cycle.refused.add(pending.pod.uid)
                 return shortage
         mine = view.members[0]
-        cycle.nodes[mine.kind] = frozenset(names)
-        found = self._places.place(view, cycle, mine, cycle.nodes[mine.kind])
+        offered = frozenset(names)
+        cycle.offer(mine.kind, offered)
+        found = self._places.place(view, cycle, mine, offered)
         if isinstance(found, Allocation):
             cycle.answered[mine.uid] = found
             return found

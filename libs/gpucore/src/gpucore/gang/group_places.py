@@ -98,7 +98,7 @@ class GroupPlaces:
         if exchanged is not None:
             return exchanged
         alone = self._beside(view, mine, names)
-        return alone or self._anew(view, cycle, mine)
+        return alone or self._anew(view, cycle, mine, names)
 
     def _exchange(
         self, view: GroupView, cycle: GroupCycle, mine: GroupMember, names: Collection[NodeName]
@@ -129,13 +129,16 @@ class GroupPlaces:
         self._state.reserve(found[mine.uid])
         return found[mine.uid]
 
-    def _anew(self, view: GroupView, cycle: GroupCycle, mine: GroupMember) -> Allocation | Refused:
+    def _anew(
+        self, view: GroupView, cycle: GroupCycle, mine: GroupMember, names: Collection[NodeName]
+    ) -> Allocation | Refused:
         """A new plan for all pods that were not called yet."""
         kept = {uid: one for uid, one in view.reserved.items() if uid in cycle.answered}
         kept.pop(mine.uid, None)
         rest = [member for member in view.members if member.uid not in kept]
         every = self._state.ledger.nodes().keys()
-        found = self.plan(view, kept, rest, lambda kind: cycle.nodes.get(kind, every))
+        known = {**cycle.nodes, mine.kind: names}
+        found = self.plan(view, kept, rest, lambda kind: known.get(kind, every))
         if not isinstance(found, dict):
             if not kept:
                 self.keep_only(view, {})

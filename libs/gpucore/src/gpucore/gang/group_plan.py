@@ -2,7 +2,8 @@
 
 Unlike a gang that labels name, a PodGroup may have pods of different requests and more pods than it
 needs, and each of its pods has a place of its own: kube-scheduler calls filter for all of them
-before it binds the first. Pods with the same request, owner and scheduler are interchangeable.
+before it binds the first. Pods with the same request that may go to the same nodes are placed
+together.
 
 Requests are placed one after the other, the largest first. Not guaranteed: that a placement is
 found for pods of different requests whenever one exists.
@@ -10,7 +11,6 @@ found for pods of different requests whenever one exists.
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from itertools import groupby
 
 from gpucore.accounting.ledger import Ledger
 from gpucore.accounting.node_info import NodeInfo, common_unit
@@ -18,7 +18,7 @@ from gpucore.gang.able_nodes import able_nodes, without_reservations
 from gpucore.gang.reservations import reservation_uid
 from gpucore.gang.spread import NodeOffer, spread_over
 from gpucore.gang.values import GroupMember, GroupShortage, PlacementKind
-from gpucore.model import Allocation, AllocationState, Placement
+from gpucore.model import Allocation, AllocationState, Placement, PodRequest
 from gpucore.scheduling.grouping import Rules
 from gpucore.scheduling.nominated import NONE_NOMINATED, Nominated, beside_nominated
 from gpucore.units import NodeName, PodUid
@@ -74,8 +74,8 @@ def plan_group(
     changed = beside_nominated(ledger, changed, nominated)
     home.update(one.placement.node for one in kept.values())
     found = dict[PodUid, Allocation]()
-    for alike in _by_size(members):
-        able = able_nodes(ledger, changed, alike[0].pod_request, nodes(alike[0].kind))
+    for alike, names in _by_size(members, nodes):
+        able = able_nodes(ledger, changed, alike[0].pod_request, names)
         places = _spread(able, alike, rules, home)
         for member, placement in zip(alike, places, strict=False):
             one = reservation(gang, member, placement, ledger, now_ns)
@@ -88,11 +88,19 @@ def plan_group(
     return found
 
 
-def _by_size(members: Sequence[GroupMember]) -> list[list[GroupMember]]:
-    """Pods that are alike, the largest requests first; their order stays."""
-    first = {one.like: -number for number, one in reversed(list(enumerate(members)))}
-    ordered = sorted(members, key=lambda one: (one.size, first[one.like]), reverse=True)
-    return [list(alike) for _, alike in groupby(ordered, key=lambda one: one.like)]
+def _by_size(
+    members: Sequence[GroupMember], nodes: Nodes
+) -> list[tuple[list[GroupMember], Collection[NodeName]]]:
+    """Pods with one request that may go to one set of nodes, the largest requests first.
+
+    Their order stays. Pods with volumes are many kinds, which mostly may go to every node.
+    """
+    groups: dict[tuple[PodRequest, int], list[GroupMember]] = {}
+    names = {one.kind: nodes(one.kind) for one in members}
+    for one in members:
+        groups.setdefault((one.pod_request, id(names[one.kind])), []).append(one)
+    found = [(alike, names[alike[0].kind]) for alike in groups.values()]
+    return sorted(found, key=lambda group: group[0][0].size, reverse=True)
 
 
 def _spread(
