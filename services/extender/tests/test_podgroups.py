@@ -19,7 +19,8 @@ from gpucore.scheduling.policy import MAX_SCORE
 from gpucore.units import NodeName, PodUid
 from gpucore.wire.constraints import decode_pod
 from gpucore.wire.pod_groups import PodGroup
-from gpuextender.scheduling.gangs import BIND_SECONDS, Gangs
+from gpuextender.scheduling.gangs import BIND_SECONDS, RELEASE_LOOK_SECONDS, Gangs
+from gpuextender.scheduling.requeue import GRACE_SECONDS
 from gpuextender.state import State
 from gpukube.testing.clock import FakeClock
 
@@ -381,6 +382,7 @@ def test_an_accepted_plan_is_kept_while_its_pods_may_wait_for_volumes() -> None:
 def test_places_of_pods_that_a_list_lacks_are_given_back() -> None:
     """They were deleted while the watch was away; a pod that only a request brought may come."""
     bench = Bench(2)
+    bench.state.saw(a_pod(member(0)))  # before the watch brings it
     first, second = bench.come(member(0), member(1))
     late = bench.state.saw(a_pod(member(2)))
     for one in (first, second, late):
@@ -446,3 +448,8 @@ def test_nodes_are_remembered_for_few_kinds_of_pods() -> None:
         assert bench.node_of(one, (node, A)) in {node, A}
     (cycle,) = bench.gangs.groups._cycles.values()
     assert len(cycle.nodes) == MOST_KINDS
+
+
+def test_released_gpus_reach_other_pods_before_kube_scheduler_tries_the_group_again() -> None:
+    """It does so every three seconds, and would get them each time if the looks were in step."""
+    assert RELEASE_SECONDS + RELEASE_LOOK_SECONDS + GRACE_SECONDS < 3.0

@@ -101,9 +101,7 @@ class _Volume(msgspec.Struct, rename="camel", gc=False):
 
     persistent_volume_claim: podspec.Present | None = None
     ephemeral: podspec.Present | None = None
-    gce_persistent_disk: podspec.Present | None = msgspec.field(
-        name="gcePersistentDisk", default=None
-    )
+    gce_persistent_disk: podspec.Present | None = None
     aws_elastic_block_store: podspec.Present | None = None
     azure_disk: podspec.Present | None = None
     cinder: podspec.Present | None = None

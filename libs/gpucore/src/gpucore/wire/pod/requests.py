@@ -19,8 +19,6 @@ from gpucore.wire.pod.spec import Container, Pod
 from gpucore.wire.pod.texts import KEPT, Texts, texts_of
 from gpucore.wire.quantity import amount, number
 
-MOST_UNITS: Final = 2**40
-"""Larger requests of GPUs count as this much, so that sums of many pods are numbers of JSON."""
 _ISOLATION_MODES: Final = tuple(isolation.value for isolation in IsolationMode)
 
 
@@ -66,11 +64,12 @@ def _of_kai(pod: Pod, container: str) -> int:
 
 
 def _container_request(container: Container, names: Names) -> ContainerRequest:
-    mem, core, gpus = (
-        min(amount(container.limits.get(resource, "0")), MOST_UNITS)
-        for resource in (names.gpu_mem, names.gpu_core, names.gpu)
+    limits = container.limits
+    return ContainerRequest(
+        mem=amount(limits.get(names.gpu_mem, "0")),
+        core=amount(limits.get(names.gpu_core, "0")),
+        gpus=amount(limits.get(names.gpu, "0")),
     )
-    return ContainerRequest(mem=mem, core=core, gpus=gpus)
 
 
 def _plus(left: ContainerRequest, right: ContainerRequest) -> ContainerRequest:
