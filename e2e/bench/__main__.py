@@ -27,6 +27,7 @@ import offline
 from bench import binds, digest, parts, plot, report
 from bench.backlog import ROWS as BACKLOG_ROWS
 from bench.bursts import BURST_ROWS
+from bench.creation import CREATION_ROWS
 from bench.measures import BenchPlan, Measures
 from bench.subject import Subject
 from environments import fakenodes
@@ -76,8 +77,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--row",
         action="append",
-        choices=tuple({**BURST_ROWS, **BACKLOG_ROWS}),
-        help="measure these rows of bursts and backlogs only",
+        choices=tuple({**BURST_ROWS, **BACKLOG_ROWS, **CREATION_ROWS}),
+        help="measure these rows of bursts, backlogs and creations only",
     )
     parser.add_argument("--extender-url", action="append", default=[], help="measure this one too")
     parser.add_argument("--out", type=Path, default=OUT, help="directory of the page")
@@ -135,9 +136,8 @@ async def _cluster(
 ) -> AsyncIterator[tuple[ControlPlane, Measures]]:
     """A control plane with nodes, and pods that hold shares."""
     plane = ControlPlane()
-    rows = tuple(name for name in BURST_ROWS if name in (options.row or BURST_ROWS))
-    backlogs = tuple(name for name in BACKLOG_ROWS if name in (options.row or BACKLOG_ROWS))
-    plan = BenchPlan(options.runs, options.binds, options.schedule, options.backlog, rows, backlogs)
+    rows = frozenset(options.row or ())
+    plan = BenchPlan(options.runs, options.binds, options.schedule, options.backlog, rows)
     try:
         with step("start etcd and the API server"):
             await asyncio.to_thread(plane.start)

@@ -8,49 +8,33 @@ them.
 import asyncio
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
-from functools import partial
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
+from msgspec.structs import replace
 
 from bench import admission
 from bench.backlog import LIMIT_SECONDS, UNITS, delete
 from bench.binds import PATH, Rate
-from bench.creation import POLICY_PROFILE
 from bench.meter import Meter
-from bench.subject import PREFIX, Subject
+from bench.stack import DEFAULT, Stack, running
 from environments import fakenodes
 from environments.apicall import ApiCalls
 from environments.binding import BoundCounter
 from environments.controlplane import BURST_SUFFIX, ControlPlane
-from environments.processes import free_port
 
+INDEX: Final = "ALIYUN_COM_GPU_MEM_IDX"
 TRICKLES: Final[Mapping[int, int]] = {1: 10, 20: 100}
 """Pods a second, and how many are created."""
 
 
-class BurstRow(msgspec.Struct, frozen=True):
-    """One way to place the pods.
-
-    Attributes:
-        percentage: of the nodes that kube-scheduler evaluates; 0 is its default.
-        burst_pods: number of pending pods above which a second profile is used; 0 never.
-        webhooks: number of processes; 0 runs kube-scheduler alone.
-    """
-
-    percentage: int = 0
-    burst_pods: int = 0
-    webhooks: int = 1
-
-
-BURST_ROWS: Final[Mapping[str, BurstRow]] = {
-    "scheduler alone": BurstRow(webhooks=0),
-    "two profiles": BurstRow(percentage=100, burst_pods=32),
-    "100 nodes": BurstRow(percentage=1),
-    "all nodes": BurstRow(percentage=100),
-    "two profiles, two webhooks": BurstRow(percentage=100, burst_pods=32, webhooks=2),
+BURST_ROWS: Final[Mapping[str, Stack]] = {
+    "scheduler alone": Stack(),
+    "two profiles": DEFAULT,
+    "100 nodes": replace(DEFAULT, burst_pods=0, percentage=1),
+    "all nodes": replace(DEFAULT, burst_pods=0),
+    "two profiles, two webhooks": replace(DEFAULT, webhooks=2),
 }
 
 
@@ -69,11 +53,11 @@ class Burst(Rate):
 
 
 async def measure(
-    plane: ControlPlane, calls: ApiCalls, row: BurstRow, *, pods: int
+    plane: ControlPlane, calls: ApiCalls, row: Stack, *, pods: int
 ) -> dict[str, Burst]:
     """Each trickle, then the burst; the pods are deleted again."""
     name = admission.unique("burst")
-    async with _running(plane, calls, row, name) as (pids, named):
+    async with running(plane, calls, row, name) as (pids, named):
         found = {}
         for rate, count in TRICKLES.items():
             found[f"{rate} a second"] = await _place(
@@ -134,37 +118,3 @@ async def _read(calls: ApiCalls, prefix: str, rate: Rate, created: float) -> Bur
         nodes=len(nodes),
         gpus=len(gpus),
     )
-
-
-INDEX: Final = "ALIYUN_COM_GPU_MEM_IDX"
-
-
-@asynccontextmanager
-async def _running(
-    plane: ControlPlane, calls: ApiCalls, row: BurstRow, name: str
-) -> AsyncIterator[tuple[Mapping[str, int], str]]:
-    """What runs: the process ids, and the scheduler that new pods name."""
-    port = free_port()
-    url = f"http://127.0.0.1:{port}{PREFIX}" if row.webhooks else None
-    profile = POLICY_PROFILE if row.webhooks else {}
-    profiles = (
-        [profile, {**profile, "percentageOfNodesToScore": 1}] if row.burst_pods else [profile]
-    )
-    like = {"profiles": profiles, "percentageOfNodesToScore": row.percentage}
-    flags = [f"--webhook-scheduler={name}"]
-    if row.burst_pods:
-        flags += [f"--burst-scheduler={name}{BURST_SUFFIX}", f"--burst-pods={row.burst_pods}"]
-    async with AsyncExitStack() as ends:
-        pids = dict(plane.pids())
-        if row.webhooks:
-            extender = await asyncio.to_thread(Subject.ours, plane, flags, port=port)
-            ends.callback(extender.stop)
-            pids |= extender.pids()
-        process = await asyncio.to_thread(partial(plane.scheduler, url, name=name, like=like))
-        ends.callback(process.stop)
-        pids["kube-scheduler"] = process.pid
-        if not row.webhooks:
-            yield pids, name
-            return
-        hooks = admission.webhooks(plane, calls, flags, scheduler=name, count=row.webhooks)
-        yield pids | dict(await ends.enter_async_context(hooks)), admission.UNNAMED

@@ -6,73 +6,32 @@ the request that creates a pod, and the event of a watch that shows its node.
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
-from functools import partial
-from typing import Any, Final
+from collections.abc import Mapping
+from typing import Final
 
 import msgspec
 
 from bench.binds import PATH
 from bench.meter import Meter
-from bench.subject import PREFIX, Subject
+from bench.stack import DEFAULT, POLICY_PROFILE, Stack, running
 from environments import fakenodes
 from environments.apicall import ApiCalls
 from environments.binding import BoundCounter
 from environments.controlplane import ControlPlane
-from environments.processes import free_port
 
 LIMIT_SECONDS: Final = 300
 UNITS: Final = 20
 RATES: Final[Mapping[int, int]] = {1: 15, 10: 100, 20: 200, 50: 500, 100: 600}
 """Pods a second, and how many are created."""
 WARM_UP: Final = 10
-POLICY_PROFILE: Final[Mapping[str, Any]] = {
-    "plugins": {
-        "score": {
-            "disabled": [
-                {"name": name}
-                for name in (
-                    "NodeResourcesFit",
-                    "NodeResourcesBalancedAllocation",
-                    "ImageLocality",
-                )
-            ]
-        }
-    },
-    "pluginConfig": [
-        {
-            "name": "PodTopologySpread",
-            "args": {"defaultingType": "List", "defaultConstraints": []},
-        }
-    ],
-}
-"""As the chart's."""
-
-
-class CreationRow(msgspec.Struct, frozen=True):
-    """One way to place the pods.
-
-    Attributes:
-        flags: of the extender; ``None`` runs without one.
-        percentage: of the nodes that kube-scheduler evaluates; 0 is its default.
-        profile: fields of the scheduler's profile.
-    """
-
-    flags: tuple[str, ...] | None = None
-    percentage: int = 0
-    profile: Mapping[str, Any] = {}
-
-
-CREATION_ROWS: Final[Mapping[str, CreationRow]] = {
-    "scheduler alone": CreationRow(),
-    "all candidates, sample of nodes": CreationRow(("--nominate=off", "--candidates=0")),
-    "best node of a sample": CreationRow(("--nominate=refused",), profile=POLICY_PROFILE),
-    "best of 100 nodes": CreationRow(("--nominate=refused",), 1, POLICY_PROFILE),
-    "best node of all (default)": CreationRow(("--nominate=refused",), 100, POLICY_PROFILE),
-    "best node of all, backlog nominated": CreationRow(
-        ("--nominate=backlog",), 100, POLICY_PROFILE
-    ),
+CREATION_ROWS: Final[Mapping[str, Stack]] = {
+    "scheduler alone": Stack(),
+    "all candidates, sample of nodes": Stack(("--nominate=off", "--candidates=0")),
+    "best node of a sample": Stack(("--nominate=refused",), profile=POLICY_PROFILE),
+    "best of 100 nodes": Stack(("--nominate=refused",), 1, POLICY_PROFILE),
+    "two profiles (default)": DEFAULT,
+    "best node of all": Stack(("--nominate=refused",), 100, POLICY_PROFILE),
+    "best node of all, backlog nominated": Stack(("--nominate=backlog",), 100, POLICY_PROFILE),
 }
 
 
@@ -83,39 +42,17 @@ class Delays(msgspec.Struct, frozen=True):
     cpu_ms: dict[str, float]
 
 
-async def measure(plane: ControlPlane, calls: ApiCalls, row: CreationRow) -> dict[int, Delays]:
+async def measure(plane: ControlPlane, calls: ApiCalls, row: Stack) -> dict[int, Delays]:
     """The delays at each of ``RATES``; the pods are deleted again."""
     name = f"creation-{time.monotonic_ns()}"
-    async with _running(plane, row, name) as pids:
-        await _stream(calls, name, f"{name}-warm-", 10, WARM_UP)
+    async with running(plane, calls, row, name) as (pids, scheduler):
+        await _stream(calls, scheduler, f"{name}-warm-", 10, WARM_UP)
         found = {}
         for rate, pods in RATES.items():
             meter = Meter(pids)
-            delays = await _stream(calls, name, f"{name}-{rate}-", rate, pods)
+            delays = await _stream(calls, scheduler, f"{name}-{rate}-", rate, pods)
             found[rate] = Delays(delays, meter.milliseconds(each_of=pods))
         return found
-
-
-@asynccontextmanager
-async def _running(
-    plane: ControlPlane, row: CreationRow, name: str
-) -> AsyncIterator[Mapping[str, int]]:
-    """Scheduler and extender; their process ids and those of the control plane."""
-    port = free_port()
-    url = f"http://127.0.0.1:{port}{PREFIX}" if row.flags is not None else None
-    like = {"profiles": [row.profile], "percentageOfNodesToScore": row.percentage}
-    extender = None
-    if row.flags is not None:
-        extender = await asyncio.to_thread(Subject.ours, plane, row.flags, port=port)
-    start = partial(plane.scheduler, url, name=name, like=like)
-    scheduler = await asyncio.to_thread(start)
-    try:
-        pids = {**plane.pids(), "kube-scheduler": scheduler.pid}
-        yield pids | (extender.pids() if extender else {})
-    finally:
-        scheduler.stop()
-        if extender is not None:
-            extender.stop()
 
 
 async def _stream(

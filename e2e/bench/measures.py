@@ -1,21 +1,21 @@
 """One part of the measurement after the other, each with the load of the machine before it."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
 from bench import backlog, binds, bursts, commands, creation, digest, latency, quiet, throughput
-from bench.backlog import ROWS
 from bench.binds import Rate
-from bench.bursts import BURST_ROWS
 from bench.meter import load
 from bench.subject import Subject
 from environments.apicall import ApiCalls
 from environments.controlplane import ControlPlane
 from host.progress import say, step
+
+T = TypeVar("T")
 
 CONNECTIONS = (1, 8, 32)
 NODE_STEPS = (100, 500, 5000)
@@ -29,16 +29,18 @@ class BenchPlan(msgspec.Struct, frozen=True):
         binds: pods of a run of binds.
         schedule: pods of a run end to end.
         backlog: pods that wait before a scheduler starts, and pods of a burst.
-        rows: of the bursts.
-        backlog_rows: of the backlogs.
+        rows: names of the only rows of backlogs, bursts and creations; none for all of them.
     """
 
     runs: int
     binds: int
     schedule: int
     backlog: int = 3000
-    rows: tuple[str, ...] = tuple(BURST_ROWS)
-    backlog_rows: tuple[str, ...] = tuple(ROWS)
+    rows: frozenset[str] = frozenset()
+
+    def of(self, rows: Mapping[str, T]) -> dict[str, T]:
+        """Those that are measured."""
+        return {name: row for name, row in rows.items() if name in (self.rows or rows)}
 
 
 class Measures:
@@ -113,7 +115,7 @@ class Measures:
 
     async def backlog(self) -> dict[str, Any]:
         """Rates of a backlog by row, the rows in turns."""
-        rows = {name: row for name, row in backlog.ROWS.items() if name in self._plan.backlog_rows}
+        rows = self._plan.of(backlog.ROWS)
         found: dict[str, list[backlog.Placed]] = {name: [] for name in rows}
         for _ in range(self._plan.runs):
             for name, row in rows.items():
@@ -128,7 +130,7 @@ class Measures:
     async def creation(self) -> dict[str, Any]:
         """Delays from creation to binding by row and rate; one run, the rows in turns."""
         found: dict[str, Any] = {}
-        for name, row in creation.CREATION_ROWS.items():
+        for name, row in self._plan.of(creation.CREATION_ROWS).items():
             with self._part(f"creation to binding, {name}"):
                 delays = await creation.measure(self._plane, self._calls, row)
                 found[name] = {str(rate): digest.creation(one) for rate, one in delays.items()}
@@ -136,15 +138,15 @@ class Measures:
 
     async def bursts(self) -> dict[str, Any]:
         """Rates of a burst and of trickles by row, the rows in turns."""
-        found: dict[str, list[dict[str, bursts.Burst]]] = {name: [] for name in self._plan.rows}
+        rows = self._plan.of(bursts.BURST_ROWS)
+        found: dict[str, list[dict[str, bursts.Burst]]] = {name: [] for name in rows}
         for _ in range(self._plan.runs):
-            for name, results in found.items():
+            for name, row in rows.items():
                 with self._part(f"burst of {self._plan.backlog} pods, {name}"):
-                    row = bursts.BURST_ROWS[name]
                     one = await bursts.measure(
                         self._plane, self._calls, row, pods=self._plan.backlog
                     )
-                    results.append(one)
+                    found[name].append(one)
                     say(f"{name}: {digest.bursts([one])}")
         return {name: digest.bursts(runs) for name, runs in found.items()}
 
