@@ -214,6 +214,26 @@ async def test_room_that_is_kept_for_a_nominated_pod_is_not_given_away(clock: Fa
 
 
 @pytest.mark.parametrize(
+    ("policy", "annotations"),
+    [("spread", {}), ("binpack", {}), ("binpack", {"gpushare/policy": "spread"})],
+)
+async def test_a_pod_leaves_the_gpu_that_was_freed_for_a_nominated_one(
+    clock: FakeClock, policy: str, annotations: dict[str, str]
+) -> None:
+    """Both fit on the node; neither its policy nor its owner brings it onto that GPU."""
+    bench = Bench(clock, b"{}", policy=policy)
+    bench.state.pod_changed(a_pod(placed(pod("other", 10, uid="other"), "two", 1)))
+    urgent = pod("urgent", 15, uid="urgent", priority=10)
+    urgent["status"]["nominatedNodeName"] = "two"
+    bench.state.pod_changed(a_pod(urgent))
+    bench.state.pod_changed(a_pod(pod("p", 4, uid="u", annotations=annotations)))
+    assert await bench.run_bind("two") == BindResult("bound")
+    allocation = bench.state.ledger.allocation(UID)
+    assert allocation is not None
+    assert allocation.placement.mem == {1: 4}
+
+
+@pytest.mark.parametrize(
     ("node", "expected"),
     [("n", BindResult("already")), ("m", BindResult("lost", "pod is already bound to node n"))],
 )
@@ -349,6 +369,29 @@ async def test_a_pod_that_somebody_else_bound_counts_where_it_is(
     assert allocation is not None
     assert (allocation.placement.node, allocation.state) == (node, "bound")
     assert bench.state.find("default", "p") is None
+
+
+@pytest.mark.parametrize("end", ["deleted", "Succeeded"])
+async def test_a_pod_that_the_watch_ended_while_it_was_read_holds_nothing(
+    clock: FakeClock, end: str
+) -> None:
+    """The API server answers that it is bound; its end comes before that answer is looked at."""
+    answer = bound("n", ALIYUN_COM_GPU_MEM_IDX="0")
+
+    async def read(_: RecordedRequest) -> bytes:
+        bench.state.pod_changed(a_pod(json.loads(answer)))
+        if end == "deleted":
+            bench.state.pod_gone(a_pod(json.loads(answer)))
+        else:
+            item = json.loads(answer)
+            item["status"]["phase"] = end
+            bench.state.pod_changed(a_pod(item))
+        return answer
+
+    bench = Bench(clock, failure(409, "already assigned"), read)
+    assert await bench.run_bind() == BindResult("lost", "REQUEST: 409 already assigned")
+    assert bench.used() == 0
+    assert bench.state.ledger.allocation(UID) is None
 
 
 async def test_a_pod_that_is_being_deleted_holds_nothing(clock: FakeClock) -> None:

@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 
 from gpucore.model import AllocationState
 from gpucore.units import NodeName
-from gpucore.wire.claim.claim_specs import decode_device_class
+from gpucore.wire.claim.claim_specs import decode_claim_template, decode_device_class
 from gpucore.wire.claim.resource_claims import decode_claim
 from gpucore.wire.claim.resource_slices import decode_slice
 from gpuextender.claims.nominator import KEPT_SECONDS, LOOK_SECONDS, NEVER
@@ -212,6 +212,28 @@ async def test_each_nomination_of_somebody_else_is_read_once(
     assert len(reads) == 3
 
 
+async def test_a_nomination_that_cannot_be_read_is_read_in_the_next_round(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An API server that is away for a moment ends nothing, and other pods are nominated."""
+    bench = Bench("a")
+    old = pod("one", 4, nominated="b")
+    bench.api.nominated_by_us(old)
+    bench.comes("one", 4, nominated="b")
+    bench.comes("two", 4)
+
+    async def away(_: str, **more: object) -> bytes:
+        raise StatusError("GET", status=500, message="leader changed")
+
+    get = bench.api.get
+    monkeypatch.setattr(bench.api, "get", away)
+    await bench.round()
+    assert bench.written == [("two", "a")]
+    monkeypatch.setattr(bench.api, "get", get)
+    await bench.round()
+    assert bench.written == [("two", "a"), ("one", "")]
+
+
 async def test_what_this_process_wrote_is_not_taken_for_an_earlier_nomination() -> None:
     """The watch brings it; its claims are about to be allocated."""
     bench = Bench("a")
@@ -251,6 +273,21 @@ async def test_a_claim_that_is_named_and_one_that_is_not_made_yet_are_both_reser
     bench.nominator.on_update(one, b"")
     await bench.round()
     assert (bench.written, bench.used("a")) == ([("one", "a")], 4 + 8)
+
+
+async def test_a_claim_with_admin_access_reserves_nothing() -> None:
+    """It consumes nothing of the GPUs that it may open, which other pods get."""
+    bench = Bench("a")
+    request = {"deviceClassName": "gpushare", "allocationMode": "All", "adminAccess": True}
+    spec = {"devices": {"requests": [{"name": "gpu", "exactly": request}]}}
+    metadata = {"name": "gib-0", "namespace": "ns"}
+    all_gpus = encoded({"metadata": metadata, "spec": {"spec": spec}})
+    bench.nominator.templates.on_update(decode_claim_template(all_gpus), b"")
+    bench.comes("monitor", 0, priority=1)
+    bench.comes("user", 16)
+    await bench.round()
+    assert bench.written == [("monitor", "a"), ("user", "a")]
+    assert bench.used("a") == 16
 
 
 async def test_the_pools_newest_generation_states_the_devices() -> None:

@@ -54,7 +54,7 @@ def test_a_pod_that_ended_before_its_patch_is_not_written(bench: Bench) -> None:
 
 
 def test_a_pod_that_its_scheduler_nominated_meanwhile_keeps_that(bench: Bench) -> None:
-    """And what was reserved here is given back."""
+    """And what was reserved here is given back; the other node keeps its capacity for it."""
     bench.comes(pending("p", 16))
     bench.round()
     item = bench.stored("p")
@@ -63,6 +63,7 @@ def test_a_pod_that_its_scheduler_nominated_meanwhile_keeps_that(bench: Bench) -
     bench.hear()
     bench.send()
     assert (bench.written, bench.reserved, bench.shown) == ([], {}, {"p": "b"})
+    assert bench.state.nominations.nodes() == {"b"}
 
 
 def test_a_patch_that_comes_after_the_scheduler_called_is_not_sent(bench: Bench) -> None:

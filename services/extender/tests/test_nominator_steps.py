@@ -6,10 +6,10 @@ import pytest
 from decoded import assume
 from nominating import SCHEDULER, pending
 from nominationbench import Bench, gang
-from objects import pod
+from objects import placed, pod
 
 from gpucore.nomination.queue_order import CALLS, IN_ORDER
-from gpucore.units import NodeName
+from gpucore.units import NodeName, PodUid
 from gpuextender.nomination import nominator as nominator_module
 from gpuextender.nomination.due_pods import CALLED_SECONDS, REFUSED_SECONDS
 
@@ -180,6 +180,19 @@ def test_a_pod_that_is_nominated_by_its_scheduler_is_left_alone(bench: Bench) ->
     bench.comes(theirs, pending("p", 16), pending("q", 12))
     bench.round()
     assert bench.reserved == {"q": "b"}
+
+
+def test_a_nominated_pod_leaves_the_gpu_that_was_freed_for_another(bench: Bench) -> None:
+    """Both fit on the node, and the policy of the pod prefers that GPU."""
+    bench.node("d", 48, 48)
+    bench.comes(placed(pod("other", 20, uid="other"), "d", 1))
+    theirs = pending("theirs", 48, priority=9)
+    theirs["status"]["nominatedNodeName"] = "d"
+    spread = pending("p", 20, annotations={"gpushare/policy": "spread"})
+    bench.comes(theirs, spread)
+    bench.round()
+    nominated = bench.state.ledger.nomination(PodUid(spread["metadata"]["uid"]))
+    assert nominated.placement.mem == {1: 20}
 
 
 # Which nodes.

@@ -185,9 +185,18 @@ class State:
             self.reserve(reservation_of(one))
 
     def forget_nomination(self, uid: PodUid) -> None:
-        """Give back what is reserved for a nominated pod, unless it is being bound."""
-        if self.ledger.nomination(uid) is not None:
-            self.release(uid)
+        """Give back what is reserved for a nominated pod, unless it is being bound.
+
+        Where this process had not written its nomination yet, that of another component counts.
+        """
+        allocation = self.ledger.nomination(uid)
+        if allocation is None:
+            return
+        written = self.ledger.nominations()[uid]
+        self.release(uid)
+        known = self.find(allocation.namespace, allocation.name)
+        if known is not None and known.pod.uid == uid and not written:
+            self._note(known.pod)
 
     def expire(self, *, now_ns: int, ttl_ns: int) -> list[PodUid]:
         """Give back what nothing confirmed for ``ttl_ns``."""

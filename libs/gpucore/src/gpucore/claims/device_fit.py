@@ -34,7 +34,9 @@ class Device(msgspec.Struct, frozen=True):
         return not self.users
 
     def less(self, choice: DeviceChoice) -> "Device":
-        """The device once the choice is allocated as well."""
+        """The device once the choice is allocated as well; admin access consumes nothing."""
+        if choice.admin:
+            return self
         return msgspec.structs.replace(
             self,
             free_mib=self.free_mib - memory_of(choice, self.device),

@@ -44,6 +44,11 @@ def refusal_beside(
     return fit(filled_by(node_info, nominated), pod_request)
 
 
+def node_beside(node_info: NodeInfo, nominated: Sequence[NominatedPod]) -> NodeInfo:
+    """The node on which to place a pod beside those nominated for it; itself without any."""
+    return filled_by(node_info, nominated) if nominated else node_info
+
+
 def filled_by(node_info: NodeInfo, nominated: Iterable[NominatedPod]) -> NodeInfo:
     """A copy of a node with what the pods nominated for it are going to hold."""
     filled = node_info.copy()

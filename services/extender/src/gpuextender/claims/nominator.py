@@ -95,7 +95,7 @@ class ClaimNominator:
         )
         self._reserved: dict[PodUid, float] = {}
         self._written: dict[PodUid, NodeName] = {}
-        self._seen: set[tuple[PodUid, NodeName]] = set()
+        self._seen: dict[PodUid, NodeName] = {}
         self._pauses = NominationPauses()
         self._ranking = NodeRanking[ClaimRequirements](self._rate)
         self._writes = asyncio.Semaphore(AT_ONCE)
@@ -151,6 +151,7 @@ class ClaimNominator:
         if self._pods.drop(uid):
             self._release(uid)
             self._written.pop(uid, None)
+            self._seen.pop(uid, None)
             self._pauses.ended(uid)
 
     def _release(self, uid: PodUid) -> bool:
@@ -224,12 +225,18 @@ class ClaimNominator:
     async def _adopt(self) -> None:
         """Clear what an extender wrote before this process nominated; then these pods are due."""
         for pod in self._pods.in_order():
-            key = pod.uid, pod.nominated
-            if pod.nominated and pod.uid not in self._written and key not in self._seen:
-                self._seen.add(key)
-                if await version_written_by_us(self._api, pod):
-                    self._written[pod.uid] = pod.nominated
-                    self._put(pod, NodeName(""))
+            seen = self._seen.get(pod.uid) == pod.nominated
+            if not pod.nominated or seen or pod.uid in self._written:
+                continue
+            try:
+                ours = await version_written_by_us(self._api, pod)
+            except KubeError as error:  # the next round asks again
+                log.info("not adopted", pod=f"{pod.namespace}/{pod.name}", error=str(error))
+                continue
+            self._seen[pod.uid] = pod.nominated
+            if ours:
+                self._written[pod.uid] = pod.nominated
+                self._put(pod, NodeName(""))
 
     def _due(self, pod: Pod) -> ClaimRequirements | None:
         """What the pod requires, where it may be nominated now."""

@@ -30,7 +30,7 @@ from gpucore.scheduling.cluster_policy import SchedulerProfiles
 from gpucore.scheduling.filter import filter_nodes
 from gpucore.scheduling.grouping import Grouping
 from gpucore.scheduling.node_ranking import NodeRanking, Rating, rate_node
-from gpucore.scheduling.nominated import reserved_for_nominated
+from gpucore.scheduling.nominated import node_beside, reserved_for_nominated
 from gpucore.scheduling.pending_pods import UnscheduledPod
 from gpucore.scheduling.policy import place
 from gpucore.units import NodeName, PodUid
@@ -297,7 +297,8 @@ class Nominator:
         node_info, pod = self._state.ledger.node(name), pending.pod
         if node_info is None or self._kept(name, pending):
             return False
-        placement = place(node_info, kind.pod_request, self._policy, grouping=self._grouping)
+        free = node_beside(node_info, self._state.nominations.before(name, pod))
+        placement = place(free, kind.pod_request, self._policy, grouping=self._grouping)
         if isinstance(placement, FitError):
             return False
         self._state.nominate(pod, placement, now_ns=self._clock())

@@ -30,7 +30,7 @@ from gpucore.accounting.node_info import NodeInfo
 from gpucore.explain.sentences import placement_sentence, request_words, reserved_sentence, sentence
 from gpucore.model import AllocationState, FitError, Placement, PodRequest
 from gpucore.scheduling.grouping import Grouping
-from gpucore.scheduling.nominated import reserved_for_nominated
+from gpucore.scheduling.nominated import node_beside, reserved_for_nominated
 from gpucore.scheduling.pending_pods import UnscheduledPod
 from gpucore.scheduling.policy import place
 from gpucore.units import NodeName, PodUid
@@ -192,7 +192,9 @@ class Bind:
         held = reserved_for_nominated(nominations, node_info, pending.pod, pod_request)
         if held is not None:
             return reserved_sentence(*held)
-        found = place(node_info, pod_request, self._policy, grouping=self._grouping)
+        # A pod that fits beside the nominated ones must not take the GPUs that they wait for.
+        free = node_beside(node_info, nominations.before(node_info.name, pending.pod))
+        found = place(free, pod_request, self._policy, grouping=self._grouping)
         return sentence(found) if isinstance(found, FitError) else found
 
     async def _write(
@@ -209,6 +211,7 @@ class Bind:
         self, pod: Pod, node: NodeName, annotations: dict[str, str], where: str, *, error: str
     ) -> BindResult:
         """After a rejection read the pod: an earlier attempt of this process may have bound it."""
+        reserved = self._state.ledger.allocation(pod.uid) is not None
         try:
             found = await self._read(pod.namespace, pod.name)
         except NotFoundError:
@@ -219,6 +222,8 @@ class Bind:
         if found.uid != pod.uid:
             self._state.pod_gone(pod)
             return BindResult("lost", error)
+        if reserved and self._state.ledger.allocation(pod.uid) is None:
+            return BindResult("lost", error)  # the watch has ended the pod since it was read
         self._state.pod_changed(found)
         if found.node == node and annotations.items() <= found.annotations.items():
             return self._done(pod, where)
