@@ -17,7 +17,7 @@ from gpucore.wire.pod.spec import Container, Pod
 from gpudeviceplugin.gpus.devices import NodeHardware
 from gpudeviceplugin.gpus.inventory import inventory_of
 from gpudeviceplugin.kubelet.pod_resources import PodResourcesError
-from gpudeviceplugin.kubelet.reconciler import Reconciler
+from gpudeviceplugin.kubelet.reconciler import SETTLE_SECONDS, Reconciler
 from gpudeviceplugin.state import NodeState
 from gpukube.errors import ConflictError, UnreachableError
 
@@ -97,13 +97,18 @@ async def test_a_correction_is_bound_to_the_pods_uid_and_the_event_follows_it() 
         UnreachableError("no answer"),
     ],
 )
-async def test_a_patch_that_fails_makes_no_event_and_is_made_again(error: Exception) -> None:
-    """Nothing is remembered of it."""
+async def test_a_patch_that_fails_makes_no_event_and_is_made_again(
+    error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a moment."""
+    now = [1000.0]
+    monkeypatch.setattr("gpudeviceplugin.kubelet.reconciler.time.monotonic", lambda: now[0])
     world = World()
     world.error = error
-    assert not await world.look()
+    assert await world.look()
     assert [type(each) for each in world.effects] == [str, tuple]
     world.error = None
+    now[0] += SETTLE_SECONDS
     await world.look()
     assert [each for each in world.effects[2:] if each != "list"][1][1] == "GpuShareCorrected"
 

@@ -305,18 +305,43 @@ async def test_a_confirmation_is_neither_counted_nor_reported(
 async def test_a_patch_that_is_refused_is_neither_counted_nor_reported(
     world: World, logs: list[Any]
 ) -> None:
-    """The log has the reason, and the next look makes it again."""
+    """The log has the reason, and a look after a moment makes it again."""
     world.held, world.refuses = [world.row(1)], UnreachableError("no answer")
     before = figure("corrections_total", reason="GpuShareCorrected")
-    assert not await world.reconciler.look()
+    assert await world.reconciler.look()
     assert figure("corrections_total", reason="GpuShareCorrected") == before
     assert world.events == []
     (line,) = logs
     assert (line["event"], line["log_level"], line["pod"]) == ("cannot patch", "warning", "p")
     assert "no answer" in line["why"]
     world.refuses = None
+    await asyncio.sleep(SETTLE_SECONDS)
     await world.reconciler.look()
     assert len(world.events) == 1
+
+
+async def test_a_patch_that_is_always_refused_is_sent_less_and_less_often(world: World) -> None:
+    """Such as one that an admission policy denies, or one of a pod with too many annotations."""
+    world.held, world.refuses = [world.row(1)], UnreachableError("denied")
+    await world.for_seconds(EVERY)
+    in_the_first = len(world.patches)
+    assert 5 <= in_the_first <= 12
+    await world.for_seconds(10 * EVERY)
+    assert len(world.patches) - in_the_first <= 21
+    assert len(world.looks) <= len(world.patches) + 1
+
+
+async def test_a_patch_that_failed_holds_up_no_other(clock: FakeClock) -> None:
+    """The other pod is corrected at once, and comparisons go on."""
+    other = replace(POD, uid=PodUid("uid-q"), name="q")
+    world = World(clock, POD, other)
+    world.held, world.refuses = [world.row(1)], UnreachableError("denied")
+    await world.for_seconds(EVERY)
+    world.refuses = None
+    ids = world.state.matcher.tables[Resource.MEM].ids[1][3:6]  # type: ignore[index]
+    world.held = [world.row(1), Held("team", "q", {"c0": {Resource.MEM: ids}})]
+    await world.reconciler.look()
+    assert [subject.name for subject, _, _ in world.events] == ["q"]
 
 
 async def test_one_pod_that_cannot_be_patched_holds_up_no_other(clock: FakeClock) -> None:

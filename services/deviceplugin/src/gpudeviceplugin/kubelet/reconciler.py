@@ -1,8 +1,9 @@
 """Compares kubelet's allocations with the annotations, after each Allocate and periodically.
 
 A differing annotation is patched to kubelet's allocation, with the pod's UID as precondition, and
-an event on the pod gives the reason. A failed patch is retried at the next comparison; only the
-patches that were sent are remembered.
+an event on the pod gives the reason. A failed patch is sent again after a pause that doubles with
+every failure, up to the interval of comparisons: one that the API server always refuses costs it
+and kubelet next to nothing.
 """
 
 import asyncio
@@ -19,6 +20,7 @@ from gpudeviceplugin import telemetry
 from gpudeviceplugin.cluster.events import WARNING, Events, Subject
 from gpudeviceplugin.kubelet.pod_resources import PodResourcesClient, PodResourcesError
 from gpudeviceplugin.state import NodeState
+from gpukube.backoff import Backoff
 from gpukube.client import KubeClient
 from gpukube.errors import KubeError
 
@@ -27,6 +29,22 @@ log = structlog.get_logger()
 SETTLE_SECONDS: Final = 0.05
 RETRY_SECONDS: Final = 1.0
 """Seconds between comparisons until a restarted kubelet has listed its allocations."""
+
+
+class _Retry:
+    """When a patch that failed is sent again."""
+
+    def __init__(self, longest: float) -> None:
+        self._backoff = Backoff(first=SETTLE_SECONDS, last=longest)
+        self._at = 0.0
+
+    def failed(self) -> None:
+        """It failed once more."""
+        self._at = time.monotonic() + self._backoff.after_failure(lasted=0)
+
+    def left(self) -> float:
+        """Seconds until it is due."""
+        return self._at - time.monotonic()
 
 
 class Reconciler:
@@ -47,6 +65,7 @@ class Reconciler:
         self._events = events
         self._interval_seconds = interval_seconds
         self._reading = asyncio.Lock()
+        self._retries: dict[PodUid, _Retry] = {}
         self._without: dict[PodUid, bool] = {}  # started without devices: whether it was reported
         self.synced = asyncio.Event()
 
@@ -55,13 +74,18 @@ class Reconciler:
         while True:
             seen = self._state.grant_made.count
             pause = self._interval_seconds if await self.look() else SETTLE_SECONDS
+            for retry in self._retries.values():
+                pause = min(pause, max(retry.left(), SETTLE_SECONDS))
             if self._state.suspicious:
                 pause = min(max(pause, RETRY_SECONDS), self._interval_seconds)
             await self._state.grant_made.beyond_or_after(seen, pause)
             await asyncio.sleep(SETTLE_SECONDS)  # kubelet notes a grant just after it was made
 
     async def look(self) -> bool:
-        """Compare once; false while kubelet has not yet listed an allocation that was granted."""
+        """Compare once; false where to look again soon.
+
+        That is after a patch, and until kubelet has listed every allocation that was granted.
+        """
         state = self._state
         known = set(state.forgotten)
         try:
@@ -82,8 +106,18 @@ class Reconciler:
         await self._report_missing(account)
         found = corrections(account, state.pods.values(), given)
         telemetry.DISAGREEMENTS.set(sum(bool(each.reason) for each in found))
-        await asyncio.gather(*map(self._correct, found))
-        return reported and not found
+        sent = await asyncio.gather(*map(self._correct, self._due(found)))
+        return reported and not any(sent)
+
+    def _due(self, found: list[Correction]) -> list[Correction]:
+        """Those that have not failed a moment ago."""
+        wrong = {each.uid for each in found}
+        self._retries = {uid: retry for uid, retry in self._retries.items() if uid in wrong}
+        return [
+            each
+            for each in found
+            if each.uid not in self._retries or self._retries[each.uid].left() <= 0
+        ]
 
     async def _report_missing(self, account: list[Held]) -> None:
         """Report each pod that runs without its share, once two comparisons have found it."""
@@ -111,16 +145,21 @@ class Reconciler:
             held = await self._kubelet.list()
             return self._state.sync_from_kubelet(held, requested_at=requested_at)
 
-    async def _correct(self, correction: Correction) -> None:
+    async def _correct(self, correction: Correction) -> bool:
+        """Send the patch; false where it failed."""
         path = f"/api/v1/namespaces/{correction.namespace}/pods/{correction.name}"
         patch = {"metadata": {"uid": correction.uid, "annotations": dict(correction.annotations)}}
         try:
             await self._kube.patch(path, patch)
         except KubeError as error:
             log.warning("cannot patch", pod=correction.name, why=str(error))
-            return
+            retry = self._retries.setdefault(correction.uid, _Retry(self._interval_seconds))
+            retry.failed()
+            return False
+        self._retries.pop(correction.uid, None)
         if correction.reason:
             telemetry.CORRECTIONS.labels(correction.reason).inc()
             log.info("corrected", pod=correction.name, why=correction.message)
             subject = Subject("Pod", correction.name, correction.namespace, correction.uid)
             await self._events.event(subject, correction.reason, correction.message)
+        return True
