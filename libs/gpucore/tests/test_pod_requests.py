@@ -8,6 +8,7 @@ from gpucore.model import ContainerRequest, IsolationMode
 from gpucore.wire import names as wire_names
 from gpucore.wire.errors import WireError
 from gpucore.wire.names import Names
+from gpucore.wire.pod.requests import MOST_ANNOTATION_BYTES
 from gpucore.wire.pod.spec import Container, Pod, decode_pod
 from gpucore.wire.whole_requests import pod_request_of
 
@@ -170,3 +171,17 @@ def test_shares_and_whole_gpus_at_once_are_a_fault(more: dict[str, int]) -> None
     requested = pod_request(pod("p", 8, **more))
     assert requested.fault == "it requests both exclusive GPUs and shares; request only one"
     assert (requested.mem, requested.gpus) == (8, 1)
+
+
+def test_annotations_that_leave_no_room_for_ours_are_a_fault() -> None:
+    """The API server merges ours without a look at the size, and then refuses every status."""
+    most = MOST_ANNOTATION_BYTES - 16 * 1024
+    full = pod("p", 8, annotations={"note": "ä" * ((most - 4) // 2)})
+    assert pod_request(full).fault == ""
+    larger = msgspec.structs.replace(full, annotations=full.annotations | {"n": "x"})
+    assert pod_request(larger).fault == (
+        f"its annotations have {most + 2} bytes, which leaves no room for those that record its "
+        f"GPUs; use at most {most}"
+    )
+    assert pod_request(larger).mem == 8
+    assert pod_request(msgspec.structs.replace(larger, node="n")).fault == ""

@@ -213,6 +213,19 @@ async def test_room_that_is_kept_for_a_nominated_pod_is_not_given_away(clock: Fa
     assert bench.used() == 0
 
 
+async def test_a_binding_leaves_the_annotations_of_a_pod_within_the_limit(
+    clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beyond it the API server would refuse every status; nothing is written or held."""
+    bench = Bench(clock)
+    own = {"note": "x" * 1000}
+    bench.state.pod_changed(a_pod(pod("p", 4, uid="u", annotations=own)))
+    monkeypatch.setattr("gpuextender.scheduling.bind.MOST_ANNOTATION_BYTES", 1100)
+    found = await bench.run_bind()
+    assert (found.fate, bench.sent(), bench.used()) == ("refused", [], 0)
+    assert "the API server would refuse its status" in found.error
+
+
 @pytest.mark.parametrize(
     ("policy", "annotations"),
     [("spread", {}), ("binpack", {}), ("binpack", {"gpushare/policy": "spread"})],

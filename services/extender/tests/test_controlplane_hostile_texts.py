@@ -14,14 +14,16 @@ from planes import Source
 from running import Running, until
 
 from environments import fakenodes
-from environments.apicall import ApiCalls
+from environments.apicall import MERGE_PATCH, ApiCalls
 from environments.controlplane import ControlPlane
 from environments.testing.planes import control_plane
+from gpucore.wire.pod.requests import MOST_ANNOTATION_BYTES
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
 PODS: Final = "/api/v1/namespaces/default/pods"
 CLAIMS: Final = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims"
+NODE: Final = "node-00000"
 HOSTILE_PODS: Final = 7
 DEPTH: Final = 4000
 """Of a parser of Python 3.11 the deepest is 1,000, of 3.12 1,500."""
@@ -99,3 +101,36 @@ async def test_no_text_of_a_tenant_hides_the_pods_of_others(
                 await extender.knows_pod(made["metadata"]["uid"])
                 await until("all pods wait", lambda: waiting(extender) == HOSTILE_PODS)
                 assert not extender.service.health.obstacle()
+
+
+def annotated(name: str) -> Any:
+    """A pod with as many annotations as the API server takes."""
+    item = fakenodes.pod(name, 4, scheduler="none")
+    item["metadata"]["annotations"] = {"note": "x" * (MOST_ANNOTATION_BYTES - len("note"))}
+    return item
+
+
+async def test_a_pod_without_room_for_its_annotations_is_refused(
+    plane: ControlPlane, tmp_path: Path
+) -> None:
+    """Otherwise kubelet could never report it, and nothing could evict it."""
+    async with ApiCalls.to(plane) as calls:
+        await calls.create("/api/v1/nodes", fakenodes.nodes(1))
+        await calls.call("POST", PODS, annotated("theirs"))
+        node = {"apiVersion": "v1", "kind": "Node", "name": NODE}
+        binding = {"metadata": {"name": "theirs", "annotations": {"a": "b"}}, "target": node}
+        await calls.call("POST", f"{PODS}/theirs/binding", binding)
+        phase = {"status": {"phase": "Running"}}
+        path = f"{PODS}/theirs/status"
+        answer = await calls.call("PATCH", path, phase, kind=MERGE_PATCH, fine=(422,))
+        assert b"Too long: may not be more than 262144 bytes" in answer
+        async with Running(Source(plane), tmp_path) as extender:
+            await extender.ready()
+            pod = json.loads(await calls.call("POST", PODS, annotated("ours")))
+            found = await extender.filter(pod, NODE)
+            assert not found["NodeNames"]
+            (reason,) = found["FailedNodes"].values()
+            assert "leaves no room for those that record its GPUs" in reason
+            status, _ = await extender.bind(pod, NODE)
+            bound = json.loads(await calls.call("GET", f"{PODS}/ours"))
+            assert (status, bound["spec"].get("nodeName")) == (500, None)

@@ -35,6 +35,7 @@ from gpucore.scheduling.pending_pods import UnscheduledPod
 from gpucore.scheduling.policy import place
 from gpucore.units import NodeName, PodUid
 from gpucore.wire.errors import WireError
+from gpucore.wire.pod.requests import MOST_ANNOTATION_BYTES, annotation_bytes
 from gpucore.wire.pod.spec import Pod, decode_pod
 from gpuextender import metrics
 from gpuextender.scheduling import binding
@@ -48,6 +49,11 @@ from gpukube.errors import KubeError, NotFoundError
 _UNBOUND: Final = frozenset({AllocationState.NOMINATED, AllocationState.ASSUMED})
 
 BindOutcome = Literal["bound", "already", "refused", "lost", "rejected", "unknown", "unreadable"]
+
+NO_ROOM_IN_ANNOTATIONS: Final = (
+    f"with those that record its GPUs the annotations of the pod have more than "
+    f"{MOST_ANNOTATION_BYTES} bytes, so that the API server would refuse its status; use fewer"
+)
 
 log = structlog.get_logger(__name__)
 
@@ -178,6 +184,9 @@ class Bind:
         annotations = binding.annotations(
             allocation, pending.pod_request, self._state.names, node_info
         )
+        if annotation_bytes({**pod.annotations, **annotations}) > MOST_ANNOTATION_BYTES:
+            self._state.forget(pod.uid)
+            return BindResult("refused", NO_ROOM_IN_ANNOTATIONS)
         where = placement_sentence(placement, node_info.unit)
         return await self._write(pod, node, annotations, where)
 

@@ -5,9 +5,11 @@ annotations control how the amount may be placed. A request that no node could e
 value: its ``fault`` has the reason.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Final
+
+import msgspec
 
 from gpucore.model import ContainerRequest, IsolationMode, PodRequest
 from gpucore.units import MemoryUnit
@@ -19,6 +21,11 @@ from gpucore.wire.pod.spec import Container, Pod
 from gpucore.wire.pod.texts import KEPT, Texts, texts_of
 from gpucore.wire.quantity import amount, number
 
+MOST_ANNOTATION_BYTES: Final = 256 * 1024
+"""The API server refuses every write of a pod whose annotations have more, its status included."""
+_OUR_BYTES: Final = 16 * 1024
+"""Kept for the annotations that record GPUs; those of a usual pod take some hundred bytes."""
+
 _ISOLATION_MODES: Final = tuple(isolation.value for isolation in IsolationMode)
 
 
@@ -29,7 +36,26 @@ def gpu_request_of(pod: Pod, names: Names) -> PodRequest | None:
         WireError: an amount is no Kubernetes quantity (the API server accepts no such pod).
     """
     texts = texts_of(pod, names)
-    return None if texts is None else request_in(texts, names)
+    found = None if texts is None else request_in(texts, names)
+    if found is None or found.fault or pod.node:
+        return found
+    fault = _annotations_fault(pod)
+    return msgspec.structs.replace(found, fault=fault) if fault else found
+
+
+def annotation_bytes(annotations: Mapping[str, str]) -> int:
+    """Their size as the API server counts it: the bytes of all keys and values."""
+    return sum(len(key.encode()) + len(text.encode()) for key, text in annotations.items())
+
+
+def _annotations_fault(pod: Pod) -> str:
+    size, most = annotation_bytes(pod.annotations), MOST_ANNOTATION_BYTES - _OUR_BYTES
+    if size <= most:
+        return ""
+    return (
+        f"its annotations have {size} bytes, which leaves no room for those that record its GPUs; "
+        f"use at most {most}"
+    )
 
 
 @lru_cache(KEPT)
