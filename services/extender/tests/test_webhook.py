@@ -222,6 +222,22 @@ async def test_what_is_nested_deep_keeps_no_pod_from_its_review(
             assert not (await reply.json())["response"]["allowed"]
 
 
+async def test_a_pod_with_thousands_of_containers_is_refused_without_a_look_at_them(
+    cluster: FakeApiServer, tmp_path: Path
+) -> None:
+    """A few such reviews, which need not be valid, would hold up those of all other pods."""
+    make_certificate(tmp_path / "certificates", "one")
+    async with webhook(cluster, tmp_path) as extender:
+        await started(extender)
+        for number, kind in enumerate(("containers", "initContainers")):
+            item = pod("p", 2)
+            item["spec"][kind] = item["spec"]["containers"] * 1001
+            answer = await review(extender, item)
+            assert not answer["allowed"]
+            message = f"gpushare: has {1001 + number} containers, more than 1000"
+            assert answer["status"]["message"] == message
+
+
 @pytest.mark.parametrize("body", [b"", b"{}", b'{"request": {"uid": "r", "object": 3}}'])
 async def test_what_is_no_review_is_answered_with_400(
     cluster: FakeApiServer, tmp_path: Path, body: bytes

@@ -44,6 +44,8 @@ from gpuextender.state import State
 EXEMPT: Final = "kube-system"
 DEFAULT_SCHEDULER: Final = "default-scheduler"
 NVIDIA_GPU: Final = "nvidia.com/gpu"
+MOST_CONTAINERS: Final = 1000
+"""A review takes microseconds for each, and other reviews wait; no node runs so large a pod."""
 
 
 class AdmissionAnswer(msgspec.Struct, frozen=True):
@@ -353,6 +355,9 @@ class AdmissionWebhook:
         if not given(request.object):
             return AdmissionAnswer()
         pod, names = decode_pod(request.object), self._state.names
+        count = len(pod.containers) + len(pod.init_containers) + len(pod.ephemeral_containers)
+        if count > MOST_CONTAINERS and request.namespace != EXEMPT:
+            return AdmissionAnswer(refusal=f"has {count} containers, more than {MOST_CONTAINERS}")
         if request.sub_resource:
             return review_debug_containers(pod, namespace=request.namespace, names=names)
         answer = review_pod(
