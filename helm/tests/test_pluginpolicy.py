@@ -91,10 +91,11 @@ def test_of_its_nodes_status_the_plugin_changes_the_number_of_gpus_alone(
 
 def test_the_plugins_own_correction_passes_its_policy(rendered: Rendered) -> None:
     """Every annotation that the plugin writes on a pod that no scheduler placed is allowed."""
-    table = device_table(INVENTORY, Resource.MEM)
-    held = Held("default", "p", {"c": {Resource.MEM: table.ids[GpuIndex(0)][:2]}})
+    tables = {each: device_table(INVENTORY, each) for each in Resource}
+    held = Held("default", "p", {"c": {Resource.MEM: tables[Resource.MEM].ids[GpuIndex(0)][:2]}})
     asking = pod_of_two_units()
-    (found,) = corrections([held], [asking], CorrectionInput(INVENTORY, names.DEFAULT_NAMES, 1))
+    given = CorrectionInput(INVENTORY, tables, names.DEFAULT_NAMES, 1)
+    (found,) = corrections([held], [asking], given)
     written = {key: text for key, text in found.annotations.items() if text is not None}
     assert names.UNIT in written
     admission_request = request(SELF, node="n1")

@@ -13,7 +13,8 @@ from structlog.testing import capture_logs
 from gpucore.node.allocation.device_ids import Resource
 from gpucore.node.allocation.holdings import Held
 from gpucore.node.grant import GrantPolicy
-from gpucore.units import GIB, NodeName, PodUid
+from gpucore.node.reconcile.corrections import CORRECTED
+from gpucore.units import GIB, GpuIndex, NodeName, PodUid
 from gpucore.wire.names import DEFAULT_NAMES as NAMES
 from gpucore.wire.names import V2_ASSIGNED
 from gpucore.wire.pod.spec import Container, Pod
@@ -144,6 +145,26 @@ async def test_a_node_that_is_looked_at_often_is_so_after_a_restart_too(clock: F
     world.reconciler = Reconciler(world.state, world, world, world, interval_seconds=0.5)  # type: ignore[arg-type]
     assert await world.for_seconds(1.2) == [0, 0.55, 1.1]
     assert world.state.suspicious
+
+
+async def test_pods_on_devices_that_only_overselling_gives_are_confirmed_and_corrected(
+    clock: FakeClock,
+) -> None:
+    """Kubelet lists ids beyond the size of a GPU: one pod is on its planned GPU, one is not."""
+    other = replace(POD, uid=PodUid("uid-q"), name="q")
+    world = World(clock, POD, other)
+    world.state.follow(cgpu_disable=False, oversell=2, cdi=False)
+    table = world.state.matcher.tables[Resource.MEM]
+    size = INVENTORY.gpus[0].units
+    world.held = [
+        Held("team", name, {"c0": {Resource.MEM: table.ids[GpuIndex(gpu)][size : size + 3]}})
+        for name, gpu in (("p", 0), ("q", 1))
+    ]
+    await world.reconciler.look()
+    pods = world.state.pods
+    assert [pods[uid].annotations[NAMES.mem_idx] for uid in (POD.uid, other.uid)] == ["0", "1"]
+    assert [pod.annotations[NAMES.mem_assigned] for pod in pods.values()] == ["true", "true"]
+    assert [(subject.name, reason) for subject, reason, _ in world.events] == [("q", CORRECTED)]
 
 
 async def test_an_answer_that_is_older_never_replaces_a_later_one(world: World) -> None:

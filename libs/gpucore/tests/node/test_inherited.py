@@ -12,7 +12,8 @@ from gpucore.wire.names import DEFAULT_NAMES, V2_ASSIGNED
 from gpucore.wire.pod.spec import Pod
 
 INVENTORY = machine(15, 15)
-TABLE = device_table(INVENTORY, Resource.MEM)
+TABLES = {each: device_table(INVENTORY, each) for each in Resource}
+TABLE = TABLES[Resource.MEM]
 ASSIGNED = {DEFAULT_NAMES.mem_assigned: "true"}
 
 
@@ -36,7 +37,7 @@ def test_the_annotation_of_an_inherited_pod_is_not_corrected_to_meaningless_ids(
     """On GPU 1 by the original's word, over both by kubelet's: the word stands."""
     pod, held = original("old", 1, 10), reported_by_kubelet("old", {0: 6, 1: 4})
     found = look(held, pod)
-    truth = CorrectionInput(INVENTORY, DEFAULT_NAMES, 0, found.pods)
+    truth = CorrectionInput(INVENTORY, TABLES, DEFAULT_NAMES, 0, found.pods)
     assert corrections([held], [pod], truth) == []
     assert found.displaced == {1: 6}
 

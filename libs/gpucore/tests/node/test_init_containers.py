@@ -21,12 +21,13 @@ from gpucore.wire.pod.allocations import allocation_of
 from gpucore.wire.pod.spec import Pod
 
 INVENTORY = machine(15, 15, 15)
-TRUTH = CorrectionInput(INVENTORY, NAMES, 17)
+TABLES = {each: device_table(INVENTORY, each) for each in Resource}
+TRUTH = CorrectionInput(INVENTORY, TABLES, NAMES, 17)
 
 
 def held(rows: Mapping[str, range], gpu: int, resource: Resource = Resource.MEM) -> Held:
     """Containers with ids of one GPU, by their numbers."""
-    ids = device_table(INVENTORY, resource).ids[gpu]  # type: ignore[index]
+    ids = TABLES[resource].ids[gpu]  # type: ignore[index]
     given = {name: {resource: tuple(ids[n] for n in numbers)} for name, numbers in rows.items()}
     return Held("default", "p", given)
 

@@ -23,7 +23,8 @@ NOW = 1_800_000_000_000_000_000
 
 
 def truth(inventory: Inventory = INVENTORY) -> CorrectionInput:
-    return CorrectionInput(inventory, DEFAULT_NAMES, NOW)
+    tables = {each: device_table(inventory, each) for each in Resource}
+    return CorrectionInput(inventory, tables, DEFAULT_NAMES, NOW)
 
 
 def held(name: str, *containers: dict[int, int], resource: Resource = Resource.MEM) -> Held:

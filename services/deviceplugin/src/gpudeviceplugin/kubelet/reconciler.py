@@ -101,7 +101,9 @@ class Reconciler:
             )
         self.synced.set()
         names, inherited = state.policy.names, state.inherited.pods
-        given = CorrectionInput(state.inventory, names, time.time_ns(), inherited)
+        given = CorrectionInput(
+            state.inventory, state.matcher.tables, names, time.time_ns(), inherited
+        )
         account = state.account()
         await self._report_missing(account)
         found = corrections(account, state.pods.values(), given)

@@ -24,7 +24,7 @@ from gpucore.model import (
     PodRequest,
 )
 from gpucore.node.allocation.allocation_error import gpu_list
-from gpucore.node.allocation.device_ids import DeviceTable, Resource, device_table
+from gpucore.node.allocation.device_ids import DeviceTable, Resource
 from gpucore.node.allocation.holdings import Held
 from gpucore.units import GpuIndex, PodUid
 from gpucore.wire import names as wire_names
@@ -61,11 +61,13 @@ class CorrectionInput(msgspec.Struct, frozen=True):
     """The input of the corrections.
 
     Attributes:
+        tables: the device IDs that the node offers, those of its oversell label among them.
         now_ns: Unix nanoseconds, for pods without an assume time.
         inherited: pods whose GPU kubelet does not report, by namespace and name.
     """
 
     inventory: Inventory
+    tables: Mapping[Resource, DeviceTable]
     names: Names
     now_ns: int
     inherited: frozenset[tuple[str, str]] = frozenset()
@@ -75,28 +77,25 @@ def corrections(
     held: Iterable[Held], pods: Iterable[Pod], given: CorrectionInput
 ) -> list[Correction]:
     """The patches that make the annotations of ``pods`` agree with what they hold."""
-    tables = {each: device_table(given.inventory, each) for each in Resource}
     by_name = {(each.namespace, each.name): each for each in held}
     found = []
     for pod in pods:
         key = (pod.namespace, pod.name)
         holding = None if key in given.inherited else by_name.get(key)
-        correction = _correction(pod, holding, tables, given) if holding is not None else None
+        correction = _correction(pod, holding, given) if holding is not None else None
         if correction is not None:
             found.append(correction)
     return found
 
 
-def _correction(
-    pod: Pod, holding: Held, tables: Mapping[Resource, DeviceTable], given: CorrectionInput
-) -> Correction | None:
+def _correction(pod: Pod, holding: Held, given: CorrectionInput) -> Correction | None:
     try:
         pod_request, allocation = pod_request_of(pod, given.names), allocation_of(pod, given.names)
     except WireError:
         return None
     if pod_request is None or allocation is None:
         return None
-    actual = actual_placement(pod, pod_request, holding, tables)
+    actual = actual_placement(pod, pod_request, holding, given.tables)
     if actual is None and _only_inits_ask(pod_request) and pod.phase == "Running":
         actual = _as_planned(
             allocation
