@@ -15,7 +15,12 @@ pytestmark = pytest.mark.slow
 
 NEVER = 1_000_000
 """Clean probes until a GPU is back: more than there are before any deadline."""
-NO_DRIVER = "nvidia-container-cli: initialization error: nvml error: driver not loaded"
+NO_DRIVER = (
+    "failed to create containerd task: failed to create shim task: OCI runtime create failed: runc "
+    "create failed: unable to start container process: error during container init: error running "
+    "prestart hook #0: exit status 1, stdout: , stderr: nvidia-container-cli: initialization "
+    "error: nvml error: driver not loaded: unknown"
+)
 WRONG_COMMAND = 'exec: "/no-such-program": stat /no-such-program: no such file or directory'
 CONFIG_MAP = ("kube-system", "unhealthy-gpu-n1")
 

@@ -27,7 +27,12 @@ from gpukube.testing.scripted import ScriptedClient
 
 INVENTORY = inventory_of(NodeHardware("535.1", (t4(0), t4(1))), GIB)
 FIRST = t4(0).uuid
-NO_DRIVER = "nvidia-container-cli: initialization error: nvml error: driver not loaded"
+NO_DRIVER = (
+    "failed to create containerd task: failed to create shim task: OCI runtime create failed: runc "
+    "create failed: unable to start container process: error during container init: error running "
+    "prestart hook #0: exit status 1, stdout: , stderr: nvidia-container-cli: initialization "
+    "error: nvml error: driver not loaded: unknown"
+)
 
 
 class Client(ScriptedClient):

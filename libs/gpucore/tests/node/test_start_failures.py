@@ -35,21 +35,68 @@ PROGRAM_FAULTS = [
     f"{CDI}unresolvable CDI devices example.com/gpu=nothing",
 ]
 IMITATION = "nvidia-container-cli: initialization error: nvml error: driver not loaded"
+DOCKER = 'failed to start container "main": Error response from daemon: '
+OLD_HOOK_START = (
+    "OCI runtime create failed: container_linux.go:380: starting container process caused: "
+    "process_linux.go:545: container init caused: Running hook #1:: error running hook: exit "
+    "status 1, stdout: , stderr: "
+)
+HOOK_START = f"{RUNC}error during container init: error running prestart hook #0: exit status 1, "
+HOOK_START += "stdout: , stderr: "
+APPARMOR = (
+    "failed to get container spec opts: failed to generate apparmor spec opts: "
+    "apparmor profile not found "
+)
+CDI_RUNTIME = (
+    "failed to create containerd task: failed to create shim task: OCI runtime create failed: "
+    "could not apply required modification to OCI specification: error modifying OCI spec: "
+    "failed to inject CDI devices: "
+)
+NO_FILE = 'error gathering device information while adding custom device "/dev/nvidia0": '
+# What tenants write without quotation marks around it: profile, workingDir, environment.
+UNQUOTED = [
+    *(
+        f"{APPARMOR}{profile}"
+        for profile in (
+            IMITATION,
+            f"{HOOK}initialization error: x",
+            f"{CDI}unresolvable CDI devices nvidia.com/gpu={GPU}",
+            f"{NO_FILE}no such file or directory",
+        )
+    ),
+    f"{RUNC}error during container init: mkdir /proc/{IMITATION}: no such file or directory",
+    f"{RUNC}error during container init: mkdir /proc/{HOOK}detection error: x: no such file",
+    f"{RUNC}error during container init: mkdir /proc/{NO_FILE}: no such file or directory",
+    f"{HOOK_START}unsupported capabilities found in '{IMITATION}' (allowed 'compute,utility')",
+    f"{HOOK_START}unsupported capabilities found in 'x\n{IMITATION}' (allowed 'compute,utility')",
+    f"{CDI_RUNTIME}unresolvable CDI devices nvidia.com/gpu={GPU}: unknown",
+]
 FORGED = [
     f'{RUNC}exec: "{IMITATION}": stat {IMITATION}: no such file or directory: unknown',
     f'failed to prepare subPath for volumeMount "{IMITATION}" of container "main"',
     f"{HOOK}device error: x: {GPU}: unknown device: unknown",
     f"{HOOK}device error: x\nnvidia-container-cli: initialization error: y: unknown device",
+    *UNQUOTED,
 ]
-GPU_FAULTS = [
+START_FAULTS = [
     f"{HOOK}initialization error: nvml error: driver not loaded: unknown",
     f"{HOOK}initialization error: driver rpc error: timed out: unknown",
     f"{HOOK}detection error: nvml error: unknown error: unknown",
     f"{HOOK}device error: {GPU}: unknown device: unknown",
-    f"{CDI}unresolvable CDI devices nvidia.com/gpu={GPU}: unknown",
-    f'failed to start container "main": Error response from daemon: {HOOK}initialization error: x',
+    f"{DOCKER}{HOOK}initialization error: x",
+    f"{HOOK_START}{IMITATION}: unknown",
+    f"{HOOK_START}Using requested mode 'legacy'\n{IMITATION}: unknown",
+    f"{OLD_HOOK_START}{IMITATION}: unknown",
+    f"{NO_FILE}no such file or directory",
+    f"linux runtime spec devices: {NO_FILE}lstat /dev/nvidia0: no such file or directory",
 ]
-REASONS = ["RunContainerError", "StartError", "CreateContainerError", "ContainerCannotRun"]
+CDI_FAULTS = [
+    f"{CDI}unresolvable CDI devices nvidia.com/gpu={GPU}",
+    f"{DOCKER}CDI device injection failed: unresolvable CDI devices nvidia.com/gpu={GPU}",
+]
+GPU_FAULTS = START_FAULTS + CDI_FAULTS
+STARTS = ["RunContainerError", "StartError", "ContainerCannotRun"]
+REASONS = [*STARTS, "CreateContainerError"]
 
 
 def line(reason: str, message: str, *, last: bool = False) -> bytes:
@@ -70,9 +117,21 @@ def test_a_fault_of_the_program_leaves_the_gpu_healthy(reason: str, message: str
 
 @pytest.mark.parametrize("message", GPU_FAULTS)
 @pytest.mark.parametrize("last", [False, True])
-def test_the_nvidia_hook_names_a_fault_of_the_gpu(message: str, last: bool) -> None:
+@pytest.mark.parametrize("reason", STARTS)
+def test_the_nvidia_hook_names_a_fault_of_the_gpu(message: str, last: bool, reason: str) -> None:
     """The container runtime could not reach the driver or the GPU that the plugin gave."""
-    assert start_of(line("StartError", message, last=last), [GPU]) is Start.FAILED
+    assert start_of(line(reason, message, last=last), [GPU]) is Start.FAILED
+
+
+@pytest.mark.parametrize("message", START_FAULTS)
+def test_the_hook_runs_when_a_container_starts(message: str) -> None:
+    """No runtime runs it when a container is created: such a message is somebody else's text."""
+    assert start_of(line("CreateContainerError", message), [GPU]) is Start.UNDECIDED
+
+
+def test_containerd_finds_no_cdi_device_when_it_creates_a_container() -> None:
+    """The vendor's CDI file has no device for the GPU that the plugin gave."""
+    assert start_of(line("CreateContainerError", CDI_FAULTS[0]), [GPU]) is Start.FAILED
 
 
 def test_a_program_cannot_write_the_evidence_itself() -> None:

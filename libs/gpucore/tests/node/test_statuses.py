@@ -8,7 +8,12 @@ from gpucore.node.health.container_starts import Start, start_of
 from gpucore.node.isolation.attribution import Attribution, attribute, corrected, pod_of
 from gpucore.units import PodUid
 
-HOOK = "nvidia-container-cli: initialization error: nvml error: driver not loaded"
+HOOK = (
+    "failed to create containerd task: failed to create shim task: OCI runtime create failed: runc "
+    "create failed: unable to start container process: error during container init: error running "
+    "prestart hook #0: exit status 1, stdout: , stderr: nvidia-container-cli: initialization "
+    "error: nvml error: driver not loaded: unknown"
+)
 UID = "0f8fad5b-d9cb-469f-a165-70867728950e"
 
 
