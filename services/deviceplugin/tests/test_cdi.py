@@ -110,6 +110,35 @@ async def test_files_are_there_again_after_a_reboot(tmp_path: Path, folder: Path
         await stage.eventually(lambda: name in described(folder))
 
 
+async def test_files_outlast_a_restart_before_the_driver(tmp_path: Path, folder: Path) -> None:
+    """Nothing is removed while no GPU is known; once there are GPUs, what is missing is written."""
+    stage = Stage(
+        tmp_path, cdi="on", cdi_dir=folder, reconcile_seconds=600.0, driver_retry_seconds=0.05
+    )
+    async with stage:
+        await stage.offered(30)
+        stage.create("p", {"gpu-mem": 2}, inits=[{"gpu-mem": 6}], annotations=objects.planned(0, 6))
+        await stage.admitted("p")
+        await stage.eventually(lambda: len(described(folder)) == 2)
+        before = described(folder)
+        await stage.stop_plugin()
+        (folder / f"gpushare.io-share_{device_of(stage, 'p')}.json").unlink()
+        stage.driver.absent = True
+        await stage.start_plugin()
+        await stage.informed()
+        assert stage.plugin is not None
+        state = stage.plugin.state
+        await stage.eventually(lambda: state.policy.cdi)
+        assert len(described(folder)) == 1
+        stage.driver.absent = False
+        await stage.eventually(lambda: described(folder) == before)
+
+
+def device_of(stage: Stage, name: str) -> str:
+    """The CDI device of a pod's container."""
+    return stage.kubelet.cdi(name)[-1].partition("=")[2]
+
+
 def test_a_file_goes_with_its_last_container(folder: Path) -> None:
     """Not before kubelet could list the grant, and not while an init container may return."""
     now = [0.0]

@@ -91,6 +91,14 @@ def test_a_device_that_was_removed_is_written_when_it_is_held_again(tmp_path: Pa
     assert names(tmp_path) == {name_of(3), name_of(4)}
 
 
+def test_an_incomplete_account_removes_no_file(tmp_path: Path) -> None:
+    """What it lists is written, what it lacks stays."""
+    files = CdiFiles(tmp_path, "on")
+    files.sync(held(3), [])
+    files.restore(held(4))
+    assert names(tmp_path) == {name_of(3), name_of(4)}
+
+
 def test_a_grant_keeps_its_file_for_a_minute_without_kubelets_account(tmp_path: Path) -> None:
     """To the second; a second grant counts anew."""
     now = [0.0]

@@ -162,6 +162,18 @@ async def test_cdi_that_is_switched_on_writes_the_files_of_running_containers(
     assert accounts == [1, 1]
 
 
+async def test_a_change_of_the_gpus_has_kubelets_account_looked_at_again(world: World) -> None:
+    """Its devices mean nothing without their GPUs; before kubelet reported, there is none."""
+    world.state.equip(replace(INVENTORY, gpus=()))
+    accounts: list[int] = []
+    world.state.on_held = lambda held: accounts.append(len(held))
+    world.state.equip(INVENTORY)
+    assert accounts == []
+    world.sync_from_kubelet(world.held("p", *world.ids(0)))
+    world.state.equip(replace(INVENTORY, driver="570"))
+    assert accounts == [1, 1]
+
+
 async def test_a_grant_wakes_the_reconciler_and_a_refusal_does_not(world: World) -> None:
     """A refusal hands nothing out."""
     assert isinstance(world.state.grant(Resource.MEM, ("nothing",)), AllocationError)

@@ -231,6 +231,7 @@ async def test_shared_memory_is_swept_while_no_pod_has_a_share_with_mps(with_mps
     with_mps.state.equip(
         replace(INVENTORY, gpus=(first, replace(second, isolation=IsolationMode.MPS)))
     )
+    with_mps.state.on_replace(())
     for gpu, swept in ((second, []), (first, [("unused",)])):
         ids = with_mps.state.matcher.tables[Resource.MEM].ids[gpu.index][:2]
         held = [Held("team", "p", {"c0": {Resource.MEM: ids}})]
@@ -240,6 +241,7 @@ async def test_shared_memory_is_swept_while_no_pod_has_a_share_with_mps(with_mps
 
 async def test_cdi_files_follow_kubelets_account_where_the_node_uses_them(world: World) -> None:
     """They are synced with the devices of what is held, and with what init containers had."""
+    world.state.on_replace(())
     world.noted(world.plugin._cdi, "sync")
     ids = world.state.matcher.tables[Resource.MEM].ids[GpuIndex(1)][:2]
     held = [Held("team", "p", {"c0": {Resource.MEM: ids}})]
@@ -248,6 +250,37 @@ async def test_cdi_files_follow_kubelets_account_where_the_node_uses_them(world:
     world.state.follow(cgpu_disable=False, oversell=1, cdi=True)
     ((name, shares, initialized),) = world.taken()
     assert (name, len(shares), initialized) == ("sync", 1, [])
+
+
+async def test_what_containers_use_stays_while_an_account_is_incomplete(
+    with_mps: World,
+) -> None:
+    """The plugin or kubelet has just started, or no GPU is known, or not the one of a device."""
+    state, plugin = with_mps.state, with_mps.plugin
+    assert plugin._fleet is not None
+    state.follow(cgpu_disable=False, oversell=1, cdi=True)
+    with_mps.noted(plugin._cdi, "sync", "restore")
+    with_mps.noted(plugin._fleet, "unused")
+
+    def calls() -> list[str]:
+        return [call[0] for call in with_mps.taken()]
+
+    ids = state.matcher.tables[Resource.MEM].ids[GpuIndex(1)][:2]
+    held = [Held("team", "p", {"c0": {Resource.MEM: ids}})]
+    state.sync_from_kubelet(held, requested_at=0)
+    assert calls() == ["restore"]
+    state.on_replace(())
+    state.sync_from_kubelet(held, requested_at=0)
+    assert calls() == ["unused", "sync"]
+    for gpus in ((), INVENTORY.gpus[:1]):
+        state.equip(replace(INVENTORY, gpus=gpus))
+        assert calls() == ["restore"]
+    state.equip(INVENTORY)
+    assert calls() == ["unused", "sync"]
+    state.sync_from_kubelet([], requested_at=0)
+    assert calls() == ["unused", "sync"]
+    state.equip(replace(INVENTORY, gpus=()))
+    assert calls() == ["restore"]
 
 
 async def test_a_grant_writes_its_cdi_file(world: World, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from nodepods import machine
 from gpucore.model import IsolationMode
 from gpucore.node.allocation.device_ids import Resource, device_table
 from gpucore.node.allocation.holdings import Held
-from gpucore.node.grant import Grant, GrantPolicy, grant, shares_held
+from gpucore.node.grant import Grant, GrantPolicy, grant, on_known_gpus, shares_held
 from gpucore.node.isolation.cdi import (
     CDI_KIND,
     Support,
@@ -124,6 +124,15 @@ def test_devices_are_written_again_from_kubelets_list() -> None:
     assert found == {share.name: share}
     assert shares_held([held], tables, INVENTORY, GrantPolicy()) == {}
     assert shares_held([held], tables, machine(15), POLICY) == {}
+
+
+def test_a_device_of_a_gpu_that_is_not_known_is_noticed() -> None:
+    """Of the devices that kubelet lists, one has no GPU here."""
+    tables = {each: device_table(INVENTORY, each) for each in Resource}
+    first, second = (tables[Resource.MEM].ids[GpuIndex(gpu)][:2] for gpu in (0, 1))
+    held = Held("default", "p", {"c": {Resource.MEM: first}, "d": {Resource.MEM: second}})
+    assert on_known_gpus([held], tables)
+    assert not on_known_gpus([held], {each: device_table(machine(15), each) for each in Resource})
 
 
 def test_with_mps_both_devices_of_a_memory_share_are_written_again() -> None:

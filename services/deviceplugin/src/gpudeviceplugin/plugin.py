@@ -8,7 +8,7 @@ import structlog
 
 from gpucore.node.allocation.device_ids import Resource
 from gpucore.node.allocation.holdings import Held
-from gpucore.node.grant import GrantPolicy, shares_held
+from gpucore.node.grant import GrantPolicy, on_known_gpus, shares_held
 from gpucore.node.health.container_starts import Start, start_of
 from gpucore.node.health.records import HealthStatus
 from gpucore.wire.names import API_CLAIMS, PLUGIN, Names
@@ -258,14 +258,23 @@ class Plugin:
 
     def _held(self, held: list[Held]) -> None:
         """Kubelet's allocations show which CDI files containers may need, and which none uses."""
-        state = self.state
+        state, complete = self.state, self._accounts_for_all(held)
         if self._driver_limits is not None:
             self._driver_limits.look_soon()
-        if self._fleet is not None and not state.shares_behind_mps():
+        if self._fleet is not None and complete and not state.shares_behind_mps():
             self._fleet.unused()
         if state.policy.cdi:
             shares = shares_held(held, state.matcher.tables, state.inventory, state.policy)
-            self._cdi.sync(shares, state.initialized())
+            if complete:
+                self._cdi.sync(shares, state.initialized())
+            else:
+                self._cdi.restore(shares)
+
+    def _accounts_for_all(self, held: list[Held]) -> bool:
+        """What is not on this account of kubelet, no container uses."""
+        state = self.state
+        known = bool(state.inventory.gpus) and on_known_gpus(held, state.matcher.tables)
+        return known and not state.suspicious
 
     def _judged(self, verdicts: list[HealthStatus]) -> None:
         for verdict in verdicts:

@@ -55,7 +55,7 @@ class NodeState:
         inherited: pods that an original plugin placed, as of kubelet's last account.
         inventory_changed: other GPUs, or other health.
         deliver: writes the file of a CDI device; raises OSError.
-        on_held: is called with every account of kubelet.
+        on_held: is called with every account of kubelet, and again with other GPUs.
         on_unknown_pod: is called when kubelet admits a pod that is not known here.
         outlook_changed: set with ``inventory_changed``, for another Node object and for
             :attr:`serving`: the devices offered and the data published may differ.
@@ -129,6 +129,8 @@ class NodeState:
     def _offer(self) -> None:
         self.matcher.equip(self.inventory, oversell=self._oversell)
         self._inherit()
+        if self._synced:
+            self.on_held(self._held)
         self.inventory_changed.fire()
         self.outlook_changed.fire()
 

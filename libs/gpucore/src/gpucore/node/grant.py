@@ -138,6 +138,11 @@ def shares_held(
     return found
 
 
+def on_known_gpus(held: Iterable[Held], tables: Mapping[Resource, DeviceTable]) -> bool:
+    """Whether each device that kubelet lists is on a GPU that the node is known to have."""
+    return all(one in tables[resource].owner for pod in held for resource, one in pod.ids())
+
+
 def _visible(gpu: Gpu, policy: GrantPolicy) -> str:
     """MIG instances have no index that the runtime would understand."""
     by_uuid = policy.visible is Visible.UUID or gpu.mig

@@ -68,6 +68,14 @@ class CdiFiles:
         self._write(device)
         self._granted[device.name] = self._clock()
 
+    def restore(self, held: Mapping[str, CdiDevice]) -> None:
+        """Have the files of all devices that containers hold; remove none."""
+        try:
+            for device in held.values():
+                self._write(device)
+        except OSError as error:
+            log.warning("cannot bring the CDI files up to date", why=str(error))
+
     def sync(self, held: Mapping[str, CdiDevice], initialized: Collection[frozenset[str]]) -> None:
         """Have the files of all devices that containers hold, and remove those of no container.
 
@@ -75,16 +83,15 @@ class CdiFiles:
             held: devices by name.
             initialized: see :func:`gpucore.node.isolation.cdi.orphans`.
         """
+        self.restore(held)
         now = self._clock()
         self._granted = {name: at for name, at in self._granted.items() if now - at < NOTED_SECONDS}
         try:
-            for device in held.values():
-                self._write(device)
             for name in orphans(self._known(), held.keys() | self._granted.keys(), initialized):
                 self._path(name).unlink(missing_ok=True)
                 del self._known()[name]
         except OSError as error:
-            log.warning("cannot bring the CDI files up to date", why=str(error))
+            log.warning("cannot remove CDI files", why=str(error))
 
     def _write(self, device: CdiDevice) -> None:
         path = self._path(device.name)
