@@ -31,7 +31,7 @@ class Watched:
         self.patient = PatientDriver(self.driver)
         book = HealthRecords(clean_probes=3, ignored_xids={31})
         self.health = HealthMonitor(book, Breaker(limit=2), self.patient, interval_seconds=EVERY)
-        self.health.watch_only([(GpuIndex(0), GPU.uuid)])
+        self.health.watch_only([(GpuIndex(0), GPU.uuid)], {})
         self.health.on_verdicts = self._note
         resubscribe = self.driver.resubscribe
 

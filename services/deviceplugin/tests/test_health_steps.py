@@ -13,7 +13,7 @@ from gpucore.node.health.breaker import HOLD_SECONDS, Breaker
 from gpucore.node.health.records import HealthRecords, HealthStatus
 from gpucore.units import GpuIndex, NodeName, PodUid
 from gpucore.wire.pod.spec import Pod
-from gpudeviceplugin.gpus.devices import DriverError, GpuLostError, Xid
+from gpudeviceplugin.gpus.devices import NO_INSTANCE, DriverError, GpuLostError, MigInstance, Xid
 from gpudeviceplugin.gpus.health import FIRST_PAUSE_SECONDS, HealthMonitor
 from gpukube.testing.clock import FakeClock
 
@@ -68,7 +68,7 @@ class World:
         self.book = HealthRecords(clean_probes=2, ignored_xids={31})
         breaker = Breaker(limit=2)
         self.health = HealthMonitor(self.book, breaker, self.driver, interval_seconds=EVERY)  # type: ignore[arg-type]
-        self.health.watch_only((GpuIndex(index), t4(index).uuid) for index in (0, 1))
+        self.health.watch_only(((GpuIndex(index), t4(index).uuid) for index in (0, 1)), {})
         self.health.on_verdicts = self._take
 
     def _take(self, verdicts: list[HealthStatus]) -> None:
@@ -139,10 +139,41 @@ async def test_a_gpu_that_was_silent_in_an_enumeration_is_unhealthy(world: World
     assert world.health.healthy(SECOND)
 
 
+@pytest.mark.parametrize(
+    ("numbers", "named", "withdrawn"),
+    [
+        ((2, 3), 3, {"MIG-b"}),
+        ((2, 3), NO_INSTANCE, {"MIG-a", "MIG-b"}),
+        ((2, 3), 9, set()),
+        ((NO_INSTANCE, NO_INSTANCE), 3, {"MIG-a", "MIG-b"}),
+    ],
+    ids=["one", "all", "another", "unknown"],
+)
+async def test_an_xid_of_a_gpu_in_mig_mode_withdraws_its_instances(
+    world: World, numbers: tuple[int, int], named: int, withdrawn: set[str]
+) -> None:
+    """The one that the event names, else all, since NVML reports the GPU; no other GPU."""
+    uuids = ("MIG-a", "MIG-b")
+    instances = tuple(
+        MigInstance(slot, uuid, "3g.20gb", 19968, gpu_instance=number)
+        for slot, (uuid, number) in enumerate(zip(uuids, numbers, strict=True))
+    )
+    watched = [
+        *((GpuIndex(slot), uuid) for slot, uuid in enumerate(uuids, 2)),
+        (GpuIndex(1), SECOND),
+    ]
+    world.health.watch_only(watched, {FIRST: instances})
+    world.driver.events = [Xid(79, FIRST, named)]
+    await world.for_seconds(1, world.health.listen)
+    assert {each.uuid for each in world.verdicts} == withdrawn
+    assert all(each.why == "XID 79" for each in world.verdicts)
+    assert world.health.healthy(SECOND)
+
+
 async def test_a_gpu_that_is_not_watched_any_more_starts_over(world: World) -> None:
     """Its record went; a failure of its successor is the first."""
     world.health.silent(SECOND)
-    world.health.watch_only([(GpuIndex(0), FIRST)])
+    world.health.watch_only([(GpuIndex(0), FIRST)], {})
     assert list(world.book) == [FIRST]
     assert world.health.healthy(SECOND)
 

@@ -14,7 +14,7 @@ from gpucore.node.health.breaker import Breaker
 from gpucore.node.health.records import HealthRecords
 from gpucore.units import GIB, MemoryUnit
 from gpudeviceplugin.cluster.node_watch import NodeWatch
-from gpudeviceplugin.gpus.devices import MigInstance
+from gpudeviceplugin.gpus.devices import MigInstance, Xid
 from gpudeviceplugin.gpus.driver import PatientDriver
 from gpudeviceplugin.gpus.health import HealthMonitor
 from gpudeviceplugin.isolation.modes import Isolation
@@ -105,6 +105,18 @@ async def test_a_gpu_that_is_cut_into_instances_is_offered_as_those() -> None:
     kept.driver.gpus = (t4(0), t4(1))
     await kept.enumerated()
     assert kept.gpus() == [(0, 15, True), (1, 15, True)]
+
+
+async def test_an_error_of_a_gpu_in_mig_mode_withdraws_its_instance() -> None:
+    """The driver reports the GPU, which is not offered itself."""
+    instances = tuple(
+        MigInstance(slot, f"MIG-{slot}", "1g", 4864, gpu_instance=slot + 7) for slot in (0, 1)
+    )
+    driver = FakeDriver(t4(0), replace(t4(1), mig=True, slots=7, instances=instances))
+    kept = Kept(driver)
+    await kept.enumerated()
+    kept.health._take(Xid(79, t4(1).uuid, 8))
+    assert kept.gpus() == [(0, 15, True), (9, 4, True), (10, 4, False)]
 
 
 async def test_a_gpu_that_is_gone_for_good_is_not_offered() -> None:

@@ -80,7 +80,7 @@ class World:
             raise answer
         return answer
 
-    def watch_only(self, gpus: Any) -> None:
+    def watch_only(self, gpus: Any, _: Any) -> None:
         """As that of health."""
         self.effects.append(("watch", sorted(gpus)))
 

@@ -194,6 +194,20 @@ def test_an_xid_is_reported_with_the_uuid_of_its_gpu(machine: Open, tmp_path: Pa
     assert nvml.next_xid(1) is None
 
 
+def test_an_xid_in_mig_mode_names_the_gpu_and_its_gpu_instance(
+    machine: Open, tmp_path: Path
+) -> None:
+    """NVML has no events of instances: the event is the GPU's and has the id of the instance."""
+    nvml = machine("a100-mig-2x40")
+    gpu = next(gpu for gpu in nvml.machine().gpus if gpu.mig)
+    assert [each.gpu_instance for each in gpu.instances] == [2, 3, 9]
+    assert nvml.next_xid(1) is None
+    lines = f"xid 94 gpu {gpu.index} gi 3 ci 0\nxid 79 gpu {gpu.index}\n"
+    (tmp_path / "state").write_text(lines)
+    assert nvml.next_xid(2000) == Xid(94, gpu.uuid, 3)
+    assert nvml.next_xid(2000) == Xid(79, gpu.uuid)
+
+
 def test_an_xid_between_two_subscriptions_is_reported(machine: Open, tmp_path: Path) -> None:
     """Before the set of events is made anew for a GPU that came back, another GPU fails."""
     nvml = machine("t4-2x16")

@@ -296,7 +296,7 @@ class EventSets:
         if not self.open[events]:
             return failure(pynvml.NVML_ERROR_TIMEOUT)
         handle, code = self.open[events].pop(0)
-        return SimpleNamespace(device=handle, eventData=code)
+        return SimpleNamespace(device=handle, eventData=code, gpuInstanceId=0xFFFFFFFF)
 
 
 def test_the_set_of_events_is_made_once_and_freed_with_the_connection(

@@ -15,6 +15,8 @@ import msgspec
 
 from gpucore.node.isolation.driver_limits import MemoryLimit
 
+NO_INSTANCE: Final = -1
+"""For a GPU instance of MIG: none, or unknown."""
 LEAST_CONTEXT_BYTES: Final = 32 << 20
 """Memory in use below this is no process: a driver holds a few MiB, a CUDA context hundreds."""
 
@@ -32,13 +34,18 @@ class GpuLostError(DriverError):
 
 
 class MigInstance(msgspec.Struct, frozen=True):
-    """A MIG instance of a GPU: its slot there, identity and memory as :class:`DriverGpu` has it."""
+    """A MIG instance of a GPU: its slot there, identity and memory as :class:`DriverGpu` has it.
+
+    Attributes:
+        gpu_instance: the driver's number of the GPU instance that it is a part of.
+    """
 
     slot: int
     uuid: str
     model: str
     memory_mib: int
     reserved_mib: int = -1
+    gpu_instance: int = NO_INSTANCE
 
 
 class DriverGpu(msgspec.Struct, frozen=True):
@@ -126,10 +133,16 @@ class Usage(msgspec.Struct, frozen=True):
 
 
 class Xid(msgspec.Struct, frozen=True):
-    """An error event of a GPU; an empty uuid is an event of no particular GPU."""
+    """An error event.
+
+    Attributes:
+        uuid: of the physical GPU; empty for an event of no particular GPU.
+        gpu_instance: the GPU instance that it concerns, in MIG mode.
+    """
 
     code: int
     uuid: str
+    gpu_instance: int = NO_INSTANCE
 
 
 class Driver(Protocol):

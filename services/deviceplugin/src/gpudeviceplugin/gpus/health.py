@@ -7,7 +7,7 @@ status.
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
 import structlog
@@ -17,7 +17,7 @@ from gpucore.node.health.records import HealthRecords, HealthStatus
 from gpucore.units import GpuIndex
 from gpucore.wire.pod.spec import Pod
 from gpudeviceplugin import telemetry
-from gpudeviceplugin.gpus.devices import DriverError
+from gpudeviceplugin.gpus.devices import NO_INSTANCE, DriverError, MigInstance, Xid
 from gpudeviceplugin.gpus.driver import PatientDriver
 from gpudeviceplugin.settings import DevicePluginSettings
 from gpudeviceplugin.state import ignore
@@ -44,15 +44,20 @@ class HealthMonitor:
         self._driver = driver
         self._interval_seconds = interval_seconds
         self._uuids: dict[GpuIndex, str] = {}
+        self._instances: dict[str, tuple[MigInstance, ...]] = {}
         self.on_verdicts: Callable[[list[HealthStatus]], None] = ignore
 
     def healthy(self, uuid: str) -> bool:
         """True if the GPU may be advertised as healthy."""
         return self._book.healthy(uuid)
 
-    def watch_only(self, gpus: Iterable[tuple[GpuIndex, str]]) -> None:
-        """Set the GPUs to monitor."""
-        self._uuids = dict(gpus)
+    def watch_only(
+        self,
+        gpus: Iterable[tuple[GpuIndex, str]],
+        instances: Mapping[str, tuple[MigInstance, ...]],
+    ) -> None:
+        """Set the GPUs to monitor, and which of them are instances of which GPU in MIG mode."""
+        self._uuids, self._instances = dict(gpus), dict(instances)
         self._book.watch_only(self._uuids.values())
 
     def silent(self, uuid: str) -> None:
@@ -97,15 +102,33 @@ class HealthMonitor:
                 continue
             pauses = _pauses()
             if event is not None:
-                telemetry.XIDS.labels(event.uuid, str(event.code)).inc()
-                log.warning("XID", uuid=event.uuid, code=event.code)
-                self._tell(self._book.xid(event.uuid, event.code, time.monotonic()))
+                self._take(event)
+
+    def _take(self, event: Xid) -> None:
+        telemetry.XIDS.labels(event.uuid, str(event.code)).inc()
+        log.warning("XID", uuid=event.uuid, code=event.code)
+        now = time.monotonic()
+        self._tell(
+            [v for uuid in self._named(event) for v in self._book.xid(uuid, event.code, now)]
+        )
+
+    def _named(self, event: Xid) -> list[str]:
+        """The GPU of an error event; in MIG mode its instances, or the one that the event names."""
+        instances = self._instances.get(event.uuid)
+        if instances is None:
+            return [event.uuid]
+        return [each.uuid for each in instances if _may_concern(event, each)]
 
     def _tell(self, verdicts: list[HealthStatus]) -> None:
         if any(verdict.healthy for verdict in verdicts):
             self._driver.resubscribe()
         if verdicts:
             self.on_verdicts(verdicts)
+
+
+def _may_concern(event: Xid, instance: MigInstance) -> bool:
+    numbers = (event.gpu_instance, instance.gpu_instance)
+    return NO_INSTANCE in numbers or event.gpu_instance == instance.gpu_instance
 
 
 def _pauses() -> Iterator[float]:

@@ -8,12 +8,13 @@ import ctypes
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
+from typing import Any, Final
 
 import pynvml
 
 from gpucore.node.isolation.driver_limits import MemoryLimit
 from gpudeviceplugin.gpus.devices import (
+    NO_INSTANCE,
     DriverError,
     NodeHardware,
     Process,
@@ -29,6 +30,9 @@ from gpudeviceplugin.gpus.nvml_calls import (
     process_samples,
 )
 from gpudeviceplugin.gpus.nvml_hardware import node_hardware
+
+NO_GPU_INSTANCE: Final = 0xFFFFFFFF
+"""In an event that concerns no GPU instance in particular."""
 
 
 class Nvml:
@@ -159,7 +163,9 @@ class Nvml:
 
     def _taken(self, events: Any, timeout_ms: int) -> Xid:
         event = pynvml.nvmlEventSetWait_v2(events, timeout_ms)
-        return Xid(int(event.eventData), self._uuids.get(_address(event.device), ""))
+        number = int(event.gpuInstanceId)
+        instance = NO_INSTANCE if number == NO_GPU_INSTANCE else number
+        return Xid(int(event.eventData), self._uuids.get(_address(event.device), ""), instance)
 
     def _subscribed(self) -> Any:
         """An event set for all GPUs that report errors; a lost GPU has no readable UUID."""

@@ -8,7 +8,13 @@ from typing import Any, Final
 
 import pynvml
 
-from gpudeviceplugin.gpus.devices import DriverGpu, GpuLostError, MigInstance, NodeHardware
+from gpudeviceplugin.gpus.devices import (
+    NO_INSTANCE,
+    DriverGpu,
+    GpuLostError,
+    MigInstance,
+    NodeHardware,
+)
 from gpudeviceplugin.gpus.nvml_calls import call, call_or, memory_info, memory_limit
 from gpudeviceplugin.gpus.pcie import pcie_root
 
@@ -112,6 +118,7 @@ def _instance(slot: int, handle: Any) -> MigInstance:
         model=str(call_or("", pynvml.nvmlDeviceGetName, handle)),
         memory_mib=total,
         reserved_mib=reserved,
+        gpu_instance=int(call_or(NO_INSTANCE, pynvml.nvmlDeviceGetGpuInstanceId, handle)),
     )
 
 

@@ -103,7 +103,8 @@ class InventoryManager:
         self._known = msgspec.structs.replace(
             found, gpus=gpus, links={**self._known.links, **found.links} if lost else found.links
         )
-        self._health.watch_only((gpu.index, gpu.uuid) for gpu in gpus)
+        instances = {device.uuid: device.instances for device in machine.gpus if device.mig}
+        self._health.watch_only(((gpu.index, gpu.uuid) for gpu in gpus), instances)
         for gpu in lost:
             self._health.silent(gpu.uuid)
         capabilities = {device.uuid: device.capability for device in machine.gpus}
