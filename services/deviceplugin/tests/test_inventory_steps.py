@@ -1,5 +1,7 @@
 """Indexes of GPUs and MIG instances, and the limit of the device list."""
 
+from itertools import permutations
+
 import pytest
 from fakedriver import t4
 
@@ -9,11 +11,11 @@ from gpudeviceplugin.gpus.devices import DriverGpu, MigInstance, NodeHardware
 from gpudeviceplugin.gpus.inventory import inventory_of, unit_refusal
 
 
-def cut(index: int, *slots: int) -> DriverGpu:
-    """A GPU in MIG mode with up to seven instances."""
+def cut(index: int, *slots: int, most: int = 7) -> DriverGpu:
+    """A GPU in MIG mode with up to seven instances, or ``most``."""
     instances = tuple(MigInstance(slot, f"MIG-{index}-{slot}", "1g", 4864) for slot in slots)
     return DriverGpu(
-        index, f"GPU-{index}", "A100", 40960, minor=index + 4, numa=1, mig=True, slots=7,
+        index, f"GPU-{index}", "A100", 40960, minor=index + 4, numa=1, mig=True, slots=most,
         instances=instances,
     )  # fmt: skip
 
@@ -28,6 +30,23 @@ def test_an_instance_keeps_its_index_while_it_stays_in_its_slot() -> None:
     assert (inventory.links, inventory.driver) == ({"0-1": ("SYS",)}, "570.1")
     silent = inventory_of(NodeHardware("570.1", (cut(1, 0, 3),), silent=(0,)), GIB)
     assert {gpu.uuid: gpu.index for gpu in silent.gpus} == {"MIG-1-0": 9, "MIG-1-3": 12}
+
+
+@pytest.mark.parametrize("order", list(permutations((7, 4, 0, 0))))
+def test_instances_of_gpus_of_two_kinds_have_different_indexes(order: tuple[int, ...]) -> None:
+    """An A100 has up to seven instances and an A30 four; GPUs without MIG may stand between."""
+    gpus = [
+        cut(index, *range(most), most=most) if most else t4(index)
+        for index, most in enumerate(order)
+    ]
+    inventory = inventory_of(NodeHardware("570.1", tuple(gpus)), GIB)
+    assert len({gpu.index for gpu in inventory.gpus}) == len(inventory.gpus) == 13
+    assert min(gpu.index for gpu in inventory.gpus if gpu.mig) == len(order) + slots_before(order)
+
+
+def slots_before(order: tuple[int, ...]) -> int:
+    """Slots before the first GPU in MIG mode: each GPU without it counts as the largest."""
+    return 7 * next(index for index, most in enumerate(order) if most)
 
 
 def test_an_instance_is_on_the_device_and_numa_node_of_its_gpu() -> None:

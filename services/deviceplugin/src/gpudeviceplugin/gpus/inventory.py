@@ -1,7 +1,8 @@
 """The GPUs of the driver as the published inventory.
 
 A GPU in MIG mode is offered as its instances, never itself: they get indexes after those of
-all GPUs, the same ones as long as an instance stays in its slot.
+all GPUs, the same ones as long as an instance stays in its slot. On a node with several kinds of
+GPUs they may change when a GPU before it does not answer or when its MIG mode changes.
 """
 
 import msgspec
@@ -20,16 +21,26 @@ def inventory_of(machine: NodeHardware, unit: MemoryUnit, *, reserve_mib: int = 
         unit: size of one device of memory.
         reserve_mib: MiB of every GPU and MIG instance to keep besides what the driver keeps.
     """
-    count = len(machine.gpus) + len(machine.silent)
     gpus = [_gpu(device) for device in machine.gpus if not device.mig]
     gpus += [
-        _mig_gpu(device, instance, count)
+        _mig_gpu(device, instance, _first_index(machine, device))
         for device in machine.gpus
         for instance in device.instances
     ]
     counted = (_counted(gpu, unit, reserve_mib) for gpu in gpus)
     ordered = tuple(sorted(counted, key=lambda gpu: gpu.index))
     return Inventory(gpus=ordered, unit=unit, links=machine.links, driver=machine.driver)
+
+
+def _first_index(machine: NodeHardware, gpu: DriverGpu) -> int:
+    """The index of the first slot of a GPU in MIG mode: after those of the GPUs before it.
+
+    GPUs without MIG, or which do not answer, have as many slots as any other: MIG may be turned on.
+    """
+    slots = {device.index: device.slots for device in machine.gpus if device.mig}
+    most = max(slots.values())
+    before = sum(slots.get(index, most) for index in range(gpu.index))
+    return len(machine.gpus) + len(machine.silent) + before
 
 
 def _counted(gpu: Gpu, unit: MemoryUnit, reserve_mib: int) -> Gpu:
@@ -52,9 +63,9 @@ def _gpu(gpu: DriverGpu) -> Gpu:
     )
 
 
-def _mig_gpu(gpu: DriverGpu, instance: MigInstance, count: int) -> Gpu:
+def _mig_gpu(gpu: DriverGpu, instance: MigInstance, first: int) -> Gpu:
     return Gpu(
-        index=GpuIndex(count + gpu.index * gpu.slots + instance.slot),
+        index=GpuIndex(first + instance.slot),
         uuid=GpuUuid(instance.uuid),
         units=0,
         minor=gpu.minor,
