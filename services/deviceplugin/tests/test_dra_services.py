@@ -186,6 +186,20 @@ HOSTILE = {
         {"config": [{"opaque": {"driver": CLAIM_DRIVER, "parameters": {}}}]},
     ),
     "elsewhere": ("no device of this driver", {"results": []}),
+    "admin": (
+        "devices with adminAccess do not count",
+        {
+            "results": [
+                {
+                    "request": "gpu",
+                    "driver": CLAIM_DRIVER,
+                    "pool": "n1",
+                    "device": "gpu-0",
+                    "adminAccess": True,
+                }
+            ]
+        },
+    ),
 }
 
 

@@ -63,7 +63,8 @@ def prepare_claim(
     if claim.configured:
         raise ClaimError("the claim has opaque parameters, but this driver takes none")
     if not claim.devices:
-        raise ClaimError("no device of this driver is allocated to the claim")
+        words = "devices with adminAccess do not count, because this driver grants no such access"
+        raise ClaimError(f"no device of this driver is allocated to the claim; {words}")
     requests: dict[str, list[DeviceShare]] = {}
     for device in claim.devices:
         requests.setdefault(device.request, []).append(device)
