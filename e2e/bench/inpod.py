@@ -21,7 +21,7 @@ def argv(plane: ControlPlane, command: Sequence[str]) -> list[str]:
     account.mkdir(exist_ok=True)
     (account / "token").touch(mode=0o600)
     (account / "token").write_text(plane.token)
-    shutil.copy(plane.folder / "apiserver" / "apiserver.crt", account / "ca.crt")
+    shutil.copy(plane.authority, account / "ca.crt")
     alone = ["unshare", "--map-root-user", "--mount"]
     return [*alone, "sh", "-c", _MOUNT, "sh", str(account), *command]
 

@@ -42,13 +42,15 @@ class ControlPlane:
         version: of Kubernetes; the chosen one by default.
         features: feature gates that are switched on in the API server and the schedulers.
         apis: API versions that are off by default, and served nevertheless.
-        nodes: names of nodes with real kubelets, under which this machine reaches them.
+        pki: folder of certificates as kubeadm lays them, for nodes that join with their kubelets;
+            by default the API server makes a certificate for itself, and nodes are objects only.
 
     Attributes:
         version: of Kubernetes.
+        port: of the API server.
         url: of the API server, ``https://127.0.0.1:<port>``.
+        authority: file of the certificate by which clients verify the API server.
         token: of a user who may do anything.
-        node_tokens: of the kubelets, by node.
         kubeconfig: for programs that want a file.
     """
 
@@ -58,11 +60,12 @@ class ControlPlane:
         *,
         features: Sequence[str] = (),
         apis: Sequence[str] = (),
-        nodes: Sequence[str] = (),
+        pki: Path | None = None,
     ) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="gpushare-control-plane-"))
         self.token = secrets.token_hex(16)
-        self.node_tokens = {node: secrets.token_hex(16) for node in nodes}
+        self._pki = pki
+        self.authority = pki / "ca.crt" if pki else self.folder / "apiserver" / "apiserver.crt"
         self.kubeconfig = self.folder / "kubeconfig"
         self.version = version or offline.chosen_version()
         gates = {} if self._oldest else feature_gates()
@@ -72,9 +75,9 @@ class ControlPlane:
         if gates:
             self._apis.append("--runtime-config=api/all=true")
         self._programs = offline.ensure_programs(self.version)
-        self._port = free_port()
+        self.port = free_port()
         self._etcd_url, self._peer_url = (f"http://127.0.0.1:{free_port()}" for _ in range(2))
-        self.url = f"https://127.0.0.1:{self._port}"
+        self.url = f"https://127.0.0.1:{self.port}"
         self.processes: list[ChildProcess] = []
         self.kubectl = Kubectl(self._programs / "kubectl", self.kubeconfig)
 
@@ -174,8 +177,13 @@ class ControlPlane:
     def controllers(self, *names: str) -> ChildProcess:
         """Start kube-controller-manager with some of its controllers: ``job-controller`` etc.
 
-        The certificate that it gives to pods is that of the API server, which made it itself.
+        It gives pods the certificate of the API server's authority; with such an authority of
+        kubeadm's it signs certificates of nodes, too.
         """
+        signing = [
+            f"--cluster-signing-cert-file={self.authority}",
+            f"--cluster-signing-key-file={self.authority.with_suffix('.key')}",
+        ]
         argv: list[str | Path] = [
             self._programs / "kube-controller-manager",
             f"--kubeconfig={self.kubeconfig}",
@@ -184,7 +192,8 @@ class ControlPlane:
             "--secure-port=0",
             "--kube-api-qps=500",
             "--kube-api-burst=500",
-            f"--root-ca-file={self.folder / 'apiserver' / 'apiserver.crt'}",
+            f"--root-ca-file={self.authority}",
+            *(signing if self._pki else []),
         ]
         return self._run("kube-controller-manager", argv)
 
@@ -226,12 +235,9 @@ class ControlPlane:
     def _keys(self) -> None:
         command = ["openssl", "genrsa", "-out", str(self.folder / "accounts.key"), "2048"]
         subprocess.run(command, check=True, capture_output=True, timeout=START_SECONDS)
-        lines = [f"{self.token},admin,admin,system:masters\n"]
-        for node, token in self.node_tokens.items():
-            lines.append(f"{token},system:node:{node},{node},system:nodes\n")
         tokens = self.folder / "tokens.csv"
         tokens.touch(mode=0o600)
-        tokens.write_text("".join(lines))
+        tokens.write_text(f"{self.token},admin,admin,system:masters\n")
 
     def _api_server(self) -> None:
         key = self.folder / "accounts.key"
@@ -242,8 +248,7 @@ class ControlPlane:
             "--advertise-address=127.0.0.1",
             # Nobody here reaches the API server by its Service, and loopback is refused for that.
             "--endpoint-reconciler-type=none",
-            f"--secure-port={self._port}",
-            f"--cert-dir={self.folder / 'apiserver'}",
+            f"--secure-port={self.port}",
             f"--token-auth-file={self.folder / 'tokens.csv'}",
             *self._node_flags(),
             "--service-account-issuer=https://kubernetes.default.svc",
@@ -257,15 +262,29 @@ class ControlPlane:
             *self._apis,
         ]
         process = self._run("kube-apiserver", argv)
-        port = self._port
+        port = self.port
         until(
             "the API server is ready", lambda: self._healthy(process, port), seconds=START_SECONDS
         )
 
     def _node_flags(self) -> list[str]:
-        if not self.node_tokens:
-            return ["--authorization-mode=RBAC", f"--disable-admission-plugins={_NOT_HERE}"]
-        return ["--authorization-mode=Node,RBAC", "--kubelet-preferred-address-types=Hostname"]
+        if self._pki is None:
+            return [
+                f"--cert-dir={self.folder / 'apiserver'}",
+                "--authorization-mode=RBAC",
+                f"--disable-admission-plugins={_NOT_HERE}",
+            ]
+        return [
+            f"--tls-cert-file={self._pki / 'apiserver.crt'}",
+            f"--tls-private-key-file={self._pki / 'apiserver.key'}",
+            f"--client-ca-file={self.authority}",
+            "--enable-bootstrap-token-auth=true",
+            "--authorization-mode=Node,RBAC",
+            "--enable-admission-plugins=NodeRestriction",
+            f"--kubelet-client-certificate={self._pki / 'apiserver-kubelet-client.crt'}",
+            f"--kubelet-client-key={self._pki / 'apiserver-kubelet-client.key'}",
+            "--kubelet-preferred-address-types=Hostname",
+        ]
 
     def _healthy(self, process: ChildProcess, port: int) -> bool:
         process.demand_alive()

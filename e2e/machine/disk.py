@@ -15,7 +15,7 @@ from host.privilege import as_root
 from host.progress import step
 
 _GUEST: Final = Path(__file__).parent / "guest"
-_PROGRAMS: Final = ("kubelet", "containerd", "containerd-shim-runc-v2", "ctr")
+_PROGRAMS: Final = ("kubeadm", "kubelet", "containerd", "containerd-shim-runc-v2", "ctr")
 _SIZE: Final = "8G"
 """Of a sparse file; kubelet evicts pods when less than 15 % is free."""
 _COPY_SECONDS: Final = 600

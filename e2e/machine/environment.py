@@ -28,14 +28,20 @@ from host.progress import step
 from images import build as images
 from machine import inputs, nodefiles
 from machine.inputs import MachineInputs
-from machine.nodefiles import NODE
-from machine.qemu import Qemu
+from machine.kubeadm import Kubeadm
+from machine.nodefiles import DISCOVERY, JOIN, KUBELET_FLAGS, NODE
+from machine.qemu import GATEWAY, Qemu
 
 MACHINE: Final = "h100-r615-2x80"
 """The mock machine of the node: a driver that limits memory."""
 START_SECONDS: Final = 300
 """From a shell in the machine to a Ready node."""
+JOIN_SECONDS: Final = 900
+KUBELET: Final[Mapping[str, Any]] = {"nodeStatusUpdateFrequency": "2s"}
+"""What differs from kubeadm's defaults and from kubelet's own, such as failCgroupV1."""
 _CONTROLLERS: Final = (
+    "certificatesigningrequest-approving-controller",
+    "certificatesigningrequest-signing-controller",
     "daemonset-controller",
     "deployment-controller",
     "garbage-collector-controller",
@@ -86,12 +92,16 @@ class MachineEnvironment:
         except SetupError as reason:
             raise UnavailableError(str(reason)) from reason
         self.image, self.modelserver = found.built.sample, found.built.modelserver
-        self.plane = ControlPlane(found.version, nodes=[NODE])
+        self._kubeadm = Kubeadm(found.version, self._folder, GATEWAY)
+        self._kubeadm.make_certificates()
+        self.plane = ControlPlane(found.version, pki=self._kubeadm.pki)
         self._stoppable.append(self.plane)
         self._start_control_plane()
         self.machine = self._machine(found)
         with step("boot the machine"):
             self.machine.power_on()
+        with step("have kubeadm join it to the cluster"):
+            self.machine.shell(f"kubeadm join --config={JOIN}", seconds=JOIN_SECONDS)
         with step("install the chart"):
             self.install(_merged(_values(found.built), self._values))
         with step("wait for the stack"):
@@ -126,7 +136,10 @@ class MachineEnvironment:
     def kubelet_config(self) -> dict[str, Any]:
         """The configuration that kubelet has in force, defaults included."""
         url = f"https://127.0.0.1:{self._kubelet_port}/configz"
-        with urllib.request.urlopen(url, timeout=60, context=unverified()) as answer:
+        request = urllib.request.Request(
+            url, headers={"Authorization": f"Bearer {self.plane.token}"}
+        )
+        with urllib.request.urlopen(request, timeout=60, context=unverified()) as answer:
             found: dict[str, Any] = json.load(answer)["kubeletconfig"]
         return found
 
@@ -164,16 +177,17 @@ class MachineEnvironment:
         self.plane.start()
         plain = self.plane.kubectl
         self.kubectl = Kubectl(plain.binary, plain.kubeconfig, path=(COMMANDS,))
-        self.objects = Objects(self._verifying())
+        config = self._verifying()
+        self.objects = Objects(config)
+        self._kubeadm.prepare(self.plane, config, {**KUBELET, "port": self._kubelet_port})
         self.plane.controllers(*_CONTROLLERS)
         self.plane.scheduler(None, name="default-scheduler")
         self.plane.scheduler(f"{self._extender()}{PREFIX}", name=SCHEDULER_NAME)
 
     def _verifying(self) -> Path:
-        """A kubeconfig that names the certificate of the API server."""
+        """A kubeconfig that names the certificate of the API server's authority."""
         config = json.loads(self.plane.kubeconfig.read_text())
-        certificate = str(self.plane.folder / "apiserver" / "apiserver.crt")
-        server = {"server": self.plane.url, "certificate-authority": certificate}
+        server = {"server": self.plane.url, "certificate-authority": str(self.plane.authority)}
         config["clusters"][0]["cluster"] = server
         file = self._folder / "kubeconfig"
         file.write_text(json.dumps(config))
@@ -190,12 +204,13 @@ class MachineEnvironment:
 
     def _machine(self, found: MachineInputs) -> Qemu:
         port = self._kubelet_port
+        join = self._kubeadm.join_configuration(NODE, DISCOVERY, KUBELET_FLAGS)
         files = nodefiles.write(
             self._folder,
             machine=MACHINE,
-            port=port,
             key=Qemu.make_key(self._folder),
-            kubeconfig=nodefiles.kubeconfig(self.plane.url, self.plane.node_tokens[NODE]),
+            port=self.plane.port,
+            texts={JOIN: join, DISCOVERY: self._kubeadm.discovery(self.plane)},
             more=self._files,
         )
         machine = Qemu(

@@ -6,11 +6,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
+import yaml
+
 from environments.waiting import until
 from host.errors import SetupError
 from machine.qemu import Qemu
 
-KUBELET_CONFIG: Final = "/etc/gpushare/kubelet.yaml"
+KUBELET_CONFIG: Final = "/var/lib/kubelet/config.yaml"
 _SWAP: Final = "/swap"
 _SWAP_MIB: Final = 256
 _SMALL_KIB: Final = 256
@@ -93,8 +95,8 @@ def writable(machine: Qemu, folder: str) -> bool:
 
 
 def configure_kubelet(machine: Qemu, **settings: Any) -> None:
-    """Change the configuration of kubelet and restart it; a boot brings the usual one back."""
-    config = json.loads(machine.shell(f"cat {KUBELET_CONFIG}"))
+    """Change the configuration that kubeadm wrote for kubelet, and restart it."""
+    config = yaml.safe_load(machine.shell(f"cat {KUBELET_CONFIG}"))
     text = json.dumps(config | settings)
     machine.shell(f"cat > {KUBELET_CONFIG} <<'END'\n{text}\nEND\nsystemctl restart kubelet")
 

@@ -17,6 +17,8 @@ from machine.disk import Disk
 
 GATEWAY: Final = "10.0.2.2"
 """The loopback of the host, as the machine sees it."""
+ADDRESS: Final = "10.0.2.15"
+"""Of the machine, in its own network."""
 LEASH: Final = ("setpriv", "--pdeathsig=KILL")
 """Has the kernel end a program with the process that started it, however that ends."""
 BOOT_SECONDS: Final = 300

@@ -20,10 +20,10 @@ ROOT = "/var/lib/k0s/kubelet"
 @pytest.fixture
 def environment(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[MachineEnvironment]:
     """A machine whose kubelet and chart have the directory that k0s gives its kubelet."""
-    flags = tmp_path / "kubelet.env"
+    flags = tmp_path / "kubelet"
     flags.write_text(f"KUBELET_EXTRA_ARGS=--root-dir={ROOT}\n")
     values = {"devicePlugin": {"kubeletRoot": ROOT}}
-    world = MachineEnvironment(files={"etc/gpushare/kubelet.env": flags}, values=values)
+    world = MachineEnvironment(files={"etc/default/kubelet": flags}, values=values)
     yield from running(request, world)
 
 

@@ -25,10 +25,11 @@ APPARMOR = "cri-containerd.apparmor.d (enforce)"
 def test_two_pods_share_a_gpu_of_a_node_with_cgroup_v2(
     environment: MachineEnvironment, case: Case
 ) -> None:
-    """With its defaults kubelet refuses cgroup v1; the machine has version 2 alone."""
+    """As kubeadm configures it kubelet refuses cgroup v1; the machine has version 2 alone."""
     assert environment.machine.shell(f"stat -fc %T {CGROUPS}").strip() == "cgroup2fs"
     config = environment.kubelet_config()
     assert (config["failCgroupV1"], config["cgroupDriver"]) == (True, "systemd")
+    assert config["authentication"]["anonymous"] == {"enabled": False}
     case.create_running(sharing(case, "one", 10), sharing(case, "two", 20))
     assert case.gpu("one") == case.gpu("two")
     uuid = environment.nodes[NODE][case.gpu("one")].uuid
