@@ -80,7 +80,7 @@ def test_memory_is_kept_from_the_same_and_lower_priorities_on_that_node_alone() 
     assert [one.name for one in found.before(N, rival)] == ["second", "first"]
     refusal = reserved_for_nominated(found, info(), rival, pod_request(rival))
     assert refusal is not None
-    assert refusal[1] == ("first", "second")
+    assert refusal.reserved_for == ("first", "second")
     higher = to("", "rival", 1, priority=6)
     assert reserved_for_nominated(found, info(), higher, pod_request(higher)) is None
     own = to("n", "first", 8, priority=5)

@@ -71,6 +71,13 @@ def _require(random: Random, spec: Object) -> None:
         spec["volumes"] = [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]
 
 
+def _nominate(random: Random, waiting: Object, nodes: list[Object]) -> None:
+    """Give the pod a priority; and perhaps a node on which others are evicted for it."""
+    waiting["spec"]["priority"] = random.choice((0, 0, 5))
+    if random.random() < 0.3:
+        waiting["status"]["nominatedNodeName"] = random.choice(nodes)["metadata"]["name"]
+
+
 def odd_cluster(random: Random) -> tuple[list[Object], list[Object]]:
     """Nodes, and pods that hold GPUs, hold only other resources, have ended, or wait."""
     nodes = [odd_node(random, f"n{number}") for number in range(random.randint(1, 6))]
@@ -85,6 +92,8 @@ def odd_cluster(random: Random) -> tuple[list[Object], list[Object]]:
         if random.random() < 0.1:
             found["status"] = {"phase": "Succeeded"}
         pods.append(found)
+    for each in pods[:4]:
+        _nominate(random, each, nodes)
     for number in range(random.randint(0, 4)):
         item = pod(f"cpu-{number}", uid=f"uid-cpu-{number}")
         item["spec"]["nodeName"] = random.choice(nodes)["metadata"]["name"]
@@ -101,6 +110,7 @@ def odd_question(random: Random) -> list[Object]:
             **random.choice(({"mem": 3}, {"mem": 14, "core": 20}, {"gpus": 2}, {"mem": 60})),
             "replicas": random.choice((1, 3)),
             "policy": random.choice(("", "spread")),
+            "priority": random.choice((0, 5)),
         }
         for number in range(3)
     ]
@@ -116,7 +126,10 @@ def manifest_of(question: list[Object]) -> Object:
         policy = {"gpushare/policy": each["policy"]} if each["policy"] else {}
         template: Object = {
             "metadata": {"annotations": policy},
-            "spec": {"containers": [{"name": "c", "resources": {"limits": limits}}]},
+            "spec": {
+                "priority": each["priority"],
+                "containers": [{"name": "c", "resources": {"limits": limits}}],
+            },
         }
         spec = {"replicas": each["replicas"], "template": template}
         items.append({"kind": "Deployment", "metadata": {"name": each["name"]}, "spec": spec})

@@ -33,7 +33,7 @@ class Bench:
         pod_request = PodRequest((ContainerRequest(mem),), mem=mem)
         pod = waiting(name, "", priority)
         found = reserved_for_nominated(self.nominations, node_info, pod, pod_request)
-        return reserved_words(found[1]) if found else ""
+        return reserved_words(found.reserved_for) if found else ""
 
 
 def waiting(name: str, node: str, priority: int) -> Pod:

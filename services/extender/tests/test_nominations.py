@@ -1,12 +1,18 @@
 """Room that a preemption makes is not given to a pod of the same or a lower priority."""
 
+import json
+
 import pytest
 from objects import Object, node, placed, pod
 from running import Running, until
 
+from gpucore.model import Code
+from gpucore.units import NodeName
 from gpukube.testing.apiserver import FakeApiServer
 
 pytestmark = pytest.mark.slow
+
+N = NodeName("n")
 
 
 def nominated(item: Object, name: str) -> Object:
@@ -89,3 +95,32 @@ async def test_room_for_both_is_given_to_both(cluster: FakeApiServer, extender: 
     other = await wait_for(cluster, extender, pod("other", 8))
     assert (await extender.filter(other, "n"))["NodeNames"] == ["n"]
     assert (await extender.bind(other, "n"))[0] == 200
+
+
+async def test_read_api_promises_nothing_that_filter_refuses(
+    cluster: FakeApiServer, extender: Running
+) -> None:
+    """Explain and what-if count what the nominated pod is going to hold, as filter does."""
+    await one_gpu(cluster, extender, used=8)
+    await wait_for(cluster, extender, nominated(pod("urgent", 8, priority=10), "n"))
+    low = await wait_for(cluster, extender, pod("low", 12))
+    _, text = await extender.get("/api/v1/pods/default/low/explain")
+    assert json.loads(text)["helps"] == [Code.INSUFFICIENT_MEMORY.remedy]
+    reserved = "capacity is reserved for urgent, nominated to this node"
+    refused, placed_before = await what_if(extender, 10), await what_if(extender, 11)
+    assert (placed_before["fits"], refused["fits"]) == (True, False)
+    assert reserved in refused["refusals"][0]["text"]
+    assert refused["refused"][0]["figures"].endswith(reserved)
+    less = await wait_for(cluster, extender, pod("less", 8, priority=10))
+    assert reserved in (await extender.filter(less, "n"))["FailedNodes"]["n"]
+    await cluster.delete("pods", "victim", "default")
+    await until("it has ended", lambda: not extender.state.ledger.nodes()[N].allocations)
+    assert (await extender.filter(low, "n"))["NodeNames"] == []
+
+
+async def what_if(extender: Running, priority: int) -> Object:
+    """The answer about a share of 8 units."""
+    question = {"pods": [{"name": "new", "mem": 8, "priority": priority}]}
+    _, answer = await extender.post("/api/v1/whatif", question)
+    found: Object = answer["items"][0]
+    return found

@@ -18,6 +18,7 @@ from gpucore.gang.members import Member, member_of, members_of
 from gpucore.kubescheduler.candidate_nodes import CandidateNodes
 from gpucore.scheduling.candidates import candidates_of
 from gpucore.scheduling.cluster_policy import ClusterPolicy
+from gpucore.scheduling.pending_pods import nominations_of
 from gpucore.simulate.questions import question_of, requested_pods
 from gpucore.steps import complete
 from gpucore.wire.constraints import pod_constraints
@@ -64,7 +65,9 @@ def listed(nodes: list[Object], pods: list[Object]) -> Cluster:
     there = [decode_pod(encoded(item)) for item in pods]
     ledger = rebuilt(DEFAULT_NAMES, [decode_node(encoded(item)) for item in nodes], there)
     bound = CandidateNodes(DEFAULT_NAMES, ledger.node_objects().values(), there)
-    return Cluster(ledger, complete(candidates_of(ledger, bound, copies=False)), POLICY)
+    nodes = candidates_of(ledger, bound, copies=False)
+    nominations = nominations_of(there, DEFAULT_NAMES)
+    return Cluster(ledger, complete(nodes), POLICY, nominations)
 
 
 def expected(item: Object, pods: list[Object], cluster: Cluster) -> PodExplanation:
@@ -115,9 +118,10 @@ async def test_any_history_ends_in_the_answer_of_a_list(seed: int) -> None:
         assert found == (expected(item, pods, cluster) if requests_gpus else None)
     body = {"pods": odd_question(random), "manifests": [odd_manifest(random)]}
     question = question_of(requested_pods(encoded(body), DEFAULT_NAMES), DEFAULT_NAMES)
-    outcome = complete(answers(cluster.nodes, question.whatif_pods, POLICY))
+    nominations = cluster.nominations
+    outcome = answers(cluster.nodes, question.whatif_pods, POLICY, nominations=nominations)
     notes = [note for each in question.wanted for note in notes_of(each, DEFAULT_NAMES)]
-    document = complete(what_if_document(outcome, POLICY, notes))
+    document = complete(what_if_document(complete(outcome), POLICY, notes))
     assert await questions.what_if(question, TimeSlices()) == document
     assert shown(state.ledger) == before
 

@@ -80,6 +80,13 @@ def test_a_nominated_pod_keeps_nothing_from_higher_priority_or_itself(
     assert (found["state"], found["fits"]) == ("Fits", ["n1"])
 
 
+def test_no_step_frees_what_a_nominated_pod_takes(run: Run, cluster: FakeCluster) -> None:
+    """Neither the end of a pod nor a smaller share is promised where the pod would be refused."""
+    reserved(cluster).pod("waits", 12, phase="Pending")
+    found = json.loads(run("explain", "pod", "waits", "-o", "json", on=cluster).out)
+    assert found["helps"] == ["a share of 2 GiB fits now, on n1"]
+
+
 def test_pods_behind_a_nominated_pod_are_listed_so(run: Run, cluster: FakeCluster) -> None:
     """Equal pods of different priority have different answers in one list."""
     reserved(cluster)

@@ -54,6 +54,30 @@ def test_pods_are_placed_as_the_extender_would(
     ]
 
 
+@pytest.mark.parametrize(("priority", "fits"), [(0, False), (5, False), (6, True)])
+def test_capacity_reserved_for_a_nominated_pod(
+    run: Run, two_gpus: FakeCluster, manifest: Path, priority: int, *, fits: bool
+) -> None:
+    """A new pod of the same or a lower priority does not get it, and reads for which pod it is."""
+    first = {"status": {"nominatedNodeName": "n"}, "spec": {"priority": 5}}
+    two_gpus.pod("first", 15, phase="Pending", **first).pod("b", 1, node="n", index=1)
+    manifest.write_text(POD.replace("spec:", f"spec:\n  priority: {priority}"))
+    outcome = run("whatif", "-f", str(manifest), on=two_gpus)
+    assert outcome.code == (0 if fits else 1)
+    assert ("capacity is reserved for first, nominated to this node" in outcome.out) is not fits
+
+
+def test_a_priority_class_is_named_where_priorities_decide(
+    run: Run, two_gpus: FakeCluster, manifest: Path
+) -> None:
+    """The priority of a class is not read; it is asked for where pods are nominated to nodes."""
+    manifest.write_text(POD.replace("spec:", "spec:\n  priorityClassName: high"))
+    note = "one: PriorityClass high is not read, priority 0 is assumed: set spec.priority"
+    assert note not in run("whatif", "-f", str(manifest), on=two_gpus).err
+    two_gpus.pod("first", 15, phase="Pending", status={"nominatedNodeName": "n"})
+    assert note in run("whatif", "-f", str(manifest), on=two_gpus).err
+
+
 def test_added_nodes_are_empty_copies(run: Run, two_gpus: FakeCluster, manifest: Path) -> None:
     """With one more node like n everything fits, and the name shows that it is not there yet."""
     manifest.write_text(DEPLOYMENT)

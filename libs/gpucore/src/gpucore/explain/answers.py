@@ -26,6 +26,7 @@ from gpucore.scheduling.cluster_policy import (
     expected_profile,
     profiles_for,
 )
+from gpucore.scheduling.pending_pods import Nominations
 from gpucore.simulate.manifests import WorkloadPods
 from gpucore.simulate.whatif import SimulatedCluster, WhatIfOutcome, WhatIfPod
 from gpucore.steps import Steps
@@ -72,6 +73,7 @@ def answers(
     policy: ClusterPolicy,
     *,
     queued: int = 0,
+    nominations: Nominations | None = None,
 ) -> Steps[list[Answer]]:
     """The results of the pods, in order.
 
@@ -80,6 +82,7 @@ def answers(
         whatif_pods: the pods.
         policy: what holds where neither pod nor node names a policy.
         queued: number of pods that wait for the scheduler now.
+        nominations: waiting pods for which capacity of nodes is reserved; ``None`` for none.
     """
     simulated = SimulatedCluster(
         cluster.node_infos,
@@ -88,6 +91,7 @@ def answers(
         nodes=cluster.nodes,
         kinds=KINDS,
         offers=cluster.offers,
+        nominations=nominations,
     )
     profiles = profiles_for(policy.profiles, cluster.node_infos.values())
     refused: dict[WhatIfPod, Answer] = {}
@@ -219,8 +223,14 @@ def _why_few(profile: ExpectedProfile) -> str:
     return f", as profile {profile.scheduler} does: {profile.queued} pods wait before this one"
 
 
-def notes_of(wanted: WorkloadPods, names: Names) -> Iterator[str]:
-    """What an answer leaves open about a pod, as sentences."""
+def notes_of(
+    wanted: WorkloadPods, names: Names, nominations: Nominations | None = None
+) -> Iterator[str]:
+    """What an answer leaves open about a pod, as sentences.
+
+    Args:
+        nominations: waiting pods for which capacity of nodes is reserved; ``None`` for none.
+    """
     name, needs = wanted.pod.name, wanted.constraints
     if needs.gates:
         yield f"{name}: {gated(needs.gates)}"
@@ -229,3 +239,6 @@ def notes_of(wanted: WorkloadPods, names: Names) -> Iterator[str]:
     unsupported = [each for each in needs.unsupported if each not in evaluated]
     if unsupported:
         yield f"{name}: not evaluated: {', '.join(unsupported)}"
+    if nominations and wanted.priority_class:
+        unread = f"PriorityClass {wanted.priority_class} is not read"
+        yield f"{name}: {unread}, priority 0 is assumed: set spec.priority in the manifest"

@@ -14,6 +14,7 @@ from gpucore.explain.sentences import (
     amount_hint,
     headline,
     memory_words,
+    reserved_hint,
     resource_words,
     sentence,
     unit_words,
@@ -43,7 +44,8 @@ class Group(msgspec.Struct, frozen=True):
 
     Attributes:
         reason: without figures.
-        detail: what distinguishes a reason that is not about GPUs; or a hint about the amount.
+        detail: what distinguishes a reason that is not about GPUs; else a hint about the amount,
+            or the nominated pods for which GPUs are reserved.
         nodes: by name.
         largest: most that is free for it on any of them, in ``measure``; ``requested`` likewise.
         example: the whole sentence for the node that comes nearest.
@@ -66,7 +68,8 @@ def grouped(
     """Refusals by reason, most nodes first."""
     by_reason: dict[tuple[Code, str], list[_Ranked]] = {}
     for refusal in refused.values():
-        detail = refusal.detail if refusal.code in CONSTRAINT_CODES else ""
+        in_words = refusal.code in CONSTRAINT_CODES
+        detail = refusal.detail if in_words else reserved_hint(refusal)
         ranked = (-_largest(refusal), refusal.node, refusal)
         by_reason.setdefault((refusal.code, detail), []).append(ranked)
         yield
@@ -96,7 +99,9 @@ def _group(code: Code, alike: Sequence[_Ranked], node_infos: Mapping[NodeName, N
 def _detail(refusal: FitError) -> str:
     if refusal.code is Code.INSUFFICIENT_RESOURCES:
         return f"{refusal.detail}: {resource_words(refusal)}"
-    return refusal.detail if refusal.code in CONSTRAINT_CODES else amount_hint(refusal)
+    if refusal.code in CONSTRAINT_CODES:
+        return refusal.detail
+    return amount_hint(refusal) + reserved_hint(refusal)
 
 
 def _requested(refusal: FitError) -> int:
@@ -135,11 +140,11 @@ def figures(group: Group) -> str:
     if group.code is Code.COMPUTE_TOO_LARGE:
         return f"a GPU has {group.largest} percent, requested {group.requested}"
     if not group.requested or group.code not in _MEASURED:
-        return group.reason.partition(":")[0]
+        return group.reason.partition(":")[0] + group.detail
     noun = "largest GPU" if group.code is Code.TOO_LARGE else "largest free block"
     if group.measure == "gpus":
         plural = "" if group.largest == 1 else "s"
-        return f"{group.largest} GPU{plural} free, requested {group.requested}"
+        return f"{group.largest} GPU{plural} free, requested {group.requested}{group.detail}"
     if group.measure == _PERCENT:
         return f"{noun} {group.largest} {_PERCENT}, requested {group.requested}{group.detail}"
     unit = MemoryUnit.parse(group.measure)

@@ -26,10 +26,10 @@ from gpucore.explain.suggestions import NAMED, suggest
 from gpucore.gang.placement import place_gang
 from gpucore.gang.values import GangPlacement, Shortage
 from gpucore.model import Allocation, FitError, PodRequest
-from gpucore.scheduling.candidates import PodRequirements
+from gpucore.scheduling.candidates import Candidates, PodRequirements
 from gpucore.scheduling.cluster_policy import ClusterPolicy
 from gpucore.scheduling.grouping import Rules
-from gpucore.scheduling.nominated import NONE_NOMINATED, reserved_for_nominated
+from gpucore.scheduling.nominated import NONE_NOMINATED, CandidatesBesideNominated
 from gpucore.steps import Steps
 from gpucore.units import MemoryUnit, NodeName
 from gpucore.wire.pod.gangs import gang_of
@@ -138,21 +138,18 @@ def _neighbours(allocation: Allocation, node_info: NodeInfo) -> Iterator[str]:
 def _waiting(
     base: Explanation, facts: PodFacts, pod_request: PodRequest, cluster: Cluster
 ) -> Steps[Explanation]:
-    pod, nodes = PodRequirements(pod_request, facts.constraints), cluster.nodes
+    pod, nodes = PodRequirements(pod_request, facts.constraints), _beside_nominated(facts, cluster)
     verdicts: dict[NodeName, FitError | None] = {}
-    kept: dict[NodeName, tuple[FitError, tuple[str, ...]]] = {}
     for name in nodes.nodes:
         verdicts[name] = nodes.refusal(name, pod)
-        if verdicts[name] is None and (reserved := _reserved(name, facts, pod_request, cluster)):
-            kept[name] = reserved
         yield
+    refused = {name: verdict for name, verdict in verdicts.items() if verdict is not None}
+    fits = tuple(sorted(verdicts.keys() - refused.keys()))
+    kept = {name: why.reserved_for for name, why in refused.items() if why.reserved_for}
     others = {name: verdict for name, verdict in verdicts.items() if name not in kept}
-    refused = {name: verdict for name, verdict in others.items() if verdict is not None}
-    fits = tuple(sorted(others.keys() - refused.keys()))
-    refused |= {name: refusal for name, (refusal, _) in kept.items()}
     groups = yield from grouped(refused, nodes.node_infos)
     nearest = [] if fits else sorted(kept.items())[:NAMED]
-    helps = [f"{name}: {reserved_words(pods)}" for name, (_, pods) in nearest]
+    helps = [f"{name}: {reserved_words(pods)}" for name, pods in nearest]
     if others or not kept:
         helps += yield from suggest(pod, nodes, others, grouping=base.policy.grouping)
     found = msgspec.structs.replace(
@@ -166,14 +163,13 @@ def _waiting(
     return _with_gang(found, facts, pod_request, cluster)
 
 
-def _reserved(
-    name: NodeName, facts: PodFacts, pod_request: PodRequest, cluster: Cluster
-) -> tuple[FitError, tuple[str, ...]] | None:
-    """Why a node that has room keeps it for pods that are nominated there."""
-    if not cluster.nominations:
-        return None
-    node_info = cluster.nodes.node_infos.get(name)
-    return reserved_for_nominated(cluster.nominations, node_info, facts.pod, pod_request)
+def _beside_nominated(facts: PodFacts, cluster: Cluster) -> Candidates:
+    """The nodes with the pods nominated to them that take precedence over the pod."""
+    nominations = cluster.nominations
+    if not nominations:
+        return cluster.nodes
+    nominated = {name: nominations.before(name, facts.pod) for name in nominations.nodes()}
+    return CandidatesBesideNominated(**msgspec.structs.asdict(cluster.nodes), nominated=nominated)
 
 
 def _with_gang(

@@ -59,7 +59,7 @@ def headline(refusal: FitError) -> str:
 def sentence(refusal: FitError) -> str:
     """The reason with every figure."""
     words = _words(refusal)
-    return f"{headline(refusal)}: {words}" if words else headline(refusal)
+    return f"{headline(refusal)}{f': {words}' if words else ''}{reserved_hint(refusal)}"
 
 
 def _words(refusal: FitError) -> str:
@@ -84,9 +84,9 @@ def _words(refusal: FitError) -> str:
     return refusal.detail if refusal.code in CONSTRAINT_CODES else ""
 
 
-def reserved_sentence(refusal: FitError, nominated: Sequence[str]) -> str:
-    """The reason of a node whose free GPUs are reserved for these nominated pods."""
-    return f"{sentence(refusal)}; {reserved_words(nominated)}"
+def reserved_hint(refusal: FitError) -> str:
+    """What follows the figures of a node that reserves its free GPUs; empty where it does not."""
+    return f"; {reserved_words(refusal.reserved_for)}" if refusal.reserved_for else ""
 
 
 def reserved_words(nominated: Sequence[str]) -> str:

@@ -47,7 +47,7 @@ def suggest(
 
     Args:
         pod: the pod that waits.
-        cluster: the nodes.
+        cluster: the nodes, with the pods nominated to them.
         refusals: why each node does not admit the pod, ``None`` where it does.
         grouping: how the cluster chooses several GPUs.
     """
@@ -88,7 +88,7 @@ def _blocked(pod: PodRequirements, cluster: Candidates, refusals: Refusals) -> S
         yield
         if refusal is None or refusal.code not in CONSTRAINT_CODES:
             continue
-        if fit(cluster.node_infos[name], pod.pod_request) is None:
+        if fit(cluster.filled(cluster.node_infos[name]), pod.pod_request) is None:
             blockers = list(cluster.blockers(name, pod))
             place = (len(blockers), name)
             words = _excluded(pod.pod_request, blockers)
@@ -119,7 +119,7 @@ def _room(
     rooms: dict[NodeName, int] = {}
     for name in refusals:
         if _usable(pod, cluster, name):
-            node_infos[name] = cluster.node_infos[name]
+            node_infos[name] = cluster.filled(cluster.node_infos[name])
             rooms[name] = node_infos[name].max_allocatable_memory
         yield
     found: list[str] = []
@@ -157,11 +157,11 @@ def _for_share(
 ) -> Steps[list[str]]:
     pod_request = pod.pod_request
     found = yield from _too_large(pod_request, node_infos, refusals)
-    steps = (for_share(node_info, pod_request) for node_info in node_infos.values())
+    steps = (for_share(cluster.node_infos[name], pod_request) for name in node_infos)
     step = yield from smallest(steps, pod, cluster)
     if step is not None:
         unit = unit_words(unit_of(node_infos[step.node]))
-        pods = " and ".join(_pods(step, node_infos[step.node]))
+        pods = " and ".join(_pods(step, cluster))
         freed = f" ({step.units} {unit})" if step.units else ""  # none of an exclusive GPU
         found.append(f"it fits GPU {step.gpu} of {step.node} once {pods} ends{freed}")
     return [*found, *_smaller_share(pod, cluster, rooms)]
@@ -216,9 +216,10 @@ def _for_gpus(
     for node_info in offering:
         large += [node_info] if _capacity(node_info) >= wanted else []
         yield
-    step = yield from smallest((for_gpus(node_info, wanted) for node_info in large), pod, cluster)
+    steps = (for_gpus(cluster.node_infos[node_info.name], wanted) for node_info in large)
+    step = yield from smallest(steps, pod, cluster)
     if step is not None:
-        names = _pods(step, node_infos[step.node])
+        names = _pods(step, cluster)
         more = f" and {step.pods - NAMED} more" if step.pods > NAMED else ""
         ends = "ends" if step.pods == 1 else "end"
         found.append(f"it fits {step.node} once {', '.join(names[:NAMED])}{more} {ends}")
@@ -258,7 +259,7 @@ def _fewer(
         pod.pod_request, gpus=roomy.free_gpus, containers=(ContainerRequest(gpus=roomy.free_gpus),)
     )
     if cluster.refusal(roomy.name, PodRequirements(less, pod.constraints)) is None:
-        best = _best(roomy, roomy.free_gpus, less, grouping)
+        best = _best(cluster.node_infos[roomy.name], roomy.free_gpus, less, grouping)
         yield f"{best} can be had now, on {roomy.name}"
 
 
@@ -267,8 +268,9 @@ def _capacity(node_info: NodeInfo) -> int:
     return sum(device.healthy and device.gpu is not None for device in node_info.devices.values())
 
 
-def _pods(step: Step, node_info: NodeInfo) -> list[str]:
-    allocations = (node_info.allocations[uid] for uid in step.uids)
+def _pods(step: Step, cluster: Candidates) -> list[str]:
+    known = cluster.node_infos[step.node].allocations
+    allocations = (known[uid] for uid in step.uids)
     return sorted(f"{allocation.namespace}/{allocation.name}" for allocation in allocations)
 
 

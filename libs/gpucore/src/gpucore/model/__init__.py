@@ -242,6 +242,8 @@ class FitError(msgspec.Struct, frozen=True):
         free, total: figures of the node in the same unit, where the code is about the node.
         detail: words that no figure carries.
         unresolvable: no eviction of pods could help, so preemption is useless.
+        reserved_for: names of the pods nominated to the node beside which the request does not fit;
+            empty where it does not fit without them either.
     """
 
     node: NodeName
@@ -253,3 +255,4 @@ class FitError(msgspec.Struct, frozen=True):
     total: int = 0
     detail: str = ""
     unresolvable: bool = False
+    reserved_for: tuple[str, ...] = ()

@@ -48,7 +48,17 @@ class Candidates(msgspec.Struct, frozen=True):
 
     def refusal(self, name: NodeName, pod: PodRequirements) -> FitError | None:
         """Why the node does not admit the pod; ``None`` when it does."""
-        return admit(self.node_infos[name], pod.pod_request, self.nodes[name], pod.constraints)
+        return self.refusal_of(self.node_infos[name], self.nodes[name], pod)
+
+    def refusal_of(
+        self, node_info: NodeInfo, node: CandidateNode, pod: PodRequirements
+    ) -> FitError | None:
+        """The same of a node with other allocations and requests."""
+        return admit(node_info, pod.pod_request, node, pod.constraints)
+
+    def filled(self, node_info: NodeInfo) -> NodeInfo:
+        """The allocations of a node with all that is kept from the pod."""
+        return node_info
 
     def refusals(self, pod: PodRequirements) -> dict[NodeName, FitError | None]:
         """The answer of every node."""
@@ -61,12 +71,12 @@ class Candidates(msgspec.Struct, frozen=True):
     def admits_without(
         self, name: NodeName, pod: PodRequirements, ended: Collection[PodUid]
     ) -> NodeInfo | None:
-        """The node's allocations once these pods have ended, where it admits the pod then."""
+        """The node once these pods have ended, :meth:`filled`, where it admits the pod then."""
         node_info, node = self.node_infos[name].copy(), self.nodes[name]
         for uid in ended:
             node_info.drop(uid)
             node = node.plus(self.requests.get(uid, ()), pods=-1)
-        return None if admit(node_info, pod.pod_request, node, pod.constraints) else node_info
+        return None if self.refusal_of(node_info, node, pod) else self.filled(node_info)
 
 
 def candidates_of(ledger: NodeInfos, known: CandidateNodes, *, copies: bool) -> Steps[Candidates]:

@@ -5,7 +5,7 @@ it judges pods of the same or a lower priority. It does so for resources of the 
 here the same is done for each GPU.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
@@ -14,6 +14,8 @@ import msgspec
 from gpucore.accounting.ledger import Ledger
 from gpucore.accounting.node_info import NodeInfo
 from gpucore.model import Allocation, AllocationState, FitError, Placement, PodRequest
+from gpucore.model.constraints import CandidateNode
+from gpucore.scheduling.candidates import Candidates, PodRequirements
 from gpucore.scheduling.fit import fit
 from gpucore.scheduling.pending_pods import NominatedPod, Nominations
 from gpucore.scheduling.policy import place
@@ -24,24 +26,50 @@ Nominated = Mapping[NodeName, Sequence[NominatedPod]]
 NONE_NOMINATED: Final[Nominated] = MappingProxyType({})
 
 
+class CandidatesBesideNominated(Candidates, frozen=True):
+    """The nodes that a pod could go to, beside the pods that are nominated to them.
+
+    Attributes:
+        nominated: pods of each node whose requests take precedence over the pod.
+    """
+
+    nominated: Nominated = NONE_NOMINATED
+
+    def refusal_of(
+        self, node_info: NodeInfo, node: CandidateNode, pod: PodRequirements
+    ) -> FitError | None:
+        """Why a node does not admit the pod, the nominated pods last."""
+        why = super().refusal_of(node_info, node, pod)
+        held = self.nominated.get(node_info.name)
+        if why is not None or not held:
+            return why
+        return refusal_beside(node_info, pod.pod_request, held)
+
+    def filled(self, node_info: NodeInfo) -> NodeInfo:
+        """The allocations of a node with what the nominated pods are going to hold."""
+        held = self.nominated.get(node_info.name)
+        return filled_by(node_info, held) if held else node_info
+
+
 def reserved_for_nominated(
     nominations: Nominations, node_info: NodeInfo | None, pod: Pod, pod_request: PodRequest
-) -> tuple[FitError, tuple[str, ...]] | None:
-    """Why a node with enough free GPUs refuses ``pod``, and names of pods that keep them."""
+) -> FitError | None:
+    """Why a node with enough free GPUs refuses ``pod``."""
     if node_info is None:
         return None
     held = nominations.before(node_info.name, pod)
-    refusal = refusal_beside(node_info, pod_request, held) if held else None
-    if refusal is None:
-        return None
-    return refusal, tuple(sorted(one.name for one in held))
+    return refusal_beside(node_info, pod_request, held) if held else None
 
 
 def refusal_beside(
-    node_info: NodeInfo, pod_request: PodRequest, nominated: Iterable[NominatedPod]
+    node_info: NodeInfo, pod_request: PodRequest, nominated: Collection[NominatedPod]
 ) -> FitError | None:
     """Why a node, which stays as it is, cannot take a pod beside those nominated for it."""
-    return fit(filled_by(node_info, nominated), pod_request)
+    refusal = fit(filled_by(node_info, nominated), pod_request)
+    if refusal is None:
+        return None
+    names = tuple(sorted(one.name for one in nominated))
+    return msgspec.structs.replace(refusal, reserved_for=names)
 
 
 def node_beside(node_info: NodeInfo, nominated: Sequence[NominatedPod]) -> NodeInfo:

@@ -35,12 +35,14 @@ class WorkloadPods(msgspec.Struct, frozen=True):
         replicas: the number in the manifest.
         constraints: what each requires of its node besides GPUs.
         beside: claims and claim templates of the same file.
+        priority_class: PriorityClass that decides its priority; empty where the pod states it.
     """
 
     pod: Pod
     replicas: int = 1
     constraints: PodConstraints = UNCONSTRAINED
     beside: ClaimSpecs = ClaimSpecs()
+    priority_class: str = ""
 
     def specs(self, cluster: ClaimSpecs) -> tuple[ClaimSpec, ...]:
         """What the claims of a pod request: by the file, else by the cluster.
@@ -169,7 +171,11 @@ def _wanted(template: Mapping[str, Any], name: str, replicas: int, names: Names)
         _creatable(box["resources"], name, names)
     metadata = {**(template.get("metadata") or {}), "name": name}
     raw = msgspec.json.encode({"metadata": metadata, "spec": spec})
-    return WorkloadPods(decode_pod(raw), replicas, pod_constraints(raw, names))
+    stated = spec.get("priority") is not None
+    priority_class = "" if stated else str(spec.get("priorityClassName") or "")
+    return WorkloadPods(
+        decode_pod(raw), replicas, pod_constraints(raw, names), priority_class=priority_class
+    )
 
 
 def _creatable(resources: Mapping[str, Mapping[str, str]], pod: str, names: Names) -> None:

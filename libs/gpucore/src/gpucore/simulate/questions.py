@@ -31,6 +31,7 @@ class PodQuestion(msgspec.Struct, forbid_unknown_fields=True, rename="camel"):
         core: percent of compute.
         gpus: exclusive GPUs.
         gpu_count: number of GPUs to spread ``mem`` and ``core`` over evenly.
+        priority: of preemption, as ``spec.priority`` of a pod.
     """
 
     name: str
@@ -39,6 +40,7 @@ class PodQuestion(msgspec.Struct, forbid_unknown_fields=True, rename="camel"):
     gpus: Amount = 0
     gpu_count: Annotated[int, msgspec.Meta(ge=1, le=64)] = 1
     policy: str = ""
+    priority: Annotated[int, msgspec.Meta(ge=-(1 << 31), lt=1 << 31)] = 0
     replicas: Annotated[int, msgspec.Meta(ge=1, le=MOST_PODS)] = 1
 
 
@@ -190,7 +192,12 @@ def whatif_pods_of(
         )
     gang = gang_of(wanted.pod) is not None
     whatif_pod = WhatIfPod(
-        name, pod_request, wanted.constraints, gang, scheduler=wanted.pod.scheduler_name
+        name,
+        pod_request,
+        wanted.constraints,
+        gang,
+        scheduler=wanted.pod.scheduler_name,
+        priority=wanted.pod.priority,
     )
     return _replicas(whatif_pod, wanted.replicas)
 
@@ -219,4 +226,4 @@ def _whatif_pods(pod: PodQuestion) -> list[WhatIfPod]:
         gpu_count=pod.gpu_count,
         policy=pod.policy,
     )
-    return _replicas(WhatIfPod(pod.name, pod_request), pod.replicas)
+    return _replicas(WhatIfPod(pod.name, pod_request, priority=pod.priority), pod.replicas)

@@ -24,10 +24,13 @@ from gpucore.scheduling.device_order import device_order
 from gpucore.scheduling.fit import admit
 from gpucore.scheduling.grouping import BY_LINKS, Grouping
 from gpucore.scheduling.host_rooms import request_on_host, take_from_host
+from gpucore.scheduling.nominated import reserved_for_nominated
+from gpucore.scheduling.pending_pods import Nominations
 from gpucore.scheduling.policy import Policy, place, rate, resolve
 from gpucore.steps import Steps, complete
 from gpucore.units import NodeName, PodUid
 from gpucore.wire.claim.claim_specs import ClaimSpec
+from gpucore.wire.pod.spec import Pod
 
 NO_NODES: Final[Mapping[NodeName, CandidateNode]] = MappingProxyType({})
 NO_OFFERS: Final = ClaimOffers()
@@ -46,6 +49,7 @@ class WhatIfPod(msgspec.Struct, frozen=True):
         gang: it belongs to a gang, which is not looked at here.
         specs: what its claims request; empty without claims.
         scheduler: ``spec.schedulerName``; empty where it names none.
+        priority: pods of a lower one that are nominated to a node keep nothing from it.
     """
 
     name: str
@@ -54,6 +58,7 @@ class WhatIfPod(msgspec.Struct, frozen=True):
     gang: bool = False
     specs: tuple[ClaimSpec, ...] = ()
     scheduler: str = ""
+    priority: int = 0
 
 
 class WhatIfOutcome(msgspec.Struct, frozen=True):
@@ -95,7 +100,8 @@ class Rated(msgspec.Struct, frozen=True):
 Verdicts = dict[NodeName, Rated | FitError]
 """The result of every node for one request, in the order of the nodes."""
 
-_Kind = tuple[PodRequest, PodConstraints, tuple[ClaimSpec, ...]]
+_Kind = tuple[PodRequest, PodConstraints, tuple[ClaimSpec, ...], int]
+"""Request, constraints, claims and priority of a pod."""
 
 
 class SimulatedCluster:
@@ -107,6 +113,7 @@ class SimulatedCluster:
         nodes: the input of kube-scheduler's own rules; a node without one fits everything.
         kinds: maximum number of different pods whose results are cached; ``None`` caches all.
         offers: what the nodes offer to claims.
+        nominations: waiting pods for which capacity of nodes is reserved; ``None`` for none.
     """
 
     def __init__(
@@ -118,10 +125,12 @@ class SimulatedCluster:
         nodes: Mapping[NodeName, CandidateNode] = NO_NODES,
         kinds: int | None = None,
         offers: ClaimOffers = NO_OFFERS,
+        nominations: Nominations | None = None,
     ) -> None:
         self._node_infos = dict(node_infos)
         self._kinds = kinds
         self._offers = offers
+        self._nominations = nominations
         self._devices: dict[NodeName, DeviceMap] = dict(offers.devices)
         self._nodes = dict(nodes)
         self._policy = policy
@@ -149,6 +158,7 @@ class SimulatedCluster:
             grouping=self._grouping,
             nodes=self._nodes,
             offers=self._offers,
+            nominations=self._nominations,
         )
         other._devices = dict(self._devices)
         other._parent = self
@@ -175,7 +185,12 @@ class SimulatedCluster:
     def granting(self, whatif_pod: WhatIfPod) -> Steps[WhatIfOutcome]:
         """As :meth:`grant`, in steps between which the simulation must not be used."""
         verdicts = yield from self.verdicts_of(
-            (whatif_pod.pod_request, whatif_pod.constraints, whatif_pod.specs)
+            (
+                whatif_pod.pod_request,
+                whatif_pod.constraints,
+                whatif_pod.specs,
+                whatif_pod.priority,
+            )
         )
         yield
         best: Rated | None = None
@@ -202,7 +217,7 @@ class SimulatedCluster:
         self, pod_request: PodRequest, constraints: PodConstraints = UNCONSTRAINED
     ) -> Verdicts:
         """The result of every node now; only changed nodes are evaluated again."""
-        return complete(self.verdicts_of((pod_request, constraints, ())))
+        return complete(self.verdicts_of((pod_request, constraints, (), 0)))
 
     def verdicts_of(self, kind: _Kind) -> Steps[Verdicts]:
         """The result of every node for a kind of pods, in steps."""
@@ -227,7 +242,7 @@ class SimulatedCluster:
         return found, set()
 
     def _verdict(self, node_info: NodeInfo, kind: _Kind) -> Rated | FitError:
-        pod_request, constraints, specs = kind
+        pod_request, constraints, specs, priority = kind
         specs = specs or self._extended(node_info, pod_request)
         if specs:
             return self._claim_verdict(node_info, constraints, specs)
@@ -238,6 +253,11 @@ class SimulatedCluster:
         placement = place(node_info, pod_request, self._policy, grouping=self._grouping)
         if isinstance(placement, FitError):
             return placement
+        if self._nominations:
+            pod = Pod(PodUid(""), "", "", priority=priority)
+            kept = reserved_for_nominated(self._nominations, node_info, pod, pod_request)
+            if kept is not None:
+                return kept
         chosen = resolve(node_info, pod_request, self._policy)
         rated = rate(node_info, pod_request, placement, chosen, grouping=self._grouping)
         last = avoided(node, constraints) if node is not None else 0

@@ -141,13 +141,16 @@ class PodQuestions:
         async with self._turn, self._copy(slices) as copied:
             nodes = await self._with_offers(copied, slices)
             found = await slices.finish(self._answers(question, nodes))
-            names = self._state.names
-            notes = [note for each in question.wanted for note in notes_of(each, names)]
+            names, nominations = self._state.names, self._state.nominations
+            notes = [n for each in question.wanted for n in notes_of(each, names, nominations)]
             return await slices.finish(what_if_document(found, self._policy, notes))
 
     def _answers(self, question: Question, nodes: Candidates) -> Steps[list[Answer]]:
         queued = self._state.queued(self._policy.profiles.names)
-        return answers(nodes, question.whatif_pods, self._policy, queued=queued)
+        nominations = self._state.nominations
+        return answers(
+            nodes, question.whatif_pods, self._policy, queued=queued, nominations=nominations
+        )
 
     async def question(self, body: bytes) -> Question:
         """The pods of a what-if question, with their claims from the cluster.

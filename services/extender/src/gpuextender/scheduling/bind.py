@@ -27,7 +27,7 @@ import structlog
 from structlog.contextvars import bind_contextvars
 
 from gpucore.accounting.node_info import NodeInfo
-from gpucore.explain.sentences import placement_sentence, request_words, reserved_sentence, sentence
+from gpucore.explain.sentences import placement_sentence, request_words, sentence
 from gpucore.model import AllocationState, FitError, Placement, PodRequest
 from gpucore.scheduling.grouping import Grouping
 from gpucore.scheduling.nominated import node_beside, reserved_for_nominated
@@ -200,7 +200,7 @@ class Bind:
         nominations = self._state.nominations
         held = reserved_for_nominated(nominations, node_info, pending.pod, pod_request)
         if held is not None:
-            return reserved_sentence(*held)
+            return sentence(held)
         # A pod that fits beside the nominated ones must not take the GPUs that they wait for.
         free = node_beside(node_info, nominations.before(node_info.name, pending.pod))
         found = place(free, pod_request, self._policy, grouping=self._grouping)

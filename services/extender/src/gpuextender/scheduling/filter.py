@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
-from gpucore.explain.sentences import reserved_sentence
+from gpucore.explain.sentences import sentence
 from gpucore.explain.shares import share_sentence
 from gpucore.model import Code, PodRequest
 from gpucore.scheduling.best_nodes import best_nodes, node_rating
@@ -326,6 +326,5 @@ class Filter:
             node_info = ledger.node(name)
             kept = reserved_for_nominated(nominations, node_info, pending.pod, pod_request)
             if kept is not None:
-                refusal, pods = kept
-                found[name] = FailedNode(reserved_sentence(refusal, pods), refusal.code)
+                found[name] = FailedNode(sentence(kept), kept.code)
         return found

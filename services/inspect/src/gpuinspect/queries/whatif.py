@@ -13,6 +13,7 @@ from gpucore.accounting.ledger import Ledger
 from gpucore.explain.answers import Answer, answers, notes_of, with_added
 from gpucore.scheduling.candidates import Candidates
 from gpucore.scheduling.cluster_policy import ClusterPolicy
+from gpucore.scheduling.pending_pods import nominations_of
 from gpucore.simulate.manifests import RefusedPodError, WorkloadPods, wanted_pods
 from gpucore.simulate.questions import whatif_pods_of
 from gpucore.simulate.whatif import WhatIfPod
@@ -107,7 +108,10 @@ def whatif_answers(
     except WireError as error:
         raise ManifestError(str(error)) from error
     queued = queued_pods(snapshot, policy.profiles, ledger.names)
-    return complete(answers(found, taken(whatif_pods), policy, queued=queued))
+    nominations = nominations_of(snapshot.pods, ledger.names)
+    return complete(
+        answers(found, taken(whatif_pods), policy, queued=queued, nominations=nominations)
+    )
 
 
 def mix_remarks(
@@ -124,8 +128,9 @@ def mix_remarks(
 def remarks(snapshot: Snapshot, wanted: Iterable[WorkloadPods], names: Names) -> Iterator[str]:
     """Sentences about each pod that the result does not decide."""
     schedulers = schedulers_of(snapshot, names)
+    nominations = nominations_of(snapshot.pods, names)
     for each in wanted:
         unseen = schedulers.misses(each.pod.scheduler_name, new=True)
         if unseen:
             yield f"{each.pod.name}: {unseen}"
-        yield from notes_of(each, names)
+        yield from notes_of(each, names, nominations)
