@@ -20,7 +20,6 @@ from gpucore.model import Allocation, Code, PodRequest
 from gpucore.units import MemoryUnit, counted
 from gpucore.wire.constraints import pod_constraints
 from gpucore.wire.names import Names
-from gpucore.wire.pod.gangs import gang_of
 from gpucore.wire.pod.scheduler_events import SchedulerRecord, scheduler_record
 from gpucore.wire.pod.spec import Pod
 from gpucore.wire.whole_requests import pod_request_of
@@ -135,10 +134,7 @@ class SchedulingStatuses:
     def _explained(self, pod: Pod, pod_request: PodRequest, raw: msgspec.Raw) -> Explanation:
         if pod.node:
             return explain(self._snapshot, pod, self.cluster)
-        gang = gang_of(pod)
-        group = (gang.namespace, gang.name) if gang else ()
-        constraints = pod_constraints(raw, self._names)
-        kind = (pod_request, constraints, pod.scheduler_name, group, *likeness(pod))
+        kind = likeness(pod, pod_request, pod_constraints(raw, self._names))
         if kind not in self._alike:
             self._alike[kind] = explain(self._snapshot, pod, self.cluster)
         return self._alike[kind]

@@ -82,7 +82,7 @@ class Frame:
         self.ledger: Ledger = ledger_of(snapshot, names)
         self.view: ClusterView = in_natural_order(view_of_ledger(self.ledger, snapshot.nodes))
         self._claims = PodClaims(snapshot, self.ledger)
-        self._explained: dict[tuple[object, ...], Explanation] = {}
+        self._explained: dict[object, Explanation] = {}
 
     @cached_property
     def waiting(self) -> tuple[tuple[Pod, PodRequest], ...]:
@@ -198,11 +198,11 @@ class Frame:
         return next(pods, None)
 
     def reason(self, pod: Pod, pod_request: PodRequest) -> Explanation:
-        """Why a pod is pending; computed once for all pods with equal requests and constraints."""
+        """Why a pod is pending; computed once for all pods that are alike."""
         if pod_request is NOTHING:
             return self.explain(pod)
         constraints = pod_constraints(raw_pod(self.snapshot, pod), self.ledger.names)
-        kind = (pod_request, constraints, pod.scheduler_name, *likeness(pod))
+        kind = likeness(pod, pod_request, constraints)
         known = self._explained.get(kind)
         if known is None:
             known = self._explained[kind] = self.explain(pod)
