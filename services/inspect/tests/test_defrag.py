@@ -6,12 +6,15 @@ import pytest
 from drawncluster import FakeCluster, Gpu
 from invoking import Run
 
+WHOLE = {"aliyun.com/gpu-mem": "30", "aliyun.com/gpu-count": "2", "aliyun.com/gpu": "2"}
+"""Resources of a node with two GPUs of 15 that offers shares and exclusive GPUs."""
+
 
 @pytest.fixture
 def scattered(cluster: FakeCluster) -> FakeCluster:
     """Two nodes of two GPUs; every GPU holds something, n1 GPU 1 the fewest pods."""
     for name in ("n1", "n2"):
-        cluster.node(name, gpus=[Gpu(15), Gpu(15)])
+        cluster.node(name, gpus=[Gpu(15), Gpu(15)], resources=WHOLE)
     cluster.pod("a", 6, node="n1", index=0).pod("b", 4, node="n1", index=0)
     cluster.pod("c", 3, node="n1", index=1)
     cluster.pod("d", 8, node="n2", index=0).pod("e", 2, node="n2", index=0)
@@ -52,10 +55,25 @@ def test_nothing_to_do(run: Run, scattered: FakeCluster) -> None:
 
 def test_no_plan(run: Run, cluster: FakeCluster) -> None:
     """Where the pods have nowhere to go, the answer is no."""
-    cluster.node("n", gpus=[Gpu(15), Gpu(15)])
+    cluster.node("n", gpus=[Gpu(15), Gpu(15)], resources=WHOLE)
     cluster.pod("a", 8, node="n", index=0).pod("b", 8, node="n", index=1)
     outcome = run("defrag", "--gpus", "1", on=cluster)
     assert outcome == (1, "", "error: moving pods cannot free 1 GPU on one node\n")
+
+
+def test_exclusive_gpus_of_a_node_that_offers_shares_alone(run: Run, cluster: FakeCluster) -> None:
+    """No pod gets them, however free they are, so no plan is made for them."""
+    cluster.node("n", gpus=[Gpu(15), Gpu(15)])
+    outcome = run("defrag", "--gpus", "1", on=cluster)
+    words = "error: no ready and schedulable node offers aliyun.com/gpu\n"
+    assert outcome == (1, "", words)
+
+
+def test_units_that_are_kept_for_a_pod_on_an_unknown_gpu(run: Run, cluster: FakeCluster) -> None:
+    """They are not free, and no move frees them."""
+    cluster.node("n", gpus=[Gpu(15)]).pod("stray", 7, node="n")
+    assert run("defrag", "--units", "14", on=cluster).code == 1
+    assert "8 GiB on GPU 0 of node n is free" in run("defrag", "--units", "8", on=cluster).out
 
 
 def test_what_cannot_be_freed_is_named(run: Run, scattered: FakeCluster) -> None:

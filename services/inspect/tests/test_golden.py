@@ -70,7 +70,10 @@ def everything() -> FakeCluster:
     cluster = FakeCluster()
     zone = {"zone": "a"}
     cluster.node("gpu-a", address="10.0.0.1", gpus=[Gpu(15), Gpu(15)], labels=zone)
-    cluster.node("gpu-b", address="10.0.0.2", gpus=[Gpu(15), Gpu(15)], labels=zone)
+    amounts = {"gpu-mem": "30", "gpu-count": "2", "gpu": "2"}
+    both = {f"aliyun.com/{name}": amount for name, amount in amounts.items()}
+    pair = [Gpu(15), Gpu(15)]
+    cluster.node("gpu-b", address="10.0.0.2", gpus=pair, labels=zone, resources=both)
     sick = [Gpu(39, "NVIDIA A100-PCIE-40GB", mode="mps"), Gpu(39, healthy=False)]
     cluster.node("gpu-c", gpus=sick, cordoned=True, ready=False)
     cluster.node("old", address="10.0.0.4", total=31, count=2)

@@ -2,8 +2,9 @@
 
 Candidates are tried from the fewest pods up; the first whose pods all find another place is the
 answer. The goal is reserved first and the core then places the pods like new ones, largest first,
-so a returned plan can be carried out; a plan that needs another order may be missed. Rules of the
-scheduler besides GPUs are not looked at, and nothing is moved here.
+so a returned plan can be carried out; a plan that needs another order may be missed. After the
+moves a pod that requests the goal fits on the named GPUs. Rules of the scheduler besides GPUs are
+not looked at, and nothing is moved here.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,12 +16,24 @@ import msgspec
 
 from gpucore.accounting.device_info import DeviceInfo
 from gpucore.accounting.node_info import NodeInfo
-from gpucore.model import Allocation, AllocationState, GpuAmounts, Placement, PodRequest
+from gpucore.model import (
+    Allocation,
+    AllocationState,
+    ContainerRequest,
+    GpuAmounts,
+    Placement,
+    PodRequest,
+)
+from gpucore.scheduling.device_fit import device_fit_error, exclusive_fit_error
+from gpucore.scheduling.fit import fit
 from gpucore.simulate.whatif import SimulatedCluster, WhatIfPod
 from gpucore.units import GpuIndex, NodeName, PodUid
 
 TRIES: Final = 200
 """Maximum number of candidates; the first one of a request evaluates every node."""
+
+ROOM: Final = PodUid("room")
+"""Of the reservation for the goal."""
 
 SPARE: Final = 4
 """GPUs of a node that are considered beyond the wanted number, those with the fewest pods."""
@@ -50,6 +63,12 @@ class Goal(msgspec.Struct, frozen=True):
 
     gpus: int = 0
     units: int = 0
+
+    @property
+    def pod_request(self) -> PodRequest:
+        """The request of a pod that takes all of it."""
+        one = ContainerRequest(mem=self.units, gpus=self.gpus)
+        return PodRequest((one,), mem=self.units, gpus=self.gpus)
 
 
 class _Candidate(msgspec.Struct, frozen=True, order=True):
@@ -89,6 +108,9 @@ def defragment(
 
 
 def _candidates(node_info: NodeInfo, goal: Goal) -> Iterator[_Candidate]:
+    why = fit(node_info, goal.pod_request)
+    if why is not None and why.unresolvable:
+        return
     gpus = [
         device for device in node_info.devices.values() if device.gpu is not None and device.healthy
     ]
@@ -172,11 +194,24 @@ def _moves(
         for allocation, outcome in zip(leaving, outcomes, strict=True)
         if outcome.placement is not None
     ]
-    return tuple(moves) if len(moves) == len(leaving) else None
+    if len(moves) < len(leaving) or not _fits(later.node_infos[candidate.node], candidate, goal):
+        return None
+    return tuple(moves)
+
+
+def _fits(moved: NodeInfo, candidate: _Candidate, goal: Goal) -> bool:
+    """After the moves, a pod may be admitted in the place of the reservation."""
+    node_info, request = moved.copy(), goal.pod_request
+    node_info.drop(ROOM)
+    for index in candidate.gpus:
+        device = node_info.devices[index]
+        if exclusive_fit_error(device) if goal.gpus else device_fit_error(device, request):
+            return False
+    return fit(node_info, request) is None
 
 
 def _reservation(candidate: _Candidate, goal: Goal) -> Allocation:
     block: GpuAmounts = dict.fromkeys(candidate.gpus, goal.units) if goal.units else {}
     whole = candidate.gpus if goal.gpus else ()
     place = Placement(candidate.node, mem=block, group=whole)
-    return Allocation(PodUid("room"), "", "room", AllocationState.ASSUMED, place)
+    return Allocation(ROOM, "", "room", AllocationState.ASSUMED, place)

@@ -12,6 +12,7 @@ from gpucore.defrag.pods import left_alone
 from gpucore.explain.sentences import memory_words, placement_sentence
 from gpucore.simulate.defrag import Goal, Move, MovePlan, defragment
 from gpucore.units import GIB, MemoryUnit, counted
+from gpucore.wire.names import Names
 from gpucore.wire.whole_requests import pod_request_of
 from gpuinspect.cluster.collect import COUNTED
 from gpuinspect.cluster.ledger import ledger_of
@@ -138,7 +139,7 @@ def _free(reader: Reader, goal: Goal, selector: str, output: Format, *, no_heade
     plan = defragment(node_infos, {uid: d for uid, d in requests if d is not None}, goal)
     _note_claims(left_alone(node_infos.values()))
     if plan is None:
-        fail(_impossible(goal, node_infos.values(), selector))
+        fail(_impossible(goal, node_infos.values(), selector, reader.names))
     unit = unit_of(node_infos[plan.node])
     if output.is_document:
         emit(defrag_plan(plan, conclusion(plan, goal, unit)), output)
@@ -148,11 +149,15 @@ def _free(reader: Reader, goal: Goal, selector: str, output: Format, *, no_heade
         sys.stdout.write(_moves_table(plan, goal, unit, headers=not no_headers))
 
 
-def _impossible(goal: Goal, node_infos: Collection[NodeInfo], selector: str) -> str:
+def _impossible(goal: Goal, node_infos: Collection[NodeInfo], selector: str, names: Names) -> str:
     """What moves cannot free, and on which nodes they were looked for."""
     matching = f" that matches --selector {selector}" if selector else ""
     if not node_infos:
         return f"no node{matching} is ready and schedulable"
+    shapes = [node_info.shape for node_info in node_infos]
+    if not any(s.offers_gpus if goal.gpus else s.offers_shares for s in shapes):
+        resource = names.gpu if goal.gpus else names.gpu_mem
+        return f"no ready and schedulable node{matching} offers {resource}"
     memory = memory_words(goal.units, common_unit(node_infos))
     what = memory if goal.units else counted(goal.gpus, "GPU")
     return f"moving pods cannot free {what} on {'one GPU' if goal.units else 'one node'}{matching}"
