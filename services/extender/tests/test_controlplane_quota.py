@@ -15,7 +15,7 @@ from planes import Source, plane
 from running import Running
 
 from environments import fakenodes
-from environments.apicall import ApiCalls
+from environments.apicall import MERGE_PATCH, ApiCalls
 from environments.controlplane import ControlPlane
 from environments.reader import plain_terminal
 from guides.blocks import GuideTarget, found
@@ -149,6 +149,38 @@ async def test_a_priority_class_evicts_where_the_node_lacks_units_in_total(
             scheduler.stop()
 
 
+async def test_a_pod_is_evicted_that_kube_scheduler_would_have_spared(
+    plane: ControlPlane, calls: ApiCalls, tmp_path: Path
+) -> None:
+    """GPU 0 has 10 units of a higher and 4 of a lower priority, GPU 1 has 6, and 12 are requested.
+
+    By the sum of the node the pod of 4 is enough, and kube-scheduler names it because it started
+    last. The extender names the pod of 6 instead, and kube-scheduler evicts that one.
+    """
+    space = await namespace(calls, "beyond")
+    await priority_class(calls, "medium", 1000)
+    await priority_class(calls, "high", 2000)
+    (node,) = fakenodes.nodes(1, gpus=2, units=15)
+    node["metadata"] |= {"name": "beyond", "labels": {"gpushare": "true", "only": "beyond"}}
+    await calls.create("/api/v1/nodes", [node])
+    async with Running(Source(plane), tmp_path) as extender:
+        await extender.ready()
+        await runs(calls, space, pod("stays", 10, priorityClassName="medium"), gpu=0, since=1)
+        await runs(calls, space, pod("alone", 6), gpu=1, since=2)
+        await runs(calls, space, pod("last", 4), gpu=0, since=3)
+        url = f"{extender.url}/gpushare-scheduler"
+        scheduler = await asyncio.to_thread(plane.scheduler, url)
+        try:
+            urgent = pod("urgent", 12, scheduler=SCHEDULER, priorityClassName="high")
+            urgent["spec"]["nodeSelector"] = {"only": "beyond"}
+            await create(calls, f"{space}/pods", urgent)
+            await waited(calls, f"{space}/pods/urgent", bound)
+            assert await names(calls, space) == {"stays", "last", "urgent"}
+        finally:
+            scheduler.stop()
+            await calls.call("DELETE", "/api/v1/nodes/beyond")
+
+
 @pytest.mark.usefixtures("calls")
 async def test_the_guide_does_what_it_shows(plane: ControlPlane, tmp_path: Path) -> None:
     """Every command of the page about quotas."""
@@ -167,6 +199,18 @@ async def priority_class(calls: ApiCalls, name: str, value: int) -> None:
 async def names(calls: ApiCalls, space: str) -> set[str]:
     """Pods of a namespace."""
     return {item["metadata"]["name"] for item in (await read(calls, f"{space}/pods"))["items"]}
+
+
+async def runs(calls: ApiCalls, space: str, item: Object, *, gpu: int, since: int) -> None:
+    """A pod that runs on a GPU of the node ``beyond`` since this day of a month."""
+    limits = item["spec"]["containers"][0]["resources"]["limits"]
+    held = fakenodes.original_patch(gpu, int(limits[GPU_MEM]))
+    item["metadata"] |= held["metadata"]
+    item["spec"]["nodeName"] = "beyond"
+    await create(calls, f"{space}/pods", item)
+    status = {"phase": "Running", "startTime": f"2026-01-{since:02}T00:00:00Z"}
+    path = f"{space}/pods/{item['metadata']['name']}/status"
+    await calls.call("PATCH", path, {"status": status}, kind=MERGE_PATCH)
 
 
 def found_no_victims(item: Object) -> bool:

@@ -5,10 +5,13 @@ from typing import Any
 
 import pytest
 from decoded import a_node, a_pod, state_of
+from hypothesis import given
+from hypothesis import strategies as st
 from objects import Object, placed, pod
 
-from gpucore.model import Placement
-from gpucore.units import GpuIndex, NodeName
+from gpucore.model import Allocation, AllocationState, Placement
+from gpucore.units import GpuIndex, NodeName, PodUid
+from gpucore.wire.pod.spec import Pod
 from gpuextender.scheduling.preempt import Preempt
 from gpuextender.state import State
 
@@ -28,11 +31,15 @@ def evicted(
     state: State, mem: int, *names: str, preempt: Preempt | None = None, **pending: Any
 ) -> list[str] | None:
     """Victims on the node for a pod that requests so much; None where it is left out."""
-    victims = {"n": {"Pods": [{"UID": name} for name in names], "NumPDBViolations": 3}}
     item = pod("p", mem, uid="p", priority=100, **pending)
-    body = {"Pod": item, "NodeNameToMetaVictims": victims}
-    verb = preempt or Preempt(state)
-    found = verb.preempt(json.dumps(body).encode()).node_name_to_meta_victims
+    return victims_of(preempt or Preempt(state), item, *names)
+
+
+def victims_of(preempt: Preempt, pending: Object, *names: str) -> list[str] | None:
+    """The same for a pod as the scheduler sends it."""
+    victims = {"n": {"Pods": [{"UID": name} for name in names], "NumPDBViolations": 3}}
+    body = {"Pod": pending, "NodeNameToMetaVictims": victims}
+    found = preempt.preempt(json.dumps(body).encode()).node_name_to_meta_victims
     if "n" not in found:
         return None
     assert found["n"].num_pdb_violations == 3
@@ -146,3 +153,154 @@ def test_a_node_without_victims_is_left_out(pods: Any) -> None:
     body = {"Pod": pod("p", 15), "NodeNameToMetaVictims": {"n": {"Pods": pods}}}
     found = Preempt(state_with()).preempt(json.dumps(body).encode())
     assert found.node_name_to_meta_victims == {}
+
+
+def terminating(name: str, amount: int, gpu: int) -> Pod:
+    """A running pod that is being deleted."""
+    item = placed(pod(name, amount, uid=name), "n", gpu)
+    item["metadata"]["deletionTimestamp"] = "2026-11-28T00:00:00Z"
+    return a_pod(item)
+
+
+def test_a_pod_that_alone_makes_room_goes_instead_of_a_proposed_one() -> None:
+    """By the sum of the node either would do, and kube-scheduler names the one started last."""
+    state = state_with(("a", 10, 0, 9), ("b", 4, 0, 0), ("c", 6, 1, 0))
+    assert evicted(state, 12, "b") == ["c"]
+
+
+def test_pods_are_added_where_the_proposed_ones_make_no_room() -> None:
+    """The proposed pods are on two GPUs and another pod of one of these makes room."""
+    state = state_with(("a", 8, 0, 0), ("b", 7, 0, 0), ("c", 8, 1, 0), ("d", 7, 1, 0))
+    assert evicted(state, 15, "b", "c") == ["b", "a"]
+
+
+def test_no_pod_is_added_where_the_proposed_ones_make_room() -> None:
+    """kube-scheduler compared these with PodDisruptionBudgets, even if another costs less."""
+    state = state_with(("a", 8, 0, 5), ("b", 7, 0, 5), ("c", 15, 1, 0))
+    assert evicted(state, 15, "a", "b") == ["a", "b"]
+
+
+def test_of_equal_pods_the_fewest_are_added() -> None:
+    """Two large pods of the GPU, not three small ones."""
+    state = state_with(*((f"s{i}", i, 0, 0) for i in (2, 3, 4, 6)), ("k", 15, 1, 200))
+    assert evicted(state, 10, "s2") == ["s4", "s6"]
+
+
+def test_the_first_victim_is_the_one_of_highest_priority() -> None:
+    """kube-scheduler compares nodes by the first."""
+    state = state_with(("a", 8, 0, 2), ("b", 7, 0, 7), ("k", 15, 1, 200))
+    assert evicted(state, 15, "a") == ["b", "a"]
+
+
+@pytest.mark.parametrize("units", [(15,), (15, 15)], ids=["one GPU", "two GPUs"])
+def test_a_node_that_is_sent_without_victims_gets_some(units: tuple[int, ...]) -> None:
+    """A kube-scheduler that sees enough units in total leaves the choice to the extender."""
+    state = state_with(*((f"p{gpu}", 10, gpu, gpu) for gpu in range(len(units))), units=units)
+    assert evicted(state, 12) == ["p0"]
+
+
+def test_pods_that_may_not_be_evicted_are_not_added() -> None:
+    """Of the same priority, being deleted, being bound, or of a PodGroup; nor is a claim."""
+    state = state_with(("same", 15, 1, 100), ("small", 1, 0, 0), units=(15, 15, 15, 15, 15))
+    state.pod_changed(terminating("ends", 15, 2))
+    state.assume(a_pod(pod("p3", 15, uid="p3")), on_gpu(3, 15), now_ns=1)
+    member = placed(pod("member", 15, uid="member"), "n", 4)
+    member["spec"]["schedulingGroup"] = {"podGroupName": "g"}
+    state.pod_changed(a_pod(member))
+    claim = Allocation(PodUid("claim"), "", "c", AllocationState.BOUND, on_gpu(0, 14), users=())
+    state.ledger.hold_claim(claim)
+    assert evicted(state, 15, "small") is None
+    state.ledger.release_claim(PodUid("claim"))
+    assert evicted(state, 15, "small") == ["small"]
+
+
+def on_gpu(index: int, units: int) -> Placement:
+    """A place on the node."""
+    return Placement(NodeName("n"), mem={GpuIndex(index): units})
+
+
+def needing_cpu(item: Object, cpu: int) -> Object:
+    """The pod with a request of processors."""
+    item["spec"]["containers"][0]["resources"]["requests"] = {"cpu": str(cpu)}
+    return item
+
+
+@pytest.mark.parametrize(
+    ("cpu", "proposed", "expected"),
+    [
+        (4, ["a", "b"], ["a", "b"]),
+        (2, ["a", "b"], ["a"]),
+        (4, ["b"], ["b", "a"]),
+        (2, ["b"], ["a"]),
+        (4, ["hog"], ["hog", "a"]),
+    ],
+)
+def test_a_proposed_pod_goes_where_its_processors_are_needed(
+    cpu: int, proposed: list[str], expected: list[str]
+) -> None:
+    """The node has 8 processors: a and b have 2 each, hog has 4. Only a makes room on a GPU."""
+    state = state_with(("k", 9, 1, 200))
+    for name, amount, gpu, cpus in (("a", 15, 0, 2), ("b", 6, 1, 2)):
+        item = placed(needing_cpu(pod(name, amount, uid=name), cpus), "n", gpu)
+        state.pod_changed(a_pod(item))
+    hog = needing_cpu(pod("hog", uid="hog"), 4)
+    hog["spec"]["nodeName"] = "n"
+    state.pod_changed(a_pod(hog))
+    pending = needing_cpu(pod("p", 15, uid="p", priority=100), cpu)
+    assert victims_of(Preempt(state), pending, *proposed) == expected
+
+
+def test_a_proposed_pod_goes_where_a_rule_is_not_evaluated() -> None:
+    """It may have the host port that the pod needs."""
+    state = state_with(("a", 15, 0, 0), ("b", 15, 1, 1))
+    pending = pod("p", 15, uid="p", priority=100)
+    assert victims_of(Preempt(state), pending, "a", "b") == ["a"]
+    pending["spec"]["containers"][0]["ports"] = [{"hostPort": 80}]
+    assert victims_of(Preempt(state), pending, "a", "b") == ["a", "b"]
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(3, 8), st.integers(0, 2), st.sampled_from((0, 5, 200))),
+        min_size=8,
+        max_size=16,
+    ),
+    st.integers(8, 15),
+)
+def test_a_node_is_named_exactly_where_evictions_help(
+    pods: list[tuple[int, int, int]], mem: int
+) -> None:
+    """Pods of lower priority, of which every one is needed, for what kube-scheduler proposes."""
+    used, running = [0, 0, 0], list[Holder]()
+    for number, (units, gpu, priority) in enumerate(pods):
+        if used[gpu] + units <= 15:
+            used[gpu] += units
+            running.append((f"p{number}", units, gpu, priority))
+    proposed = minimal_by_sum(running, 45, mem)
+    if not proposed:
+        return
+    found = evicted(state_with(*running, units=(15, 15, 15)), mem, *proposed)
+    lower = {name for name, _, _, priority in running if priority < 100}
+
+    def has_room(gone: set[str]) -> bool:
+        left = [one for one in running if one[0] not in gone]
+        return any(15 - sum(one[1] for one in left if one[2] == gpu) >= mem for gpu in range(3))
+
+    assert (found is not None) == has_room(lower)
+    gone = set(found or ())
+    assert gone <= lower
+    assert has_room(set()) or not any(has_room(gone - {one}) for one in gone)
+
+
+def minimal_by_sum(running: list[Holder], total: int, mem: int) -> list[str]:
+    """What kube-scheduler proposes: it spares pods while the sum allows, important ones first."""
+    lower = sorted((one for one in running if one[3] < 100), key=lambda one: -one[3])
+    used, victims = sum(one[1] for one in running if one not in lower), list[str]()
+    if used + mem > total:
+        return []
+    for name, units, _, _ in lower:
+        if used + units + mem <= total:
+            used += units
+        else:
+            victims.append(name)
+    return victims

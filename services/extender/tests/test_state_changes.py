@@ -123,6 +123,24 @@ def test_priorities_are_kept_of_pods_that_hold_memory() -> None:
         assert state.priority(PodUid("p")) == 0
 
 
+def test_pods_that_are_being_deleted_are_known() -> None:
+    """Preemption evicts none of them; they go with the pod or a list without the deletion."""
+    state, _ = two_nodes()
+    runs = placed(pod("p", 4, uid="p"), "a", 0)
+    ends = runs | {"metadata": runs["metadata"] | {"deletionTimestamp": "2026-11-28T00:00:00Z"}}
+    state.pod_changed(a_pod(runs))
+    assert not state.terminates(PodUid("p"))
+    for end in (
+        lambda: state.relist_pods([a_pod(runs)]),
+        lambda: state.relist_pods([]),
+        lambda: state.pod_gone(a_pod(ends)),
+    ):
+        state.pod_changed(a_pod(ends))
+        assert state.terminates(PodUid("p"))
+        end()
+        assert not state.terminates(PodUid("p"))
+
+
 @pytest.mark.parametrize("end", ["gone", "placed", "finished", "terminating"])
 def test_a_pod_that_waits_no_more_is_forgotten(end: str) -> None:
     """By name, by UID as a filter saw it, and as a nominated one, whose node is touched."""

@@ -76,6 +76,7 @@ class State:
         self.candidates.on_change = self._on_host
         self._pending = PendingPods()
         self._priorities: dict[PodUid, int] = {}
+        self._terminating = set[PodUid]()
         self._passing: dict[PodUid, NodeName] = {}  # what may expire; cleared of the rest then
 
     def add_event_handler(
@@ -131,6 +132,10 @@ class State:
     def priority(self, uid: PodUid) -> int:
         """Priority of a bound pod that holds an allocation; 0 where nothing is known."""
         return self._priorities.get(uid, 0)
+
+    def terminates(self, uid: PodUid) -> bool:
+        """The pod is being deleted."""
+        return uid in self._terminating
 
     def saw(self, pod: Pod) -> UnscheduledPod:
         """Store a pod of a scheduler's request: its bind may arrive before the watch event."""
@@ -225,6 +230,7 @@ class State:
         self._freed(self.nominations.drop(pod.uid))
         self._pending.gone(pod)
         self._priorities.pop(pod.uid, None)
+        self._terminating.discard(pod.uid)
         self._trim(gang_of(pod))
 
     def relist_pods(self, pods: Iterable[Pod]) -> None:
@@ -238,6 +244,7 @@ class State:
         self._touch_changed(before)
         self._pending.clear()
         self._priorities.clear()
+        self._terminating.clear()
         self.gangs.clear()
         self.nominations.clear()
         for pod in listed:
@@ -366,6 +373,7 @@ class State:
             self._priorities[pod.uid] = pod.priority
         else:
             self._priorities.pop(pod.uid, None)
+        (self._terminating.add if pod.terminating else self._terminating.discard)(pod.uid)
         self._count(pod)
         joined = self.gangs.note(pod)
         if pod.node or pod.finished or pod.terminating:

@@ -73,6 +73,11 @@ class CandidateNodes:
         """The pods that count, by UID."""
         return self._pods.items()
 
+    def requests(self, name: NodeName, uids: Iterable[PodUid]) -> dict[PodUid, Resources]:
+        """What these pods request, of those that count on the node."""
+        found = {uid: self._pods[uid] for uid in uids if uid in self._pods}
+        return {uid: one.requests for uid, one in found.items() if one.node == name}
+
     def version(self, name: NodeName) -> CandidateNode | None:
         """The node without its pods: another value each time the node itself changes."""
         return self._nodes.get(name)

@@ -40,6 +40,15 @@ def fit(node_info: NodeInfo, pod_request: PodRequest) -> FitError | None:
     )
 
 
+def fits(node_info: NodeInfo, pod_request: PodRequest) -> bool:
+    """Whether :func:`fit` has no reason, by the aggregates of the node where these decide."""
+    if pod_request.gpus:
+        left = node_info.free_gpus - pod_request.gpus
+    else:
+        left = node_info.max_allocatable_memory - -(-pod_request.mem // pod_request.gpu_count)
+    return left >= 0 and (is_plain(pod_request) or fit(node_info, pod_request) is None)
+
+
 def _unfit_node(node_info: NodeInfo, pod_request: PodRequest) -> FitError | None:
     if pod_request.fault:
         return _final(node_info, Code.INVALID_REQUEST, detail=pod_request.fault)

@@ -1,8 +1,11 @@
-"""preempt: keeps those of the scheduler's victims whose GPUs make the request fit.
+"""preempt: names the pods of each node whose eviction makes the request fit.
 
-The scheduler counts a node's units as one sum: it would evict pods of two GPUs for a share that
-needs one. The core chooses the victims that are needed (:mod:`gpucore.scheduling.preemption`), and
-never a part of a PodGroup that is evicted as a whole. The
+The scheduler counts a node's units as one sum: its victims may be on two GPUs where the request
+needs one. The core chooses among them and the other pods of the node with a lower priority
+(:mod:`gpucore.scheduling.preemption`); kube-scheduler evicts every pod of the node that is named.
+
+Never added are pods that are being deleted, and pods of a PodGroup: its priority, which is not read
+here, counts for kube-scheduler. Nor is a part of a PodGroup named that is evicted as a whole. The
 reply omits nodes on which no eviction helps. A pod of a gang evicts no pod, because evictions for
 one member do not help the others. Nor does a nominated pod, or one that is about to be: it fits on
 a node that the scheduler did not evaluate.
@@ -13,12 +16,15 @@ from typing import Final
 
 import msgspec
 
-from gpucore.model import PodRequest
+from gpucore.accounting.node_info import NodeInfo
+from gpucore.model import Allocation, AllocationState, PodRequest
+from gpucore.model.constraints import PodConstraints
 from gpucore.scheduling.pending_pods import UnscheduledPod
-from gpucore.scheduling.preemption import FitCheck, Victim, needed
+from gpucore.scheduling.preemption import FitCheck, NodeRules, Victim, in_order, needed
 from gpucore.units import NodeName, PodUid
+from gpucore.wire.constraints import all_constraints
 from gpucore.wire.errors import WireError
-from gpucore.wire.pod.gangs import gang_of
+from gpucore.wire.pod.gangs import GROUP_PREFIX, gang_of
 from gpucore.wire.pod.spec import Pod, decode_pod
 from gpuextender.scheduling import messages
 from gpuextender.scheduling.messages import (
@@ -32,6 +38,7 @@ from gpuextender.scheduling.messages import (
 from gpuextender.state import State
 
 _NOBODY: Final = PreemptionResult({})
+_ON_NODE: Final = frozenset({AllocationState.BOUND, AllocationState.CONFIRMED})
 
 
 class Preempt:
@@ -65,16 +72,16 @@ class Preempt:
         known = self._state.find(pod.namespace, pod.name)
         if known is not None and known.pod.uid == pod.uid and self.fits_elsewhere(known):
             return _NOBODY
+        constraints = self._state.constraints_of(pod) or all_constraints(args.pod)
         chosen: dict[str, MetaVictims] = {}
         for node, raw in given.items():
             if not messages.given(raw):
                 continue
             victims = messages.decode(raw, Victims)
             listed = self._identify(victims.pods or ())
-            needed = self._needed(node, pod, pod_request, listed)
-            needed = self._whole(node, listed, needed)
-            if needed:
-                pods = [MetaPod(victim.uid) for victim in needed]
+            evicted = self._evicted(node, pod, pod_request, constraints, listed)
+            if evicted:
+                pods = [MetaPod(victim.uid) for victim in evicted]
                 chosen[node] = MetaVictims(pods, victims.num_pdb_violations)
         return PreemptionResult(chosen)
 
@@ -104,13 +111,56 @@ class Preempt:
         pod: Pod = decode_pod(raw)
         return Victim(pod.uid, pod.priority)
 
-    def _needed(
-        self, node: str, pod: Pod, pod_request: PodRequest | None, victims: Sequence[Victim]
+    def _evicted(
+        self,
+        node: str,
+        pod: Pod,
+        pod_request: PodRequest | None,
+        constraints: PodConstraints,
+        listed: Sequence[Victim],
     ) -> Sequence[Victim]:
+        """The victims on one node, in kube-scheduler's order; empty where they do not help."""
         node_info = self._state.ledger.node(NodeName(node))
         if pod_request is None:
-            return victims
+            return self._whole(node, listed, listed)
         if node_info is None:
             return ()
         nominated = self._state.nominations.before(node_info.name, pod)
-        return needed(FitCheck(node_info, pod_request, nominated), victims)
+        check = FitCheck(
+            node_info,
+            pod_request,
+            nominated,
+            proposed=listed,
+            rules=None if nominated else self._rules(node_info, constraints, listed),
+        )
+        evicted = needed(check, listed, self._others(node_info, pod, listed))
+        everyone = in_order(listed, [one for one in evicted if one not in listed])
+        return self._whole(node, everyone, evicted)
+
+    def _others(self, node_info: NodeInfo, pod: Pod, listed: Sequence[Victim]) -> Sequence[Victim]:
+        """The other pods of the node that ``pod`` may evict."""
+        known = {one.uid for one in listed}
+        found = (
+            Victim(uid, self._state.priority(uid))
+            for uid, allocation in node_info.allocations.items()
+            if uid not in known and self._may_be_added(allocation)
+        )
+        return [one for one in found if one.priority < pod.priority]
+
+    def _may_be_added(self, allocation: Allocation) -> bool:
+        """kube-scheduler may evict it alone: a bound pod of no PodGroup that goes on running."""
+        return (
+            allocation.state in _ON_NODE
+            and allocation.users is None
+            and not allocation.gang.startswith(GROUP_PREFIX)
+            and not self._state.terminates(allocation.uid)
+        )
+
+    def _rules(
+        self, node_info: NodeInfo, constraints: PodConstraints, listed: Sequence[Victim]
+    ) -> NodeRules | None:
+        node = self._state.candidates.node(node_info.name)
+        if node is None:
+            return None
+        uids = [*node_info.allocations, *(one.uid for one in listed)]
+        return NodeRules(node, constraints, self._state.candidates.requests(node.name, uids))
