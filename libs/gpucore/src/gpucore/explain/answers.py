@@ -12,10 +12,12 @@ from typing import Final
 import msgspec
 
 from gpucore.accounting.claim_offers import ClaimOffers
+from gpucore.accounting.node_capacity import NodeCapacity
 from gpucore.accounting.node_info import NodeInfo, unit_of
 from gpucore.explain.groups import Group, grouped
 from gpucore.explain.sentences import gated, with_unit
 from gpucore.model import FitError
+from gpucore.model.constraints import CandidateNode
 from gpucore.scheduling.candidates import Candidates
 from gpucore.scheduling.cluster_policy import (
     BURST_PERCENTAGE,
@@ -26,6 +28,7 @@ from gpucore.scheduling.cluster_policy import (
     expected_profile,
     profiles_for,
 )
+from gpucore.scheduling.host_rooms import use_mix
 from gpucore.scheduling.pending_pods import Nominations
 from gpucore.simulate.manifests import WorkloadPods
 from gpucore.simulate.whatif import SimulatedCluster, WhatIfOutcome, WhatIfPod
@@ -33,6 +36,7 @@ from gpucore.steps import Steps
 from gpucore.units import MemoryUnit, NodeName
 from gpucore.wire.constraints import CLAIMS_UNSUPPORTED
 from gpucore.wire.names import Names
+from gpucore.wire.node.group_template import lasting
 from gpucore.wire.whole_requests import pod_request_of
 
 MOST_REFUSALS: Final = 100
@@ -126,16 +130,36 @@ def _profile(
 
 
 def with_added(cluster: Candidates, *, count: int, like: NodeName) -> Candidates:
-    """The cluster with ``count`` more nodes, empty and made like one of its own."""
-    node_infos, nodes = dict(cluster.node_infos), dict(cluster.nodes)
-    shape, model = node_infos[like].shape, nodes[like]
+    """The cluster with ``count`` more nodes, empty and made like one of its own.
+
+    They have nothing of the state that this node is in, such as a cordon or an unhealthy GPU.
+    """
+    known, model = cluster.node_infos[like], cluster.nodes[like]
+    shape, taints = _as_new(known.shape), lasting(model.taints)
+    node_infos: dict[NodeName, NodeInfo] = {}
+    nodes: dict[NodeName, CandidateNode] = {}
     for number in range(1, count + 1):
         name = NodeName(f"{like}+{number}")
         node_infos[name] = NodeInfo(name, shape)
-        nodes[name] = msgspec.structs.replace(
-            model, name=name, unschedulable=False, ready=True, requested={}, pods=0
+        nodes[name] = CandidateNode(
+            name, labels=model.labels, taints=taints, allocatable=model.allocatable
         )
-    return Candidates(node_infos, nodes, cluster.requests, _offers_with(cluster, node_infos, like))
+    use_mix(node_infos, nodes, known.host.mix if known.host is not None else None)
+    return Candidates(
+        {**cluster.node_infos, **node_infos},
+        {**cluster.nodes, **nodes},
+        cluster.requests,
+        _offers_with(cluster, node_infos, like),
+    )
+
+
+def _as_new(shape: NodeCapacity) -> NodeCapacity:
+    """The capacity with all GPUs healthy and the device plugin there."""
+    inventory = shape.inventory
+    if inventory is not None:
+        gpus = tuple(msgspec.structs.replace(gpu, healthy=True) for gpu in inventory.gpus)
+        inventory = msgspec.structs.replace(inventory, gpus=gpus, serving=True)
+    return msgspec.structs.replace(shape, inventory=inventory, unhealthy=frozenset())
 
 
 def _offers_with(cluster: Candidates, names: Iterable[NodeName], like: NodeName) -> ClaimOffers:
@@ -144,7 +168,7 @@ def _offers_with(cluster: Candidates, names: Iterable[NodeName], like: NodeName)
     if like not in known:
         return cluster.offers
     added = {index: msgspec.structs.replace(each, taint="") for index, each in known[like].items()}
-    devices = {name: added for name in names if name not in cluster.node_infos}
+    devices = dict.fromkeys(names, added)
     return msgspec.structs.replace(cluster.offers, devices={**known, **devices})
 
 

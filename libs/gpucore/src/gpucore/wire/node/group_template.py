@@ -4,7 +4,7 @@ An autoscaler simulates pods on a node that does not exist, from labels, taints 
 operator writes at the group. It compares sums of resources, and cannot see which GPU has them.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -54,9 +54,14 @@ def group_template(node: Node, names: Names) -> GroupTemplate:
     return GroupTemplate(
         instance_type=node.labels.get(INSTANCE_TYPE, ""),
         labels={name: node.labels[name] for name in _LABELS if name in node.labels},
-        taints=tuple(t for t in node.taints if not t.key.startswith(_OF_ITSELF)),
+        taints=lasting(node.taints),
         resources={name: amount for name, amount in amounts.items() if amount != "0"},
     )
+
+
+def lasting(taints: Iterable[Taint]) -> tuple[Taint, ...]:
+    """The taints that an equal node has too: those that do not follow from a node's state."""
+    return tuple(taint for taint in taints if not taint.key.startswith(_OF_ITSELF))
 
 
 def autoscaling_tags(template: GroupTemplate) -> dict[str, str]:
