@@ -46,3 +46,22 @@ async def test_a_gpu_of_an_init_container_stays_shared_until_the_pod_ends(tmp_pa
         await stage.eventually(lambda: stage.annotations("one").get("ALIYUN_COM_GPU_GROUP") == "1")
         stage.create("two", {"gpu": 1})
         assert "shared" in await stage.rejected("two") or "free" in stage.kubelet.rejected["two"]
+
+
+async def test_a_pod_keeps_its_plan_while_the_init_container_of_another_runs(
+    tmp_path: Path,
+) -> None:
+    """Kubelet lists that pod without devices; once its grant has settled it is not next again."""
+    async with Stage(tmp_path, reconcile_seconds=0.3) as stage:
+        await stage.offered(30)
+        stage.kubelet.unstartable["first"] = "it waits"  # it stays Pending
+        stage.create("first", {}, inits=[{"gpu-mem": 4}], annotations=planned(0, 4))
+        await stage.eventually(lambda: stage.annotations("first")[ASSIGNED] == "true")
+        assert stage.plugin is not None
+        state = stage.plugin.state
+        state._recent.clear()
+        await stage.plugin._reconciler.read()
+        assert state.matcher.queue.unserved() == []
+        stage.create("second", {"gpu-mem": 4}, annotations=planned(1, 4))
+        await stage.admitted("second")
+        assert stage.gpus_of("second") == {1}

@@ -133,6 +133,28 @@ def test_init_containers_are_done_once_a_container_has_begun() -> None:
     assert name(made, 5) == ""
 
 
+def test_a_pod_whose_init_container_runs_is_not_requested_again() -> None:
+    """Kubelet lists it without devices for as long as the init container runs."""
+    made = queue(
+        expected("a", {}, inits=[{"gpu-mem": 2}]), expected("b", {"gpu-mem": 2}, created=1)
+    )
+    give(made, 2, at=1)
+    made.sync_from_kubelet([Held("default", "a", {})], requested_at=1)
+    assert [pod.name for pod in made.unserved()] == ["b"]
+    made.kubelet_restarted()
+    made.sync_from_kubelet([], requested_at=1)
+    assert name(made, 2) == "b/c0"
+
+
+def test_the_list_of_kubelet_corrects_a_wrong_guess_about_an_init_container() -> None:
+    """Another pod has the devices, so kubelet has yet to call for the init container."""
+    made = queue(expected("a", {}, inits=[{"gpu-mem": 2}]), expected("b", {"gpu-mem": 2}))
+    give(made, 2, at=1)  # thought to be a; it was b
+    held = Held("default", "b", {"c0": {MEM: ("a-i0-gpu-mem",)}})
+    made.sync_from_kubelet([Held("default", "a", {}), held], requested_at=1)
+    assert name(made, 2) == "a/i0"
+
+
 def test_only_served_resources_are_waited_for() -> None:
     """A resource that this node does not serve is never requested, so it holds up nothing."""
     made = AdmissionQueue((MEM,))

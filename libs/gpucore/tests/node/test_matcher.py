@@ -80,6 +80,14 @@ def test_best_fit_leaves_room_that_is_promised_to_a_waiting_pod() -> None:
     assert make_gpus(kubelet.take(6)) == {1: 6}
 
 
+def test_a_pod_that_has_its_devices_and_waits_to_run_is_counted_once() -> None:
+    """Its plan is no promise any more, so best fit sees all that the GPU has left."""
+    waiting = expected("planned", {"gpu-mem": 6}, annotations=plan(0))
+    kubelet = Kubelet(matcher(machine(15, 20), waiting, expected("stray", {"gpu-mem": 9})))
+    assert make_gpus(kubelet.take(6)) == {0: 6}
+    assert make_gpus(kubelet.take(9)) == {0: 9}
+
+
 def test_promised_room_is_taken_where_nothing_else_is_left() -> None:
     """Kubelet admits what there is; a promise does not leave a GPU idle."""
     waiting = expected("planned", {"gpu-mem": 6}, annotations=plan(0))

@@ -43,16 +43,16 @@ class _Waiting:
         given = self.given.get(step.container, {})
         return [each for each in served if each.requested(step.request) and each not in given]
 
-    def inits(self) -> dict[str, dict[Resource, tuple[str, ...]]]:
-        """The devices of init containers; most kubelets do not list them."""
-        names = {step.container for step in self.pod.steps if step.init}
-        return {name: row for name, row in self.given.items() if name in names}
-
-    def uncontradicted(
-        self, owner: Mapping[tuple[Resource, str], tuple[str, str]]
+    def still_given(
+        self, owner: Mapping[tuple[Resource, str], tuple[str, str]], *, requested_at: int
     ) -> dict[str, dict[Resource, tuple[str, ...]]]:
-        """What was given and is not another pod's."""
+        """What was given, is not another pod's, and may be missing from kubelet's list.
+
+        Kubelet lists late, and most kubelets do not list init containers.
+        """
         pod = (self.pod.namespace, self.pod.name)
+        late = self.given_at > requested_at
+        names = {step.container for step in self.pod.steps if step.init or late}
         return {
             container: {
                 resource: ids
@@ -60,6 +60,7 @@ class _Waiting:
                 if all(owner.get((resource, one), pod) == pod for one in ids)
             }
             for container, row in self.given.items()
+            if container in names
         }
 
     def _containers_begun(self) -> bool:
@@ -158,7 +159,8 @@ class AdmissionQueue:
     def sync_from_kubelet(self, listed: Iterable[Held], *, requested_at: int) -> None:
         """Apply kubelet's allocations, requested at a turn of the holdings.
 
-        Later allocations are removed only if kubelet's contradict them: kubelet records late.
+        Later allocations, and those of init containers, are removed only if kubelet's contradict
+        them.
         """
         reported = {(held.namespace, held.name): held.containers for held in listed}
         owner = {
@@ -171,9 +173,7 @@ class AdmissionQueue:
         for waiting in self._waiting.values():
             pod = (waiting.pod.namespace, waiting.pod.name)
             given = reported.get(pod, {})
-            kept = waiting.uncontradicted(owner) if waiting.given_at > requested_at else {}
-            if given:
-                kept = waiting.inits() | kept
+            kept = waiting.still_given(owner, requested_at=requested_at)
             waiting.given = kept | {
                 container: kept.get(container, {}) | dict(row) for container, row in given.items()
             }

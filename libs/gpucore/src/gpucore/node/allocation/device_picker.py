@@ -84,9 +84,9 @@ class NodeDevices(NamedTuple):
         return sorted(found)
 
     def promised(self, resource: Resource, besides: Expected | None) -> Counter[GpuIndex]:
-        """What waiting pods other than ``besides`` were promised on each GPU."""
+        """What pods that kubelet has yet to call for, other than ``besides``, were promised."""
         total: Counter[GpuIndex] = Counter()
-        for pod in self.queue:
+        for pod in self.queue.unserved():
             if besides is None or pod.uid != besides.uid:
                 for step in pod.steps:
                     total.update(step.plan.get(resource, {}))
