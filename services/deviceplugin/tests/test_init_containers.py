@@ -7,6 +7,8 @@ import pytest
 from fakecluster.objects import planned
 from stage import Stage
 
+from gpucore.units import GpuIndex
+
 pytestmark = pytest.mark.slow
 
 ASSIGNED = "ALIYUN_COM_GPU_MEM_ASSIGNED"
@@ -65,3 +67,22 @@ async def test_a_pod_keeps_its_plan_while_the_init_container_of_another_runs(
         stage.create("second", {"gpu-mem": 4}, annotations=planned(1, 4))
         await stage.admitted("second")
         assert stage.gpus_of("second") == {1}
+
+
+async def test_a_restarted_plugin_keeps_the_cdi_file_of_an_init_container(tmp_path: Path) -> None:
+    """It may start again, with kubelet's record of the device; and its GPU is in use."""
+    folder = tmp_path / "cdi"
+    folder.mkdir()
+    async with Stage(tmp_path, cdi="on", cdi_dir=folder) as stage:
+        await stage.offered(30)
+        stage.create("p", {}, inits=[{"gpu-mem": 3}], annotations=planned(0, 3))
+        await stage.eventually(lambda: stage.annotations("p")[ASSIGNED] == "true")
+        (file,) = folder.iterdir()
+        await stage.stop_plugin()
+        await stage.start_plugin()
+        assert stage.plugin is not None
+        state = stage.plugin.state
+        await stage.eventually(lambda: state.policy.cdi and state.in_use(GpuIndex(0)))
+        await stage.plugin._reconciler.look()
+        assert list(folder.iterdir()) == [file]
+        assert not state.in_use(GpuIndex(1))

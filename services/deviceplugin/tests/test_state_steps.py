@@ -20,6 +20,7 @@ from gpucore.wire.names import V2_ASSIGNED
 from gpucore.wire.pod.spec import Container, Pod
 from gpudeviceplugin.gpus.devices import NodeHardware
 from gpudeviceplugin.gpus.inventory import inventory_of
+from gpudeviceplugin.isolation.shares import granted_limits
 from gpudeviceplugin.signals import Signal
 from gpudeviceplugin.state import NOTED_SECONDS, NodeState
 from gpukube.testing.clock import FakeClock
@@ -476,6 +477,66 @@ async def test_what_init_containers_were_given_is_kept_while_their_pod_lives(
     world.state.on_update(replace(waiting, phase="Succeeded"), b"")
     assert world.state.initialized() == []
     assert world.holds("p") == frozenset()
+
+
+INIT_ONLY = pod(
+    "p",
+    annotations=RUNNING.annotations,
+    containers=(Container("c0"),),
+    init_containers=(Container("i0", {"aliyun.com/gpu-mem": "3"}),),
+)
+
+
+@pytest.mark.parametrize(
+    "order",
+    [
+        ("pods", "account", "GPUs"),
+        ("GPUs", "pods", "account"),
+        ("GPUs", "account", "pods", "account"),  # a list of pods wakes the reconciler
+    ],
+)
+async def test_a_plugin_that_starts_anew_knows_what_init_containers_hold(
+    order: tuple[str, ...],
+) -> None:
+    """From the annotations, since kubelet does not list it, in whatever order things are known."""
+    world = World()
+    world.state.equip(replace(INVENTORY, gpus=()))
+    parts = {
+        "GPUs": lambda: world.state.equip(INVENTORY),
+        "pods": lambda: world.state.on_replace((INIT_ONLY,)),
+        "account": lambda: world.sync_from_kubelet(world.held("p")),
+    }
+    for part in order:
+        parts[part]()
+    assert world.holds("p") == {0}
+    assert (world.state.in_use(GpuIndex(0)), world.state.in_use(GpuIndex(1))) == (True, False)
+    assert world.state.matcher.queue.unserved() == []
+    assert world.state.initialized() == [frozenset({t4(0).uuid, "0"})]
+    (account,) = world.state.account()
+    assert account.containers == {"i0": {Resource.MEM: world.ids(0)}}
+    world.state.on_delete(INIT_ONLY)
+    world.state.equip(replace(INVENTORY, driver="570"))
+    assert world.holds("p") == frozenset()
+
+
+async def test_the_limit_of_a_pod_counts_its_init_container_after_a_restart(world: World) -> None:
+    """It requests six units and may be running; its container requests three."""
+    init = Container("i0", {"aliyun.com/gpu-mem": "6"})
+    texts = RUNNING.annotations | {NAMES.mem_pod: "6"}
+    world.state.on_replace((pod("p", annotations=texts, init_containers=(init,)),))
+    world.sync_from_kubelet(world.held("p", *world.ids(0)))
+    limits = granted_limits(world.state, INVENTORY.gpus[0])
+    assert [limit.hard for limit in limits.values()] == [6 << 30]
+
+
+async def test_a_pod_that_has_ended_gets_nothing_back_when_a_gpu_changes(world: World) -> None:
+    """Kubelet's last account still has it."""
+    world.state.on_replace((RUNNING,))
+    world.sync_from_kubelet(world.held("p", *world.ids(0)))
+    world.state.on_update(replace(RUNNING, phase="Succeeded"), b"")
+    world.state.equip(replace(INVENTORY, driver="570"))
+    assert world.holds("p") == frozenset()
+    assert not world.state.in_use(GpuIndex(0))
 
 
 async def test_units_of_pods_of_the_original_plugin_are_where_their_annotations_say(

@@ -224,13 +224,15 @@ async def test_the_runtimes_failures_are_held_against_the_gpus_of_the_pod(world:
 
 
 async def test_shared_memory_is_swept_while_no_pod_has_a_share_with_mps(with_mps: World) -> None:
-    """A share of a GPU without MPS is no reason to keep it."""
+    """A share of a GPU without MPS is no reason to keep it; before all pods are known, it stays."""
     assert with_mps.plugin._fleet is not None
     with_mps.noted(with_mps.plugin._fleet, "unused")
     first, second = INVENTORY.gpus
     with_mps.state.equip(
         replace(INVENTORY, gpus=(first, replace(second, isolation=IsolationMode.MPS)))
     )
+    with_mps.state.sync_from_kubelet([], requested_at=0)
+    assert with_mps.taken() == []
     with_mps.state.on_replace(())
     for gpu, swept in ((second, []), (first, [("unused",)])):
         ids = with_mps.state.matcher.tables[Resource.MEM].ids[gpu.index][:2]
@@ -403,7 +405,7 @@ async def test_the_first_part_that_breaks_ends_all(
 async def test_isolation_waits_for_kubelets_account_and_runs_beside_its_daemons(
     with_mps: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Before kubelet has reported, no GPU counts as empty."""
+    """Before pods and their devices are known, no GPU counts as empty."""
     plugin = with_mps.plugin
     started: list[Any] = []
 
@@ -413,7 +415,7 @@ async def test_isolation_waits_for_kubelets_account_and_runs_beside_its_daemons(
     monkeypatch.setattr(plugin._isolation, "run", run)
     monkeypatch.setattr(plugin._fleet, "run", run)
     await plugin._run_isolation()
-    assert started == [plugin._reconciler.synced, None]
+    assert started == [plugin.state.certain, None]
 
 
 async def test_pods_come_by_kubelets_selector_and_the_node_by_its_name(world: World) -> None:

@@ -7,7 +7,7 @@ from gpucore.node.allocation.allocation_error import AllocationError, Allocation
 from gpucore.node.allocation.device_ids import Resource
 from gpucore.node.allocation.holdings import Held, Holder
 from gpucore.node.allocation.matcher import AllocationMatcher, Granted
-from gpucore.node.reconcile.forgotten import Rows, allocated, forgotten
+from gpucore.node.reconcile.forgotten import Rows, allocated, forgotten, with_inits
 from gpucore.units import GpuIndex
 from gpucore.wire import names as wire_names
 from gpucore.wire.names import DEFAULT_NAMES as NAMES
@@ -137,3 +137,73 @@ def test_text_that_names_no_gpu_reserves_nothing() -> None:
     for texts in ({}, plan(7, 3), {wire_names.V2_ALLOCATION: "x"}):
         pod = make_pod("p", {"gpu-mem": 3}, annotations=texts, phase="Running")
         assert rows_of(node, pod) == {}
+
+
+def initialized(*requests: dict[str, int], init: int, phase: str = "Pending") -> Pod:
+    """A confirmed pod of which an init container requests the most."""
+    texts = plan(0, init) | {NAMES.mem_assigned: "true"}
+    return make_pod("p", *requests, inits=[{"gpu-mem": init}], annotations=texts, phase=phase)
+
+
+def test_a_pod_of_which_kubelet_lists_all_but_init_containers_is_found() -> None:
+    """Live, confirmed, and listed with the devices of all its containers."""
+    pod = initialized({"gpu-mem": 2}, init=6)
+    has = Held("default", "p", {"c0": {Resource.MEM: ("GPU-0-_-1", "GPU-0-_-2")}})
+    assert with_inits([has], [pod], NAMES) == [pod]
+    assert with_inits([nothing("p")], [pod], NAMES) == []
+    for other in (
+        replace(pod, phase="Succeeded"),
+        replace(pod, annotations=plan(0, 6)),
+        replace(pod, init_containers=()),
+        replace(pod, annotations={}),
+    ):
+        assert with_inits([has], [other], NAMES) == []
+    only = initialized({}, init=3)
+    assert with_inits([nothing("p")], [only], NAMES) == [only]
+    listed = Held("default", "p", {"i0": {Resource.MEM: ("GPU-0-_-1",)}})
+    assert with_inits([listed], [only], NAMES) == []
+
+
+def test_an_init_container_has_what_the_pod_has_beyond_its_containers() -> None:
+    """Containers use its devices again; ids that a container of any pod has are not chosen."""
+    node = matcher(INVENTORY)
+    ids = node.tables[Resource.MEM].ids[GpuIndex(0)]
+    listed = [
+        Held("default", "p", {"c0": {Resource.MEM: ids[1:3]}}),
+        Held("default", "q", {"c0": {Resource.MEM: ids[:1]}}),
+    ]
+    pod = initialized({"gpu-mem": 2}, init=6)
+    for _ in range(2):
+        [found] = allocated([pod], NAMES, node.tables, node.holdings, listed=listed)
+        assert found.containers == {"i0": {Resource.MEM: ids[3:7]}}
+        node.holdings.take(Resource.MEM, ids[3:7], Holder("default", "p", "i0"))
+    node.holdings.take(Resource.MEM, ids[3:5], Holder("default", "r", "c0"))
+    [found] = allocated([pod], NAMES, node.tables, node.holdings, listed=listed)
+    assert found.containers == {"i0": {Resource.MEM: ids[5:9]}}, "another pod was given two of them"
+
+
+def test_an_init_container_that_needed_less_than_the_containers_has_nothing_of_its_own() -> None:
+    """And an amount that the pod has on another GPU than annotated is not counted twice."""
+    node = matcher(INVENTORY)
+    for gpu in (0, 1):
+        ids = node.tables[Resource.MEM].ids[GpuIndex(gpu)]
+        listed = [Held("default", "p", {"c0": {Resource.MEM: ids[:6]}})]
+        pod = initialized({"gpu-mem": 6}, init=6)
+        assert allocated([pod], NAMES, node.tables, node.holdings, listed=listed) == []
+
+
+def test_of_a_forgotten_pod_containers_and_init_containers_are_counted_together() -> None:
+    """Six units are reserved: the container has two of those that its init container had."""
+    node = matcher(INVENTORY)
+    rows = rows_of(node, initialized({"gpu-mem": 2}, init=6, phase="Running"))
+    assert {name: len(row[Resource.MEM]) for name, row in rows.items()} == {"c0": 2, "i0": 4}
+    both = plan(0, 6) | {NAMES.mem_assigned: "true"}
+    pod = make_pod(
+        "p", {"gpu-mem": 2}, inits=[{"gpu-core.percentage": 5}, {"gpu-mem": 6}], annotations=both
+    )
+    rows = rows_of(node, pod)
+    assert {name: {each: len(ids) for each, ids in row.items()} for name, row in rows.items()} == {
+        "c0": {Resource.MEM: 2},
+        "i0": {Resource.CORE: 5},
+        "i1": {Resource.MEM: 4},
+    }

@@ -286,12 +286,12 @@ class Plugin:
 
     async def _run_isolation(self) -> None:
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._isolation.run(self._reconciler.synced))
+            group.create_task(self._isolation.run(self.state.certain))
             if self._fleet is not None:
                 group.create_task(self._fleet.run())
             if self._driver_limits is not None:
                 await self._pods.synced.wait()  # a look without the pods finds no limit missing
-                group.create_task(self._driver_limits.run(self._reconciler.synced))
+                group.create_task(self._driver_limits.run(self.state.certain))
 
     def _daemon_changed(
         self, uuid: str, before: MpsDaemonPhase, after: MpsDaemonPhase, why: str

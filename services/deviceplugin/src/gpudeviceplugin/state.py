@@ -21,7 +21,7 @@ from gpucore.node.allocation.reading import expected_of
 from gpucore.node.claims.held import HeldClaims
 from gpucore.node.grant import GrantPolicy
 from gpucore.node.isolation.cdi import CdiDevice
-from gpucore.node.reconcile.forgotten import allocated, forgotten, had_devices
+from gpucore.node.reconcile.forgotten import allocated, forgotten, had_devices, with_inits
 from gpucore.node.reconcile.inherited import Inherited, inherited
 from gpucore.units import GpuIndex, PodUid
 from gpucore.wire.names import API_CLAIMS, API_DEVICES
@@ -78,6 +78,8 @@ class NodeState:
         self.api = API_DEVICES
         self.inherited = Inherited()
         self._held: list[Held] = []
+        self._lost_pods: set[PodUid] = set()
+        self._requested_at = 0
         self.lost: list[Held] = []
         self._synced = False
         self.pods_changed = Signal()
@@ -128,6 +130,8 @@ class NodeState:
 
     def _offer(self) -> None:
         self.matcher.equip(self.inventory, oversell=self._oversell)
+        if not self._suspicious:
+            self._account()  # ids that stand for what kubelet does not list depend on the GPUs
         self._inherit()
         if self._synced:
             self.on_held(self._held)
@@ -149,16 +153,9 @@ class NodeState:
     def sync_from_kubelet(self, held: Iterable[Held], *, requested_at: int) -> bool:
         """Take over kubelet's allocations; false while one that was granted is missing."""
         live = [each for each in held if not self._ended(each.namespace, each.name)]
-        lost = self._lost(live)
-        listed = {
-            Holder(each.namespace, each.name, container)
-            for each in live
-            for container in each.containers
-        }
-        holding, unlisted = [*live, *lost], self._unlisted() - listed
-        self.matcher.sync_from_kubelet(holding, requested_at=requested_at, unlisted=unlisted)
-        self.matcher.reserve(lost)
-        self._held, self.lost, self._synced = live, lost, True
+        self._lost_pods, self._held, self._requested_at = self._lost(live), live, requested_at
+        self._account()
+        self._synced = True
         self._inherit()
         self.on_held(live)
         listed_ids = {pair for each in live for pair in each.ids()}
@@ -167,6 +164,24 @@ class NodeState:
             for recent in self._recent
             for one in recent.granted.ids
         )
+
+    def _account(self) -> None:
+        """Take over kubelet's last account, and what containers hold that it does not list."""
+        live, pods = self._held, self.pods
+        self.lost = self._allocated(
+            [pods[uid] for uid in sorted(self._lost_pods & pods.keys())], listed=live
+        )
+        known = [*live, *self.lost]
+        inits = self._allocated(with_inits(live, pods.values(), self.policy.names), listed=known)
+        listed = {
+            Holder(each.namespace, each.name, container)
+            for each in live
+            for container in each.containers
+        }
+        self.matcher.sync_from_kubelet(
+            [*known, *inits], requested_at=self._requested_at, unlisted=self._unlisted() - listed
+        )
+        self.matcher.reserve(self.lost)
 
     def kubelet_restarted(self) -> None:
         """Reserve the devices of running pods until kubelet has reported its allocations."""
@@ -180,8 +195,8 @@ class NodeState:
         """Kubelet or this plugin restarted, and kubelet has not listed its allocations since."""
         return self._suspicious
 
-    def _lost(self, live: list[Held]) -> list[Held]:
-        """Devices of running pods that kubelet has forgotten, or not listed since a restart."""
+    def _lost(self, live: list[Held]) -> set[PodUid]:
+        """Running pods that kubelet has forgotten, or not listed since a restart."""
         found = forgotten(live, self.pods.values(), self.policy.names)
         if not self._suspicious:
             self.forgotten &= found
@@ -193,8 +208,7 @@ class NodeState:
             if self._pods_known and not unlisted:
                 self._suspicious = False
                 self.certain.set()
-        lost = [self.pods[uid] for uid in sorted(self.forgotten | unlisted)]
-        return self._allocated(lost, listed=live)
+        return self.forgotten | unlisted
 
     def _running(self) -> list[Pod]:
         """The pods that run with devices."""
@@ -297,6 +311,8 @@ class NodeState:
         self.matcher.queue.drop(pod.uid)
         if not self._replaced(pod):
             self.matcher.release(pod.namespace, pod.name)
+            name = (pod.namespace, pod.name)
+            self._held = [each for each in self._held if (each.namespace, each.name) != name]
 
     def initialized(self) -> list[frozenset[str]]:
         """UUIDs and indexes of the GPUs of each live pod whose init containers request some."""

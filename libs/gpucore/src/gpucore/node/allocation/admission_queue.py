@@ -162,7 +162,9 @@ class AdmissionQueue:
         Later allocations, and those of init containers, are removed only if kubelet's contradict
         them.
         """
-        reported = {(held.namespace, held.name): held.containers for held in listed}
+        reported: dict[tuple[str, str], dict[str, Mapping[Resource, tuple[str, ...]]]] = {}
+        for held in listed:
+            reported.setdefault((held.namespace, held.name), {}).update(held.containers)
         owner = {
             (resource, one): pod
             for pod, containers in reported.items()

@@ -1,13 +1,16 @@
-"""Running pods whose devices are missing from kubelet's checkpoint, because it was lost.
+"""Devices of pods that kubelet does not list: it lost its checkpoint, or lists no init containers.
 
-Newer kubelets give a running container no devices again, so they would offer the same ones to the
-next pod. What such a pod holds is known from what this plugin gave, else from the annotations.
+Newer kubelets give a running container no devices again, so without their checkpoint they would
+offer the same ones to the next pod. What a pod holds is known from what this plugin gave, else
+from the annotations.
 """
 
 from collections.abc import Collection, Iterable, Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
-from gpucore.model import AllocationState
+import msgspec
+
+from gpucore.model import AllocationState, ContainerRequest, PodRequest
 from gpucore.node.allocation.device_ids import DeviceTable, Resource
 from gpucore.node.allocation.expected import ExpectedContainer
 from gpucore.node.allocation.holdings import Held, Holder, Holdings
@@ -18,7 +21,8 @@ from gpucore.wire.names import Names
 from gpucore.wire.pod.allocations import allocation_of
 from gpucore.wire.pod.spec import Pod
 
-Rows = Mapping[str, Mapping[Resource, tuple[str, ...]]]
+Row = Mapping[Resource, tuple[str, ...]]
+Rows = Mapping[str, Row]
 """Container to resource to ids."""
 
 _NO_IDS: Final[tuple[str, ...]] = ()
@@ -76,6 +80,35 @@ def _runs_as(state: AllocationState, pod: Pod, names: Names) -> bool:
     return found and expected is not None and not all(step.init for step in expected.steps)
 
 
+def with_inits(held: Iterable[Held], pods: Iterable[Pod], names: Names) -> list[Pod]:
+    """The pods whose init containers were given devices, by their annotations.
+
+    kubelet lists the devices of all their containers, so only those of init containers are missing.
+    """
+    listed = {(each.namespace, each.name): each.containers for each in held}
+    return [
+        pod
+        for pod in pods
+        if not pod.finished
+        and any(not each.is_sidecar for each in pod.init_containers)
+        and _complete_but_inits(pod, listed.get((pod.namespace, pod.name), {}), names)
+    ]
+
+
+def _complete_but_inits(pod: Pod, listed: Rows, names: Names) -> bool:
+    expected = expected_of(pod, names)
+    allocation = allocation_of(pod, names) if expected is not None else None
+    if expected is None or allocation is None or allocation.state is not AllocationState.CONFIRMED:
+        return False
+    unlisted = {step.container for step in expected.steps} - listed.keys()
+    return bool(unlisted) and unlisted.isdisjoint(_running(pod))
+
+
+def _running(pod: Pod) -> set[str]:
+    """Names of the containers that run until the pod ends."""
+    return {each.name for each in (*pod.containers, *pod.sidecars)}
+
+
 def allocated(
     pods: Iterable[Pod],
     names: Names,
@@ -84,50 +117,108 @@ def allocated(
     *,
     listed: Iterable[Held] = (),
 ) -> list[Held]:
-    """Ids that stand for what each pod's containers hold; no id stands for two.
+    """Ids that stand for what containers hold that kubelet does not list; no id stands for two.
 
     Args:
-        pods: that run with devices of which kubelet reports nothing.
+        pods: that run with devices of which kubelet does not report all.
         names: of annotations.
         tables: the ids of the node.
         holdings: what is known of them.
-        listed: what kubelet reports of other pods; none of these ids is chosen.
+        listed: what kubelet reports; none of these ids is chosen.
     """
+    reported = list(listed)
     chosen: dict[Resource, set[str]] = {each: set() for each in tables}
-    for resource, one in (pair for each in listed for pair in each.ids()):
+    for resource, one in (pair for each in reported for pair in each.ids()):
         chosen[resource].add(one)
-    rows = ((pod, _rows(pod, names, tables, holdings, chosen)) for pod in pods)
+    choice = _Choice(tables, holdings, chosen)
+    own = {(each.namespace, each.name): each.containers for each in reported}
+    rows = ((pod, choice.rows(pod, own.get((pod.namespace, pod.name), {}), names)) for pod in pods)
     return [Held(pod.namespace, pod.name, row) for pod, row in rows if row]
 
 
-def _rows(
-    pod: Pod,
-    names: Names,
-    tables: Mapping[Resource, DeviceTable],
-    holdings: Holdings,
-    chosen: Mapping[Resource, set[str]],
-) -> Rows:
+def _expected(pod: Pod, names: Names) -> list[ExpectedContainer]:
+    """The containers of the pod; after them its init containers, with what the pod has in all.
+
+    Containers use the devices of init containers again: what the pod has beyond those of its
+    containers is what an init container needed more.
+    """
     expected = expected_of(pod, names)
-    rows: dict[str, dict[Resource, tuple[str, ...]]] = {}
-    for step in expected.steps if expected else ():
-        known = holdings.rows_of(Holder(pod.namespace, pod.name, step.container))
-        for resource, table in tables.items():
-            ids = known.get(resource, _NO_IDS)
-            if not ids or not chosen[resource].isdisjoint(ids):
-                others = holdings.taken(resource) - set(ids)
-                ids = _free_ids(step, table, chosen[resource] | others)
-            chosen[resource].update(ids)
+    allocation = allocation_of(pod, names) if expected is not None else None
+    if expected is None or allocation is None:
+        return []
+    placed, names_running = allocation.placement, _running(pod)
+    whole = {
+        Resource.MEM: placed.mem,
+        Resource.CORE: placed.core,
+        Resource.GPU: dict.fromkeys(placed.group, 1),
+    }
+    running = [step for step in expected.steps if step.container in names_running]
+    inits = [step for step in expected.steps if step.container not in names_running]
+    return [
+        *(msgspec.structs.replace(step, init=False) for step in running),
+        *(
+            ExpectedContainer(
+                step.container, _whole(expected.pod_request, step.request), whole, init=True
+            )
+            for step in inits
+        ),
+    ]
+
+
+def _whole(pod: PodRequest, init: ContainerRequest) -> ContainerRequest:
+    """The request of the pod for each resource that the init container requests."""
+    return ContainerRequest(
+        pod.mem if init.mem else 0, pod.core if init.core else 0, pod.gpus if init.gpus else 0
+    )
+
+
+class _Choice(NamedTuple):
+    """Ids for one container after the other.
+
+    Attributes:
+        chosen: ids that are taken by now.
+    """
+
+    tables: Mapping[Resource, DeviceTable]
+    holdings: Holdings
+    chosen: Mapping[Resource, set[str]]
+
+    def rows(self, pod: Pod, listed: Rows, names: Names) -> Rows:
+        """The ids of the containers of a pod that kubelet does not list."""
+        rows: dict[str, Row] = {}
+        for step in _expected(pod, names):
+            if step.container not in listed:
+                known = self.holdings.rows_of(Holder(pod.namespace, pod.name, step.container))
+                row = self._row(step, known, (*listed.values(), *rows.values()))
+                rows |= {step.container: row} if row else {}
+        return rows
+
+    def _row(self, step: ExpectedContainer, known: Row, others: Collection[Row]) -> Row:
+        """The ids of one container; what the ``others`` of the pod have counts for an init."""
+        row = {}
+        for resource, table in self.tables.items():
+            kept = [one for one in known.get(resource, _NO_IDS) if one not in self.chosen[resource]]
+            has = {*kept, *(one for each in others if step.init for one in each.get(resource, ()))}
+            taken = self.chosen[resource] | self.holdings.taken(resource)
+            ids = (*kept, *_free_ids(step, table, has, taken))
+            self.chosen[resource].update(ids)
             if ids:
-                rows.setdefault(step.container, {})[resource] = ids
-    return rows
+                row[resource] = ids
+        return row
 
 
 def _free_ids(
-    step: ExpectedContainer, table: DeviceTable, taken: Collection[str]
+    step: ExpectedContainer, table: DeviceTable, has: Collection[str], taken: Collection[str]
 ) -> tuple[str, ...]:
-    """As many ids of the planned GPUs as planned, the highest free ones."""
+    """What is missing of the amount beside the ids that it ``has``, on the planned GPUs.
+
+    Devices of init containers are in kubelet's record, and the plugin allocates the lowest ids, so
+    the lowest free ones are probably these. Other devices are those that kubelet offers last.
+    """
     ids: list[str] = []
+    there = table.per_device(has)
     for gpu, amount in step.plan.get(table.resource, {}).items():
-        free = [one for one in reversed(table.ids.get(gpu, _NO_IDS)) if one not in taken]
-        ids += free[:amount]
-    return tuple(ids)
+        order = table.ids.get(gpu, _NO_IDS)[:: 1 if step.init else -1]
+        free = [one for one in order if one not in taken]
+        ids += free[: max(amount - there[gpu], 0)]
+    return tuple(ids[: max(table.resource.requested(step.request) - len(has), 0)])
