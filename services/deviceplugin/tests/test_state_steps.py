@@ -529,6 +529,24 @@ async def test_the_limit_of_a_pod_counts_its_init_container_after_a_restart(worl
     assert [limit.hard for limit in limits.values()] == [6 << 30]
 
 
+async def test_of_a_pod_with_one_forgotten_container_all_devices_count(world: World) -> None:
+    """Kubelet has lost its record of two, one of which has restarted since."""
+    two = tuple(Container(name, {"aliyun.com/gpu-mem": "3"}) for name in ("c0", "c1"))
+    texts = RUNNING.annotations | {NAMES.mem_pod: "6"}
+    world.state.on_replace((replace(RUNNING, annotations=texts, containers=two),))
+    world.sync_from_kubelet(world.held("p"))
+    world.state.grant(Resource.MEM, world.ids(0))
+    world.state._recent.clear()
+    row = {"c1": {Resource.MEM: world.ids(0)}}
+    world.sync_from_kubelet(Held("team", "p", row))
+    (lost,) = world.state.lost
+    assert lost.containers.keys() == {"c0"}
+    limits = granted_limits(world.state, INVENTORY.gpus[0])
+    assert [limit.hard for limit in limits.values()] == [6 << 30]
+    (account,) = world.state.account_with_lost()
+    assert account.containers == {**lost.containers, **row}
+
+
 async def test_a_pod_that_has_ended_gets_nothing_back_when_a_gpu_changes(world: World) -> None:
     """Kubelet's last account still has it."""
     world.state.on_replace((RUNNING,))

@@ -7,7 +7,13 @@ from gpucore.node.allocation.allocation_error import AllocationError, Allocation
 from gpucore.node.allocation.device_ids import Resource
 from gpucore.node.allocation.holdings import Held, Holder
 from gpucore.node.allocation.matcher import AllocationMatcher, Granted
-from gpucore.node.reconcile.forgotten import Rows, allocated, forgotten, with_inits
+from gpucore.node.reconcile.forgotten import (
+    Rows,
+    allocated,
+    forgotten,
+    restarting,
+    with_inits,
+)
 from gpucore.units import GpuIndex
 from gpucore.wire import names as wire_names
 from gpucore.wire.names import DEFAULT_NAMES as NAMES
@@ -51,6 +57,69 @@ def test_a_pod_that_kubelet_has_yet_to_give_devices_or_to_list_is_not() -> None:
     assert forgotten([], [pod], NAMES) == set()
     has = Held("default", "p", {"c0": {Resource.MEM: ("GPU-0-_-1",)}})
     assert forgotten([has], [pod], NAMES) == set()
+
+
+def test_a_running_pod_stays_forgotten_until_all_its_containers_have_devices() -> None:
+    """One of them has restarted, and kubelet lists it alone; the other runs on."""
+    texts = plan(0, 8) | {NAMES.mem_assigned: "true"}
+    pod = make_pod("p", {"gpu-mem": 4}, {"gpu-mem": 4}, annotations=texts, phase="Running")
+    node = matcher(INVENTORY)
+    has = Held("default", "p", {"c1": {Resource.MEM: node.tables[Resource.MEM].ids[GpuIndex(0)]}})
+    one = Held("default", "p", {"c1": {Resource.MEM: has.containers["c1"][Resource.MEM][:4]}})
+    assert forgotten([one], [pod], NAMES) == {pod.uid}
+    assert [s.container for p in restarting([one], [pod], NAMES) for s in p.steps] == ["c0"]
+    [held] = allocated([pod], NAMES, node.tables, node.holdings, listed=[one])
+    assert {name: len(row[Resource.MEM]) for name, row in held.containers.items()} == {"c0": 4}
+    both = Held("default", "p", {"c0": {}, **one.containers})
+    assert forgotten([both], [pod], NAMES) == set()
+    assert restarting([], [pod], NAMES) == []
+    assert restarting([one], [replace(pod, phase="Pending")], NAMES) == []
+
+
+def restarted(*pods: Pod) -> Kubelet:
+    """A kubelet that has lost its record of these pods."""
+    node = matcher(INVENTORY)
+    lost = allocated(pods, NAMES, node.tables, node.holdings)
+    node.sync_from_kubelet(lost, requested_at=0)
+    node.reserve(lost)
+    node.restarting = restarting([nothing(pod.name) for pod in pods], pods, NAMES)
+    return Kubelet(node)
+
+
+def test_a_container_that_restarts_gets_the_devices_that_are_reserved_for_it() -> None:
+    """Without them its GPU has too few; nobody else gets them, nor a call for another amount."""
+    kubelet = restarted(running("p", 0, 8), running("q", 1, 9))
+    other = kubelet.take(7)
+    assert (dict(other.gpus), other.turn) == ({0: 7}, None)
+    own = kubelet.matcher.holdings.rows_of(Holder("default", "p", "c0"))[Resource.MEM]
+    granted = kubelet.take(8)
+    assert set(granted.ids) == set(own)
+    assert (granted.turn.pod.name, granted.turn.step.container) == ("p", "c0")
+    assert isinstance(kubelet.take(8), AllocationError)
+
+
+def test_equal_containers_that_restart_together_get_devices_of_their_own() -> None:
+    """Kubelet calls for both before it lists either."""
+    texts = plan(0, 8) | {NAMES.mem_assigned: "true"}
+    pod = make_pod("p", {"gpu-mem": 4}, {"gpu-mem": 4}, annotations=texts, phase="Running")
+    kubelet = restarted(pod)
+    granted = [kubelet.take(4), kubelet.take(4)]
+    assert [each.turn.step.container for each in granted] == ["c0", "c1"]
+    assert kubelet.matcher.holdings.free(kubelet.matcher.tables[Resource.MEM], GpuIndex(0)) == 7
+
+
+def test_a_container_that_restarts_stays_on_the_gpu_of_its_pod() -> None:
+    """Whatever its plan is: the other container runs on with what it has of that GPU."""
+    texts = plan(0, 8) | {NAMES.mem_assigned: "true"}
+    pod = make_pod("p", {"gpu-mem": 4}, {"gpu-mem": 4}, annotations=texts, phase="Running")
+    node = matcher(INVENTORY)
+    ids = node.tables[Resource.MEM].ids[GpuIndex(1)]
+    listed = [Held("default", "p", {"c0": {Resource.MEM: ids[:4]}})]
+    node.sync_from_kubelet(listed, requested_at=0)
+    node.restarting = restarting(listed, [pod], NAMES)
+    kubelet = Kubelet(node)
+    kubelet.used[Resource.MEM] |= set(ids[:4])
+    assert dict(kubelet.take(4).gpus) == {1: 4}
 
 
 def test_what_this_plugin_gave_is_known_to_the_id() -> None:

@@ -21,7 +21,13 @@ from gpucore.node.allocation.reading import expected_of
 from gpucore.node.claims.held import HeldClaims
 from gpucore.node.grant import GrantPolicy
 from gpucore.node.isolation.cdi import CdiDevice
-from gpucore.node.reconcile.forgotten import allocated, forgotten, had_devices, with_inits
+from gpucore.node.reconcile.forgotten import (
+    allocated,
+    forgotten,
+    had_devices,
+    restarting,
+    with_inits,
+)
 from gpucore.node.reconcile.inherited import Inherited, inherited
 from gpucore.units import GpuIndex, PodUid
 from gpucore.wire.names import API_CLAIMS, API_DEVICES
@@ -182,6 +188,7 @@ class NodeState:
             [*known, *inits], requested_at=self._requested_at, unlisted=self._unlisted() - listed
         )
         self.matcher.reserve(self.lost)
+        self.matcher.restarting = restarting(live, pods.values(), self.policy.names)
 
     def kubelet_restarted(self) -> None:
         """Reserve the devices of running pods until kubelet has reported its allocations."""
@@ -240,6 +247,13 @@ class NodeState:
             else each
             for each in self._held
         ]
+
+    def account_with_lost(self) -> list[Held]:
+        """:meth:`account`, with the devices of running containers that kubelet does not list."""
+        merged: dict[tuple[str, str], dict[str, Mapping[Resource, tuple[str, ...]]]] = {}
+        for each in (*self.account(), *self.lost):
+            merged.setdefault((each.namespace, each.name), {}).update(each.containers)
+        return [Held(namespace, name, rows) for (namespace, name), rows in merged.items()]
 
     def containers_with_devices(self, pod: Pod) -> frozenset[str]:
         """Names of the containers that hold devices by kubelet's last account."""

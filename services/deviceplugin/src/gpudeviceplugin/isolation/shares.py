@@ -84,7 +84,7 @@ def granted_limits(state: NodeState, gpu: Gpu) -> dict[PodUid, MemoryLimit]:
     table = state.matcher.tables[Resource.MEM]
     units = {
         (each.namespace, each.name): table.per_device(memory_ids(each))[gpu.index]
-        for each in (*state.account(), *state.lost)
+        for each in state.account_with_lost()
     }
     claimed = state.claims.bytes_on(gpu, state.pods.values())
     found: dict[PodUid, MemoryLimit] = {}

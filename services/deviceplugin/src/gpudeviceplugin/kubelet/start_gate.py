@@ -108,7 +108,7 @@ class StartGate:
         """Kubelet lists ended pods too, whose IDs others may have."""
         known = self._state.pods.values()
         live = {(pod.namespace, pod.name) for pod in known if not pod.finished}
-        account = self._state.account()
+        account = self._state.account_with_lost()
         return starting_pod(ids, [each for each in account if (each.namespace, each.name) in live])
 
     def _pod(self, found: StartingPod) -> Pod | None:

@@ -52,6 +52,7 @@ class Holdings:
     def __init__(self) -> None:
         self._entries: dict[Resource, dict[str, _Entry]] = {each: {} for each in Resource}
         self._turn = 0
+        self._requested_at = 0
 
     @property
     def turn(self) -> int:
@@ -70,6 +71,7 @@ class Holdings:
 
         Entries of ``unlisted`` containers stay: kubelet does not list init containers.
         """
+        self._requested_at = requested_at
         for entries in self._entries.values():
             old = [one for one, entry in entries.items() if entry.turn <= requested_at]
             for one in [one for one in old if entries[one].holder not in unlisted]:
@@ -115,6 +117,11 @@ class Holdings:
     def taken(self, resource: Resource) -> AbstractSet[str]:
         """Ids of one resource that somebody holds."""
         return self._entries[resource].keys()
+
+    def recent(self, resource: Resource) -> dict[str, Holder]:
+        """Holders of the ids that were given out after kubelet was asked for its last reply."""
+        entries = self._entries[resource].items()
+        return {one: entry.holder for one, entry in entries if entry.turn > self._requested_at}
 
     def free(self, table: DeviceTable, gpu: GpuIndex) -> int:
         """Number of free ids of ``gpu``."""

@@ -4,6 +4,9 @@ The GPU that the scheduler chose takes precedence. If it has too few free device
 pod that bypassed them), another GPU that fits the whole pod is chosen; if none fits, the pod is
 refused with a sentence. Later containers of a pod use the GPU that its first one got.
 
+A container that restarts after kubelet has lost its record gets the devices that are reserved for
+it. kubelet calls for such a container alone, in no order.
+
 This module does no I/O. The caller waits and retries when :meth:`AllocationMatcher.prefer`
 finds no pod for the call.
 """
@@ -19,6 +22,7 @@ from gpucore.node.allocation.admission_queue import AdmissionQueue, Turn
 from gpucore.node.allocation.allocation_error import AllocationError, AllocationErrorCode, gpu_list
 from gpucore.node.allocation.device_ids import SHARES, DeviceTable, Resource, device_table
 from gpucore.node.allocation.device_picker import DevicePicker, NodeDevices
+from gpucore.node.allocation.expected import Expected
 from gpucore.node.allocation.holdings import NOBODY_KNOWN, Held, Holder, Holdings
 from gpucore.units import GpuIndex
 
@@ -74,6 +78,7 @@ class AllocationMatcher:
         self.isolations: dict[GpuIndex, IsolationMode] = {}
         self.displaced: Counter[GpuIndex] = Counter()
         self.granted: set[str] = set()
+        self.restarting: list[Expected] = []
         self._reserved: dict[tuple[Resource, str], Holder] = {}
         self._answered: _Answered | None = None
         self._stranger: Granted | None = None
@@ -117,20 +122,24 @@ class AllocationMatcher:
     def prefer(self, question: PreferenceRequest) -> tuple[str, ...] | AllocationError | None:
         """Ids that kubelet should take; ``None`` when no known pod requests this (yet)."""
         turn = self.queue.turn(question.resource, question.amount)
-        if turn is None:
-            return None
-        fixed = self._fixed(turn, question)
-        gpus = self._where(turn, question, fixed)
-        return self._answer(turn, question, gpus)
+        return None if turn is None else self._advise(turn, question)
 
     def adopt(self, question: PreferenceRequest) -> tuple[str, ...] | AllocationError:
-        """As :meth:`prefer`, for a pod of which nothing is known: best fit.
+        """As :meth:`prefer`, for a container that restarts, else for an unknown pod: best fit.
 
         Memory and compute of a container are on one GPU, so there is no other for the second.
         """
+        turn = self._restart(question.resource, question.amount)
+        return self._best_fit(question) if turn is None else self._advise(turn, question)
+
+    def _advise(self, turn: Turn, question: PreferenceRequest) -> tuple[str, ...] | AllocationError:
+        gpus = self._where(turn, question, self._fixed(turn, question))
+        return self._answer(turn, question, gpus)
+
+    def _best_fit(self, question: PreferenceRequest) -> tuple[str, ...] | AllocationError:
         required = tuple(sorted(self.tables[question.resource].per_device(question.required)))
         follows = () if required else self._unplanned_gpus(question)
-        fixed, choosing = required or follows, self._choosing(question)
+        fixed, choosing = required or follows, self._choosing(None, question)
         gpus = choosing.on(fixed, None) if fixed else choosing.anywhere(None)
         if isinstance(gpus, AllocationError) and not follows:
             gpus = choosing.anywhere(None)
@@ -159,10 +168,7 @@ class AllocationMatcher:
 
     def _note(self, granted: Granted) -> None:
         turn = granted.turn
-        holder = NOBODY_KNOWN
-        if turn is not None:
-            holder = Holder(turn.pod.namespace, turn.pod.name, turn.step.container)
-        self.holdings.take(granted.resource, granted.ids, holder)
+        self.holdings.take(granted.resource, granted.ids, _holder(turn))
         self.granted.update(granted.ids)
         self._stranger = granted if turn is None else None
         if turn is not None:
@@ -173,19 +179,30 @@ class AllocationMatcher:
             self.tables, self.holdings, self.queue, self.closed, self.single, self.isolations
         )
 
-    def _choosing(self, question: PreferenceRequest) -> DevicePicker:
+    def _choosing(self, turn: Turn | None, question: PreferenceRequest) -> DevicePicker:
         table = self.tables[question.resource]
-        available = table.per_device(self._free(question))
+        available = table.per_device(self._free(turn, question))
         if question.resource is Resource.MEM:  # what inherited pods really use of a GPU
             available -= self.displaced
         return DevicePicker(self._room(), table, question.amount, available)
 
-    def _free(self, question: PreferenceRequest) -> frozenset[str]:
-        """What kubelet calls available, less what is reserved."""
+    def _free(self, turn: Turn | None, question: PreferenceRequest) -> frozenset[str]:
+        """What kubelet calls available, less what is reserved for others."""
         if not self._reserved:
             return question.available
-        kind = question.resource
-        return frozenset(one for one in question.available if (kind, one) not in self._reserved)
+        kind, mine = question.resource, _holder(turn)
+        return frozenset(
+            one for one in question.available if self._reserved.get((kind, one), mine) == mine
+        )
+
+    def _own(self, turn: Turn | None, question: PreferenceRequest) -> tuple[str, ...]:
+        """Available ids that are reserved for the very container."""
+        kind, mine = question.resource, _holder(turn)
+        return tuple(
+            one
+            for (resource, one), holder in self._reserved.items()
+            if resource is kind and holder == mine and one in question.available
+        )
 
     def _answer(
         self, turn: Turn | None, question: PreferenceRequest, gpus: GpuAmounts | AllocationError
@@ -194,8 +211,10 @@ class AllocationMatcher:
             if turn is not None:
                 self.queue.turn_away(turn.pod.uid)
             return gpus
-        table = self.tables[question.resource]
-        ids = table.pick(gpus, among=self._free(question), first=question.required)
+        table, among = self.tables[question.resource], self._free(turn, question)
+        own = [one for one in self._own(turn, question) if table.owner.get(one) in gpus]
+        first = question.required or own[: question.amount]
+        ids = table.pick(gpus, among=among, first=first)
         self._answered = _Answered(turn, question.resource, frozenset(ids))
         return ids
 
@@ -207,13 +226,20 @@ class AllocationMatcher:
         return self._pod_gpus(turn)
 
     def _pod_gpus(self, turn: Turn) -> tuple[GpuIndex, ...]:
-        gpus = (self.queue.gpus(turn, self.tables[each]) for each in SHARES)
+        gpus = (self._gpus(turn, self.tables[each]) for each in SHARES)
         return next((each for each in gpus if each), ())
+
+    def _gpus(self, turn: Turn, table: DeviceTable) -> tuple[GpuIndex, ...]:
+        pod = turn.pod
+        if pod.uid in self.queue:
+            return self.queue.gpus(turn, table)
+        held = self.holdings.held_by(table.resource, pod.namespace, pod.name)
+        return tuple(sorted(table.per_device(held)))
 
     def _where(
         self, turn: Turn, question: PreferenceRequest, fixed: tuple[GpuIndex, ...]
     ) -> GpuAmounts | AllocationError:
-        choosing, pod = self._choosing(question), turn.pod
+        choosing, pod = self._choosing(turn, question), turn.pod
         plan = turn.step.plan.get(question.resource, {})
         if question.resource is Resource.GPU:
             return choosing.whole(pod, plan, fixed)
@@ -238,9 +264,22 @@ class AllocationMatcher:
         answered, self._answered = self._answered, None
         if answered and answered.resource is resource and answered.ids == frozenset(ids):
             turn = answered.turn
-            if turn is None or turn.pod.uid in self.queue:
+            if turn is None or turn.pod.uid in self.queue or turn.pod in self.restarting:
                 return turn
         return self.queue.turn(resource, len(ids))
+
+    def _restart(self, resource: Resource, amount: int) -> Turn | None:
+        """A container that restarts, as far as kubelet has lost its record of its devices."""
+        turns = (Turn(pod, step) for pod in self.restarting for step in pod.steps)
+        served = set(self.holdings.recent(resource).values())
+        return next(
+            (
+                turn
+                for turn in turns
+                if resource.requested(turn.step.request) == amount and _holder(turn) not in served
+            ),
+            None,
+        )
 
     def _denial(
         self, turn: Turn | None, resource: Resource, ids: tuple[str, ...]
@@ -254,7 +293,7 @@ class AllocationMatcher:
             return AllocationError(AllocationErrorCode.UNKNOWN_DEVICE, sentence)
         gpus = tuple(sorted(table.per_device(ids)))
         return (
-            self._in_use(resource, ids)
+            self._in_use(turn, resource, ids)
             or self._closed(gpus)
             or self._spans(turn, resource, gpus)
             or self._behind_several(resource, gpus)
@@ -262,10 +301,12 @@ class AllocationMatcher:
             or self._room().clash(resource, gpus, turn.pod if turn else None)
         )
 
-    def _in_use(self, resource: Resource, ids: tuple[str, ...]) -> AllocationError | None:
+    def _in_use(
+        self, turn: Turn | None, resource: Resource, ids: tuple[str, ...]
+    ) -> AllocationError | None:
         for one in ids:
             holder = self._reserved.get((resource, one))
-            if holder is not None:
+            if holder is not None and holder != _holder(turn):
                 sentence = (
                     f"device {one} is in use by pod {holder.namespace}/{holder.pod}, although "
                     "kubelet has lost its record; delete that pod to release it"
@@ -321,6 +362,12 @@ class AllocationMatcher:
             f"but its pod is on {gpu_list(settled)}"
         )
         return AllocationError(AllocationErrorCode.SPLITS_POD, sentence, gpus)
+
+
+def _holder(turn: Turn | None) -> Holder:
+    if turn is None:
+        return NOBODY_KNOWN
+    return Holder(turn.pod.namespace, turn.pod.name, turn.step.container)
 
 
 def _in_order(gpus: GpuAmounts, turn: Turn | None, resource: Resource) -> GpuAmounts:

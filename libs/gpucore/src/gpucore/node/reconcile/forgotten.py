@@ -12,7 +12,7 @@ import msgspec
 
 from gpucore.model import AllocationState, ContainerRequest, PodRequest
 from gpucore.node.allocation.device_ids import DeviceTable, Resource
-from gpucore.node.allocation.expected import ExpectedContainer
+from gpucore.node.allocation.expected import Expected, ExpectedContainer
 from gpucore.node.allocation.holdings import Held, Holder, Holdings
 from gpucore.node.allocation.reading import expected_of
 from gpucore.units import PodUid
@@ -35,16 +35,29 @@ WITHOUT_SHARE: Final = (
 
 
 def forgotten(held: Iterable[Held], pods: Iterable[Pod], names: Names) -> set[PodUid]:
-    """The running pods that kubelet lists without their devices.
+    """The running pods of which kubelet lists a container without its devices.
 
     Call it after kubelet or the plugin started: at any other time such a pod is about to end.
     """
-    listed_empty = {(each.namespace, each.name) for each in held if not each.containers}
-    return {
-        pod.uid
-        for pod in pods
-        if (pod.namespace, pod.name) in listed_empty and had_devices(pod, names)
-    }
+    known = list(pods)
+    had = {pod.uid for pod in known if had_devices(pod, names)}
+    return had & {each.uid for each in restarting(held, known, names)}
+
+
+def restarting(held: Iterable[Held], pods: Iterable[Pod], names: Names) -> list[Expected]:
+    """The running pods with containers that kubelet lists without their devices, and only these.
+
+    kubelet allocates devices for such a container alone when it restarts.
+    """
+    listed = {(each.namespace, each.name): each.containers for each in held}
+    found = []
+    for pod in pods:
+        own = listed.get((pod.namespace, pod.name))
+        expected = expected_of(pod, names) if own is not None and pod.phase == "Running" else None
+        if own is not None and expected is not None:
+            steps = tuple(s for s in expected.steps if not s.init and s.container not in own)
+            found += [msgspec.structs.replace(expected, steps=steps)] if steps else []
+    return found
 
 
 def started_without(held: Iterable[Held], pods: Iterable[Pod], names: Names) -> set[PodUid]:
