@@ -1,5 +1,6 @@
 """Pages of a list and events of a watch."""
 
+import msgspec
 import pytest
 
 from gpucore.wire.errors import WireError
@@ -9,7 +10,10 @@ from gpucore.wire.lists import (
     decode_nodes,
     decode_pod_event,
     decode_pods,
+    event_of,
+    page_of,
 )
+from gpucore.wire.node.spec import Node, decode_node
 
 POD = b'{"metadata":{"uid":"u","namespace":"ns","name":"p","resourceVersion":"5"}}'
 NODE = b'{"metadata":{"name":"n","resourceVersion":"6"}}'
@@ -88,3 +92,36 @@ def test_other_bytes_are_the_modules_error(raw: bytes) -> None:
     for decode in (decode_pod_event, decode_node_event, decode_pods, decode_nodes):
         with pytest.raises(WireError):
             decode(raw)
+
+
+def refusing(raw: msgspec.Raw) -> Node:
+    """Reads nodes whose name is not ``bad``."""
+    node = decode_node(raw)
+    if node.name == "bad":
+        raise WireError("its name is bad")
+    return node
+
+
+BAD = b'{"metadata":{"namespace":"team","name":"bad","resourceVersion":"7"}}'
+
+
+def test_an_object_that_cannot_be_decoded_hides_no_other_one() -> None:
+    """The page has the others and names it, with or without metadata."""
+    items = b",".join([NODE, BAD, b"3"])
+    page = page_of(b'{"metadata":{"resourceVersion":"9"},"items":[' + items + b"]}", refusing)
+    assert [each.name for each in page.items] == ["n"]
+    assert page.resource_version == "9"
+    first, second = page.unreadable
+    assert first == "team/bad: its name is bad"
+    assert second.startswith("an object without a name: ")
+
+
+@pytest.mark.parametrize("kind", ["ADDED", "MODIFIED", "DELETED"])
+def test_an_event_of_such_an_object_is_its_version(kind: str) -> None:
+    """The watch goes on after it; an event without metadata has no version to go on from."""
+    line = b'{"type":"' + kind.encode() + b'","object":%s}'
+    event = event_of(line % BAD, refusing)
+    assert (event.kind, event.item, event.resource_version) == (WatchEventType(kind), None, "7")
+    assert event.unreadable == "team/bad: its name is bad"
+    with pytest.raises(WireError):
+        event_of(line % b"{}", refusing)

@@ -8,18 +8,20 @@ from contextlib import asynccontextmanager
 from itertools import pairwise
 from typing import Any
 
+import msgspec
 import pytest
 import structlog
 from following import NODES, UNCHECKED, FakeHandler
 from kubeobjects import node
 
-from gpucore.wire.node.spec import Node
+from gpucore.wire.errors import WireError
+from gpucore.wire.node.spec import Node, decode_node
 from gpukube.backoff import Backoff
 from gpukube.errors import UnreachableError
 from gpukube.testing.clock import FakeClock
 from gpukube.testing.scripted import Reply, ScriptedClient, Stream, failure
 from gpukube.watch import informer as informer_module
-from gpukube.watch.collection import Collection
+from gpukube.watch.collection import Collection, collection_of
 from gpukube.watch.informer import Informer
 
 LOST = UnreachableError("connection reset")
@@ -496,3 +498,26 @@ async def test_an_answer_without_a_version_is_no_empty_list() -> None:
         assert bench.informer.version == "7"
         assert bench.observer.seen.count("listed nodes") == 2
         assert bench.handler.lists == 2
+
+
+def decode_good(raw: msgspec.Raw) -> Node:
+    """Reads nodes whose name is not ``bad``."""
+    found = decode_node(raw)
+    if found.name == "bad":
+        raise WireError("its name is bad")
+    return found
+
+
+async def test_an_object_that_cannot_be_decoded_is_left_out_and_logged() -> None:
+    """Neither the list nor the watch fails for it."""
+    events: Stream = [[event("ADDED", "bad", 6), event("ADDED", "b", 7)], FOREVER]
+    goods = collection_of("nodes", "/api/v1/nodes", decode_good)
+    bench = Bench(a_list(5, "bad", "a"), events, collection=goods)
+    with structlog.testing.capture_logs() as logs:
+        async with bench.running():
+            await asyncio.sleep(1)
+            assert bench.handler.items == {"a", "b"}
+            assert bench.informer.version == "7"
+    assert bench.sent() == ["first list", "watch 5"]
+    left_out = [each["object"] for each in logs if each["event"] == "object left out"]
+    assert left_out == ["/bad: its name is bad"] * 2

@@ -1,5 +1,6 @@
 """``/api/v1`` explains and tries pods whose GPUs are requested by claims."""
 
+import copy
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -26,6 +27,15 @@ SPEC: Object = {
         ]
     }
 }
+
+
+def capacity(memory: str) -> Object:
+    """The same with another amount."""
+    found = copy.deepcopy(SPEC)
+    found["devices"]["requests"][0]["exactly"]["capacity"]["requests"]["memory"] = memory
+    return found
+
+
 RESULT = {
     "request": "gpu",
     "driver": "gpu.gpushare.io",
@@ -112,6 +122,26 @@ async def test_a_pending_claim_is_explained(extender: Running) -> None:
     assert [(gpu["free"], gpu["requested"]) for gpu in refusal["gpus"]] == [(7, 8)]
     assert any("request at most 7 GiB" in each for each in found["helps"])
     assert any("team/runs has ended" in each for each in found["helps"])
+
+
+async def test_a_template_with_a_negative_capacity_hides_no_other(
+    cluster: FakeApiServer, tmp_path: Path, extender: Running
+) -> None:
+    """The API server stores it. The watch goes on, and an extender that starts then lists all."""
+    hostile = kind("ResourceClaimTemplate", "hostile", {"spec": capacity("-1Gi")})
+    hostile["metadata"]["namespace"] = "tenant"
+    await cluster.put("resourceclaimtemplates", hostile)
+    after = kind("ResourceClaimTemplate", "after", {"spec": SPEC})
+    after["metadata"]["namespace"] = "team"
+    await cluster.put("resourceclaimtemplates", after)
+    templates = extender.service._for_claims.templates.items
+    await until("the watch goes on", lambda: ("team", "after") in templates)
+    folder = tmp_path / "next"
+    folder.mkdir()
+    async with Running(cluster, folder, claims=True) as started:
+        await started.ready()
+        await knows_requests(started)
+        assert (await explained(started, "waits"))[0] == 200
 
 
 async def test_a_pod_that_holds_a_claim_shows_where(extender: Running) -> None:

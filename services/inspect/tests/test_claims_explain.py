@@ -14,7 +14,7 @@ from claimobjects import (
     template,
     uses,
 )
-from drawncluster import FakeCluster
+from drawncluster import FakeCluster, Gpu
 from invoking import Run
 
 NOTHING: dict[str, str] = {}
@@ -250,3 +250,18 @@ def test_usage_counts_what_pending_claims_request(run: Run, shared: FakeCluster)
     waits(shared, request("8Gi"))
     groups = json.loads(run("usage", "-A", "-o", "json", on=shared).out)["items"]
     assert [(each["waitingPods"], each["waiting"]) for each in groups] == [(1, 8)]
+
+
+@pytest.mark.parametrize("command", [("explain", "pod", "web"), ("pending",), ("usage",)])
+def test_no_amount_in_a_claim_of_a_tenant_hides_anything_of_others(
+    run: Run, cluster: FakeCluster, command: tuple[str, ...]
+) -> None:
+    """The API server stores negative capacities; a claim that cannot be read is left out."""
+    cluster.node("n", gpus=[Gpu(15)]).pod("web", 5, phase="Pending", namespace="team")
+    before = run(*command, "-n", "team", on=cluster)
+    cluster.add(claim("c", namespace="tenant", spec=request("-1Gi")))
+    cluster.add(template("t", request("-1Gi"), namespace="tenant"))
+    cluster.add(claim("unreadable", allocated("n1", 0, "much"), namespace="tenant"))
+    after = run(*command, "-n", "team", on=cluster)
+    assert (after.code, after.out) == (before.code, before.out)
+    assert before.code == 0

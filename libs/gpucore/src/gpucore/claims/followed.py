@@ -35,6 +35,7 @@ from gpucore.wire.claim.devices import SliceDevice
 from gpucore.wire.claim.pod_claims import PodClaim, claims_of_pod
 from gpucore.wire.claim.resource_claims import decode_claim
 from gpucore.wire.errors import WireError
+from gpucore.wire.lists import each_decoded
 from gpucore.wire.pod.scheduler_events import scheduler_record
 from gpucore.wire.pod.spec import Pod
 
@@ -79,7 +80,8 @@ class FollowedClaims:
         claims = claims_of_pod(raw)
         found = [item for each in lists for item in _items(each)]
         specs = _specs(found)
-        held = (self._ledger.allocation(PodUid(decode_claim(each).uid)) for each in found)
+        claimed, _ = each_decoded(found, decode_claim)
+        held = (self._ledger.allocation(PodUid(each.uid)) for each in claimed)
         followed = ((TEMPLATE, self._templates), (CLASS, self._classes))
         listed = {CLAIM, *(kind for kind, objects in followed if objects is not None)}
         objects = ClaimObjects(
@@ -139,8 +141,9 @@ class FollowedClaims:
         return {key: known[key].spec for key in keys if key in known}
 
 
-def _specs(claims: Iterable[bytes]) -> Mapping[Key, ClaimSpec]:
-    return {(n, name): spec for n, name, spec in map(decode_claim_spec, claims)}
+def _specs(claims: Iterable[msgspec.Raw]) -> Mapping[Key, ClaimSpec]:
+    found, _ = each_decoded(claims, decode_claim_spec)
+    return {(namespace, name): spec for namespace, name, spec in found}
 
 
 def _items(body: bytes) -> list[msgspec.Raw]:

@@ -1,13 +1,18 @@
-"""Pages of a list and events of a watch, as the API server streams them."""
+"""Pages of a list and events of a watch, as the API server streams them.
 
-from collections.abc import Callable
+Of most kinds each object is decoded alone, and one that cannot be decoded is left out: its author
+hides no object of others. A page of pods or nodes is decoded as a whole, because a pod that is left
+out would seem to hold no GPU; the API server validates each field of them that is read.
+"""
+
+from collections.abc import Callable, Iterable
 from enum import StrEnum
 from typing import Generic, Protocol, TypeVar
 
 import msgspec
 
 from gpucore.wire import constraints
-from gpucore.wire.errors import decoded
+from gpucore.wire.errors import WireError, decoded
 from gpucore.wire.node import spec as nodespec
 from gpucore.wire.node.spec import Node
 from gpucore.wire.pod import spec as podspec
@@ -34,11 +39,13 @@ class Page(msgspec.Struct, Generic[T], frozen=True):
     Attributes:
         resource_version: where a watch after this list starts.
         continue_token: for the next page; empty on the last.
+        unreadable: objects that were left out, each with the reason.
     """
 
     items: tuple[T, ...]
     resource_version: str = ""
     continue_token: str = ""
+    unreadable: tuple[str, ...] = ()
 
 
 class WatchEventType(StrEnum):
@@ -55,10 +62,11 @@ class WatchEvent(msgspec.Struct, Generic[T], frozen=True):
     """One line of a watch.
 
     Attributes:
-        item: the object; ``None`` for BOOKMARK and ERROR.
+        item: the object; ``None`` for BOOKMARK and ERROR, and for an object that is left out.
         resource_version: of the object, or of the bookmark.
         code: HTTP status of an ERROR (410: the version is too old); 0 otherwise.
         message: of an ERROR.
+        unreadable: the object that was left out, with the reason; empty for none.
     """
 
     kind: WatchEventType
@@ -66,6 +74,7 @@ class WatchEvent(msgspec.Struct, Generic[T], frozen=True):
     resource_version: str = ""
     code: int = 0
     message: str = ""
+    unreadable: str = ""
 
 
 class _ListMetadata(msgspec.Struct, rename="camel"):
@@ -98,12 +107,14 @@ class _Line(msgspec.Struct):
     object: msgspec.Raw
 
 
-class _VersionMetadata(msgspec.Struct, rename="camel"):
+class _ObjectMetadata(msgspec.Struct, rename="camel"):
+    namespace: str = ""
+    name: str = ""
     resource_version: str = ""
 
 
-class _Bookmark(msgspec.Struct):
-    metadata: _VersionMetadata
+class _Object(msgspec.Struct):
+    metadata: _ObjectMetadata
 
 
 class _Status(msgspec.Struct):
@@ -116,7 +127,7 @@ _PODS = msgspec.json.Decoder(_PodList)
 _CONSTRAINED_PODS = msgspec.json.Decoder(_ConstrainedPodList)
 _NODES = msgspec.json.Decoder(_NodeList)
 _LINE = msgspec.json.Decoder(_Line)
-_BOOKMARK = msgspec.json.Decoder(_Bookmark)
+_OBJECT = msgspec.json.Decoder(_Object)
 _STATUS = msgspec.json.Decoder(_Status)
 
 
@@ -154,14 +165,40 @@ def page_of(raw: bytes, decode: Callable[[msgspec.Raw], T]) -> Page[T]:
     """Read a page of a list of objects that ``decode`` reads.
 
     Raises:
-        WireError: the bytes are no list, or ``decode`` raises it.
+        WireError: the bytes are no list.
     """
     page = decoded(_RAW_ITEMS, raw, "no list")
-    return _page(tuple(map(decode, page.items or ())), page.metadata)
+    items, unreadable = each_decoded(page.items or (), decode)
+    return _page(items, page.metadata, unreadable)
 
 
-def _page(items: tuple[T, ...], metadata: _ListMetadata) -> Page[T]:
-    return Page(items, metadata.resource_version, metadata.continue_token or "")
+def each_decoded(
+    raws: Iterable[msgspec.Raw], decode: Callable[[msgspec.Raw], T]
+) -> tuple[tuple[T, ...], tuple[str, ...]]:
+    """The objects that ``decode`` reads, and of each other one its name and the reason."""
+    items: list[T] = []
+    unreadable: list[str] = []
+    for raw in raws:
+        try:
+            items.append(decode(raw))
+        except WireError as error:
+            unreadable.append(f"{_name_of(raw)}: {error}")
+    return tuple(items), tuple(unreadable)
+
+
+def _name_of(raw: msgspec.Raw) -> str:
+    try:
+        metadata = decoded(_OBJECT, raw, "no object").metadata
+    except WireError:
+        return "an object without a name"
+    return f"{metadata.namespace}/{metadata.name}"
+
+
+def _page(
+    items: tuple[T, ...], metadata: _ListMetadata, unreadable: tuple[str, ...] = ()
+) -> Page[T]:
+    token = metadata.continue_token or ""
+    return Page(items, metadata.resource_version, token, unreadable)
 
 
 def decode_pod_event(raw: bytes) -> WatchEvent[Pod]:
@@ -170,7 +207,7 @@ def decode_pod_event(raw: bytes) -> WatchEvent[Pod]:
     Raises:
         WireError: the bytes are no event of a pod.
     """
-    return event_of(raw, podspec.decode_pod)
+    return _event(_line(raw), podspec.decode_pod)
 
 
 def decode_pod_event_with_constraints(raw: bytes) -> WatchEvent[Pod]:
@@ -179,7 +216,7 @@ def decode_pod_event_with_constraints(raw: bytes) -> WatchEvent[Pod]:
     Raises:
         WireError: the bytes are no event of a pod.
     """
-    return event_of(raw, constraints.decode_pod)
+    return _event(_line(raw), constraints.decode_pod)
 
 
 def decode_node_event(raw: bytes) -> WatchEvent[Node]:
@@ -188,16 +225,29 @@ def decode_node_event(raw: bytes) -> WatchEvent[Node]:
     Raises:
         WireError: the bytes are no event of a node.
     """
-    return event_of(raw, nodespec.decode_node)
+    return _event(_line(raw), nodespec.decode_node)
 
 
 def event_of(raw: bytes, decode: Callable[[msgspec.Raw], V]) -> WatchEvent[V]:
     """Read one line of a watch on objects that ``decode`` reads.
 
     Raises:
-        WireError: the bytes are no event, or ``decode`` raises it.
+        WireError: the bytes are no event, or one of an object without metadata.
     """
-    line = decoded(_LINE, raw, "no event")
+    line = _line(raw)
+    try:
+        return _event(line, decode)
+    except WireError as error:
+        version = decoded(_OBJECT, line.object, "no event").metadata.resource_version
+        reason = f"{_name_of(line.object)}: {error}"
+        return WatchEvent(line.type, resource_version=version, unreadable=reason)
+
+
+def _line(raw: bytes) -> _Line:
+    return decoded(_LINE, raw, "no event")
+
+
+def _event(line: _Line, decode: Callable[[msgspec.Raw], V]) -> WatchEvent[V]:
     if line.type in {WatchEventType.BOOKMARK, WatchEventType.ERROR}:
         return _notice(line)
     item = decode(line.object)
@@ -206,7 +256,7 @@ def event_of(raw: bytes, decode: Callable[[msgspec.Raw], V]) -> WatchEvent[V]:
 
 def _notice(line: _Line) -> WatchEvent[T]:
     if line.type is WatchEventType.BOOKMARK:
-        version = decoded(_BOOKMARK, line.object, "no event").metadata.resource_version
+        version = decoded(_OBJECT, line.object, "no event").metadata.resource_version
         return WatchEvent(line.type, resource_version=version)
     status = decoded(_STATUS, line.object, "no event")
     return WatchEvent(line.type, code=status.code or 0, message=status.message or "")

@@ -16,6 +16,8 @@ The rules, most of them those of client-go:
   affordable: a server that was restored may have passed the old version meanwhile.
 * These list again: 410, 504, "too large resource version" (as a reply or inside the watch), a line
   that cannot be decoded, a version that went back, and a watch without a single event or bookmark.
+* An object that its collection cannot decode is left out and logged; a watch keeps what was read of
+  it before until the next list.
 
 Not guaranteed: that the handler is current. :attr:`Informer.age` is the time since the API server
 last sent something, and :attr:`Informer.confirmed` is false from a failure until the server has
@@ -262,6 +264,8 @@ class Informer(Generic[T]):
         if event.kind is WatchEventType.ERROR:
             raise failure_in_watch(line)
         self._demand_progress(event.resource_version)
+        if event.unreadable:
+            log.warning("object left out", collection=self.name, object=event.unreadable)
         if event.item is not None:
             if event.kind is WatchEventType.DELETED:
                 self._handler.on_delete(event.item)

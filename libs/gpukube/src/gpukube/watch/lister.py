@@ -5,6 +5,8 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Final, Generic, TypeVar
 
+import structlog
+
 from gpucore.wire.list_pieces import ListPieces
 from gpucore.wire.lists import Page
 from gpukube.client import KubeClient
@@ -16,6 +18,8 @@ PIECE_BYTES: Final = 2**19
 """What is decoded of the first list at once, between other work of the event loop."""
 
 T = TypeVar("T")
+
+log = structlog.get_logger(__name__)
 
 
 class Lister(Generic[T]):
@@ -78,9 +82,9 @@ class Lister(Generic[T]):
         async with aclosing(chunks):
             async for chunk in chunks:
                 for raw in pieces.add(chunk):
-                    yield self._collection.page_of(raw)
+                    yield self._decoded(raw)
                     await asyncio.sleep(0)  # other work runs between two pieces
-        last = self._collection.page_of(pieces.last())
+        last = self._decoded(pieces.last())
         yield last
         token = last.continue_token
         if token:  # a server without a watch cache
@@ -90,19 +94,25 @@ class Lister(Generic[T]):
 
     async def _pages(self, first: bytes) -> AsyncGenerator[Page[T], None]:
         """Pages in order; the next one is requested before the current one is used."""
-        page = self._collection.page_of(first)
+        page = self._decoded(first)
         following: asyncio.Task[bytes] | None = None
         try:
             while page.continue_token:
                 following = asyncio.create_task(self._page(page.continue_token))
                 await asyncio.sleep(0)  # else the request would be sent when this page is used up
                 yield page
-                page = self._collection.page_of(await following)
+                page = self._decoded(await following)
             yield page
         finally:
             if following is not None:
                 following.cancel()
                 await asyncio.gather(following, return_exceptions=True)
+
+    def _decoded(self, raw: bytes) -> Page[T]:
+        page = self._collection.page_of(raw)
+        for each in page.unreadable:
+            log.warning("object left out", collection=self._collection.name, object=each)
+        return page
 
     async def _page(self, token: str) -> bytes:
         params = self._collection.params | {"limit": str(PAGE)}

@@ -59,8 +59,8 @@ def device_classes(snapshot: Snapshot) -> dict[str, DeviceClass]:
 
 def claim_specs(snapshot: Snapshot) -> ClaimSpecs:
     """What claims and claim templates request, by namespace and name."""
-    claims = map(decode_claim_spec, snapshot.all("ResourceClaim"))
-    templates = map(decode_template, snapshot.all("ResourceClaimTemplate"))
+    claims = snapshot.readable("ResourceClaim", decode_claim_spec)
+    templates = snapshot.readable("ResourceClaimTemplate", decode_template)
     return ClaimSpecs(
         {(namespace, name): spec for namespace, name, spec in claims},
         {(namespace, name): spec for namespace, name, spec in templates},

@@ -51,7 +51,7 @@ def _enter_claims(snapshot: ListedObjects, ledger: Ledger) -> None:
     accounts = ClaimAccounts(ledger, CLAIM_DRIVER)
     with uncollected():
         accounts.relist_slices(map(decode_slice, snapshot.all("ResourceSlice")))
-        accounts.relist_claims(map(decode_claim, snapshot.all("ResourceClaim")))
+        accounts.relist_claims(snapshot.readable("ResourceClaim", decode_claim))
 
 
 def _whole(node: Node) -> Node:

@@ -164,8 +164,8 @@ def _constrained(snapshot: Snapshot) -> Iterator[tuple[Pod, PodConstraints]]:
 
 
 def _claim_sources(snapshot: Snapshot) -> ClaimSources:
-    claims = map(decode_claim, snapshot.all("ResourceClaim"))
-    templates = map(decode_claim_template, snapshot.all("ResourceClaimTemplate"))
+    claims = snapshot.readable("ResourceClaim", decode_claim)
+    templates = snapshot.readable("ResourceClaimTemplate", decode_claim_template)
     classes = map(decode_device_class, snapshot.all("DeviceClass"))
     return ClaimSources(
         {(each.namespace, each.name): each for each in claims},

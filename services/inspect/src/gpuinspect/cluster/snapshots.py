@@ -7,17 +7,20 @@ it, so a dump of ``gpushare snapshot`` answers more than the two kinds alone.
 import gc
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 
 from gpucore.wire.errors import WireError
+from gpucore.wire.lists import each_decoded
 from gpucore.wire.node.spec import Node, decode_node
 from gpucore.wire.pod.spec import Pod, decode_pod
 from gpuinspect.errors import SnapshotError
+
+T = TypeVar("T")
 
 STDIN: Final = Path("-")
 
@@ -39,6 +42,10 @@ class ListedObjects(msgspec.Struct, frozen=True, kw_only=True):
     def all(self, kind: str) -> tuple[msgspec.Raw, ...]:
         """The raw objects of a kind."""
         return self.raw.get(kind, ())
+
+    def readable(self, kind: str, decode: Callable[[msgspec.Raw], T]) -> tuple[T, ...]:
+        """The objects of a kind that tenants write; one that ``decode`` cannot read is left out."""
+        return each_decoded(self.all(kind), decode)[0]
 
     def was_read(self, kind: str) -> bool:
         """Objects of this kind were read, so that none here means none there."""

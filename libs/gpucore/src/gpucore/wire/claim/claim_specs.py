@@ -5,8 +5,8 @@ from typing import Any, Final
 import msgspec
 
 from gpucore.wire.claim.devices import COMPUTE, MEMORY, MIB_BYTES
-from gpucore.wire.errors import decoded
-from gpucore.wire.quantity import amount
+from gpucore.wire.errors import WireError, decoded
+from gpucore.wire.quantity import MOST, amount
 
 ALL: Final = 0
 """Number of devices of a request that takes every device that matches."""
@@ -180,7 +180,7 @@ def decode_claim_spec(raw: bytes | msgspec.Raw) -> tuple[str, str, ClaimSpec]:
     """Namespace, name and specification of a ResourceClaim.
 
     Raises:
-        WireError: the bytes are none, or an amount is no quantity.
+        WireError: the bytes are none.
     """
     found = decoded(_CLAIM, raw, "no ResourceClaim")
     return found.metadata.namespace, found.metadata.name, _spec(found.spec)
@@ -261,9 +261,19 @@ def _choice(exact: _Exact) -> DeviceChoice:
 
 
 def _wanted(requests: dict[str, Any], name: str) -> int | None:
-    """An amount; the name may be written with the domain of the driver."""
+    """An amount; the name may be written with the domain of the driver.
+
+    The API server stores negative amounts. One counts as 0, because kube-scheduler raises it to the
+    smallest share of the device; text that is no quantity counts as more than any device has.
+    """
     found = [value for key, value in requests.items() if key.rpartition("/")[2] == name]
-    return amount(str(found[0])) if found else None
+    if not found:
+        return None
+    text = str(found[0])
+    try:
+        return amount(text)
+    except WireError:
+        return 0 if text.startswith("-") else MOST
 
 
 def _expressions(selectors: list[_Selector] | None) -> tuple[str, ...]:
