@@ -9,6 +9,8 @@ import pytest
 from drawncluster import FakeCluster, Gpu
 from invoking import Run
 
+from gpukube.testing.plugin_pods import plugin_pod
+
 POD = """
 kind: Pod
 metadata: {name: new}
@@ -112,6 +114,69 @@ def test_extenders_that_differ_are_reported(run: Run, halves: FakeCluster, manif
         "spread",
         "set on pod gpushare/extender-0; extenders differ",
     )
+
+
+def webhook(namespace: str) -> dict[str, Any]:
+    """The chart's webhook, whose Service is in this namespace."""
+    service = {"name": "gpushare-webhook", "namespace": namespace}
+    hooks = [{"name": "w", "clientConfig": {"service": service}}]
+    metadata = {"name": "gpushare-webhook"}
+    return {"kind": "MutatingWebhookConfiguration", "metadata": metadata, "webhooks": hooks}
+
+
+@pytest.mark.parametrize("shown_by", [webhook("gpushare"), plugin_pod("plugin-n", "n")])
+def test_a_tenants_pod_that_looks_like_an_extender_is_not_read(
+    run: Run, halves: FakeCluster, manifest: str, shown_by: dict[str, Any]
+) -> None:
+    """Older, ready and on a node: the webhook's Service and the plugins show the namespace."""
+    halves.add(shown_by)
+    extender(halves, "--policy=binpack", creationTimestamp="2026-01-02T00:00:00Z")
+    looking_like_an_extender(halves, "--policy=spread")
+    found = whatif(run, halves, manifest)
+    assert (found["policy"], found["policySource"]) == (
+        "binpack",
+        "set on pod gpushare/extender-0",
+    )
+
+
+def looking_like_an_extender(cluster: FakeCluster, *args: str, **fields: Any) -> None:
+    """A pod of a tenant, older than the extender."""
+    labels = {"app.kubernetes.io/component": "extender"}
+    ready = {"conditions": [{"type": "Ready", "status": "True"}]}
+    cluster.pod(
+        "x",
+        namespace="tenant",
+        metadata={"labels": labels, "creationTimestamp": "2025-01-01T00:00:00Z"},
+        spec={"containers": [{"name": "extender", "args": list(args)}]},
+        **{"node": "n", "status": ready, **fields},
+    )
+
+
+def test_without_plugins_and_webhook_an_extender_that_is_ready_counts_first(
+    run: Run, halves: FakeCluster, manifest: str
+) -> None:
+    """Then one on a node; a pod that waits, or never becomes ready, comes after both."""
+    extender(halves, "--policy=binpack", creationTimestamp="2026-01-02T00:00:00Z")
+    halves.items[-1]["spec"]["nodeName"] = "n"
+    looking_like_an_extender(halves, "--policy=spread", node="", status={})
+    source = whatif(run, halves, manifest)["policySource"]
+    assert source == "set on pod gpushare/extender-0; extenders differ"
+    halves.items[-1]["spec"]["nodeName"] = "n"
+    halves.items[-2]["status"] = {"conditions": [{"type": "Ready", "status": "True"}]}
+    assert whatif(run, halves, manifest)["policy"] == "binpack"
+
+
+@pytest.mark.parametrize("text", ["9" * 5000, "-1", str(2**31), "x"])
+@pytest.mark.parametrize(
+    "flag", ["candidates", "percentage-of-nodes", "burst-pods", "policy", "topology-policy"]
+)
+def test_no_flag_of_a_pod_ends_the_command(
+    run: Run, halves: FakeCluster, manifest: str, flag: str, text: str
+) -> None:
+    """A value that is out of range is none."""
+    extender(halves)
+    looking_like_an_extender(halves, f"--{flag}={text}")
+    assert whatif(run, halves, manifest)["policy"] == "binpack"
 
 
 def test_pods_that_are_no_extender_say_nothing(

@@ -11,9 +11,9 @@ from fakeapiserver import FakeApiServer
 from invoking import Run
 
 from gpucore.sizing.usage_documents import MOST_BYTES
+from gpuinspect.cluster.release import plugins_in
 from gpuinspect.cluster.snapshots import decode
 from gpuinspect.queries.memory_in_use import MemoryInUse, memory_in_use
-from gpuinspect.queries.plugin_pods import plugins_in
 from gpuinspect.queries.usage import Figures
 from gpuinspect.web.feed import CACHE_SECONDS, Cached
 from gpukube.blocking import BlockingClient

@@ -1,11 +1,10 @@
 """The pods of the device plugins, and where they serve their documents."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Final
 
 import msgspec
-
-from gpukube.plugins import PluginAddress
 
 COMPONENT: Final = "app.kubernetes.io/component"
 PLUGIN: Final = "device-plugin"
@@ -14,6 +13,22 @@ SELECTOR: Final = f"{COMPONENT}={PLUGIN}"
 _PORT: Final = "metrics"
 _KUBELET: Final = "/device-plugins"
 """End of the directory in which kubelet takes device plugins, wherever its root is."""
+
+
+class PluginAddress(msgspec.Struct, frozen=True, order=True):
+    """Where the plugin of a node serves its metrics; ``scheme`` is ``http`` or ``https``."""
+
+    node: str
+    namespace: str
+    pod: str
+    port: int
+    scheme: str = "http"
+
+    def path(self, document: str) -> str:
+        """Path of a document at the API server."""
+        secure = "https:" if self.scheme == "https" else ""
+        where = f"/api/v1/namespaces/{self.namespace}/pods/{secure}{self.pod}:{self.port}"
+        return f"{where}/proxy/{document}"
 
 
 class _HttpGet(msgspec.Struct):
@@ -83,6 +98,12 @@ def plugin_addresses(plugins: Iterable[msgspec.Raw]) -> list[PluginAddress]:
         plugins: their pods.
     """
     return list(_addresses(plugins))
+
+
+def plugin_namespace(plugins: Iterable[PluginAddress]) -> str:
+    """The namespace with the most of them, which is that of the DaemonSet; empty for none."""
+    counts = Counter(each.namespace for each in plugins)
+    return min(counts, key=lambda namespace: (-counts[namespace], namespace), default="")
 
 
 def _addresses(plugins: Iterable[msgspec.Raw]) -> Iterator[PluginAddress]:

@@ -5,7 +5,6 @@ only.
 """
 
 import time
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
 
@@ -16,6 +15,7 @@ from gpucore.sizing.history_documents import NodeHistories, decode_node_historie
 from gpucore.sizing.usage_documents import NodeUsage, decode_usage
 from gpucore.wire.errors import WireError
 from gpukube.errors import ForbiddenError, KubeError
+from gpukube.plugin_pods import PluginAddress, plugin_namespace
 
 if TYPE_CHECKING:  # the import takes a while and a snapshot needs no client
     from gpukube.blocking import BlockingClient
@@ -58,22 +58,6 @@ HISTORIES: Final = PluginDocument[NodeHistories](
     "usage-history", decode_node_histories, history_documents.MOST_BYTES, 20.0
 )
 """GPU memory in use of workloads, as recorded."""
-
-
-class PluginAddress(msgspec.Struct, frozen=True, order=True):
-    """Where the plugin of a node serves its metrics; ``scheme`` is ``http`` or ``https``."""
-
-    node: str
-    namespace: str
-    pod: str
-    port: int
-    scheme: str = "http"
-
-    def path(self, document: str) -> str:
-        """Path of a document at the API server."""
-        secure = "https:" if self.scheme == "https" else ""
-        where = f"/api/v1/namespaces/{self.namespace}/pods/{secure}{self.pod}:{self.port}"
-        return f"{where}/proxy/{document}"
 
 
 class PluginReplies(msgspec.Struct, Generic[DocT], frozen=True):
@@ -149,14 +133,8 @@ def read_plugins(
 
 
 def _each_node_once(plugins: Iterable[PluginAddress]) -> list[PluginAddress]:
-    """One plugin a node, all of one namespace: any tenant can create a pod with the same labels.
-
-    The namespace is the one with the most of them, which is that of the DaemonSet.
-    """
+    """One plugin a node, all of one namespace: any tenant can create a pod with the same labels."""
     found = list(plugins)
-    counts = Counter(each.namespace for each in found)
-    if not counts:
-        return []
-    chosen = min(counts, key=lambda namespace: (-counts[namespace], namespace))
+    chosen = plugin_namespace(found)
     by_node = {each.node: each for each in sorted(found, reverse=True) if each.namespace == chosen}
     return [by_node[node] for node in sorted(by_node)]

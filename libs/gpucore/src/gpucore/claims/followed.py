@@ -34,8 +34,7 @@ from gpucore.wire.claim.claim_specs import (
 from gpucore.wire.claim.devices import SliceDevice
 from gpucore.wire.claim.pod_claims import PodClaim, claims_of_pod
 from gpucore.wire.claim.resource_claims import decode_claim
-from gpucore.wire.errors import WireError
-from gpucore.wire.lists import each_decoded
+from gpucore.wire.errors import WireError, each_decoded
 from gpucore.wire.pod.scheduler_events import scheduler_record
 from gpucore.wire.pod.spec import Pod
 

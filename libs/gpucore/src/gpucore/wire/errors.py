@@ -8,6 +8,7 @@ skip the value, and with it the list of all pods. Nothing that is read here lies
 """
 
 import re
+from collections.abc import Callable, Iterable
 from typing import Final, TypeVar
 
 import msgspec
@@ -21,6 +22,18 @@ _TOKENS: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+\\?(?:"|\Z)|[\[{]|[\]}]', re.D
 _JSON: Final = msgspec.json.Decoder(msgspec.Raw)
 _OPENING: Final = b"[{"
 _QUOTE: Final = b'"'
+
+
+class _Metadata(msgspec.Struct):
+    namespace: str = ""
+    name: str = ""
+
+
+class _Object(msgspec.Struct):
+    metadata: _Metadata
+
+
+_OBJECT: Final = msgspec.json.Decoder(_Object)
 
 
 class WireError(ValueError):
@@ -43,6 +56,29 @@ def decoded(decoder: msgspec.json.Decoder[T], raw: bytes | str | msgspec.Raw, fa
             return decoder.decode(shallow(raw.encode() if isinstance(raw, str) else bytes(raw)))
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise WireError(f"{fault}: {error}") from error
+
+
+def each_decoded(
+    raws: Iterable[msgspec.Raw], decode: Callable[[msgspec.Raw], T]
+) -> tuple[tuple[T, ...], tuple[str, ...]]:
+    """The objects that ``decode`` reads, and of each other one its name and the reason."""
+    items: list[T] = []
+    unreadable: list[str] = []
+    for raw in raws:
+        try:
+            items.append(decode(raw))
+        except WireError as error:
+            unreadable.append(f"{name_of(raw)}: {error}")
+    return tuple(items), tuple(unreadable)
+
+
+def name_of(raw: msgspec.Raw) -> str:
+    """Namespace and name of an object of any kind, for messages."""
+    try:
+        metadata = decoded(_OBJECT, raw, "no object").metadata
+    except WireError:
+        return "an object without a name"
+    return f"{metadata.namespace}/{metadata.name}"
 
 
 def shallow(raw: bytes) -> bytes:

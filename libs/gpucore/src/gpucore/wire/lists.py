@@ -5,14 +5,14 @@ hides no object of others. A page of pods or nodes is decoded as a whole, becaus
 out would seem to hold no GPU; the API server validates each field of them that is read.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from enum import StrEnum
 from typing import Generic, Protocol, TypeVar
 
 import msgspec
 
 from gpucore.wire import constraints
-from gpucore.wire.errors import WireError, decoded
+from gpucore.wire.errors import WireError, decoded, each_decoded, name_of
 from gpucore.wire.node import spec as nodespec
 from gpucore.wire.node.spec import Node
 from gpucore.wire.pod import spec as podspec
@@ -107,14 +107,12 @@ class _Line(msgspec.Struct):
     object: msgspec.Raw
 
 
-class _ObjectMetadata(msgspec.Struct, rename="camel"):
-    namespace: str = ""
-    name: str = ""
+class _VersionMetadata(msgspec.Struct, rename="camel"):
     resource_version: str = ""
 
 
-class _Object(msgspec.Struct):
-    metadata: _ObjectMetadata
+class _Versioned(msgspec.Struct):
+    metadata: _VersionMetadata
 
 
 class _Status(msgspec.Struct):
@@ -127,7 +125,7 @@ _PODS = msgspec.json.Decoder(_PodList)
 _CONSTRAINED_PODS = msgspec.json.Decoder(_ConstrainedPodList)
 _NODES = msgspec.json.Decoder(_NodeList)
 _LINE = msgspec.json.Decoder(_Line)
-_OBJECT = msgspec.json.Decoder(_Object)
+_VERSIONED = msgspec.json.Decoder(_Versioned)
 _STATUS = msgspec.json.Decoder(_Status)
 
 
@@ -170,28 +168,6 @@ def page_of(raw: bytes, decode: Callable[[msgspec.Raw], T]) -> Page[T]:
     page = decoded(_RAW_ITEMS, raw, "no list")
     items, unreadable = each_decoded(page.items or (), decode)
     return _page(items, page.metadata, unreadable)
-
-
-def each_decoded(
-    raws: Iterable[msgspec.Raw], decode: Callable[[msgspec.Raw], T]
-) -> tuple[tuple[T, ...], tuple[str, ...]]:
-    """The objects that ``decode`` reads, and of each other one its name and the reason."""
-    items: list[T] = []
-    unreadable: list[str] = []
-    for raw in raws:
-        try:
-            items.append(decode(raw))
-        except WireError as error:
-            unreadable.append(f"{_name_of(raw)}: {error}")
-    return tuple(items), tuple(unreadable)
-
-
-def _name_of(raw: msgspec.Raw) -> str:
-    try:
-        metadata = decoded(_OBJECT, raw, "no object").metadata
-    except WireError:
-        return "an object without a name"
-    return f"{metadata.namespace}/{metadata.name}"
 
 
 def _page(
@@ -238,8 +214,8 @@ def event_of(raw: bytes, decode: Callable[[msgspec.Raw], V]) -> WatchEvent[V]:
     try:
         return _event(line, decode)
     except WireError as error:
-        version = decoded(_OBJECT, line.object, "no event").metadata.resource_version
-        reason = f"{_name_of(line.object)}: {error}"
+        version = decoded(_VERSIONED, line.object, "no event").metadata.resource_version
+        reason = f"{name_of(line.object)}: {error}"
         return WatchEvent(line.type, resource_version=version, unreadable=reason)
 
 
@@ -256,7 +232,7 @@ def _event(line: _Line, decode: Callable[[msgspec.Raw], V]) -> WatchEvent[V]:
 
 def _notice(line: _Line) -> WatchEvent[T]:
     if line.type is WatchEventType.BOOKMARK:
-        version = decoded(_OBJECT, line.object, "no event").metadata.resource_version
+        version = decoded(_VERSIONED, line.object, "no event").metadata.resource_version
         return WatchEvent(line.type, resource_version=version)
     status = decoded(_STATUS, line.object, "no event")
     return WatchEvent(line.type, code=status.code or 0, message=status.message or "")

@@ -17,8 +17,8 @@ from gpucore.sizing.known_histories import HistoryRead, KnownHistories, MergedHi
 from gpucore.wire.errors import WireError
 from gpuextender import metrics
 from gpukube.errors import ConfigError, KubeError
-from gpukube.plugin_pods import SELECTOR, plugin_addresses, pods_in
-from gpukube.plugins import HISTORIES, MOST_PLUGINS, PluginAddress, read_plugins
+from gpukube.plugin_pods import SELECTOR, PluginAddress, plugin_addresses, pods_in
+from gpukube.plugins import HISTORIES, MOST_PLUGINS, read_plugins
 
 if TYPE_CHECKING:  # the import takes a while, and most processes read no histories
     from gpukube.blocking import BlockingClient

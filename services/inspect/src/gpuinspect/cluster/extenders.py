@@ -8,6 +8,7 @@ import msgspec
 from gpucore.model.links import TopologyError
 from gpucore.topology.static import StaticSets, decode_static
 from gpucore.wire.pod.spec import Pod
+from gpuinspect.cluster.release import KUBE_SYSTEM, release_namespaces
 from gpuinspect.cluster.snapshots import Snapshot
 
 EXTENDER: Final = "extender"
@@ -46,22 +47,48 @@ class _Metadata(msgspec.Struct):
     namespace: str = ""
 
 
+class _Condition(msgspec.Struct):
+    type: str = ""
+    status: str = ""
+
+
+class _Status(msgspec.Struct):
+    conditions: list[_Condition] | None = None
+
+
 class _Object(msgspec.Struct):
     """A pod or a ConfigMap."""
 
     metadata: _Metadata = msgspec.field(default_factory=_Metadata)
     spec: _Spec | None = None
+    status: _Status | None = None
     data: Mapping[str, str] | None = None
 
 
 def extenders(snapshot: Snapshot) -> list[tuple[Pod, msgspec.Raw]]:
-    """The extenders; whoever creates a pod that looks like one later is not heard."""
-    return sorted(
-        _of_any_age(snapshot), key=lambda each: (each[0].creation, each[0].namespace, each[0].name)
-    )
+    """The extenders: those that are ready first, then those on a node, the oldest of each first.
+
+    Where the namespace of the release is known, a pod of another one is none. A cluster without our
+    webhook and device plugins does not show it: there the order alone keeps others back.
+    """
+    found = list(_named_so(snapshot))
+    trusted = release_namespaces(snapshot) if found else ()
+    if trusted:
+        found = [each for each in found if each[0].namespace in {*trusted, KUBE_SYSTEM}]
+    return sorted(found, key=_order)
 
 
-def _of_any_age(snapshot: Snapshot) -> Iterator[tuple[Pod, msgspec.Raw]]:
+def _order(each: tuple[Pod, msgspec.Raw]) -> tuple[bool, bool, str, str, str]:
+    pod, raw = each
+    return (not _ready(raw), not pod.node, pod.creation, pod.namespace, pod.name)
+
+
+def _ready(raw: msgspec.Raw) -> bool:
+    status = msgspec.json.decode(raw, type=_Object).status or _Status()
+    return any((one.type, one.status) == ("Ready", "True") for one in status.conditions or ())
+
+
+def _named_so(snapshot: Snapshot) -> Iterator[tuple[Pod, msgspec.Raw]]:
     for pod, raw in zip(snapshot.pods, snapshot.all("Pod"), strict=True):
         ours = pod.labels.get(_COMPONENT) in {"scheduler", "extender"}
         live = not pod.finished and not pod.terminating

@@ -19,9 +19,11 @@ from gpucore.scheduling.cluster_policy import (
 from gpucore.scheduling.grouping import BY_LINKS
 from gpucore.wire.names import POLICY_NAMES, TOPOLOGY_NAMES, Names
 from gpucore.wire.pod.spec import Pod
+from gpucore.wire.quantity import number
 from gpucore.wire.whole_requests import pod_request_of
 from gpuinspect.cluster.collect import ListRequest
 from gpuinspect.cluster.extenders import EXTENDER, extenders, flags_of, mounted_sets
+from gpuinspect.cluster.release import WEBHOOK_KIND, own_webhooks
 from gpuinspect.cluster.snapshots import Snapshot
 
 DEFAULT_SCHEDULER: Final = "default-scheduler"
@@ -32,8 +34,7 @@ SCHEDULER_CONFIGS: Final = ListRequest(
     {"labelSelector": "app.kubernetes.io/component in (scheduler,extender)"},
 )
 WEBHOOKS: Final = ListRequest(
-    "MutatingWebhookConfiguration",
-    "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations",
+    WEBHOOK_KIND, "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
 )
 
 
@@ -91,19 +92,11 @@ def queued_pods(snapshot: Snapshot, profiles: SchedulerProfiles, names: Names) -
 
 def _number(text: str) -> int:
     """A setting that is absent or no number counts as 0, the choice of kube-scheduler."""
-    return int(text) if text.isascii() and text.isdigit() else 0
-
-
-class _Metadata(msgspec.Struct):
-    name: str = ""
+    return number(text, below=1 << 31) or 0
 
 
 class _ConfigMap(msgspec.Struct):
     data: Mapping[str, str] | None = None
-
-
-class _WebhookConfiguration(msgspec.Struct):
-    metadata: _Metadata = msgspec.field(default_factory=_Metadata)
 
 
 def configurations(snapshot: Snapshot, names: Names) -> Iterator[dict[str, Any]]:
@@ -139,11 +132,7 @@ def steered(snapshot: Snapshot) -> bool | None:
     """Whether our webhook names the scheduler of new pods that name none; ``None`` unknown."""
     if not snapshot.was_read(WEBHOOKS.kind):
         return None
-    raws = snapshot.all(WEBHOOKS.kind)
-    return any(
-        "gpushare" in msgspec.json.decode(raw, type=_WebhookConfiguration).metadata.name
-        for raw in raws
-    )
+    return any(True for _ in own_webhooks(snapshot))
 
 
 class Schedulers(msgspec.Struct, frozen=True):

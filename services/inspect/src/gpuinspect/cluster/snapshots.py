@@ -14,8 +14,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from gpucore.wire.errors import WireError
-from gpucore.wire.lists import each_decoded
+from gpucore.wire.errors import WireError, each_decoded
 from gpucore.wire.node.spec import Node, decode_node
 from gpucore.wire.pod.spec import Pod, decode_pod
 from gpuinspect.errors import SnapshotError

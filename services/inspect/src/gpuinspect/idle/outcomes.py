@@ -5,7 +5,7 @@ from enum import StrEnum
 import msgspec
 
 from gpucore.sizing.idle_eviction import MeasuredPod
-from gpukube.plugins import PluginAddress
+from gpukube.plugin_pods import PluginAddress
 
 
 class MeasuredPods(msgspec.Struct, frozen=True):

@@ -10,12 +10,12 @@ from gpucore.sizing.usage_documents import NodeUsage
 from gpucore.wire.names import Names
 from gpucore.wire.pod.controllers import controller_of
 from gpuinspect.cluster.collect import CLAIM_LISTS, COUNTED, live
+from gpuinspect.cluster.release import plugins_in
 from gpuinspect.cluster.snapshots import Snapshot
 from gpuinspect.errors import InspectError
 from gpuinspect.idle.outcomes import MeasuredPods
 from gpuinspect.queries.idle import holders, latest
 from gpuinspect.queries.memory_in_use import NO_PLUGIN, missing
-from gpuinspect.queries.plugin_pods import plugins_in
 from gpuinspect.queries.shares import cluster_view
 from gpukube.plugin_pods import plugin_addresses
 from gpukube.plugins import USAGE, PluginReplies, read_plugins

@@ -16,9 +16,9 @@ from gpucore.units import MemoryUnit
 from gpucore.wire.names import IDLE_ALLOWED, Names
 from gpucore.wire.pod.controllers import controller_of
 from gpucore.wire.pod.spec import Pod
+from gpuinspect.cluster.release import plugins_in
 from gpuinspect.cluster.snapshots import Snapshot
 from gpuinspect.queries.memory_in_use import NO_PLUGIN, NO_PODS, missing
-from gpuinspect.queries.plugin_pods import plugins_in
 from gpuinspect.queries.shares import cluster_view
 from gpuinspect.queries.views import ClusterView, NodeSummary, PodSummary
 from gpukube.plugin_pods import plugin_addresses

@@ -11,6 +11,7 @@ from gpucore.wire.names import Names
 from gpuinspect.cluster import snapshots
 from gpuinspect.cluster.collect import COUNTED, NODES, ClusterSource, listed, live
 from gpuinspect.cluster.ledger import ledger_of
+from gpuinspect.cluster.release import plugins_in
 from gpuinspect.cluster.schedulers import SCHEDULER_CONFIGS, WEBHOOKS
 from gpuinspect.cluster.snapshots import Snapshot
 from gpuinspect.cluster.usage_histories import (
@@ -20,7 +21,7 @@ from gpuinspect.cluster.usage_histories import (
     of_snapshot,
 )
 from gpuinspect.queries.claims import DEVICE_CLASSES, claim_templates
-from gpuinspect.queries.plugin_pods import PLUGIN_PODS, plugins_in
+from gpuinspect.queries.plugin_pods import PLUGIN_PODS
 from gpuinspect.sources.prometheus_histories import prometheus_histories
 from gpukube.errors import ForbiddenError
 from gpukube.plugin_pods import plugin_addresses

@@ -8,8 +8,8 @@ import msgspec
 
 from gpucore.sizing.usage_documents import NodeUsage
 from gpucore.units import counted
+from gpuinspect.cluster.release import plugins_in
 from gpuinspect.cluster.snapshots import Snapshot
-from gpuinspect.queries.plugin_pods import plugins_in
 from gpuinspect.queries.usage import NO_FIGURES, Figures
 from gpukube.plugin_pods import plugin_addresses
 from gpukube.plugins import USAGE, PluginReplies, read_plugins

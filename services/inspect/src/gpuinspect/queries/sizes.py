@@ -9,6 +9,7 @@ from gpucore.accounting.node_info import NodeInfo
 from gpucore.sizing.evidence import SizingRules
 from gpucore.sizing.workloads import workload_of
 from gpucore.wire.pod.controllers import controller_of
+from gpuinspect.cluster.release import plugins_in
 from gpuinspect.cluster.snapshots import Snapshot
 from gpuinspect.cluster.usage_histories import HistorySource, ReadHistories
 from gpuinspect.queries.measured import (
@@ -19,7 +20,6 @@ from gpuinspect.queries.measured import (
     unread_note,
 )
 from gpuinspect.queries.memory_in_use import RIGHT
-from gpuinspect.queries.plugin_pods import plugins_in
 from gpuinspect.queries.recommend import RecommendScope, recommendations, sizes_in, unit_in
 from gpuinspect.queries.workload_sizes import SizedWorkload, WorkloadSizes
 from gpukube.plugin_pods import plugin_addresses

@@ -1,0 +1,63 @@
+"""The namespaces in which the stack runs, by objects that no tenant can write.
+
+Any tenant can create a pod or a ConfigMap with the labels of the chart in a namespace of their own.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+import msgspec
+
+from gpuinspect.cluster.snapshots import Snapshot
+from gpukube.plugin_pods import COMPONENT, PLUGIN, plugin_addresses, plugin_namespace
+
+KUBE_SYSTEM: Final = "kube-system"
+WEBHOOK_KIND: Final = "MutatingWebhookConfiguration"
+_NAME: Final = "gpushare"
+
+
+class _Service(msgspec.Struct):
+    namespace: str = ""
+
+
+class _ClientConfig(msgspec.Struct):
+    service: _Service | None = None
+
+
+class _Webhook(msgspec.Struct, rename="camel"):
+    client_config: _ClientConfig = msgspec.field(default_factory=_ClientConfig)
+
+
+class _Metadata(msgspec.Struct):
+    name: str = ""
+
+
+class OwnWebhooks(msgspec.Struct):
+    """A webhook configuration of the chart."""
+
+    metadata: _Metadata = msgspec.field(default_factory=_Metadata)
+    webhooks: list[_Webhook] | None = None
+
+
+def own_webhooks(snapshot: Snapshot) -> Iterator[OwnWebhooks]:
+    """The webhook configurations of the chart."""
+    for raw in snapshot.all(WEBHOOK_KIND):
+        found = msgspec.json.decode(raw, type=OwnWebhooks)
+        if _NAME in found.metadata.name:
+            yield found
+
+
+def plugins_in(snapshot: Snapshot) -> Iterator[msgspec.Raw]:
+    """The pods of the device plugins among all pods."""
+    for pod, raw in zip(snapshot.pods, snapshot.all("Pod"), strict=True):
+        if pod.labels.get(COMPONENT) == PLUGIN:
+            yield raw
+
+
+def release_namespaces(snapshot: Snapshot) -> frozenset[str]:
+    """The namespaces of our webhook's Service and of the device plugins; empty unknown."""
+    hooks = (hook for found in own_webhooks(snapshot) for hook in found.webhooks or ())
+    services = (hook.client_config.service for hook in hooks)
+    found = {service.namespace for service in services if service is not None}
+    found.add(plugin_namespace(plugin_addresses(plugins_in(snapshot))))
+    return frozenset(found - {""})
