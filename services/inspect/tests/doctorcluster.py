@@ -75,7 +75,9 @@ def sound() -> FakeCluster:
         stack_pod(cluster, f"scheduler-{name}", "scheduler", "extender", name)
     cluster.pod("p", 3, node="n1", index=0, annotations=CONFIRMED)
     data = {"config.yaml": CONFIGURATION}
-    cluster.add({"kind": "ConfigMap", "metadata": {"name": "s"}, "data": data})
+    cluster.add(
+        {"kind": "ConfigMap", "metadata": {"name": "s", "namespace": "gpushare"}, "data": data}
+    )
     cluster.add({"kind": "RuntimeClass", "metadata": {"name": "nvidia"}})
     nominating(cluster)
     hook = {"name": "w", "clientConfig": {"caBundle": "Cg=="}, "failurePolicy": "Ignore"}

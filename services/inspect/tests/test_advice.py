@@ -5,8 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from drawncluster import FakeCluster, Gpu
 from invoking import Run
+
+from gpuinspect.cluster.schedulers import CONFIGURATION
 
 WHOLE = {"aliyun.com/gpu": "2", "aliyun.com/gpu-mem": "30", "aliyun.com/gpu-count": "2"}
 GATED = {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated", "message": "gated"}
@@ -255,8 +258,83 @@ def configured(cluster: FakeCluster) -> None:
             "extenders": [{"managedResources": [{"name": "aliyun.com/gpu-mem"}]}],
         }
     )
-    meta = {"name": "scheduler", "namespace": "gpushare"}
+    labels = {"app.kubernetes.io/component": "scheduler"}
+    boxes = [{"name": "extender"}]
+    cluster.pod(
+        "scheduler", namespace="gpushare", metadata={"labels": labels}, spec={"containers": boxes}
+    )
+    config_map(cluster, text, namespace="gpushare")
+
+
+def config_map(cluster: FakeCluster, text: str, *, namespace: str) -> None:
+    """A ConfigMap with the labels of the chart's scheduler."""
+    labels = {"app.kubernetes.io/component": "scheduler"}
+    meta = {"name": "scheduler", "namespace": namespace, "labels": labels}
     cluster.add({"kind": "ConfigMap", "metadata": meta, "data": {"config.yaml": text}})
+
+
+def test_a_config_map_of_a_tenant_configures_no_scheduler(
+    run: Run, cluster: FakeCluster, tmp_path: Path
+) -> None:
+    """In mode extender the real configuration is a file; none in a ConfigMap is believed for it."""
+    two_nodes(cluster)
+    cluster.items[2]["spec"]["schedulerName"] = "default-scheduler"
+    profile = {"schedulerName": "evil-scheduler"}
+    extenders = [{"managedResources": [{"name": "aliyun.com/gpu-mem"}]}]
+    text = json.dumps({"kind": CONFIGURATION, "profiles": [profile], "extenders": extenders})
+    config_map(cluster, text, namespace="tenant")
+    assert "evil-scheduler" not in " ".join(helps(run, cluster))
+    path = manifest(tmp_path, schedulerName="default-scheduler")
+    assert "evil-scheduler" not in run("whatif", "-f", path, on=cluster).err
+    cluster.items[-1]["metadata"]["namespace"] = "kube-system"
+    assert "set spec.schedulerName to evil-scheduler" in " ".join(helps(run, cluster))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a: 2026-13-45",
+        "a: " + "[" * 3000,
+        "a: !!int ''",
+        "a: !!timestamp 2026-01-01T00:00:00+99:99",
+        "a: !!bool x",
+        "profiles: 3",
+        "profiles: [3]",
+        "profiles: [{schedulerName: [a]}]",
+        "extenders: [{managedResources: 3}]",
+        "? [a]\n: b",
+        "a: &a [*a]\nprofiles: *a",
+        "a: \x00",
+        "- a",
+    ],
+)
+def test_what_is_no_configuration_configures_no_scheduler(
+    run: Run, cluster: FakeCluster, text: str
+) -> None:
+    """A text that cannot be parsed, or has other types, ends no command."""
+    two_nodes(cluster)
+    configured(cluster)
+    before = helps(run, cluster)
+    config_map(cluster, f"# {CONFIGURATION} aliyun.com/gpu-mem\n{text}\n", namespace="gpushare")
+    assert helps(run, cluster) == before
+    assert run("doctor", on=cluster).code in {0, 1}
+
+
+def test_a_text_that_is_no_configuration_by_its_size_is_not_parsed(
+    run: Run, cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And each other one is parsed once, however many kinds of pods wait."""
+    two_nodes(cluster)
+    cluster.pod("q", 16, phase="Pending").pod("r", 17, phase="Pending")
+    configured(cluster)
+    text = f"# {CONFIGURATION} aliyun.com/gpu-mem\n" + "a: [1,2]\n" * 20_000
+    config_map(cluster, text, namespace="gpushare")
+    parsed = []
+    load = yaml.safe_load
+    monkeypatch.setattr(yaml, "safe_load", lambda text: parsed.append(len(text)) or load(text))
+    assert run("pending", "-A", on=cluster).code == 0
+    assert len(parsed) == 1
+    assert parsed[0] < 1000
 
 
 def test_a_scheduling_gate(run: Run, cluster: FakeCluster, tmp_path: Path) -> None:

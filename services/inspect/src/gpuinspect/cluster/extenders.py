@@ -78,6 +78,14 @@ def extenders(snapshot: Snapshot) -> list[tuple[Pod, msgspec.Raw]]:
     return sorted(found, key=_order)
 
 
+def extender_namespaces(snapshot: Snapshot) -> frozenset[str]:
+    """Where the configurations of schedulers are read: beside the extenders, and kube-system."""
+    trusted = release_namespaces(snapshot)
+    if not trusted:
+        trusted = frozenset(pod.namespace for pod, _ in extenders(snapshot)[:1])
+    return trusted | {KUBE_SYSTEM}
+
+
 def _order(each: tuple[Pod, msgspec.Raw]) -> tuple[bool, bool, str, str, str]:
     pod, raw = each
     return (not _ready(raw), not pod.node, pod.creation, pod.namespace, pod.name)

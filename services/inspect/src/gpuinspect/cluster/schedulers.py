@@ -5,7 +5,7 @@ ConfigMaps, webhook configurations. Nothing is concluded from what cannot be rea
 """
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -22,12 +22,20 @@ from gpucore.wire.pod.spec import Pod
 from gpucore.wire.quantity import number
 from gpucore.wire.whole_requests import pod_request_of
 from gpuinspect.cluster.collect import ListRequest
-from gpuinspect.cluster.extenders import EXTENDER, extenders, flags_of, mounted_sets
+from gpuinspect.cluster.extenders import (
+    EXTENDER,
+    extender_namespaces,
+    extenders,
+    flags_of,
+    mounted_sets,
+)
 from gpuinspect.cluster.release import WEBHOOK_KIND, own_webhooks
 from gpuinspect.cluster.snapshots import Snapshot
 
 DEFAULT_SCHEDULER: Final = "default-scheduler"
 CONFIGURATION: Final = "KubeSchedulerConfiguration"
+_MOST_CHARACTERS: Final = 64 << 10
+"""A longer text is no configuration: it takes seconds to parse."""
 SCHEDULER_CONFIGS: Final = ListRequest(
     "ConfigMap",
     "/api/v1/configmaps",
@@ -95,24 +103,67 @@ def _number(text: str) -> int:
     return number(text, below=1 << 31) or 0
 
 
+class _Metadata(msgspec.Struct):
+    namespace: str = ""
+
+
 class _ConfigMap(msgspec.Struct):
+    metadata: _Metadata = msgspec.field(default_factory=_Metadata)
     data: Mapping[str, str] | None = None
 
 
-def configurations(snapshot: Snapshot, names: Names) -> Iterator[dict[str, Any]]:
-    """Configurations of schedulers that call an extender for our resources."""
+class _Profile(msgspec.Struct, rename="camel"):
+    scheduler_name: str | None = None
+
+
+class ManagedResource(msgspec.Struct):
+    """A resource for whose pods a scheduler calls an extender."""
+
+    name: str = ""
+
+
+class CalledExtender(msgspec.Struct, rename="camel"):
+    """How a scheduler calls an extender."""
+
+    filter_verb: str | None = None
+    bind_verb: str | None = None
+    ignorable: bool | None = None
+    managed_resources: list[ManagedResource] | None = None
+
+
+class SchedulerConfiguration(msgspec.Struct):
+    """The part of a KubeSchedulerConfiguration that is read here."""
+
+    profiles: list[_Profile] | None = None
+    extenders: list[CalledExtender] | None = None
+
+
+def configurations(snapshot: Snapshot, names: Names) -> Iterator[SchedulerConfiguration]:
+    """Configurations of schedulers that call an extender for our resources.
+
+    They are read where the extenders run, and in kube-system: a ConfigMap of any other namespace
+    may be one of a tenant.
+    """
+    maps = [msgspec.json.decode(raw, type=_ConfigMap) for raw in snapshot.all("ConfigMap")]
+    namespaces = extender_namespaces(snapshot) if maps else ()
+    for each in maps:
+        texts = (each.data or {}).values() if each.metadata.namespace in namespaces else ()
+        for text in texts:
+            if CONFIGURATION in text and names.gpu_mem in text and len(text) <= _MOST_CHARACTERS:
+                found = _configuration(text)
+                if found is not None:
+                    yield found
+
+
+def _configuration(text: str) -> SchedulerConfiguration | None:
+    """The configuration in a text; ``None`` where it is none. Dates and tags fail in many ways."""
     import yaml  # noqa: PLC0415 - most questions need none
 
-    for raw in snapshot.all("ConfigMap"):
-        for text in (msgspec.json.decode(raw, type=_ConfigMap).data or {}).values():
-            if CONFIGURATION not in text or names.gpu_mem not in text:
-                continue
-            try:
-                found = yaml.safe_load(text)
-            except yaml.YAMLError:
-                continue
-            if isinstance(found, dict):
-                yield found
+    broken = (yaml.YAMLError, ValueError, TypeError, LookupError, AttributeError, ArithmeticError)
+    try:
+        return msgspec.convert(yaml.safe_load(text), SchedulerConfiguration)
+    except (*broken, RecursionError):
+        return None
 
 
 def scheduler_names(snapshot: Snapshot, names: Names) -> frozenset[str]:
@@ -122,9 +173,8 @@ def scheduler_names(snapshot: Snapshot, names: Names) -> frozenset[str]:
     """
     found = set[str]()
     for configuration in configurations(snapshot, names):
-        profiles = [p for p in configuration.get("profiles") or () if isinstance(p, dict)]
-        found.update(str(p.get("schedulerName") or DEFAULT_SCHEDULER) for p in profiles)
-        found |= set() if profiles else {DEFAULT_SCHEDULER}
+        profiles = configuration.profiles or [_Profile()]
+        found.update(each.scheduler_name or DEFAULT_SCHEDULER for each in profiles)
     return frozenset(found)
 
 

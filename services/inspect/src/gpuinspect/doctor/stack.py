@@ -2,13 +2,14 @@
 
 from collections import Counter
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
 from gpucore.scheduling.cluster_policy import without_burst
 from gpuinspect.cluster.schedulers import (
     CONFIGURATION,
+    CalledExtender,
     configurations,
     scheduler_names,
     schedulers_of,
@@ -175,17 +176,18 @@ def _configured(evidence: Evidence) -> Iterator[str]:
     if not found:
         yield f"no {CONFIGURATION} that names {evidence.names.gpu_mem} was found"
     for configuration in found:
-        for extender in configuration.get("extenders") or ():
+        for extender in configuration.extenders or ():
             yield from _lacking(extender, evidence)
 
 
-def _lacking(extender: dict[str, Any], evidence: Evidence) -> Iterator[str]:
-    verbs = [verb for verb in ("filterVerb", "bindVerb") if not extender.get(verb)]
-    managed = {each.get("name") for each in extender.get("managedResources") or ()}
+def _lacking(extender: CalledExtender, evidence: Evidence) -> Iterator[str]:
+    called_by = {"filterVerb": extender.filter_verb, "bindVerb": extender.bind_verb}
+    verbs = [verb for verb, path in called_by.items() if not path]
+    managed = {each.name for each in extender.managed_resources or ()}
     ours = (evidence.names.gpu_mem, evidence.names.gpu_core, evidence.names.gpu)
     yield from (f"the extender is called without {verb}" for verb in verbs)
     yield from (f"the extender is not called for {name}" for name in ours if name not in managed)
-    if extender.get("ignorable"):
+    if extender.ignorable:
         yield "the extender is ignorable: while it is down, pods are placed without regard to GPUs"
 
 

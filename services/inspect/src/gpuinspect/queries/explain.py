@@ -17,7 +17,7 @@ from gpucore.wire.pod.scheduler_events import scheduler_record
 from gpucore.wire.pod.spec import Pod
 from gpucore.wire.whole_requests import pod_request_of
 from gpuinspect.cluster.candidates import candidates, raw_pod
-from gpuinspect.cluster.schedulers import policy_of, schedulers_of
+from gpuinspect.cluster.schedulers import Schedulers, policy_of, schedulers_of
 from gpuinspect.cluster.snapshots import Snapshot
 from gpuinspect.errors import SHOWN, MissingObjectError, similar_names
 
@@ -64,16 +64,25 @@ def likeness(pod: Pod, pod_request: PodRequest, constraints: PodConstraints) -> 
     return pod_request, constraints, pod.scheduler_name, gang_of(pod), pod.priority, nominated
 
 
-def explain(snapshot: Snapshot, pod: Pod, cluster: Cluster) -> Explanation:
+def explain(
+    snapshot: Snapshot, pod: Pod, cluster: Cluster, schedulers: Schedulers | None = None
+) -> Explanation:
     """Why a pod of the snapshot waits or where it sits.
+
+    Args:
+        snapshot: the objects.
+        pod: one of its pods.
+        cluster: of the same snapshot.
+        schedulers: of the same snapshot, where they were read before.
 
     Raises:
         WireError: as :func:`cluster_of`.
     """
-    return complete(explain_pod(_facts(snapshot, pod, cluster.ledger), cluster))
+    known = schedulers or schedulers_of(snapshot, cluster.ledger.names)
+    return complete(explain_pod(_facts(snapshot, pod, cluster.ledger, known), cluster))
 
 
-def _facts(snapshot: Snapshot, pod: Pod, ledger: Ledger) -> PodFacts:
+def _facts(snapshot: Snapshot, pod: Pod, ledger: Ledger, schedulers: Schedulers) -> PodFacts:
     pod_request, raw = pod_request_of(pod, ledger.names), raw_pod(snapshot, pod)
     return PodFacts(
         pod=pod,
@@ -82,7 +91,7 @@ def _facts(snapshot: Snapshot, pod: Pod, ledger: Ledger) -> PodFacts:
         scheduler_record=scheduler_record(
             raw, snapshot.all("Event"), complete=snapshot.was_read("Event")
         ),
-        unseen=schedulers_of(snapshot, ledger.names).misses(pod.scheduler_name),
+        unseen=schedulers.misses(pod.scheduler_name),
         members=_members(snapshot.pods, pod, pod_request, ledger),
     )
 

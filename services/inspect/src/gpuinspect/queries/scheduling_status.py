@@ -133,10 +133,10 @@ class SchedulingStatuses:
 
     def _explained(self, pod: Pod, pod_request: PodRequest, raw: msgspec.Raw) -> Explanation:
         if pod.node:
-            return explain(self._snapshot, pod, self.cluster)
+            return explain(self._snapshot, pod, self.cluster, self._schedulers)
         kind = likeness(pod, pod_request, pod_constraints(raw, self._names))
         if kind not in self._alike:
-            self._alike[kind] = explain(self._snapshot, pod, self.cluster)
+            self._alike[kind] = explain(self._snapshot, pod, self.cluster, self._schedulers)
         return self._alike[kind]
 
     def _partly(
