@@ -14,6 +14,7 @@ from gpucore.units import GpuIndex, NodeName, PodUid
 from gpucore.wire.node.spec import decode_node
 from gpucore.wire.pod_groups import PodGroup
 from gpuextender.scheduling.messages import FilterResult
+from gpuextender.state import State
 
 
 def fits(found: FilterResult) -> list[str]:
@@ -213,3 +214,61 @@ def _of_group(name: str) -> Object:
     item = pod(name, 8, uid=name)
     item["spec"]["schedulingGroup"] = {"podGroupName": "g"}
     return item
+
+
+@pytest.mark.parametrize("offered", [["n", "m"], ["n"]])
+async def test_a_pod_whose_bind_has_an_unknown_outcome_fits_where_it_is_reserved(
+    offered: list[str],
+) -> None:
+    """Its own reservation does not count against it, and the same node is bound again."""
+    state = state_of(a_node("n", 16), a_node("m", 16))
+    calls, item = Calls(state), pod("p", 16, uid="p")
+    assume(state, a_pod(item), "n")
+    assert fits(await calls.filter(item, offered)) == ["n"]
+    assert fits(await calls.filter(pod("other", 16, uid="other"), ["n"])) == []
+
+
+async def test_a_reservation_of_a_bind_stands_while_its_node_is_not_offered() -> None:
+    """The bind may have been written; other nodes are judged as ever."""
+    state = state_of(a_node("n", 16), a_node("m", 16))
+    calls, item = Calls(state), pod("p", 16, uid="p")
+    assume(state, a_pod(item), "n")
+    assert fits(await calls.filter(item, ["m"])) == ["m"]
+    assert state.ledger.allocation(PodUid("p")) is not None
+
+
+def nominate(state: State, name: str, mem: int, node_name: str, priority: int) -> None:
+    """The extender nominates a pod that waits."""
+    item = a_pod(pod(name, mem, uid=name, priority=priority))
+    state.pod_changed(item)
+    state.nominate(item, Placement(NodeName(node_name), mem={GpuIndex(0): mem}), now_ns=1)
+
+
+@pytest.mark.parametrize(("priority", "expected"), [(5, []), (6, ["n"])])
+async def test_a_place_of_a_nominated_pod_goes_to_a_pod_of_higher_priority(
+    priority: int, expected: list[str]
+) -> None:
+    """Of as many nominated pods as are needed, where no offered node fits as it is.
+
+    The pod is none that the extender nominates: its constraints were not read.
+    """
+    state = state_of(a_node("m", 4), a_node("n", 16), a_node("far", 16))
+    calls = Calls(state)
+    nominate(state, "small", 4, "n", 5)
+    nominate(state, "large", 12, "n", 5)
+    nominate(state, "elsewhere", 16, "far", 0)
+    found = await calls.filter(waits(calls, "p", 12, priority=priority), ["m", "n"])
+    assert fits(found) == expected
+    assert ("n" in found.failed_nodes) != bool(expected)
+    nominated = {"small", "elsewhere"} | (set() if expected else {"large"})
+    assert state.ledger.nominations().keys() == nominated
+
+
+async def test_a_nominated_pod_keeps_its_place_where_another_node_fits() -> None:
+    """Whatever its priority; nor does it give way where that is no help."""
+    state = state_of(a_node("m", 12), a_node("n", 16))
+    calls = Calls(state)
+    nominate(state, "low", 12, "n", 0)
+    assert fits(await calls.filter(waits(calls, "p", 12, priority=9), ["m", "n"])) == ["m"]
+    assert fits(await calls.filter(waits(calls, "q", 17, priority=9), ["m", "n"])) == []
+    assert state.ledger.nominations().keys() == {"low"}

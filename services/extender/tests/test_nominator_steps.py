@@ -407,6 +407,23 @@ def test_a_pod_that_another_node_admits_needs_no_eviction(bench: Bench) -> None:
     assert not bench.nominator.fits_elsewhere(bench.state.find("default", "p"))
 
 
+@pytest.mark.parametrize(("priority", "fits"), [(0, False), (1, True)])
+def test_a_pod_needs_no_eviction_where_nominated_pods_give_way(
+    priority: int, *, fits: bool
+) -> None:
+    """Those of lower priority do in the next round; asking gives nothing up."""
+    bench = Bench(sizes={"a": 16})
+    try:
+        bench.nominated(pending("low", 16))
+        bench.comes(pending("p", 16, priority=priority))
+        assert bench.nominator.fits_elsewhere(bench.state.find("default", "p")) == fits
+        assert bench.reserved == {"low": "a"}
+        bench.round()
+        assert bench.reserved == {"p" if fits else "low": "a"}
+    finally:
+        bench.replica.loop.close()
+
+
 def test_a_node_that_only_its_other_rules_exclude_is_none_to_go_to(bench: Bench) -> None:
     """A cordon, here; nor is one whose memory is kept for a pod of the scheduler."""
     bench.comes(pending("p", 16))

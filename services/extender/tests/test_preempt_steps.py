@@ -147,6 +147,29 @@ def test_a_pod_that_the_extender_nominated_evicts_nobody() -> None:
     assert evicted(state, 15, "a") is None
 
 
+def test_a_pod_whose_bind_has_an_unknown_outcome_evicts_nobody() -> None:
+    """GPUs are reserved for it, perhaps on a node that the scheduler does not offer now."""
+    state = state_with(("a", 15, 0, 0))
+    state.assume(a_pod(pod("p", 15, uid="p")), on_gpu(1, 15), now_ns=1)
+    assert evicted(state, 15, "a") is None
+    state.forget(PodUid("p"))
+    assert evicted(state, 16, "a") is None
+    state.pod_changed(a_pod(placed(pod("k", 15, uid="k", priority=200), "n", 1)))
+    assert evicted(state, 15, "a") == ["a"]
+
+
+@pytest.mark.parametrize(("priority", "expected"), [(99, ["a"]), (100, ["a", "b"])])
+def test_places_of_nominated_pods_of_lower_priority_count_as_free(
+    priority: int, expected: list[str]
+) -> None:
+    """kube-scheduler evicts for the pod, and clears their nominations."""
+    state = state_with(("a", 7, 0, 5), ("b", 4, 0, 0), ("k", 15, 1, 200))
+    waiting = a_pod(pod("w", 4, uid="w", priority=priority))
+    state.pod_changed(waiting)
+    state.nominate(waiting, on_gpu(0, 4), now_ns=1)
+    assert evicted(state, 11, "a") == expected
+
+
 @pytest.mark.parametrize("pods", [None, []])
 def test_a_node_without_victims_is_left_out(pods: Any) -> None:
     """There is nobody to evict there."""

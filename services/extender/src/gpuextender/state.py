@@ -19,6 +19,7 @@ from gpucore.model import Allocation, AllocationState, Placement, PodRequest
 from gpucore.model.constraints import PodConstraints
 from gpucore.scheduling.host_rooms import arrival_of, room_of
 from gpucore.scheduling.pending_pods import Nominations, PendingPods, UnscheduledPod
+from gpucore.scheduling.preemption import Victim
 from gpucore.units import NodeName, PodUid
 from gpucore.wire.names import Names
 from gpucore.wire.node.inventories import unhealthy_indexes
@@ -136,6 +137,17 @@ class State:
     def terminates(self, uid: PodUid) -> bool:
         """The pod is being deleted."""
         return uid in self._terminating
+
+    def nominated_below(self, priority: int) -> dict[NodeName, list[Victim]]:
+        """Pods of lower priority for whose nomination something is reserved, by node."""
+        found: dict[NodeName, list[Victim]] = {}
+        for uid in self.ledger.nominations():
+            one = self.ledger.nomination(uid)
+            pending = self.pending_pod(one.namespace, one.name, uid) if one else None
+            if one is not None and pending is not None and pending.pod.priority < priority:
+                lower = found.setdefault(one.placement.node, [])
+                lower.append(Victim(uid, pending.pod.priority))
+        return found
 
     def saw(self, pod: Pod) -> UnscheduledPod:
         """Store a pod of a scheduler's request: its bind may arrive before the watch event."""

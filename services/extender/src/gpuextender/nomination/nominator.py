@@ -14,7 +14,7 @@ when a round begins, and that only the extender beside the leading scheduler has
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from time import monotonic, time_ns
 from typing import Final
 
@@ -142,7 +142,10 @@ class Nominator:
             self.woken.set()
 
     def fits_elsewhere(self, pending: UnscheduledPod) -> bool:
-        """A node admits the pod, so that the pod is nominated there and needs no eviction."""
+        """A node admits the pod, so that the pod is nominated there and needs no eviction.
+
+        It may be one that nominated pods of lower priority give up in the next round.
+        """
         kind = self._kind(pending)
         if kind is None or not self._pauses.hopeful(pending.pod.uid):
             return False
@@ -151,7 +154,7 @@ class Nominator:
         return any(
             self._rate(name, kind) is not None and not self._kept(name, pending)
             for name in fits[:LOOKED_AT]
-        )
+        ) or bool(self._giving_way(pending, kind)[1])
 
     def adopt(self, pending: UnscheduledPod, name: NodeName) -> None:
         """An earlier extender nominated the pod: reserve the place again if the node admits it."""
@@ -309,6 +312,15 @@ class Nominator:
 
     def _make_way(self, pending: UnscheduledPod, kind: PodRequirements) -> NodeName | None:
         """A node that nominated pods of lower priority give up for this one."""
+        name, losers = self._giving_way(pending, kind)
+        for uid in losers:
+            self._state.forget_nomination(uid)
+        return name if losers else None
+
+    def _giving_way(
+        self, pending: UnscheduledPod, kind: PodRequirements
+    ) -> tuple[NodeName, Sequence[PodUid]]:
+        """The node, and the nominated pods that lose it; none where that is no help."""
         by_node: dict[NodeName, list[tuple[int, Pod, PodRequirements]]] = {}
         for allocation, pod, other in self.ends.nominated():
             if pod.priority < pending.pod.priority:
@@ -320,11 +332,9 @@ class Nominator:
             found.sort(key=lambda one: one[0])
             lower = [(pod.uid, other) for _, pod, other in found]
             losers = giving_way(node_info, node, kind, lower)
-            for uid in losers:
-                self._state.forget_nomination(uid)
             if losers:
-                return name
-        return None
+                return name, losers
+        return NodeName(""), ()
 
     def _rate(self, name: NodeName, kind: PodRequirements) -> Rating | None:
         node_info, node = self._state.ledger.node(name), self._state.candidates.node(name)

@@ -15,13 +15,15 @@ import msgspec
 
 from gpucore.explain.sentences import sentence
 from gpucore.explain.shares import share_sentence
-from gpucore.model import Code, PodRequest
+from gpucore.model import AllocationState, Code, PodRequest
+from gpucore.nomination.rules import left_to_scheduler
 from gpucore.scheduling.best_nodes import best_nodes, node_rating
 from gpucore.scheduling.fit import is_plain
 from gpucore.scheduling.grouping import Grouping
 from gpucore.scheduling.nominated import reserved_for_nominated
 from gpucore.scheduling.pending_pods import UnscheduledPod
 from gpucore.scheduling.plain_shares import ANY_SHARE, UNRATED, is_plain_share
+from gpucore.scheduling.preemption import FitCheck, enough
 from gpucore.scheduling.template_nodes import template_nodes, template_refusals
 from gpucore.units import NodeName, PodUid
 from gpucore.wire.constraints import all_constraints
@@ -223,9 +225,9 @@ class Filter:
         """The best nodes that can take the pod, and the reasons of those that cannot."""
         if pending.pod_request is None:
             return names, FilterStatuses()
-        nominated = self._nominated(pending, names)
-        if nominated is not None:
-            return nominated, FilterStatuses()
+        reserved = self._reserved(pending, names)
+        if reserved is not None:
+            return reserved, FilterStatuses()
         await self._expected.wait(pending.pod.uid)
         if pending.pod.pod_group:
             await self._gangs.settled(pending.pod)
@@ -245,16 +247,21 @@ class Filter:
             metrics.REFUSALS.labels(code.value).inc(count)
         return fits, statuses
 
-    def _nominated(self, pending: UnscheduledPod, names: NodeNames) -> NodeNames | None:
-        """The node that is reserved for a nominated pod, where the scheduler offers it.
+    def _reserved(self, pending: UnscheduledPod, names: NodeNames) -> NodeNames | None:
+        """The node that is reserved for the pod, where the scheduler offers it.
 
-        Where it does not, its own filters have rejected the node: the reservation ends.
+        It is nominated, or an earlier bind has an unknown outcome. Where the node of a nominated
+        pod is not offered, the scheduler's own filters have rejected it: the reservation ends.
         """
-        reserved = self._state.ledger.nomination(pending.pod.uid)
+        uid, ledger = pending.pod.uid, self._state.ledger
+        reserved = ledger.nomination(uid)
+        if reserved is None and gang_of(pending.pod) is None:
+            reserved = ledger.allocation(uid)
         if reserved is None:
             return None
         if reserved.placement.node not in names:
-            self._state.forget(pending.pod.uid)
+            if reserved.state is AllocationState.NOMINATED:
+                self._state.forget(uid)
             return None
         self._requeue.accepted(pending)
         return names if len(names) == 1 else [reserved.placement.node]
@@ -267,11 +274,40 @@ class Filter:
         failed = await self._failed(pod_request, await self._doubtful(pod_request, names, ratings))
         if self._state.nominations:
             failed |= self._reserved_for_nominated(pending, pod_request, names, failed)
+        if len(failed) == len(names):
+            given_up = self._give_way(pending, pod_request, names)
+            if given_up is not None:
+                del failed[given_up]
         if failed:
             fits = [name not in failed for name in names]
             names, ratings = list(compress(names, fits)), list(compress(ratings, fits))
         best = await self._best.of(pending, raw, names, ratings)
         return best, FilterStatuses.of(failed)
+
+    def _give_way(
+        self, pending: UnscheduledPod, pod_request: PodRequest, names: NodeNames
+    ) -> NodeName | None:
+        """A node of which nominated pods of lower priority give up their places for this pod.
+
+        kube-scheduler does not count such pods either. A pod that may be nominated gets the place
+        in the next round, which reserves it.
+        """
+        pod = pending.pod
+        known = self._state.pending_pod(pod.namespace, pod.name, pod.uid) or pending
+        if not (known.pod.nominated or left_to_scheduler(known.pod)):
+            return None
+        by_node = self._state.nominated_below(pending.pod.priority)
+        for name in by_node.keys() & set(names):
+            node_info, lower = self._state.ledger.node(name), by_node[name]
+            if node_info is None:
+                continue
+            held = self._state.nominations.before(name, pending.pod)
+            losers = enough(FitCheck(node_info, pod_request, held), lower)
+            for one in losers or ():
+                self._state.forget_nomination(one.uid)
+            if losers:
+                return name
+        return None
 
     async def _doubtful(
         self, pod_request: PodRequest, names: NodeNames, ratings: Sequence[float]

@@ -8,7 +8,8 @@ Never added are pods that are being deleted, and pods of a PodGroup: its priorit
 here, counts for kube-scheduler. Nor is a part of a PodGroup named that is evicted as a whole. The
 reply omits nodes on which no eviction helps. A pod of a gang evicts no pod, because evictions for
 one member do not help the others. Nor does a nominated pod, or one that is about to be: it fits on
-a node that the scheduler did not evaluate.
+a node that the scheduler did not evaluate. Nor one whose bind has an unknown outcome: GPUs are
+reserved for it.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -67,7 +68,7 @@ class Preempt:
         pod_request = self._state.saw(pod).pod_request
         if pod_request is not None and gang_of(pod) is not None:
             return _NOBODY
-        if self._state.ledger.nomination(pod.uid) is not None:
+        if self._state.ledger.allocation(pod.uid) is not None:
             return _NOBODY
         known = self._state.find(pod.namespace, pod.name)
         if known is not None and known.pod.uid == pod.uid and self.fits_elsewhere(known):
@@ -120,9 +121,9 @@ class Preempt:
         listed: Sequence[Victim],
     ) -> Sequence[Victim]:
         """The victims on one node, in kube-scheduler's order; empty where they do not help."""
-        node_info = self._state.ledger.node(NodeName(node))
         if pod_request is None:
             return self._whole(node, listed, listed)
+        node_info = self._without_nominated(NodeName(node), pod)
         if node_info is None:
             return ()
         nominated = self._state.nominations.before(node_info.name, pod)
@@ -136,6 +137,19 @@ class Preempt:
         evicted = needed(check, listed, self._others(node_info, pod, listed))
         everyone = in_order(listed, [one for one in evicted if one not in listed])
         return self._whole(node, everyone, evicted)
+
+    def _without_nominated(self, name: NodeName, pod: Pod) -> NodeInfo | None:
+        """The node as if pods of lower priority that the extender nominated had no places.
+
+        kube-scheduler does not count them, and clears the nominations where it evicts others.
+        """
+        found = self._state.ledger.node(name)
+        if found is None:
+            return None
+        node_info = found.copy()
+        for one in self._state.nominated_below(pod.priority).get(name, ()):
+            node_info.drop(one.uid)
+        return node_info
 
     def _others(self, node_info: NodeInfo, pod: Pod, listed: Sequence[Victim]) -> Sequence[Victim]:
         """The other pods of the node that ``pod`` may evict."""
