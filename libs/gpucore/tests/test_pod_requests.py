@@ -148,6 +148,34 @@ def test_both_modes_are_demanded_by_either_spelling() -> None:
         assert (requested.isolation, requested.fault) == (IsolationMode.DRIVER_MPS, "")
 
 
+@pytest.mark.parametrize(
+    ("inits", "mems", "count", "fault"),
+    [
+        (
+            (init(8),),
+            (4,),
+            2,
+            "requests memory of 8, and the container after it 4",
+        ),
+        ((init(8),), (4, 4), 2, "an init container requests memory of 8"),
+        ((init(8), init(4)), (8,), 2, "the container after it 4"),
+        ((init(8), init(4, sidecar=True)), (8,), 2, "the container after it 4"),
+        ((init(4), init(6)), (0, 6, 2), 2, ""),
+        ((init(8, sidecar=True),), (4,), 2, ""),
+        ((init(8),), (8,), 2, ""),
+        ((init(8),), (4,), 1, ""),
+    ],
+)
+def test_over_several_gpus_an_init_container_requests_no_more_than_the_next_one(
+    inits: tuple[Container, ...], mems: tuple[int, ...], count: int, fault: str
+) -> None:
+    """Kubelet gives the next one any of its devices, which may all be of one GPU."""
+    labels = {NAMES.gpu_count: str(count)}
+    found = pod_request(with_inits(pod("p", mems, labels=labels), *inits)).fault
+    assert fault in found
+    assert bool(fault) is bool(found)
+
+
 def test_an_unknown_isolation_is_a_fault() -> None:
     """A pod that demands protection nobody knows is not run without."""
     requested = pod_request(pod("p", 8, annotations={wire_names.ISOLATION: "cgpu"}))

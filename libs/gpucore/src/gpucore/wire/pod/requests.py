@@ -7,6 +7,7 @@ value: its ``fault`` has the reason.
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from itertools import pairwise
 from typing import Final
 
 import msgspec
@@ -144,6 +145,7 @@ def _shaped(
         topology=topology if topology in wire_names.TOPOLOGY_NAMES else "",
         fault=_fault(total, gpus, isolation)
         or _spread_fault(requests, total, gpus or 1)
+        or _reuse_fault(pod, names, gpus or 1)
         or _policy_fault(policy, topology)
         or _burst_fault(pod, total, burst)
         or gang_fault(pod),
@@ -215,6 +217,27 @@ def _spread_fault(
                 f"over {gpus} GPUs its containers request {words} of {parts}, less than 1 on each"
                 " GPU, and an init container requests more; request at least 1 on each"
             )
+    return ""
+
+
+def _reuse_fault(pod: Pod, names: Names, gpus: int) -> str:
+    """A container gets any of the devices that the init container before it had.
+
+    kubelet asks the plugin for no preference where these are more than enough, so that their GPUs
+    are left to chance.
+    """
+    if gpus == 1:
+        return ""
+    containers = [(each, not each.is_sidecar) for each in pod.init_containers]
+    containers += [(each, False) for each in pod.containers]
+    for words, name in (("memory", names.gpu_mem), ("compute", names.gpu_core)):
+        requests = [(amount(each.limits.get(name, "0")), init) for each, init in containers]
+        for (before, init), (after, _) in pairwise(each for each in requests if each[0]):
+            if init and after < before:
+                return (
+                    f"over {gpus} GPUs an init container requests {words} of {before}, and the "
+                    f"container after it {after}: request no more in the init container"
+                )
     return ""
 
 
