@@ -21,16 +21,17 @@ from gpucore.model.constraints import (
 )
 from gpucore.wire.errors import decoded
 from gpucore.wire.fields import Amounts
+from gpucore.wire.kept import KEPT, KEPT_LENGTH, kept_where
 from gpucore.wire.names import Names
 from gpucore.wire.node.spec import Node
 from gpucore.wire.pod import spec as podspec
 from gpucore.wire.pod.spec import Pod
 from gpucore.wire.quantity import amount, milli
 
-KEPT: Final = 4096
-"""Amounts and sums that are kept, so that the pods of a template cost one evaluation."""
+KEPT_DIGITS: Final = 40
+"""Characters of an amount that is kept."""
 SHARED_NAMES: Final = 16
-"""Resources of a pod whose requests are kept; more would let odd pods fill the memory."""
+"""Resources of a pod whose requests are kept."""
 CLAIMS_UNSUPPORTED: Final = "resource claims"
 """Among the constraints that are not evaluated: :mod:`gpucore.claims` evaluates it."""
 VOLUMES_UNSUPPORTED: Final = "volumes"
@@ -286,10 +287,15 @@ def _sum(
     _add(peak, _amounts(overhead))
     rest = (pair for pair in peak.items() if pair[1] and pair[0] not in omitted)
     found = tuple(sorted(rest))
-    return _shared(found) if len(found) <= SHARED_NAMES else found
+    return _shared(found)
 
 
-@lru_cache(KEPT)
+def are_short(requests: Resources) -> bool:
+    """Whether requests are kept; those of odd pods would fill the memory."""
+    return len(requests) <= SHARED_NAMES and sum(len(name) for name, _ in requests) <= KEPT_LENGTH
+
+
+@kept_where(are_short)
 def _shared(requests: Resources) -> Resources:
     """Equal requests as one value: the pods of a template share theirs."""
     return requests
@@ -299,9 +305,14 @@ def _amounts(texts: Amounts) -> dict[str, int]:
     return {name: _amount(name, str(text)) for name, text in texts.items()}
 
 
-@lru_cache(KEPT)
+_kept_milli: Final = lru_cache(KEPT)(milli)
+_kept_amount: Final = lru_cache(KEPT)(amount)
+
+
 def _amount(name: str, text: str) -> int:
-    return milli(text) if name == CPU else amount(text)
+    """Only short texts are kept: a tenant may write an amount of any number of digits."""
+    read = _kept_milli if name == CPU else _kept_amount
+    return read(text) if len(text) <= KEPT_DIGITS else read.__wrapped__(text)
 
 
 def _add(total: dict[str, int], amounts: Mapping[str, int]) -> None:

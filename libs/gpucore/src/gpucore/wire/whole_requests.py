@@ -1,16 +1,16 @@
 """The request of a pod: its GPUs, and the CPU and host memory that it requests besides."""
 
-from functools import lru_cache
-
 import msgspec
 
 from gpucore.model import PodRequest
 from gpucore.model.constraints import CPU, Resources
-from gpucore.wire.constraints import KEPT, pod_requests
+from gpucore.wire.constraints import are_short, pod_requests
 from gpucore.wire.errors import WireError
+from gpucore.wire.kept import kept_where
 from gpucore.wire.names import Names
 from gpucore.wire.pod.requests import gpu_request_of
 from gpucore.wire.pod.spec import Pod
+from gpucore.wire.pod.texts import KEPT_CONTAINERS
 
 
 def pod_request_of(pod: Pod, names: Names) -> PodRequest | None:
@@ -33,7 +33,11 @@ def host_requests(pod: Pod, names: Names) -> Resources:
         return ()
 
 
-@lru_cache(KEPT)
+def _are_few(request: PodRequest, requests: Resources) -> bool:
+    return len(request.containers) <= KEPT_CONTAINERS and are_short(requests)
+
+
+@kept_where(_are_few)
 def _on_host(request: PodRequest, requests: Resources) -> PodRequest:
     """The request with the CPU and host memory of its pod."""
     amounts = dict(requests)

@@ -13,12 +13,13 @@ import msgspec
 from gpucore.model import Allocation, AllocationState, GpuAmounts, Placement, PodRequest
 from gpucore.units import GpuIndex, MemoryUnit, UnitError
 from gpucore.wire import names as wire_names
+from gpucore.wire.kept import kept_where
 from gpucore.wire.names import Names
 from gpucore.wire.pod.gangs import gang_of
 from gpucore.wire.pod.placements import MAX_INDEX, AllocationMap, decode_allocation, per_device
 from gpucore.wire.pod.requests import kai_limit, request_in
 from gpucore.wire.pod.spec import Pod
-from gpucore.wire.pod.texts import KEPT, Texts, texts_of
+from gpucore.wire.pod.texts import Texts, texts_of
 from gpucore.wire.quantity import first_number, number
 
 
@@ -77,7 +78,7 @@ def _kai_burst(pod: Pod, unit: MemoryUnit | None, names: Names) -> int:
     return kai_limit(pod, unit, names) // unit.mib if unit else 0
 
 
-@lru_cache(KEPT)
+@kept_where(lambda texts, _: texts.is_short())
 def _allocation_texts(texts: Texts, names: Names) -> _AllocationTexts | None:
     pod_request = request_in(texts, names)
     return None if pod_request is None else _Reader(texts.pod(), names, pod_request).recorded()

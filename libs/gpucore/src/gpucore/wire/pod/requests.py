@@ -6,7 +6,6 @@ value: its ``fault`` has the reason.
 """
 
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from itertools import pairwise
 from typing import Final
 
@@ -16,10 +15,11 @@ from gpucore.model import ContainerRequest, IsolationMode, PodRequest
 from gpucore.units import MemoryUnit
 from gpucore.wire import names as wire_names
 from gpucore.wire.errors import WireError
+from gpucore.wire.kept import kept_where
 from gpucore.wire.names import Names
 from gpucore.wire.pod.gangs import gang_fault
 from gpucore.wire.pod.spec import Container, Pod
-from gpucore.wire.pod.texts import KEPT, Texts, texts_of
+from gpucore.wire.pod.texts import Texts, texts_of
 from gpucore.wire.quantity import amount, number
 
 MOST_ANNOTATION_BYTES: Final = 256 * 1024
@@ -59,7 +59,7 @@ def _annotations_fault(pod: Pod) -> str:
     )
 
 
-@lru_cache(KEPT)
+@kept_where(lambda texts, _: texts.is_short())
 def request_in(texts: Texts, names: Names) -> PodRequest | None:
     """The request in ``texts`` of a pod; otherwise as :func:`gpu_request_of`."""
     pod = texts.pod()

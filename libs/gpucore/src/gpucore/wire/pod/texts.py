@@ -12,11 +12,12 @@ import msgspec
 
 from gpucore.units import PodUid
 from gpucore.wire import names as wire_names
+from gpucore.wire.kept import KEPT_LENGTH
 from gpucore.wire.names import GANG_LABELS, Names
 from gpucore.wire.pod.spec import Container, Pod
 
-KEPT: Final = 4096
-"""Different texts whose reading is kept."""
+KEPT_CONTAINERS: Final = 16
+"""Containers of a pod whose reading is kept."""
 
 _Items = tuple[tuple[str, str], ...]
 _Limits = tuple[tuple[_Items, str], ...]
@@ -33,6 +34,15 @@ class Texts(msgspec.Struct, frozen=True):
     labels: _Items
     containers: _Limits
     init_containers: _Limits
+
+    def is_short(self) -> bool:
+        """Whether a reading of these texts may be kept."""
+        containers = self.containers + self.init_containers
+        if len(containers) > KEPT_CONTAINERS:
+            return False
+        limits = (item for items, _ in containers for item in items)
+        texts = [text for _, text in (*self.annotations, *self.labels, *limits)]
+        return sum(map(len, texts + [policy for _, policy in containers])) <= KEPT_LENGTH
 
     def pod(self) -> Pod:
         """A pod without a name that has these texts and nothing else."""

@@ -1,0 +1,112 @@
+"""What a tenant wrote takes no memory once its pods are gone, whatever their size and number."""
+
+import gc
+import tracemalloc
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+import pytest
+from corebuilders import NAMES
+
+from gpucore.wire import names as wire_names
+from gpucore.wire.constraints import decode_pod
+from gpucore.wire.pod.allocations import allocation_of
+from gpucore.wire.pod.spec import Pod
+from gpucore.wire.whole_requests import pod_request_of
+
+PODS = 10
+MOST_BYTES = 300_000
+"""Left of all of them together; each has about as much by itself."""
+
+
+def a_pod(number: int, *containers: Mapping[str, str], **metadata: Any) -> Pod:
+    """A pod that is bound, with containers of these limits."""
+    boxes = [{"name": f"c{n}", "resources": {"limits": each}} for n, each in enumerate(containers)]
+    item = {
+        "metadata": {"name": "p", "namespace": "tenant", "uid": f"u{number}", **metadata},
+        "spec": {"containers": boxes, "nodeName": "n"},
+        "status": {"phase": "Running"},
+    }
+    return decode_pod(msgspec.json.encode(item))
+
+
+def kept_bytes(happens: Callable[[int], object]) -> int:
+    """What is left of the memory that as many events took."""
+    happens(-1)
+    gc.collect()
+    tracemalloc.start()
+    try:
+        for number in range(PODS):
+            happens(number)
+        gc.collect()
+        return tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+
+
+def annotated(key: str, number: int) -> Pod:
+    """A pod whose annotation has as many bytes as the API server takes."""
+    text = f"{number}-" + "x" * 250_000
+    return a_pod(number, {NAMES.gpu_mem: "1"}, annotations={key: text})
+
+
+def labelled(number: int) -> Pod:
+    """A pod with a label that no API server accepts: a webhook reads it before that is checked."""
+    label = {wire_names.LABEL_REQUIRE_WHOLE: f"{number}-" + "x" * 250_000}
+    return a_pod(number, {NAMES.gpu_mem: "1"}, labels=label)
+
+
+def of_long_resources(number: int) -> Pod:
+    """A pod with a resource that no API server accepts."""
+    return a_pod(number, {NAMES.gpu_mem: "1", f"{number}." + "x" * 250_000: "1"})
+
+
+def of_many_containers(number: int) -> Pod:
+    """A pod of thousands of containers, two of which request GPUs and CPU."""
+    limits = {NAMES.gpu_mem: str(number + 2), "cpu": "1"}
+    return a_pod(number, limits, limits, *[{}] * 2000)
+
+
+def of_many_digits(number: int) -> Pod:
+    """A pod whose amounts the API server keeps although they are beyond all sense."""
+    digits = f"{number + 2}" + "0" * 100_000
+    return a_pod(number, {NAMES.gpu_mem: digits, "cpu": digits, "example.com/it": digits})
+
+
+def of_many_resources(number: int) -> Pod:
+    """A pod that requests thousands of resources which do not exist."""
+    made_up = {f"x{number}-{n}.example.com/it": "1" for n in range(5000)}
+    return a_pod(number, {NAMES.gpu_mem: "1", **made_up})
+
+
+@pytest.mark.parametrize(
+    "comes",
+    [
+        lambda number: annotated(wire_names.POLICY, number),
+        lambda number: annotated(wire_names.TOPOLOGY, number),
+        lambda number: annotated(wire_names.ISOLATION, number),
+        lambda number: annotated(wire_names.MEMORY_LIMIT, number),
+        lambda number: annotated(wire_names.V2_ALLOCATION, number),
+        labelled,
+        of_long_resources,
+        of_many_containers,
+        of_many_digits,
+        of_many_resources,
+    ],
+    ids=[
+        *("policy", "topology", "isolation", "memory limit", "allocation"),
+        *("label", "resource", "containers", "digits", "resources"),
+    ],
+)
+def test_a_pod_that_was_read_leaves_nothing(comes: Callable[[int], Pod]) -> None:
+    """Request and allocation are right, and nothing of the texts is kept."""
+
+    def read(number: int) -> None:
+        pod = comes(number)
+        allocation = allocation_of(pod, NAMES)
+        assert pod_request_of(pod, NAMES) is not None
+        assert allocation is not None
+        assert allocation.pending > 0
+
+    assert kept_bytes(read) < MOST_BYTES
