@@ -9,6 +9,7 @@ import msgspec
 import pytest
 from corebuilders import NAMES
 
+from gpucore.kubescheduler.candidate_nodes import CandidateNodes
 from gpucore.wire import names as wire_names
 from gpucore.wire.constraints import decode_pod
 from gpucore.wire.pod.allocations import allocation_of
@@ -110,3 +111,33 @@ def test_a_pod_that_was_read_leaves_nothing(comes: Callable[[int], Pod]) -> None
         assert allocation.pending > 0
 
     assert kept_bytes(read) < MOST_BYTES
+
+
+@pytest.mark.parametrize("end", ["Failed", "deleted"])
+def test_resources_that_no_pod_requests_any_more_leave_nothing(end: str) -> None:
+    """A tenant names a node in its pod, and kubelet rejects the pod for its made-up resources."""
+    found = CandidateNodes(NAMES)
+    found.pod_changed(a_pod(PODS, {"cpu": "1"}))
+
+    def comes_and_goes(number: int) -> None:
+        pod = of_many_resources(number)
+        found.pod_changed(pod)
+        if end == "Failed":
+            found.pod_changed(msgspec.structs.replace(pod, phase=end))
+        else:
+            found.pod_gone(pod.uid)
+
+    assert kept_bytes(comes_and_goes) < MOST_BYTES
+
+
+def test_a_name_of_a_node_that_no_pod_names_any_more_leaves_nothing() -> None:
+    """Nodes come and go for years, and a tenant names nodes that never existed."""
+    found = CandidateNodes(NAMES)
+
+    def comes_and_goes(number: int) -> None:
+        for each in range(100):
+            pod = a_pod(number, {"cpu": "1"})
+            found.pod_changed(msgspec.structs.replace(pod, node=f"{number}-{each}-" + "n" * 300))
+            found.pod_gone(pod.uid)
+
+    assert kept_bytes(comes_and_goes) < MOST_BYTES

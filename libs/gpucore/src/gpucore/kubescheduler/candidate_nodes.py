@@ -57,7 +57,6 @@ class CandidateNodes:
         self._nodes: dict[NodeName, CandidateNode] = {}
         self._sums: dict[NodeName, _Sum] = {}
         self._pods: dict[PodUid, CountedPod] = {}
-        self._equal: dict[Resources, Resources] = {}
         for node in nodes:
             self.node_changed(node)
         self.relist_pods(pods)
@@ -157,8 +156,7 @@ class CandidateNodes:
 
     def _put(self, uid: PodUid, node: NodeName, requests: Resources, *, bound: bool) -> None:
         known = self._pods.get(uid)
-        same = self._equal.setdefault(requests, requests) if len(self._equal) < 4096 else requests
-        entry = CountedPod(node, same, bound)
+        entry = CountedPod(node, requests, bound)
         if known == entry:
             return
         self._pods[uid] = entry
@@ -183,12 +181,15 @@ class CandidateNodes:
             self._add(known, -1)
 
     def _add(self, entry: CountedPod, times: int) -> None:
-        found = self._sums.get(entry.node)
-        if found is None:
-            found = self._sums[entry.node] = _Sum({})
+        """Count a pod, or count it no more; nothing is left of names that no pod requests."""
+        found = self._sums.setdefault(entry.node, _Sum())
         for name, amount in entry.requests:
             found.requested[name] = found.requested.get(name, 0) + times * amount
+            if not found.requested[name]:
+                del found.requested[name]
         found.pods += times
+        if not found.pods:
+            del self._sums[entry.node]
         self.on_change(entry.node)
 
 
