@@ -13,7 +13,7 @@ from gpucore.scheduling.cluster_policy import LEAST_EVALUATED
 from gpucore.units import counted
 from gpuinspect.queries.scheduling_status import SchedulingStatus
 from gpuinspect.queries.workloads import Alike, WorkloadRef
-from gpuinspect.terminal.output import align, one_line, wrapped
+from gpuinspect.terminal.output import align, align_rows, one_line, wrapped
 
 SHOWN: Final = 3  # names of nodes in a row; the rest are counted
 HEAD: Final = len("Scheduler:  ")
@@ -30,34 +30,34 @@ def explanation(found: Explanation, *, wide: bool = False, width: int | None = N
         wide: name every node instead of counting them.
         width: of the terminal, for sentences; ``None`` does not wrap.
     """
-    head = align("".join(_head(found))).splitlines()
+    head = align_rows(_head(found)).splitlines()
     return "".join(
         [
             *(wrapped(line, width, indent=HEAD) for line in head),
-            align("".join(_refusals(found, wide=wide))),
+            *_refusals(found, wide=wide),
             *_sentences(found, width),
         ]
     )
 
 
-def _head(found: Explanation) -> Iterator[str]:
+def _head(found: Explanation) -> Iterator[tuple[str, str]]:
     pod = found.pod
-    yield f"Pod:\t{pod.namespace}/{pod.name}\n"
-    yield f"Requests:\t{found.request_summary or '-'}\n"
-    yield f"State:\t{found.state}{_LEAVING if pod.terminating else ''}\n"
+    yield "Pod:", f"{pod.namespace}/{pod.name}"
+    yield "Requests:", found.request_summary or "-"
+    yield "State:", f"{found.state}{_LEAVING if pod.terminating else ''}"
     if found.where:
-        yield f"Where:\t{found.where}\n"
+        yield "Where:", found.where
     for line in found.neighbours:
-        yield f"\t{line}\n"
+        yield "", line
     if found.why:
-        yield f"Why:\t{found.why}\n"
+        yield "Why:", found.why
     if found.pod_request is not None:
-        yield f"Policy:\t{found.policy}\n"
-    yield f"Scheduler:\t{pod.scheduler_name or '-'}{_profile(found)}, {_seen(found)}\n"
+        yield "Policy:", str(found.policy)
+    yield "Scheduler:", f"{pod.scheduler_name or '-'}{_profile(found)}, {_seen(found)}"
     if not pod.node and found.scheduler_record.last_message:
-        yield f"\tmessage: {one_line(found.scheduler_record.last_message)}\n"
+        yield "", f"message: {one_line(found.scheduler_record.last_message)}"
     for fault in found.faults:
-        yield f"Fault:\t{fault}\n"
+        yield "Fault:", fault
 
 
 def _sentences(found: Explanation, width: int | None) -> Iterator[str]:
@@ -101,12 +101,13 @@ def _refusals(found: Explanation, *, wide: bool) -> Iterator[str]:
     if found.groups:
         count = sum(len(group.nodes) for group in found.groups)
         yield f"\nRefused by {counted(count, 'node')}:\n"
-        yield "NODES\tREASON\tFIGURES\tWHICH\n"
-        yield from (_group(group, wide=wide) for group in found.groups)
+        rows = (_group(group, wide=wide) for group in found.groups)
+        yield align_rows([("NODES", "REASON", "FIGURES", "WHICH"), *rows])
 
 
-def _group(group: Group, *, wide: bool) -> str:
-    return f"{len(group.nodes)}\t{group.code}\t{figures(group)}\t{_names(group.nodes, wide=wide)}\n"
+def _group(group: Group, *, wide: bool) -> tuple[str, ...]:
+    names = _names(group.nodes, wide=wide)
+    return (str(len(group.nodes)), str(group.code), figures(group), names)
 
 
 def _names(names: tuple[str, ...], *, wide: bool) -> str:

@@ -10,11 +10,11 @@ from gpucore.units import counted
 from gpuinspect.idle.outcomes import IdleOutcome, IdlePodOutcome, IdleRun
 from gpuinspect.queries.idle import IdleShare, IdleShares
 from gpuinspect.terminal.ages import UNKNOWN, age
-from gpuinspect.terminal.output import align, align_rows
+from gpuinspect.terminal.output import align_rows
 
 _GIB: Final = 1 << 30
 _WIDE: Final = ("NODE", "GPU-HOURS", "COST")
-_HEAD: Final = "NAMESPACE\tPOD\tWORKLOAD\tIDLE\tOUTCOME\tNOT BEFORE\tREASON\n"
+_HEAD: Final = ("NAMESPACE", "POD", "WORKLOAD", "IDLE", "OUTCOME", "NOT BEFORE", "REASON")
 _DONE: Final[Mapping[IdleOutcome, str]] = {
     IdleOutcome.EVICTED: "evicted {}",
     IdleOutcome.NOTICED: "gave notice to {}",
@@ -52,10 +52,10 @@ def _row(share: IdleShare, at: datetime, price: float, *, wide: bool) -> tuple[s
 
 def idle_eviction(run: IdleRun, at: datetime, *, headers: bool = True) -> str:
     """A line a pod, and what the run did."""
-    rows = "".join(_eviction_row(each, at) for each in run.outcomes)
+    rows = [_eviction_row(each, at) for each in run.outcomes]
     if not headers:
-        return align(rows)
-    return align((_HEAD if rows else "") + rows) + f"{conclusion(run)}\n"
+        return align_rows(rows)
+    return align_rows([_HEAD, *rows] if rows else []) + f"{conclusion(run)}\n"
 
 
 def conclusion(run: IdleRun) -> str:
@@ -70,13 +70,13 @@ def conclusion(run: IdleRun) -> str:
     return start + (", ".join(parts) or "no pod is idle") + stopped
 
 
-def _eviction_row(each: IdlePodOutcome, at: datetime) -> str:
+def _eviction_row(each: IdlePodOutcome, at: datetime) -> tuple[str, ...]:
     pod = each.pod
     kind, workload = workload_of(pod.pod, pod.controller)
     idle = age(_moment(pod.last_use), at) if pod.idle_since else UNKNOWN
     after = _moment(each.evict_after)[:16] + "Z" if each.evict_after else UNKNOWN
-    first = f"{pod.namespace}\t{pod.name}\t{kind.lower()}/{workload}\t{idle}"
-    return f"{first}\t{each.outcome}\t{after}\t{each.reason or UNKNOWN}\n"
+    first = (pod.namespace, pod.name, f"{kind.lower()}/{workload}", idle)
+    return (*first, str(each.outcome), after, each.reason or UNKNOWN)
 
 
 def _moment(seconds: float) -> str:

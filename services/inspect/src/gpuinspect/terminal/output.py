@@ -5,6 +5,9 @@ through it, and scripts cut their output by column, so its rules are kept to the
 a run of *consecutive* lines that have that tab-terminated cell; it is as wide as its longest cell
 plus the padding; text after a line's last tab belongs to no column and is not padded. Widths are
 counted in code points. No table is fitted to a terminal here.
+
+Tenants write text that the API server does not validate, such as a scheduler's name or the kind of
+an owner: no cell and no sentence has control characters, which a terminal would obey.
 """
 
 import os
@@ -45,15 +48,15 @@ def align(text: str) -> str:
     Args:
         text: lines that end in a newline, cells that end in a tab.
     """
-    lines = [line.split("\t") for line in text.split("\n")]
+    lines = [list(map(plain, line.split("\t"))) for line in text.split("\n")]
     widths: list[list[int]] = [[] for _ in lines]
     _measure(lines, widths, range(len(lines)), column=0)
     return "\n".join(_padded(*pair) for pair in zip(lines, widths, strict=True))
 
 
 def align_rows(rows: Iterable[Iterable[str]]) -> str:
-    """A table of rows of cells; the last column is not padded."""
-    return align("".join("\t".join(row) + "\n" for row in rows))
+    """A table of rows of cells; the last column is not padded. No cell begins a row or another."""
+    return align("".join("\t".join(map(plain, row)) + "\n" for row in rows))
 
 
 def _measure(
@@ -89,10 +92,11 @@ def wrapped(text: str, width: int | None, *, indent: int = 0) -> str:
     """One line, or several of at most ``width`` with the later ones indented; ends in a newline.
 
     Args:
-        text: without newlines.
+        text: a line break in it counts as a space.
         width: of the terminal; ``None`` where there is none, and nothing is wrapped.
         indent: spaces before the later lines.
     """
+    text = plain(text)
     if width is None or width < LEAST or len(text) < width:
         return f"{text}\n"
     lines = textwrap.wrap(text, width - 1, subsequent_indent=" " * indent, break_on_hyphens=False)
@@ -100,5 +104,10 @@ def wrapped(text: str, width: int | None, *, indent: int = 0) -> str:
 
 
 def one_line(text: str) -> str:
-    """The text without line breaks and without control characters."""
-    return " ".join("".join(c if c.isprintable() else " " for c in text).split())
+    """The text without line breaks, without control characters and without runs of spaces."""
+    return " ".join(plain(text).split())
+
+
+def plain(text: str) -> str:
+    """The text with a space in place of each line break and each control character."""
+    return text if text.isprintable() else "".join(c if c.isprintable() else " " for c in text)

@@ -1,0 +1,90 @@
+"""Text of tenants that the API server does not validate, in what operators read on a terminal."""
+
+from datetime import UTC, datetime
+
+import pytest
+from drawncluster import FakeCluster, Gpu
+from invoking import Run
+
+from gpucore.sizing.idle_eviction import MeasuredPod
+from gpucore.units import GIB
+from gpucore.wire.pod.controllers import Controller
+from gpucore.wire.pod.spec import decode_pod
+from gpuinspect.idle.outcomes import IdleOutcome, IdlePodOutcome, IdleRun
+from gpuinspect.layout.idle import idle, idle_eviction
+from gpuinspect.queries.idle import IdleShare, IdleShares
+from gpuinspect.terminal.output import align, align_rows, wrapped
+
+ESCAPES = "\x1b]0;owned\x07\x1b[2J\x9b31m\u202e"
+FORGED = f"a{ESCAPES}\nforged\tline\r\x85\u2028forged"
+
+
+@pytest.fixture
+def hostile(cluster: FakeCluster) -> FakeCluster:
+    """Pods whose scheduler, owner and node affinity have such texts."""
+    cluster.node("n", gpus=[Gpu(15)], labels={"zone": "a"})
+    expression = {"key": "zone", "operator": "In", "values": [FORGED]}
+    terms = {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}
+    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
+    cluster.pod("affinity", 10, phase="Pending", spec={"affinity": affinity})
+    cluster.pod("scheduler", 10, phase="Pending", spec={"schedulerName": FORGED})
+    texts = {"gpushare/isolation": FORGED, "gpushare/policy": FORGED}
+    cluster.pod("annotations", 5, phase="Pending", annotations=texts)
+    owner = {"kind": FORGED, "name": FORGED, "uid": "u", "controller": True, "apiVersion": "v1"}
+    owned = {"ownerReferences": [owner]}
+    return cluster.pod(
+        "owned", 5, node="n", index=0, metadata=owned, spec={"schedulerName": FORGED}
+    )
+
+
+def harmless(text: str) -> bool:
+    """No terminal obeys any of it, and no line of it is forged."""
+    lines = text.split("\n")
+    return all(line.isprintable() and not line.startswith("forged") for line in lines)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("explain", "pod", "affinity"),
+        ("explain", "pod", "scheduler"),
+        ("explain", "pod", "annotations"),
+        ("explain", "pod", "owned"),
+        ("pending",),
+        ("pending", "-o", "wide"),
+        ("doctor", "-a"),
+        ("defrag",),
+        ("usage", "-A"),
+    ],
+)
+def test_no_text_of_a_tenant_reaches_a_terminal_raw(
+    run: Run, hostile: FakeCluster, command: tuple[str, ...]
+) -> None:
+    """Neither escape sequences nor line breaks, in tables, sentences and notes."""
+    found = run(*command, on=hostile)
+    assert found.out
+    assert harmless(found.out)
+    assert harmless(found.err)
+
+
+def test_an_owner_forges_no_row_of_idle_pods() -> None:
+    """Its kind and its name are not validated."""
+    at = datetime(2026, 1, 2, tzinfo=UTC)
+    since = "2026-01-01T00:00:00Z"
+    share = IdleShare("team", "a", "u", FORGED, FORGED, "n", 5, 0.5, 7200, since)
+    text = idle(IdleShares((share,), GIB, 0, 0, ""), at, price=0)
+    assert harmless(text)
+    assert len(text.splitlines()) == 2
+    pod = decode_pod(b'{"metadata":{"namespace":"team","name":"a","uid":"u"}}')
+    measured = MeasuredPod(pod, Controller(kind=FORGED, name=FORGED), 1.0, 2.0)
+    rows = idle_eviction(IdleRun((IdlePodOutcome(measured, IdleOutcome.WAITS),)), at)
+    assert harmless(rows)
+    assert len(rows.splitlines()) == 3
+
+
+def test_no_cell_and_no_sentence_has_control_characters() -> None:
+    """A tab in a cell begins no column, and a line break no line; spaces stay as they are."""
+    assert align_rows([("a\tb", "c\n d"), ("  e", "f")]) == "a b  c  d\n  e  f\n"
+    assert harmless(align(f"{ESCAPES}\tb\n"))
+    assert wrapped("  a\n  b", None) == "  a   b\n"
+    assert harmless(wrapped(f"{FORGED} " * 20, 60, indent=4))
