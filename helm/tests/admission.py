@@ -4,7 +4,7 @@ The expressions are evaluated by a CEL implementation of its own, over plain obj
 server's type checker is not part of it.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any
 
@@ -26,11 +26,53 @@ _STEPS = {
 }
 
 
+def _contains(item: Any, container: Any) -> Any:
+    """CEL's `in`, which takes no loop over a map; that of the implementation does."""
+    return celpy.celtypes.BoolType(item in container)
+
+
 def right(verb: str, resource: str, *, subresource: str, name: str, namespace: str = "team") -> str:
     """A right of the core group, in the order in which the policies ask for it."""
     steps = {"group": "", "resource": resource, "subresource": subresource}
     steps |= {"namespace": namespace, "name": name, "check": verb}
     return "".join(f"{step}={value} " for step, value in steps.items())
+
+
+class _CountingMap(celpy.celtypes.MapType):
+    """A map that records the entries that a macro takes from it; comparing two maps takes none."""
+
+    seen: list[Any]
+
+    def __iter__(self) -> Iterator[Any]:
+        for key in super().__iter__():
+            self.seen.append(key)
+            yield key
+
+
+class _CountingList(celpy.celtypes.ListType):
+    """The same of a list."""
+
+    seen: list[Any]
+
+    def __iter__(self) -> Iterator[Any]:
+        for item in super().__iter__():
+            self.seen.append(item)
+            yield item
+
+
+def _counting(value: Any, seen: list[Any]) -> Any:
+    """The value for an expression; loops over its maps and lists are recorded."""
+    made: Any
+    if isinstance(value, dict):
+        made = _CountingMap(
+            [(celpy.json_to_cel(key), _counting(each, seen)) for key, each in value.items()]
+        )
+    elif isinstance(value, list):
+        made = _CountingList([_counting(each, seen) for each in value])
+    else:
+        return celpy.json_to_cel(value)
+    made.seen = seen
+    return made
 
 
 class Conditions:
@@ -63,8 +105,19 @@ class Policy:
 
     def refuses(self, request: Object, before: Object | None, after: Object) -> str:
         """The message of the first rule that is broken; empty where the request may pass."""
+        return self._judged(request, before, after, celpy.json_to_cel)
+
+    def counted(self, request: Object, before: Object | None, after: Object) -> tuple[str, int]:
+        """That message, and how many entries of the objects the expressions looped over."""
+        seen: list[Any] = []
+        answer = self._judged(request, before, after, lambda value: _counting(value, seen))
+        return answer, len(seen)
+
+    def _judged(
+        self, request: Object, before: Object | None, after: Object, converted: Callable[..., Any]
+    ) -> str:
         known = {"request": request, "oldObject": before or {}, "object": after, "authorizer": ""}
-        values = {name: celpy.json_to_cel(value) for name, value in known.items()}
+        values = {name: converted(value) for name, value in known.items()}
         if not all(self._ask(each["expression"], values) for each in self._conditions):
             return ""
         made = celpy.celtypes.MapType()
@@ -84,7 +137,7 @@ class Policy:
         return list(self._spec.get("matchConditions", ()))
 
     def _ask(self, expression: str, values: dict[str, Any]) -> Any:
-        steps = {**_STEPS, "allowed": self._allowed}
+        steps = {**_STEPS, "allowed": self._allowed, "_in_": _contains}
         return _environment().program(_compiled(expression), steps).evaluate(values)
 
 

@@ -46,6 +46,30 @@
   expression: "has(oldObject.status) ? dyn(oldObject.status) : dyn({})"
 {{- end -}}
 
+{{/*
+An update changes no annotations but those in variables.annotations, as CEL. A loop over n entries takes
+the API server time with the square of n, so that only a number of entries is compared that pods of
+tenants do not exceed; a pod that is older than the policy may have more. The conditional, unlike `||`,
+is lazy in every implementation of CEL.
+*/}}
+{{- define "gpushare.sameAnnotations" -}}
+(variables.after == variables.before || variables.before.size() > {{ include "gpushare.comparedAnnotations" . }} ? true :
+variables.after.size() > variables.before.size() + variables.annotations.size() ? false :
+variables.after.all(key, key in variables.annotations ||
+(key in variables.before && variables.before[key] == variables.after[key])) &&
+variables.before.all(key, key in variables.annotations || key in variables.after))
+{{- end -}}
+
+{{/* Annotations that a user may give a pod, the stack's own not counted. */}}
+{{- define "gpushare.mostAnnotations" -}}
+500
+{{- end -}}
+
+{{/* Annotations that policies compare one by one: those of a user, and room for the stack's own. */}}
+{{- define "gpushare.comparedAnnotations" -}}
+600
+{{- end -}}
+
 {{/* An update leaves finalizers and owner references unchanged, as CEL. */}}
 {{- define "gpushare.sameOwners" -}}
 has(object.metadata.finalizers) == has(oldObject.metadata.finalizers) &&
