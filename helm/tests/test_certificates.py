@@ -55,6 +55,16 @@ def test_a_changed_job_has_another_name() -> None:
     assert job_name(render()) != job_name(render(values=EVERYTHING))
 
 
+def test_a_webhook_that_is_switched_on_gets_its_bundle_by_a_job_of_the_upgrade() -> None:
+    """The CronJob would set it at the end of the week; until then its pods would be refused."""
+    converting = render("1.37.0", {"webhook": {"claims": "namespaces"}})
+    assert job_name(converting) != job_name(render("1.37.0"))
+    issue(converting)
+    (found,) = converting.of("MutatingWebhookConfiguration")
+    assert len(found["webhooks"]) == 2
+    assert all(each["clientConfig"]["caBundle"] for each in found["webhooks"])
+
+
 def test_own_secrets_leave_nothing_to_issue() -> None:
     """Neither a Job nor its rights."""
     rendered = render(values=OWN)

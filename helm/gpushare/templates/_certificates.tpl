@@ -70,7 +70,7 @@ containers:
       - --client={{ $secret }}@{{ $client.server }}={{ $client.name }}
       {{- end }}
       {{- range $configuration, $secret := $issued.webhooks }}
-      - --webhook={{ $configuration }}={{ $secret }}
+      - --webhook={{ $configuration }}@{{ $secret }}={{ include "gpushare.webhooks" $ | fromJsonArray | join "," }}
       {{- end }}
     resources:
       requests: {cpu: 10m, memory: 64Mi}

@@ -28,6 +28,11 @@
 {{- toJson (concat .Values.webhook.excludedNamespaces (include "gpushare.exemptNamespaces" . | fromJsonArray) | uniq) -}}
 {{- end -}}
 
+{{/* Names of the webhooks, as a JSON list; the one whose name begins with "claims." converts pods. */}}
+{{- define "gpushare.webhooks" -}}
+{{- eq .Values.webhook.claims "off" | ternary (list "pods.gpushare.io") (list "pods.gpushare.io" "claims.pods.gpushare.io") | toJson -}}
+{{- end -}}
+
 {{/* Namespaces of one webhook by their label: [value of webhook.claims, whether it converts]. */}}
 {{- define "gpushare.webhookApi" -}}
 {{- $mode := index . 0 -}}

@@ -30,7 +30,7 @@ PLAN = Plan(
         client_plan("client@server=scheduler", 365),
         server_plan("other=other.ns.svc,localhost,127.0.0.1", 365),
     ),
-    (webhook_plan("hook=server"),),
+    (webhook_plan("hook@server=pods.gpushare.io"),),
 )
 
 
@@ -173,6 +173,23 @@ async def test_the_webhook_keeps_everything_but_its_bundle(
     assert hook["clientConfig"]["service"] == {"name": "server"}
 
 
+async def test_a_run_before_the_configuration_was_changed_is_repeated(
+    server: FakeApiServer, client: HttpKubeClient
+) -> None:
+    """Helm creates the Job before it adds a webhook, which would have no bundle for a week."""
+    hooks = webhook_plan("hook@server=pods.gpushare.io,claims.pods.gpushare.io")
+    plan = Plan("ns", "authorities", PLAN.secrets, (hooks,))
+    with pytest.raises(PlanError, match=r"hook has no webhook claims\.pods\.gpushare\.io"):
+        await CertificateIssuer(client, plan, NOW).renew()
+    found = server.find("mutatingwebhookconfigurations", "hook")
+    added = {"name": "claims.pods.gpushare.io", "clientConfig": {"service": {"name": "server"}}}
+    await server.put(
+        "mutatingwebhookconfigurations", found | {"webhooks": [*found["webhooks"], added]}
+    )
+    await CertificateIssuer(client, plan, NOW).renew()
+    assert trusted(server) == [data(server, "server")["ca.crt"]] * 2
+
+
 async def test_a_certificate_for_other_names_is_issued_again(
     server: FakeApiServer, client: HttpKubeClient
 ) -> None:
@@ -234,7 +251,7 @@ async def test_the_command_fills_the_secrets(
     arguments = [
         *("--kubeconfig", str(config), "--namespace", "ns", "--authorities", "authorities"),
         *("--server", "server=server.ns.svc", "--client", "client@server=scheduler"),
-        *("--webhook", "hook=server"),
+        *("--webhook", "hook@server=pods.gpushare.io"),
     ]
     assert await asyncio.to_thread(main, arguments) == 0
     assert await asyncio.to_thread(main, arguments) == 0

@@ -46,7 +46,7 @@ def plan_of(options: argparse.Namespace) -> Plan:
     clients = [client_plan(text, options.valid_days) for text in options.client]
     names = {each.secret for each in servers}
     webhooks = tuple(webhook_plan(text) for text in options.webhook)
-    for needed in [each.authority for each in clients] + [secret for _, secret in webhooks]:
+    for needed in [each.authority for each in clients] + [each.secret for each in webhooks]:
         if needed not in names:
             raise PlanError(f"no --server names the Secret {needed}")
     secrets = tuple(servers + clients)
@@ -60,7 +60,7 @@ def parser() -> argparse.ArgumentParser:
         description="Issue and renew the certificates of a gpushare release.",
         epilog="example: --namespace gpushare --authorities gpushare-authorities "
         "--server gpushare-webhook=gpushare-webhook.gpushare.svc "
-        "--webhook gpushare-webhook=gpushare-webhook",
+        "--webhook gpushare-webhook@gpushare-webhook=pods.gpushare.io",
     )
     made.add_argument("--namespace", required=True, help="namespace of the Secrets")
     made.add_argument("--authorities", required=True, help="Secret that keeps the authorities")
@@ -71,7 +71,10 @@ def parser() -> argparse.ArgumentParser:
         "--client", action="append", default=[], help="SECRET@SERVER=NAME of a client"
     )
     made.add_argument(
-        "--webhook", action="append", default=[], help="CONFIGURATION=SECRET that it trusts"
+        "--webhook",
+        action="append",
+        default=[],
+        help="CONFIGURATION@SECRET=WEBHOOK[,WEBHOOK...] that trust the authority of the Secret",
     )
     made.add_argument("--valid-days", type=int, default=365, help="validity (default: 365)")
     made.add_argument("--kubeconfig", type=Path, help="default: the pod's service account")

@@ -21,19 +21,30 @@ class SecretPlan(msgspec.Struct, frozen=True):
     request: CertificateRequest
 
 
+class WebhookPlan(msgspec.Struct, frozen=True):
+    """A webhook configuration whose webhooks trust the authority of a server.
+
+    Attributes:
+        names: webhooks that the configuration must have.
+    """
+
+    configuration: str
+    secret: str
+    names: tuple[str, ...]
+
+
 class Plan(msgspec.Struct, frozen=True):
     """Everything that one run does.
 
     Attributes:
         namespace: of all Secrets.
         authorities: Secret that keeps the authorities, as ``<secret>.crt`` and ``<secret>.key``.
-        webhooks: webhook configuration and the Secret of its server, in pairs.
     """
 
     namespace: str
     authorities: str
     secrets: tuple[SecretPlan, ...]
-    webhooks: tuple[tuple[str, str], ...] = ()
+    webhooks: tuple[WebhookPlan, ...] = ()
 
 
 def server_plan(text: str, valid_days: int) -> SecretPlan:
@@ -57,13 +68,15 @@ def client_plan(text: str, valid_days: int) -> SecretPlan:
     return SecretPlan(secret, server, _request(names, valid_days, client=True))
 
 
-def webhook_plan(text: str) -> tuple[str, str]:
-    """Read ``CONFIGURATION=SECRET``.
+def webhook_plan(text: str) -> WebhookPlan:
+    """Read ``CONFIGURATION@SECRET=WEBHOOK[,WEBHOOK...]``.
 
     Raises:
         PlanError: the text has another form.
     """
-    return _parts(text, "=")
+    both, names = _parts(text, "=")
+    configuration, secret = _parts(both, "@")
+    return WebhookPlan(configuration, secret, tuple(names.split(",")))
 
 
 def _parts(text: str, separator: str) -> tuple[str, str]:

@@ -14,7 +14,7 @@ import structlog
 
 from gpukube.interface import KubeClient
 from gpukube.issuing.authority import Authority, CertificateAndKey
-from gpukube.issuing.plan import Plan, SecretPlan
+from gpukube.issuing.plan import Plan, PlanError, SecretPlan, WebhookPlan
 
 CERTIFICATE: Final = "tls.crt"
 KEY: Final = "tls.key"
@@ -50,6 +50,7 @@ class CertificateIssuer:
 
         Raises:
             KubeError: the API server refused, or an object changed meanwhile.
+            PlanError: a webhook does not exist yet; Helm changes the configuration after the Job.
         """
         authorities, written = await self._authorities()
         bundles: dict[str, bytes] = {}
@@ -57,8 +58,8 @@ class CertificateIssuer:
             bundle = authorities[each.authority].pair.certificate
             written += await self._secret(each, authorities[each.authority])
             bundles[each.secret] = bundle
-        for configuration, secret in self._plan.webhooks:
-            written += await self._trust(configuration, bundles[secret])
+        for hooks in self._plan.webhooks:
+            written += await self._trust(hooks, bundles[hooks.secret])
         return written
 
     async def _authorities(self) -> tuple[dict[str, Authority], int]:
@@ -91,12 +92,15 @@ class CertificateIssuer:
         log.info("certificate issued", secret=each.secret, reason=reason or "another authority")
         return 1
 
-    async def _trust(self, configuration: str, bundle: bytes) -> int:
-        """Make the API server trust the webhook's certificate."""
-        path = f"{WEBHOOKS}{configuration}"
+    async def _trust(self, hooks: WebhookPlan, bundle: bytes) -> int:
+        """Make the API server trust the certificate of the webhooks, once all of them exist."""
+        path = f"{WEBHOOKS}{hooks.configuration}"
         document: dict[str, Any] = msgspec.json.decode(await self._client.get(path))
         text = b64encode(bundle).decode()
         webhooks = document.get("webhooks", [])
+        missing = set(hooks.names) - {one["name"] for one in webhooks}
+        if missing:
+            raise PlanError(f"{hooks.configuration} has no webhook {', '.join(sorted(missing))}")
         if all(one["clientConfig"].get("caBundle") == text for one in webhooks):
             return 0
         for one in webhooks:
@@ -105,7 +109,7 @@ class CertificateIssuer:
         await self._client.patch(
             path, {"metadata": {"resourceVersion": version}, "webhooks": webhooks}
         )
-        log.info("webhook trusted", configuration=configuration)
+        log.info("webhook trusted", configuration=hooks.configuration)
         return 1
 
     def _path(self, secret: str) -> str:
