@@ -59,6 +59,13 @@ def test_pods_with_constraints_that_are_not_evaluated_are_left_alone(
     assert left_to_scheduler(pending(read(spec))) == words
 
 
+def test_pods_with_thousands_of_constraints_are_left_alone() -> None:
+    """They would be compared with every node, and kept with what each node answered."""
+    for labels, words in ((1000, ""), (1001, "it has too many constraints")):
+        selector = {f"k{n}": "v" for n in range(labels)}
+        assert left_to_scheduler(pending(read({"nodeSelector": selector}))) == words
+
+
 def test_pods_that_cannot_be_placed_yet_are_left_alone() -> None:
     """Gated and terminating pods, and pods that were read without constraints."""
     free = PodConstraints()

@@ -9,8 +9,12 @@ import msgspec
 import pytest
 from corebuilders import NAMES
 
+from gpucore.claims.pending import PendingClaimPods
+from gpucore.claims.selectors import select
 from gpucore.kubescheduler.candidate_nodes import CandidateNodes
 from gpucore.wire import names as wire_names
+from gpucore.wire.claim.claim_specs import decode_claim_template, decode_device_class
+from gpucore.wire.claim.devices import SliceDevice
 from gpucore.wire.constraints import decode_pod
 from gpucore.wire.pod.allocations import allocation_of
 from gpucore.wire.pod.spec import Pod
@@ -141,3 +145,87 @@ def test_a_name_of_a_node_that_no_pod_names_any_more_leaves_nothing() -> None:
             found.pod_gone(pod.uid)
 
     assert kept_bytes(comes_and_goes) < MOST_BYTES
+
+
+def claim_pods() -> PendingClaimPods:
+    """Pending pods in a cluster with one template and one class."""
+    exactly = {"deviceClassName": "gpushare"}
+    spec = {"devices": {"requests": [{"name": "gpu", "exactly": exactly}]}}
+    template = decode_claim_template(
+        msgspec.json.encode({"metadata": {"name": "t"}, "spec": {"spec": spec}})
+    )
+    selector = {"cel": {"expression": f"device.driver == '{wire_names.CLAIM_DRIVER}'"}}
+    of_ours = {"metadata": {"name": "gpushare"}, "spec": {"selectors": [selector]}}
+    device_class = decode_device_class(msgspec.json.encode(of_ours))
+    return PendingClaimPods(
+        {("tenant", "t"): template}, {}, {"gpushare": device_class}, schedulers=frozenset({""})
+    )
+
+
+def with_claim(number: int, labels: int) -> Pod:
+    """A pending pod with a claim, which requires so many labels of its node."""
+    item = {
+        "metadata": {"name": "p", "namespace": "tenant", "uid": f"u{number}"},
+        "spec": {
+            "nodeSelector": {f"k{number}-{n}": "v" * 60 for n in range(labels)},
+            "resourceClaims": [{"resourceClaimTemplateName": "t"}],
+        },
+    }
+    return decode_pod(msgspec.json.encode(item))
+
+
+def test_a_pod_with_claims_that_is_gone_leaves_nothing() -> None:
+    """Equal pods are of one kind, which ends with the last of them."""
+    pods = claim_pods()
+
+    def comes_and_goes(number: int) -> None:
+        pod = with_claim(number, 900)
+        assert pods.put(pod)
+        assert pods.kind(pod) is not None
+        assert pods.drop(pod.uid)
+        assert pods.kind(pod) is None
+
+    assert kept_bytes(comes_and_goes) < MOST_BYTES
+
+
+def test_a_pod_with_claims_that_changes_is_of_its_last_kind_alone() -> None:
+    """A tenant may add tolerations to a pending pod as often as it likes."""
+    pods = claim_pods()
+
+    def changes(number: int) -> None:
+        pod = msgspec.structs.replace(with_claim(number, 300), uid="same")
+        assert pods.put(pod)
+        assert pods.kind(pod) is not None
+
+    assert kept_bytes(changes) < MOST_BYTES
+
+
+def test_equal_pods_with_claims_are_of_one_kind_until_the_last_is_gone() -> None:
+    """Pods that come later are of the kind of those that still wait."""
+    pods = claim_pods()
+    first, second, third = (
+        msgspec.structs.replace(with_claim(1, 2), uid=uid) for uid in ("a", "b", "c")
+    )
+    for pod in (first, second, third):
+        assert pods.put(pod)
+    kind = pods.kind(first)
+    assert kind is not None
+    assert pods.kind(second) is kind
+    pods.drop(first.uid)
+    assert pods.kind(third) is kind
+    pods.put(msgspec.structs.replace(with_claim(2, 2), uid=second.uid))
+    changed = pods.get(second.uid)
+    assert changed is not None
+    assert pods.kind(changed) not in {None, kind}
+    assert pods.kind(third) is kind
+
+
+def test_a_long_selector_of_a_claim_leaves_nothing() -> None:
+    """Each of its terms takes more memory than its text."""
+    device = SliceDevice(name="gpu-0")
+
+    def read(number: int) -> None:
+        terms = [f"device.attributes['a.b'].c{number}x{n} == 'd'" for n in range(100)]
+        select(device, wire_names.CLAIM_DRIVER, [" && ".join(terms)])
+
+    assert kept_bytes(read) < MOST_BYTES / 3

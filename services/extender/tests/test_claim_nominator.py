@@ -108,7 +108,7 @@ async def test_a_patch_names_the_pod_and_the_nomination_that_it_replaces() -> No
 
 
 async def test_pods_that_kube_scheduler_alone_can_judge_are_left_to_it() -> None:
-    """Gates, other schedulers, unknown templates, host ports, and devices of other drivers."""
+    """Gates, other schedulers and templates, ports, other drivers, too many constraints."""
     bench = Bench("a")
     bench.nominator.templates.on_update(template(4, device_class="nics"), b"")
     bench.comes("other-driver", 4)
@@ -117,6 +117,7 @@ async def test_pods_that_kube_scheduler_alone_can_judge_are_left_to_it() -> None
     bench.comes("unknown", 5)
     port = {"name": "c", "ports": [{"hostPort": 80}]}
     bench.comes("port", 8, spec={"containers": [port]})
+    bench.comes("large", 8, spec={"tolerations": [{"operator": "Exists"}] * 1001})
     await bench.round()
     assert bench.written == []
 

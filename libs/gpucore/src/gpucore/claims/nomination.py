@@ -13,7 +13,7 @@ from gpucore.claims.device_fit import wanted
 from gpucore.claims.node_fit import ClaimNode, ClaimRules, first_fit, ours
 from gpucore.kubescheduler.node_fit import avoided, constraint_refusals
 from gpucore.model import Placement
-from gpucore.model.constraints import CandidateNode, PodConstraints
+from gpucore.model.constraints import MOST_COMPARED, CandidateNode, PodConstraints
 from gpucore.scheduling.grouping import Grouping
 from gpucore.scheduling.host_rooms import request_on_host
 from gpucore.scheduling.node_ranking import Rating
@@ -34,8 +34,13 @@ class ClaimRequirements(msgspec.Struct, frozen=True):
 
 
 def may_be_nominated(pod: Pod) -> bool:
-    """Whether the pod has claims and nothing else that only kube-scheduler evaluates."""
+    """Whether the pod has claims and nothing else that only kube-scheduler evaluates.
+
+    Kinds of pods are compared with every node and kept, so that they may not be of any size.
+    """
     if not (pod.claims or pod.claim_templates) or pod.constraints is None:
+        return False
+    if pod.constraints.size > MOST_COMPARED:
         return False
     waits = not (pod.node or pod.finished or pod.terminating or pod.gated)
     return waits and set(pod.constraints.unsupported) <= {CLAIMS_UNSUPPORTED}

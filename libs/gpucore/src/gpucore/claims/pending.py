@@ -1,7 +1,6 @@
 """What pending pods with claims require, as far as templates, claims and classes are known."""
 
 from collections.abc import Iterator, Mapping
-from typing import Final
 
 from gpucore.claims.nomination import (
     ClaimRequirements,
@@ -13,7 +12,6 @@ from gpucore.wire.claim.claim_specs import ClaimSpec, ClaimTemplate, DeviceClass
 from gpucore.wire.claim.resource_claims import ResourceClaim
 from gpucore.wire.pod.spec import Pod
 
-KINDS: Final = 4096
 Key = tuple[str, str]
 """Namespace and name."""
 
@@ -38,7 +36,7 @@ class PendingClaimPods:
         self._schedulers = schedulers
         self._pods: dict[PodUid, Pod] = {}
         self._kinds: dict[PodUid, ClaimRequirements] = {}
-        self._equal: dict[ClaimRequirements, ClaimRequirements] = {}
+        self._users: dict[ClaimRequirements, set[PodUid]] = {}
 
     def __len__(self) -> int:
         """How many there are."""
@@ -61,27 +59,37 @@ class PendingClaimPods:
 
     def drop(self, uid: PodUid) -> bool:
         """The pod is bound or gone; False where it was not one of these."""
-        self._kinds.pop(uid, None)
+        self._leave(uid)
         return self._pods.pop(uid, None) is not None
 
     def kind(self, pod: Pod) -> ClaimRequirements | None:
         """What the pod requires; the same object for equal pods.
 
-        ``None`` where that is not known, where a claim is allocated already, and where the claims
-        request devices of other drivers as well.
+        ``None`` where that is not known, where a claim is allocated already, where the claims
+        request devices of other drivers as well, and for a pod that is none of these any more.
         """
         specs, known = self._specs(pod), self._kinds.get(pod.uid)
-        if not specs or pod.constraints is None:
+        if not specs or pod.constraints is None or pod.uid not in self._pods:
             return None
         if not requests_only_our_devices(specs, self._classes):
             return None
         if known is not None and known.specs == specs and known.constraints == pod.constraints:
             return known
-        if len(self._equal) >= KINDS:
-            self._equal.clear()
+        self._leave(pod.uid)
         found = ClaimRequirements(specs, pod.constraints)
-        self._kinds[pod.uid] = self._equal.setdefault(found, found)
-        return self._kinds[pod.uid]
+        users = self._users.setdefault(found, set())
+        kind = next((self._kinds[uid] for uid in users), found)
+        users.add(pod.uid)
+        self._kinds[pod.uid] = kind
+        return kind
+
+    def _leave(self, uid: PodUid) -> None:
+        """The pod has no kind any more; a kind ends with its last pod."""
+        kind = self._kinds.pop(uid, None)
+        if kind is not None:
+            self._users[kind].remove(uid)
+            if not self._users[kind]:
+                del self._users[kind]
 
     def settled(self, uid: PodUid) -> bool:
         """The pod waits, and nothing is to be nominated for it: a claim is allocated already."""

@@ -31,6 +31,9 @@ Match = bool | None
 _Test = Callable[[SliceDevice, str], bool]
 
 _LONGEST: Final = 4096
+_KEPT: Final = 1024
+_KEPT_LONGEST: Final = 512
+"""Characters of an expression whose terms are kept; its author may write any number of others."""
 _SHOWN: Final = 200
 _TEXT: Final = r"""(?:'[^'\\]*'|"[^"\\]*")"""
 _OPERATOR: Final = r"(?P<op>==|!=|>=|<=|>|<)"
@@ -111,8 +114,17 @@ def attributes_of(device: SliceDevice, driver: str) -> Mapping[str, Value]:
     return found | standard | ({NUMA_NODE: device.numa} if device.numa >= 0 else {})
 
 
-@lru_cache(1024)
 def _terms(expression: str) -> tuple[tuple[str, _Test | None], ...]:
+    return (_kept if len(expression) <= _KEPT_LONGEST else _read)(expression)
+
+
+@lru_cache(_KEPT)
+def _kept(expression: str) -> tuple[tuple[str, _Test | None], ...]:
+    """The same object for equal expressions: a cluster has few, and reads them for each node."""
+    return _read(expression)
+
+
+def _read(expression: str) -> tuple[tuple[str, _Test | None], ...]:
     if len(expression) > _LONGEST or "||" in expression or "?" in expression:
         return ((_shown(expression), None),)
     return tuple((_shown(text), _test(text)) for text in _split(expression))

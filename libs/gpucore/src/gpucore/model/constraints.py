@@ -24,6 +24,8 @@ UNSCHEDULABLE_TAINT: Final = "node.kubernetes.io/unschedulable"
 NOT_READY_TAINT: Final = "node.kubernetes.io/not-ready"
 UNREACHABLE_TAINT: Final = "node.kubernetes.io/unreachable"
 
+MOST_COMPARED: Final = 1000
+"""Size of the constraints of a pod: a scheduler waits while they are compared with one node."""
 _WHOLE: Final = re.compile(r"[+-]?[0-9]{1,19}").fullmatch
 """A number as Go reads it; ``int`` also takes underscores, spaces and other digits."""
 

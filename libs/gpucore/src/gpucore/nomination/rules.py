@@ -7,7 +7,7 @@ node. A nomination is a hint for kube-scheduler and a reservation in the ledger 
 from collections.abc import Iterable, Sequence
 
 from gpucore.accounting.node_info import NodeInfo
-from gpucore.model.constraints import CandidateNode
+from gpucore.model.constraints import MOST_COMPARED, CandidateNode
 from gpucore.scheduling.candidates import PodRequirements
 from gpucore.scheduling.fit import admit
 from gpucore.units import PodUid
@@ -20,6 +20,8 @@ def left_to_scheduler(pod: Pod) -> str:
         return "its constraints were not read"
     if pod.gated or pod.terminating:
         return "it has scheduling gates" if pod.gated else "it is being deleted"
+    if pod.constraints.size > MOST_COMPARED:
+        return "it has too many constraints"
     return ", ".join(pod.constraints.unsupported)
 
 

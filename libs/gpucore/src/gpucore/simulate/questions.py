@@ -6,7 +6,7 @@ import msgspec
 
 from gpucore.accounting.claim_offers import ClaimSpecs, Key
 from gpucore.model import ContainerRequest, PodRequest
-from gpucore.model.constraints import PodConstraints
+from gpucore.model.constraints import MOST_COMPARED, PodConstraints
 from gpucore.simulate.manifests import DEFAULT_NAMESPACE, WorkloadPods, wanted_pods
 from gpucore.simulate.whatif import NO_REQUEST, WhatIfPod
 from gpucore.wire.errors import WireError
@@ -18,8 +18,6 @@ NO_CLAIMS: Final = ClaimSpecs()
 MOST_PODS: Final = 200
 MOST_BYTES: Final = 128 * 1024
 """Of a question: a scheduler waits while it is decoded."""
-MOST_COMPARED: Final = 1000
-"""Size of the constraints of a pod: a scheduler waits while they are compared with one node."""
 Amount = Annotated[int, msgspec.Meta(ge=0, le=1 << 31)]
 
 
