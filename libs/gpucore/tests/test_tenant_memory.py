@@ -12,6 +12,8 @@ from corebuilders import NAMES
 from gpucore.claims.pending import PendingClaimPods
 from gpucore.claims.selectors import select
 from gpucore.kubescheduler.candidate_nodes import CandidateNodes
+from gpucore.scheduling.host_rooms import arrival_of
+from gpucore.scheduling.pending_pods import PendingPods, UnscheduledPod
 from gpucore.wire import names as wire_names
 from gpucore.wire.claim.claim_specs import decode_claim_template, decode_device_class
 from gpucore.wire.claim.devices import SliceDevice
@@ -19,6 +21,7 @@ from gpucore.wire.constraints import decode_pod
 from gpucore.wire.pod.allocations import allocation_of
 from gpucore.wire.pod.spec import Pod
 from gpucore.wire.whole_requests import pod_request_of
+from gpucore.workload.history import PodHistory
 
 PODS = 10
 MOST_BYTES = 300_000
@@ -229,3 +232,32 @@ def test_a_long_selector_of_a_claim_leaves_nothing() -> None:
         select(device, wire_names.CLAIM_DRIVER, [" && ".join(terms)])
 
     assert kept_bytes(read) < MOST_BYTES / 3
+
+
+def test_the_name_of_a_scheduler_that_no_pod_names_any_more_leaves_nothing() -> None:
+    """The API server takes names of schedulers that do not exist, of any length."""
+    pods = PendingPods()
+
+    def comes_and_goes(number: int) -> None:
+        name = f"{number}-" + "x" * 250_000
+        pod = msgspec.structs.replace(a_pod(number), node="", scheduler_name=name)
+        pods.put(UnscheduledPod(pod, None))
+        assert pods.queued([name]) == 1
+        pods.gone(pod)
+        assert pods.queued([name]) == 0
+
+    assert kept_bytes(comes_and_goes) < MOST_BYTES
+
+
+def test_the_mix_keeps_no_large_selector_of_a_pod_that_is_gone() -> None:
+    """The pods of the last days count for the mix; one with a large selector is for any node."""
+    history = PodHistory()
+
+    def comes(number: int) -> None:
+        pod = with_claim(number, 900)
+        request = pod_request_of(a_pod(number, {NAMES.gpu_mem: "1"}), NAMES)
+        assert request is not None
+        history.note(pod.uid, arrival_of(pod.namespace, request, pod.constraints, number + 2.0))
+
+    assert kept_bytes(comes) < MOST_BYTES
+    assert len(history) == PODS + 1

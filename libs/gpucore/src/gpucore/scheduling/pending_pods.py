@@ -107,7 +107,10 @@ class PendingPods:
 
     def _count(self, pending: UnscheduledPod | None, change: int) -> None:
         if pending is not None and not (pending.pod.gated or pending.pod.unschedulable):
-            self._queued[pending.pod.scheduler_name] += change
+            name = pending.pod.scheduler_name
+            self._queued[name] += change
+            if not self._queued[name]:
+                del self._queued[name]
 
 
 class NominatedPod(msgspec.Struct, frozen=True):

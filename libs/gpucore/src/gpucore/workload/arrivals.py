@@ -28,7 +28,7 @@ HISTORY_KEY: Final = "history.json"
 MOST_PARTS: Final = 1000
 MOST_BYTES: Final = 100_000
 MOST_PART_BYTES: Final = 2000
-"""A selector that makes a part larger is not saved: its pods count as pods for any node."""
+"""A selector that is larger, or makes a part larger, does not count: its pods are for any node."""
 MOST_PODS: Final = 20_000
 LATEST_SECONDS: Final = 3600.0
 """A time that is further in the future is that of no clock."""
@@ -76,6 +76,11 @@ class Arrival(msgspec.Struct, frozen=True, gc=False):
         if not models and mem == self.kind.mem:
             return self.kind
         return msgspec.structs.replace(self.kind, mem=mem, models=models)
+
+
+def small_selector(selector: NodeLabels) -> NodeLabels:
+    """The selector, or that of any node in place of a large one."""
+    return selector if len(_encoded(selector)) <= MOST_PART_BYTES else ANY_NODE
 
 
 def aged(seconds: float) -> float:

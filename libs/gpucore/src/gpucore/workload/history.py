@@ -31,6 +31,7 @@ from gpucore.workload.arrivals import (
     aged,
     bounded,
     saved_part,
+    small_selector,
 )
 from gpucore.workload.pod_mix import PodKind, PodMix, usual_mix
 
@@ -92,7 +93,7 @@ class PodHistory:
         self._arrivals[uid] = msgspec.structs.replace(
             arrival,
             kind=_shared(self._kinds, arrival.kind, arrival.kind),
-            selector=_shared(self._selectors, arrival.selector, ANY_NODE),
+            selector=_shared(self._selectors, small_selector(arrival.selector), ANY_NODE),
         )
 
     def selectors(self) -> list[NodeLabels]:
