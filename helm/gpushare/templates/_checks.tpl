@@ -84,6 +84,9 @@
 {{- fail "webhook.sizing.enabled is set, but webhook.enabled is false: set it to true" -}}
 {{- end -}}
 {{- if $values.webhook.enabled -}}
+{{- if contains "." (include "gpushare.fullname" .) -}}
+{{- fail (printf "the name %s has a dot, which names of Services cannot have: choose another release name or fullnameOverride" (include "gpushare.fullname" .)) -}}
+{{- end -}}
 {{- if eq (int $values.webhook.port) (int $values.extender.port) -}}
 {{- fail "webhook.port and extender.port are the same: choose another port for one of them" -}}
 {{- end -}}

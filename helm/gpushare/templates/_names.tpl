@@ -16,6 +16,18 @@
 {{- printf "%s-%s" (include "gpushare.fullname" (index . 0)) (index . 1) -}}
 {{- end -}}
 
+{{/* The same with the release's part shortened where a kind allows fewer characters: (list root "idle" 52). */}}
+{{- define "gpushare.shortName" -}}
+{{- $suffix := printf "-%s" (index . 1) -}}
+{{- $room := sub (index . 2) (len $suffix) | int -}}
+{{- include "gpushare.fullname" (index . 0) | trunc $room | trimSuffix "-" }}{{ $suffix }}
+{{- end -}}
+
+{{/* Name of a CronJob, which has room for the time that its Jobs append: (list root "idle"). */}}
+{{- define "gpushare.cronName" -}}
+{{- include "gpushare.shortName" (append . 52) -}}
+{{- end -}}
+
 {{/* Labels that choose a component's pods; they must never change: (list root "scheduler"). */}}
 {{- define "gpushare.selector" -}}
 {{- $root := index . 0 -}}

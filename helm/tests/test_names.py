@@ -1,0 +1,60 @@
+"""Names of objects: the API server accepts them for every name that Helm accepts for a release."""
+
+import re
+
+import helm_python as helm
+import pytest
+from charting import Object, Rendered, render
+
+pytestmark = pytest.mark.slow
+
+MOST = {"CronJob": 52, "Job": 63, "Service": 63}
+"""Characters of a name that the API server accepts; of other kinds it is 253."""
+LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
+EVERYTHING: Object = {
+    "dashboard": {"enabled": True},
+    "monitoring": {"enabled": True},
+    "verify": {"schedule": "0 3 * * *"},
+    "idle": {"schedule": "30 * * * *", "evict": True},
+    "defragmentation": {"enabled": True, "apply": True},
+    "claims": {"enabled": True},
+    "webhook": {"sizing": {"enabled": True}},
+}
+LONGEST = ("production-eu-west-1-model-serving-gpu-infrastructure", "gpushare-" + "a" * 44)
+LONGEST_RELEASE = 53
+KEPT = "production-eu-west-1-gpushare-of-team-a"
+"""The longest name for which the CronJob of the certificates could be installed before."""
+
+
+def named(rendered: Rendered) -> list[tuple[str, str]]:
+    """Kind and name of every object."""
+    return [(item["kind"], item["metadata"]["name"]) for item in rendered.objects]
+
+
+@pytest.mark.parametrize("mode", ["second", "extender"])
+@pytest.mark.parametrize("release", [LONGEST[0], LONGEST[1], LONGEST[0][:35]])
+def test_a_long_release_name_makes_names_that_the_api_server_accepts(
+    mode: str, release: str
+) -> None:
+    """Of every object; half of an installation would be left behind otherwise."""
+    assert len(release) <= LONGEST_RELEASE
+    values = {**EVERYTHING, "scheduler": {"mode": mode}}
+    found = named(render("1.37.0", values, release=release))
+    for kind, name in found:
+        assert len(name) <= MOST.get(kind, 253), f"{kind} {name}"
+        assert LABEL.fullmatch(name), f"{kind} {name}"
+    assert set(MOST) <= {kind for kind, _ in found}
+
+
+def test_a_name_that_fits_is_not_shortened() -> None:
+    """An upgrade of a release renames none of its objects."""
+    found = named(render("1.37.0", release=KEPT))
+    assert ("CronJob", f"{KEPT}-certificates") in found
+    (job,) = (name for kind, name in found if kind == "Job")
+    assert job.startswith(f"{KEPT}-certificates-")
+
+
+def test_a_name_with_a_dot_is_refused_with_a_sentence() -> None:
+    """Helm accepts it for a release, and a Service could not have it."""
+    with pytest.raises(helm.HelmError, match=r"the name team\.gpushare has a dot"):
+        render("1.37.0", release="team.gpushare")
