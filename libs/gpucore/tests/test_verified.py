@@ -14,5 +14,12 @@ def test_what_cannot_be_read_is_no_result() -> None:
     """Anybody who may annotate the pod can write anything."""
     for text in ("", "[]", "{", '{"at": "x", "gpus": {}}', " " * (MOST_BYTES + 1)):
         assert decode_verified(text) is None
+    rows = '{"0": {"memory": "%s"}}'
+    for at in (-1, 2**38, 10**15, 10**30):
+        assert decode_verified(f'{{"at": {at}, "gpus": {rows % "pass"}}}') is None
+    for verdict in ("passed", "", "pass\\n"):
+        assert decode_verified(f'{{"at": 1, "gpus": {rows % verdict}}}') is None
+    assert decode_verified(f'{{"at": 1, "gpus": {{"0": {{"{"r" * 64}": "pass"}}}}}}') is None
+    assert decode_verified("[" * 10_000) is None
     many = VerifiedNode(at=1, gpus={str(n): {} for n in range(65)})
     assert decode_verified(encode_verified(many)) is None

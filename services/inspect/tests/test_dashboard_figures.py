@@ -1,14 +1,16 @@
 """The dashboard's pages of health and usage, and memory in use from Prometheus."""
 
 import asyncio
+import json
 from collections.abc import Callable
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 from drawncluster import FakeCluster, Gpu
 from starlette.testclient import TestClient
 
-from gpucore.wire.names import DEFAULT_NAMES
+from gpucore.wire.names import DEFAULT_NAMES, VERIFIED
 from gpucore.workload.history import FEWEST_PODS
 from gpuinspect.cluster.snapshots import decode
 from gpuinspect.errors import PrometheusError
@@ -17,6 +19,7 @@ from gpuinspect.queries.usage import Figures
 from gpuinspect.web.app import make_app
 from gpuinspect.web.feed import Feed
 from gpuinspect.web.frames import MOST_REPORTS, Frame
+from gpukube.testing.plugin_pods import plugin_pod
 
 pytestmark = pytest.mark.slow
 
@@ -87,6 +90,30 @@ def test_events_of_other_namespaces_give_no_reason(opened: Open, cluster: FakeCl
     text = opened().get("/health").text
     assert "forged" not in text
     assert "no event has the reason" in text
+
+
+def plugin(name: str, document: dict[str, Any], **fields: Any) -> dict[str, Any]:
+    """A pod of the device plugin with results of ``gpushare verify``."""
+    made = plugin_pod(name, "n1", **fields)
+    made["metadata"]["annotations"] = {VERIFIED: json.dumps(document)}
+    return made
+
+
+@pytest.mark.parametrize("at", [1_790_000_000, -1, 10**15, 10**30])
+def test_results_of_verify_are_those_of_the_plugins(
+    opened: Open, cluster: FakeCluster, at: int
+) -> None:
+    """A tenant's pod states none of a node of others, and no time of it breaks the page."""
+    cluster.add(plugin("plugin", {"at": 1_790_000_000, "gpus": {"0": {"memory": "fail"}}}))
+    forged = {"at": at, "gpus": {"0": {"isolation": "pass"}}}
+    cluster.add(plugin("x", forged, namespace="tenant", kubelet=""))
+    found = opened().get("/health")
+    assert found.status_code == 200
+    assert "memory" in found.text
+    assert 'datetime="2026-09-21T14:13:20Z"' in found.text
+    assert "isolation" not in found.text
+    cluster.add(plugin("y", forged))
+    assert opened().get("/health").status_code == 200
 
 
 @pytest.mark.parametrize(

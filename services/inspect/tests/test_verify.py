@@ -16,8 +16,12 @@ from verifyingserver import CONTEXT_MIB, VerifyingServer, listed
 from gpucore.wire.lists import decode_pods
 from gpucore.wire.names import ENV_VISIBLE_DEVICES
 from gpucore.wire.verified import decode_verified
+from gpuinspect.cluster.snapshots import decode
+from gpuinspect.errors import InspectError
 from gpuinspect.queries.plugin_pods import verified_rows
+from gpuinspect.verify.image import image_on, plugin_pods
 from gpuinspect.verify.targets import ProofTarget
+from gpukube.testing.plugin_pods import plugin_pod
 from gpuprobe.checks import compute, neighbour, share
 from standins.cuda import build
 
@@ -545,7 +549,7 @@ def test_results_are_recorded_on_the_plugins_pod_and_as_events(
     assert event["reason"] == "GpuVerifyFailed"
     assert event["involvedObject"]["kind"] == "Node"
     assert "memory: expected out of memory" in event["message"]
-    (row, *_) = verified_rows(decode_pods(listed([plugin]).encode()).items)
+    (row, *_) = verified_rows(decode(listed([plugin]).encode()))
     assert (row.node, row.gpu, row.row, row.verdict) == ("n1", "0", "accounting", "pass")
 
 
@@ -556,3 +560,17 @@ def test_results_that_cannot_be_recorded_are_an_error(serve: Serve, verify: Veri
     outcome = verify(server, "--only", "quick", "--record")
     assert outcome.code == 1
     assert "the results of node n1 are not recorded" in " ".join(outcome.err.split())
+
+
+def test_a_tenants_pod_that_looks_like_a_plugin_gives_no_image() -> None:
+    """Its image would run with the operator's rights to pods, and its pod would get the results."""
+    forged = plugin_pod("a", "n1", namespace="a-tenant", kubelet="")
+    forged["spec"]["containers"][0]["image"] = "registry.example.com/forged"
+    found = decode(listed([forged]).encode())
+    with pytest.raises(InspectError):
+        image_on(found, "n1")
+    own = plugin_pod("plugin", "n1")
+    own["spec"]["containers"][0]["image"] = "registry.example.com/own"
+    found = decode(listed([forged, own, forged]).encode())
+    assert image_on(found, "n1") == "registry.example.com/own"
+    assert plugin_pods(found)["n1"].name == "plugin"

@@ -30,6 +30,7 @@ from gpucore.scheduling.policy import place
 from gpucore.wire.lists import decode_nodes, decode_pods
 from gpucore.wire.names import DEFAULT_NAMES, ENV_VISIBLE_DEVICES
 from gpucore.wire.whole_requests import pod_request_of
+from gpukube.testing.plugin_pods import plugin_pod
 
 Object = dict[str, Any]
 NODES, PODS = "/api/v1/nodes", "/api/v1/pods"
@@ -281,23 +282,11 @@ def _unschedulable() -> Object:
 
 
 def _plugin(node: str) -> Object:
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "selfLink": f"/api/v1/namespaces/gpushare/pods/plugin-{node}",
-        "metadata": {
-            "name": f"plugin-{node}",
-            "namespace": "gpushare",
-            "uid": f"uid-plugin-{node}",
-            "resourceVersion": "1",
-            "labels": {"app.kubernetes.io/component": "device-plugin"},
-        },
-        "spec": {
-            "nodeName": node,
-            "containers": [{"name": "plugin", "image": "registry.example.com/deviceplugin:1"}],
-        },
-        "status": {"phase": "Running"},
-    }
+    made = plugin_pod(f"plugin-{node}", node)
+    made["selfLink"] = f"/api/v1/namespaces/gpushare/pods/plugin-{node}"
+    made["metadata"]["resourceVersion"] = "1"
+    made["spec"]["containers"][0]["image"] = "registry.example.com/deviceplugin:1"
+    return made
 
 
 def listed(items: list[Object]) -> str:

@@ -1,12 +1,16 @@
 """The results of ``gpushare verify`` on a node, as the annotation of the plugin's pod has them."""
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
 
 MOST_BYTES: Final = 16_384
 MOST_GPUS: Final = 64
+_Name = Annotated[str, msgspec.Meta(max_length=63)]
+_Verdict = Annotated[str, msgspec.Meta(pattern=r"^(pass|fail|known|skip)\Z")]
+_Seconds = Annotated[int, msgspec.Meta(ge=0, le=1 << 37)]
+"""Before the year 6326: later ones are beyond what a program can show."""
 
 
 class VerifiedNode(msgspec.Struct, frozen=True):
@@ -14,11 +18,11 @@ class VerifiedNode(msgspec.Struct, frozen=True):
 
     Attributes:
         at: Unix time of the run.
-        gpus: verdict (pass, fail, known, skip) by index of the GPU and name of the row.
+        gpus: verdict by index of the GPU and name of the row.
     """
 
-    at: int
-    gpus: Mapping[str, Mapping[str, str]]
+    at: _Seconds
+    gpus: Mapping[_Name, Mapping[_Name, _Verdict]]
 
 
 def encode_verified(found: VerifiedNode) -> str:
@@ -32,6 +36,6 @@ def decode_verified(text: str) -> VerifiedNode | None:
         return None
     try:
         found = msgspec.json.decode(text, type=VerifiedNode)
-    except (msgspec.MsgspecError, ValueError):
+    except (msgspec.MsgspecError, ValueError, RecursionError):
         return None
     return found if len(found.gpus) <= MOST_GPUS else None

@@ -8,6 +8,7 @@ from typing import Final
 
 import msgspec
 
+from gpucore.wire.pod.spec import Pod
 from gpuinspect.cluster.snapshots import Snapshot
 from gpukube.plugin_pods import COMPONENT, PLUGIN, plugin_addresses, plugin_namespace
 
@@ -52,6 +53,19 @@ def plugins_in(snapshot: Snapshot) -> Iterator[msgspec.Raw]:
     for pod, raw in zip(snapshot.pods, snapshot.all("Pod"), strict=True):
         if pod.labels.get(COMPONENT) == PLUGIN:
             yield raw
+
+
+def own_plugins(snapshot: Snapshot) -> Iterator[tuple[Pod, msgspec.Raw]]:
+    """The pods of the device plugins that run: those of one namespace that mount kubelet's sockets.
+
+    A tenant's pod may have their labels, and what it states of its node is not true.
+    """
+    found = plugin_addresses(plugins_in(snapshot))
+    namespace = plugin_namespace(found)
+    names = {each.pod for each in found if each.namespace == namespace}
+    for pod, raw in zip(snapshot.pods, snapshot.all("Pod"), strict=True):
+        if pod.namespace == namespace and pod.name in names:
+            yield pod, raw
 
 
 def release_namespaces(snapshot: Snapshot) -> frozenset[str]:

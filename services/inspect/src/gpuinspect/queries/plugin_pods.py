@@ -1,15 +1,16 @@
 """The pods of the device plugins, and the results of ``gpushare verify`` in their annotations."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Final
 
 import msgspec
 
 from gpucore.wire.names import VERIFIED
-from gpucore.wire.pod.spec import Pod
 from gpucore.wire.verified import decode_verified
 from gpuinspect.cluster.collect import ListRequest
-from gpukube.plugin_pods import COMPONENT, PLUGIN, SELECTOR
+from gpuinspect.cluster.release import own_plugins
+from gpuinspect.cluster.snapshots import Snapshot
+from gpukube.plugin_pods import SELECTOR
 
 PLUGIN_PODS: Final = ListRequest("Pod", "/api/v1/pods", {"labelSelector": SELECTOR})
 """The pods of the device plugins of the chart."""
@@ -25,17 +26,15 @@ class VerifiedRow(msgspec.Struct, frozen=True):
     at: int
 
 
-def verified_rows(pods: Iterable[Pod]) -> tuple[VerifiedRow, ...]:
+def verified_rows(snapshot: Snapshot) -> tuple[VerifiedRow, ...]:
     """All results, by node, GPU and row."""
-    return tuple(sorted(_rows(pods), key=lambda one: (one.node, one.gpu, one.row)))
+    return tuple(sorted(_rows(snapshot), key=lambda one: (one.node, one.gpu, one.row)))
 
 
-def _rows(pods: Iterable[Pod]) -> Iterator[VerifiedRow]:
-    for pod in pods:
+def _rows(snapshot: Snapshot) -> Iterator[VerifiedRow]:
+    for pod, _ in own_plugins(snapshot):
         text = pod.annotations.get(VERIFIED, "")
-        if not text or pod.labels.get(COMPONENT) != PLUGIN:
-            continue
-        found = decode_verified(text)
+        found = decode_verified(text) if text else None
         if found is None:
             continue
         for gpu, rows in found.gpus.items():

@@ -1,15 +1,11 @@
 """The image of the pods: that of the device plugin, which every GPU node has already."""
 
-from typing import Final
-
 import msgspec
 
 from gpucore.wire.pod.spec import Pod
+from gpuinspect.cluster.release import own_plugins
 from gpuinspect.cluster.snapshots import Snapshot
 from gpuinspect.errors import InspectError
-
-_COMPONENT: Final = "app.kubernetes.io/component"
-_PLUGIN: Final = "device-plugin"
 
 
 class _Container(msgspec.Struct):
@@ -26,11 +22,7 @@ class _Pod(msgspec.Struct):
 
 def plugin_pods(snapshot: Snapshot) -> dict[str, Pod]:
     """The pod of the device plugin by node."""
-    return {
-        str(pod.node): pod
-        for pod in snapshot.pods
-        if pod.labels.get(_COMPONENT) == _PLUGIN and pod.node and not pod.finished
-    }
+    return {str(pod.node): pod for pod, _ in own_plugins(snapshot)}
 
 
 def image_on(snapshot: Snapshot, node: str) -> str:
@@ -39,8 +31,8 @@ def image_on(snapshot: Snapshot, node: str) -> str:
     Raises:
         InspectError: the node has none.
     """
-    for pod, raw in zip(snapshot.pods, snapshot.all("Pod"), strict=True):
-        if pod.node == node and pod.labels.get(_COMPONENT) == _PLUGIN and not pod.finished:
+    for pod, raw in own_plugins(snapshot):
+        if pod.node == node:
             return msgspec.json.decode(raw, type=_Pod).spec.containers[0].image
     raise InspectError(
         f"node {node} has no pod of gpushare's device plugin, whose image the checks run:"

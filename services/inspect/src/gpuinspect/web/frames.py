@@ -131,7 +131,7 @@ class Frame:
     @cached_property
     def verified(self) -> tuple[VerifiedRow, ...]:
         """Last results of ``gpushare verify``."""
-        return verified_rows(self.snapshot.pods)
+        return verified_rows(self.snapshot)
 
     @cached_property
     def unhealthy(self) -> tuple[UnhealthyGpu, ...]:
