@@ -177,16 +177,17 @@ class LedgerMetrics:
 
     async def render(self) -> bytes:
         """All gauges as text."""
-        node_infos = list(self._ledger.nodes().values())
-        fresh = 0
-        for node_info in node_infos:
-            if node_info.name not in self._lines:
-                self._lines[node_info.name] = _samples(_gpu_units([node_info]))
+        gpus, fresh = list[bytes](), 0
+        for name in list(self._ledger.nodes()):
+            line, node_info = self._lines.get(name), self._ledger.node(name)
+            if line is None and node_info is not None:
+                line = self._lines[name] = _samples(_gpu_units([node_info]))
                 fresh += 1
                 if fresh % YIELD_EVERY == 0:
                     await asyncio.sleep(0)
-        gpus = b"".join(self._lines.get(node_info.name, b"") for node_info in node_infos)
-        return _text(_gpu_units([])) + gpus + _text(*self._totals(node_infos))
+            gpus.append(line or b"")
+        totals = self._totals(list(self._ledger.nodes().values()))
+        return _text(_gpu_units([])) + b"".join(gpus) + _text(*totals)
 
     def _totals(self, node_infos: list[NodeInfo]) -> Iterator[Metric]:
         amounts = [pod_request.mem for pod_request in self._waiting()]
