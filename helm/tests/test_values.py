@@ -1,5 +1,8 @@
 """What values do, and which are refused before anything reaches a cluster."""
 
+import json
+import re
+
 import helm_python as helm
 import pytest
 from charting import CHART, Object, render
@@ -46,6 +49,7 @@ def test_lint_is_clean() -> None:
         ({"mps": {"root": "/run/../etc"}}, "root"),
         ({"mps": {"shmSize": "0"}}, "shmSize"),
         ({"admissionPolicy": {"exemptUsers": ["a', 'b"]}}, "exemptUsers"),
+        ({"certificates": {"validDays": 20}}, "minimum"),
     ],
 )
 def test_schema_refuses(values: Object, complaint: str) -> None:
@@ -95,6 +99,37 @@ def test_resource_domain_reaches_every_part() -> None:
     assert called["managedResources"][0]["name"] == "example.com/gpu-mem"
     assert "--domain=example.com" in pods["scheduler"]["containers"][1]["args"]
     assert "--resource-domain=example.com" in pods["device-plugin"]["containers"][0]["args"]
+
+
+BIG = 1_000_000
+"""Helm reads numbers of a values file as floats, and writes floats from here on as 1e+06."""
+LEADER = {"retrySeconds": BIG, "renewSeconds": 2 * BIG, "leaseSeconds": 3 * BIG}
+
+
+def unbounded(schema: Object) -> Object:
+    """Values with a big number wherever the schema permits one."""
+    found: Object = {}
+    for name, each in schema.get("properties", {}).items():
+        kinds = each.get("oneOf", [each, each.get("items", {})])
+        if any(kind.get("type") == "integer" and "maximum" not in kind for kind in kinds):
+            found[name] = [BIG] if each.get("type") == "array" else BIG
+        elif inner := unbounded(each):
+            found[name] = inner
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["second", "extender"])
+def test_a_big_number_reaches_programs_as_an_integer(mode: str) -> None:
+    """No program and no field of Kubernetes reads 1e+06 as a number of pods or seconds."""
+    values = unbounded(json.loads((CHART / "values.schema.json").read_text()))
+    assert {"burstPods", "replicas"} <= set(values["scheduler"])
+    values["scheduler"] |= {"mode": mode, "leaderElection": LEADER}
+    values["defragmentation"] |= {"enabled": True}
+    values["idle"] |= {"schedule": "30 * * * *", "evict": True}
+    text = json.dumps(render("1.37.0", values).objects)
+    assert str(BIG) in text
+    assert re.findall(r"[^ ]*[0-9]e\+[0-9]+", text) == []
 
 
 @pytest.mark.slow

@@ -24,7 +24,7 @@ args:
   {{- if $second }}
   - --percentage-of-nodes={{ .Values.scheduler.percentageOfNodesToScore }}
   {{- end }}
-  - --candidates={{ $extender.candidates }}
+  - --candidates={{ int64 $extender.candidates }}
   - --nominate={{ default "off" (include "gpushare.nominate" .) }}
   {{- if $extender.mixHistory }}
   - --mix-history={{ .Release.Namespace }}/{{ include "gpushare.mixHistory" . }}
