@@ -4,7 +4,7 @@ import json
 
 import helm_python as helm
 import pytest
-from charting import NAMESPACE, Object, Rendered, render
+from charting import NAMESPACE, RELEASE, Object, Rendered, render
 from handshake import issue
 
 pytestmark = pytest.mark.slow
@@ -93,6 +93,15 @@ def test_cert_manager_issues_the_same_certificates() -> None:
     (hook,) = rendered.of("MutatingWebhookConfiguration")
     injected = hook["metadata"]["annotations"]["cert-manager.io/inject-ca-from"]
     assert injected == f"{NAMESPACE}/gpushare-webhook"
+
+
+def test_the_secrets_of_cert_manager_can_be_found_before_the_source_changes() -> None:
+    """They have the names of the chart's and are not Helm's: the page deletes them first."""
+    source = {"source": "cert-manager", "issuerRef": {"name": "ca"}}
+    made = render(values={**EVERYTHING, "certificates": source}).of("Certificate")
+    assert {each["metadata"]["labels"]["app.kubernetes.io/instance"] for each in made} == {RELEASE}
+    own = {each["metadata"]["name"] for each in render(values=EVERYTHING).of("Secret")}
+    assert own == {each["spec"]["secretName"] for each in made} | {"gpushare-authorities"}
 
 
 def test_cert_manager_without_an_issuer_is_refused() -> None:
