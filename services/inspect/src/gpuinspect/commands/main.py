@@ -182,7 +182,15 @@ def main() -> None:
     """The console script ``gpushare``."""
     if "_GPUSHARE_COMPLETE" in os.environ:
         import_module("gpuinspect.commands.options.completion").prepare()
-    app(prog_name="gpushare")
+    _run(app, "gpushare")
+
+
+def _run(command: Any, name: str) -> None:
+    """Run a command under the name that was typed."""
+    from gpuinspect.terminal.stdout import written  # noqa: PLC0415 - only a process of its own needs it
+
+    with written():
+        command(prog_name=name)
 
 
 def from_one_file() -> None:
@@ -192,17 +200,17 @@ def from_one_file() -> None:
 
 def inspect_gpushare() -> None:
     """The console script ``kubectl-inspect-gpushare``, found by kubectl as ``inspect gpushare``."""
-    _built(COMMANDS["inspect"], "inspect")(prog_name="kubectl inspect gpushare")
+    _run(_built(COMMANDS["inspect"], "inspect"), "kubectl inspect gpushare")
 
 
 def inspect_gpushare_v2() -> None:
     """The console script ``kubectl-inspect-gpushare-v2``, another name of the originals."""
-    _built(COMMANDS["inspect"], "inspect")(prog_name="kubectl-inspect-gpushare-v2")
+    _run(_built(COMMANDS["inspect"], "inspect"), "kubectl-inspect-gpushare-v2")
 
 
 def inspect_gpu() -> None:
     """The console script ``kubectl-inspect-gpu``, found by kubectl as ``inspect gpu``."""
-    _built(COMMANDS["gpu"], "gpu")(prog_name="kubectl inspect gpu")
+    _run(_built(COMMANDS["gpu"], "gpu"), "kubectl inspect gpu")
 
 
 def complete_inspect_gpushare() -> None:
