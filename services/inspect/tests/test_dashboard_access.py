@@ -2,10 +2,12 @@
 
 import asyncio
 import json
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 from drawncluster import FakeCluster, Gpu
 from fakeapiserver import FakeApiServer
@@ -20,6 +22,7 @@ from gpuinspect.web.access import (
     COOKIE,
     MOST_SESSIONS,
     REMEMBERED_SECONDS,
+    REVIEWS_AT_ONCE,
     SESSION_SECONDS,
     AuthMiddleware,
     Expiring,
@@ -31,6 +34,9 @@ from gpukube.blocking import BlockingClient
 from gpukube.errors import InvalidReplyError, UnreachableError
 
 pytestmark = pytest.mark.slow
+
+SECONDS = 20.0
+"""Longest time that a test waits for something."""
 
 
 class FakeReviewer:
@@ -77,6 +83,52 @@ def test_strangers_are_sent_to_the_login(browser: TestClient, path: str) -> None
 def test_probes_and_the_login_are_open(browser: TestClient, path: str) -> None:
     """A probe has no token, and the login must look like something."""
     assert browser.get(path).status_code == 200
+
+
+class Waiting:
+    """A reviewer whose API server does not respond yet; ``most`` reviews ran at once."""
+
+    def __init__(self) -> None:
+        self.started, self.respond = threading.Semaphore(0), threading.Event()
+        self.running = self.most = 0
+        self._lock = threading.Lock()
+
+    def may_look(self, token: str) -> bool:
+        """Refuse it, later."""
+        del token
+        with self._lock:
+            self.running += 1
+            self.most = max(self.most, self.running)
+        self.started.release()
+        assert self.respond.wait(SECONDS)
+        with self._lock:
+            self.running -= 1
+        return False
+
+
+@pytest.mark.parametrize("probe", ["/healthz", "/readyz"])
+async def test_a_flood_of_tokens_delays_no_probe(probe: str) -> None:
+    """A few tokens are reviewed at once, whoever sends them; kubelet has its answer meanwhile."""
+    raw = FakeCluster().node("n", gpus=[Gpu(15)]).json().encode()
+    feed = Feed(lambda: decode(raw), DEFAULT_NAMES, interval_seconds=3600)
+    await feed.refresh()
+    reviewer = Waiting()
+    transport = httpx2.ASGITransport(make_app(feed, reviewer))
+    async with httpx2.AsyncClient(transport=transport, base_url="http://localhost") as client:
+        logins = [
+            asyncio.create_task(client.post("/login", data={"token": f"x{number}"}))
+            for number in range(60)
+        ]
+        try:
+            for _ in range(REVIEWS_AT_ONCE):
+                assert await asyncio.to_thread(reviewer.started.acquire, timeout=SECONDS)
+            answer = await asyncio.wait_for(client.get(probe), SECONDS)
+        finally:
+            reviewer.respond.set()
+        refused = await asyncio.gather(*logins)
+    assert answer.status_code == 200
+    assert {each.status_code for each in refused} == {401}
+    assert reviewer.most == REVIEWS_AT_ONCE
 
 
 def test_the_stream_is_closed_to_strangers(browser: TestClient) -> None:

@@ -132,6 +132,21 @@ def test_usage_in_groups(opened: Open, query: dict[str, str], expected: tuple[st
     assert all(each in text for each in expected)
 
 
+class Emptied(dict[str, Any]):
+    """Another thread empties it as soon as something is stored."""
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        super().__setitem__(key, value)
+        self.clear()
+
+
+def test_a_grouping_that_another_viewer_displaces_is_shown(cluster: FakeCluster) -> None:
+    """Pages are made in several threads, and one that finds the store full empties it."""
+    frame = Frame(decode(cluster.json().encode()), DEFAULT_NAMES, taken=datetime.now(UTC))
+    frame._reports = Emptied()
+    assert frame.report("model").groups
+
+
 def test_viewers_cannot_fill_the_memory_with_groupings(cluster: FakeCluster) -> None:
     """A frame caches a bounded number of them."""
     feed = Feed(lambda: decode(cluster.json().encode()), DEFAULT_NAMES, interval_seconds=3600)

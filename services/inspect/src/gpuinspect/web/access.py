@@ -5,6 +5,7 @@ browser gets a random session instead, and the API server's answer for a token i
 minute under the token's hash.
 """
 
+import asyncio
 import hashlib
 import secrets
 import time
@@ -26,6 +27,8 @@ COOKIE: Final = "gpushare_session"
 SESSION_SECONDS: Final = 3600
 REMEMBERED_SECONDS: Final = 60
 MOST_SESSIONS: Final = 10_000
+REVIEWS_AT_ONCE: Final = 8
+"""Anybody can send tokens; pages need threads too, and the API server has other work."""
 _OPEN: Final = ("/healthz", "/readyz", "/static/")
 _PROGRAMS: Final = ("/events", "/api/")
 """Paths of programs, which get status 401 in place of a redirect to the form."""
@@ -73,6 +76,7 @@ class AuthMiddleware:
         self._reviewer = reviewer
         self._sessions = Expiring(SESSION_SECONDS, clock)
         self._known = Expiring(REMEMBERED_SECONDS, clock)
+        self._reviews = asyncio.Semaphore(REVIEWS_AT_ONCE)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on, or answer it here."""
@@ -124,10 +128,14 @@ class AuthMiddleware:
         digest = hashlib.sha256(token.encode()).hexdigest()
         if digest in self._known:
             return True
-        if not token or not await run_in_threadpool(self._reviewer.may_look, token):
+        if not token or not await self._reviewed(token):
             return False
         self._known.add(digest)
         return True
+
+    async def _reviewed(self, token: str) -> bool:
+        async with self._reviews:
+            return await run_in_threadpool(self._reviewer.may_look, token)
 
 
 async def _posted_token(request: Request) -> str:

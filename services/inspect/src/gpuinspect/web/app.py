@@ -165,13 +165,14 @@ async def _versions(feed: Feed) -> AsyncIterator[str]:
             yield ": alive\n\n"
 
 
-def _healthz(request: Request) -> Response:
+async def _healthz(request: Request) -> Response:
+    """On the event loop: all threads may be waiting for the API server."""
     del request
     return PlainTextResponse("ok")
 
 
-def _readyz(feed: Feed) -> Callable[[Request], Response]:
-    def readiness(request: Request) -> Response:
+def _readyz(feed: Feed) -> Callable[[Request], Coroutine[None, None, Response]]:
+    async def readiness(request: Request) -> Response:
         del request
         return PlainTextResponse(feed.error or "ok", status_code=503 if feed.error else 200)
 

@@ -182,11 +182,13 @@ class Frame:
 
     def report(self, by: str) -> UsageReport:
         """Usage in groups: ``namespace``, ``node``, ``model`` or ``label:KEY``."""
-        if by not in self._reports and len(self._reports) >= MOST_REPORTS:
-            self._reports.clear()
-        if by not in self._reports:
-            self._reports[by] = grouped(self.snapshot, self.ledger.names, by, self.figures)
-        return self._reports[by]
+        found = self._reports.get(by)
+        if found is None:
+            if len(self._reports) >= MOST_REPORTS:
+                self._reports.clear()  # other threads may fill it meanwhile
+            found = grouped(self.snapshot, self.ledger.names, by, self.figures)
+            self._reports[by] = found
+        return found
 
     def node(self, name: str) -> NodeSummary | None:
         """The view of one node."""
