@@ -38,6 +38,11 @@ def right(verb: str, resource: str, *, subresource: str, name: str, namespace: s
     return "".join(f"{step}={value} " for step, value in steps.items())
 
 
+def _sum(numbers: Any) -> Any:
+    """What Kubernetes adds to CEL for lists of numbers."""
+    return celpy.celtypes.IntType(sum(numbers))
+
+
 class _CountingMap(celpy.celtypes.MapType):
     """A map that records the entries that a macro takes from it; comparing two maps takes none."""
 
@@ -82,7 +87,7 @@ class Conditions:
         (hook,) = rendered.of("MutatingWebhookConfiguration")[0]["webhooks"]
         environment = celpy.Environment()
         self._programs = [
-            environment.program(environment.compile(each["expression"]))
+            environment.program(environment.compile(each["expression"]), {"sum": _sum})
             for each in hook["matchConditions"]
         ]
 
@@ -137,7 +142,7 @@ class Policy:
         return list(self._spec.get("matchConditions", ()))
 
     def _ask(self, expression: str, values: dict[str, Any]) -> Any:
-        steps = {**_STEPS, "allowed": self._allowed, "_in_": _contains}
+        steps = {**_STEPS, "allowed": self._allowed, "_in_": _contains, "sum": _sum}
         return _environment().program(_compiled(expression), steps).evaluate(values)
 
 

@@ -1,7 +1,7 @@
-"""No account is refused, and no loop grows, because of the number of annotations of a pod."""
+"""No loop of the API server grows with what a tenant writes, and no component is refused for it."""
 
 import pytest
-from admission import SELF, TENANT, Policy, held_by, labelled, pod, request
+from admission import SELF, TENANT, Conditions, Policy, held_by, labelled, pod, request
 from charting import NAMESPACE, Object, Rendered, render
 
 from gpucore.wire.names import DEFAULT_NAMES, IDLE_NOTICE, RETRY
@@ -11,6 +11,7 @@ pytestmark = pytest.mark.slow
 ACCOUNT = f"system:serviceaccount:{NAMESPACE}:gpushare-"
 MOST = 500
 MANY = 1200
+CONTAINERS, VARIABLES = 1000, 2000
 LOOPS = 1100
 """More entries than all loops of a policy take: those of a pod before and after a write."""
 
@@ -109,3 +110,41 @@ def test_labels_of_a_pod_are_compared_as_one(rendered: Rendered) -> None:
         assert sentence in answer
         assert bool(answer) == bool(sentence)
         assert loops < LOOPS
+
+
+def made(containers: int, variables: int, **each: object) -> Object:
+    """A pod with this number of containers, the first of which has this number of variables."""
+    boxes: list[Object] = [{"name": f"c{place}", **each} for place in range(containers)]
+    boxes[0] |= {"env": [{"name": f"V{place}"} for place in range(variables)]}
+    return {"metadata": {"name": "p"}, "spec": {"containers": boxes}}
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        made(CONTAINERS + 1, 0),
+        made(1, VARIABLES + 1),
+        made(2, VARIABLES, envFrom=[{"configMapRef": {"name": "c"}}]),
+    ],
+    ids=["containers", "env", "envFrom"],
+)
+def test_a_pod_with_very_many_variables_is_refused_without_a_look_at_them(
+    rendered: Rendered, item: Object
+) -> None:
+    """A request may have 80,000 variables; the webhook, which runs first, gets it too."""
+    policy = Policy(rendered, "-environment")
+    answer, loops = policy.counted(request(TENANT, verb="CREATE"), None, item)
+    assert answer == (
+        f"a pod has at most {CONTAINERS} containers with {VARIABLES} entries of env and envFrom in "
+        "all: remove some of them"
+    )
+    assert loops < LOOPS
+    assert Conditions(rendered)(item)
+
+
+def test_a_pod_with_many_variables_passes(rendered: Rendered) -> None:
+    """Up to a number that programs do not have."""
+    item = made(10, VARIABLES)
+    policy = Policy(rendered, "-environment")
+    assert policy.refuses(request(TENANT, verb="CREATE"), None, item) == ""
+    assert not Conditions(rendered)(item)

@@ -65,6 +65,25 @@ variables.before.all(key, key in variables.annotations || key in variables.after
 500
 {{- end -}}
 
+{{/*
+Whether a list of containers is short enough for loops over it, as CEL: a loop takes the API server time
+with the square of the entries, which the pod's author counts. At most as many containers and entries of
+env and envFrom as gpushare.mostContainers and gpushare.mostVariables.
+*/}}
+{{- define "gpushare.fewEntries" -}}
+{{- $counted := "(has(c.env) ? c.env.size() : 0) + (has(c.envFrom) ? c.envFrom.size() : 0)" -}}
+({{ . }}.size() > {{ include "gpushare.mostContainers" . }} ? false :{{ " " -}}
+{{ . }}.map(c, {{ $counted }}).sum() <= {{ include "gpushare.mostVariables" . }})
+{{- end -}}
+
+{{- define "gpushare.mostContainers" -}}
+1000
+{{- end -}}
+
+{{- define "gpushare.mostVariables" -}}
+2000
+{{- end -}}
+
 {{/* Annotations that policies compare one by one: those of a user, and room for the stack's own. */}}
 {{- define "gpushare.comparedAnnotations" -}}
 600

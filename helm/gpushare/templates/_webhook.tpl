@@ -4,9 +4,13 @@
 {{- $requests := printf "has(c.resources) && has(c.resources.limits) && %s.exists(r, r in c.resources.limits)" (include "gpushare.requestedResources" .) -}}
 {{- $sets := printf "has(c.env) && c.env.exists(e, e.name in %s)" (include "gpushare.guardedVariables" .) -}}
 # Extended resources are always in the limits. In mode second a pod that names another scheduler is
-# that scheduler's. A pod that sets a variable which chooses GPUs or widens a limit is always checked.
+# that scheduler's. A pod that sets a variable which chooses GPUs or widens a limit is always checked, and
+# so is one with very many containers or variables, which the API server does not look through itself.
 - name: requests-gpu-shares-or-chooses-gpus
   expression: >-
+    !{{ include "gpushare.fewEntries" "object.spec.containers" }}
+    || (has(object.spec.initContainers) && !{{ include "gpushare.fewEntries" "object.spec.initContainers" }})
+    || (has(object.spec.ephemeralContainers) && !{{ include "gpushare.fewEntries" "object.spec.ephemeralContainers" }}) ? true :
     ((object.spec.containers.exists(c, {{ $requests }})
     || (has(object.spec.initContainers) && object.spec.initContainers.exists(c, {{ $requests }})))
     {{- if include "gpushare.second" . }}
