@@ -175,6 +175,9 @@ async def test_the_api_server_keeps_every_kind_of_device_as_published(plane: Con
         assert await published(world, 1) == ["gpu-17", "gpu-0", "gpu-1"]
         agent.inventory(healthy=False)
         assert await published(world, 2) == ["gpu-17", "gpu-1", "gpu-0"]
+        async with asyncio.timeout(WAIT_SECONDS):
+            while agent.publisher._slices.generation < 2:  # noqa: ASYNC110 - the reply to its write
+                await asyncio.sleep(0.05)
         agent.state.outlook_changed.fire()
         await agent.publisher._publish()
         path = f"{PATH}/{slice_name('kinds', CLAIM_DRIVER)}"

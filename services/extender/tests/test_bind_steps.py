@@ -213,6 +213,21 @@ async def test_room_that_is_kept_for_a_nominated_pod_is_not_given_away(clock: Fa
     assert bench.used() == 0
 
 
+async def test_a_pod_takes_no_gpu_of_a_nominated_one_whose_bind_is_under_way(
+    clock: FakeClock,
+) -> None:
+    """The watch brings the nomination while its GPUs are reserved already, and not free again."""
+    bench = Bench(clock, b"{}")
+    first = pod("first", 10, uid="first")
+    assume(bench.state, a_pod(first), "two", now_ns=clock.now_ns())
+    first["status"]["nominatedNodeName"] = "two"
+    bench.state.pod_changed(a_pod(first))
+    bench.state.pod_changed(a_pod(pod("p", 10, uid="u")))
+    assert await bench.run_bind("two") == BindResult("bound")
+    held = [bench.state.ledger.allocation(uid).placement.mem for uid in (PodUid("first"), UID)]
+    assert held == [{0: 10}, {1: 10}]
+
+
 async def test_a_binding_leaves_the_annotations_of_a_pod_within_the_limit(
     clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:

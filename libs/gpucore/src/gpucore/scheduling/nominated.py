@@ -78,10 +78,14 @@ def node_beside(node_info: NodeInfo, nominated: Sequence[NominatedPod]) -> NodeI
 
 
 def filled_by(node_info: NodeInfo, nominated: Iterable[NominatedPod]) -> NodeInfo:
-    """A copy of a node with what the pods nominated for it are going to hold."""
+    """A copy of a node with what the pods nominated for it are going to hold.
+
+    A nominated pod whose bind is under way holds GPUs already, and keeps these.
+    """
     filled = node_info.copy()
     for one in sorted(nominated, key=lambda one: -one.priority):
-        filled.put(_held(filled, one))
+        if one.uid not in filled.allocations:
+            filled.put(_held(filled, one))
     return filled
 
 
