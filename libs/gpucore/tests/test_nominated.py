@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from gpucore.accounting.node_info import NodeInfo
 from gpucore.model import Allocation, AllocationState, FitError
 from gpucore.scheduling.fit import fit
-from gpucore.scheduling.nominated import refusal_beside
+from gpucore.scheduling.nominated import node_beside, refusal_beside
 from gpucore.scheduling.pending_pods import NominatedPod, before
 from gpucore.scheduling.policy import place
 from gpucore.units import NodeName, PodUid
@@ -63,3 +63,24 @@ def test_what_is_given_never_takes_the_room_of_a_nominated_pod(
             return  # nothing is promised before the victims have ended
         books.put(Allocation(one.uid, "", "", AllocationState.RESERVED, found))
     assert (refusal is None) == (fit(books, requests) is None)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    held=st.lists(st.integers(1, 16), max_size=4),
+    nominated=st.lists(st.integers(1, 16), max_size=3),
+    binding=st.lists(st.sampled_from(["h0", "h1", "h2", "h3"]), unique=True, max_size=3),
+    mem=st.integers(1, 16),
+    policy=st.sampled_from(["binpack", "spread"]),
+)
+def test_a_pod_beside_nominated_ones_takes_no_gpu_that_is_held(
+    held: Sequence[int], nominated: Sequence[int], binding: Sequence[str], mem: int, policy: str
+) -> None:
+    """Some of the nominated pods hold their GPUs already, because their binds are under way."""
+    node_info, requests = node(*held), pod_request(pod("p", mem))
+    pods = [nominee(f"n{number}", amount) for number, amount in enumerate(nominated)]
+    pods += [nominee(name, held[int(name[1:])]) for name in binding if int(name[1:]) < len(held)]
+    found = place(node_beside(node_info, pods), requests, policy)
+    if not isinstance(found, FitError):
+        node_info.put(Allocation(PodUid("p"), "", "", AllocationState.ASSUMED, found))
+    assert node_info.overfull == ()
