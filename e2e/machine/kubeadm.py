@@ -1,7 +1,7 @@
-"""What `kubeadm init` makes for a node that joins, for a control plane that it did not start.
+"""kubeadm prepares a control plane that it did not start, so that nodes can join it.
 
-Its certificates, the two ConfigMaps from which a node takes its configuration, and a token with the
-rights to ask for a certificate. kubeadm itself makes all of them, one phase after the other.
+Phases of `kubeadm init` make the certificates of the cluster, the two ConfigMaps from which a node
+takes its configuration, and a token with the right to request a certificate.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""What a node is given to join with, and what kubeadm is told of the cluster."""
+"""A node gets a file to join with, and kubeadm gets the configuration of the cluster."""
 
 import base64
 import json

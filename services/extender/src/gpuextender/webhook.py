@@ -45,7 +45,7 @@ EXEMPT: Final = "kube-system"
 DEFAULT_SCHEDULER: Final = "default-scheduler"
 NVIDIA_GPU: Final = "nvidia.com/gpu"
 MOST_CONTAINERS: Final = 1000
-"""A review takes microseconds for each, and other reviews wait; no node runs so large a pod."""
+"""Containers of a pod that is reviewed: a review takes time for each, and other reviews wait."""
 
 
 class AdmissionAnswer(msgspec.Struct, frozen=True):

@@ -47,8 +47,7 @@ class CandidatesBesideNominated(Candidates, frozen=True):
 
     def filled(self, node_info: NodeInfo) -> NodeInfo:
         """The allocations of a node with what the nominated pods are going to hold."""
-        held = self.nominated.get(node_info.name)
-        return filled_by(node_info, held) if held else node_info
+        return node_beside(node_info, self.nominated.get(node_info.name, ()))
 
 
 def reserved_for_nominated(

@@ -22,7 +22,7 @@ from gpucore.kubescheduler.node_fit import constraint_refusals
 from gpucore.model import PodRequest
 from gpucore.model.constraints import CandidateNode, PodConstraints, Resources
 from gpucore.scheduling.fit import fits
-from gpucore.scheduling.nominated import filled_by
+from gpucore.scheduling.nominated import node_beside
 from gpucore.scheduling.pending_pods import NominatedPod
 from gpucore.units import PodUid
 
@@ -95,8 +95,7 @@ class FitCheck:
         for uid in gone - self._gone:
             self._tried.drop(uid)
         self._gone = gone
-        filled = filled_by(self._tried, self._nominated) if self._nominated else self._tried
-        return fits(filled, self._pod_request)
+        return fits(node_beside(self._tried, self._nominated), self._pod_request)
 
     def fits(self, evicted: Collection[Victim]) -> bool:
         """The node admits the pod without these and what it proposed that holds no GPU."""

@@ -296,10 +296,10 @@ class Filter:
         known = self._state.pending_pod(pod.namespace, pod.name, pod.uid) or pending
         if not (known.pod.nominated or left_to_scheduler(known.pod)):
             return None
-        by_node = self._state.nominated_below(pending.pod.priority)
-        for name in by_node.keys() & set(names):
-            node_info, lower = self._state.ledger.node(name), by_node[name]
-            if node_info is None:
+        offered = frozenset(names)
+        for name, lower in self._state.nominated_below(pending.pod.priority).items():
+            node_info = self._state.ledger.node(name)
+            if node_info is None or name not in offered:
                 continue
             held = self._state.nominations.before(name, pending.pod)
             losers = enough(FitCheck(node_info, pod_request, held), lower)
