@@ -4,6 +4,7 @@ Read beside :mod:`gpucore.wire.pod.spec`, which keeps fifty thousand pods small:
 requests are needed (:func:`pod_requests`), of a pending pod everything (:func:`pod_constraints`).
 """
 
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Annotated, Final
@@ -124,10 +125,20 @@ class _Spec(podspec.SpecObject):
     volumes: list[_Volume] | None = None
 
 
+_NOTHING: Final = msgspec.Raw(b"null")
+
+
+class _Status(podspec.StatusObject):
+    observed_generation: int = 0
+    container_statuses: msgspec.Raw = _NOTHING
+    init_container_statuses: msgspec.Raw = _NOTHING
+
+
 class ConstrainedPodObject(podspec.PodObject):
     """A pod in the nesting of the API, with its constraints; :func:`flat` makes it a pod."""
 
     spec: _Spec | None = None
+    status: _Status | None = None
 
 
 _DECODER: Final = msgspec.json.Decoder(ConstrainedPodObject)
@@ -148,7 +159,7 @@ def flat(pod: ConstrainedPodObject) -> Pod:
     Raises:
         WireError: an amount is no Kubernetes quantity (no API server accepts such a pod).
     """
-    return podspec.flat(pod, _constraints(pod.spec or _Spec()))
+    return podspec.flat(pod, _constraints(pod))
 
 
 def pod_constraints(raw: bytes | msgspec.Raw, names: Names) -> PodConstraints:
@@ -169,15 +180,16 @@ def all_constraints(raw: bytes | msgspec.Raw) -> PodConstraints:
     Raises:
         WireError: the bytes are no pod of the Kubernetes API.
     """
-    return _constraints(decoded(_DECODER, raw, "no pod").spec or _Spec())
+    return _constraints(decoded(_DECODER, raw, "no pod"))
 
 
-def _constraints(spec: _Spec) -> PodConstraints:
+def _constraints(pod: ConstrainedPodObject) -> PodConstraints:
+    spec, resized = pod.spec or _Spec(), pod.status if _is_resized(pod) else None
     return PodConstraints(
         node_selector=tuple(sorted(spec.node_selector.items())) if spec.node_selector else (),
         affinity=_required(spec.affinity),
         tolerations=tuple(map(_toleration, spec.tolerations or ())),
-        requests=_requests(spec),
+        requests=_requests(spec) if resized is None else _resized(spec, resized),
         gates=tuple(gate.name for gate in spec.scheduling_gates or ()),
         unsupported=tuple(_unsupported(spec)),
         preferences=tuple(_preferences(spec)),
@@ -249,6 +261,58 @@ def _requests(spec: _Spec) -> Resources:
         for each in spec.init_containers or ()
     ]
     return _sum(containers, inits, podspec.requested(spec.resources), spec.overhead or {})
+
+
+class _Condition(msgspec.Struct, gc=False):
+    type: str = ""
+    reason: str | None = None
+
+
+class _ContainerStatus(msgspec.Struct, rename="camel", gc=False):
+    name: str = ""
+    allocated_resources: Amounts | None = None
+    resources: podspec.PodResources | None = None
+
+
+_RESIZES: Final = re.compile(rb'"PodResize').search
+"""Conditions that kubelet sets while it resizes a pod."""
+_CONDITIONS: Final = msgspec.json.Decoder(list[_Condition] | None)
+_STATUSES: Final = msgspec.json.Decoder(list[_ContainerStatus] | None)
+
+
+def _is_resized(pod: ConstrainedPodObject) -> bool:
+    """Whether kubelet resizes the pod in place, or has not seen yet that it is to do so."""
+    generation, status = pod.metadata.generation, pod.status
+    if generation <= 1 or status is None:
+        return False
+    return status.observed_generation < generation or bool(_RESIZES(status.conditions))
+
+
+def _resized(spec: _Spec, status: _Status) -> Resources:
+    """The largest of what is requested, allocated and in effect, as kube-scheduler counts it."""
+    conditions = decoded(_CONDITIONS, status.conditions, "no conditions") or ()
+    refused = any(one == _Condition("PodResizePending", "Infeasible") for one in conditions)
+    lists = (status.container_statuses, status.init_container_statuses)
+    found = [each for raw in lists for each in decoded(_STATUSES, raw, "no statuses") or ()]
+    statuses = {each.name: each for each in found}
+
+    def amounts(container: _Container) -> tuple[Amounts, Amounts, Amounts]:
+        known = statuses.get(container.name, _ContainerStatus())
+        wanted = {} if refused else podspec.requested(container.resources)
+        allocated = wanted if known.allocated_resources is None else known.allocated_resources
+        actual = known.resources.requests if known.resources else None
+        return wanted, allocated, allocated if actual is None else actual
+
+    containers = [amounts(each) for each in spec.containers or ()]
+    inits = [(amounts(i), i.restart_policy == "Always") for i in spec.init_containers or ()]
+    own, overhead = podspec.requested(spec.resources), spec.overhead or {}
+    peak: dict[str, int] = {}
+    for n in range(3):
+        sums = _sum(
+            [c[n] for c in containers], [(i[n], stays) for i, stays in inits], own, overhead
+        )
+        _raise(peak, dict(sums))
+    return tuple(sorted(peak.items()))
 
 
 def _ours(names: Names) -> Collection[str]:

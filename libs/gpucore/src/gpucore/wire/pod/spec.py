@@ -171,6 +171,7 @@ class _Metadata(msgspec.Struct, rename="camel", gc=False):
     deletion_timestamp: str | None = None
     owner_references: list[_Owner] | None = None
     resource_version: str = ""
+    generation: int = 0
 
 
 class _ClaimName(msgspec.Struct, rename="camel", gc=False):
@@ -207,7 +208,9 @@ _CONDITIONS = msgspec.json.Decoder(list[_Condition] | None)
 NO_CONDITIONS: Final = msgspec.Raw(b"null")
 
 
-class _Status(msgspec.Struct, rename="camel", gc=False):
+class StatusObject(msgspec.Struct, rename="camel", gc=False):
+    """``status`` of a pod."""
+
     phase: str = ""
     reason: str | None = None
     message: str | None = None
@@ -222,7 +225,7 @@ class PodObject(msgspec.Struct, gc=False):
 
     metadata: _Metadata
     spec: SpecObject | None = None
-    status: _Status | None = None
+    status: StatusObject | None = None
 
 
 _DECODER = msgspec.json.Decoder(PodObject)
@@ -239,7 +242,7 @@ def decode_pod(raw: bytes | msgspec.Raw) -> Pod:
 
 def flat(pod: PodObject, constraints: PodConstraints | None = None) -> Pod:
     """The narrow value of a nested pod."""
-    meta, spec, status = pod.metadata, pod.spec or SpecObject(), pod.status or _Status()
+    meta, spec, status = pod.metadata, pod.spec or SpecObject(), pod.status or StatusObject()
     return Pod(
         uid=PodUid(meta.uid),
         namespace=meta.namespace,
@@ -282,7 +285,7 @@ def _tried_in_vain(conditions: msgspec.Raw) -> bool:
     )
 
 
-def _claims(spec: SpecObject, status: _Status) -> tuple[str, ...]:
+def _claims(spec: SpecObject, status: StatusObject) -> tuple[str, ...]:
     made = status.extended_resource_claim_status
     if not (made or spec.resource_claims or status.resource_claim_statuses):
         return ()
