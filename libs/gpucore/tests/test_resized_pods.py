@@ -40,10 +40,14 @@ def requested(
     *,
     generation: int = 2,
     observed: int = 2,
+    deleted: bool = False,
 ) -> dict[str, int]:
     """What the pod requests."""
     item = {
-        "metadata": {"generation": generation},
+        "metadata": {
+            "generation": generation,
+            "deletionTimestamp": "2026-01-01T00:00:00Z" if deleted else None,
+        },
         "spec": {"nodeName": "n", **spec},
         "status": {"observedGeneration": observed, "conditions": conditions, **reported},
     }
@@ -118,4 +122,13 @@ def test_a_resize_counts_until_kubelet_has_done_it(
     reported = {"containerStatuses": [status("c", cpu("7"), cpu("7"))]}
     spec = {"containers": [container("c", "1")]}
     found = requested(spec, reported, conditions, generation=generation, observed=observed)
+    assert found == {"cpu": milli}
+
+
+@pytest.mark.parametrize(("generation", "milli"), [(2, 1000), (3, 7000)])
+def test_a_deletion_is_no_resize(generation: int, milli: int) -> None:
+    """It counts as a generation, which kubelet has not seen yet either."""
+    reported = {"containerStatuses": [status("c", cpu("7"), cpu("7"))]}
+    spec = {"containers": [container("c", "1")]}
+    found = requested(spec, reported, READY, generation=generation, observed=1, deleted=True)
     assert found == {"cpu": milli}

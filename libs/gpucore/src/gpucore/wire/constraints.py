@@ -282,7 +282,8 @@ _STATUSES: Final = msgspec.json.Decoder(list[_ContainerStatus] | None)
 
 def _is_resized(pod: ConstrainedPodObject) -> bool:
     """Whether kubelet resizes the pod in place, or has not seen yet that it is to do so."""
-    generation, status = pod.metadata.generation, pod.status
+    meta, status = pod.metadata, pod.status
+    generation = meta.generation - (meta.deletion_timestamp is not None)  # deletion counts as one
     if generation <= 1 or status is None:
         return False
     return status.observed_generation < generation or bool(_RESIZES(status.conditions))
