@@ -1,6 +1,7 @@
 """Where the process listens: the verbs over TLS, and probes and metrics on a port of their own."""
 
 import asyncio
+import socket
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -15,8 +16,9 @@ from pydantic import ValidationError
 from pydantic_settings import CliApp
 from running import WAIT_SECONDS, Running, until
 
-from gpuextender.http.server import ExtenderServer, ServingCertificate
+from gpuextender.http.server import VERBS, ExtenderServer, ServingCertificate
 from gpuextender.settings import ExtenderSettings
+from gpukube.server.connections import ConnectionGate
 from gpukube.testing.apiserver import FakeApiServer
 
 
@@ -24,6 +26,18 @@ async def text(url: str, **how: object) -> tuple[int, str]:
     """Status and text of a GET."""
     async with aiohttp.ClientSession() as http, http.get(url, **how) as reply:
         return reply.status, await reply.text()
+
+
+def test_a_scheduler_on_another_machine_binds_as_fast_as_it_can() -> None:
+    """kube-scheduler opens 1.5 connections for a pod at worst, and places hundreds in a second."""
+    now = 0.0
+    gate = ConnectionGate(VERBS.connections, lambda: now)
+    with socket.socket() as sock:
+        for number in range(60 * 600):
+            now = number / 600
+            connection = gate.admit(sock, ("10.0.0.9", number))
+            assert connection is not None, f"refused after {now:.0f} s"
+            gate.forget(connection)
 
 
 @asynccontextmanager

@@ -50,8 +50,9 @@ class ListenerLimits:
 
 
 VERBS: Final = ListenerLimits(
-    # The idle time is longer than the 90 s for which Go keeps an idle connection.
-    Limits(connections=1024, idle=120, rate=50, burst=1000),
+    # The idle time is longer than the 90 s for which Go keeps an idle connection. kube-scheduler
+    # keeps two of them, and opens a connection for each further bind: more than one a pod.
+    Limits(connections=1024, idle=120, rate=1000, burst=2000),
     # A scheduler that sends whole nodes sends about 20 kB for each: 100 MB for 5,000 nodes.
     BodyLimits(each=128 * _MIB, together=256 * _MIB),
 )
