@@ -5,13 +5,14 @@ from admission import SELF, TENANT, Conditions, Policy, held_by, labelled, pod, 
 from charting import NAMESPACE, Object, Rendered, render
 
 from gpucore.wire.names import DEFAULT_NAMES, IDLE_NOTICE, RETRY
+from gpuextender.webhook import MOST_CONTAINERS
 
 pytestmark = pytest.mark.slow
 
 ACCOUNT = f"system:serviceaccount:{NAMESPACE}:gpushare-"
 MOST = 500
 MANY = 1200
-CONTAINERS, VARIABLES = 1000, 2000
+VARIABLES = 2000
 LOOPS = 1100
 """More entries than all loops of a policy take: those of a pod before and after a write."""
 
@@ -122,7 +123,7 @@ def made(containers: int, variables: int, **each: object) -> Object:
 @pytest.mark.parametrize(
     "item",
     [
-        made(CONTAINERS + 1, 0),
+        made(MOST_CONTAINERS + 1, 0),
         made(1, VARIABLES + 1),
         made(2, VARIABLES, envFrom=[{"configMapRef": {"name": "c"}}]),
     ],
@@ -135,8 +136,8 @@ def test_a_pod_with_very_many_variables_is_refused_without_a_look_at_them(
     policy = Policy(rendered, "-environment")
     answer, loops = policy.counted(request(TENANT, verb="CREATE"), None, item)
     assert answer == (
-        f"a pod has at most {CONTAINERS} containers with {VARIABLES} entries of env and envFrom in "
-        "all: remove some of them"
+        f"a pod has at most {MOST_CONTAINERS} containers with {VARIABLES} entries of env and "
+        "envFrom in all: remove some of them"
     )
     assert loops < LOOPS
     assert Conditions(rendered)(item)
