@@ -1,10 +1,9 @@
 """preempt for pods of a gang: nobody is evicted; of a PodGroup that ends whole, all or none."""
 
-import json
-
 import pytest
 from decoded import a_node, a_pod, state_of
 from objects import node, placed, pod
+from preempting import answer
 from running import Running
 
 from gpucore.wire.pod_groups import PodGroup
@@ -56,7 +55,7 @@ def evicted(state: State, *victims: str, gpus: int = 1) -> list[str]:
     labels = {"aliyun.com/gpu-count": str(gpus)}
     pending = pod("p", 15 * gpus, priority=10, labels=labels)
     body = {"Pod": pending, "NodeNameToMetaVictims": listed}
-    found = Preempt(state).preempt(json.dumps(body).encode()).node_name_to_meta_victims
+    found = answer(Preempt(state), body).node_name_to_meta_victims
     return [one.uid for one in found["n"].pods] if "n" in found else []
 
 

@@ -1,13 +1,15 @@
 """Which victims are evicted, decided on the state of one node without a request."""
 
-import json
+import asyncio
 from typing import Any
 
+import msgspec
 import pytest
 from decoded import a_node, a_pod, state_of
 from hypothesis import given
 from hypothesis import strategies as st
 from objects import Object, placed, pod
+from preempting import answer
 
 from gpucore.model import Allocation, AllocationState, Placement
 from gpucore.units import GpuIndex, NodeName, PodUid
@@ -39,7 +41,7 @@ def victims_of(preempt: Preempt, pending: Object, *names: str) -> list[str] | No
     """The same for a pod as the scheduler sends it."""
     victims = {"n": {"Pods": [{"UID": name} for name in names], "NumPDBViolations": 3}}
     body = {"Pod": pending, "NodeNameToMetaVictims": victims}
-    found = preempt.preempt(json.dumps(body).encode()).node_name_to_meta_victims
+    found = answer(preempt, body).node_name_to_meta_victims
     if "n" not in found:
         return None
     assert found["n"].num_pdb_violations == 3
@@ -102,7 +104,7 @@ def test_both_forms_of_victims_are_read() -> None:
         "NodeNameToVictims": {"m": None, "n": {"Pods": [whole]}},
         "NodeNameToMetaVictims": {"n": {"Pods": [{"UID": "b"}]}},
     }
-    found = Preempt(state).preempt(json.dumps(body).encode()).node_name_to_meta_victims
+    found = answer(Preempt(state), body).node_name_to_meta_victims
     assert {node: [one.uid for one in victims.pods] for node, victims in found.items()} == {
         "n": ["a"]
     }
@@ -118,7 +120,7 @@ def test_a_victim_that_is_sent_whole_has_the_priority_that_it_was_sent_with() ->
     for item in pods:
         state.ledger.pod_changed(a_pod(item))
     body = {"Pod": pod("p", 15, priority=10), "NodeNameToVictims": {"n": {"Pods": pods}}}
-    found = Preempt(state).preempt(json.dumps(body).encode()).node_name_to_meta_victims
+    found = answer(Preempt(state), body).node_name_to_meta_victims
     assert [one.uid for one in found["n"].pods] == ["b"]
 
 
@@ -174,8 +176,48 @@ def test_places_of_nominated_pods_of_lower_priority_count_as_free(
 def test_a_node_without_victims_is_left_out(pods: Any) -> None:
     """There is nobody to evict there."""
     body = {"Pod": pod("p", 15), "NodeNameToMetaVictims": {"n": {"Pods": pods}}}
-    found = Preempt(state_with()).preempt(json.dumps(body).encode())
+    found = answer(Preempt(state_with()), body)
     assert found.node_name_to_meta_victims == {}
+
+
+async def test_other_calls_are_answered_between_two_nodes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The scheduler may propose a hundred nodes with many pods each, and probes come meanwhile."""
+    monkeypatch.setattr("gpukube.server.time_slices.SECONDS", 0)
+    nodes, turns = [f"n{number}" for number in range(9)], 0
+    state = state_of(*(a_node(name, 15) for name in nodes))
+    for name in nodes:
+        state.pod_changed(a_pod(placed(pod(f"on-{name}", 15, uid=f"on-{name}"), name, 0)))
+
+    async def others() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    victims = {name: {"Pods": [{"UID": f"on-{name}"}]} for name in nodes}
+    body = {"Pod": pod("p", 15, uid="p", priority=9), "NodeNameToMetaVictims": victims}
+    task = asyncio.create_task(others())
+    found = await Preempt(state).preempt(msgspec.json.encode(body))
+    task.cancel()
+    assert list(found.node_name_to_meta_victims) == nodes
+    assert turns >= len(nodes)
+
+
+async def test_a_pod_that_gets_a_place_meanwhile_evicts_nobody(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The extender nominates a node for it while victims are chosen."""
+    monkeypatch.setattr("gpukube.server.time_slices.SECONDS", 0)
+    state = state_with(("a", 15, 0, 0))
+    state.node_changed(a_node("free", 15))
+    item = pod("p", 15, uid="p", priority=9)
+    body = {"Pod": item, "NodeNameToMetaVictims": {"n": {"Pods": [{"UID": "a"}]}}}
+    call = asyncio.create_task(Preempt(state).preempt(msgspec.json.encode(body)))
+    await asyncio.sleep(0)
+    state.nominate(a_pod(item), Placement(NodeName("free"), mem={GpuIndex(0): 15}), now_ns=1)
+    assert (await call).node_name_to_meta_victims == {}
 
 
 def terminating(name: str, amount: int, gpu: int) -> Pod:

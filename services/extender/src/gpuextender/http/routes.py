@@ -199,7 +199,7 @@ class SchedulerRoutes:
     async def preempt(self, body: bytes) -> JsonReply:
         """Whom to evict (``ExtenderPreemptionArgs`` to ``ExtenderPreemptionResult``)."""
         with _VERB_SECONDS["preempt"].time():
-            return JsonReply(messages.encode(self._preempt.preempt(body)))
+            return JsonReply(messages.encode(await self._preempt.preempt(body)))
 
     async def bind(self, body: bytes) -> JsonReply:
         """Bind a pod (``ExtenderBindingArgs`` to ``ExtenderBindingResult``)."""

@@ -37,6 +37,7 @@ from gpuextender.scheduling.messages import (
     Victims,
 )
 from gpuextender.state import State
+from gpukube.server.time_slices import TimeSlices
 
 _NOBODY: Final = PreemptionResult({})
 _ON_NODE: Final = frozenset({AllocationState.BOUND, AllocationState.CONFIRMED})
@@ -53,14 +54,14 @@ class Preempt:
         self._state = state
         self.fits_elsewhere: Callable[[UnscheduledPod], bool] = lambda _: False
 
-    def preempt(self, body: bytes) -> PreemptionResult:
-        """Victims by node, for nodes where they help."""
+    async def preempt(self, body: bytes) -> PreemptionResult:
+        """Victims by node, for nodes where they help; other calls are answered between nodes."""
         try:
-            return self._decide(messages.decode(body, PreemptionArgs))
+            return await self._decide(messages.decode(body, PreemptionArgs))
         except (MessageError, WireError):
             return _NOBODY
 
-    def _decide(self, args: PreemptionArgs) -> PreemptionResult:
+    async def _decide(self, args: PreemptionArgs) -> PreemptionResult:
         given = args.node_name_to_victims or args.node_name_to_meta_victims or {}
         if not messages.given(args.pod):
             return _NOBODY
@@ -75,7 +76,9 @@ class Preempt:
             return _NOBODY
         constraints = self._state.constraints_of(pod) or all_constraints(args.pod)
         chosen: dict[str, MetaVictims] = {}
+        slices = TimeSlices()
         for node, raw in given.items():
+            await slices.yield_to_loop()
             if not messages.given(raw):
                 continue
             victims = messages.decode(raw, Victims)
@@ -84,6 +87,8 @@ class Preempt:
             if evicted:
                 pods = [MetaPod(victim.uid) for victim in evicted]
                 chosen[node] = MetaVictims(pods, victims.num_pdb_violations)
+        if self._state.ledger.allocation(pod.uid) is not None:  # it got a place meanwhile
+            return _NOBODY
         return PreemptionResult(chosen)
 
     def _whole(
