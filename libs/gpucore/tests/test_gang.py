@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from linkedgpus import BRIDGED, VOLTA, indexes, joined_gpus, linked_node
 
 from gpucore.accounting.ledger import Ledger
+from gpucore.accounting.node_info import NodeInfo
 from gpucore.explain.gangs import gang_sentence
 from gpucore.gang.members import Members, Postponed
 from gpucore.gang.placement import place_gang, taken
@@ -250,6 +251,26 @@ def test_a_member_that_is_being_deleted_is_none() -> None:
     book.pod_changed(going)
     assert book.gang("default", "train") == []
     assert allocation_of(going, NAMES) == book.allocation(first.uid)
+
+
+def test_a_node_is_copied_once_however_many_places_are_kept_on_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each pod of a gang of a thousand looks at the places of all."""
+    copied: list[NodeName] = []
+    copy = NodeInfo.copy
+
+    def counted(node_info: NodeInfo) -> NodeInfo:
+        copied.append(node_info.name)
+        return copy(node_info)
+
+    monkeypatch.setattr(NodeInfo, "copy", counted)
+    book = ledger(share_node("a", make_gpus(16)), share_node("b", make_gpus(16)))
+    requested(book, member(0, 12, mem=2), "ab")
+    copied.clear()
+    answer = requested(book, member(0, 12, mem=2), "ab")
+    assert nodes_of(answer) == ["a"] * 8 + ["b"] * 4
+    assert sorted(copied) == ["a", "b"]
 
 
 def test_a_place_that_no_longer_holds_is_found_anew() -> None:

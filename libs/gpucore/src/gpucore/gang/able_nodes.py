@@ -17,14 +17,35 @@ def without_reservations(
     """Copies of the nodes with reservations of the gang, without those."""
     without: dict[NodeName, NodeInfo] = {}
     for one in reservations:
-        node_info = ledger.node(one.placement.node)
-        if node_info is not None:
-            without.setdefault(node_info.name, node_info.copy()).drop(one.uid)
+        name = one.placement.node
+        if name not in without and (node_info := ledger.node(name)) is not None:
+            without[name] = node_info.copy()
+        if name in without:
+            without[name].drop(one.uid)
     return without
+
+
+def standing_places(
+    without: Mapping[NodeName, NodeInfo],
+    reservations: Iterable[Allocation],
+    pod_request: PodRequest,
+) -> tuple[Allocation, ...]:
+    """The places that stand for pods with one request, on nodes ``without`` all of them."""
+    fitting = {name for name, node_info in without.items() if fit(node_info, pod_request) is None}
+    return tuple(
+        one
+        for one in reservations
+        if (name := one.placement.node) in fitting and _still_open(without[name], one, pod_request)
+    )
 
 
 def stands(node_info: NodeInfo, kept: Allocation, pod_request: PodRequest) -> bool:
     """The place still is what a pod with this request needs and could be given."""
+    return _still_open(node_info, kept, pod_request) and fit(node_info, pod_request) is None
+
+
+def _still_open(node_info: NodeInfo, kept: Allocation, pod_request: PodRequest) -> bool:
+    """The GPUs of the place are as many and as free as the request needs."""
     placement, (mem, _) = kept.placement, per_device(pod_request)
     gpus = [node_info.devices.get(index) for index in gpus_of(placement)]
     alike = len(placement.group) == pod_request.gpus and len(gpus) == (
@@ -36,7 +57,6 @@ def stands(node_info: NodeInfo, kept: Allocation, pod_request: PodRequest) -> bo
         and all(
             device and device.open and (device.empty or not pod_request.gpus) for device in gpus
         )
-        and fit(node_info, pod_request) is None
     )
 
 

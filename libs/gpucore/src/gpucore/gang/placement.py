@@ -19,7 +19,7 @@ from typing import Final
 
 from gpucore.accounting.ledger import Ledger
 from gpucore.accounting.node_info import NodeInfo, common_unit
-from gpucore.gang.able_nodes import able_nodes, gpus_of, stands, without_reservations
+from gpucore.gang.able_nodes import able_nodes, gpus_of, standing_places, without_reservations
 from gpucore.gang.members import MOST_RESERVED, Members, Postponed, incomplete, too_many
 from gpucore.gang.spread import NodeOffer, spread_over
 from gpucore.gang.values import GangPlacement, Shortage
@@ -67,9 +67,7 @@ def place_gang(
         return incomplete(gang, members.exist)
     missing = max(min(gang.size - placed, members.alike), 1)
     without = without_reservations(ledger, reservations)
-    kept = tuple(
-        one for one in reservations if stands(without[one.placement.node], one, pod_request)
-    )
+    kept = standing_places(without, reservations, pod_request)
     if len(kept) >= missing and any(one.placement.node in names for one in kept):
         return GangPlacement(kept)
     if ledger.reserved(gang.namespace) - len(reservations) + missing > MOST_RESERVED:
