@@ -196,6 +196,21 @@ def test_filter_names_the_places_of_the_gang() -> None:
     assert statuses.counts == {Code.GANG: 1}
 
 
+def test_a_refusal_names_few_of_many_nodes() -> None:
+    """Each of thousands of nodes has the sentence, and a gang may have places on a hundred."""
+    nodes = [NodeName(f"n{number}") for number in range(9)]
+    bench = Bench()
+    for name in nodes:
+        bench.state.node_changed(a_node(name, 8))
+    bench.state.node_changed(a_node("small", 4))
+    pending = bench.come(*(member(f"g{number}", size=9) for number in range(9)))
+    found = bench.gangs.filter(pending, [*nodes, NodeName("small")])
+    assert found is not None
+    assert found[0] == nodes
+    text = "the gang of pod g0 has reserved places on n0, n1, n2, n3, n4 and 4 more"
+    assert found[1].failed == {"small": text}
+
+
 def test_filter_of_nodes_without_a_place() -> None:
     """A member whose only node is not offered is notified."""
     bench = Bench()

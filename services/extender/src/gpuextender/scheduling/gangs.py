@@ -8,6 +8,7 @@ nothing. A gang never preempts: evictions for one of its pods do not help the ot
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
+from heapq import nsmallest
 from time import time_ns
 from types import MappingProxyType
 from typing import Final
@@ -34,6 +35,8 @@ BIND_SECONDS: Final = 0.1
 LOOK_SECONDS: Final = 0.01
 RELEASE_LOOK_SECONDS: Final = 0.25
 """kube-scheduler tries a refused group again after 3 s; other pods get the released GPUs before."""
+NAMED: Final = 5
+"""Nodes that a refusal names; the others are counted."""
 _NO_LIMITS: Final[Mapping[NodeName, int]] = MappingProxyType({})
 
 
@@ -117,8 +120,7 @@ class Gangs:
             fits, text = [], admitted
         else:
             fits = [name for name in names if name in admitted]
-            places = ", ".join(sorted(admitted)) or "nodes that are not offered"
-            text = f"the gang of pod {pending.pod.name} has reserved places on {places}"
+            text = f"the gang of pod {pending.pod.name} has reserved places on {_places(admitted)}"
         failed: dict[str, str] = dict.fromkeys(set(names).difference(fits), text)
         return fits, FilterStatuses(failed, failed, Counter({Code.GANG: len(failed)}))
 
@@ -250,3 +252,11 @@ class Gangs:
         fresh = any(ledger.allocation(allocation.uid) is None for allocation in found.reservations)
         pause = self._state.reservation_time.pause(gang.namespace, now_ns) if fresh else 0.0
         return gang_sentence(resting(gang, pause)) if pause else found
+
+
+def _places(nodes: Collection[NodeName]) -> str:
+    """Nodes in words, the first by name: every node that is refused gets the sentence."""
+    if not nodes:
+        return "nodes that are not offered"
+    more = f" and {len(nodes) - NAMED} more" if len(nodes) > NAMED else ""
+    return ", ".join(nsmallest(NAMED, nodes)) + more
