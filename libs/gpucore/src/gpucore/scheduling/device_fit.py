@@ -1,5 +1,6 @@
 """Fit of one container's request on one GPU, or the reason with the figures of the GPU."""
 
+from collections.abc import Iterable
 from typing import Final
 
 from gpucore.accounting.device_info import DeviceInfo
@@ -24,6 +25,19 @@ def per_device(pod_request: PodRequest) -> tuple[int, int]:
     )
 
 
+def fitting_devices(devices: Iterable[DeviceInfo], pod_request: PodRequest) -> list[DeviceInfo]:
+    """The GPUs that can take their part of a share: those without a :func:`device_fit_error`."""
+    mem, core = per_device(pod_request)
+    found = [one for one in devices if one.open and mem <= one.free]
+    if core:
+        found = [one for one in found if core <= one.core_free]
+    if pod_request.whole_device:
+        found = [one for one in found if one.empty]
+    if pod_request.gpu_count > 1 or pod_request.isolation is not IsolationMode.NONE:
+        found = [one for one in found if _isolates(one, pod_request)]
+    return found
+
+
 def device_fit_error(device: DeviceInfo, pod_request: PodRequest) -> DeviceFitError | None:
     """Why one GPU cannot take its part of a share; ``None`` when it can."""
     mem, core = per_device(pod_request)
@@ -45,14 +59,18 @@ def _unable(device: DeviceInfo, pod_request: PodRequest, mem: int, core: int) ->
     """Reasons that hold even without allocations on the GPU."""
     if not device.healthy:
         return Code.UNHEALTHY
-    isolation = device.gpu.isolation if device.gpu else IsolationMode.NONE
-    if not isolation.gives(pod_request.isolation) or (
-        pod_request.gpu_count > 1 and isolation.uses_mps
-    ):
-        return Code.ISOLATION_MODE_MISSING  # a daemon serves one GPU, and a process has one daemon
+    if not _isolates(device, pod_request):
+        return Code.ISOLATION_MODE_MISSING
     if core > CORE_PER_GPU:
         return Code.COMPUTE_TOO_LARGE
     return Code.TOO_LARGE if mem > device.total else None
+
+
+def _isolates(device: DeviceInfo, pod_request: PodRequest) -> bool:
+    """Its isolation mode is enough; an MPS daemon serves one GPU, and a process has one daemon."""
+    isolation = device.gpu.isolation if device.gpu else IsolationMode.NONE
+    several = pod_request.gpu_count > 1
+    return isolation.gives(pod_request.isolation) and not (several and isolation.uses_mps)
 
 
 def _occupied(device: DeviceInfo, pod_request: PodRequest) -> Code | None:

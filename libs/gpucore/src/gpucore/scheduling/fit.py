@@ -10,7 +10,13 @@ from gpucore.accounting.node_info import NodeInfo
 from gpucore.kubescheduler.node_fit import constraint_refusals
 from gpucore.model import Code, DeviceFitError, FitError, IsolationMode, PodRequest
 from gpucore.model.constraints import CandidateNode, PodConstraints
-from gpucore.scheduling.device_fit import CURABLE, device_fit_error, exclusive_fit_error, per_device
+from gpucore.scheduling.device_fit import (
+    CURABLE,
+    device_fit_error,
+    exclusive_fit_error,
+    fitting_devices,
+    per_device,
+)
 
 _TELLING: Final = (
     Code.INSUFFICIENT_MEMORY,
@@ -83,8 +89,9 @@ def _final(
 
 
 def _unfit_shares(node_info: NodeInfo, pod_request: PodRequest) -> FitError | None:
-    refusals = [r for c in node_info.devices.values() if (r := device_fit_error(c, pod_request))]
-    if len(node_info.devices) - len(refusals) < pod_request.gpu_count:
+    devices = node_info.devices.values()
+    if len(fitting_devices(devices, pod_request)) < pod_request.gpu_count:
+        refusals = [r for c in devices if (r := device_fit_error(c, pod_request))]
         return _refused(node_info, pod_request, refusals, per_device(pod_request)[0])
     free = node_info.free_units() - node_info.reserved_units()
     if pod_request.mem > free or _core_is_pending(node_info, pod_request):

@@ -13,7 +13,7 @@ import msgspec
 from gpucore.accounting.device_info import DeviceInfo, rating, utilization
 from gpucore.accounting.node_info import NodeInfo
 from gpucore.model import CORE_PER_GPU, FitError, GpuAmounts, Placement, PodRequest
-from gpucore.scheduling.device_fit import device_fit_error, per_device
+from gpucore.scheduling.device_fit import fitting_devices, per_device
 from gpucore.scheduling.fit import fit
 from gpucore.scheduling.fragmentation import STEP, Work, growth, steps, usual_work
 from gpucore.scheduling.grouping import BY_LINKS, Grouping
@@ -130,7 +130,7 @@ def _share(
     grouping: Grouping,
     choose: ChooseGroup | None,
 ) -> Placement:
-    gpus = [c for c in node_info.devices.values() if device_fit_error(c, pod_request) is None]
+    gpus = fitting_devices(node_info.devices.values(), pod_request)
     if choose is None:
         if policy.costly:
             gpus.sort(key=_remembered(policy, node_info, pod_request))
