@@ -2,7 +2,8 @@
 
 Frameworks limit themselves to a fraction of *the GPU*, and count their own tensors only: the CUDA
 context of each process is not included. Guaranteed is, for every GPU that is reported as ``gpu``
-units (so is at least ``gpu`` and less than ``gpu + 1`` units large)::
+units (so is at least ``gpu`` and less than ``gpu + 1`` units large, besides what the operator keeps
+of it, which the plugin's own fraction tells)::
 
     processes x (fraction x size of the GPU + head-room)  <=  share
 
@@ -28,6 +29,7 @@ from gpuinspect.serving.request import CONTEXT_MIB
 _PLACES: Final = 6
 _WHOLE: Final = 10**_PLACES
 _NUMBER: Final = re.compile(r"[1-9][0-9]{0,8}")
+_FRACTION: Final = re.compile(r"[01]\.[0-9]{4}")
 _INDEXES: Final = re.compile(r"[0-9]+(,[0-9]+)*")
 
 
@@ -38,16 +40,26 @@ class Share(msgspec.Struct, frozen=True):
         units: on each GPU.
         gpu: units of one GPU, as the plugin reports it.
         unit: size of one unit.
+        parts: ten-thousandths of the GPU that the plugin says it is; 0 where it says none.
     """
 
     units: int
     gpu: int
     unit: MemoryUnit
+    parts: int = 0
 
     @property
     def mib(self) -> int:
         """MiB on each GPU."""
         return self.units * self.unit.mib
+
+    @property
+    def largest_gpu_mib(self) -> int:
+        """MiB that the GPU has at most, as programs see it."""
+        by_units = (self.gpu + 1) * self.unit.mib
+        if not self.parts:
+            return by_units
+        return max(by_units, -(-self.mib * 10_000 * (self.gpu + 1) // (self.parts * self.gpu)))
 
 
 class NoFraction(msgspec.Struct, frozen=True):
@@ -89,7 +101,9 @@ def _shared(container: int, gpu: int, gpus: int, env: Mapping[str, str]) -> Shar
     mib = int(limit) // units if limit else GIB.mib
     if mib < 1:
         return NoFraction(f"{wire_names.ENV_MEM_LIMIT_MIB} is '{limit}': less than 1 MiB a unit")
-    return Share(units, gpu, MemoryUnit(mib))
+    plugins = env.get(wire_names.ENV_MEM_FRACTION, "")
+    parts = int(plugins.replace(".", "")) if _FRACTION.fullmatch(plugins) else 0
+    return Share(units, gpu, MemoryUnit(mib), parts)
 
 
 def fraction(
@@ -108,7 +122,7 @@ def fraction(
             f"a share of {share.mib} MiB is too small for a model: each of {processes} processes "
             f"needs {context_mib} MiB for its CUDA context"
         )
-    return _text(room * _WHOLE // ((share.gpu + 1) * share.unit.mib))
+    return _text(room * _WHOLE // share.largest_gpu_mib)
 
 
 def quotient(share: Share) -> str:

@@ -36,6 +36,9 @@ ENVIRONMENTS = st.fixed_dictionaries(
     optional={
         "ALIYUN_COM_GPU_MEM_IDX": st.sampled_from(["0", "7", "0,1", "0,2,3", "-1", "", ",", "1,"]),
         "GPUSHARE_MEM_LIMIT_MIB": NUMBERS,
+        "GPUSHARE_MEM_FRACTION": st.sampled_from(
+            ["0.1750", "0.0008", "0.0999", "0.0000", "1.0000", "0.5", "01.0000", "-0.1000", "", "x"]
+        ),
     },
 )
 
@@ -134,6 +137,15 @@ def test_the_default_rule_needs_no_program_but_the_server(tmp_path: Path) -> Non
     shell = [str(shutil.which("sh"))]
     done = start("tensorflow", SHARE, shell=shell, command=["server"], path=str(tmp_path))
     assert done.stdout == "--per_process_gpu_memory_fraction=0.150878\n"
+
+
+def test_what_the_operator_keeps_lowers_the_fraction() -> None:
+    """40 GiB of which 8 are kept: 7 of the 32 units are 0.1750 of what programs see."""
+    env = {"ALIYUN_COM_GPU_MEM_CONTAINER": "7", "ALIYUN_COM_GPU_MEM_DEV": "32"}
+    plain = start("tensorflow", env, command=["echo"])
+    assert plain.stdout == "--per_process_gpu_memory_fraction=0.194365\n"
+    kept = start("tensorflow", env | {"GPUSHARE_MEM_FRACTION": "0.1750"}, command=["echo"])
+    assert kept.stdout == "--per_process_gpu_memory_fraction=0.155492\n"
 
 
 def test_an_image_without_awk_cannot_have_the_quotient(tmp_path: Path) -> None:

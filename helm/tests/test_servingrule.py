@@ -3,7 +3,7 @@
 from fractions import Fraction
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from servingrule import CONTEXT_MIB, NoFraction, Share, fraction, quotient, share_in
 
@@ -11,6 +11,7 @@ from gpucore.model import Gpu, GpuAmounts, Inventory
 from gpucore.node.allocation.device_ids import Resource
 from gpucore.node.grant import GrantPolicy, grant
 from gpucore.units import GIB, MIB, GpuIndex, GpuUuid, MemoryUnit
+from gpucore.wire.names import ENV_MEM_FRACTION
 
 UNITS = st.sampled_from([GIB, MIB, MemoryUnit(256), MemoryUnit(2048)])
 
@@ -43,6 +44,31 @@ def test_processes_never_pass_their_share(
     taken = processes * (Fraction(found) * real + context_mib)
     assert 0 < Fraction(found) <= 1
     assert taken <= share.mib or Fraction(found) == floor
+
+
+@given(
+    total=st.integers(1024, 192 * 1024),
+    unit=UNITS,
+    data=st.data(),
+    context_mib=st.integers(0, 1024),
+)
+def test_processes_never_pass_their_share_where_the_operator_keeps_memory(
+    total: int, unit: MemoryUnit, data: st.DataObject, context_mib: int
+) -> None:
+    """Programs see that memory too, so that a fraction of the GPU is more than one of its units."""
+    kept = data.draw(st.integers(0, total))
+    gpu = (total - kept) // unit.mib
+    assume(gpu)
+    units = data.draw(st.integers(1, gpu))
+    zero = GpuIndex(0)
+    one = Gpu(zero, GpuUuid("GPU-0"), gpu, memory_mib=total, reserved_mib=kept)
+    policy = GrantPolicy(reserve_mib=kept)
+    envs = grant(Resource.MEM, {zero: units}, Inventory((one,), unit), policy).envs
+    share = share_in(envs)
+    assert isinstance(share, Share)
+    found = fraction(share, context_mib=context_mib)
+    if isinstance(found, str) and found != "0.000001":
+        assert Fraction(found) * total + context_mib <= share.mib
 
 
 @given(share=shares())
@@ -113,7 +139,8 @@ def test_the_plugins_environment_is_read(
     held: GpuAmounts = {GpuIndex(index): units for index in range(number)}
     inventory = Inventory(unit=unit, gpus=gpus)
     envs = grant(Resource.MEM, held, inventory, GrantPolicy()).envs
-    assert share_in(envs) == Share(units, gpu, unit)
+    parts = int(envs[ENV_MEM_FRACTION].replace(".", ""))
+    assert share_in(envs) == Share(units, gpu, unit, parts)
 
 
 @pytest.mark.parametrize(

@@ -28,6 +28,16 @@ millionths() {
   printf '%d.%06d' $(($1 / 1000000)) $(($1 % 1000000))
 }
 
+# ten_thousandths TEXT: of a decimal as the plugin writes it, such as 0.1750; empty where it is none.
+ten_thousandths() {
+  case $1 in
+    [01].[0-9][0-9][0-9][0-9]) set -- "${1%.*}${1#*.}" ;;
+    *) return 0 ;;
+  esac
+  while [ "$1" != "${1#0}" ]; do set -- "${1#0}"; done
+  echo "$1"
+}
+
 # seen_memory: MiB of the GPU as a program here sees it. Under a memory limit of the driver this may
 # be the limit and not the GPU; a large number where nothing limits or CUDA cannot be queried. A pod
 # whose limit is above its share has GPUSHARE_MAY_BURST, from the chart, and not the plugin's limit.
@@ -93,6 +103,14 @@ else
       "needs $context MiB for its CUDA context"
   # A GPU of N units may be all but one unit larger; its real size must not lift the limit.
   whole=$(((gpu_units + 1) * unit))
+  # What the operator keeps of each GPU (reserveMiB) is in no unit, and programs see it: the
+  # plugin's own fraction tells.
+  parts=$(ten_thousandths "${GPUSHARE_MEM_FRACTION-}")
+  if is_number "$parts"; then
+    parts=$((parts * gpu_units))
+    larger=$(((share * 10000 * (gpu_units + 1) + parts - 1) / parts))
+    if [ "$larger" -gt "$whole" ]; then whole=$larger; fi
+  fi
   seen=$(seen_memory)
   is_number "$seen" || seen=9000000000000000000
   if [ "$seen" -lt "$whole" ] && [ "$seen" -ge "$room" ]; then whole=$((seen + 1)); fi
