@@ -194,6 +194,42 @@ def test_variables_are_the_releases_and_arenas() -> None:
     }
 
 
+def test_names_that_yaml_reads_as_something_else_stay_names() -> None:
+    """``NO`` is a boolean to YAML and ``123`` a number; large numbers have no exponent."""
+    rendered = serve(
+        envs={"NO": "1"},
+        envsFromSecret={"Y": "123"},
+        data=[{"claim": "2024", "mountPath": "/x"}],
+        schedulerName="123",
+        runtimeClassName="1e3",
+        memory=17179869184,
+        gpuMemory=2000000,
+    )
+    ((_, spec),) = rendered.pods()
+    (box,) = spec["containers"]
+    env = {one["name"]: one for one in box["env"]}
+    assert env["NO"]["value"] == "1"
+    assert env["Y"]["valueFrom"]["secretKeyRef"] == {"name": "123", "key": "Y"}
+    assert spec["volumes"][-1]["persistentVolumeClaim"]["claimName"] == "2024"
+    assert (spec["schedulerName"], spec["runtimeClassName"]) == ("123", "1e3")
+    limits = {"memory": "17179869184", "aliyun.com/gpu-mem": "2000000"}
+    assert box["resources"]["limits"] == limits
+
+
+@pytest.mark.parametrize(
+    ("more", "option"),
+    [
+        ([], ["--tensor-parallel-size=2"]),
+        (["-tp", "1"], []),
+        (["--pipeline-parallel-size=2"], []),
+    ],
+)
+def test_vllm_uses_all_of_its_gpus(more: list[str], option: list[str]) -> None:
+    """Left to itself it takes one; a user's own options stay."""
+    found = container(serve("vllm", gpuMemory=0, gpuCount=2, extraArgs=more))
+    assert found["command"][6:] == [*option, *more]
+
+
 def test_volumes_are_read_only_unless_configured() -> None:
     """A model is mounted where it was requested; a server cannot change it."""
     rendered = serve(

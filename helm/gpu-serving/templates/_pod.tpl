@@ -32,13 +32,13 @@
 {{- end }}
 {{- end }}
 {{- range $name, $value := index . 0 }}
-- name: {{ $name }}
+- name: {{ $name | quote }}
   value: {{ $value | quote }}
 {{- end }}
 {{- range $name, $secret := $secrets }}
-- name: {{ $name }}
+- name: {{ $name | quote }}
   valueFrom:
-    secretKeyRef: {name: {{ $secret }}, key: {{ $name }}}
+    secretKeyRef: {name: {{ $secret | quote }}, key: {{ $name | quote }}}
 {{- end }}
 {{- end -}}
 
@@ -106,28 +106,39 @@ rollingUpdate:
 {{- end -}}
 {{- end -}}
 
+{{/* An amount as text; the engine reads whole numbers as decimals, and writes large ones as 2e+06. */}}
+{{- define "serving.amount" -}}
+{{- if not (kindIs "float64" .) -}}
+{{ . }}
+{{- else if eq (floor .) . -}}
+{{ int64 . }}
+{{- else -}}
+{{ . }}
+{{- end -}}
+{{- end -}}
+
 {{/* Requests and limits, every amount as text: clusters of 1.20 refuse a number. */}}
 {{- define "serving.resources" -}}
 {{- $values := .Values -}}
 limits:
   {{- with $values.memory }}
-  memory: {{ . | toString | quote }}
+  memory: {{ include "serving.amount" . | quote }}
   {{- end }}
   {{- if $values.gpuMemory }}
-  {{ $values.resourceDomain }}/gpu-mem: {{ $values.gpuMemory | toString | quote }}
+  {{ $values.resourceDomain }}/gpu-mem: {{ include "serving.amount" $values.gpuMemory | quote }}
   {{- end }}
   {{- if $values.gpuCore }}
-  {{ $values.resourceDomain }}/gpu-core.percentage: {{ $values.gpuCore | toString | quote }}
+  {{ $values.resourceDomain }}/gpu-core.percentage: {{ include "serving.amount" $values.gpuCore | quote }}
   {{- end }}
   {{- if $values.gpuCount }}
-  {{ $values.resourceDomain }}/gpu: {{ $values.gpuCount | toString | quote }}
+  {{ $values.resourceDomain }}/gpu: {{ include "serving.amount" $values.gpuCount | quote }}
   {{- end }}
   {{- range $name, $count := $values.devices }}
-  {{ $name }}: {{ $count | toString | quote }}
+  {{ $name }}: {{ include "serving.amount" $count | quote }}
   {{- end }}
 {{- with $values.cpu }}
 requests:
-  cpu: {{ . | toString | quote }}
+  cpu: {{ include "serving.amount" . | quote }}
 {{- end }}
 {{- end -}}
 
@@ -180,7 +191,7 @@ requests:
 {{- range $index, $item := .Values.data }}
 - name: data-{{ $index }}
   persistentVolumeClaim:
-    claimName: {{ $item.claim }}
+    claimName: {{ $item.claim | quote }}
 {{- end }}
 {{- range $index, $item := .Values.dataDirs }}
 - name: data-dir-{{ $index }}

@@ -53,7 +53,7 @@ latest { num_versions: {{ $number | default "1" }} }
 {{- $values := (index . 0).Values -}}
 {{- $server := index . 1 -}}
 {{- if $values.command -}}
-- {{ $values.shell }}
+- {{ $values.shell | quote }}
 - -c
 - {{ $values.command | quote }}
 - {{ $values.server }}
@@ -101,6 +101,9 @@ latest { num_versions: {{ $number | default "1" }} }
 - {{ printf "--served-model-name=%s" $values.modelName | quote }}
 - --host=0.0.0.0
 - --port={{ $server.http }}
+{{- if and (gt (int $values.gpuCount) 1) (not (regexMatch "parallel|-[tpd]p" (join " " $values.extraArgs))) }}
+- --tensor-parallel-size={{ int $values.gpuCount }}
+{{- end }}
 {{- end }}
 {{- range $values.extraArgs }}
 - {{ . | quote }}
