@@ -15,12 +15,14 @@ from verifyingserver import CONTEXT_MIB, VerifyingServer, listed
 
 from gpucore.wire.lists import decode_pods
 from gpucore.wire.names import ENV_VISIBLE_DEVICES
-from gpucore.wire.verified import decode_verified
+from gpucore.wire.verified import VerifiedNode, decode_verified, encode_verified
 from gpuinspect.cluster.snapshots import decode
 from gpuinspect.errors import InspectError
 from gpuinspect.queries.plugin_pods import verified_rows
 from gpuinspect.verify.image import image_on, plugin_pods
+from gpuinspect.verify.record import joined
 from gpuinspect.verify.targets import ProofTarget
+from gpukube.errors import UnreachableError
 from gpukube.testing.plugin_pods import plugin_pod
 from gpuprobe.checks import compute, neighbour, share
 from standins.cuda import build
@@ -489,6 +491,26 @@ def test_an_error_on_one_node_ends_the_run_on_all(
     assert not [path for path in server.objects if "gpushare-verify" in path]
 
 
+def test_a_request_that_fails_ends_the_row_alone(
+    serve: Serve, verify: Verify, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other rows of the GPU, and all of other nodes, are verified."""
+
+    def fails(*_: object) -> None:
+        raise UnreachableError("GET /api/v1/pods: connection reset")
+
+    monkeypatch.setattr("gpuinspect.verify.rows.device_now", fails)
+    rows = verify.rows(serve("driver"), "--only", "share,accounting,memory,neighbour,health")
+    assert verdicts(rows) == {
+        "share": "pass",
+        "accounting": "pass",
+        "memory": "pass",
+        "neighbour": "fail",
+        "health": "fail",
+    }
+    assert "connection reset" in rows["health"]["seen"]
+
+
 def test_the_table_shows_what_to_do(serve: Serve, verify: Verify) -> None:
     """A line a row, then expected, seen and the next step of what failed, then the count."""
     server = serve("driver")
@@ -551,6 +573,33 @@ def test_results_are_recorded_on_the_plugins_pod_and_as_events(
     assert "memory: expected out of memory" in event["message"]
     (row, *_) = verified_rows(decode(listed([plugin]).encode()))
     assert (row.node, row.gpu, row.row, row.verdict) == ("n1", "0", "accounting", "pass")
+
+
+def test_a_failure_stays_recorded_until_its_row_holds(serve: Serve, verify: Verify) -> None:
+    """The next night the GPU may be full, or another be verified: the alert goes on."""
+    server = serve("driver")
+    before = VerifiedNode(
+        7, {"0": {"whole": "fail", "burst": "known", "memory": "fail"}, "5": {"memory": "fail"}}
+    )
+    (plugin,) = [pod for pod in server.lists["/api/v1/pods"] if "selfLink" in pod]
+    plugin["metadata"].setdefault("annotations", {})["gpushare/verified"] = encode_verified(before)
+    assert verify(server, "--only", "quick", "--record").code == 0
+    (plugin,) = [pod for pod in server.lists["/api/v1/pods"] if "selfLink" in pod]
+    found = decode_verified(plugin["metadata"]["annotations"]["gpushare/verified"])
+    assert found is not None
+    quick = dict.fromkeys(("share", "accounting", "memory"), "pass")
+    assert found.gpus == {"0": {"whole": "fail", "burst": "known"} | quick}
+    assert found.at > before.at
+
+
+@pytest.mark.parametrize(
+    ("now", "stays"), [("skip", "fail"), ("pass", "pass"), ("known", "known"), ("fail", "fail")]
+)
+def test_a_row_that_was_skipped_says_nothing_new(now: str, stays: str) -> None:
+    """Its earlier result is the last one; a row without one is known as skipped."""
+    before = VerifiedNode(1, {"0": {"memory": "fail"}})
+    found = joined(before, VerifiedNode(2, {"0": {"memory": now, "share": "skip"}}), {"0"})
+    assert found == VerifiedNode(2, {"0": {"memory": stays, "share": "skip"}})
 
 
 def test_results_that_cannot_be_recorded_are_an_error(serve: Serve, verify: Verify) -> None:

@@ -4,13 +4,14 @@ The device plugin publishes its annotation as metrics, and the dashboard shows i
 """
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
-from gpucore.wire.names import VERIFIED
+from gpucore.wire.names import VERIFIED, Names
+from gpucore.wire.node.inventories import inventory_of
 from gpucore.wire.pod.spec import Pod
-from gpucore.wire.verified import VerifiedNode, encode_verified
+from gpucore.wire.verified import VerifiedNode, decode_verified, encode_verified
 from gpuinspect.cluster.snapshots import Snapshot
 from gpuinspect.verify.image import plugin_pods
 from gpuinspect.verify.rows import RowOutcome
@@ -25,19 +26,27 @@ VERIFY_FAILED: Final = "GpuVerifyFailed"
 SOURCE: Final = EventSource("gpushare-verify", "gpushare-verify", may_patch=False)
 
 
-def record(kube: "BlockingClient", snapshot: Snapshot, outcomes: Sequence[RowOutcome]) -> list[str]:
+def record(
+    kube: "BlockingClient", snapshot: Snapshot, names: Names, outcomes: Sequence[RowOutcome]
+) -> list[str]:
     """Write annotations and events; a sentence for each node that could not be recorded."""
     pods = plugin_pods(snapshot)
-    uids = {node.name: node.uid for node in snapshot.nodes}
+    nodes = {node.name: node for node in snapshot.nodes}
     errors = []
     for node, verified in results(outcomes, int(time.time())).items():
         try:
-            _annotate(kube, pods[node], verified)
+            pod = pods[node]
+            before = decode_verified(pod.annotations.get(VERIFIED, ""))
+            found = inventory_of(nodes[node], names)
+            gpus = {str(gpu.index) for gpu in found.gpus} if found else set()
+            _annotate(kube, pod, joined(before, verified, gpus))
         except (KubeError, KeyError) as error:
             errors.append(f"the results of node {node} are not recorded: {error}")
     for each in outcomes:
         if each.proof.verdict is ProofVerdict.FAIL:
-            about = ObjectReference("Node", each.target.node, "", uids.get(each.target.node, ""))
+            node_object = nodes.get(each.target.node)
+            uid = node_object.uid if node_object else ""
+            about = ObjectReference("Node", each.target.node, "", uid)
             with suppress(KubeError):
                 body = event_body(about, "Warning", VERIFY_FAILED, message(each), SOURCE)
                 kube.post(event_path(about), body)
@@ -51,6 +60,23 @@ def results(outcomes: Iterable[RowOutcome], at: int) -> dict[str, VerifiedNode]:
         rows = found.setdefault(each.target.node, {}).setdefault(str(each.target.index), {})
         rows[each.proof.row] = each.proof.verdict.value
     return {node: VerifiedNode(at, gpus) for node, gpus in found.items()}
+
+
+def joined(before: VerifiedNode | None, now: VerifiedNode, gpus: Collection[str]) -> VerifiedNode:
+    """The results of a run, and earlier ones of rows that it did not run or skipped.
+
+    Else a fault would seem to be gone once its GPU is full, or another GPU is the emptiest.
+
+    Args:
+        gpus: indexes of those that the node has; results of others are left out.
+    """
+    found = {gpu: dict(rows) for gpu, rows in before.gpus.items() if gpu in gpus} if before else {}
+    for gpu, rows in now.gpus.items():
+        known = found.setdefault(gpu, {})
+        for row, verdict in rows.items():
+            if verdict != ProofVerdict.SKIP.value or row not in known:
+                known[row] = verdict
+    return VerifiedNode(now.at, found)
 
 
 def message(outcome: RowOutcome) -> str:

@@ -4,6 +4,7 @@ Every pod stays within free units, also where the limit that it tries does not h
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 import msgspec
@@ -13,6 +14,7 @@ from gpuinspect.cluster.snapshots import Snapshot
 from gpuinspect.verify.placing import STAY, GpuPods
 from gpuinspect.verify.site import PodFailedError, PodRefusedError, VerifySite
 from gpuinspect.verify.targets import SHARE_MIB, ProofTarget, device_now
+from gpukube.errors import KubeError
 from gpuprobe.checks import (
     burst,
     compute,
@@ -73,15 +75,15 @@ class RowRunner:
         for rows, step in steps:
             if asked := [row for row in rows if row in wanted]:
                 yield from self._of(asked, step)
-        self._pods.clear()
 
     def _of(self, rows: Sequence[str], step: Callable[[], Sequence[Proof]]) -> Iterator[Proof]:
         try:
             found = {proof.row: proof for proof in step()}
-        except (PodFailedError, MissingAnswerError) as error:
+        except (PodFailedError, MissingAnswerError, KubeError) as error:
             found = {row: ended_early(row, str(error)) for row in rows}
         finally:
-            self._pods.clear()
+            with suppress(PodFailedError, KubeError):  # the end of the run removes what is left
+                self._pods.clear()
         yield from (found[row] for row in rows if row in found)
 
     def _asked(self, item: Mapping[str, Any], units: int) -> RequestedShare:

@@ -122,7 +122,7 @@ def verify(
         runs = _on_all_nodes(site, found, on_node)
     outcomes = tuple(outcome for run in runs for outcome in run.outcomes)
     described = {uuid: seen for run in runs for uuid, seen in run.described.items()}
-    errors = record(kube, snapshot, outcomes) if wanted.record else []
+    errors = record(kube, snapshot, names, outcomes) if wanted.record else []
     return VerifyRun(outcomes, described, site.left_behind, tuple(errors))
 
 

@@ -16,7 +16,15 @@ import msgspec
 
 from gpuinspect.verify import objects
 from gpuinspect.verify.objects import Object, RunPlace
-from gpukube.errors import ForbiddenError, KubeError, NotFoundError, StatusError
+from gpukube.errors import (
+    ForbiddenError,
+    KubeError,
+    NotFoundError,
+    ServerError,
+    StatusError,
+    ThrottledError,
+    UnreachableError,
+)
 
 if TYPE_CHECKING:  # the import takes a while
     from gpukube.blocking import BlockingClient
@@ -24,6 +32,8 @@ if TYPE_CHECKING:  # the import takes a while
 LOOK_SECONDS: Final = 0.3
 START_SECONDS: Final = 120.0
 GONE_SECONDS: Final = 90.0
+PASSING: Final = (UnreachableError, ThrottledError, ServerError)
+"""What a wait outlasts, such as an API server that restarts."""
 _REFUSALS: Final = (HTTPStatus.FORBIDDEN, HTTPStatus.UNPROCESSABLE_ENTITY)
 """Of admission: a policy, a webhook, a quota."""
 
@@ -211,22 +221,32 @@ class VerifySite:
 
     def delete(self, name: str) -> None:
         """Delete a pod and wait until its share is free."""
-        with suppress(NotFoundError):
-            self._kube.delete(f"{self._pods}/{name}", {"gracePeriodSeconds": "1"})
+        self.wait(lambda: self._told_to_end(name), f"the deletion of pod {name} is accepted")
         self.wait(lambda: self._gone(f"{self._pods}/{name}"), f"pod {name} is deleted")
 
+    def _told_to_end(self, name: str) -> bool:
+        with suppress(NotFoundError):
+            self._kube.delete(f"{self._pods}/{name}", {"gracePeriodSeconds": "1"})
+        return True
+
     def wait(self, done: Callable[[], bool], what: str, seconds: float = START_SECONDS) -> None:
-        """Wait until something is so.
+        """Wait until something is so; an API server that does not answer may come back.
 
         Raises:
             PodFailedError: not in time.
             OutOfTimeError, RunStoppedError: the run is over.
         """
-        deadline = time.monotonic() + seconds
-        while not done():
+        deadline, fault = time.monotonic() + seconds, ""
+        while True:
+            try:
+                if done():
+                    return
+                fault = ""
+            except PASSING as error:
+                fault = f" ({error})"
             self._check_time()
             if time.monotonic() > deadline:
-                raise PodFailedError(f"not in {seconds:g} s: {what}")
+                raise PodFailedError(f"not in {seconds:g} s: {what}{fault}")
             time.sleep(LOOK_SECONDS)
 
     def bound(self, name: str) -> Object:

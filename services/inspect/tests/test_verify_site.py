@@ -1,0 +1,77 @@
+"""The waits of ``gpushare verify``: an API server that fails for a while ends no run."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from gpuinspect.verify.objects import RunPlace
+from gpuinspect.verify.site import PodFailedError, VerifySite
+from gpukube.errors import KubeError, NotFoundError, ServerError, ThrottledError, UnreachableError
+
+RESET = UnreachableError("GET pod: connection reset")
+RESTARTS = ServerError("GET pod", status=503, message="shutting down")
+THROTTLED = ThrottledError("GET pod", status=429, message="too many requests")
+GONE = NotFoundError("GET pod", status=404, message="not found")
+
+
+class FailingClient:
+    """Answers requests by a script: a phase of the pod, or an error."""
+
+    def __init__(self, *script: str | KubeError) -> None:
+        self._script = iter(script)
+        self.deleted = 0
+
+    def get(self, path: str, params: object = None) -> bytes:
+        """The pod as the script has it."""
+        item: Any = {"metadata": {}, "spec": {"nodeName": "n"}, "status": {"phase": self._next()}}
+        return msgspec.json.encode(item)
+
+    def delete(self, path: str, params: object = None) -> bytes:
+        """Accepted as the script has it."""
+        self._next()
+        self.deleted += 1
+        return b"{}"
+
+    def _next(self) -> str:
+        one = next(self._script)
+        if isinstance(one, KubeError):
+            raise one
+        return one
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without pauses."""
+    monkeypatch.setattr("gpuinspect.verify.site.LOOK_SECONDS", 0)
+
+
+def site(client: FailingClient) -> VerifySite:
+    """A run of a minute whose objects are not created."""
+    place = RunPlace(namespace="v", own=True, image="i", node="n", until=1)
+    return VerifySite(client, place, seconds=60)  # type: ignore[arg-type]
+
+
+def test_a_wait_outlasts_an_api_server_that_restarts() -> None:
+    """One of thousands of requests fails in a long run."""
+    client = FailingClient("Running", RESET, RESTARTS, THROTTLED, "Running", "Succeeded")
+    assert site(client).ended("p")["status"]["phase"] == "Succeeded"
+
+
+def test_a_deletion_is_repeated_until_it_is_accepted() -> None:
+    """Else the pod would hold its share until the end of the run."""
+    client = FailingClient(RESET, "accepted", RESTARTS, GONE)
+    site(client).delete("p")
+    assert client.deleted == 1
+
+
+def test_what_kept_a_wait_from_its_end_is_named() -> None:
+    """The row has the last error of the API server."""
+
+    def fails() -> bool:
+        raise RESTARTS
+
+    with pytest.raises(
+        PodFailedError, match=r"not in 0 s: it is so \(GET pod: 503 shutting down\)"
+    ):
+        site(FailingClient()).wait(fails, "it is so", 0)
