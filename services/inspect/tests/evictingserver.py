@@ -12,6 +12,11 @@ Object = dict[str, Any]
 NODES, PODS = "/api/v1/nodes", "/api/v1/pods"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
 LEASE = f"{LEASES}/gpushare-defrag"
+TWO_BUDGETS = (
+    "This pod has more than one PodDisruptionBudget, which the eviction subresource does not"
+    " support."
+)
+"""Message of the Eviction API, whose status is 500."""
 IDLE_LEASE = f"{LEASES}/gpushare-idle"
 
 
@@ -112,7 +117,9 @@ class EvictingServer(FakeApiServer):
         if any(metadata[key] != wanted[key] for key in ("uid", "resourceVersion")):
             return 409, {"message": "the precondition is not met"}
         if name in self.refused:
-            return self.refused[name], {"message": "it would violate the pod's disruption budget"}
+            status = self.refused[name]
+            budget = "it would violate the pod's disruption budget"
+            return status, {"message": TWO_BUDGETS if status == 500 else budget}
         (self.tried if dry_run else self.evicted).append(name)
         if not dry_run:
             self._replace(found[0])

@@ -226,6 +226,49 @@ def test_a_disruption_budget_keeps_its_pod_and_no_other(idle: Idle) -> None:
     assert (outcome.code, idle.server.evicted) == (0, ["a"])
 
 
+def test_two_disruption_budgets_of_a_pod_keep_it_and_no_other(idle: Idle) -> None:
+    """The Eviction API answers 500 for the pod, and the run goes on with the next one."""
+    idle()
+    idle.later(24)
+    idle.server.refused["b"] = 500
+    outcome = idle()
+    assert "several PodDisruptionBudgets select default/b" in outcome.out
+    assert (outcome.code, idle.server.evicted) == (0, ["a"])
+
+
+def test_another_failure_of_the_api_server_ends_the_run(idle: Idle) -> None:
+    """It is not known whether the pod was evicted."""
+    idle()
+    idle.later(24)
+    idle.server.refused["b"] = 503
+    outcome = idle()
+    assert (outcome.code, idle.server.evicted) == (1, [])
+    assert "503" in outcome.err
+
+
+def test_a_refused_eviction_leaves_the_maximum_to_other_pods(idle: Idle) -> None:
+    """Only evictions count against the maximum."""
+    idle()
+    idle.later(24)
+    idle.server.refused["b"] = 429
+    assert idle.outcomes("--max-evictions", "1") == {
+        "bare": "spared",
+        "b": "refused",
+        "a": "evicted",
+    }
+
+
+def test_the_attempts_of_a_run_are_bounded(idle: Idle, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many evictions the cluster refuses; the reason is named."""
+    monkeypatch.setattr("gpuinspect.idle.run.ATTEMPTS", 1)
+    idle()
+    idle.later(24)
+    idle.server.refused["b"] = 429
+    outcome = idle("--max-evictions", "1")
+    assert "this run has made 1 attempt, 1 times its maximum" in outcome.out
+    assert (outcome.code, idle.server.evicted) == (0, [])
+
+
 def test_a_run_evicts_and_notices_no_more_than_its_maximum(idle: Idle) -> None:
     """The longest idle first; the others are for the next run."""
     assert idle.outcomes("--max-notices", "1")["a"] == "postponed"

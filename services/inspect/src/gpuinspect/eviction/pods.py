@@ -4,10 +4,19 @@ from typing import Final, Protocol
 
 from gpucore.units import PodUid
 from gpucore.wire.pod.controllers import Controller
-from gpukube.errors import ConflictError, KubeError, NotFoundError, StatusError, ThrottledError
+from gpukube.errors import (
+    ConflictError,
+    KubeError,
+    NotFoundError,
+    ServerError,
+    StatusError,
+    ThrottledError,
+)
 
 _UNPROCESSABLE: Final = 422
 """Status of a JSON patch whose test failed."""
+_SEVERAL_BUDGETS: Final = "more than one PodDisruptionBudget"
+"""Of the message with which the Eviction API answers 500 for such a pod, without a reason."""
 
 
 class EvictablePod(Protocol):
@@ -39,6 +48,8 @@ def refusal(pod: EvictablePod, error: KubeError) -> str:
     message = error.message if isinstance(error, StatusError) else ""
     if isinstance(error, ThrottledError):
         return f"a PodDisruptionBudget keeps {pod}: {message}"
+    if isinstance(error, ServerError) and _SEVERAL_BUDGETS in message:
+        return f"several PodDisruptionBudgets select {pod}, so the Eviction API refuses it"
     changed = isinstance(error, StatusError) and error.status == _UNPROCESSABLE
     if changed or isinstance(error, ConflictError | NotFoundError):
         return f"{pod} has changed: {message}"

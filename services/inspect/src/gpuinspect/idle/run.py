@@ -5,13 +5,15 @@ request has the pod's UID and version as preconditions: a label or use between t
 request keeps the pod.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from gpucore.sizing.idle_eviction import IdleDecision, IdleRules, IdleStep, MeasuredPod, decide
+from gpucore.units import counted
 from gpucore.wire.names import Names
 from gpuinspect.cluster.collect import ClusterSource
 from gpuinspect.eviction.lease import LeaseError, RunLease
@@ -22,6 +24,9 @@ from gpukube.errors import KubeError
 
 if TYPE_CHECKING:  # the import takes a while
     from gpukube.blocking import BlockingClient
+
+ATTEMPTS: Final = 5
+"""Attempts of a run for each notice and eviction of its maximum: the cluster may refuse many."""
 
 
 class IdleEviction(msgspec.Struct, frozen=True):
@@ -80,7 +85,9 @@ class _Run:
         lease: RunLease | None,
     ) -> None:
         self._kube, self._rules, self._clock, self._lease = kube, wanted.rules, clock, lease
-        self._left = {IdleStep.NOTICE: wanted.notices, IdleStep.EVICT: wanted.evictions}
+        self._most = {IdleStep.NOTICE: wanted.notices, IdleStep.EVICT: wanted.evictions}
+        self._done: Counter[IdleStep] = Counter()
+        self._attempts: Counter[IdleStep] = Counter()
         self._found = measured_pods(kube, names, wanted.selection)
         self._stopped = ""
 
@@ -106,13 +113,23 @@ class _Run:
             return IdlePodOutcome(pod, IdleOutcome.SPARED, reason=decision.reason)
         if decision.step is IdleStep.WAIT:
             return IdlePodOutcome(pod, IdleOutcome.WAITS, after)
-        if self._stopped or not self._left[decision.step]:
-            reason = self._stopped or "this run has reached its maximum"
+        if reason := self._stopped or self._exhausted(decision.step):
             return IdlePodOutcome(pod, IdleOutcome.POSTPONED, after, reason)
-        self._left[decision.step] -= 1
-        if decision.step is IdleStep.NOTICE:
-            return self._noticed(pod)
-        return self._evicted(pod, after)
+        self._attempts[decision.step] += 1
+        notice = decision.step is IdleStep.NOTICE
+        found = self._noticed(pod) if notice else self._evicted(pod, after)
+        if found.outcome in {IdleOutcome.NOTICED, IdleOutcome.EVICTED}:
+            self._done[decision.step] += 1
+        return found
+
+    def _exhausted(self, step: IdleStep) -> str:
+        """Why this run takes the step for no further pod; empty where it may."""
+        most, attempts = self._most[step], self._attempts[step]
+        if self._done[step] >= most:
+            return "this run has reached its maximum"
+        if attempts >= ATTEMPTS * most:
+            return f"this run has made {counted(attempts, 'attempt')}, {ATTEMPTS} times its maximum"
+        return ""
 
     def _noticed(self, pod: MeasuredPod) -> IdlePodOutcome:
         """The grace time is whole for each pod, however long the notices before it took."""
