@@ -110,7 +110,91 @@ def test_a_disruption_budget_stops_the_plan_before_its_first_eviction(
     server.refused["c"] = 429
     outcome = defrag("--apply")
     assert (outcome.code, server.evicted) == (0, [])
-    assert "stopped: a PodDisruptionBudget keeps default/c" in outcome.out
+    assert "nothing is evicted: a PodDisruptionBudget keeps default/c" in outcome.out
+    assert "note: a PodDisruptionBudget keeps default/c" in outcome.err
+
+
+def crowded(cluster: FakeCluster, *, namespace: str) -> FakeCluster:
+    """``first`` waits for n1, where a has to leave; for n2 k of another namespace has to."""
+    for name in ("n1", "n2", "n3"):
+        cluster.node(name, gpus=[Gpu(15)], labels={"pool": name})
+    cluster.pod("a", 8, node="n1", index=0, metadata=owned("a"))
+    cluster.pod("k", 9, node="n2", index=0, namespace=namespace, metadata=owned("k"))
+    return cluster.pod("x", 2, node="n3", index=0, namespace="gamma")
+
+
+@pytest.fixture
+def several(
+    run: Run, cluster: FakeCluster, tmp_path: Path
+) -> Iterator[tuple[EvictingServer, Defrag]]:
+    """The cluster of :func:`crowded`, with waiting pods of two namespaces."""
+    crowded(cluster, namespace="beta")
+    for name, namespace, hour in (("first", "default", "00"), ("second", "beta", "12")):
+        metadata = {"creationTimestamp": f"2026-01-01T{hour}:00:00Z"}
+        selector = {"nodeSelector": {"pool": "n1"}} if name == "first" else {}
+        cluster.pod(
+            name, 15, phase="Pending", namespace=namespace, metadata=metadata, spec=selector
+        )
+    with EvictingServer(cluster).serving() as server:
+        assert isinstance(server, EvictingServer)
+        yield server, Defrag(run, server, tmp_path)
+
+
+@pytest.mark.parametrize("status", [429, 500], ids=["one budget", "two budgets"])
+def test_a_pod_that_the_cluster_keeps_does_not_stop_those_behind_it(
+    several: tuple[EvictingServer, Defrag], status: int
+) -> None:
+    """The plan of another waiting pod is carried out in the same run."""
+    server, defrag = several
+    server.refused["a"] = status
+    outcome = defrag("--apply")
+    assert outcome.out.splitlines()[-1] == "evicted 1 of 1 pod so that beta/second fits node n2"
+    assert server.evicted == ["k"]
+    assert "PodDisruptionBudget" in outcome.err
+
+
+def test_another_plan_for_the_same_pod_is_searched(
+    run: Run, cluster: FakeCluster, tmp_path: Path
+) -> None:
+    """The cluster keeps a, the cheapest eviction, so k leaves for the pod."""
+    crowded(cluster, namespace="default").pod("first", 15, phase="Pending")
+    with EvictingServer(cluster).serving() as server:
+        assert isinstance(server, EvictingServer)
+        server.refused["a"] = 429
+        outcome = Defrag(run, server, tmp_path)("--apply")
+    assert outcome.out.splitlines()[-1].endswith("so that default/first fits node n2")
+    assert server.evicted == ["k"]
+
+
+def test_the_other_pods_of_a_refused_pods_controller_stay(
+    run: Run, cluster: FakeCluster, tmp_path: Path
+) -> None:
+    """Their PodDisruptionBudget is mostly the same one."""
+    crowded(cluster, namespace="default").pod("first", 15, phase="Pending")
+    with EvictingServer(cluster).serving() as server:
+        assert isinstance(server, EvictingServer)
+        server.pod("k")["metadata"] |= owned("a")
+        server.refused["a"] = 429
+        outcome = Defrag(run, server, tmp_path)("--apply")
+    assert "nothing is evicted: a PodDisruptionBudget keeps default/a" in outcome.out
+    assert server.evicted == []
+
+
+def test_refused_plans_for_one_namespace_leave_time_for_the_others(
+    several: tuple[EvictingServer, Defrag], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After their maximum no plan is searched for pods of that namespace; a run has one too."""
+    server, defrag = several
+    server.refused["a"] = 429
+    monkeypatch.setattr("gpuinspect.defrag.run.OF_A_NAMESPACE", 1)
+    monkeypatch.setattr("gpuinspect.defrag.run.REFUSED_PLANS", 1)
+    bounded = defrag("--apply")
+    assert "nothing is evicted: the cluster refused 1 plans, the maximum of a run" in bounded.out
+    assert server.evicted == []
+    monkeypatch.setattr("gpuinspect.defrag.run.REFUSED_PLANS", 2)
+    outcome = defrag("--apply")
+    assert "default/first: the cluster refused too many plans" in outcome.err
+    assert server.evicted == ["k"]
 
 
 def test_a_budget_that_two_pods_share_stops_between_them(

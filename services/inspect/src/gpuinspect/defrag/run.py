@@ -1,12 +1,15 @@
 """One run: find a plan and carry it out, one eviction at a time, each judged on a fresh state.
 
-A run carries out one plan at most. It ends at the first eviction that the cluster refuses, and as
-soon as the plan no longer holds; what it evicted until then it does not take back.
+A run carries out one plan at most, the first one of which the cluster refuses no eviction in a dry
+run. It ends at the first eviction that is refused then, and as soon as the plan no longer holds;
+what it evicted until then it does not take back.
 
 The annotation of its Lease remembers the evictions of the last hour. Each is written before it is
 requested, so a run that dies has counted its eviction.
 """
 
+from collections import Counter
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
@@ -30,6 +33,12 @@ from gpukube.errors import ForbiddenError, InvalidReplyError, KubeError
 
 NEEDED: Final = frozenset(one.kind for one in CLAIM_LISTS)
 """Lists without which GPUs would seem free that claims hold."""
+REFUSED_PLANS: Final = 20
+"""Plans of one run that the cluster may refuse in a dry run."""
+OF_A_NAMESPACE: Final = 5
+"""Of those, plans for waiting pods of one namespace; then it is the turn of the others."""
+KEPT: Final = "the cluster refuses its eviction"
+GIVEN_UP: Final = "the cluster refused too many plans for pods of its namespace"
 
 
 class DefragLease(RunLease):
@@ -86,12 +95,14 @@ class RunReport(msgspec.Struct, frozen=True):
         evicted: the pods that were evicted, in order.
         stopped: why the plan was not carried out to its end; empty where it was.
         applied: the run was allowed to evict.
+        refused: why the cluster refused evictions of other plans, in a dry run.
     """
 
     found: PlanSearch
     evicted: tuple[DefragPod, ...] = ()
     stopped: str = ""
     applied: bool = False
+    refused: tuple[str, ...] = ()
 
 
 def plan_or_evict(
@@ -169,12 +180,55 @@ def _carried_out(calls: _Calls, lease: DefragLease, budgets: Budgets) -> RunRepo
         if leaving:
             reason = f"{len(leaving)} pods of an earlier run are still being deleted"
             return RunReport(PlanSearch(), stopped=reason, applied=True)
-        found = find_plan(state, Allowance(budgets, history))
-        if found.plan is None:
-            return RunReport(found, applied=True)
-        return _Run(calls, lease, found).report()
+        return _first_permitted(calls, lease, state, Allowance(budgets, history))
     finally:
         lease.release()
+
+
+def _first_permitted(
+    calls: _Calls, lease: DefragLease, state: DefragState, allowance: Allowance
+) -> RunReport:
+    """Carry out the first plan that passes its dry run."""
+    refused: list[str] = []
+    plans: Counter[str] = Counter()
+    for _ in range(REFUSED_PLANS):
+        found = find_plan(state, allowance)
+        if found.plan is None:
+            stopped = refused[0] if refused else ""
+            return RunReport(found, stopped=stopped, applied=True, refused=tuple(refused))
+        run = _Run(calls, lease, found)
+        reasons = run.refusals()
+        if not reasons:
+            return run.report(refused)
+        refused += reasons.values()
+        namespace = found.plan.waiting.namespace
+        plans[namespace] += 1
+        given_up = namespace if plans[namespace] == OF_A_NAMESPACE else ""
+        state = _without(state, reasons, given_up)
+    stopped = f"the cluster refused {REFUSED_PLANS} plans, the maximum of a run"
+    return RunReport(PlanSearch(), stopped=stopped, applied=True, refused=tuple(refused))
+
+
+def _without(state: DefragState, refused: Collection[PodUid], given_up: str) -> DefragState:
+    """The state in which pods that are refused stay, with the others of their controllers.
+
+    Args:
+        refused: UIDs of pods.
+        given_up: namespace for whose waiting pods nothing is moved; empty for none.
+    """
+    owners = {(state.running[uid].namespace, state.running[uid].owner) for uid in refused}
+    running = {
+        uid: msgspec.structs.replace(pod, obstacle=KEPT)
+        for uid, pod in state.running.items()
+        if (pod.namespace, pod.owner) in owners
+    }
+    waiting = tuple(
+        msgspec.structs.replace(pod, obstacle=pod.obstacle or GIVEN_UP)
+        if given_up and pod.namespace == given_up
+        else pod
+        for pod in state.waiting
+    )
+    return msgspec.structs.replace(state, waiting=waiting, running={**state.running, **running})
 
 
 class _Run:
@@ -189,16 +243,16 @@ class _Run:
         self._found, self._plan = found, found.plan
         self._evicted: list[DefragPod] = []
 
-    def report(self) -> RunReport:
-        stopped = self._refusal() or self._evictions()
-        return RunReport(self._found, tuple(self._evicted), stopped, applied=True)
+    def report(self, refused: Sequence[str]) -> RunReport:
+        """Evict the pods; ``refused`` is why other plans were not carried out."""
+        stopped = self._evictions()
+        evicted = tuple(self._evicted)
+        return RunReport(self._found, evicted, stopped, applied=True, refused=tuple(refused))
 
-    def _refusal(self) -> str:
-        """Why an eviction of the plan is not permitted now, by a dry run of each."""
-        for each in self._plan.evictions:
-            if reason := self._refused(each.pod, dry_run=True):
-                return reason
-        return ""
+    def refusals(self) -> dict[PodUid, str]:
+        """Why evictions of the plan are not permitted now, by a dry run of each."""
+        tried = ((each.pod, self._refused(each.pod, dry_run=True)) for each in self._plan.evictions)
+        return {pod.uid: reason for pod, reason in tried if reason}
 
     def _evictions(self) -> str:
         for eviction in self._plan.evictions:

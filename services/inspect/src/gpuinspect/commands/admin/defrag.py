@@ -116,6 +116,7 @@ def _for_waiting(
         return
     unit = unit_of(state.nodes.node_infos[plan.node]) if plan else GIB
     sys.stdout.write(evictions(report, unit, headers=not no_headers))
+    note_all(report.refused)
     for uid, reason in report.found.reasons.items():
         pod = next(pod for pod in state.waiting if pod.uid == uid)
         note(f"note: {pod}: {reason}")
