@@ -337,6 +337,24 @@ def test_a_forged_notice_concerns_its_own_pod_only(idle: Idle) -> None:
     assert idle.outcomes() == {"bare": "spared", "b": "evicted", "a": "noticed"}
 
 
+@pytest.mark.parametrize("form", ["table", "json"])
+@pytest.mark.parametrize("activity", ["9999-12-31T23:59:59-23:59", "0001-01-01T00:00:00+23:59"])
+def test_a_time_of_activity_that_no_clock_shows_concerns_its_own_pod_only(
+    idle: Idle, activity: str, form: str
+) -> None:
+    """With its zone it is a year that the table could not write; other pods are listed."""
+    annotations = idle.server.pod("a")["metadata"]["annotations"]
+    annotations["notebooks.kubeflow.org/last-activity"] = activity
+    idle.measure(age=400)
+    outcome = idle("-o", form)
+    assert outcome.code == 0
+    assert "rs-b" in outcome.out
+    idle.measure()
+    noticed = {"bare": "spared", "b": "noticed"}
+    kept = activity.startswith("9999")
+    assert idle.outcomes() == (noticed if kept else {**noticed, "a": "noticed"})
+
+
 def test_a_notebook_is_spared_with_what_to_do_instead(idle: Idle) -> None:
     """Its StatefulSet would create the pod again."""
     metadata = idle.server.pod("b")["metadata"]

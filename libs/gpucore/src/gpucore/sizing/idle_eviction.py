@@ -28,8 +28,9 @@ from gpucore.wire.pod.gangs import gang_of
 from gpucore.wire.pod.spec import Pod, created
 from gpucore.wire.quantity import unix_seconds
 
-_Seconds = Annotated[int, msgspec.Meta(ge=0, le=2**37)]
-"""Unix time; the end is a date that every program can write."""
+_LATEST: Final = 2**37
+"""Unix time of a date that every program can write."""
+_Seconds = Annotated[int, msgspec.Meta(ge=0, le=_LATEST)]
 FRESH_SECONDS: Final = 300.0
 """Age of a measurement from which on it is none; also how far clocks may differ."""
 SAME_NODE: Final = frozenset({"DaemonSet", "Node"})
@@ -223,4 +224,4 @@ def _created_again(pod: Pod, controller: Controller) -> str:
 
 def _last_activity(pod: Pod) -> float:
     """Unix seconds of a notebook's last activity; 0 where the pod has no such annotation."""
-    return unix_seconds(pod.annotations.get(NOTEBOOK_LAST_ACTIVITY))
+    return min(unix_seconds(pod.annotations.get(NOTEBOOK_LAST_ACTIVITY)), float(_LATEST))
