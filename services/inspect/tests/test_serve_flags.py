@@ -1,5 +1,6 @@
 """The flags of ``gpushare serve SERVER``: what they make of the chart's values, and their texts."""
 
+import inspect
 import sys
 from pathlib import Path
 
@@ -7,6 +8,8 @@ import pytest
 import yaml
 from fakehelm import FakeHelm
 from invoking import Run
+
+from gpuinspect.commands.serving.flags import PLACES, request
 
 pytestmark = pytest.mark.slow
 
@@ -144,6 +147,32 @@ def test_a_file_of_values_stands_below_the_flags(run: Run, helm: FakeHelm, tmp_p
     assert (found["replicas"], found["image"], found["cpu"]) == (4, "flag:1", 1)
     assert found["memoryFraction"] == {"processes": 2, "contextMiB": 0}
     assert found["labels"] == {"of": "file", "more": "flag"}
+
+
+def test_a_flag_on_the_command_line_at_its_default_is_above_the_file(
+    run: Run, helm: FakeHelm, tmp_path: Path
+) -> None:
+    """The file's value is removed, so that the chart's default applies, which is the flag's."""
+    path = tmp_path / "values.yaml"
+    fraction = {"rule": "quotient", "contextMiB": 100, "processes": 4, "modelMiB": 7}
+    file = {"replicas": 3, "schedulerName": "other", "memoryFraction": fraction, "cpu": "2"}
+    file |= {"metrics": {"enabled": False, "path": "/m"}, "runtimeClassName": "nvidia"}
+    path.write_text(yaml.safe_dump(file))
+    flags = ("--values", str(path), "--replicas", "1", "--scheduler", "gpushare-scheduler")
+    flags += ("--memory-rule", "share", "--context-memory", "600", "--processes", "1")
+    flags += ("--allow-metrics", "--runtime-class", "")
+    assert run("serve", "tensorflow", *SHARE, *flags, *NAMESPACE).code == 0
+    found = helm.values
+    assert {"replicas", "schedulerName", "runtimeClassName"} & found.keys() == set()
+    assert (found["memoryFraction"], found["cpu"]) == ({"modelMiB": 7}, "2")
+    assert found["metrics"] == {"path": "/m"}
+
+
+def test_every_flag_with_one_value_has_its_place_in_the_chart() -> None:
+    """A new flag without a place would lose to the file where it is given at its default."""
+    known = inspect.signature(request).parameters
+    single = {name for name, each in known.items() if each.default != []}
+    assert single - {"server", "name", "values", "extend_command"} == PLACES.keys()
 
 
 @pytest.mark.parametrize(

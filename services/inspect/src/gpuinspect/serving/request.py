@@ -5,7 +5,7 @@ started.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Any, Final
 
@@ -29,6 +29,14 @@ def overlaid(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, An
 def _laid(below: Any, above: Any) -> Any:
     both = isinstance(below, Mapping) and isinstance(above, Mapping)
     return overlaid(below, above) if both else above
+
+
+def _removed(values: Mapping[str, Any], path: Sequence[str]) -> dict[str, Any]:
+    """The values without the one at this path."""
+    key, *rest = path
+    if rest and isinstance(values.get(key), Mapping):
+        return {**values, key: _removed(values[key], rest)}
+    return {name: value for name, value in values.items() if rest or name != key}
 
 
 CONTEXT_MIB: Final = 600
@@ -88,6 +96,10 @@ class ServingRequest(msgspec.Struct, frozen=True, kw_only=True):
     def over(self, values: Mapping[str, Any]) -> "ServingRequest":
         """The same with further values of the chart above those that it has."""
         return msgspec.structs.replace(self, more=overlaid(self.more, values))
+
+    def without(self, path: Sequence[str]) -> "ServingRequest":
+        """The same without one of the further values; ``path`` is its keys from the top."""
+        return msgspec.structs.replace(self, more=_removed(self.more, path))
 
     def refusal(self) -> str:
         """A sentence with the flag that is wrong and why; empty for a valid request."""

@@ -4,6 +4,7 @@
 is what they serve.
 """
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -22,7 +23,36 @@ _DEFAULTS: Final[dict[str, Any]] = {
     "imagePullPolicy": PULL,
     "shell": SHELL,
 }
-"""Defaults of flags where they are not empty; they are the chart's, and never above a file."""
+"""Defaults of flags where they are not empty; they are the chart's. A flag that is not on the
+command line is never above a file."""
+PLACES: Final[Mapping[str, tuple[str, ...]]] = {
+    "model_name": ("modelName",),
+    "model_path": ("modelPath",),
+    "model_config_file": ("modelConfigFile",),
+    "version_policy": ("versionPolicy",),
+    "monitoring_config_file": ("monitoringConfigFile",),
+    "gpumemory": ("gpuMemory",),
+    "gpus": ("gpuCount",),
+    "gpucore": ("gpuCore",),
+    "memory_rule": ("memoryFraction", "rule"),
+    "context_memory": ("memoryFraction", "contextMiB"),
+    "processes": ("memoryFraction", "processes"),
+    "replicas": ("replicas",),
+    "image": ("image",),
+    "command": ("command",),
+    "shell": ("shell",),
+    "port": ("port",),
+    "restful_port": ("restApiPort",),
+    "metrics_port": ("metrics", "port"),
+    "allow_metrics": ("metrics", "enabled"),
+    "image_pull_policy": ("imagePullPolicy",),
+    "cpu": ("cpu",),
+    "memory": ("memory",),
+    "version": ("servingVersion",),
+    "scheduler": ("schedulerName",),
+    "runtime_class": ("runtimeClassName",),
+}
+"""Where the value of a flag is in those of the chart, for flags with one value."""
 
 Texts = list[str]
 

@@ -6,12 +6,12 @@ to is read from their parameters, so a new one is written once.
 """
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Annotated, Any, Final
 
 import typer
 
-from gpuinspect.commands.serving.flags import request
+from gpuinspect.commands.serving.flags import PLACES, request
 from gpuinspect.commands.serving.upkeep import upkeep
 from gpuinspect.commands.serving.volumes import volumes
 from gpuinspect.errors import FlagError
@@ -89,14 +89,26 @@ def parameters() -> list[inspect.Parameter]:
     return [parameter for parameter in every if parameter.name != "server"]
 
 
-def serving_request(server: ServerKind, flags: Mapping[str, Any]) -> ServingRequest:
+def serving_request(
+    server: ServerKind, flags: Mapping[str, Any], given: Collection[str]
+) -> ServingRequest:
     """The request that all flags together describe.
+
+    Args:
+        server: to start.
+        flags: all of them, those at their default included.
+        given: names of those that are on the command line. At its default, such a flag removes
+            the value of the file, so that the chart's own default applies.
 
     Raises:
         FlagError: a text or a file cannot be read.
         RefusedError: gpushare does not support the request.
     """
     found = request(server, **_own(request, flags))
+    known = inspect.signature(request).parameters
+    for name in PLACES.keys() & set(given):
+        if flags[name] == known[name].default:
+            found = found.without(PLACES[name])
     for further in FURTHER:
         found = found.over(further(**_own(further, flags)))
     return found

@@ -7,7 +7,7 @@ deleting is Helm's work, reading is done here.
 import functools
 import inspect
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Annotated, Any, Final, ParamSpec
 
@@ -100,18 +100,19 @@ def reports_errors(command: Callable[P, None]) -> Callable[P, None]:
 def create(
     server: ServerKind,
     flags: dict[str, Any],
+    given: Collection[str],
     *,
     namespace: Namespace = "",
     dry_run: DryRun = False,
     kubeconfig: Kubeconfig = None,
     context: Context = None,
 ) -> None:
-    """Install a release for the flags, or print it.
+    """Install a release for the flags, or print it; ``given`` are those on the command line.
 
     Raises:
         InspectError: the request is invalid, or Helm or the cluster refuses it.
     """
-    wanted = serving_request(server, flags)
+    wanted = serving_request(server, flags, given)
     if refusal := wanted.refusal():
         raise RefusedError(refusal)
     helm = Helm.at(_place(namespace, kubeconfig, context))
@@ -142,14 +143,22 @@ def _place(namespace: str, kubeconfig: Path | None, context: str | None) -> Rele
 
 def _command(server: ServerKind) -> Callable[..., None]:
     """The command of one server: all flags and those of :func:`create`."""
-    where_to = list(inspect.signature(create).parameters.values())[2:]
+    where_to = list(inspect.signature(create).parameters.values())[3:]
+    caller = inspect.Parameter("ctx", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
 
-    def command(**flags: Any) -> None:
+    def command(*, ctx: typer.Context, **flags: Any) -> None:
         own = {parameter.name: flags.pop(parameter.name) for parameter in where_to}
-        reports_errors(create)(server, flags, **own)
+        reports_errors(create)(server, flags, _on_command_line(ctx), **own)
 
-    setattr(command, "__signature__", inspect.Signature([*parameters(), *where_to]))  # noqa: B010
+    every = [*parameters(), *where_to, caller]
+    setattr(command, "__signature__", inspect.Signature(every))  # noqa: B010
     return command
+
+
+def _on_command_line(ctx: typer.Context) -> list[str]:
+    """Names of the flags that are given, not left at their default."""
+    sources = {name: ctx.get_parameter_source(name) for name in ctx.params}
+    return [name for name, source in sources.items() if source and source.name == "COMMANDLINE"]
 
 
 def _epilog(server: ServerKind, first: str, second: str) -> str:
