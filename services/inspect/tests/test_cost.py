@@ -23,7 +23,21 @@ def test_hours_and_cost(run: Run) -> None:
         ["NAMESPACE", "GRANTED", "GPU-HOURS", "USED", "GPU-HOURS", "COST"],
         ["blue", "12.2", "-", "30.62"],
         ["red", "100.0", "40.0", "250.00"],
-        ["total", "112.2", "40.0", "280.62"],
+        ["TOTAL", "112.2", "40.0", "280.62"],
+    ]
+
+
+@pytest.mark.parametrize("in_use", ["0.5", ""])
+def test_a_namespace_called_total_is_not_the_sum(run: Run, in_use: str) -> None:
+    """A tenant may choose that name; its used hours are its own, or unknown."""
+    own = {"total": in_use} if in_use else {}
+    answers = {GRANTED: {"red": "100", "total": "1"}, USED: {"red": "40", **own}}
+    with fakeprometheus.serving(answers) as url:
+        outcome = run("cost", "-A", "--price", "2", "--prometheus", url)
+    assert [line.split() for line in outcome.out.splitlines()[1:]] == [
+        ["red", "100.0", "40.0", "200.00"],
+        ["total", "1.0", in_use or "-", "2.00"],
+        ["TOTAL", "101.0", "40.5" if in_use else "40.0", "202.00"],
     ]
 
 

@@ -20,6 +20,8 @@ from gpuinspect.terminal.output import align
 GRANTED: Final = "namespace:gpushare_granted_gpus:sum"
 USED: Final = "namespace:gpushare_used_gpus:sum"
 SINCE: Final = re.compile(r"^[1-9][0-9]{0,4}[hdw]$")
+TOTAL: Final = "TOTAL"
+"""Name of the last row; no namespace has capital letters."""
 NO_HISTORY: Final = (
     "no history: the API server stores only pods that exist. Give --prometheus URL of a Prometheus"
     " with the recording rules (chart value monitoring.recordingRules.enabled)"
@@ -103,9 +105,13 @@ def _table(
     granted: Mapping[str, float], used: Mapping[str, float], price: float, *, headers: bool
 ) -> str:
     rows = ["NAMESPACE\tGRANTED GPU-HOURS\tUSED GPU-HOURS\tCOST\n"] if headers else []
-    total = [("total", sum(granted.values()))] if len(granted) > 1 else []
-    for name, hours in [*sorted(granted.items()), *total]:
-        own = used.get(name, sum(used.values()) if name == "total" and used else None)
-        shown = "-" if own is None else f"{own:.1f}"
-        rows.append(f"{name}\t{hours:.1f}\t{shown}\t{hours * price:.2f}\n")
+    rows += [_row(name, hours, used.get(name), price) for name, hours in sorted(granted.items())]
+    if len(granted) > 1:
+        in_use = sum(used.values()) if used else None
+        rows.append(_row(TOTAL, sum(granted.values()), in_use, price))
     return align("".join(rows))
+
+
+def _row(name: str, hours: float, used: float | None, price: float) -> str:
+    shown = "-" if used is None else f"{used:.1f}"
+    return f"{name}\t{hours:.1f}\t{shown}\t{hours * price:.2f}\n"
