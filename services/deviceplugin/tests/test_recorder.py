@@ -16,6 +16,7 @@ from gpucore.sizing.usage_documents import decode_usage
 from gpucore.sizing.usage_history import FADE_SECONDS, START_SECONDS, WorkloadKey
 from gpucore.units import MemoryUnit, PodUid
 from gpucore.wire.names import CLAIM_TEMPLATE
+from gpucore.wire.pod.spec import Container
 
 
 @pytest.fixture
@@ -148,6 +149,16 @@ def test_several_containers_with_gpus_have_one_history_of_the_pod(world: World) 
     """The driver tells pods apart and not their containers."""
     world.state.on_replace((pod("a", "one", "two", "log"),))
     world.holds("a", containers=("one", "two"))
+    world.uses(a=GI)
+    world.sampled()
+    assert world.workloads == [("Pod", "a", "")]
+
+
+def test_a_sidecar_with_the_share_has_the_history_of_the_pod(world: World) -> None:
+    """So `gpushare recommend -o patch` prints a comment, not a patch of another container."""
+    share = Container("sidecar", {"aliyun.com/gpu-mem": "2"}, restart_policy="Always")
+    world.state.on_replace((pod("a", init_containers=(share,)),))
+    world.holds("a", containers=("sidecar",))
     world.uses(a=GI)
     world.sampled()
     assert world.workloads == [("Pod", "a", "")]

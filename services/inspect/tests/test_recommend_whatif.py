@@ -125,6 +125,27 @@ def test_burst_limits_beyond_the_memory_of_a_gpu_are_counted(
     assert any("on 1 GPU the burst limits together" in note for note in found["notes"])
 
 
+def test_the_share_of_a_sidecar_keeps_its_size(
+    run: Run, cluster: FakeCluster, tmp_path: Path
+) -> None:
+    """Its burst limit counts too: two pods that request 6 and may use 12 share a GPU of 16."""
+    cluster.node("n", gpus=[Gpu(16, mode="driver")])
+    resources = {"limits": {"aliyun.com/gpu-mem": "6"}}
+    sidecar = {"name": "s", "restartPolicy": "Always", "resources": resources}
+    for index in range(2):
+        cluster.pod(
+            f"web-{index}",
+            node="n",
+            index=0,
+            annotations={"gpushare/memory-limit": "12"},
+            metadata=owned("web"),
+            spec={"initContainers": [sidecar]},
+        )
+    smaller = history("web", *[1] * 19, 2, requested=6, limit=12, container="")
+    found = effect(run, cluster, tmp_path, smaller)
+    assert (found["podsResized"], found["gpusOvercommitted"]) == (0, 1)
+
+
 def test_a_pod_that_finds_no_place_is_named(run: Run, cluster: FakeCluster, tmp_path: Path) -> None:
     """Its node is cordoned now: the figure would be too good without it."""
     cluster.node("n", gpus=[Gpu(16)], cordoned=True).pod("web", 12, node="n", index=0)

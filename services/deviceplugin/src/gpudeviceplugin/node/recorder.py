@@ -199,9 +199,11 @@ class UsageRecorder:
         )
 
     def _key(self, pod: Pod) -> WorkloadKey:
+        """A sidecar is not named: a patch would add a container of its name to the others."""
         kind, name = workload_of(pod, self._controllers.of(pod))
         containers = gpu_containers(self._state, pod)
-        container = containers[0] if len(containers) == 1 else ALL_CONTAINERS
+        sidecar = any(each.name in containers for each in pod.sidecars)
+        container = containers[0] if len(containers) == 1 and not sidecar else ALL_CONTAINERS
         return WorkloadKey(pod.namespace, kind, name, container)
 
     def _shares(self) -> dict[PodUid, list[_Share]]:

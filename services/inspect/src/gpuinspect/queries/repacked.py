@@ -144,7 +144,9 @@ def _sized(
 ) -> _Sized:
     request = pod_request_of(pod, names) or PodRequest(())
     now = WhatIfPod(f"{pod.namespace}/{pod.name}", request, all_constraints(raw))
-    known = dict(_sizes_of(pod, raw, sizes))
+    # The share of a sidecar keeps its size.
+    holds = any(box.limits.get(names.gpu_mem) for box in pod.containers)
+    known = dict(_sizes_of(pod, raw, sizes)) if holds else {}
     boxes = tuple(_resized(box, known.get(box.name), request, names) for box in pod.containers)
     if ALL_CONTAINERS in known:
         boxes = tuple(_together(pod.containers, known[ALL_CONTAINERS], request, names))
