@@ -17,7 +17,8 @@ class VerifiedNode(msgspec.Struct, frozen=True):
     """The last results.
 
     Attributes:
-        at: Unix time of the run.
+        at: Unix time of the last run; rows that it skipped, and GPUs that it left out, have the
+            results of earlier runs.
         gpus: verdict by index of the GPU and name of the row.
     """
 
