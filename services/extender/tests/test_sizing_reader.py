@@ -122,6 +122,47 @@ async def test_a_plugin_without_a_usable_reply_makes_the_read_incomplete(
     assert reads("incomplete") == before + 1
 
 
+@pytest.mark.parametrize("phase", ["Pending", "Failed", "Succeeded"])
+async def test_a_plugin_whose_pod_does_not_run_makes_the_read_incomplete(
+    reading: Reading, phase: str
+) -> None:
+    """The peak may have been on its node, so no pod is shrunk."""
+    await reading.plugin("p-a", "a", replied("a", recent(2)))
+    await reading.plugin("p-b", "b", replied("b", recent(7)))
+    assert await reading.read() == ([7], True)
+    before = reads("incomplete")
+    item = plugin("p-b", "b")
+    item["status"]["phase"] = phase
+    await reading.cluster.put("pods", item)
+    assert await reading.read() == ([2, 7], True)  # the last read of all nodes counts for a day
+    assert reads("incomplete") == before + 1
+
+
+async def test_a_plugin_whose_pod_is_not_bound_yet_makes_the_read_incomplete(
+    reading: Reading,
+) -> None:
+    """Its DaemonSet assigned it to its node by the name."""
+    await reading.plugin("p-a", "a", replied("a", recent(2)))
+    item = plugin("p-b", "")
+    field = {"key": "metadata.name", "operator": "In", "values": ["b"]}
+    terms = {"nodeSelectorTerms": [{"matchFields": [field]}]}
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": terms}
+    item["spec"]["affinity"] = {"nodeAffinity": required}
+    item["status"]["phase"] = "Pending"
+    await reading.cluster.put("pods", item)
+    assert await reading.read() == ([2], False)
+
+
+async def test_an_ended_pod_beside_a_running_plugin_is_no_failure(reading: Reading) -> None:
+    """As after an eviction: the plugin of the node replies."""
+    await reading.plugin("p-b", "a", replied("a", recent(2)))
+    for name, phase in (("p-a", "Failed"), ("p-c", "Succeeded")):
+        item = plugin(name, "a")
+        item["status"]["phase"] = phase
+        await reading.cluster.put("pods", item)
+    assert await reading.read() == ([2], True)
+
+
 async def test_without_any_plugin_nothing_is_certain(reading: Reading) -> None:
     """A wrong namespace would look the same."""
     before = reads("incomplete")

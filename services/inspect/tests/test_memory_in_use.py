@@ -11,13 +11,11 @@ from fakeapiserver import FakeApiServer
 from invoking import Run
 
 from gpucore.sizing.usage_documents import MOST_BYTES
-from gpuinspect.cluster.release import plugins_in
 from gpuinspect.cluster.snapshots import decode
 from gpuinspect.queries.memory_in_use import MemoryInUse, memory_in_use
 from gpuinspect.queries.usage import Figures
 from gpuinspect.web.feed import CACHE_SECONDS, Cached
 from gpukube.blocking import BlockingClient
-from gpukube.plugin_pods import plugin_addresses
 from gpukube.testing.plugin_pods import plugin_pod
 
 pytestmark = pytest.mark.slow
@@ -188,11 +186,32 @@ def test_a_plugin_under_tls_is_read_under_tls(live: Live, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("phase", ["Pending", "Failed", "Succeeded"])
-def test_only_running_plugins_are_read(live: Live, phase: str) -> None:
-    """Others have no address."""
-    pods = [plugin("n1", phase=phase), plugin("n2")]
-    snapshot = decode(json.dumps({"apiVersion": "v1", "kind": "List", "items": pods}).encode())
-    assert [a.node for a in plugin_addresses(plugins_in(snapshot))] == ["n2"]
+def test_only_running_plugins_are_read(live: Live, tmp_path: Path, phase: str) -> None:
+    """The node of another one is named, with the reason."""
+    pods = [p for p in live.lists["/api/v1/pods"] if p["metadata"]["name"] != "plugin-n1"]
+    live.lists["/api/v1/pods"] = [*pods, plugin("n1", phase=phase)]
+    found = live.figures(tmp_path)
+    assert list(found.known.gpus) == ["GPU-n2-0"]
+    assert found.note == (
+        "memory in use of node n1 is unknown: the device plugin of n1 cannot be read: "
+        "its plugin's pod is not running"
+    )
+    assert not any("plugin-n1" in request for request in live.requests)
+
+
+def test_an_ended_pod_beside_a_running_plugin_is_not_named(live: Live, tmp_path: Path) -> None:
+    """DaemonSets replace pods that ended."""
+    live.lists["/api/v1/pods"].append(plugin_pod("an-old-one", "n1", phase="Failed"))
+    assert live.figures(tmp_path).note == ""
+
+
+def test_pods_that_do_not_run_name_no_namespace(live: Live, tmp_path: Path) -> None:
+    """Whatever their number: they cost nothing."""
+    for index in range(9):
+        fake = plugin_pod(f"fake-{index}", f"n{index}", namespace="a-tenant", phase="Pending")
+        live.lists["/api/v1/pods"].append(fake)
+    found = live.figures(tmp_path)
+    assert (len(found.known.gpus), found.note) == (2, "")
 
 
 def test_a_missing_right_is_named_once(live: Live, tmp_path: Path, run: Run) -> None:

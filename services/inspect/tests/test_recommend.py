@@ -340,6 +340,19 @@ def test_a_pod_that_only_looks_like_a_plugin_is_not_read(run: Run, tmp_path: Pat
     assert document["gaps"][0].startswith("nothing was read of 1 node, such as b: it reports")
 
 
+def test_a_node_whose_plugin_does_not_run_is_named(run: Run, tmp_path: Path) -> None:
+    """The highest peak may be on it."""
+    pending = plugin("p-b", "b")
+    pending["status"]["phase"] = "Pending"
+    server = FakeApiServer({NODES: [], PODS: [plugin("p-a", "a"), pending]})
+    server.objects[f"{SYSTEM}/p-a%3A9445/proxy/usage-history"] = answer_of("a", history("web", 2))
+    with server.serving():
+        outcome = run("recommend", "--kubeconfig", str(server.kubeconfig(tmp_path)))
+    assert "nothing was read of 1 node, such as b: its plugin's pod is not running" in (
+        " ".join(outcome.err.split())
+    )
+
+
 def test_without_rights_on_nodes_the_unit_is_gib(run: Run, tmp_path: Path) -> None:
     """The pods of the plugins are enough."""
     server = FakeApiServer({NODES: [], PODS: [plugin("p-a", "a")]})

@@ -623,3 +623,9 @@ def test_a_tenants_pod_that_looks_like_a_plugin_gives_no_image() -> None:
     found = decode(listed([forged, own, forged]).encode())
     assert image_on(found, "n1") == "registry.example.com/own"
     assert plugin_pods(found)["n1"].name == "plugin"
+
+
+def test_a_plugin_that_does_not_run_gives_no_image_and_takes_no_results() -> None:
+    """Its image may be one that the node cannot pull."""
+    found = decode(listed([plugin_pod("plugin", "n1", phase="Pending")]).encode())
+    assert plugin_pods(found) == {}

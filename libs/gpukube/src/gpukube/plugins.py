@@ -23,6 +23,7 @@ if TYPE_CHECKING:  # the import takes a while and a snapshot needs no client
 AT_ONCE: Final = 12
 MOST_PLUGINS: Final = 2000
 NOT_IN_TIME: Final = "it was not read in time"
+NOT_RUNNING: Final = "its plugin's pod is not running"
 
 
 class OfNode(Protocol):
@@ -85,7 +86,10 @@ class _Reading(Generic[DocT]):
         self.forbidden = ""
 
     def read(self, where: PluginAddress) -> None:
-        """Read one plugin, unless the time is over or the right is missing."""
+        """Read one plugin that runs, unless the time is over or the right is missing."""
+        if not where.running:
+            self.failures[where.node] = NOT_RUNNING
+            return
         left = self._until - time.monotonic()
         if self.forbidden or left <= 0:
             self.failures[where.node] = NOT_IN_TIME
@@ -115,6 +119,8 @@ def read_plugins(
     kube: "BlockingClient", plugins: Iterable[PluginAddress], document: PluginDocument[DocT]
 ) -> PluginReplies[DocT]:
     """A document of every node whose plugin replies in time.
+
+    A node whose plugin does not run is a failure as well.
 
     Args:
         kube: the API server, with the rights of the caller.

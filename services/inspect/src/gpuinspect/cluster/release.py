@@ -62,7 +62,7 @@ def own_plugins(snapshot: Snapshot) -> Iterator[tuple[Pod, msgspec.Raw]]:
     """
     found = plugin_addresses(plugins_in(snapshot))
     namespace = plugin_namespace(found)
-    names = {each.pod for each in found if each.namespace == namespace}
+    names = {each.pod for each in found if each.running and each.namespace == namespace}
     for pod, raw in zip(snapshot.pods, snapshot.all("Pod"), strict=True):
         if pod.namespace == namespace and pod.name in names:
             yield pod, raw
