@@ -18,7 +18,9 @@ pytestmark = pytest.mark.slow
 
 FORMS = Path(__file__).parent / "golden" / "forms"
 GIB = 1 << 30
-NOW = 1_767_225_600.0
+NOW = 1_767_571_200.0
+CREATED = 1_767_323_045.0
+"""Of every pod of the cluster."""
 OWNER = {"kind": "ReplicaSet", "name": "web-7f8d", "controller": True}
 
 
@@ -38,7 +40,7 @@ def reply(node: str, *gpus: list[dict[str, Any]]) -> dict[str, Any]:
         | {"pods": rows}
         for index, rows in enumerate(gpus)
     ]
-    known = {"apiVersion": "gpushare/v1", "kind": "NodeUsage", "node": node, "measuredAt": 1.5}
+    known = {"apiVersion": "gpushare/v1", "kind": "NodeUsage", "node": node, "measuredAt": NOW}
     return {**known, "gpus": shown}
 
 
@@ -212,6 +214,31 @@ def test_a_pod_without_figures_is_not_idle_but_unknown(idle: Idle) -> None:
     assert outcome.out == ""
     assert "memory in use of node n1 is unknown" in outcome.err
     assert "it is not known whether 1 pod uses memory" in outcome.err
+
+
+@pytest.mark.parametrize("hours", [{"idle_hours": 40}, {"no_work_hours": 40}])
+@pytest.mark.parametrize("age", [301, 40 * 3600, -301])
+def test_a_pod_with_an_old_measurement_is_unknown(
+    idle: Idle, hours: dict[str, float], age: float
+) -> None:
+    """It may have used its GPU since; --evict has the same rule."""
+    idle.cluster.pod("worker", 4, node="n1", index=0)
+    idle.replies["n1"] = reply("n1", [row("worker", **hours)], []) | {"measuredAt": NOW - age}
+    document = json.loads(idle.show("--for", "12h", "-o", "json").out)
+    assert (document["items"], document["unknown"]) == ([], 1)
+    assert idle.show("--for", "12h", "-o", "name").out == ""
+    idle.replies["n1"]["measuredAt"] = NOW - 300
+    assert [each["name"] for each in idle.items("--for", "12h")] == ["worker"]
+
+
+def test_a_pod_that_is_younger_than_its_measurements_is_unknown(idle: Idle) -> None:
+    """They are of an earlier pod of its name."""
+    idle.cluster.pod("db-0", 4, node="n1", index=0)
+    for late, unknown in ((-1, 1), (0, 0)):
+        hours = (NOW - CREATED - late) / 3600
+        idle.replies["n1"] = reply("n1", [row("db-0", idle_hours=hours)], [])
+        document = json.loads(idle.show("-o", "json").out)
+        assert (len(document["items"]), document["unknown"]) == (1 - unknown, unknown)
 
 
 def test_no_idle_share_is_said_with_the_next_step(idle: Idle) -> None:

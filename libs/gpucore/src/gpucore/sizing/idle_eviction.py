@@ -165,7 +165,7 @@ def decide(measured: MeasuredPod, rules: IdleRules, now: float) -> IdleDecision 
     """
     if measured.idle_since == 0 or measured.pod.finished or measured.pod.terminating:
         return None
-    if reason := _unknown(measured, now):
+    if reason := unknown_reason(measured.pod, measured.idle_since, measured.measured_at, now):
         return IdleDecision(measured, IdleStep.SPARE, reason=reason)
     if now - measured.last_use < rules.idle_seconds:
         return None
@@ -185,13 +185,19 @@ def _evict_after(notice: IdleNotice, rules: IdleRules) -> float:
     return max(notice.evict_after, notice.noticed_at + rules.grace_seconds)
 
 
-def _unknown(measured: MeasuredPod, now: float) -> str:
-    """Why the history of a pod does not show that it is idle."""
-    if measured.idle_since is None:
+def unknown_reason(pod: Pod, idle_since: float | None, measured_at: float, now: float) -> str:
+    """Why the measurements do not show that a pod is idle; empty where they do.
+
+    Args:
+        idle_since: Unix seconds from which on it was idle; ``None`` where it is not known.
+        measured_at: Unix seconds of the last measurement on its node.
+        now: Unix seconds.
+    """
+    if idle_since is None:
         return "it is not known whether it uses memory"
-    if abs(now - measured.measured_at) > FRESH_SECONDS:
+    if abs(now - measured_at) > FRESH_SECONDS:
         return f"the last measurement on its node is not of the last {FRESH_SECONDS:.0f} s"
-    if not created(measured.pod) or measured.idle_since < created(measured.pod):
+    if not created(pod) or idle_since < created(pod):
         return "the measurements began before it was created, so they are of another pod"
     return ""
 

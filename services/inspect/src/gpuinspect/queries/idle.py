@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from gpucore.sizing.idle_eviction import unknown_reason
 from gpucore.sizing.usage_documents import NodeUsage, PodMemoryUse
 from gpucore.sizing.workloads import workload_of
 from gpucore.units import MemoryUnit
@@ -90,7 +91,8 @@ class IdleShares(msgspec.Struct, frozen=True):
         shares: longest idle first.
         unit: of their memory.
         allowed: number of pods that are left out, since they may be idle.
-        unknown: number of pods of which it is not known whether they use memory.
+        unknown: number of pods of which it is not known whether they use memory: also those whose
+            measurement is old, or began before the pod was created.
         note: why memory in use is not all known; empty where it is.
     """
 
@@ -148,9 +150,14 @@ def of_replies(
         if held.uid not in pods:
             continue
         pod, raw = pods[held.uid]
-        if times.no_memory_since is None:
+        known = times.no_memory_since is not None
+        if known and not times.since:
+            continue
+        usage = replies.nodes.get(node.name)
+        since, measured_at = times.since if known else None, usage.measured_at if usage else 0.0
+        if unknown_reason(pod, since, measured_at, at.timestamp()):
             unknown += 1
-        elif not times.since or at.timestamp() - times.since < seconds:
+        elif at.timestamp() - times.since < seconds:
             continue
         elif pod.labels.get(IDLE_ALLOWED) == "true":
             allowed += 1
