@@ -310,7 +310,7 @@ def test_use_that_reaches_the_limit_raises_it_at_once() -> None:
 
 def test_a_server_that_fills_its_share_is_not_raised() -> None:
     """It would fill the raised one as well."""
-    history = measured(days=8, requested=10)
+    history = measured(9.9, days=8, requested=10)
     for number in range(9):
         history.record(history.last_seen + number, int(9.9 * BYTES), requested_bytes=10 * BYTES)
     assert history.reached.at

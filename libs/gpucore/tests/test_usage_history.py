@@ -7,13 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpucore.sizing.buckets import FIRST_WIDTH, MIB, MOST_BUCKETS, UPPER_EDGES, bucket_of
-from gpucore.sizing.history_documents import encode_histories
+from gpucore.sizing.history_documents import decode_histories, encode_histories
 from gpucore.sizing.limit_events import KEPT_SECONDS, LimitEvent
 from gpucore.sizing.usage_history import FADE_SECONDS, UsageHistory, WorkloadKey, merged
 
 GIB = 1024 * MIB
 KEY = WorkloadKey("team", "Deployment", "server", "main")
 NOW = 1.7e9
+DAY = 86400.0
 
 amounts = st.integers(min_value=0, max_value=2**50)
 percents = st.floats(min_value=-10, max_value=110)
@@ -164,13 +165,65 @@ def test_a_history_without_samples_has_no_first_one() -> None:
     assert merged(empty, found).faded_at == NOW
 
 
-def test_samples_out_of_order_do_not_turn_time_back() -> None:
-    """The clock of a node may be set; use below zero is none."""
-    found = history_of(GIB, now=NOW)
-    found.record(NOW - 60, -5)
-    found.fail(NOW - 30, GIB)
-    assert (found.first_seen, found.last_seen, found.samples) == (NOW, NOW, 2)
-    assert found.buckets == {bucket_of(GIB): 1, 0: 1}
+def test_a_clock_that_is_set_back_keeps_what_was_measured() -> None:
+    """The last sample has the time of the clock, and use below zero is none."""
+    found = history_of(GIB, GIB, now=NOW)
+    found.record(NOW - 59, -5)
+    found.fail(NOW - 90, GIB)
+    assert (found.first_seen, found.last_seen, found.samples) == (NOW - 60, NOW - 59, 3)
+    assert found.buckets == {bucket_of(GIB): 2, 0: 1}
+
+
+def test_a_clock_that_was_a_year_ahead_is_followed_back() -> None:
+    """Neither the last sample nor an event nor the fading stays in the future."""
+    wrong = NOW + 365 * DAY
+    found = history_of(GIB, GIB).faded(wrong)
+    found.record(wrong, 2 * GIB, requested_bytes=2 * GIB)
+    found.fail(wrong, 2 * GIB)
+    found = found.faded(NOW + 30)
+    found.record(NOW + 30, GIB)
+    assert (found.first_seen, found.last_seen, found.faded_at) == (NOW + 30,) * 3
+    assert found.ran_out == found.reached == LimitEvent(NOW + 30, 2 * GIB)
+    found = found.faded(NOW + 2 * DAY)
+    found.record(NOW + 2 * DAY, GIB)
+    assert found.last_seen == NOW + 2 * DAY
+
+
+def test_a_clock_set_back_before_1970_leaves_no_time_below_zero() -> None:
+    """Readers would refuse the document."""
+    found = history_of(GIB)
+    found.record(NOW + DAY, GIB)
+    found.record(300.0, GIB)
+    assert (found.first_seen, found.last_seen) == (0.0, 300.0)
+    assert decode_histories(encode_histories("node", [found])) == [found]
+
+
+@pytest.mark.parametrize("days", [2, 6, 10])
+def test_a_time_without_samples_counts_as_one_day(days: int) -> None:
+    """A clock that was behind for the first samples after a boot does not count as measuring."""
+    found = history_of(*[GIB] * 4, now=NOW - days * DAY)
+    for number in range(40):
+        found = found.faded(NOW + 30 * number)
+        found.record(NOW + 30 * number, GIB)
+    assert found.last_seen == NOW + 39 * 30
+    assert DAY < found.last_seen - found.first_seen < DAY + 1800
+
+
+def test_a_time_of_a_day_without_samples_counts_in_full() -> None:
+    """A job that runs every night is measured for as many days."""
+    found = UsageHistory(KEY)
+    for day in range(7):
+        found = found.faded(NOW + day * DAY)
+        found.record(NOW + day * DAY, GIB)
+        found.record(NOW + day * DAY + 600, GIB)
+    assert found.first_seen == NOW
+
+
+def test_a_history_that_lost_all_its_samples_begins_anew() -> None:
+    """One new sample does not count for the days of those that were forgotten."""
+    found = history_of(GIB, GIB).faded(NOW + 4 * FADE_SECONDS)
+    found.record(NOW + 4 * FADE_SECONDS, GIB)
+    assert found.first_seen == found.faded_at == NOW + 4 * FADE_SECONDS
 
 
 def test_a_limit_in_force_counts_before_those_that_the_owner_wrote() -> None:

@@ -38,6 +38,18 @@ def test_a_sample_has_use_request_and_limit(world: World) -> None:
     assert found.last_seen == world.now
 
 
+def test_a_clock_that_was_ahead_for_one_sample_loses_no_later_one(world: World) -> None:
+    """The workload is measured from the time on at which the clock is right again."""
+    world.uses(a=GI)
+    right = world.now
+    world.sampled(365 * 86_400)
+    world.now = right
+    for _ in range(3):
+        world.sampled(86_400)
+    found = world.history()
+    assert (found.first_seen, found.last_seen) == (right + 86_400, right + 3 * 86_400)
+
+
 def test_the_fullest_gpu_of_a_pod_counts_for_all_of_them(world: World) -> None:
     """A size is spread evenly: 1 GiB and 2 GiB need 2 GiB of each GPU."""
     world.holds("a", gpus=(0, 1))

@@ -2,6 +2,7 @@
 
 import json
 import shlex
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 from drawncluster import FakeCluster, Gpu
 from fakeapiserver import FakeApiServer
 from invoking import Run
-from measuredworkloads import history, several, written
+from measuredworkloads import NEWEST, history, several, written
 
 from gpucore.sizing.evidence import SizingRules
 from gpucore.sizing.history_documents import encode_histories
@@ -21,6 +22,7 @@ from gpuinspect.commands.main import app, command_of
 from gpuinspect.commands.options import completion
 from gpuinspect.layout.patches import patches
 from gpuinspect.queries.recommend import RecommendScope, recommendations, within
+from gpuinspect.terminal import ages
 from gpukube.testing.plugin_pods import plugin_pod
 
 NODES, PODS = "/api/v1/nodes", "/api/v1/pods"
@@ -427,6 +429,23 @@ def test_the_scope_is_of_namespace_name_kind_and_days(
         seen("older", 8),
     ]
     assert [each.key.name for each in within(histories, scope)] == names
+
+
+def test_a_node_whose_clock_is_ahead_hides_no_other() -> None:
+    """The days count back from now where the newest sample is later."""
+    histories = [seen("bad", -30), seen("web"), seen("old", 7), seen("older", 7.1)]
+    scope = RecommendScope(now=1.7e9)
+    assert [each.key.name for each in within(histories, scope)] == ["bad", "web", "old"]
+
+
+def test_the_window_of_the_command_ends_now(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One history of the future does not leave out the others."""
+    monkeypatch.setattr(ages, "now", lambda: datetime.fromtimestamp(NEWEST, UTC))
+    path = written(tmp_path / "h", [history("web", 2)], [history("far", 2, ago=-30)])
+    found = items(run("recommend", "--history", str(path), "-o", "json").out)
+    assert found.keys() == {"web", "far"}
 
 
 def test_the_most_freed_memory_comes_first_and_then_the_name() -> None:

@@ -25,6 +25,10 @@ class LimitEvent(msgspec.Struct, frozen=True, order=True, rename="camel"):
         """The event, or none where it is older than :data:`KEPT_SECONDS`."""
         return self if now - self.at < KEPT_SECONDS else NEVER
 
+    def until(self, now: float) -> "LimitEvent":
+        """The event, at this time where it is later."""
+        return LimitEvent(min(self.at, now), self.limit_bytes)
+
 
 NEVER: Final = LimitEvent()
 

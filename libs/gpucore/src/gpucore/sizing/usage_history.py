@@ -2,6 +2,14 @@
 
 A history belongs to one container of one workload on one node; :func:`merged` adds up those of
 several nodes. Old samples count less: :meth:`UsageHistory.faded` halves all buckets once a week.
+
+The clock of a node may be wrong for some time. Once it is right again:
+
+- The next sample has the right time. What was measured before keeps its length, and no event is
+  later than the sample.
+- A wrong time in the past counts as at most :data:`GAP_SECONDS` of measuring.
+- While the clock was ahead, samples faded as if that time had passed. A history that lost all of
+  them begins anew, so that it is too short for a recommendation.
 """
 
 from collections.abc import Mapping
@@ -23,6 +31,8 @@ START_SECONDS: Final = 120.0
 """For this time after its start a pod counts as starting."""
 FADE_SECONDS: Final = 7 * 24 * 3600.0
 """After this time the samples of a history count half."""
+GAP_SECONDS: Final = 24 * 3600.0
+"""A longer time without a sample counts as this time, since nothing was measured in it."""
 
 ALL_CONTAINERS: Final = ""
 """Container of a history where several containers of a pod hold GPUs: the sum of all of them."""
@@ -48,7 +58,8 @@ class UsageHistory(msgspec.Struct, rename="camel"):
     """What was measured of one container of a workload.
 
     Attributes:
-        first_seen: Unix seconds of the first sample.
+        first_seen: Unix seconds of the first sample; later where nothing was measured for more than
+            :data:`GAP_SECONDS`.
         last_seen: Unix seconds of the last sample, or of a later time that it ran out of memory.
         pods: number of pods that were measured.
         starts: number of starts that were measured from their beginning, of pods and of
@@ -115,9 +126,7 @@ class UsageHistory(msgspec.Struct, rename="camel"):
             sm_percent: SM utilization of a GPU by it; ``None`` unknown.
         """
         used = max(used_bytes, 0)
-        if not self.samples and not self.first_seen:
-            self.first_seen = self.faded_at = now
-        self.last_seen = max(self.last_seen, now)
+        self._measured_at(now)
         index = bucket_of(used)
         self.buckets[index] = self.buckets.get(index, 0) + 1
         self.samples += 1
@@ -133,6 +142,24 @@ class UsageHistory(msgspec.Struct, rename="camel"):
         limit = allowed_bytes or max(limit_bytes, requested_bytes)
         if reaches(used, limit):
             self.reached = max(self.reached, LimitEvent(now, limit))
+
+    def _measured_at(self, now: float) -> None:
+        """Take the time of a sample, which is earlier than the last one if the clock was set back.
+
+        Args:
+            now: Unix seconds.
+        """
+        passed = now - self.last_seen
+        if not self.samples:
+            self.first_seen = self.faded_at = now
+        elif passed < 0:
+            self.first_seen = max(self.first_seen + passed, 0.0)
+            self.faded_at = min(self.faded_at, now)
+        elif passed > GAP_SECONDS:
+            self.first_seen += passed - GAP_SECONDS
+        if passed < 0:
+            self.ran_out, self.reached = self.ran_out.until(now), self.reached.until(now)
+        self.last_seen = now
 
     def fail(self, now: float, limit_bytes: int) -> None:
         """A pod ran out of GPU memory.

@@ -38,6 +38,7 @@ from gpuinspect.queries.measured import (
 from gpuinspect.queries.recommend import RecommendScope, recommendations, sizes_in, unit_in
 from gpuinspect.queries.repacked import sizes_effect
 from gpuinspect.queries.workloads import kind_of
+from gpuinspect.terminal import ages
 
 NO_NODES: Final = (
     "the nodes were not read, so an exclusive GPU looks like a share, and sizes may exceed the"
@@ -158,7 +159,7 @@ def recommend(
     )
     if not source.histories.items:
         _fail_without_histories(source.histories, where, window)
-    scope = RecommendScope(where, kind, name, days)
+    scope = RecommendScope(where, kind, name, days, ages.now().timestamp())
     found = recommendations(source.histories.items, scope, unit, rules)
     claims = _claims(reader, found, source.histories) if output is RecommendFormat.PATCH else {}
     shown = Shown(found, str(unit), rules, _gaps(source), source.histories, claims)

@@ -1,5 +1,6 @@
 """Recommended sizes of the shares of workloads."""
 
+import math
 from collections.abc import Iterable, Sequence
 
 import msgspec
@@ -19,12 +20,15 @@ class RecommendScope(msgspec.Struct, frozen=True):
         namespace: empty for all.
         kind, name: of one workload; empty for all, and an empty kind for those of every kind.
         days: those that were measured within these days of the newest sample.
+        now: Unix seconds. A later sample is of a node whose clock is ahead: the days count back
+            from here then.
     """
 
     namespace: str = ""
     kind: str = ""
     name: str = ""
     days: float = 7.0
+    now: float = math.inf
 
 
 def recommendations(
@@ -47,7 +51,7 @@ def recommendations(
 
 def within(histories: Sequence[UsageHistory], scope: RecommendScope) -> Iterable[UsageHistory]:
     """Those of the scope."""
-    newest = max((each.last_seen for each in histories), default=0.0)
+    newest = min(max((each.last_seen for each in histories), default=0.0), scope.now)
     for each in histories:
         named = not scope.name or (
             each.key.name == scope.name and scope.kind in {"", each.key.kind.lower()}

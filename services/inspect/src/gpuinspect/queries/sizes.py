@@ -22,6 +22,7 @@ from gpuinspect.queries.measured import (
 from gpuinspect.queries.memory_in_use import RIGHT
 from gpuinspect.queries.recommend import RecommendScope, recommendations, sizes_in, unit_in
 from gpuinspect.queries.workload_sizes import SizedWorkload, WorkloadSizes
+from gpuinspect.terminal import ages
 from gpukube.plugin_pods import plugin_addresses
 
 if TYPE_CHECKING:
@@ -89,7 +90,8 @@ def workload_sizes(
     infos = tuple(node_infos)
     unit = unit_in(infos)
     rules = SizingRules(gpu_sizes=sizes_in(infos, unit))
-    found = recommendations(histories.items, RecommendScope(), unit, rules)
+    scope = RecommendScope(now=ages.now().timestamp())
+    found = recommendations(histories.items, scope, unit, rules)
     running = _running(snapshot, {each.key.namespace for each in found})
     items = [
         SizedWorkload(each, running[each.key.namespace, each.key.kind, each.key.name])

@@ -9,7 +9,7 @@ each of their own samples, so what lies between two scrapes, or two points of th
 import json
 import math
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
@@ -196,7 +196,7 @@ def _samples(values: Iterable[tuple[float, str]]) -> Iterator[tuple[float, int]]
 def _history(
     key: _PodKey,
     figures: _Figures,
-    used_bytes: Iterable[tuple[float, int]],
+    used_bytes: Sequence[tuple[float, int]],
     sm_percents: Mapping[float, int],
 ) -> UsageHistory:
     """The history of one pod, as the recorder of its plugin would have it.
@@ -220,6 +220,8 @@ def _history(
             claims=bool(claims),
             sm_percent=sm_percents.get(at),
         )
+    if used_bytes:  # between two steps lies more than a day where there are many pods
+        found.first_seen = used_bytes[0][0]
     found.peak_bytes = max(found.peak_bytes, int(figures.get((amount, "peak"), 0)))
     found.start_peak_bytes = int(figures.get((amount, "start_peak"), 0))
     found.out_of_memory = int(figures.get((count, "out_of_memory"), 0))
