@@ -374,4 +374,14 @@ def test_a_request_of_a_whole_gpu_is_marked(requested: int, whole: bool) -> None
     """Of any size that there is, or of several GPUs: an exclusive GPU looks the same."""
     found = found_in(measured(3, requested=requested), gpu_sizes=(16, 80))
     assert found.whole_gpu is whole
+
+
+@pytest.mark.parametrize(
+    ("requested", "gpus", "whole"),
+    [(44, 2, True), (66, 3, True), (45, 2, False), (40, 2, False), (160, 2, True), (22, 1, True)],
+)
+def test_a_request_of_several_whole_gpus_is_marked(requested: int, gpus: int, whole: bool) -> None:
+    """Each of its GPUs has the size of one of the cluster."""
+    found = found_in(measured(10, requested=requested, gpus=gpus), gpu_sizes=(22, 80))
+    assert found.whole_gpu is whole
     assert ("keep it if no other pod" in sizing_sentence(found)) is whole

@@ -303,6 +303,14 @@ def test_names_from_outside_stay_data_in_the_script(kind: str) -> None:
     assert ";" not in words
 
 
+def test_several_exclusive_gpus_are_not_patched() -> None:
+    """Their memory is that of so many GPUs, also where the cluster has larger ones."""
+    two = history("two", 10, requested=44, gpus=2)
+    rules = SizingRules(gpu_sizes=(22, 80))
+    (line,) = patches(recommendations([two], RecommendScope(), GIB, rules), Names())
+    assert line.startswith("# deployment default/two is not patched (it may have an exclusive GPU)")
+
+
 def test_an_unneeded_burst_limit_is_removed() -> None:
     """The annotation is set to null, which deletes it."""
     found = recommendations(

@@ -76,6 +76,7 @@ class Recommendation(msgspec.Struct, frozen=True):
         raised_from: the limit that was not enough or was reached, where that is the reason.
         capped: more is needed than the largest GPU has.
         claims: the memory is that of ResourceClaims of the pods.
+        gpus: number of GPUs of a pod.
         sm_p95_percent: SM utilization of a GPU that 95 % of the samples did not exceed; ``None``
             unknown.
     """
@@ -98,6 +99,7 @@ class Recommendation(msgspec.Struct, frozen=True):
     raised_from: int = 0
     capped: bool = False
     claims: bool = False
+    gpus: int = 1
     sm_p95_percent: int | None = None
 
     @property
@@ -113,9 +115,18 @@ class Recommendation(msgspec.Struct, frozen=True):
 
     @property
     def whole_gpu(self) -> bool:
-        """It has all memory of a GPU: histories do not tell an exclusive GPU from such a share."""
-        sizes = self.rules.gpu_sizes
-        return self.current.request in sizes or self.current.request > max(sizes, default=1 << 62)
+        """It may have all memory of its GPUs.
+
+        Histories do not tell exclusive GPUs from such shares. A request of the size of one GPU, or
+        above the largest, counts as well: the GPUs of a pod may have different sizes.
+        """
+        sizes, request = self.rules.gpu_sizes, self.current.request
+        of_each, rest = divmod(request, self.gpus)
+        return (
+            request in sizes
+            or request > max(sizes, default=1 << 62)
+            or (not rest and of_each in sizes)
+        )
 
     @property
     def freed(self) -> int:
@@ -160,6 +171,7 @@ def recommend(
         raised_from=raised_from,
         capped=size != wanted,
         claims=history.claims,
+        gpus=max(history.gpus, 1),
         sm_p95_percent=history.sm_percentile(95),
     )
 
