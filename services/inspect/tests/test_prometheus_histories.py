@@ -73,6 +73,21 @@ def answering(value: str, **labels: str) -> Any:
     return respond
 
 
+def test_steps_of_several_days_count_in_full() -> None:
+    """Where many pods are read over a long window, two samples of a pod lie days apart."""
+    known = {**RecordedPod("web-1", []).labels, "kind": "peak"}
+    values = [[1000 + 3 * DAY * step, str(GIB)] for step in range(3)]
+
+    def respond(path: str, _fields: Any) -> str:
+        if path == "query_range":
+            return result_of("matrix", [{"metric": known, "values": values}])
+        return result_of("vector", [{"metric": known, "value": [1000, str(GIB)]}])
+
+    with serving({}, respond=respond) as url:
+        (found,) = prometheus_histories(url, namespace="", days=7).items
+    assert found.last_seen - found.first_seen == 6 * DAY
+
+
 @pytest.mark.parametrize("value", ["NaN", "+Inf", "-1", "9007199254740994", "much"])
 def test_a_value_that_no_plugin_exports_is_none(value: str) -> None:
     """Sums and documents of it would have no meaning."""
