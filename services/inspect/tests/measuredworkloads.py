@@ -9,7 +9,7 @@ from gpucore.sizing.usage_history import UsageHistory, WorkloadKey
 
 GIB = 1 << 30
 DAY = 86400.0
-NEWEST = 1_790_000_000.0
+NEWEST = 1_767_326_400.0
 
 
 def history(
