@@ -192,7 +192,7 @@ def test_the_namespace_is_that_of_the_context(
 
 
 async def test_several_kubeconfigs_are_one(tmp_path: Path) -> None:
-    """KUBECONFIG may name files with colons between them; the first has the current context."""
+    """KUBECONFIG may name files with colons between them; the first current context wins."""
     first = write(tmp_path, cluster={}, user={"token": "t"}).rename(tmp_path / "first")
     document = yaml.safe_load(first.read_text())
     document["contexts"].append({"name": "o", "context": {"cluster": "c", "user": "v"}})
@@ -202,3 +202,38 @@ async def test_several_kubeconfigs_are_one(tmp_path: Path) -> None:
     both = Path(f"{first}:{second}")
     assert (await load(both)).authorization() == "Bearer t"
     assert (await load(both, "o")).authorization() == "Bearer other"
+    for current in ("o", ""):
+        document = {"current-context": current, "users": [{"name": "u", "user": {"token": "no"}}]}
+        second.write_text(yaml.safe_dump(document))
+        assert (await load(both)).authorization() == "Bearer t"
+        assert default_namespace(both) == "n"
+    none = tmp_path / "none"
+    none.write_text("")
+    assert (await load(Path(f"{none}:{tmp_path}/missing:{first}"))).authorization() == "Bearer t"
+
+
+async def test_a_context_has_its_namespace_where_no_context_is_current(tmp_path: Path) -> None:
+    """Several files without a current context do not lead to the namespace ``default``."""
+    first = write(tmp_path, cluster={}, user={"token": "t"}).rename(tmp_path / "first")
+    document = yaml.safe_load(first.read_text())
+    del document["current-context"]
+    first.write_text(yaml.safe_dump(document))
+    second = tmp_path / "second"
+    context = {"cluster": "c", "user": "u", "namespace": "other"}
+    second.write_text(yaml.safe_dump({"contexts": [{"name": "o", "context": context}]}))
+    both = Path(f"{first}:{second}")
+    assert default_namespace(both, "o") == "other"
+    assert (await load(both, "o")).authorization() == "Bearer t"
+    with pytest.raises(ConfigError, match="no current-context"):
+        await load(both)
+
+
+async def test_no_error_of_a_kubeconfig_quotes_its_users(tmp_path: Path) -> None:
+    """A field that is missing is named without the values beside it."""
+    path = write(tmp_path, cluster={}, user={})
+    document = yaml.safe_load(path.read_text())
+    document["users"][1] = {"name": "u", "token": "secret"}
+    path.write_text(yaml.safe_dump(document))
+    with pytest.raises(ConfigError, match="users/u") as failed:
+        await load(path)
+    assert "secret" not in str(failed.value)

@@ -1,5 +1,6 @@
 """``gpushare serve``: from flags to a release, with either Helm, and what is refused."""
 
+import json
 import shlex
 import sys
 from pathlib import Path
@@ -165,6 +166,25 @@ def test_the_library_renders_where_there_is_no_helm(run: Run) -> None:
     (container,) = objects[1]["spec"]["template"]["spec"]["containers"]
     assert container["resources"]["limits"] == {"aliyun.com/gpu-mem": "3"}
     assert container["args"][0] == "vllm"
+
+
+@pytest.mark.usefixtures("no_helm")
+def test_the_library_gets_one_kubeconfig(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It takes a list of files for one path, so several are refused; missing ones do not count."""
+    first, second = tmp_path / "first", tmp_path / "second"
+    for path in (first, second):
+        path.write_text(yaml.safe_dump({"current-context": "c"}))
+    monkeypatch.setenv("KUBECONFIG", f"{first}:{second}")
+    outcome = run("serve", "delete", "mnist", *NAMESPACE)
+    assert (outcome.code, outcome.err) == (1, f"error: {engine.SEVERAL_FILES}\n")
+    assert run("serve", "vllm", *SHARE, "--dry-run", *NAMESPACE).code == 0
+    monkeypatch.setenv("KUBECONFIG", f"{tmp_path}/missing:{first}:")
+    requests: list[str] = []
+    monkeypatch.setattr(engine, "_output", lambda _, stdin: requests.append(stdin) or "gpu-serving")
+    assert run("serve", "delete", "mnist", *NAMESPACE).code == 0
+    assert {json.loads(request)["kubeconfig"] for request in requests} == {str(first)}
 
 
 @pytest.mark.usefixtures("no_helm")

@@ -6,6 +6,7 @@ takes half as long again to import. Its models are not used: decoding them costs
 the narrow decoders of ``gpucore.wire`` cost.
 """
 
+import os
 import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -63,11 +64,9 @@ def read(kubeconfig: Path, context: str = "") -> KubeconfigFile:
     configuration = client.Configuration()
     configuration.proxy = None  # the environment's is looked up by gpukube.client
     with _readable(loader):
-        loader.load_kube_config(
-            config_file=str(kubeconfig),
-            context=context or None,
-            client_configuration=configuration,
-            persist_config=False,
+        merged, chosen = _merged(kubeconfig, context)
+        loader.load_kube_config_from_dict(
+            merged, context=chosen, client_configuration=configuration, persist_config=False
         )
         return KubeconfigFile(configuration)
 
@@ -78,12 +77,39 @@ def namespace(kubeconfig: Path, context: str = "") -> str:
     Raises:
         ConfigError: the file cannot be read or is not a kubeconfig.
     """
-    loader = official_loader()
-    with _readable(loader):
-        contexts, current = loader.list_kube_config_contexts(config_file=str(kubeconfig))
-    named = [each for each in contexts if each["name"] == context]
-    chosen = named[0] if named else current
-    return str(chosen.get("context", {}).get("namespace") or "")
+    with _readable(official_loader()):
+        merged, chosen = _merged(kubeconfig, context)
+        found = merged["contexts"].get_with_name(chosen)["context"]
+        return str(found.safe_get("namespace") or "")
+
+
+def _merged(kubeconfig: Path, context: str) -> tuple[Any, str]:
+    """All files as one node of the official loader, and the name of the context.
+
+    As for kubectl, the first file that has a name or a current context wins; the official merger
+    takes the last current context. A file that is not there is passed over. The names of the nodes
+    appear in errors, so unlike those of the official merger they contain no values.
+    """
+    from kubernetes.config import kube_config  # noqa: PLC0415 - see the top
+
+    node: Any = kube_config.ConfigNode
+    current, found = "", 0
+    entries: dict[str, dict[str, Any]] = {"contexts": {}, "clusters": {}, "users": {}}
+    for path in filter(os.path.exists, str(kubeconfig).split(os.pathsep)):
+        with Path(path).open("rb") as stream:  # errors in a stream quote no line
+            document = yaml.safe_load(stream) or {}
+        found += 1
+        current = current or str(document.get("current-context") or "")
+        for kind, named in entries.items():
+            for entry in document.get(kind) or ():
+                name = entry["name"]
+                named.setdefault(name, node(f"{path}/{kind}/{name}", entry, path))
+    if not found:
+        raise ConfigError(f"no usable kubeconfig: {kubeconfig} does not exist")
+    if not (context or current):
+        raise ConfigError(f"no usable kubeconfig: {kubeconfig} has no current-context")
+    lists = {kind: list(named.values()) for kind, named in entries.items()}
+    return node("kubeconfig", lists, None), context or current
 
 
 def official_loader() -> Any:

@@ -25,6 +25,10 @@ NO_HELM: Final = (
     "serving needs Helm: put helm on PATH, or install its library with "
     "pip install 'gpushare-inspect[serve]'"
 )
+SEVERAL_FILES: Final = (
+    "KUBECONFIG names several files, and Helm's library reads only one: put helm on PATH, or name "
+    "one file with --kubeconfig (kubectl config view --flatten prints all as one)"
+)
 ACTION_SECONDS: Final = 120
 _CHILD: Final = "gpukube.helmchild"
 _LIBRARY: Final = "helm_python"
@@ -123,16 +127,30 @@ class Helm(msgspec.Struct, frozen=True):
 
     def _child(self, action: str, release: str, values: Mapping[str, Any] | None = None) -> str:
         place = self.place
+        kubeconfig = None if action == "render" else _one_file(place.kubeconfig)
         request = {
             "action": action,
             "release": release,
             "values": values or {},
             "chart": _chart(),
             "namespace": place.namespace,
-            "kubeconfig": str(place.kubeconfig) if place.kubeconfig else None,
+            "kubeconfig": kubeconfig,
             "context": place.context or None,
         }
         return _output([sys.executable, "-m", _CHILD], json.dumps(request))
+
+
+def _one_file(kubeconfig: Path | None) -> str | None:
+    """The kubeconfig for the library, which takes a list of files for the path of one.
+
+    Raises:
+        HelmError: there are several files.
+    """
+    named = str(kubeconfig or os.environ.get("KUBECONFIG", ""))
+    files = [path for path in named.split(os.pathsep) if Path(path).is_file()]
+    if len(files) > 1:
+        raise HelmError(SEVERAL_FILES)
+    return files[0] if files else named or None
 
 
 def _chart() -> str:
