@@ -13,7 +13,7 @@ from typing import Any, Final, Self
 from urllib.parse import quote, urlencode
 
 import msgspec
-from urllib3 import PoolManager, ProxyManager, Timeout, disable_warnings
+from urllib3 import HTTPHeaderDict, PoolManager, ProxyManager, Timeout, disable_warnings
 from urllib3.exceptions import HTTPError, InsecureRequestWarning, ProtocolError
 
 from gpucore.wire.errors import parsable
@@ -55,8 +55,13 @@ class BlockingClient:
         seconds: timeout of a request.
     """
 
-    def __init__(self, found: ClientConfig, headers: Mapping[str, str], seconds: float) -> None:
-        self._headers = {**headers, "Accept-Encoding": "gzip"}  # pods repeat each other
+    def __init__(
+        self, found: ClientConfig, headers: Mapping[str, str], seconds: float, as_user: str = ""
+    ) -> None:
+        self._headers = HTTPHeaderDict(headers)
+        self._headers["Accept-Encoding"] = "gzip"  # pods repeat each other
+        for name, value in found.impersonation.headers(as_user):
+            self._headers.add(name, value)
         self._config, self.seconds = found, seconds
         self._server = _server(found, seconds)
 
@@ -83,7 +88,7 @@ class BlockingClient:
             ConfigError: there are none, or they cannot be read.
         """
         found = configuration(found_by_kubectl(kubeconfig, context), context)
-        return cls(found, headers_of(user_agent, as_user), seconds)
+        return cls(found, headers_of(user_agent), seconds, as_user)
 
     def __enter__(self) -> Self:
         """The client itself."""
@@ -161,7 +166,9 @@ class BlockingClient:
         kind: str = "",
         bound: Bound | None = None,
     ) -> bytes:
-        headers = {**self._headers, "Content-Type": kind} if kind else dict(self._headers)
+        headers = self._headers.copy()
+        if kind:
+            headers["Content-Type"] = kind
         if credentials := self._config.authorization():
             headers["Authorization"] = credentials
         request = f"{method} {path}"

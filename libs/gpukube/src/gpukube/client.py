@@ -66,7 +66,7 @@ class HttpKubeClient:
     ) -> None:
         self._config = found
         self._kubeconfig, self._context = kubeconfig, context
-        self._headers = headers_of(user_agent, as_user)
+        self._headers, self._as_user = headers_of(user_agent), as_user
         self._session = Session(
             found.host,
             found.tls,
@@ -173,7 +173,7 @@ class HttpKubeClient:
         self, request: str, path: str, params: Mapping[str, str], silence: float
     ) -> AsyncGenerator[bytes, None]:
         """The body of a success as it arrives; see :meth:`Session.stream`."""
-        headers = {**self._headers, **await self._credentials()}
+        headers = [*self._headers.items(), *await self._credentials()]
         stream = self._session.stream(
             request, path, params=params, headers=headers, silence=silence
         )
@@ -194,9 +194,9 @@ class HttpKubeClient:
         body: Body | None = None,
         content: str = "",
     ) -> bytes:
-        headers = {**self._headers, **await self._credentials()}
+        headers = [*self._headers.items(), *await self._credentials()]
         if content:
-            headers["Content-Type"] = content
+            headers.append(("Content-Type", content))
         data = None if body is None else encoded(body)
         reply = await self._session.request(method, path, params=params, body=data, headers=headers)
         return await self._body_of(f"{method} {path}", reply)
@@ -214,13 +214,14 @@ class HttpKubeClient:
             with suppress(ConfigError):  # the file may be in the middle of a replacement
                 self._config = await configs.load(self._kubeconfig, self._context)
 
-    async def _credentials(self) -> dict[str, str]:
-        """The Authorization header; client certificates are part of the TLS context."""
+    async def _credentials(self) -> list[tuple[str, str]]:
+        """Impersonation and the Authorization header; certificates are part of the TLS context."""
         config = self._config
         found = (
             await asyncio.to_thread(config.authorization) if config.due else config.authorization()
         )
-        return {"Authorization": found} if found else {}
+        others = config.impersonation.headers(self._as_user)
+        return [*others, ("Authorization", found)] if found else others
 
 
 def split_lines(rest: bytes, chunk: bytes) -> tuple[list[bytes], bytes]:

@@ -9,13 +9,47 @@ from pathlib import Path
 from time import monotonic
 from typing import Final, Protocol
 from urllib import request
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
+
+import msgspec
 
 from gpukube.errors import ConfigError
 
 MOUNTED: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 TOKEN_SECONDS: Final = 60.0
 """Seconds between reads of the token file; kubelet replaces it before the token expires."""
+_IMPERSONATION: Final = {
+    "user": "as",
+    "uid": "as-uid",
+    "groups": "as-groups",
+    "extra": "as-user-extra",
+}
+
+
+class Impersonation(msgspec.Struct, frozen=True, rename=_IMPERSONATION):
+    """Whom the user of a kubeconfig impersonates; without a user nobody, as for kubectl."""
+
+    user: str | None = None
+    uid: str | None = None
+    groups: list[str] | None = None
+    extra: dict[str, list[str] | None] | None = None
+
+    def headers(self, as_user: str) -> list[tuple[str, str]]:
+        """Headers of every request; groups and extra fields repeat theirs.
+
+        Args:
+            as_user: user of the command line, which goes first; empty for none.
+        """
+        user = as_user or self.user
+        if not user:
+            return []
+        found = [("Impersonate-User", user)]
+        found += [("Impersonate-Uid", self.uid)] if self.uid else []
+        found += [("Impersonate-Group", group) for group in self.groups or ()]
+        for key, values in (self.extra or {}).items():
+            name = "Impersonate-Extra-" + quote(key, safe="!#$&'*+-.^_`|~")
+            found += [(name, value) for value in values or ()]
+        return found
 
 
 class ClientConfig(Protocol):
@@ -26,17 +60,22 @@ class ClientConfig(Protocol):
         tls: for an https host.
         server_name: name in the certificate of the server where it is not that of the host.
         proxy: URL of the proxy that the configuration names, if any.
+        impersonation: whom its user impersonates.
     """
 
     host: str
     tls: ssl.SSLContext | None
     server_name: str | None
     proxy: str | None
+    impersonation: Impersonation
 
     def authorization(self) -> str:
         """Value of the Authorization header for the next request; empty for none.
 
         It may read a file or run a credential plugin, if :attr:`due` is true.
+
+        Raises:
+            UnreachableError: the credentials cannot be renewed.
         """
         ...
 
@@ -57,6 +96,7 @@ class TokenConfig:
         self.host, self.tls = host.rstrip("/"), tls
         self.server_name: str | None = None
         self.proxy: str | None = None
+        self.impersonation = Impersonation()
         self._token = token
         self._text, self._read = "", float("-inf")
 

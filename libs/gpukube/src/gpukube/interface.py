@@ -82,16 +82,14 @@ def failure_in(request: str, reply: Reply) -> StatusError:
     return failure_of(request, reply.status, reply.reason, reply.body, retry_after=after)
 
 
-def headers_of(user_agent: str, as_user: str) -> dict[str, str]:
+def headers_of(user_agent: str) -> dict[str, str]:
     """Headers of every request.
 
     Args:
         user_agent: name of this program in the audit log of the API server.
-        as_user: user to impersonate; empty for none.
     """
-    headers = {
+    return {
         "User-Agent": user_agent,
         "Accept": JSON,
         "Accept-Encoding": "identity",  # compressing the first lists would delay the start
     }
-    return {**headers, "Impersonate-User": as_user} if as_user else headers

@@ -2,7 +2,7 @@
 
 import asyncio
 import ssl
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Iterable, Mapping
 from typing import Final
 
 from gpukube.authorities import no_public_authorities
@@ -66,7 +66,7 @@ class Session:
         *,
         params: Mapping[str, str] | None,
         body: bytes | None,
-        headers: Mapping[str, str],
+        headers: Iterable[tuple[str, str]],
     ) -> Reply:
         """The whole reply, whatever its status.
 
@@ -93,7 +93,7 @@ class Session:
         path: str,
         *,
         params: Mapping[str, str],
-        headers: Mapping[str, str],
+        headers: Iterable[tuple[str, str]],
         silence: float,
     ) -> AsyncGenerator[bytes, None]:
         """The body of a reply as it arrives, starting with no bytes once the server accepted it.

@@ -1,9 +1,9 @@
 """Kubeconfig files that the official client reads: credential plugins, several files, passwords.
 
-Only this module imports the official client, when there is such a file: the import takes longer
-than everything else at start. Its blocking loader is used, in a thread, because the asyncio variant
-takes half as long again to import. Its models are not used: decoding them costs twenty times what
-the narrow decoders of ``gpucore.wire`` cost.
+Only this module and :mod:`gpukube.kubeconfig.credentials` import the official client, when there is
+such a file: the import takes longer than everything else at start. Its blocking loader is used, in
+a thread, because the asyncio variant takes half as long again to import. Its models are not used:
+decoding them costs twenty times what the narrow decoders of ``gpucore.wire`` cost.
 """
 
 import os
@@ -14,17 +14,19 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
+import msgspec
 import yaml
 
-from gpukube.config import TOKEN_SECONDS
-from gpukube.errors import ConfigError
+from gpukube.config import TOKEN_SECONDS, Impersonation
+from gpukube.errors import ConfigError, UnreachableError
 
 
 class KubeconfigFile:
     """A configuration of the official client, which renews credentials that expire."""
 
-    def __init__(self, configuration: Any) -> None:
+    def __init__(self, configuration: Any, impersonation: Impersonation) -> None:
         self._configuration = configuration
+        self.impersonation = impersonation
         self.host: str = configuration.host.rstrip("/")
         self.tls = _context(configuration) if self.host.startswith("https:") else None
         self.server_name: str | None = configuration.tls_server_name
@@ -40,7 +42,11 @@ class KubeconfigFile:
         """The bearer token; certificates are in TLS."""
         if self.due:
             self._read = monotonic()  # other requests go on with the old token meanwhile
-            self._text = self._token()
+            try:
+                with _readable(official_loader()):
+                    self._text = self._token()
+            except ConfigError as error:  # a program that runs already tries again
+                raise UnreachableError(str(error)) from error
         return self._text
 
     def _token(self) -> str:
@@ -60,15 +66,16 @@ def read(kubeconfig: Path, context: str = "") -> KubeconfigFile:
     """
     from kubernetes import client  # noqa: PLC0415 - see the top
 
+    from gpukube.kubeconfig import credentials  # noqa: PLC0415 - it imports the official client
+
     loader = official_loader()
     configuration = client.Configuration()
     configuration.proxy = None  # the environment's is looked up by gpukube.client
     with _readable(loader):
         merged, chosen = _merged(kubeconfig, context)
-        loader.load_kube_config_from_dict(
-            merged, context=chosen, client_configuration=configuration, persist_config=False
-        )
-        return KubeconfigFile(configuration)
+        reader: Any = credentials.CredentialLoader
+        reader(merged, chosen, config_base_path=None).load_and_set(configuration)
+        return KubeconfigFile(configuration, _impersonation(merged, chosen))
 
 
 def namespace(kubeconfig: Path, context: str = "") -> str:
@@ -110,6 +117,18 @@ def _merged(kubeconfig: Path, context: str) -> tuple[Any, str]:
         raise ConfigError(f"no usable kubeconfig: {kubeconfig} has no current-context")
     lists = {kind: list(named.values()) for kind, named in entries.items()}
     return node("kubeconfig", lists, None), context or current
+
+
+def _impersonation(merged: Any, context: str) -> Impersonation:
+    """Whom the user of a context impersonates; a user that is named has to exist."""
+    name = merged["contexts"].get_with_name(context)["context"].safe_get("user")
+    if not name:
+        return Impersonation()
+    user = merged["users"].get_with_name(name)["user"].value
+    found = msgspec.convert(user, Impersonation)
+    if not all(value.isascii() and value.isprintable() for _, value in found.headers("")):
+        raise ConfigError(f"no usable kubeconfig: user {name}: 'as' takes printable ASCII")
+    return found
 
 
 def official_loader() -> Any:

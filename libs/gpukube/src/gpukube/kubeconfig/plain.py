@@ -16,6 +16,8 @@ from typing import Any, Final, TypeVar
 import msgspec
 import yaml
 
+from gpukube.config import Impersonation
+
 T = TypeVar("T")
 _LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # ten times as quick where it is
 
@@ -82,6 +84,7 @@ class PlainKubeconfig:
     """Address and credentials that do not expire while a program runs."""
 
     due = False
+    impersonation = Impersonation()
 
     def __init__(self, cluster: _Cluster, user: _User, folder: Path) -> None:
         self.host = cluster.server.rstrip("/")
@@ -109,6 +112,8 @@ def read(kubeconfig: Path, context: str = "") -> PlainKubeconfig | None:
         user = _only(each.user for each in file.users if each.name == chosen.user)
         found = msgspec.convert(cluster, _Cluster), msgspec.convert(user, _User)
         if not found[0].server.startswith(("http://", "https://")):
+            return None
+        if not (found[1].token.isascii() and found[1].token.isprintable()):
             return None
         return PlainKubeconfig(*found, kubeconfig.absolute().parent)
     except (OSError, ValueError, LookupError, yaml.YAMLError):
