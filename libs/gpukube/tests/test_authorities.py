@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from gpukube.authorities import VARIABLE, no_public_authorities
+from gpukube.proxies import proxy_for
 from gpukube.session import Session
 
 
@@ -46,7 +47,8 @@ async def test_a_proxy_with_tls_is_verified_where_the_api_server_has_no_tls(
     proxy: str | None, own: bool
 ) -> None:
     """By the public authorities, which aiohttp's own context no longer has."""
-    session = Session("http://server", None, proxy=proxy, connect_seconds=1, seconds=1)
+    found = proxy_for("http://server", proxy)
+    session = Session("http://server", None, proxy=found, connect_seconds=1, seconds=1)
     try:
         context = session._session.connector._ssl
         assert isinstance(context, ssl.SSLContext) is own

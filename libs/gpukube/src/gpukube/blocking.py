@@ -18,10 +18,11 @@ from urllib3.exceptions import HTTPError, InsecureRequestWarning, ProtocolError
 
 from gpucore.wire.errors import parsable
 from gpukube.bounded import Bound
-from gpukube.config import ClientConfig, environment_proxy
-from gpukube.errors import InvalidReplyError, UnreachableError
+from gpukube.config import ClientConfig
+from gpukube.errors import ConfigError, InvalidReplyError, UnreachableError
 from gpukube.interface import JSON, JSON_PATCH, Body, Reply, encoded, failure_in, headers_of
 from gpukube.kubeconfig.finding import configuration, found_by_kubectl
+from gpukube.proxies import proxy_for
 
 CONNECT_SECONDS: Final = 3.0
 CONNECTIONS: Final = 16
@@ -206,8 +207,17 @@ def _server(found: ClientConfig, seconds: float) -> PoolManager:
     if found.tls is not None:
         options |= {"ssl_context": found.tls, "server_hostname": found.server_name}
         disable_warnings(InsecureRequestWarning)  # the kubeconfig specifies whether to verify
-    proxy = found.proxy or environment_proxy(found.host)
-    return ProxyManager(proxy, **options) if proxy else PoolManager(**options)
+    proxy = proxy_for(found.host, found.proxy)
+    if proxy is None:
+        return PoolManager(**options)
+    names = [name for name, _ in found.impersonation.headers("")]
+    if found.tls is None and len(names) > len(set(names)):  # urllib3 would join their values
+        raise ConfigError(
+            "several groups to impersonate cannot be sent through a proxy to an http:// server:"
+            " except it from the proxy with NO_PROXY, or use https"
+        )
+    sent = {"Proxy-Authorization": proxy.authorization} if proxy.authorization else {}
+    return ProxyManager(proxy.url, proxy_headers=sent, **options)
 
 
 def _continue(path: str, body: bytes) -> str:

@@ -14,7 +14,7 @@ from typing import Any, Final, Self
 import msgspec
 
 from gpucore.wire.errors import parsable
-from gpukube.config import ClientConfig, environment_proxy
+from gpukube.config import ClientConfig
 from gpukube.errors import ConfigError, StatusError
 from gpukube.interface import (
     JSON,
@@ -29,6 +29,7 @@ from gpukube.interface import (
 )
 from gpukube.kubeconfig import finding as configs
 from gpukube.prefetch import Prefetch
+from gpukube.proxies import proxy_for
 from gpukube.session import Session
 
 CONNECT_SECONDS: Final = 3.0
@@ -71,7 +72,7 @@ class HttpKubeClient:
             found.host,
             found.tls,
             server_name=found.server_name,
-            proxy=found.proxy or environment_proxy(found.host),
+            proxy=proxy_for(found.host, found.proxy),
             connect_seconds=CONNECT_SECONDS,
             seconds=seconds,
         )

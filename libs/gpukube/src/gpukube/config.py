@@ -8,8 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from time import monotonic
 from typing import Final, Protocol
-from urllib import request
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 import msgspec
 
@@ -138,14 +137,3 @@ def in_cluster(environ: Mapping[str, str], folder: Path) -> ClientConfig:
         raise ConfigError(f"no service account: {folder / 'ca.crt'}: {error}") from error
     name = f"[{host}]" if ":" in host else host
     return TokenConfig(f"https://{name}:{port}", tls, token)
-
-
-def environment_proxy(host: str) -> str | None:
-    """The proxy that the environment names for ``host``, unless ``host`` is exempt.
-
-    It is looked up once, because aiohttp would look it up for every request in a thread, which
-    takes longer than the rest of the request.
-    """
-    parts = urlsplit(host)
-    exempt = request.proxy_bypass(parts.hostname or "")
-    return None if exempt else request.getproxies().get(parts.scheme)

@@ -8,6 +8,7 @@ from typing import Final
 from gpukube.authorities import no_public_authorities
 from gpukube.errors import UnreachableError
 from gpukube.interface import Reply, failure_in
+from gpukube.proxies import Proxy
 
 with no_public_authorities():
     import aiohttp
@@ -24,7 +25,7 @@ class Session:
         host: with its scheme and port.
         tls: where the scheme is https.
         server_name: name in the certificate of the server where it is not that of the host.
-        proxy: URL of a proxy for all of it.
+        proxy: proxy for all of it, if any.
         connect_seconds: timeout of a new connection.
         seconds: timeout of a whole request; of a stream, see there.
     """
@@ -35,13 +36,16 @@ class Session:
         tls: ssl.SSLContext | None,
         *,
         server_name: str | None = None,
-        proxy: str | None,
+        proxy: Proxy | None,
         connect_seconds: float,
         seconds: float,
     ) -> None:
         self._host = host
         self._server_name = server_name
         self._connect_seconds = connect_seconds
+        sent = {"Proxy-Authorization": proxy.authorization} if proxy and proxy.authorization else {}
+        # The request for a tunnel has the header; without TLS there is no tunnel.
+        self._for_proxy, self._headers = (sent, {}) if tls else ({}, sent)
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(
                 limit=CONNECTIONS,
@@ -50,7 +54,7 @@ class Session:
                 # until the peer sends its close notification, which it may never do.
                 enable_cleanup_closed=NEEDS_CLEANUP_CLOSED,
             ),
-            proxy=proxy,
+            proxy=proxy.url if proxy else None,
             timeout=aiohttp.ClientTimeout(total=seconds, sock_connect=connect_seconds),
             read_bufsize=READ_BUFFER_BYTES,
         )
@@ -79,7 +83,8 @@ class Session:
                 self._host + path,
                 params=params,
                 data=body,
-                headers=headers,
+                headers=[*headers, *self._headers.items()],
+                proxy_headers=self._for_proxy,
                 server_hostname=self._server_name,
                 allow_redirects=False,  # credentials are for this server alone
             ) as reply:
@@ -115,7 +120,8 @@ class Session:
             async with self._session.get(
                 self._host + path,
                 params=params,
-                headers=headers,
+                headers=[*headers, *self._headers.items()],
+                proxy_headers=self._for_proxy,
                 timeout=timeout,
                 server_hostname=self._server_name,
                 allow_redirects=False,  # credentials are for this server alone
@@ -129,9 +135,9 @@ class Session:
             raise UnreachableError.because(request, error) from error
 
 
-def _context(tls: ssl.SSLContext | None, proxy: str | None) -> ssl.SSLContext | bool:
+def _context(tls: ssl.SSLContext | None, proxy: Proxy | None) -> ssl.SSLContext | bool:
     """The context of all connections; a proxy may have TLS where the API server has none."""
-    if tls is None and proxy is not None and proxy.startswith("https:"):
+    if tls is None and proxy is not None and proxy.url.startswith("https:"):
         return ssl.create_default_context()
     return tls or True
 
