@@ -113,6 +113,21 @@ async def test_a_claim_that_could_not_be_prepared_does_not_count(world: World) -
     assert cdi_claims(world.cdi) == set()
 
 
+async def test_kubelet_is_answered_once_no_sweep_removes_files_of_the_claims_pods(
+    world: World,
+) -> None:
+    """The claim counts before, so that no further sweep begins."""
+    world.claims.add("a", 0)
+    counted = []
+
+    async def stop_sweep() -> None:
+        counted.append("a" in world.state.claims)
+
+    world.state.stop_sweep = stop_sweep
+    await world.prepare("a")
+    assert counted == [True]
+
+
 async def test_a_claim_counts_before_its_files_exist(world: World) -> None:
     """The node must not change its API between the two."""
     world.claims.add("a", 0)

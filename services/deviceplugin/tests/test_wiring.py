@@ -285,6 +285,12 @@ async def test_what_containers_use_stays_while_an_account_is_incomplete(
     assert calls() == ["restore"]
 
 
+async def test_a_grant_ends_a_sweep_of_the_shared_memory(with_mps: World) -> None:
+    """The state waits for the fleet; without MPS there is nothing to wait for."""
+    assert with_mps.plugin._fleet is not None
+    assert with_mps.state.stop_sweep == with_mps.plugin._fleet.stop_sweep
+
+
 async def test_a_grant_writes_its_cdi_file(world: World, tmp_path: Path) -> None:
     """The state delivers through the files of the plugin."""
     assert world.state.deliver == world.plugin._cdi.deliver

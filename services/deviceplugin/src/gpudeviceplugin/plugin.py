@@ -134,13 +134,12 @@ class Plugin:
         )
         self._claims = self._claim_driver() if settings.claims_enabled else None
         watch = LimitWatch(self.state, self._events, self._limits_replaced)
-        measure = usage_settings(settings)
         use = CurrentUse(self.state, settings.node_name)
         self._usage = UsageMeter(
             self.state,
             self._driver,
             self._events,
-            measure,
+            usage_settings(settings),
             watch,
             exact=limits.used if limits else None,
             use=use,
@@ -163,6 +162,7 @@ class Plugin:
         self._isolation.on_faults = self._isolation_faults
         if self._fleet is not None:
             self._fleet.on_change = self._daemon_changed
+            self.state.stop_sweep = self._fleet.stop_sweep
         if self._driver_limits is not None:
             self._driver_limits.on_change = self._keeper.publish
 

@@ -7,7 +7,7 @@ for anything but :class:`Signal`, so an RPC does no I/O.
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Final, NamedTuple
 
 import msgspec
@@ -42,6 +42,10 @@ def ignore(*_: object) -> None:
     """A callback that does nothing."""
 
 
+async def wait_for_nothing() -> None:
+    """A wait that is over at once."""
+
+
 class _Recent(NamedTuple):
     """A grant that kubelet may not have written down yet.
 
@@ -61,6 +65,7 @@ class NodeState:
         inherited: pods that an original plugin placed, as of kubelet's last account.
         inventory_changed: other GPUs, or other health.
         deliver: writes the file of a CDI device; raises OSError.
+        stop_sweep: is awaited after each grant and each prepared claim, before kubelet's answer.
         on_held: is called with every account of kubelet, and again with other GPUs.
         on_unknown_pod: is called when kubelet admits a pod that is not known here.
         outlook_changed: set with ``inventory_changed``, for another Node object and for
@@ -93,6 +98,7 @@ class NodeState:
         self.outlook_changed = Signal()
         self.grant_made = Signal()
         self.deliver: Callable[[CdiDevice], None] = ignore
+        self.stop_sweep: Callable[[], Awaitable[None]] = wait_for_nothing
         self.on_held: Callable[[list[Held]], None] = ignore
         self.on_status: Callable[[Pod, bytes], None] = ignore
         self.on_unknown_pod: Callable[[], None] = ignore

@@ -16,6 +16,10 @@ class ClaimHolder:
         if self._state.claims.put(claim):
             self._changed()
 
+    async def stop_sweep(self) -> None:
+        """Wait until no sweep can remove files of the pods of claims held from now on."""
+        await self._state.stop_sweep()
+
     def release(self, uid: str) -> None:
         """A claim is not prepared any more."""
         if self._state.claims.drop(uid):

@@ -108,6 +108,7 @@ class ClaimPreparer:
             if known is None:
                 self._holder.release(claim.uid)
             raise
+        await self._holder.stop_sweep()
         if self._enforce is not None:
             await self._enforce(claim, [uid for uid, _ in decode_claim(raw).pods])
         return prepared

@@ -189,6 +189,7 @@ class Servicer:
                     granted = self._grant(answer)
                     await self._deliver(granted, context)
                     response.container_responses.append(_spoken(granted))
+            await self._state.stop_sweep()
         return response
 
     def _grant(self, granted: Granted) -> Grant:

@@ -1,6 +1,7 @@
 """All MPS daemons of this node: one for each GPU with isolation mode mps."""
 
 import asyncio
+import threading
 from collections import defaultdict
 from collections.abc import Callable, Collection
 from pathlib import Path
@@ -53,6 +54,8 @@ class Fleet:
         self._changed = Signal()
         self._supervisors: dict[str, Supervisor] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._sweeping: asyncio.Task[None] | None = None
+        self._no_sweep = threading.Event()
         self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self.on_change: Callable[[str, MpsDaemonPhase, MpsDaemonPhase, str], None] = ignore
 
@@ -116,9 +119,28 @@ class Fleet:
         return Path(SHM) if self._volume else Path(self._place.shm)
 
     def unused(self) -> None:
-        """No pod holds any part of a GPU with a daemon: what pods left in shared memory goes."""
-        if not self._place.pipe and self._shm.is_dir():
-            sweep(self._shm)
+        """No pod holds any part of a GPU with a daemon: what pods left in shared memory goes.
+
+        It goes in a thread, for tenants choose how much there is.
+        """
+        running = self._sweeping is not None and not self._sweeping.done()
+        if not self._place.pipe and not running and self._shm.is_dir():
+            self._no_sweep = threading.Event()
+            self._sweeping = asyncio.create_task(self._sweep(self._no_sweep))
+
+    async def _sweep(self, stop: threading.Event) -> None:
+        try:
+            await asyncio.to_thread(sweep, self._shm, stop.is_set)
+        except Exception as error:  # noqa: BLE001 - whatever a tenant left there ends no plugin
+            log.warning("cannot clean the shared memory of MPS", path=self._shm, why=str(error))
+        finally:
+            stop.set()  # a cancelled task leaves its thread behind
+
+    async def stop_sweep(self) -> None:
+        """End a sweep that runs; a pod that was just given a GPU makes files of its own."""
+        if self._sweeping is not None:
+            self._no_sweep.set()
+            await asyncio.wait({self._sweeping})
 
     def _folders(self, uuid: str) -> Folders:
         pipe = Path(self._place.pipe_of(uuid))

@@ -12,8 +12,10 @@ A pipe directory stays the same inode for ever: containers have it mounted.
 import errno
 import fcntl
 import os
-import shutil
+import secrets
 import socket
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -23,6 +25,8 @@ SOCKETS: Final = ("control", "control_privileged")
 LOCK: Final = "control_lock"
 CUDA_FILES: Final = "cuda.shm."
 """Segments of daemons and clients."""
+SWEEP_ENTRIES: Final = 100_000
+"""Maximum entries that one sweep removes: it keeps the names of directories in memory."""
 LONGEST_SOCKET: Final = 107
 """Maximum bytes of the path of a unix socket on Linux."""
 LOG_BYTES: Final = 4 * 1024 * 1024
@@ -62,7 +66,8 @@ def _link(path: Path, target: str) -> None:
     """Lead to ``target``, which changes with every pod of the plugin while ``path`` stays."""
     try:
         if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path)
+            _empty(path)
+            path.rmdir()
         fresh = path.with_name("shm.new")
         fresh.unlink(missing_ok=True)
         fresh.symlink_to(target)
@@ -76,18 +81,87 @@ def open_to_all(shm: Path) -> None:
     _make(shm, _STICKY)
 
 
-def sweep(shm: Path) -> None:
-    """Remove what pods left in the shared memory, but for CUDA's own; only while no pod uses it."""
-    for left in shm.iterdir():
-        if left.name.startswith(CUDA_FILES):
+def sweep(shm: Path, stopped: Callable[[], bool]) -> None:
+    """Remove what pods left in the shared memory, but for CUDA's own; only while no pod uses it.
+
+    At most ``SWEEP_ENTRIES`` entries: the next sweep goes on. Raises OSError.
+
+    Args:
+        shm: the directory.
+        stopped: is called before each entry; true ends the sweep.
+    """
+    changes = 0
+    with _opened(shm) as top, closing(_removals(top, kept=CUDA_FILES)) as removals:
+        for changed in removals:
+            changes += changed
+            if changes >= SWEEP_ENTRIES or stopped():
+                return
+
+
+def _empty(folder: Path) -> None:
+    """Remove all that is in a directory. Raises OSError where something stays."""
+    with _opened(folder) as top:
+        for _ in _removals(top):
             continue
+    for left in folder.iterdir():
+        left.unlink()  # raises the reason
+
+
+def _removals(top: int, kept: str | tuple[str, ...] = ()) -> Generator[bool, None, None]:
+    """Remove the entries of a directory; each step yields whether one was removed or moved.
+
+    Tenants choose how deep their directories are: those inside of others are moved to the top and
+    removed from there, which takes neither recursion nor long paths. No link is followed.
+    """
+    moved: list[str] = []
+    with os.scandir(top) as entries:
+        for entry in entries:
+            if not entry.name.startswith(kept):
+                yield from _removal(top, entry.name, moved)
+            while moved:
+                yield from _removal(top, moved.pop(), moved)
+
+
+def _removal(top: int, name: str, moved: list[str]) -> Iterator[bool]:
+    """Remove one entry; ``moved`` gets the directories from inside it, now at the top."""
+    if _removed(top, name):
+        yield True
+        return
+    with suppress(OSError), _opened(name, top) as folder, os.scandir(folder) as entries:
+        for entry in entries:
+            if _removed(folder, entry.name):
+                yield True
+                continue
+            fresh = f".gpushare-{secrets.token_hex(8)}"
+            with suppress(OSError):
+                os.rename(entry.name, fresh, src_dir_fd=folder, dst_dir_fd=top)
+                moved.append(fresh)
+            yield bool(moved) and moved[-1] == fresh
+    yield _removed(top, name)
+
+
+def _removed(folder: int, name: str) -> bool:
+    """Remove a file or an empty directory; false where it stays."""
+    try:
+        os.unlink(name, dir_fd=folder)
+    except IsADirectoryError:
         try:
-            if left.is_dir() and not left.is_symlink():
-                shutil.rmtree(left)
-            else:
-                left.unlink()
-        except OSError:  # it went by itself, or is being written to: the next sweep finds it
-            continue
+            os.rmdir(name, dir_fd=folder)
+        except OSError:
+            return False
+    except OSError:  # it went by itself, or is not ours to remove
+        return False
+    return True
+
+
+@contextmanager
+def _opened(path: Path | str, parent: int | None = None) -> Iterator[int]:
+    """A directory, which is no link."""
+    folder = os.open(path, os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
+    try:
+        yield folder
+    finally:
+        os.close(folder)
 
 
 def prepare(folders: Folders) -> None:
@@ -147,11 +221,7 @@ def _locked(path: Path) -> bool:
 def clear(pipe: Path) -> None:
     """Remove the files of a dead daemon, if no process holds its pipes. Raises FolderError."""
     try:
-        for left in pipe.iterdir():
-            if left.is_dir() and not left.is_symlink():
-                shutil.rmtree(left)
-            else:
-                left.unlink()
+        _empty(pipe)
     except OSError as error:
         raise FolderError(f"cannot clear {pipe}: {error}") from error
 
