@@ -1,10 +1,11 @@
 """Whether a living daemon has a directory of pipes, and which logs are emptied."""
 
-import fcntl
 import socket
+import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -56,13 +57,44 @@ def test_a_daemon_that_hangs_holds_its_pipes(pipe: Path, sockets: ExitStack) -> 
     assert held(pipe)
 
 
+LOCKING = """
+import fcntl, sys
+lock = open(sys.argv[1], sys.argv[2])
+getattr(fcntl, sys.argv[3])(lock, getattr(fcntl, sys.argv[4]))
+print("locked", flush=True)
+sys.stdin.read()
+"""
+
+
+@contextmanager
+def locking(path: Path, mode: str, call: str, kind: str) -> Iterator[None]:
+    """Another process has a lock on the file; a process gets no answer about locks of its own."""
+    words = [sys.executable, "-c", LOCKING, str(path), mode, call, kind]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdin
+        assert process.stdout
+        assert process.stdout.readline() == b"locked\n"
+        yield
+        process.stdin.close()
+
+
 def test_pipes_are_held_by_who_has_their_lock(pipe: Path) -> None:
     """A daemon that starts has the lock before it has sockets; a file alone is no lock."""
-    with (pipe / LOCK).open("w") as lock:
-        assert not held(pipe)
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    (pipe / LOCK).touch()
+    assert not held(pipe)
+    with locking(pipe / LOCK, "r+b", "lockf", "LOCK_EX"):
         assert held(pipe)
     assert not held(pipe)
+
+
+@pytest.mark.parametrize(
+    ("call", "kind"), [("flock", "LOCK_EX"), ("flock", "LOCK_SH"), ("lockf", "LOCK_SH")]
+)
+def test_no_tenant_holds_the_pipes(pipe: Path, call: str, kind: str) -> None:
+    """Its mount is read-only, which leaves it every lock but the one that a daemon has."""
+    (pipe / LOCK).touch()
+    with locking(pipe / LOCK, "rb", call, kind):
+        assert not held(pipe)
 
 
 def test_a_log_is_emptied_when_it_is_larger_than_its_limit(tmp_path: Path) -> None:

@@ -207,10 +207,13 @@ def _listens(path: Path) -> bool:
 
 
 def _locked(path: Path) -> bool:
+    """Whether a process has the write lock of POSIX, as NVIDIA's daemon does.
+
+    Other locks are no daemon's: tenants can take them, for whom the file is read-only.
+    """
     try:
-        with path.open("r+b") as lock:
-            fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        with path.open("rb") as lock:
+            fcntl.lockf(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except FileNotFoundError:
         return False
     except OSError:
