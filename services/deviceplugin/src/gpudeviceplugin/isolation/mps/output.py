@@ -9,7 +9,11 @@ import re
 from pathlib import Path
 from typing import Final
 
+from gpudeviceplugin.isolation.mps.folders import LOG_BYTES
+
 LOG_FILE: Final = "control.log"
+LINE_BYTES: Final = 1000
+"""Longest line in the file: a client's command is one, whatever its length."""
 _LAST_WORDS: Final = 400
 _MODE: Final = 0o640
 _STAMP: Final = re.compile(r"^\[[^\]]*\] ")
@@ -30,11 +34,12 @@ class DaemonOutput:
     def __init__(self, log: Path) -> None:
         self._path = log / LOG_FILE
         self._line = b""
+        self._column = 0
         self._words = ""
 
     def add(self, chunk: bytes) -> None:
         """Take in the next bytes."""
-        self._save(chunk)
+        self._save(self._cut(chunk))
         *lines, self._line = (self._line + chunk[-(1 << 16) :]).split(b"\n")
         self._line = self._line[-_LAST_WORDS:]
         for line in lines:
@@ -49,13 +54,25 @@ class DaemonOutput:
         if told := _told(line):
             self._words = f"{self._words}{told}\n"[-_LAST_WORDS:]
 
+    def _cut(self, chunk: bytes) -> bytes:
+        """Without what is beyond the longest line."""
+        first, *others = chunk.split(b"\n")
+        kept = [first[: max(LINE_BYTES - self._column, 0)], *(line[:LINE_BYTES] for line in others)]
+        self._column = len(others[-1]) if others else self._column + len(first)
+        return b"\n".join(kept)
+
     def _save(self, chunk: bytes) -> None:
-        """Append to the file; a log that cannot be written is no reason to stop a daemon."""
+        """Append to the file, which is emptied first where it would exceed its limit.
+
+        A log that cannot be written is no reason to stop a daemon.
+        """
         try:
             file = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, _MODE)
         except OSError:
             return
         try:
+            if os.fstat(file).st_size + len(chunk) > LOG_BYTES:
+                os.ftruncate(file, 0)
             os.write(file, chunk)
         except OSError:
             return
