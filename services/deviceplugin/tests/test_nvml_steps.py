@@ -349,13 +349,16 @@ def test_a_wait_that_fails_is_followed_by_a_new_set_of_events(monkeypatch: Patch
     [
         ((18, 0), (12, 0), ("NODE", "NV12")),
         ((0, 2), (0, 2), ("NODE", "NV2")),
+        ((0, 4), (0, 1), ("NODE", "NV1")),
+        ((0, 1), (0, 4), ("NODE", "NV1")),
+        ((0, 4), (0, 0), ("NODE",)),
         ((0, 0), (18, 0), ("NODE",)),
     ],
 )
 def test_links_of_two_gpus_are_those_that_both_have(
     monkeypatch: Patch, first: tuple[int, int], second: tuple[int, int], links: tuple[str, ...]
 ) -> None:
-    """Through a switch as many as the GPU with fewer of them; direct ones to each other."""
+    """As many as the GPU with fewer of them reports, through a switch or to each other."""
     ends = {0: first, 1: second}
     switch = pynvml.NVML_NVLINK_DEVICE_TYPE_SWITCH
     machine = one_gpu(

@@ -123,7 +123,7 @@ def _instance(slot: int, handle: Any) -> MigInstance:
 
 
 def _links(handles: Mapping[int, Any]) -> dict[str, tuple[str, ...]]:
-    """The link of each pair of GPUs: PCIe, and NVLinks where there are any."""
+    """The link of each pair of GPUs: PCIe, and the NVLinks that both of them report."""
     ends = {index: _nvlink_ends(handle) for index, handle in handles.items()}
     bus = {index: _bus_id(handle) for index, handle in handles.items()}
     found: dict[str, tuple[str, ...]] = {}
@@ -131,7 +131,7 @@ def _links(handles: Mapping[int, Any]) -> dict[str, tuple[str, ...]]:
         level = call_or(
             -1, pynvml.nvmlDeviceGetTopologyCommonAncestor, handles[first], handles[second]
         )
-        direct = ends[first][bus[second]]
+        direct = min(ends[first][bus[second]], ends[second][bus[first]])
         switched = min(ends[first][TO_SWITCH], ends[second][TO_SWITCH])
         kinds = [PCI_KINDS[level]] if level in PCI_KINDS else []
         kinds += [f"NV{direct + switched}"] if direct + switched else []
