@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from drawncluster import FakeCluster, Gpu
 
@@ -73,6 +74,16 @@ def test_the_emptiest_gpu_of_each_model_is_verified(tmp_path: Path) -> None:
         ("n1", 1, 16, True),
         ("n1", 2, 40, True),
     ]
+
+
+def test_a_link_of_no_pair_of_gpus_is_left_out(tmp_path: Path) -> None:
+    """An inventory with an odd key is verified like any other."""
+    cluster = FakeCluster().node("n1", gpus=[Gpu(16), Gpu(16)])
+    notes = cluster.items[0]["metadata"]["annotations"]
+    inventory = msgspec.json.decode(notes["gpushare/inventory"])
+    inventory["links"] = {"0-x": ["NV1"], "0": ["NV1"], "0-1": ["SYS", "NV4"]}
+    notes["gpushare/inventory"] = msgspec.json.encode(inventory).decode()
+    assert target_of(read(tmp_path, cluster)).links == {(0, 1): (4, "SYS+NV4")}
 
 
 def test_a_gpu_that_the_plugin_corrected_is_named(tmp_path: Path) -> None:

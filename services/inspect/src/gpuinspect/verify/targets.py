@@ -10,7 +10,7 @@ import msgspec
 from gpucore.accounting.device_info import DeviceInfo
 from gpucore.accounting.node_info import NodeInfo, unit_of
 from gpucore.model import FitError, PodRequest
-from gpucore.model.links import nvlinks_of
+from gpucore.model.links import nvlinks_of, pair_of
 from gpucore.scheduling.policy import place
 from gpucore.units import GpuIndex, NodeName
 from gpucore.wire.names import Names
@@ -161,9 +161,10 @@ def _target(node: Node, node_info: NodeInfo, device: DeviceInfo, *, offered: boo
 def _links(node_info: NodeInfo) -> dict[tuple[int, int], tuple[int, str]]:
     inventory = node_info.inventory
     found = {}
-    for pair, words in (inventory.links if inventory else {}).items():
-        first, _, second = pair.partition("-")
-        found[int(first), int(second)] = (nvlinks_of(words), "+".join(words))
+    for key, words in (inventory.links if inventory else {}).items():
+        pair = pair_of(key)
+        if pair is not None:  # gpushare topology names the others in a note
+            found[pair] = (nvlinks_of(words), "+".join(words))
     return found
 
 
