@@ -55,14 +55,19 @@ class Api:
 
 
 class Bench:
-    """Nodes with one GPU of 16 GiB each, as claims."""
+    """Nodes with one GPU each, of 16 GiB or of ``gpu`` GiB, as claims."""
 
     def __init__(
-        self, *nodes: str, policy: str = "binpack", leads: bool = True, limit: int = 100
+        self,
+        *nodes: str,
+        policy: str = "binpack",
+        leads: bool = True,
+        limit: int = 100,
+        gpu: int = 16,
     ) -> None:
         self.time, self.leading, self.api = 0.0, leads, Api()
         self.asked = 0
-        self.state = state_of(*(decode_node(encoded(ready(name))) for name in nodes))
+        self.state = state_of(*(decode_node(encoded(ready(name, gpu))) for name in nodes))
         self.accounts = ClaimAccounts(self.state.ledger, CLAIM_DRIVER)
         self.nominator = ClaimNominator(
             self.state,
@@ -78,7 +83,7 @@ class Bench:
         self.state.add_event_handler(self.nominator.node_changed)
         self.state.candidates.on_change = self.nominator.node_changed
         for name in nodes:
-            self.accounts.slice_changed(decode_slice(encoded(resource_slice(name))))
+            self.accounts.slice_changed(decode_slice(encoded(resource_slice(name, gpu))))
         self.nominator.classes.on_replace([decode_device_class(encoded(GPUSHARE))])
         self.claims = ClaimHandler(self.state, self.accounts, self.state.touched)
         for gib in (4, 8, 16):
@@ -135,22 +140,22 @@ GPUSHARE = {
 }
 
 
-def ready(name: str) -> Object:
+def ready(name: str, gib: int = 16) -> Object:
     """A node without the device plugin."""
-    item = node_object(name, 16, unit="GiB")
+    item = node_object(name, gib, unit="GiB")
     item["metadata"].pop("annotations", None)
     item["status"] = {"conditions": [{"type": "Ready", "status": "True"}]}
     return item
 
 
-def resource_slice(name: str) -> Object:
-    """One GPU of 16 GiB."""
-    policy = {"validRange": {"min": "1Gi", "max": "16Gi", "step": "1Gi"}}
+def resource_slice(name: str, gib: int = 16) -> Object:
+    """One GPU, of 16 GiB unless it is another size."""
+    policy = {"validRange": {"min": "1Gi", "max": f"{gib}Gi", "step": "1Gi"}}
     device = {
         "name": "gpu-0",
         "allowMultipleAllocations": True,
         "attributes": {"uuid": {"string": f"GPU-{name}"}, "index": {"int": 0}},
-        "capacity": {"memory": {"value": "16Gi", "requestPolicy": policy}},
+        "capacity": {"memory": {"value": f"{gib}Gi", "requestPolicy": policy}},
     }
     pool = {"name": name, "generation": 1, "resourceSliceCount": 1}
     spec = {"driver": CLAIM_DRIVER, "nodeName": name, "pool": pool, "devices": [device]}

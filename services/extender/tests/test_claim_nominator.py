@@ -1,9 +1,13 @@
 """Nominations of pods with claims: which node, what is reserved, and what is written."""
 
 import asyncio
+from typing import Any
 
+import pytest
 from claimbench import Bench, template
+from decoded import encoded
 
+from gpucore.wire.claim.claim_specs import decode_claim_template
 from gpuextender.claims import nominator
 from gpukube.errors import StatusError
 
@@ -46,6 +50,37 @@ async def test_an_allocated_claim_replaces_its_reservation() -> None:
     assert (bench.used("a"), bench.used("b")) == (0, 8)
     await bench.round()
     assert len(bench.written) == 1
+
+
+def many(count: int, requests: int = 1) -> Any:
+    """A template of ``requests`` requests for so many devices of 1 GiB each."""
+    exactly = {
+        "deviceClassName": "gpushare",
+        "count": count,
+        "capacity": {"requests": {"memory": "1Gi"}},
+    }
+    named = [{"name": f"r{number}", "exactly": exactly} for number in range(requests)]
+    metadata, spec = (
+        {"name": "gib-8", "namespace": "ns"},
+        {"spec": {"devices": {"requests": named}}},
+    )
+    return decode_claim_template(encoded({"metadata": metadata, "spec": spec}))
+
+
+@pytest.mark.parametrize(
+    ("hostile", "nominated"),
+    [(many(32), True), (many(33), False), (many(1024), False), (many(30, requests=30), False)],
+)
+async def test_a_claim_for_more_devices_than_are_allocated_concerns_its_own_pod_alone(
+    hostile: Any, *, nominated: bool
+) -> None:
+    """kube-scheduler allocates 32 devices for a claim at most; the next pod gets its node."""
+    bench = Bench("a", gpu=2048)
+    bench.nominator.templates.on_update(hostile, b"")
+    bench.comes("hostile", 8)
+    bench.comes("other", 4)
+    await bench.round()
+    assert bench.written == [*([("hostile", "a")] if nominated else []), ("other", "a")]
 
 
 async def test_a_deleted_pod_reserves_nothing() -> None:

@@ -4,6 +4,7 @@ kube-scheduler tries devices in order and goes back where a later request or a c
 so does this, within a bound.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
@@ -29,6 +30,9 @@ from gpucore.wire.names import CLAIM_DRIVER
 
 STEPS: Final = 256
 """Devices that are tried for the claims of one pod on one node, at most."""
+
+MOST_DEVICES: Final = 32
+"""Devices that kube-scheduler allocates for one claim, at most (AllocationResultsMaxSize)."""
 
 _NEAREST: Final = (
     Code.INSUFFICIENT_MEMORY,
@@ -246,6 +250,9 @@ class _Search:
 
     def fitted(self, devices: list[Device]) -> list[Device] | None:
         """The devices with what is left once every need has its own; ``None`` without a way."""
+        by_claim = Counter(need.claim for need in self._needs)
+        if max(by_claim.values(), default=0) > MOST_DEVICES:
+            return None
         left = list(devices)
         return left if self._from(0, left, []) else None
 
@@ -269,6 +276,8 @@ class _Search:
         need = self._needs[place]
         for way in need.ways:
             for position, device in enumerate(devices):
+                if self._steps <= 0:
+                    return
                 self._steps -= 1
                 if misfit(device, way, MIB) is None and self._allowed(place, device, chosen):
                     yield position, device.less(way.choice)

@@ -45,7 +45,7 @@ class GroupCycle:
     ) -> None:
         """Filter is called for a pod; a second call for it begins another cycle."""
         self.called_ns = now_ns
-        self.scheduled = self.scheduled or (scheduled and not self.answered)
+        self.scheduled = scheduled and (self.scheduled or not self.answered)
         self.answered = {key: one for key, one in self.answered.items() if key in waiting}
         self.binding = self.binding and bool(self.answered)
         again = uid in self.answered and not self.binding

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from gpucore.wire.names import VERIFIED, Names
 from gpucore.wire.node.inventories import inventory_of
+from gpucore.wire.node.spec import Node
 from gpucore.wire.pod.spec import Pod
 from gpucore.wire.verified import VerifiedNode, decode_verified, encode_verified
 from gpuinspect.cluster.snapshots import Snapshot
@@ -31,7 +32,7 @@ def record(
 ) -> list[str]:
     """Write annotations and events; a sentence for each node that could not be recorded."""
     pods = plugin_pods(snapshot)
-    nodes = {node.name: node for node in snapshot.nodes}
+    nodes: dict[str, Node] = {node.name: node for node in snapshot.nodes}
     errors = []
     for node, verified in results(outcomes, int(time.time())).items():
         try:
