@@ -512,6 +512,39 @@ def test_a_later_cycle_of_an_accepted_group_is_accepted_anew() -> None:
     assert bench.reserved() == []
 
 
+def test_a_group_that_is_made_again_under_its_name_is_accepted_anew() -> None:
+    """The first group was accepted and is gone; binds of the second wait for a volume."""
+    bench = Bench(2)
+    old = bench.come(member(0), member(1))
+    nodes = [bench.node_of(one) for one in old]
+    bench.groups.on_update(PodGroup("default", "g", 2, scheduled=True))
+    for one, node in zip(old, nodes, strict=True):
+        bench.bind(one, node)
+    bench.wait(RELEASE_SECONDS)
+    for one in old:
+        bench.state.gangs.drop(one.pod.uid)
+        bench.state.ledger.forget(one.pod.uid)
+    bench.groups.on_delete(PodGroup("default", "g", 2))
+    bench.wait(RELEASE_SECONDS)
+    bench.groups.on_update(PodGroup("default", "g", 2))
+    for one in bench.come(member(2), member(3)):
+        bench.node_of(one)
+    bench.groups.on_update(PodGroup("default", "g", 2, scheduled=True))
+    bench.wait(10 * RELEASE_SECONDS)
+    assert len(bench.reserved()) == 2
+
+
+def test_a_refusal_names_few_of_many_different_requests() -> None:
+    """Each of thousands of nodes has the sentence, and a group may have a thousand requests."""
+    bench = Bench(9)
+    pods = bench.come(*(member(number, 1 + number) for number in range(9)))
+    words = "1 x 1 GiB of GPU memory, 1 x 2 GiB of GPU memory, 1 x 3 GiB of GPU memory"
+    text = bench.why(pods[0])
+    assert words in text
+    assert text.count(" x ") == 5
+    assert "and 4 other requests" in text
+
+
 def test_a_group_sees_the_plans_of_other_cycles_that_are_not_being_bound() -> None:
     """Not its own plan, nor one that was released."""
     bench = Bench(2)

@@ -1,6 +1,7 @@
 """Gangs in front of the verbs: where a member may go, what is reserved, and what is refused."""
 
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from decoded import a_node, a_pod, encoded, evicting, state_of
@@ -345,6 +346,17 @@ def test_a_namespace_that_reserved_in_vain_pauses() -> None:
     assert bench.used() == {}
     bench.clock.now += 120_000_000_000
     assert bench.gangs.admit(pending, [A, B]) == {A, B}
+
+
+def test_a_gang_is_not_planned_while_its_namespace_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A plan may take seconds, and the scheduler tries the pods again and again."""
+    bench = Bench(reservation_limit=10.0)
+    pending = bench.come(member("g0"), member("g1"))
+    bench.state.reservation_time.charge("default", NOW - 60_000_000_000, NOW)
+    planned = Mock()
+    monkeypatch.setattr("gpuextender.scheduling.gangs.place_gang", planned)
+    assert "cannot reserve GPUs" in str(bench.gangs.admit(pending, [A, B]))
+    assert not planned.called
 
 
 def test_standing_reservations_are_used_while_the_namespace_pauses() -> None:

@@ -1,6 +1,7 @@
 """Messages about gangs: why one is pending, or where its pods would be placed."""
 
 from collections.abc import Iterator
+from typing import Final
 
 from gpucore.accounting.ledger import Ledger
 from gpucore.explain.sentences import gpus_named, request_words
@@ -17,6 +18,9 @@ from gpucore.model import Allocation
 from gpucore.scheduling.grouping import Rules
 from gpucore.units import NodeName, counted
 
+NAMED: Final = 5
+"""Different requests of a PodGroup that a refusal names: every node has the sentence."""
+
 
 def gang_sentence(answer: Shortage | Postponed) -> str:
     """Why a gang gets no placement, with the figures."""
@@ -31,12 +35,14 @@ def group_sentence(answer: Refused) -> str:
 
 
 def _group_shortage(shortage: GroupShortage) -> str:
-    requests = (
-        f"{count} x {request_words(one, shortage.unit)}" for one, count in shortage.requests
+    requests = ", ".join(
+        f"{count} x {request_words(one, shortage.unit)}" for one, count in shortage.requests[:NAMED]
     )
+    others = len(shortage.requests) - NAMED
+    more = f" and {counted(others, 'other request')}" if others > 0 else ""
     return (
         f"{shortage.gang.name} needs GPUs for {shortage.needed} of its pending pods at once"
-        f" ({', '.join(requests)}): capacity for {shortage.found}"
+        f" ({requests}{more}): capacity for {shortage.found}"
     )
 
 

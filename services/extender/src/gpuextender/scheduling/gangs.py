@@ -20,7 +20,7 @@ from gpucore.gang.members import Postponed, resting
 from gpucore.gang.placement import place_gang, taken
 from gpucore.gang.reservations import reservation_uid
 from gpucore.gang.values import GangPlacement, Shortage
-from gpucore.model import Allocation, Code, FitError, Placement, PodRequest
+from gpucore.model import Allocation, AllocationState, Code, FitError, Placement, PodRequest
 from gpucore.scheduling.grouping import Rules
 from gpucore.scheduling.pending_pods import UnscheduledPod
 from gpucore.scheduling.policy import MAX_SCORE
@@ -235,6 +235,11 @@ class Gangs:
     ) -> GangPlacement | str:
         """The places that the gang would get, or why it gets none."""
         ledger, now_ns = self._state.ledger, self._clock()
+        held = ledger.gang(gang.namespace, gang.name)
+        if not any(one.state is AllocationState.RESERVED for one in held):
+            pause = self._state.reservation_time.pause(gang.namespace, now_ns)
+            if pause:  # before the gang is planned, which may take long
+                return gang_sentence(resting(gang, pause))
         members = self._state.members(pending, gang)
         found = place_gang(
             ledger,
