@@ -1,6 +1,7 @@
 """Sending refused pods back, step by step: which pods, in which order, when, and when never."""
 
 import asyncio
+from collections.abc import Iterable
 from itertools import pairwise
 from typing import Any
 
@@ -9,6 +10,7 @@ import structlog
 from decoded import a_node, a_pod, state_of
 from objects import Object, placed, pod
 
+from gpucore.accounting.node_info import NodeInfo
 from gpucore.model import Placement
 from gpucore.scheduling import requeue as queue
 from gpucore.scheduling.grouping import Rules
@@ -441,3 +443,87 @@ async def test_one_gang_is_planned_at_a_time(clock: FakeClock) -> None:
     assert await bench.requeue.look()
     assert await bench.requeue.look()
     assert sorted(bench.sent()) == ["h0", "h1"]
+
+
+class Evaluations:
+    """Nodes and pods that looks evaluate, in order."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.seen: list[tuple[str, str]] = []
+        monkeypatch.setattr(requeue, "fitting", self._fitting)
+
+    def _fitting(self, node_info: NodeInfo, pods: Iterable[queue.RefusedPod]) -> list[PodUid]:
+        listed = list(pods)
+        self.seen += [(node_info.name, one.uid) for one in listed]
+        return queue.fitting(node_info, listed)
+
+    def of_look(self) -> list[tuple[str, str]]:
+        """What was evaluated since the last call."""
+        found, self.seen = self.seen, []
+        return found
+
+
+@pytest.mark.parametrize("gang", [False, True])
+async def test_a_change_that_was_looked_at_in_vain_is_not_looked_at_again(
+    clock: FakeClock, monkeypatch: pytest.MonkeyPatch, *, gang: bool
+) -> None:
+    """Else each change of a node evaluates all that changed since the oldest refusal."""
+    bench, evaluations = Bench(clock, "a", "b", "c"), Evaluations(monkeypatch)
+    bench.refuse(member("p") if gang else waits("p", 9), "a", "b", "c")
+    for name in ("a", "b"):
+        bench.state.pod_changed(a_pod(placed(pod(f"on-{name}", 1, uid=f"on-{name}"), name, 0)))
+    await bench.requeue.look()
+    assert evaluations.of_look() == [("b", "p"), ("a", "p")]
+    bench.state.pod_gone(a_pod(placed(pod("on-a", 1, uid="on-a"), "a", 0)))
+    await bench.requeue.look()
+    assert evaluations.of_look() == [("a", "p")]
+    await bench.requeue.look()
+    assert evaluations.of_look() == []
+
+
+async def test_a_pod_that_was_kept_out_by_one_that_went_back_is_looked_at_again(
+    clock: FakeClock,
+) -> None:
+    """The first one may be bound elsewhere: what is free is still there for the second."""
+    bench = Bench(clock, "a")
+    for name, priority in (("first", 9), ("second", 1)):
+        bench.refuse(waits(name, 6, priority=priority), "a")
+    bench.free("a")
+    bench.reply(b"{}", b"{}")
+    await bench.requeue.look()
+    assert bench.sent() == ["first"]
+    bench.requeue.accepted(bench.state.saw(a_pod(waits("first", 6))))
+    await bench.requeue.look()
+    assert bench.sent() == ["first", "second"]
+
+
+async def test_equal_pods_of_gangs_are_evaluated_once_for_a_node(
+    clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A job has a thousand of them."""
+    bench, evaluations = Bench(clock, "a"), Evaluations(monkeypatch)
+    pods = [member(f"p{number}") for number in range(9)]
+    bench.create(*pods)
+    for one in pods:
+        bench.refuse(one, "a")
+    bench.state.pod_changed(a_pod(placed(pod("on-a", 1, uid="on-a"), "a", 0)))
+    await bench.requeue.look()
+    assert len(evaluations.of_look()) == 1
+
+
+async def test_other_work_goes_on_while_gangs_are_looked_at(
+    clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Filter is answered between two pods."""
+    monkeypatch.setattr("gpukube.server.time_slices.SECONDS", 0)
+    bench = Bench(clock, "a")
+    pods = [member(f"p{number}") for number in range(9)]
+    bench.create(*pods)
+    for one in pods:
+        bench.refuse(one, "a")
+    bench.state.pod_changed(a_pod(placed(pod("on-a", 1, uid="on-a"), "a", 0)))
+    look, turns = asyncio.ensure_future(bench.requeue.look()), 0
+    while not look.done():
+        turns += 1
+        await asyncio.sleep(0)
+    assert turns > 9

@@ -69,6 +69,7 @@ class RememberedPod(msgspec.Struct):
     Attributes:
         offered: 1 at the number of each node that the scheduler offered.
         judged: the change up to which it was judged, or sent back to its scheduler.
+        looked: the change up to which it was found since to fit on no changed node.
         wakeups: times it was sent back since it last fitted anywhere.
         not_before: time of the loop before which it is not sent back again.
         incomplete: pods of its gang were missing, which its scheduler reported as the reason.
@@ -78,9 +79,15 @@ class RememberedPod(msgspec.Struct):
     refused: RefusedPod
     offered: bytes
     judged: int
+    looked: int = 0
     wakeups: int = 0
     not_before: float = 0.0
     incomplete: bool = False
+
+    @property
+    def considered(self) -> int:
+        """The change up to which it need not be looked at again."""
+        return max(self.judged, self.looked)
 
 
 class NodeNumbers:
@@ -192,8 +199,8 @@ class RefusedPods:
         return sorted(self._entries.values(), key=lambda entry: entry.refused.rank)
 
     def changed_nodes(self) -> Iterator[tuple[NodeName, int]]:
-        """Nodes that changed since the oldest judgement, with their last change."""
-        oldest = min((entry.judged for entry in self._entries.values()), default=self.change)
+        """Nodes with changes that some pod was not considered for, newest first."""
+        oldest = min((entry.considered for entry in self._entries.values()), default=self.change)
         for node, change in reversed(list(self._changes.items())):
             if change <= oldest:
                 return

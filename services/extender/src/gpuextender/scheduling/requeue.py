@@ -125,7 +125,7 @@ class Requeue:
         now, ranked = asyncio.get_running_loop().time(), self._pods.ranked()
         ready = [entry for entry in ranked if entry.not_before <= now]
         found = await self._alone(ready)
-        crowd, more = self._together(ready)
+        crowd, more = await self._together(ready)
         found += crowd
         await asyncio.gather(*(self._in_turn(entry) for entry in found))
         return more or bool(found) or len(ready) < len(ranked)
@@ -133,21 +133,27 @@ class Requeue:
     async def _alone(self, ranked: Sequence[RememberedPod]) -> list[RememberedPod]:
         """Pods of no gang that fit on a changed node."""
         waiting = {one.refused.uid: one for one in ranked if gang_of(one.pod) is None}
-        found, slices = list[RememberedPod](), TimeSlices()
+        found, slices, until = list[RememberedPod](), TimeSlices(), self._pods.change
+        oldest = min((one.considered for one in waiting.values()), default=until)
         for node, change in self._pods.changed_nodes():
+            if change <= oldest or not waiting:
+                break
             node_info = self._state.ledger.node(node)
-            if node_info is None or not waiting:
+            if node_info is None:
                 continue
             candidates = (
                 one.refused
                 for one in waiting.values()
-                if one.judged < change and self._pods.was_offered(one, node)
+                if one.considered < change and self._pods.was_offered(one, node)
             )
             found += [waiting.pop(uid) for uid in fitting(node_info, candidates)]
             await slices.yield_to_loop()
+        if not found:  # else they may have been kept out by pods that go elsewhere
+            for one in waiting.values():
+                one.looked = until
         return sorted(found, key=lambda one: one.refused.rank)
 
-    def _together(self, ranked: Sequence[RememberedPod]) -> tuple[list[RememberedPod], bool]:
+    async def _together(self, ranked: Sequence[RememberedPod]) -> tuple[list[RememberedPod], bool]:
         """The pods of one gang if they can be placed now, and whether other gangs may fit too.
 
         Pods that were refused because some of the gang were missing go back too once all exist:
@@ -155,7 +161,17 @@ class Requeue:
 
         Planning a gang takes long on a large cluster, so that one is planned at a time.
         """
-        hopeful = [one for one in ranked if gang_of(one.pod) and self._may_fit(one)]
+        changed, until = list(self._pods.changed_nodes()), self._pods.change
+        hopeful, slices = list[RememberedPod](), TimeSlices()
+        fits: dict[tuple[NodeName, PodRequest], bool] = {}
+        for one in ranked:
+            if gang_of(one.pod) is None:
+                continue
+            if self._may_fit(one, changed, fits):
+                hopeful.append(one)
+            else:
+                one.looked = until
+            await slices.yield_to_loop()
         if not hopeful:
             return [], False
         first = hopeful[0]
@@ -175,16 +191,32 @@ class Requeue:
             return True
         return self._gangs.could_go(pending, self._pods.offered(crowd[0]))
 
-    def _may_fit(self, entry: RememberedPod) -> bool:
-        """Whether a gang's pod may fit: new members exist, or this pod fits on a changed node."""
+    def _may_fit(
+        self,
+        entry: RememberedPod,
+        changed: Sequence[tuple[NodeName, int]],
+        fits: dict[tuple[NodeName, PodRequest], bool],
+    ) -> bool:
+        """Whether a gang's pod may fit: new members exist, or this pod fits on a changed node.
+
+        Args:
+            changed: nodes with their changes, newest first.
+            fits: what was found for other pods, which most pods of a gang are like.
+        """
         if self._pods.members_changed > entry.judged:
             return True
-        node_infos = (
-            self._state.ledger.node(node)
-            for node, change in self._pods.changed_nodes()
-            if entry.judged < change and self._pods.was_offered(entry, node)
-        )
-        return any(node_info and fitting(node_info, [entry.refused]) for node_info in node_infos)
+        for node, change in changed:
+            if change <= entry.considered:
+                return False
+            if not self._pods.was_offered(entry, node):
+                continue
+            key = node, entry.refused.pod_request
+            if key not in fits:
+                node_info = self._state.ledger.node(node)
+                fits[key] = node_info is not None and bool(fitting(node_info, [entry.refused]))
+            if fits[key]:
+                return True
+        return False
 
     def _prune(self) -> None:
         for entry in list(self._gone()):
