@@ -35,11 +35,12 @@ for each in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
 """
 USE = """\
 import asyncio, pathlib
+import gpukube.kubeconfig.credentials  # of the official client, for all but plain kubeconfigs
 from gpukube.client import HttpKubeClient
 
 async def use():
     async with await HttpKubeClient.connect(pathlib.Path({path!r}), user_agent="test") as client:
-        assert await client._credentials() == {{"Authorization": "Bearer t"}}
+        assert await client._credentials() == [("Authorization", "Bearer t")]
 
 asyncio.run(use())
 """
