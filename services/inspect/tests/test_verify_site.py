@@ -65,6 +65,17 @@ def test_a_deletion_is_repeated_until_it_is_accepted() -> None:
     assert client.deleted == 1
 
 
+@pytest.mark.parametrize("wait", ["bound", "ended"])
+def test_a_pod_that_was_never_read_fails_its_row(
+    wait: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The API server answered no request in time: that is a sentence, and no crash of the run."""
+    patience = VerifySite.wait
+    monkeypatch.setattr(VerifySite, "wait", lambda *call: patience(*call[:3], -1))
+    with pytest.raises(PodFailedError, match="503 shutting down"):
+        getattr(site(FailingClient(RESTARTS)), wait)("p")
+
+
 def test_what_kept_a_wait_from_its_end_is_named() -> None:
     """The row has the last error of the API server."""
 

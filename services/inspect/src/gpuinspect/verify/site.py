@@ -260,7 +260,7 @@ class VerifySite:
         try:
             self.wait(placed, f"pod {name} has a node", 60.0)
         except PodFailedError as error:
-            raise PodFailedError(f"{error}: {waiting_reason(found['pod'])}") from None
+            raise PodFailedError(f"{error}: {waiting_reason(found.get('pod', {}))}") from None
         return found["pod"]
 
     def ended(self, name: str, seconds: float = 180.0) -> Object:
@@ -278,7 +278,7 @@ class VerifySite:
         try:
             self.wait(over, f"pod {name} ends", seconds)
         except PodFailedError as error:
-            raise PodFailedError(f"{error}: {waiting_reason(found['pod'])}") from None
+            raise PodFailedError(f"{error}: {waiting_reason(found.get('pod', {}))}") from None
         return found["pod"]
 
     def _check_time(self) -> None:
