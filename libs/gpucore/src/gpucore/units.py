@@ -5,6 +5,7 @@ magnitude: a 141 GiB GPU in GiB and a 141 MiB slice are different things althoug
 """
 
 import re
+from collections.abc import Sequence
 from typing import Final, NewType
 
 import msgspec
@@ -72,3 +73,9 @@ MIB: Final = MemoryUnit(1)
 def counted(number: int, noun: str) -> str:
     """``1 node``, ``2 nodes``."""
     return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def listed(names: Sequence[str], most: int) -> str:
+    """The first ``most`` names and how many more there are: ``a, b and 3 more``."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more

@@ -15,7 +15,7 @@ from gpucore.model.constraints import UNCONSTRAINED, PodConstraints
 from gpucore.scheduling.candidates import Candidates, PodRequirements
 from gpucore.scheduling.cluster_policy import ClusterPolicy
 from gpucore.simulate.whatif import WhatIfPod
-from gpucore.units import NodeName, PodUid
+from gpucore.units import NodeName, PodUid, listed
 from gpucore.wire.names import DEFRAG, DEFRAG_ALLOW, DEFRAG_NEVER
 from gpucore.wire.pod.controllers import Controller
 from gpucore.wire.pod.gangs import gang_of
@@ -100,15 +100,11 @@ def left_alone(nodes: Iterable[NodeInfo], waiting: Sequence[str] = ()) -> Iterat
     """Sentences about pods with ResourceClaims, which defragmentation does not move."""
     held = [each for node in nodes for each in node.allocations.values() if each.users is not None]
     if held:
-        names = _some(sorted(f"{each.namespace}/{each.name}" for each in held))
+        names = listed(sorted(f"{each.namespace}/{each.name}" for each in held), MOST_NAMES)
         yield f"ResourceClaims hold GPUs ({names}): pods with claims are not moved"
     if waiting:
-        yield f"pods with ResourceClaims wait ({_some(waiting)}): nothing is moved for them"
-
-
-def _some(names: Sequence[str]) -> str:
-    more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
-    return ", ".join(names[:MOST_NAMES]) + more
+        names = listed(waiting, MOST_NAMES)
+        yield f"pods with ResourceClaims wait ({names}): nothing is moved for them"
 
 
 def waiting_obstacle(pod: Pod, constraints: PodConstraints, unseen: str = "") -> str:

@@ -8,7 +8,6 @@ nothing. A gang never preempts: evictions for one of its pods do not help the ot
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from heapq import nsmallest
 from time import time_ns
 from types import MappingProxyType
 from typing import Final
@@ -24,7 +23,7 @@ from gpucore.model import Allocation, AllocationState, Code, FitError, Placement
 from gpucore.scheduling.grouping import Rules
 from gpucore.scheduling.pending_pods import UnscheduledPod
 from gpucore.scheduling.policy import MAX_SCORE
-from gpucore.units import NodeName, PodUid
+from gpucore.units import NodeName, PodUid, listed
 from gpucore.wire.pod.gangs import Gang, gang_of
 from gpucore.wire.pod.spec import Pod
 from gpuextender.scheduling.messages import FilterStatuses
@@ -261,7 +260,4 @@ class Gangs:
 
 def _places(nodes: Collection[NodeName]) -> str:
     """Nodes in words, the first by name: every node that is refused gets the sentence."""
-    if not nodes:
-        return "nodes that are not offered"
-    more = f" and {len(nodes) - NAMED} more" if len(nodes) > NAMED else ""
-    return ", ".join(nsmallest(NAMED, nodes)) + more
+    return listed(sorted(nodes), NAMED) or "nodes that are not offered"

@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from gpucore.units import GpuIndex
+from gpucore.units import GpuIndex, listed
 from gpucore.wire.names import API, API_AUTO, API_CLAIMS, API_DEVICES
 
 _CHOICES: Final = (API_DEVICES, API_CLAIMS, API_AUTO)
@@ -83,5 +83,4 @@ def settled(wanted: Offer, granted: Collection[GpuIndex] | None, claims: Collect
 
 def _list(items: Collection[object]) -> str:
     """At most five of them."""
-    shown = ", ".join(map(str, sorted(items, key=str)[:5]))
-    return shown if len(items) <= 5 else f"{shown} and {len(items) - 5} more"
+    return listed(sorted(map(str, items)), 5)
