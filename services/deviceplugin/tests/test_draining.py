@@ -33,9 +33,12 @@ async def schedule(stage: Stage, *, burst: asyncio.Event) -> None:
 async def test_a_planned_restart_fails_no_pod(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Pods come all the while; those of the time between wait, and all of them run in the end."""
+    """Pods come all the while; those of the time between wait, and all of them run in the end.
+
+    The default of ``drain_seconds`` applies: loaded cores can stop all of the stage for 0.2 s.
+    """
     monkeypatch.setattr(draining, "WAITING_SECONDS", 60.0)  # loaded cores serve 20 pods late
-    async with Stage(tmp_path, memory_unit="256MiB", drain_seconds=0.2) as stage:
+    async with Stage(tmp_path, memory_unit="256MiB") as stage:
         await stage.offered(126)
         await stage.eventually(lambda: stage.inventory().get("serving"))
         burst = asyncio.Event()
