@@ -6,7 +6,7 @@ from itertools import combinations
 import msgspec
 import pytest
 from corebuilders import NAMES, bound, ledger, make_gpus, pod, pod_request, share_node
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from linkedgpus import BRIDGED, VOLTA, indexes, joined_gpus, linked_node
 
@@ -18,12 +18,13 @@ from gpucore.gang.placement import place_gang, taken
 from gpucore.gang.reservations import reservation_of, spare
 from gpucore.gang.spread import NodeOffer
 from gpucore.gang.values import GangPlacement, Shortage
-from gpucore.model import Allocation, AllocationState, FitError, Placement
+from gpucore.model import Allocation, AllocationState, FitError, Placement, PodRequest
 from gpucore.model.links import Matrix
+from gpucore.scheduling.device_fit import device_fit_error
 from gpucore.scheduling.fit import fit
 from gpucore.scheduling.grouping import Rules
 from gpucore.scheduling.policy import place
-from gpucore.units import GIB, NodeName
+from gpucore.units import GIB, GpuIndex, NodeName, PodUid
 from gpucore.wire import names as wire_names
 from gpucore.wire.pod.allocations import allocation_of
 from gpucore.wire.pod.gangs import gang_of
@@ -327,13 +328,22 @@ def test_the_labels_must_make_sense() -> None:
     held=st.lists(st.tuples(st.integers(0, 3), st.integers(0, 9), st.integers(0, 60)), max_size=6),
     mem=st.integers(0, 9),
     core=st.integers(0, 60),
+    gpus=st.integers(1, 3),
     whole_device=st.booleans(),
     max_pods=st.integers(0, 3),
 )
-def test_room_for_equal_shares_is_what_trying_finds(
-    *, held: list[tuple[int, int, int]], mem: int, core: int, whole_device: bool, max_pods: int
+@example(held=[], mem=5, core=0, gpus=3, whole_device=False, max_pods=0)
+@example(held=[(3, 0, 60)] * 3, mem=0, core=60, gpus=1, whole_device=False, max_pods=0)
+def test_room_for_equal_shares_is_what_no_other_choice_of_gpus_exceeds(
+    *,
+    held: list[tuple[int, int, int]],
+    mem: int,
+    core: int,
+    gpus: int,
+    whole_device: bool,
+    max_pods: int,
 ) -> None:
-    """Counting finds what placing one share after the other does, pending pods included."""
+    """Counting finds what trying all GPUs finds, pending pods included, and so many are placed."""
     labels = {wire_names.LABEL_MAX_POD: str(max_pods)} if max_pods else {}
     book = ledger(share_node("n", make_gpus(9, 16, 12), labels=labels))
     for number, (at, units, percent) in enumerate(held):
@@ -342,12 +352,44 @@ def test_room_for_equal_shares_is_what_trying_finds(
             item = pod(f"h{number}", units, core=percent, node="n", annotations=texts)
             book.pod_changed(item)
     label = {wire_names.LABEL_REQUIRE_WHOLE: wire_names.REQUIRE_WHOLE_DEVICE}
-    asking = pod("p", mem or 1, core=core, labels=label if whole_device else {})
-    wanted, node_info = pod_request(asking), book.node(NodeName("n"))
+    asking = pod("p", gpus * (mem or 1), core=gpus * core, labels=label if whole_device else {})
+    wanted = msgspec.structs.replace(pod_request(asking), gpu_count=gpus)
+    node_info = book.node(NodeName("n"))
     assert node_info is not None
     if fit(node_info, wanted) is None:
         offer = NodeOffer(node_info, wanted, RULES, most=8)
-        assert offer.room == len(offer.load(8))
+        assert offer.room == len(offer.load(8)) == most_shares(node_info, wanted, 8, {})
+
+
+def most_shares(
+    node_info: NodeInfo,
+    wanted: PodRequest,
+    most: int,
+    known: dict[tuple[tuple[int, int, int], ...], int],
+) -> int:
+    """The maximum number of equal shares on the node, at most ``most``, by trying all GPUs."""
+    devices = node_info.devices.values()
+    state = tuple((one.free, one.core_free, len(one.holders)) for one in devices)
+    if state in known or not most or fit(node_info, wanted) is not None:
+        return known.get(state, 0)
+    found = 0
+    for chosen in combinations([one.index for one in devices], wanted.gpu_count):
+        placement = place(node_info, wanted, choose_group=lambda *_, gpus=chosen: gpus)
+        assert isinstance(placement, Placement)
+        if not able(node_info, wanted, chosen):
+            continue
+        filled = node_info.copy()
+        alone = wanted.whole_device
+        uid = PodUid(f"tried/{most}")
+        filled.put(Allocation(uid, "", "", AllocationState.RESERVED, placement, exclusive=alone))
+        found = max(found, 1 + most_shares(filled, wanted, most - 1, known))
+    known[state] = found
+    return found
+
+
+def able(node_info: NodeInfo, wanted: PodRequest, chosen: Sequence[GpuIndex]) -> bool:
+    """Each of the GPUs takes its part."""
+    return all(device_fit_error(node_info.devices[gpu], wanted) is None for gpu in chosen)
 
 
 MACHINES = st.lists(st.sampled_from((BRIDGED, VOLTA, None)), min_size=1, max_size=4)

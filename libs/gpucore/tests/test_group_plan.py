@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpucore.accounting.ledger import Ledger
+from gpucore.accounting.node_info import NodeInfo
 from gpucore.gang import group_plan
 from gpucore.gang.able_nodes import able_nodes
 from gpucore.gang.gang_pods import GangPods
@@ -379,9 +380,9 @@ def test_pods_of_many_kinds_that_may_go_anywhere_are_placed_together(
     """Each pod with volumes is a kind of its own: the nodes are evaluated once for all."""
     evaluated: list[PodRequest] = []
 
-    def counting(book: Ledger, changed: Any, request: PodRequest, names: Any) -> Any:
+    def counting(book: Ledger, changed: Any, request: PodRequest, names: Any, *, most: int) -> Any:
         evaluated.append(request)
-        return able_nodes(book, changed, request, names)
+        return able_nodes(book, changed, request, names, most=most)
 
     monkeypatch.setattr(group_plan, "able_nodes", counting)
     members = [
@@ -391,3 +392,47 @@ def test_pods_of_many_kinds_that_may_go_anywhere_are_placed_together(
     found = plan(book_of(1, 1, 2), members, 4)
     assert isinstance(found, dict)
     assert len(evaluated) == 1
+
+
+def test_many_requests_are_compared_on_the_nodes_with_most_left(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Two of four nodes for each of three requests; a few requests are compared on all nodes."""
+    monkeypatch.setattr(group_plan, "MOST_COMPARED", 7)
+    monkeypatch.setattr(group_plan, "LEAST_COMPARED", 1)
+    compared: list[set[str]] = []
+
+    def noting(*args: Any, **more: Any) -> Any:
+        found = list(able_nodes(*args, **more))
+        compared.append({one.name for one in found})
+        return found
+
+    monkeypatch.setattr(group_plan, "able_nodes", noting)
+    book = book_of(1, 2, 4, 3)
+    assert isinstance(plan(book, [member(n, 6 - n) for n in range(3)], 3), dict)
+    assert compared == [{"n2", "n3"}] * 3
+    compared.clear()
+    assert isinstance(plan(book, [member(n, 6) for n in range(3)], 3), dict)
+    assert compared == [{"n0", "n1", "n2", "n3"}]
+
+
+def test_whether_one_place_stands_concerns_its_node_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A group has up to a thousand places, and each call looks at its own."""
+    book = book_of(*[1] * 6)
+    members = [Member(one, pod_request(one)) for one in (grouped(n, 6) for n in range(6))]
+    places = plan(book, list(group_view(book, GANG, members).members), 6)
+    assert isinstance(places, dict)
+    for one in places.values():
+        book.reserve(one)
+    copied: list[NodeName] = []
+    copy = NodeInfo.copy
+
+    def noting(node_info: NodeInfo) -> NodeInfo:
+        copied.append(node_info.name)
+        return copy(node_info)
+
+    monkeypatch.setattr(NodeInfo, "copy", noting)
+    view = group_view(book, GANG, members)
+    uid, mine = next(iter(places.items()))
+    assert standing(book, view, {uid: mine})
+    assert set(copied) == {mine.placement.node}

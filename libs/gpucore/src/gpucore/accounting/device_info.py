@@ -106,7 +106,9 @@ class DeviceInfo:
     @property
     def core_free(self) -> int:
         """Percent that is left; 0 on a GPU that is used exclusively or over-full."""
-        return 0 if self.taken else max(CORE_PER_GPU - self.core_used, 0)
+        if self._whole or self._alone:
+            return 0
+        return CORE_PER_GPU - self.core_used if self.core_used < CORE_PER_GPU else 0
 
     @property
     def free_milli(self) -> int:

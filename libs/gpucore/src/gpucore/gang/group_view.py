@@ -67,7 +67,10 @@ def standing(
     """Those of ``places`` whose pods need one; ``None`` where they no longer fit all together."""
     requests = {member.uid: member.pod_request for member in view.members}
     wanted = {uid: one for uid, one in places.items() if uid in requests}
-    nodes = without_reservations(ledger, view.reserved.values())
+    names = {one.placement.node for one in wanted.values()}
+    nodes = without_reservations(
+        ledger, [one for one in view.reserved.values() if one.placement.node in names]
+    )
     for uid, one in wanted.items():
         node_info = nodes.get(one.placement.node) or ledger.node(one.placement.node)
         if node_info is None or not stands(node_info, one, requests[uid]):

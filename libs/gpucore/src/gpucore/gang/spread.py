@@ -5,14 +5,14 @@ of nodes is exact: the nodes that fit most pods are counted until all pods fit. 
 the best one that still allows that number.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from gpucore.accounting.device_info import DeviceInfo
 from gpucore.accounting.node_info import NodeInfo
 from gpucore.model import Allocation, AllocationState, FitError, Placement, PodRequest
-from gpucore.scheduling.device_fit import device_fit_error
+from gpucore.scheduling.device_fit import fitting_devices, per_device
 from gpucore.scheduling.grouping import Rules
-from gpucore.scheduling.policy import place, score
+from gpucore.scheduling.policy import ChooseGroup, place, score
 from gpucore.units import GpuIndex, NodeName, PodUid
 
 
@@ -36,12 +36,10 @@ class NodeOffer:
         self._known: dict[int, float] = {}
         if pod_request.gpus:
             self.room = min(node_info.free_gpus // pod_request.gpus, most)
-        elif _countable(node_info, pod_request):
-            self.room = min(
-                sum(_shares(gpu, pod_request) for gpu in node_info.devices.values()), most
-            )
+        elif pod_request.whole_device:
+            self.room = len(self._filled(most))
         else:
-            self.room = len(self.load(most))
+            self.room = _room_for_shares(node_info, pod_request, most)
 
     @property
     def name(self) -> NodeName:
@@ -55,14 +53,17 @@ class NodeOffer:
         return self._known[count]
 
     def load(self, count: int) -> list[Placement]:
-        """Places for ``count`` pods, or as many as fit: one group of GPUs, cut into theirs."""
+        """Places for ``count`` pods, or as many as fit."""
+        if self._pod_request.gpus:
+            return self._filled(count, self._of_union(count))
+        found = self._filled(count)
+        if len(found) < min(count, self.room):
+            return self._filled(count, self._with_most_room)
+        return found
+
+    def _filled(self, count: int, choose: ChooseGroup | None = None) -> list[Placement]:
+        """Places one after the other; ``choose`` picks the GPUs of each instead of the policy."""
         filled, rules = self.node_info.copy(), self._rules
-        union = self._union(count) if self._pod_request.gpus else ()
-
-        def cut(_: NodeInfo, free: Sequence[GpuIndex], many: int) -> tuple[GpuIndex, ...]:
-            mine = [gpu for gpu in free if gpu in union]
-            return rules.grouping.whole(filled, mine, many, self._pod_request)
-
         found: list[Placement] = []
         for number in range(count):
             placement = place(
@@ -70,13 +71,31 @@ class NodeOffer:
                 self._pod_request,
                 rules.policy,
                 grouping=rules.grouping,
-                choose_group=cut if union else None,
+                choose_group=choose,
             )
             if isinstance(placement, FitError):
                 break
             filled.put(_allocation(placement, self._pod_request, number))
             found.append(placement)
         return found
+
+    def _of_union(self, count: int) -> ChooseGroup:
+        """One group of GPUs for all pods, cut into theirs."""
+        union = self._union(count)
+
+        def cut(filled: NodeInfo, free: Sequence[GpuIndex], many: int) -> tuple[GpuIndex, ...]:
+            mine = [gpu for gpu in free if gpu in union]
+            return self._rules.grouping.whole(filled, mine, many, self._pod_request)
+
+        return cut
+
+    def _with_most_room(
+        self, filled: NodeInfo, gpus: Sequence[GpuIndex], count: int
+    ) -> tuple[GpuIndex, ...]:
+        """The GPUs that fit most further shares: no other choice leaves room for more pods."""
+        devices = filled.devices
+        ordered = sorted(gpus, key=lambda gpu: -_shares(devices[gpu], self._pod_request))
+        return tuple(ordered[:count])
 
     def _goodness(self, count: int) -> float:
         grouping, pod_request = self._rules.grouping, self._pod_request
@@ -97,18 +116,31 @@ class NodeOffer:
         )
 
 
-def _countable(node_info: NodeInfo, pod_request: PodRequest) -> bool:
-    """Equal shares of which each GPU can be filled by itself, so that they need not be tried."""
-    alone = pod_request.gpu_count > 1 or pod_request.whole_device
-    return not (alone or node_info.reserved_units() or node_info.pending_core)
+def _room_for_shares(node_info: NodeInfo, pod_request: PodRequest, most: int) -> int:
+    """How many equal shares fit, without trying; each of them on ``gpu_count`` different GPUs."""
+    fitting = fitting_devices(node_info.devices.values(), pod_request)
+    rooms = [_shares(device, pod_request) for device in fitting]
+    room = min(sum(rooms) // pod_request.gpu_count, most)
+    while room > (fewer := sum(min(one, room) for one in rooms) // pod_request.gpu_count):
+        room = fewer  # a GPU takes one part of each pod
+    return min(room, *_rooms_beside_pending(node_info, pod_request, most))
+
+
+def _rooms_beside_pending(node_info: NodeInfo, pod_request: PodRequest, most: int) -> Iterator[int]:
+    """The same by memory and by compute that are held on no known GPU."""
+    yield most
+    if pod_request.mem and (reserved := node_info.reserved_units()):
+        yield max(node_info.free_units() - reserved, 0) // pod_request.mem
+    if pod_request.core and node_info.pending_core:
+        free = sum(device.core_free for device in node_info.devices.values() if device.healthy)
+        yield max(free - node_info.pending_core, 0) // pod_request.core
 
 
 def _shares(device: DeviceInfo, pod_request: PodRequest) -> int:
-    """How many of the shares fit one GPU."""
-    if device_fit_error(device, pod_request) is not None:
-        return 0
-    rooms = [device.free // pod_request.mem] if pod_request.mem else []
-    rooms += [device.core_free // pod_request.core] if pod_request.core else []
+    """How many parts of equal shares the memory, compute and limit of a GPU allow."""
+    mem, core = per_device(pod_request)
+    rooms = [device.free // mem] if mem else []
+    rooms += [device.core_free // core] if core else []
     rooms += [device.max_pods - len(device.holders)] if device.max_pods else []
     return min(rooms)
 
