@@ -8,6 +8,7 @@ from claimbench import Bench, template
 from decoded import encoded
 
 from gpucore.wire.claim.claim_specs import decode_claim_template
+from gpucore.wire.names import CLAIM_DRIVER
 from gpuextender.claims import nominator
 from gpukube.errors import StatusError
 
@@ -52,29 +53,39 @@ async def test_an_allocated_claim_replaces_its_reservation() -> None:
     assert len(bench.written) == 1
 
 
-def many(count: int, requests: int = 1) -> Any:
-    """A template of ``requests`` requests for so many devices of 1 GiB each."""
+def many(count: int, requests: int = 1, constraints: int = 0, selectors: int = 0) -> Any:
+    """A template of requests for so many devices of 1 GiB, and selectors of 1,024 characters."""
+    expression = f"device.driver == '{CLAIM_DRIVER}'".ljust(1024)
     exactly = {
         "deviceClassName": "gpushare",
         "count": count,
         "capacity": {"requests": {"memory": "1Gi"}},
+        "selectors": [{"cel": {"expression": expression}}] * selectors,
     }
     named = [{"name": f"r{number}", "exactly": exactly} for number in range(requests)]
-    metadata, spec = (
-        {"name": "gib-8", "namespace": "ns"},
-        {"spec": {"devices": {"requests": named}}},
-    )
+    rules = [{"matchAttribute": f"{CLAIM_DRIVER}/index"}] * constraints
+    metadata = {"name": "gib-8", "namespace": "ns"}
+    spec = {"spec": {"devices": {"requests": named, "constraints": rules}}}
     return decode_claim_template(encoded({"metadata": metadata, "spec": spec}))
 
 
 @pytest.mark.parametrize(
     ("hostile", "nominated"),
-    [(many(32), True), (many(33), False), (many(1024), False), (many(30, requests=30), False)],
+    [
+        (many(32), True),
+        (many(33), False),
+        (many(1024), False),
+        (many(30, requests=30), False),
+        (many(32, constraints=1), True),
+        (many(32, constraints=2), False),
+        (many(1, requests=2, selectors=2), True),
+        (many(1, requests=5, selectors=1), False),
+    ],
 )
-async def test_a_claim_for_more_devices_than_are_allocated_concerns_its_own_pod_alone(
+async def test_a_claim_that_takes_long_to_compare_concerns_its_own_pod_alone(
     hostile: Any, *, nominated: bool
 ) -> None:
-    """kube-scheduler allocates 32 devices for a claim at most; the next pod gets its node."""
+    """kube-scheduler places it without a nomination, or never; the next pod gets its node."""
     bench = Bench("a", gpu=2048)
     bench.nominator.templates.on_update(hostile, b"")
     bench.comes("hostile", 8)

@@ -6,6 +6,7 @@ of the ResourceSlice. A node is therefore rated with these devices.
 """
 
 from collections.abc import Mapping
+from typing import Final
 
 import msgspec
 
@@ -23,7 +24,10 @@ from gpucore.wire.constraints import CLAIMS_UNSUPPORTED
 from gpucore.wire.names import CLAIM_DRIVER
 from gpucore.wire.pod.spec import Pod
 
-"""The request of a pod whose GPUs are requested by claims."""
+MOST_SELECTED: Final = 4096
+"""Characters of all selectors of a pod's claims, which each device of each node is compared with."""
+MOST_CONSTRAINED: Final = 64
+"""Devices of a claim, times its constraints and one: each is compared with those before it."""
 
 
 class ClaimRequirements(msgspec.Struct, frozen=True):
@@ -54,6 +58,22 @@ def requests_only_our_devices(
     return bool(choices) and all(
         each.device_class in classes and ours(wanted(each, classes, CLAIM_DRIVER))
         for each in choices
+    )
+
+
+def rated_quickly(specs: tuple[ClaimSpec, ...]) -> bool:
+    """Whether the claims are small enough to be compared with all nodes."""
+    choices = [each for spec in specs for request in spec.requests for each in request.choices]
+    if sum(len(text) for each in choices for text in each.selectors) > MOST_SELECTED:
+        return False
+    return all(_devices(spec) * (len(spec.constraints) + 1) <= MOST_CONSTRAINED for spec in specs)
+
+
+def _devices(spec: ClaimSpec) -> int:
+    """Devices that a claim requests, at most; a request for all that match counts as one."""
+    return sum(
+        max((max(each.count, 1) for each in request.choices), default=0)
+        for request in spec.requests
     )
 
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from gpucore.claims.nomination import (
     ClaimRequirements,
     may_be_nominated,
+    rated_quickly,
     requests_only_our_devices,
 )
 from gpucore.units import PodUid
@@ -66,12 +67,13 @@ class PendingClaimPods:
         """What the pod requires; the same object for equal pods.
 
         ``None`` where that is not known, where a claim is allocated already, where the claims
-        request devices of other drivers as well, and for a pod that is none of these any more.
+        request devices of other drivers as well or are too large to be compared with all nodes,
+        and for a pod that is none of these any more.
         """
         specs, known = self._specs(pod), self._kinds.get(pod.uid)
         if not specs or pod.constraints is None or pod.uid not in self._pods:
             return None
-        if not requests_only_our_devices(specs, self._classes):
+        if not (requests_only_our_devices(specs, self._classes) and rated_quickly(specs)):
             return None
         if known is not None and known.specs == specs and known.constraints == pod.constraints:
             return known
