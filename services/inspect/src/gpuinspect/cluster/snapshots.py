@@ -9,6 +9,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -16,6 +17,7 @@ import msgspec
 
 from gpucore.wire.errors import WireError, each_decoded
 from gpucore.wire.node.spec import Node, decode_node
+from gpucore.wire.pod.scheduler_events import PodEvents, events_by_pod
 from gpucore.wire.pod.spec import Pod, decode_pod
 from gpuinspect.errors import SnapshotError
 
@@ -51,10 +53,19 @@ class ListedObjects(msgspec.Struct, frozen=True, kw_only=True):
         return kind in self.raw and kind not in self.missing
 
 
-class Snapshot(ListedObjects, frozen=True, kw_only=True):
+class Snapshot(ListedObjects, frozen=True, kw_only=True, dict=True):
     """The objects of a cluster at one moment; ``raw`` has the pods in the order of ``pods``."""
 
     pods: tuple[Pod, ...]
+
+    @cached_property
+    def events(self) -> PodEvents:
+        """The events by their object; decoded once for all pods.
+
+        Raises:
+            WireError: an event is none of the Kubernetes API.
+        """
+        return events_by_pod(self.all("Event"))
 
 
 class Arriving(ListedObjects, frozen=True, kw_only=True):

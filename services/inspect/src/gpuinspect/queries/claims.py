@@ -124,10 +124,13 @@ class PodClaims:
 
     def facts(self, pod: Pod, raw: msgspec.Raw) -> ClaimFacts | None:
         """Claims and events of a pod; ``None`` where it uses no claim for GPUs of gpushare."""
+        claims = claims_of_pod(raw)
+        if not claims and pod.uid not in self._objects.used_by:
+            return None
         known = self._snapshot.was_read("Event")
         return self._objects.facts(
             pod,
-            claims_of_pod(raw),
+            claims,
             pod_constraints(raw, self._ledger.names),
-            scheduler_record(raw, self._snapshot.all("Event"), complete=known),
+            scheduler_record(raw, self._snapshot.events, complete=known),
         )

@@ -89,7 +89,7 @@ def _facts(snapshot: Snapshot, pod: Pod, ledger: Ledger, schedulers: Schedulers)
         pod_request=pod_request,
         constraints=pod_constraints(raw, ledger.names),
         scheduler_record=scheduler_record(
-            raw, snapshot.all("Event"), complete=snapshot.was_read("Event")
+            raw, snapshot.events, complete=snapshot.was_read("Event")
         ),
         unseen=schedulers.misses(pod.scheduler_name),
         members=_members(snapshot.pods, pod, pod_request, ledger),

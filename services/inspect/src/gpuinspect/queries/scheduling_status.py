@@ -123,7 +123,7 @@ class SchedulingStatuses:
     def of_pod(self, pod: Pod, pod_request: PodRequest, raw: msgspec.Raw) -> SchedulingStatus:
         """The status of a pod without claims."""
         known = self._snapshot.was_read("Event")
-        seen = scheduler_record(raw, self._snapshot.all("Event"), complete=known)
+        seen = scheduler_record(raw, self._snapshot.events, complete=known)
         found = self._partly(pod, pod_request, raw, seen)
         if found.state in WAITING and not is_partial(self._snapshot):
             found = self._explained(pod, pod_request, raw)

@@ -3,7 +3,8 @@
 Read from the raw objects, since accounting never needs them.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Final
 
 import msgspec
@@ -62,8 +63,15 @@ class _Ref(msgspec.Struct, frozen=True):
     name: str = ""
 
 
-class _Event(Event, frozen=True, rename="camel"):
+class PodEvent(Event, frozen=True, rename="camel"):
+    """An event with the object that it is about."""
+
     involved_object: _Ref = _Ref()
+
+
+PodEvents = Mapping[tuple[str, str], Sequence[PodEvent]]
+"""Events by namespace and name of their object."""
+NO_EVENTS: Final[PodEvents] = MappingProxyType({})
 
 
 class _Condition(msgspec.Struct):
@@ -84,35 +92,43 @@ class _Pod(msgspec.Struct):
 
 _FAULT: Final = "no pod, or no event of one"
 _POD: Final = msgspec.json.Decoder(_Pod)
-_EVENT: Final = msgspec.json.Decoder(_Event)
+_EVENT: Final = msgspec.json.Decoder(PodEvent)
+
+
+def events_by_pod(events: Iterable[msgspec.Raw]) -> PodEvents:
+    """The events of a cluster, each decoded once for all pods.
+
+    Raises:
+        WireError: an object is none of the Kubernetes API.
+    """
+    found: dict[tuple[str, str], list[PodEvent]] = {}
+    for raw in events:
+        event = decoded(_EVENT, raw, _FAULT)
+        about = event.involved_object
+        found.setdefault((about.namespace, about.name), []).append(event)
+    return found
 
 
 def scheduler_record(
-    pod: bytes | msgspec.Raw, events: Iterable[msgspec.Raw] = (), *, complete: bool = False
+    pod: bytes | msgspec.Raw, events: PodEvents = NO_EVENTS, *, complete: bool = False
 ) -> SchedulerRecord:
     """What schedulers have recorded about the pod of a raw object.
 
     Args:
         pod: the object.
-        events: objects about any pod.
+        events: those of any pod.
         complete: these are all events.
 
     Raises:
         WireError: an object is none of the Kubernetes API.
     """
     found = decoded(_POD, pod, _FAULT)
-    about = sorted(_about(found.metadata, events), key=lambda event: event.when)
+    metadata = found.metadata
+    named = events.get((metadata.namespace, metadata.name), ())
+    same = (event for event in named if event.involved_object.uid in {"", metadata.uid})
+    about = sorted(same, key=lambda event: event.when)
     status = found.status or _Status()
     return SchedulerRecord(_message(status.conditions or ()), tuple(about), complete)
-
-
-def _about(pod: _Ref, events: Iterable[msgspec.Raw]) -> Iterator[Event]:
-    for raw in events:
-        event = decoded(_EVENT, raw, _FAULT)
-        about = event.involved_object
-        same = (about.namespace, about.name) == (pod.namespace, pod.name)
-        if same and about.uid in {"", pod.uid}:
-            yield event
 
 
 def _message(conditions: Iterable[_Condition]) -> str:
