@@ -49,10 +49,11 @@ class PodClaims:
     Args:
         snapshot: the objects.
         ledger: allocations of the same snapshot.
+        kinds: number of different claims of pending pods that are explained.
     """
 
-    def __init__(self, snapshot: Snapshot, ledger: Ledger) -> None:
-        self._snapshot, self._ledger = snapshot, ledger
+    def __init__(self, snapshot: Snapshot, ledger: Ledger, *, kinds: int = KINDS) -> None:
+        self._snapshot, self._ledger, self._kinds = snapshot, ledger, kinds
         self._alike: dict[object, Explanation] = {}
 
     @cached_property
@@ -101,13 +102,13 @@ class PodClaims:
     def explain(self, facts: ClaimFacts, candidates: Candidates) -> Explanation:
         """The core's explanation; once for all pods that request and require the same.
 
-        Pods of more than :data:`KINDS` kinds have the words of their scheduler alone: their authors
+        Pods of more kinds than the limit have the words of their scheduler alone: their authors
         choose how long an explanation takes.
         """
         if facts.held or facts.pod.finished:
             return explain_claims(facts, self.nodes, candidates)
         kind = (facts.rules.specs, facts.missing, facts.constraints)
-        if kind not in self._alike and len(self._alike) >= KINDS:
+        if kind not in self._alike and len(self._alike) >= self._kinds:
             request_summary = claims_sentence(facts.rules.specs)
             return Explanation(
                 facts.pod,

@@ -7,7 +7,6 @@ from gpucore.explain.pod_states import Cluster, Explanation, PodFacts
 from gpucore.explain.pods import explain_pod
 from gpucore.gang.members import Member, Members, member_of, members_of
 from gpucore.model import PodRequest
-from gpucore.model.constraints import PodConstraints
 from gpucore.scheduling.candidates import Candidates
 from gpucore.scheduling.pending_pods import nominations_of
 from gpucore.steps import complete
@@ -56,12 +55,6 @@ def cluster_of(
     found = nodes or candidates(snapshot, ledger)
     nominated = nominations_of(snapshot.pods, ledger.names)
     return Cluster(ledger, found, policy_of(snapshot, policy), nominated)
-
-
-def likeness(pod: Pod, pod_request: PodRequest, constraints: PodConstraints) -> object:
-    """What pods have in common that one explanation holds for."""
-    nominated = pod.uid if pod.nominated else ""
-    return pod_request, constraints, pod.scheduler_name, gang_of(pod), pod.priority, nominated
 
 
 def explain(

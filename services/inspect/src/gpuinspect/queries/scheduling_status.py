@@ -13,6 +13,7 @@ import msgspec
 from gpucore.accounting.node_info import common_unit, unit_of
 from gpucore.claims.facts import ClaimFacts
 from gpucore.explain.groups import figures
+from gpucore.explain.likeness import likeness
 from gpucore.explain.pod_states import Cluster, Explanation, PodState
 from gpucore.explain.pods import request_sentence
 from gpucore.explain.sentences import gated, placement_sentence
@@ -28,7 +29,7 @@ from gpuinspect.cluster.schedulers import Schedulers, schedulers_of
 from gpuinspect.cluster.scoped import is_partial
 from gpuinspect.cluster.snapshots import Snapshot
 from gpuinspect.queries.claims import NOTHING, PodClaims
-from gpuinspect.queries.explain import cluster_of, explain, likeness
+from gpuinspect.queries.explain import cluster_of, explain
 
 UNSEEN: Final = "no scheduler has recorded an attempt: check that a scheduler named {} runs"
 UNPLACED: Final = "bound to {}, but on no known GPU: {}"

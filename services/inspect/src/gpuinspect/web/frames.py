@@ -15,17 +15,16 @@ from gpucore.scheduling.candidates import Candidates
 from gpucore.scheduling.cluster_policy import ClusterPolicy
 from gpucore.scheduling.fragmentation import fragments
 from gpucore.units import MILLI, NodeName
-from gpucore.wire.constraints import pod_constraints
 from gpucore.wire.names import Names
 from gpucore.wire.node.spec import Node
 from gpucore.wire.pod.spec import Pod
 from gpucore.wire.whole_requests import pod_request_of
 from gpuinspect.cluster.candidates import candidates, raw_pod
 from gpuinspect.cluster.ledger import ledger_of
-from gpuinspect.cluster.schedulers import policy_of
+from gpuinspect.cluster.schedulers import Schedulers, policy_of, schedulers_of
 from gpuinspect.cluster.snapshots import Snapshot
-from gpuinspect.queries.claims import NOTHING, PodClaims
-from gpuinspect.queries.explain import cluster_of, explain, likeness
+from gpuinspect.queries.claims import KINDS, NOTHING, PodClaims
+from gpuinspect.queries.explain import cluster_of, explain
 from gpuinspect.queries.gpuhealth import UnhealthyGpu, unhealthy_gpus
 from gpuinspect.queries.gpumap import (
     CellGroup,
@@ -41,6 +40,8 @@ from gpuinspect.queries.usage import Figures, UsageReport, grouped
 from gpuinspect.queries.views import ClusterView, NodeSummary, in_natural_order, natural
 from gpuinspect.queries.workload_sizes import WorkloadSizes
 from gpuinspect.web.history import CLUSTER, Amounts, History
+from gpuinspect.web.limits import most_pods
+from gpuinspect.web.reasons import PendingReasons
 from gpuinspect.web.sizing import CachedSizes
 
 MOST_REPORTS: Final = 20
@@ -81,8 +82,9 @@ class Frame:
         self._reports: dict[str, UsageReport] = {}
         self.ledger: Ledger = ledger_of(snapshot, names)
         self.view: ClusterView = in_natural_order(view_of_ledger(self.ledger, snapshot.nodes))
-        self._claims = PodClaims(snapshot, self.ledger)
-        self._explained: dict[object, Explanation] = {}
+        kinds = min(KINDS, most_pods(len(snapshot.nodes)))
+        self._claims = PodClaims(snapshot, self.ledger, kinds=kinds)
+        self._reasons = PendingReasons(snapshot, self.ledger, self._claims, self.explain)
 
     @cached_property
     def waiting(self) -> tuple[tuple[Pod, PodRequest], ...]:
@@ -109,6 +111,10 @@ class Frame:
     @cached_property
     def _cluster(self) -> Cluster:
         return cluster_of(self.snapshot, self.ledger, nodes=self.candidates)
+
+    @cached_property
+    def _schedulers(self) -> Schedulers:
+        return schedulers_of(self.snapshot, self.ledger.names)
 
     @cached_property
     def policy(self) -> ClusterPolicy:
@@ -200,22 +206,15 @@ class Frame:
         return next(pods, None)
 
     def reason(self, pod: Pod, pod_request: PodRequest) -> Explanation:
-        """Why a pod is pending; computed once for all pods that are alike."""
-        if pod_request is NOTHING:
-            return self.explain(pod)
-        constraints = pod_constraints(raw_pod(self.snapshot, pod), self.ledger.names)
-        kind = likeness(pod, pod_request, constraints)
-        known = self._explained.get(kind)
-        if known is None:
-            known = self._explained[kind] = self.explain(pod)
-        return known
+        """Why a pod is pending; for the list of all pending pods."""
+        return self._reasons.of(pod, pod_request, self.candidates)
 
     def explain(self, pod: Pod) -> Explanation:
         """Why a pod is pending, or where it is placed."""
         facts = self._claims.facts(pod, raw_pod(self.snapshot, pod))
         if facts is not None:
             return explain_claims(facts, self._claims.nodes, self.candidates)
-        return explain(self.snapshot, pod, self._cluster)
+        return explain(self.snapshot, pod, self._cluster, self._schedulers)
 
     def shows_the_same(self, other: "Frame") -> bool:
         """Whether all pages would be equal except for their time."""

@@ -4,12 +4,13 @@ from datetime import datetime
 from typing import Final
 
 from gpucore.explain.groups import Group, figures
-from gpucore.explain.pod_states import Explanation
+from gpucore.explain.pod_states import Explanation, PodState
 from gpuinspect.queries.scheduling_status import refusals
 from gpuinspect.web.frames import Frame
 from gpuinspect.web.rendering import Link, Table, Timestamp, View, age_cell, pod_link, table
 
 SHOWN: Final = 200  # oldest first; a longer list is counted
+UNEXPLAINED: Final = "not explained in this list: open the page of the pod"
 
 
 def waiting(frame: Frame) -> View:
@@ -29,6 +30,9 @@ def waiting(frame: Frame) -> View:
 def _short(found: Explanation) -> str:
     if found.gates or found.fits:
         return found.helps[0]
+    if found.state is PodState.UNDECIDED:
+        message = found.scheduler_record.last_message
+        return f"the scheduler reported: {message}" if message else UNEXPLAINED
     return refusals(found) or next(iter(found.helps), "no node offers GPUs")
 
 

@@ -14,10 +14,10 @@ from gpuinspect.errors import InspectError
 from gpuinspect.layout.whatif import why
 from gpuinspect.queries.whatif import Addition, whatif_answers
 from gpuinspect.web.frames import Frame
+from gpuinspect.web.limits import most_pods
 from gpuinspect.web.rendering import Table, View, table
 
 MOST: Final = 100  # pods and nodes of one simulation
-LOOKS: Final = 20_000  # nodes times pods: about a second, in which other requests wait
 Values = dict[str, Any]
 _FIELDS: Final = (
     ("mem", "Memory ({})", 0, 1 << 20),
@@ -53,7 +53,7 @@ def _result(frame: Frame, query: Mapping[str, str]) -> Values:
     if not (amounts["mem"] or amounts["core"] or amounts["gpus"]):
         return {}
     nodes = len(frame.view.nodes) + amounts["add"]
-    pods = min(amounts["replicas"], max(LOOKS // max(nodes, 1), 1))
+    pods = min(amounts["replicas"], most_pods(nodes))
     wanted = WorkloadPods(_pod(amounts, frame.ledger), pods)
     added = Addition(amounts["add"], query.get("like", "") if amounts["add"] else "")
     try:
