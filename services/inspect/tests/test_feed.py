@@ -73,6 +73,24 @@ async def test_errors_are_news_once(feed: Feed, reader: Reader) -> None:
     assert versions == [1, 1, 2, 2, 3, 4, 4]
 
 
+async def test_an_unexpected_error_ends_no_reader(
+    feed: Feed, reader: Reader, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A fault of the program is logged once with its traceback, and pages show stale data."""
+    await feed.refresh()
+    feed._read = lambda: dict[str, Snapshot]()["absent"]
+    await feed.refresh()
+    await feed.refresh()
+    reason = "unexpected error in a read (KeyError: 'absent'); see the log of the dashboard"
+    assert feed.frame is not None
+    assert (feed.error, feed.frame.error, feed.version) == (reason, reason, 2)
+    (record,) = caplog.records
+    assert record.exc_info is not None
+    feed._read = reader
+    await feed.refresh()
+    assert (feed.error, feed.version) == ("", 3)
+
+
 async def test_an_error_before_the_first_frame_is_only_noted(feed: Feed, reader: Reader) -> None:
     """There is nothing yet that could be out of date."""
     assert feed.error == "the cluster has not been read yet"

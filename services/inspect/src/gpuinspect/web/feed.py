@@ -6,6 +6,7 @@ takes at most a tenth of the time.
 """
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -26,7 +27,11 @@ PAUSE: Final = 9
 """Times the length of a read that follow it without one."""
 CACHE_SECONDS: Final = 10.0
 """Memory in use is measured less often than the cluster is read."""
+EXPECTED: Final = (*FAILURES, WireError, msgspec.MsgspecError)
+"""What a read may raise; anything else is a fault of the program and is logged."""
+UNEXPECTED: Final = "unexpected error in a read ({}: {}); see the log of the dashboard"
 Measure = Callable[[Snapshot], MemoryInUse]
+_LOG: Final = logging.getLogger(__name__)
 
 
 class Cached:
@@ -119,17 +124,27 @@ class Feed:
         """Read once, and wake the listeners when something changed."""
         try:
             frame = await asyncio.to_thread(self._frame)
-        except (*FAILURES, WireError, msgspec.MsgspecError) as error:
-            self.error = sentence(error)
-            changed = self.frame is not None and self.frame.error != self.error
-            if self.frame is not None:
-                self.frame.error = self.error
+        except Exception as error:  # noqa: BLE001 - the reads go on, whatever happens in one
+            changed = self._failed(error)
         else:
             changed = self.frame is None or not frame.shows_the_same(self.frame)
             self.frame, self.error = frame, ""
             self.history.add(frame.taken.timestamp(), frame.amounts)
         if changed:
             await self._notify()
+
+    def _failed(self, error: Exception) -> bool:
+        """Keep the last frame and add the error to it; true where pages change."""
+        text = sentence(error)
+        if not isinstance(error, EXPECTED):
+            text = UNEXPECTED.format(type(error).__name__, error)
+            if text != self.error:
+                _LOG.error("reading the cluster failed", exc_info=error)
+        self.error = text
+        if self.frame is None or self.frame.error == text:
+            return False
+        self.frame.error = text
+        return True
 
     async def _notify(self) -> None:
         async with self._news:
