@@ -197,23 +197,26 @@ def test_before_the_first_read(reader: FakeReader) -> None:
     browser = TestClient(make_app(Feed(reader, DEFAULT_NAMES, interval_seconds=3600)))
     assert browser.get("/").status_code == 503
     assert browser.get("/readyz").status_code == 503
+    assert browser.get("/freshz").status_code == 503
     assert browser.get("/healthz").status_code == 200
 
 
 def test_a_cluster_that_stops_answering(
     browser: TestClient, feed: Feed, reader: FakeReader
 ) -> None:
-    """The last state stays on the page, marked with the reason; the service is not ready."""
+    """The last state stays on the page, marked with the reason: the service stays ready."""
     reader.down = "the API server does not respond"
     asyncio.run(feed.refresh())
     text = browser.get("/").text
     assert 'class="stale" role="alert"' in text
     assert "Reason: the API server does not respond" in text
     assert "6/30 GiB" in browser.get("/").text
-    assert browser.get("/readyz").status_code == 503
+    assert browser.get("/readyz").status_code == 200
+    assert browser.get("/freshz").status_code == 503
+    assert browser.get("/freshz").text == "the API server does not respond"
     reader.down = ""
     asyncio.run(feed.refresh())
-    assert browser.get("/readyz").status_code == 200
+    assert browser.get("/freshz").status_code == 200
 
 
 @pytest.mark.parametrize(("took", "expected"), [(0.1, 5.0), (2.0, 2.0 * PAUSE)])

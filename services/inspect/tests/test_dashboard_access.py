@@ -79,7 +79,7 @@ def test_strangers_are_sent_to_the_login(browser: TestClient, path: str) -> None
     assert (answer.status_code, answer.headers["location"]) == (303, "/login")
 
 
-@pytest.mark.parametrize("path", ["/healthz", "/readyz", "/static/style.css", "/login"])
+@pytest.mark.parametrize("path", ["/healthz", "/readyz", "/freshz", "/static/style.css", "/login"])
 def test_probes_and_the_login_are_open(browser: TestClient, path: str) -> None:
     """A probe has no token, and the login must look like something."""
     assert browser.get(path).status_code == 200
@@ -106,7 +106,7 @@ class Waiting:
         return False
 
 
-@pytest.mark.parametrize("probe", ["/healthz", "/readyz"])
+@pytest.mark.parametrize("probe", ["/healthz", "/readyz", "/freshz"])
 async def test_a_flood_of_tokens_delays_no_probe(probe: str) -> None:
     """A few tokens are reviewed at once, whoever sends them; kubelet has its answer meanwhile."""
     raw = FakeCluster().node("n", gpus=[Gpu(15)]).json().encode()

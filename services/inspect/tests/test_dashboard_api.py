@@ -15,6 +15,7 @@ from measuredworkloads import history
 from starlette.testclient import TestClient
 
 from gpucore.wire.names import DEFAULT_NAMES
+from gpuinspect.cluster import snapshots
 from gpuinspect.cluster.snapshots import decode
 from gpuinspect.cluster.usage_histories import ReadHistories
 from gpuinspect.documents.gpumap import GpuMapDoc
@@ -109,6 +110,18 @@ def test_before_the_first_read_the_reason_is_a_document(feed: Feed) -> None:
     answer = TestClient(make_app(feed)).get("/api/v1/gpus")
     assert answer.status_code == 503
     assert answer.json() == {"error": "the cluster has not been read yet"}
+
+
+@pytest.mark.parametrize("path", PATHS.values())
+def test_stale_documents_have_the_reason(feed: Feed, path: str) -> None:
+    """While reads fail, ``error`` is the reason; it is empty once a read succeeds."""
+    read = feed._read
+    assert document(feed, path)["error"] == ""
+    feed._read = lambda: snapshots.read(Path("/absent"))
+    reason = "cannot read the snapshot /absent: No such file or directory"
+    assert document(feed, path)["error"] == reason
+    feed._read = read
+    assert document(feed, path)["error"] == ""
 
 
 @pytest.mark.parametrize("path", ["/api/v1/gpus", "/api/v1/sizes"])

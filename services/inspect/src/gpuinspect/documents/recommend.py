@@ -145,23 +145,27 @@ class WorkloadSizeList(msgspec.Struct, frozen=True, rename="camel"):
     """Used against requested memory of each workload, most waste first.
 
     ``unit`` is that of requests and limits. ``note`` is why there are no items, or what could not
-    be read; empty where nothing is missing. ``reading`` is true until the first read has ended.
+    be read; empty where nothing is missing. ``error`` is why the cluster cannot be read any more,
+    so that the document is stale; empty while reads succeed. ``reading`` is true until the first
+    read has ended.
     """
 
     api_version: str
     kind: str
     unit: str
     note: str
+    error: str
     reading: bool
     items: tuple[SizedWorkloadDoc, ...]
 
 
-def workload_size_list(sizes: WorkloadSizes | None, unit: str) -> WorkloadSizeList:
+def workload_size_list(sizes: WorkloadSizes | None, unit: str, *, error: str) -> WorkloadSizeList:
     """The document of what was read; of nothing while it is being read.
 
     Args:
         sizes: of the workloads.
         unit: of requests where there are no items.
+        error: why the cluster cannot be read; empty while reads succeed.
     """
     known = sizes or WorkloadSizes()
     units = {str(each.found.unit) for each in known.items}
@@ -170,6 +174,7 @@ def workload_size_list(sizes: WorkloadSizes | None, unit: str) -> WorkloadSizeLi
         kind="WorkloadSizeList",
         unit=units.pop() if units else unit,
         note=known.note,
+        error=error,
         reading=sizes is None,
         items=tuple(_item(each) for each in known.items),
     )

@@ -29,7 +29,7 @@ REMEMBERED_SECONDS: Final = 60
 MOST_SESSIONS: Final = 10_000
 REVIEWS_AT_ONCE: Final = 8
 """Anybody can send tokens; pages need threads too, and the API server has other work."""
-_OPEN: Final = ("/healthz", "/readyz", "/static/")
+_OPEN: Final = ("/healthz", "/readyz", "/freshz", "/static/")
 _PROGRAMS: Final = ("/events", "/api/")
 """Paths of programs, which get status 401 in place of a redirect to the form."""
 _BODY_LIMIT_BYTES: Final = 16 << 10  # bytes of a login form; tokens take a few

@@ -90,6 +90,7 @@ def make_app(
         Route("/events", _events(feed)),
         Route("/healthz", _healthz),
         Route("/readyz", _readyz(feed)),
+        Route("/freshz", _freshz(feed)),
         Mount("/static", StaticFiles(directory=STATIC)),
     ]
     middleware = [Middleware(SecurityHeaders), Middleware(GZipMiddleware, compresslevel=4)]
@@ -172,11 +173,27 @@ async def _healthz(request: Request) -> Response:
 
 
 def _readyz(feed: Feed) -> Callable[[Request], Coroutine[None, None, Response]]:
+    """Ready once there is something to show: stale pages are better than none."""
+
     async def readiness(request: Request) -> Response:
         del request
-        return PlainTextResponse(feed.error or "ok", status_code=503 if feed.error else 200)
+        return _checked(feed.error if feed.frame is None else "")
 
     return readiness
+
+
+def _freshz(feed: Feed) -> Callable[[Request], Coroutine[None, None, Response]]:
+    """For monitoring: fails while the cluster cannot be read."""
+
+    async def freshness(request: Request) -> Response:
+        del request
+        return _checked(feed.error)
+
+    return freshness
+
+
+def _checked(problem: str) -> Response:
+    return PlainTextResponse(problem or "ok", status_code=503 if problem else 200)
 
 
 class SecurityHeaders:

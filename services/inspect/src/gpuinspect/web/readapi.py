@@ -48,9 +48,15 @@ def _gpus(frame: Frame, query: Mapping[str, str]) -> GpuMapDoc:
     nodes = {node.name for node in frame.view.nodes}
     groups = frame.groups(choices.grouping, nodes, choices.gib)
     taken = frame.taken.strftime("%Y-%m-%dT%H:%M:%SZ")
-    return gpu_map_doc(groups, taken=taken, group_by=choices.grouping, fit_gib=choices.gib)
+    return gpu_map_doc(
+        groups,
+        taken=taken,
+        error=frame.error,
+        group_by=choices.grouping,
+        fit_gib=choices.gib,
+    )
 
 
 def _sizes(frame: Frame, query: Mapping[str, str]) -> WorkloadSizeList:
     del query  # the list has no choices
-    return workload_size_list(frame.sizes(), str(frame.view.unit))
+    return workload_size_list(frame.sizes(), str(frame.view.unit), error=frame.error)
