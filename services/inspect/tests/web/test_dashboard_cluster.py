@@ -146,6 +146,34 @@ def test_a_refresh_that_fails_is_repeated(
     assert refused
 
 
+@pytest.fixture
+def held_back(open_address: str, window: Callable[..., Any], server: FakeApiServer) -> Any:
+    """A page with a change of the cluster that it does not show, because a field has the focus."""
+    page = window(open_address)
+    page.get_by_text("Live", exact=True).wait_for()
+    page.locator("main input[name=q]").fill("web")
+    server.lists[PODS] = [pod("web", 6, 0), pod("fresh", 5, 0)]
+    page.get_by_text("Update waits for your input").wait_for()
+    assert page.get_by_text("GPU0 6/15").count() == 1
+    return page
+
+
+def test_a_page_catches_up_once_a_field_loses_the_focus(held_back: Any) -> None:
+    """An update that waited for a viewer who types is shown without a further change."""
+    held_back.evaluate("document.activeElement.blur()")
+    held_back.get_by_text("GPU0 11/15").wait_for()
+    held_back.get_by_text("Live", exact=True).wait_for()
+
+
+def test_a_slow_click_submits_a_form(held_back: Any) -> None:
+    """The button that takes the focus from the field is not replaced while it is pressed."""
+    held_back.get_by_role("button", name="Apply").hover()
+    held_back.mouse.down()
+    held_back.wait_for_timeout(250)
+    held_back.mouse.up()
+    held_back.wait_for_url("**q=web**")
+
+
 def test_a_pod_that_goes(
     open_address: str, window: Callable[..., Any], server: FakeApiServer
 ) -> None:

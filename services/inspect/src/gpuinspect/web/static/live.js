@@ -7,6 +7,7 @@ const connection = document.getElementById("connection");
 const offline = document.getElementById("offline");
 const retryMilliseconds = 5000;
 const ageMilliseconds = 10000;
+const focusMilliseconds = 500;  // a click on the button of a form ends before the button is replaced
 let requests = 0;
 let shown = main?.dataset.revision;  // what the page shows, and the newest there is
 let newest = shown;
@@ -77,11 +78,16 @@ async function refresh() {
   shown = answer.headers.get("X-Revision");
 }
 
+// A new main part would discard what the viewer types.
+function typing() {
+  return main.contains(document.activeElement)
+    && ["INPUT", "SELECT"].includes(document.activeElement.tagName);
+}
+
 function catchUp() {
   clearTimeout(retry);
-  const typing = main.contains(document.activeElement)
-    && ["INPUT", "SELECT"].includes(document.activeElement.tagName);
-  if (shown === newest || typing) return;
+  if (shown === newest) return;
+  if (typing()) return show("Update waits for your input", true);
   refresh().then(() => show(live(), true), () => {
     show("Connection lost, trying again", false);
     retry = setTimeout(catchUp, retryMilliseconds);
@@ -91,6 +97,7 @@ function catchUp() {
 localise(document);
 setInterval(grow, ageMilliseconds);
 if (shown) {
+  main.addEventListener("focusout", () => setTimeout(catchUp, focusMilliseconds));
   const events = new EventSource("/events");
   events.onopen = () => show(live(), true);
   events.onerror = () => show(
