@@ -172,6 +172,7 @@ class Feed:
         frame.history = self.history
         frame.measured_sizes = self._sizes
         _ = frame.waiting, frame.fragments, frame.amounts, frame.unhealthy, frame.cells
+        _ = frame.beside
         return frame
 
     def _measured(self, snapshot: Snapshot) -> MemoryInUse:

@@ -39,6 +39,7 @@ from gpuinspect.queries.shares import view_of_ledger
 from gpuinspect.queries.usage import Figures, UsageReport, grouped
 from gpuinspect.queries.views import ClusterView, NodeSummary, in_natural_order, natural
 from gpuinspect.queries.workload_sizes import WorkloadSizes
+from gpuinspect.web.fingerprint import fingerprint
 from gpuinspect.web.history import CLUSTER, Amounts, History
 from gpuinspect.web.limits import most_pods
 from gpuinspect.web.reasons import PendingReasons
@@ -216,6 +217,13 @@ class Frame:
             return explain_claims(facts, self._claims.nodes, self.candidates)
         return explain(self.snapshot, pod, self._cluster, self._schedulers)
 
+    @cached_property
+    def beside(self) -> tuple[object, ...]:
+        """What pages show beside allocations: equal in two frames if it looks the same."""
+        nodes = frozenset(node.name for node in self.view.nodes)
+        objects = fingerprint(self.snapshot, nodes)
+        return objects, self.verified, self.policy, self._schedulers
+
     def shows_the_same(self, other: "Frame") -> bool:
         """Whether all pages would be equal except for their time."""
         return (
@@ -225,4 +233,5 @@ class Frame:
             and self.waiting == other.waiting
             and self.unhealthy == other.unhealthy
             and self.figures == other.figures
+            and self.beside == other.beside
         )
