@@ -25,7 +25,7 @@ from gpucore.wire.names import CLAIM_DRIVER
 from gpucore.wire.pod.spec import Pod
 
 MOST_SELECTED: Final = 4096
-"""Characters of all selectors of a pod's claims, which each device of each node is compared with."""
+"""Characters of all selectors of the claims of a pod, evaluated for each device of each node."""
 MOST_CONSTRAINED: Final = 64
 """Devices of a claim, times its constraints and one: each is compared with those before it."""
 
