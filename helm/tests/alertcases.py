@@ -90,6 +90,7 @@ HEALTHY: Mapping[str, str] = {
     WAITING: always(0),
     units("total"): always(15),
     units("used"): always(9),
+    units("free"): always(6),
     LEADS: always(1),
     of("leader_election_master_status", 'job="other",name="kube-scheduler"'): always(0),
     ATTEMPTS: always(1),
@@ -203,6 +204,10 @@ CASES: Mapping[str, Case] = {
 STILL_WELL: Mapping[str, Mapping[str, str]] = {
     "memory given out twice by label": {units("total"): always(30)},
     "pods wait for more than there is": {WAITING: always(60)},
+    "pods wait while what is left is on an unhealthy GPU": {
+        WAITING: always(6),
+        units("free"): always(0),
+    },
     "one of two extenders has just started": {READY: "1x77 0x2"},
     "many binds at once": {BOUND: always(50), binds("bound"): growing(3000)},
     "a GPU was away for a moment": {HEALTHY_GPU: "1x79 0"},

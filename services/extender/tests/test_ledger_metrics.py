@@ -1,12 +1,15 @@
 """Metrics of GPUs while the cluster changes: a scrape lets other work run in between."""
 
+import json
 import re
 from collections.abc import Callable
 
-from decoded import a_node, a_pod, state_of
-from objects import placed, pod
+import pytest
+from decoded import a_node, a_pod, encoded, state_of
+from objects import node, placed, pod
 
 from gpucore.units import NodeName
+from gpucore.wire.node.spec import decode_node
 from gpuextender.metrics import YIELD_EVERY, LedgerMetrics
 from gpuextender.state import State
 
@@ -21,10 +24,8 @@ def a_cluster() -> tuple[State, LedgerMetrics]:
     return state, gauges
 
 
-def scrape(
-    gauges: LedgerMetrics, meanwhile: Callable[[], object] = lambda: None
-) -> dict[tuple[str, str], int]:
-    """Units by node and kind; ``meanwhile`` happens in the first pause."""
+def rendered(gauges: LedgerMetrics, meanwhile: Callable[[], object] = lambda: None) -> str:
+    """All gauges; ``meanwhile`` happens in the first pause."""
     rendering = gauges.render()
     try:
         rendering.send(None)
@@ -32,7 +33,14 @@ def scrape(
         while True:
             rendering.send(None)
     except StopIteration as end:
-        text = end.value.decode()
+        return str(end.value.decode())
+
+
+def scrape(
+    gauges: LedgerMetrics, meanwhile: Callable[[], object] = lambda: None
+) -> dict[tuple[str, str], int]:
+    """Units by node and kind; ``meanwhile`` happens in the first pause."""
+    text = rendered(gauges, meanwhile)
     samples = re.findall(r'gpu_units{.*kind="(\w+)",node="(\w+)"} (\d+)', text)
     return {(node, kind): int(units) for kind, node, units in samples}
 
@@ -64,3 +72,51 @@ def test_a_node_that_is_replaced_during_a_scrape_is_shown_as_it_is_afterwards() 
     found = scrape(gauges)
     assert found[last, "total"] == 24
     assert ("n0", "total") not in found
+
+
+def units(state: State) -> dict[str, int]:
+    """Units of the GPUs of node ``n`` by kind."""
+    found = scrape(LedgerMetrics(state.ledger, state.waiting_requests))
+    return {kind: amount for (name, kind), amount in found.items() if name == "n"}
+
+
+def test_all_units_of_an_exclusive_gpu_are_used() -> None:
+    """A pod with the GPU to itself leaves no units, however many it requests."""
+    state = state_of(a_node("n", 15))
+    exclusive = placed(pod("p", uid="u", gpus=1), "n", 0)
+    exclusive["metadata"]["annotations"] = {"ALIYUN_COM_GPU_GROUP": "0"}
+    state.pod_changed(a_pod(exclusive))
+    assert units(state) == {"total": 15, "used": 15, "free": 0}
+
+
+@pytest.mark.parametrize(("healthy", "free"), [(True, 11), (False, 0)])
+def test_an_unhealthy_gpu_has_no_free_units(*, healthy: bool, free: int) -> None:
+    """What is left on it cannot be allocated, and is not in use."""
+    item = node("n", 15, unit="GiB")
+    inventory = json.loads(item["metadata"]["annotations"]["gpushare/inventory"])
+    inventory["gpus"][0]["healthy"] = healthy
+    item["metadata"]["annotations"]["gpushare/inventory"] = json.dumps(inventory)
+    state = state_of(decode_node(encoded(item)))
+    state.pod_changed(a_pod(placed(pod("p", 4, uid="u"), "n", 0)))
+    assert units(state) == {"total": 15, "used": 4, "free": free}
+
+
+def test_a_gpu_that_its_node_lost_is_neither_shown_nor_over_full() -> None:
+    """A pod that outlives its GPU, or its node, shares nothing that could run out of memory."""
+    state = state_of(a_node("n", 15))
+    state.pod_changed(a_pod(placed(pod("p", 4, uid="u"), "n", 1)))
+    gauges = LedgerMetrics(state.ledger, state.waiting_requests)
+    assert units(state) == {"total": 15, "used": 0, "free": 15}
+    assert "overfull_gpus 0" in rendered(gauges)
+    state.node_gone(NodeName("n"))
+    assert units(state) == {}
+    assert "overfull_gpus 0" in rendered(gauges)
+
+
+def test_a_gpu_with_more_allocated_than_it_has_is_over_full() -> None:
+    """A GPU of the node itself counts."""
+    state = state_of(a_node("n", 15))
+    for uid in "ab":
+        state.pod_changed(a_pod(placed(pod(uid, 8, uid=uid), "n", 0)))
+    assert "overfull_gpus 1" in rendered(LedgerMetrics(state.ledger, state.waiting_requests))
+    assert units(state) == {"total": 15, "used": 16, "free": 0}

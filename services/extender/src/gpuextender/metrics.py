@@ -1,7 +1,7 @@
 """Every metric of the extender, under one registry. Labels are bounded: they never name a pod.
 
 Metrics of GPUs and allocations are read from the ledger at each scrape. A cluster of 5,000 nodes
-with 8 GPUs has 80,000 of these series; writing all of them would delay a filter for most of a
+with 8 GPUs has 120,000 of these series; writing all of them would delay a filter for about a
 second. So the lines of a node are kept until it changes, and missing lines are written for a few
 nodes at a time. All other metrics are counted as things happen.
 """
@@ -24,6 +24,7 @@ from prometheus_client.gc_collector import GCCollector
 from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.process_collector import ProcessCollector
 
+from gpucore.accounting.device_info import DeviceInfo
 from gpucore.accounting.ledger import Ledger
 from gpucore.accounting.node_info import NodeInfo
 from gpucore.model import PodRequest
@@ -199,7 +200,7 @@ class LedgerMetrics:
         yield GaugeMetricFamily(
             "gpushare_extender_overfull_gpus",
             "GPUs whose allocated memory exceeds their capacity.",
-            sum(len(node_info.overfull) for node_info in node_infos),
+            sum(map(_overfull_gpus, node_infos)),
         )
         yield GaugeMetricFamily(
             "gpushare_extender_waiting_pods",
@@ -225,17 +226,33 @@ class LedgerMetrics:
         return family
 
 
+def _overfull_gpus(node_info: NodeInfo) -> int:
+    """Number of over-full GPUs of a node; a GPU that the node lost is none."""
+    return sum(node_info.devices[index].gpu is not None for index in node_info.overfull)
+
+
 def _gpu_units(node_infos: Iterable[NodeInfo]) -> Metric:
+    """Units of the GPUs that nodes have; all units of an exclusive GPU are used.
+
+    Free units are those that a further share may take.
+    """
     family = GaugeMetricFamily(
         "gpushare_extender_gpu_units",
-        "GPU memory units per GPU, in the unit of its node.",
+        "GPU memory units per GPU, in the unit of its node: in total, used, and free for shares.",
         labels=("node", "gpu", "kind"),
     )
     for node_info in node_infos:
-        for index, gpu in node_info.devices.items():
-            family.add_metric((node_info.name, str(index), "total"), gpu.total)
-            family.add_metric((node_info.name, str(index), "used"), gpu.used)
+        for index, device in node_info.devices.items():
+            if device.gpu is None:
+                continue
+            for kind, units in _units(device).items():
+                family.add_metric((node_info.name, str(index), kind), units)
     return family
+
+
+def _units(device: DeviceInfo) -> dict[str, int]:
+    used = max(device.used, device.total) if device.taken else device.used
+    return {"total": device.total, "used": used, "free": device.free if device.open else 0}
 
 
 class _Families(NamedTuple):
