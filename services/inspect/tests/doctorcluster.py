@@ -6,6 +6,8 @@ from typing import Any
 from claimobjects import device, device_class, resource_slice
 from drawncluster import FakeCluster, Gpu
 
+from gpukube.testing.plugin_pods import plugin_pod
+
 PREFIX = "app.kubernetes.io"
 CONFIGURATION = """
 apiVersion: kubescheduler.config.k8s.io/v1
@@ -22,17 +24,40 @@ extenders:
 CONFIRMED = {"ALIYUN_COM_GPU_MEM_ASSIGNED": "true"}
 
 
-def stack_pod(cluster: FakeCluster, name: str, component: str, container: str, node: str) -> None:
-    """A ready pod of our own."""
+def stack_pod(
+    cluster: FakeCluster,
+    name: str,
+    component: str,
+    container: str,
+    node: str,
+    *,
+    namespace: str = "gpushare",
+) -> None:
+    """A ready pod of our own, or of a tenant that gives it the same labels."""
     labels = {f"{PREFIX}/component": component, f"{PREFIX}/version": "0.1.0"}
     cluster.pod(
         name,
         node=node,
-        namespace="gpushare",
+        namespace=namespace,
         metadata={"labels": labels},
         spec={"containers": [{"name": container}]},
         status={"conditions": [{"type": "Ready", "status": "True"}], "containerStatuses": [{}]},
     )
+
+
+def plugin(cluster: FakeCluster, name: str, node: str, namespace: str = "gpushare") -> None:
+    """A ready pod of the device plugin."""
+    stack_pod(cluster, name, "device-plugin", "device-plugin", node, namespace=namespace)
+    spec = plugin_pod(name, node)["spec"]
+    cluster.items[-1]["spec"].update(volumes=spec["volumes"], containers=spec["containers"])
+
+
+def nvidia_plugin(
+    cluster: FakeCluster, node: str, name: str = "nvidia-device-plugin-x", **fields: Any
+) -> None:
+    """A pod of NVIDIA's device plugin."""
+    spec = {"volumes": plugin_pod(name, node)["spec"]["volumes"]}
+    cluster.pod(name, node=node, **{"namespace": "kube-system", "spec": spec, **fields})
 
 
 def nominating(cluster: FakeCluster) -> None:
@@ -71,7 +96,7 @@ def sound() -> FakeCluster:
         cluster.node(name, gpus=[Gpu(15), Gpu(15)])
         versions = {"kubeletVersion": "v1.37.1", "containerRuntimeVersion": "containerd://2.1.0"}
         cluster.items[-1]["status"]["nodeInfo"] = versions
-        stack_pod(cluster, f"plugin-{name}", "device-plugin", "device-plugin", name)
+        plugin(cluster, f"plugin-{name}", name)
         stack_pod(cluster, f"scheduler-{name}", "scheduler", "extender", name)
     cluster.pod("p", 3, node="n1", index=0, annotations=CONFIRMED)
     data = {"config.yaml": CONFIGURATION}
@@ -91,7 +116,7 @@ def claims_node(cluster: FakeCluster) -> None:
     cluster.node("n3", resources={}, labels={"gpushare/api": "claims"})
     versions = {"kubeletVersion": "v1.37.1", "containerRuntimeVersion": "containerd://2.1.0"}
     cluster.items[-1]["status"]["nodeInfo"] = versions
-    stack_pod(cluster, "plugin-n3", "device-plugin", "device-plugin", "n3")
+    plugin(cluster, "plugin-n3", "n3")
     cluster.add(resource_slice("n3", [device(0, 15)])).add(device_class("shares"))
 
 

@@ -13,11 +13,12 @@ from doctorcluster import (
     capacity,
     inventory,
     item,
+    nvidia_plugin,
     only_one,
     original,
+    plugin,
     rewrite,
     sound,
-    stack_pod,
     unhealthy_map,
     unlabel,
     waiting,
@@ -62,11 +63,8 @@ FAULTS: list[tuple[str, Break]] = [
     ("unhealthy-config-maps", lambda c: unhealthy_map(c, "n1")),
     ("unhealthy-config-maps", lambda c: unhealthy_map(c, "n9")),
     ("plugin-runs", lambda c: only_one(c, "plugin-")),
-    ("one-plugin", lambda c: stack_pod(c, "second", "device-plugin", "device-plugin", "n1")),
-    (
-        "no-foreign-plugin",
-        lambda c: c.pod("nvidia-device-plugin-x", node="n1", namespace="kube-system"),
-    ),
+    ("one-plugin", lambda c: plugin(c, "second", "n1", "older")),
+    ("no-foreign-plugin", lambda c: nvidia_plugin(c, "n1")),
     (
         "extender-ready",
         lambda c: [rewrite(c, f"scheduler-{n}", '"True"', '"False"') for n in ("n1", "n2")],
@@ -222,7 +220,7 @@ def leave(cluster: FakeCluster, name: str) -> None:
 
 def second_plugin(cluster: FakeCluster) -> None:
     """Another pod of the plugin on n1."""
-    stack_pod(cluster, "second", "device-plugin", "device-plugin", "n1")
+    plugin(cluster, "second", "n1")
 
 
 ENDED: list[Break] = [
@@ -270,7 +268,7 @@ def test_restarts_of_an_evicted_plugin_pod_are_past(run: Run) -> None:
 def test_a_foreign_plugin_that_has_ended_hands_out_nothing(run: Run) -> None:
     """A finished pod of NVIDIA's plugin is no second owner of the GPUs."""
     cluster = sound()
-    cluster.pod("nvidia-device-plugin-x", node="n1", namespace="kube-system", phase="Failed")
+    nvidia_plugin(cluster, "n1", phase="Failed")
     assert verdicts(run, cluster)["no-foreign-plugin"]["result"] == "ok"
 
 

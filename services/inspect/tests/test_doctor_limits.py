@@ -10,11 +10,12 @@ from doctorcluster import (
     capacity,
     inventory,
     item,
+    nvidia_plugin,
     only_one,
     original,
+    plugin,
     rewrite,
     sound,
-    stack_pod,
     unhealthy_map,
     waiting,
 )
@@ -55,7 +56,7 @@ def webhook(cluster: FakeCluster, **hook: Any) -> None:
 def elsewhere(cluster: FakeCluster) -> None:
     """NVIDIA's plugin on a node that is not ours."""
     cluster.node("nv", resources={"nvidia.com/gpu": "2"}, labels={"gpushare": "false"})
-    cluster.pod("nvidia-device-plugin-x", node="nv", namespace="kube-system")
+    nvidia_plugin(cluster, "nv")
 
 
 def unconfigured(cluster: FakeCluster) -> None:
@@ -115,7 +116,7 @@ def uncounted(cluster: FakeCluster) -> None:
 def pending_plugins(cluster: FakeCluster) -> None:
     """Two pods of the plugin that have no node yet."""
     for name in ("one", "two"):
-        stack_pod(cluster, name, "device-plugin", "device-plugin", "")
+        plugin(cluster, name, "")
 
 
 def only_gpus(cluster: FakeCluster) -> None:
@@ -237,8 +238,10 @@ FOUND: list[tuple[str, Change, list[str]]] = [
     ),
     (
         "no-foreign-plugin",
-        lambda c: c.pod("x", node="n1", metadata={"labels": {"name": "nvidia-device-plugin-ds"}}),
-        ["default/x on n1"],
+        lambda c: nvidia_plugin(
+            c, "n1", "x", metadata={"labels": {"name": "nvidia-device-plugin-ds"}}
+        ),
+        ["kube-system/x on n1"],
     ),
     (
         "unit-published",

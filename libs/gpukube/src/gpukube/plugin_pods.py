@@ -146,6 +146,11 @@ def plugin_namespace(plugins: Iterable[PluginAddress]) -> str:
     return min(counts, key=lambda namespace: (-counts[namespace], namespace), default="")
 
 
+def mounts_kubelet_sockets(raw: msgspec.Raw) -> bool:
+    """A pod mounts the directory in which kubelet takes device plugins, as each of them must."""
+    return _sees_kubelet(msgspec.json.decode(raw, type=_Pod).spec)
+
+
 def _addresses(plugins: Iterable[msgspec.Raw]) -> Iterator[PluginAddress]:
     for raw in plugins:
         pod = msgspec.json.decode(raw, type=_Pod)

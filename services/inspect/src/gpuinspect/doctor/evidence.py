@@ -14,12 +14,15 @@ from gpucore.wire.names import LABEL_SHARE, LABEL_TOPOLOGY, Names
 from gpucore.wire.node.spec import Node
 from gpucore.wire.pod.spec import Pod
 from gpucore.wire.whole_requests import pod_request_of
+from gpuinspect.cluster.extenders import extenders
 from gpuinspect.cluster.ledger import ledger_of
+from gpuinspect.cluster.release import KUBE_SYSTEM, release_namespaces
 from gpuinspect.cluster.snapshots import Snapshot
 from gpuinspect.doctor.rawobjects import DoctorPodFacts, NodeVersions, node_versions, pod_facts
+from gpukube.plugin_pods import COMPONENT, PLUGIN, mounts_kubelet_sockets
 
 T = TypeVar("T")
-_COMPONENT: Final = "app.kubernetes.io/component"
+_ORIGINAL_LABEL: Final = "component"
 _ORIGINAL_PLUGIN: Final = "gpushare-device-plugin"
 _ORIGINAL_EXTENDER: Final = "gpushare-schd-extender"
 
@@ -84,23 +87,31 @@ class Evidence:
     @cached_property
     def plugins(self) -> tuple[Pod, ...]:
         """Pods of the device plugin, of gpushare or of the original."""
-        return tuple(self._component("device-plugin", "device-plugin", _ORIGINAL_PLUGIN))
+        live = (pod for pod in self.snapshot.pods if not pod.finished and _named_a_plugin(pod))
+        return tuple(pod for pod in live if self.serves_kubelet(pod))
 
     @cached_property
     def extenders(self) -> tuple[Pod, ...]:
         """Pods with the scheduler extender in them, of gpushare or of the original."""
-        beside = self._component("scheduler", "extender", _ORIGINAL_EXTENDER)
-        return (*beside, *self._component("extender", "extender", "-"))
+        return (*(pod for pod, _ in extenders(self.snapshot)), *self._original_extenders())
 
-    def _component(self, component: str, container: str, original: str) -> Iterator[Pod]:
+    def serves_kubelet(self, pod: Pod) -> bool:
+        """The pod can be a device plugin. Its labels do not show that: any tenant can set them."""
+        return mounts_kubelet_sockets(self.snapshot.all("Pod")[self._places[pod.uid]])
+
+    def _original_extenders(self) -> Iterator[Pod]:
+        trusted = {*release_namespaces(self.snapshot), KUBE_SYSTEM}
         for pod in self.snapshot.pods:
-            ours = pod.labels.get(_COMPONENT) == component
-            if pod.finished:
-                continue
-            if pod.labels.get("component") == original or (
-                ours and any(box.name == container for box in pod.containers)
-            ):
+            named = pod.labels.get(_ORIGINAL_LABEL) == _ORIGINAL_EXTENDER
+            if named and pod.namespace in trusted and not pod.finished:
                 yield pod
+
+
+def _named_a_plugin(pod: Pod) -> bool:
+    if pod.labels.get(_ORIGINAL_LABEL) == _ORIGINAL_PLUGIN:
+        return True
+    ours = pod.labels.get(COMPONENT) == PLUGIN
+    return ours and any(box.name == PLUGIN for box in pod.containers)
 
 
 def wants_shares(node: Node) -> bool:

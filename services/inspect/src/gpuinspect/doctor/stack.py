@@ -64,7 +64,8 @@ def _foreign(evidence: Evidence) -> Iterator[str]:
         if pod.finished:
             continue
         names = (pod.name, *pod.labels.values())
-        if pod.node in ours and any("nvidia-device-plugin" in name for name in names):
+        named = pod.node in ours and any("nvidia-device-plugin" in name for name in names)
+        if named and evidence.serves_kubelet(pod):
             yield f"{called(pod)} on {pod.node}"
 
 
