@@ -179,6 +179,48 @@ async def test_a_gpu_that_does_not_answer_keeps_its_figures_and_holds_up_no_othe
     assert (of_pod("granted_units", "a"), of_pod("used_bytes", "b", 1)) == (2, 7)
 
 
+def pods_figures(name: str) -> dict[str, float | None]:
+    """Figures of the pods that the tests below use, by metric."""
+    names = ("granted_units", "granted_gpus", "used_bytes", "over_bytes", "sm_utilization_percent")
+    return {metric: of_pod(metric, name) for metric in names}
+
+
+async def test_series_of_pods_stay_while_the_driver_is_asked(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A scrape at any moment of a round has the figures of the last one."""
+    world.used(FIRST, {11: 40}, p11=3 * GI)
+    await world.meter.measure()
+    before = pods_figures("a")
+    assert None not in before.values()
+    seen = []
+
+    async def slowly(uuids: Sequence[str]) -> dict[str, Usage | DriverError]:
+        seen.append(pods_figures("a"))
+        return {uuid: world.known[uuid] for uuid in uuids}
+
+    monkeypatch.setattr(world, "usages", slowly)
+    world.used(FIRST, {11: 10}, p11=GI)
+    await world.meter.measure()
+    assert seen == [before]
+    assert (of_pod("used_bytes", "a"), of_pod("over_bytes", "a")) == (GI, None)
+
+
+async def test_pods_on_a_gpu_that_does_not_answer_keep_their_last_figures(world: World) -> None:
+    """Until the pod ends; its neighbour's figures stay for as long as the GPU does not answer."""
+    world.used(FIRST, {11: 40}, p11=3 * GI, p21=5)
+    await world.meter.measure()
+    before = pods_figures("a")
+    del world.known[FIRST]
+    for _ in range(2):
+        await world.meter.measure()
+        assert pods_figures("a") == before
+    world.state.on_replace((pod(2, "b"),))
+    await world.meter.measure()
+    assert set(pods_figures("a").values()) == {None}
+    assert of_pod("used_bytes", "b") == 5
+
+
 async def test_the_limits_are_measured_gpu_by_gpu_and_published_once(world: World) -> None:
     """A GPU that does not answer is left out; pods with the whole GPU are exempt."""
     world.holds(a=(0, 0, Resource.MEM), b=(1, 0, Resource.GPU))

@@ -43,6 +43,7 @@ from gpudeviceplugin.isolation.shares import (
     holders,
 )
 from gpudeviceplugin.node.current_use import CurrentUse
+from gpudeviceplugin.node.pod_figures import PodFigures
 from gpudeviceplugin.settings import DevicePluginSettings
 from gpudeviceplugin.state import NodeState
 
@@ -102,6 +103,7 @@ class UsageMeter:
         self._exact = exact
         self._use = use or CurrentUse(state, "")
         self._reminders = Reminders()
+        self._figures = PodFigures()
 
     async def run(self) -> None:
         """Measure periodically, until cancelled."""
@@ -114,11 +116,7 @@ class UsageMeter:
 
     async def measure(self) -> None:
         """One round over all GPUs; a GPU that does not answer keeps its last figures."""
-        telemetry.POD_GRANTED.clear()
-        telemetry.POD_GRANTED_GPUS.clear()
-        telemetry.POD_USED.clear()
-        telemetry.POD_OVER.clear()
-        telemetry.POD_SM_PERCENT.clear()
+        self._figures.begin()
         self._use.begin()
         gpus = self._state.inventory.gpus
         usages = await self._driver.usages([gpu.uuid for gpu in gpus])
@@ -128,6 +126,7 @@ class UsageMeter:
             if isinstance(usage, DriverError):
                 log.debug("no usage", uuid=gpu.uuid, why=str(usage))
                 self._use.unanswered(gpu)
+                self._figures.keep(gpu, self._names())
                 continue
             cgroups = await self._cgroups(usage)
             sizes = {each.pid: each.used_bytes for each in usage.processes if each.used_bytes}
@@ -140,7 +139,11 @@ class UsageMeter:
             self._show(gpu, usage, found, work, processes_seen=any(cgroups.values()))
             self._limits.measured(gpu, usage, owners(cgroups), exclusive_pods(self._state, gpu))
             await self._judge(gpu, found)
+        self._figures.publish()
         await self._limits.publish()
+
+    def _names(self) -> set[tuple[str, str]]:
+        return {(pod.namespace, pod.name) for pod in self._state.pods.values()}
 
     def _show(
         self,
@@ -165,10 +168,10 @@ class UsageMeter:
     def _granted(self, gpu: Gpu) -> None:
         held = granted_units(self._state, gpu)
         telemetry.GPU_GRANTED.labels(str(gpu.index), gpu.uuid).set(sum(held.values()))
-        for (namespace, pod), units in held.items():
-            telemetry.POD_GRANTED.labels(str(gpu.index), namespace, pod).set(units)
-        for (namespace, pod), part in granted_gpus(self._state, gpu, held).items():
-            telemetry.POD_GRANTED_GPUS.labels(str(gpu.index), namespace, pod).set(part)
+        for pod, units in held.items():
+            self._figures.add(telemetry.POD_GRANTED, gpu, pod, units)
+        for pod, part in granted_gpus(self._state, gpu, held).items():
+            self._figures.add(telemetry.POD_GRANTED_GPUS, gpu, pod, part)
 
     async def _cgroups(self, usage: Usage) -> dict[int, str]:
         """Control groups by process, read in a thread where there is one to read."""
@@ -191,15 +194,15 @@ class UsageMeter:
             if pod is None:
                 unattributed += size
             else:
-                telemetry.POD_USED.labels(str(gpu.index), pod.namespace, pod.name).set(size)
+                self._figures.add(telemetry.POD_USED, gpu, (pod.namespace, pod.name), size)
         telemetry.UNATTRIBUTED.labels(str(gpu.index), gpu.uuid).set(unattributed)
 
     def _worked(self, gpu: Gpu, work: EngineUse) -> None:
         for uid in holders(self._state, gpu):
             pod, percent = self._state.pods.get(uid), work.of(uid)
             if pod is not None and percent is not None:
-                labels = (str(gpu.index), pod.namespace, pod.name)
-                telemetry.POD_SM_PERCENT.labels(*labels).set(percent)
+                named = (pod.namespace, pod.name)
+                self._figures.add(telemetry.POD_SM_PERCENT, gpu, named, percent)
 
     async def _judge(self, gpu: Gpu, found: Attribution) -> None:
         """Record events on the pods that use more of the GPU than their shares."""
@@ -212,8 +215,8 @@ class UsageMeter:
         )
         for each in over:
             pod = self._state.pods[each.pod]
-            labels = (str(gpu.index), pod.namespace, pod.name)
-            telemetry.POD_OVER.labels(*labels).set(each.used - each.granted)
+            named = (pod.namespace, pod.name)
+            self._figures.add(telemetry.POD_OVER, gpu, named, each.used - each.granted)
         for each in self._reminders.due(gpu.index, over, time.monotonic()):
             await self._tell(self._state.pods[each.pod], each)
 
