@@ -210,6 +210,10 @@ STILL_WELL: Mapping[str, Mapping[str, str]] = {
     },
     "one of two extenders has just started": {READY: "1x77 0x2"},
     "many binds at once": {BOUND: always(50), binds("bound"): growing(3000)},
+    "one bind of a quiet cluster was in flight at a scrape": {
+        BOUND: "0x68 1 0x10",
+        binds("bound"): "30x69 31x10",
+    },
     "a GPU was away for a moment": {HEALTHY_GPU: "1x79 0"},
     "a swap of two pods was corrected": {DISAGREEMENTS: "0x77 1x2"},
     "a pod without its limit was deleted at once": {

@@ -132,7 +132,7 @@ async def test_over_commitment_raises_the_figure_of_the_alert(state: State) -> N
     claims.on_replace(page_of(listed(claim("a", "8Gi"), claim("b", "8Gi")), decode_claim).items)
     gauges.node_changed(N1)
     assert "gpushare_extender_overfull_gpus 1" in (await gauges.render()).decode()
-    assert 'state="bound"' not in (await gauges.render()).decode(), "the alert of unconfirmed pods"
+    assert 'state="bound"} 0' in (await gauges.render()).decode(), "the alert of unconfirmed pods"
 
 
 def test_only_slices_of_our_driver_are_requested() -> None:

@@ -120,3 +120,18 @@ def test_a_gpu_with_more_allocated_than_it_has_is_over_full() -> None:
         state.pod_changed(a_pod(placed(pod(uid, 8, uid=uid), "n", 0)))
     assert "overfull_gpus 1" in rendered(LedgerMetrics(state.ledger, state.waiting_requests))
     assert units(state) == {"total": 15, "used": 16, "free": 0}
+
+
+def test_a_state_without_allocations_is_zero() -> None:
+    """A rule over some time would take the gaps of an absent series for nothing at all."""
+    state = state_of(a_node("n", 15))
+    gauges = LedgerMetrics(state.ledger, state.waiting_requests)
+    state.pod_changed(a_pod(placed(pod("p", 4, uid="u"), "n", 0)))
+    found = dict(re.findall(r'claims{state="(\w+)"} (\d+)', rendered(gauges)))
+    assert found == {
+        "nominated": "0",
+        "reserved": "0",
+        "assumed": "0",
+        "bound": "0",
+        "confirmed": "1",
+    }

@@ -27,7 +27,7 @@ from prometheus_client.process_collector import ProcessCollector
 from gpucore.accounting.device_info import DeviceInfo
 from gpucore.accounting.ledger import Ledger
 from gpucore.accounting.node_info import NodeInfo
-from gpucore.model import PodRequest
+from gpucore.model import AllocationState, PodRequest
 from gpucore.units import NodeName
 
 REGISTRY: Final = CollectorRegistry(auto_describe=True)
@@ -218,11 +218,9 @@ class LedgerMetrics:
         family = GaugeMetricFamily(
             "gpushare_extender_claims", "Allocations by state.", labels=("state",)
         )
-        states = collections.Counter(
-            allocation.state.value for allocation in self._ledger.allocations().values()
-        )
-        for state, count in sorted(states.items()):
-            family.add_metric((state,), count)
+        states = collections.Counter(each.state for each in self._ledger.allocations().values())
+        for state in AllocationState:  # an absent series is no 0 for min_over_time
+            family.add_metric((state.value,), states[state])
         return family
 
 
