@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 EXTENDER = 'job="gpushare-extender",namespace="gpu-system",pod="scheduler-0"'
 STANDBY = 'job="gpushare-extender",namespace="gpu-system",pod="scheduler-1"'
 PLUGIN = 'job="gpushare-device-plugin",namespace="gpu-system",pod="plugin-0",node="gpu-1"'
+REPLACED = PLUGIN.replace("plugin-0", "plugin-9")
 SCHEDULER = 'job="gpushare-scheduler",namespace="gpu-system",pod="scheduler-0"'
 GPU = f'{PLUGIN},gpu="0",uuid="GPU-a"'
 TLS = 'folder="/etc/gpushare/tls"'
@@ -201,6 +202,17 @@ CASES: Mapping[str, Case] = {
 }
 """One for each alert, by its name."""
 
+FURTHER: Mapping[str, Case] = {
+    "an error recurs soon after the plugin's pod was replaced": Case(
+        {
+            of("gpushare_gpu_xid_total", REPLACED, 'gpu="GPU-a",xid="79"'): "1x70 stale",
+            of("gpushare_gpu_xid_total", PLUGIN, 'gpu="GPU-a",xid="79"'): "_x75 1x4",
+        },
+        also={"GpushareGpuErrors": {**_NODE, "gpu": "GPU-a", "xid": "79"}},
+    ),
+}
+"""Other cases in which alerts fire: those in ``also``."""
+
 STILL_WELL: Mapping[str, Mapping[str, str]] = {
     "memory given out twice by label": {units("total"): always(30)},
     "pods wait for more than there is": {WAITING: always(60)},
@@ -213,6 +225,14 @@ STILL_WELL: Mapping[str, Mapping[str, str]] = {
     "one bind of a quiet cluster was in flight at a scrape": {
         BOUND: "0x68 1 0x10",
         binds("bound"): "30x69 31x10",
+    },
+    "one of few binds was rejected": {
+        BOUND: always(0),
+        binds("bound"): always(30),
+        binds("rejected"): "2x71 3x8",
+    },
+    "a pod used more than its share at one scrape": {
+        of("gpushare_pod_over_bytes", PLUGIN, f'gpu="0",{TENANT}'): "_x79 1000 stale",
     },
     "a GPU was away for a moment": {HEALTHY_GPU: "1x79 0"},
     "a swap of two pods was corrected": {DISAGREEMENTS: "0x77 1x2"},

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import typer
 import yaml
-from alertcases import CASES, HEALTHY, MINUTES, SILENT, STILL_WELL
+from alertcases import CASES, FURTHER, HEALTHY, MINUTES, SILENT, STILL_WELL
 from charting import CHART, render
 from typer.core import TyperGroup
 from typer.main import get_command
@@ -82,6 +82,7 @@ def test_each_alert_fires_in_its_case_and_no_other_does(
     blocks = [
         block(name, case.series, {name: case.labels, **case.also}) for name, case in CASES.items()
     ]
+    blocks += [block(name, case.series, case.also) for name, case in FURTHER.items()]
     run_blocks(promtool_path, tmp_path, *blocks)
 
 
