@@ -29,12 +29,15 @@ SERIES = {
     pod("gpushare_pod_granted_gpus", 0, "blue", "quarter"): "0.25x120",
     pod("gpushare_pod_used_bytes", 0, "red", "half"): f"{4 * GIB}x120",
     pod("gpushare_pod_used_bytes", 0, "blue", "quarter"): f"{2 * GIB}x120",
+    pod("gpushare_pod_granted_gpus", 2, "green", "half"): "0.5x120",
+    pod("gpushare_pod_used_bytes", 2, "green", "half"): f"{2 * GIB}x120",
     f'gpushare_gpu_memory_bytes{{{JOB},gpu="0",uuid="GPU-a"}}': f"{16 * GIB}x120",
+    f'gpushare_gpu_memory_bytes{{{JOB},gpu="2",uuid="GPU-c"}}': "0x120",
     f'gpushare_gpu_units{{{JOB},gpu="0",uuid="GPU-a"}}': "16x120",
     f'gpushare_gpu_units{{{JOB},gpu="1",uuid="GPU-b"}}': "16x120",
     'DCGM_FI_DEV_GPU_UTIL{gpu="0",UUID="GPU-b",job="dcgm"}': "40x120",
 }
-"""Two hours of two GPUs: the pod ``half`` ends after the first of them."""
+"""Two hours of two GPUs: the pod ``half`` ends after the first of them. A third one has no size."""
 
 
 def sample(name: str, labels: str, value: float) -> Any:
@@ -51,13 +54,29 @@ def test_rules_ask_only_for_metrics_that_exist() -> None:
 
 @pytest.mark.slow
 def test_hours_are_summed_by_namespace(promtool_path: Path, tmp_path: Path) -> None:
-    """A GPU that a scrape shows twice counts once; a pod that ended no longer counts."""
-    red, blue = 'exported_namespace="red"', 'exported_namespace="blue"'
+    """A GPU that a scrape shows twice counts once; a pod that ended no longer counts.
+
+    Of a GPU that reports no memory, the used part is unknown, and not without bound.
+    """
+    red, blue, green = (f'exported_namespace="{name}"' for name in ("red", "blue", "green"))
+    part = "pod:gpushare_used:ratio"
     hours, used = "namespace:gpushare_granted_gpu_hours:1h", "namespace:gpushare_used_gpu_hours:1h"
     ratio = "gpu:gpushare_utilization:ratio"
     expected = {
-        (hours, "60m"): [sample(hours, red, 1.5), sample(hours, blue, 0.25)],
-        (hours, "120m"): [sample(hours, red, 1.0), sample(hours, blue, 0.25)],
+        (hours, "60m"): [
+            sample(hours, red, 1.5),
+            sample(hours, blue, 0.25),
+            sample(hours, green, 0.5),
+        ],
+        (hours, "120m"): [
+            sample(hours, red, 1.0),
+            sample(hours, blue, 0.25),
+            sample(hours, green, 0.5),
+        ],
+        (part, "60m"): [
+            sample(part, f'{red},exported_pod="half"', 0.5),
+            sample(part, f'{blue},exported_pod="quarter"', 0.5),
+        ],
         (used, "120m"): [sample(used, red, 0.25), sample(used, blue, 0.125)],
         (ratio, "60m"): [sample(ratio, 'gpu="1",node="n1",uuid="GPU-b"', 0.4)],
     }
