@@ -2,10 +2,14 @@
 
 import json
 from collections.abc import Callable
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from doctorcluster import (
+    CONFIGURATION,
     CONFIRMED,
     capacity,
     inventory,
@@ -21,6 +25,8 @@ from doctorcluster import (
 )
 from drawncluster import FakeCluster
 from invoking import Run
+
+from gpuinspect.doctor.exempt import GPU_SOFTWARE
 
 pytestmark = pytest.mark.slow
 
@@ -95,6 +101,42 @@ def visible(cluster: FakeCluster, amount: int, place: str = "containers") -> Non
     added(cluster, amount, place, box)
 
 
+MEM = {"aliyun.com/gpu-mem": "1"}
+MANAGED = CONFIGURATION[CONFIGURATION.index("managedResources") :].replace("\n", "\\n")
+UNNAMED = "# aliyun.com/gpu-mem is managed as well"
+
+
+def failed(cluster: FakeCluster, limits: dict[str, str], reason: str) -> None:
+    """A pod that kubelet refused."""
+    cluster.pod("x", node="n1", limits=limits, phase="Failed", status={"reason": reason})
+
+
+def beside(cluster: FakeCluster, resource: str) -> None:
+    """An extender of another vendor, called for one resource or for all pods."""
+    managed = f"  managedResources: [{{name: {resource}}}]\\n" if resource else ""
+    other = f"extenders:\\n- prioritizeVerb: prioritize\\n  ignorable: true\\n{managed}"
+    rewrite(cluster, "s", "extenders:\\n", other)
+
+
+def thief(
+    cluster: FakeCluster, value: str | None, place: str = "containers", **fields: Any
+) -> None:
+    """A pod without a request whose environment chooses GPUs; ``None`` by a reference."""
+    source: dict[str, Any] = {"valueFrom": {}} if value is None else {"value": value}
+    box = {"name": "x", "env": [{"name": "NVIDIA_VISIBLE_DEVICES", **source}]}
+    cluster.pod("x", **{"node": "n1", "spec": {place: [box]}, **fields})
+
+
+def exempt(cluster: FakeCluster) -> None:
+    """The admission policy exempts another namespace."""
+    key = {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["mine"]}
+    variable = {"name": "visible", "expression": "'NVIDIA_VISIBLE_DEVICES'"}
+    constraints = {"namespaceSelector": {"matchExpressions": [key]}}
+    spec = {"matchConstraints": constraints, "variables": [variable]}
+    metadata = {"name": "environment"}
+    cluster.add({"kind": "ValidatingAdmissionPolicy", "metadata": metadata, "spec": spec})
+
+
 def privileged(cluster: FakeCluster, amount: int, place: str = "containers") -> None:
     """A pod with a privileged container."""
     added(cluster, amount, place, {"name": "x", "securityContext": {"privileged": True}})
@@ -150,7 +192,17 @@ SOUND: list[tuple[str, str, Change]] = [
     ("unhealthy-config-maps", "a GPU there is", lambda c: config_map(c, "unhealthy-gpu-n1", "1")),
     ("unhealthy-config-maps", "another name", lambda c: config_map(c, "healthy-gpu-n9", "1")),
     ("message-size", "the largest", lambda c: units(c, 69_905)),
-    ("no-visible-devices", "without a share", lambda c: visible(c, 0)),
+    ("admitted", "a pod without a GPU", lambda c: failed(c, {}, "UnexpectedAdmissionError")),
+    ("admitted", "for want of CPU", lambda c: failed(c, MEM, "OutOfcpu")),
+    ("scheduler-configured", "an extender of others", lambda c: beside(c, "a.com/b")),
+    ("scheduler-configured", "an extender for all pods", lambda c: beside(c, "")),
+    ("scheduler-configured", "all pods", lambda c: rewrite(c, "s", MANAGED, UNNAMED)),
+    ("no-visible-devices", "on another node", lambda c: thief(c, "all", node="elsewhere")),
+    ("no-visible-devices", "of an ended pod", lambda c: thief(c, "all", phase="Succeeded")),
+    ("no-visible-devices", "of GPU software", lambda c: thief(c, "all", namespace="gpu-operator")),
+    ("no-visible-devices", "of the release", lambda c: thief(c, "all", namespace="gpushare")),
+    ("no-visible-devices", "exempt", lambda c: exempt(c) or thief(c, "all", namespace="mine")),
+    *(("no-visible-devices", f"{v!r}", partial(thief, value=v)) for v in ("", "none", "void")),
     ("no-privileged-share", "without a share", lambda c: privileged(c, 0)),
     ("gpu-count-agrees", "unknown", uncounted),
     ("one-plugin", "on no node", pending_plugins),
@@ -217,9 +269,43 @@ FOUND: list[tuple[str, Change, list[str]]] = [
     (
         "admitted",
         lambda c: c.pod(
-            "x", 1, node="n1", phase="Failed", status={"reason": "OutOfgpu", "message": "m"}
+            "x",
+            1,
+            node="n1",
+            phase="Failed",
+            status={"reason": "OutOfaliyun.com/gpu-mem", "message": "m"},
         ),
-        ["default/x on n1: OutOfgpu m"],
+        ["default/x on n1: OutOfaliyun.com/gpu-mem m"],
+    ),
+    (
+        "admitted",
+        lambda c: failed(c, {"aliyun.com/gpu": "1"}, "OutOfaliyun.com/gpu"),
+        ["default/x on n1: OutOfaliyun.com/gpu"],
+    ),
+    (
+        "scheduler-configured",
+        lambda c: rewrite(c, "s", MANAGED, f"managedResources: [{{name: a.com/b}}] {UNNAMED}"),
+        ["no extender is called for aliyun.com/gpu-mem"],
+    ),
+    (
+        "no-visible-devices",
+        lambda c: thief(c, "all"),
+        ["default/x sets it in container x"],
+    ),
+    (
+        "no-visible-devices",
+        lambda c: thief(c, "all", "initContainers"),
+        ["default/x sets it in container x"],
+    ),
+    (
+        "no-visible-devices",
+        lambda c: visible(c, 1, "initContainers"),
+        ["default/x sets it in container x"],
+    ),
+    (
+        "no-visible-devices",
+        lambda c: thief(c, None, node="n3"),
+        ["default/x sets it in container x"],
     ),
     (
         "kubelet-skew",
@@ -285,3 +371,10 @@ def test_a_check_names_each_kind_that_it_lacks(run: Run) -> None:
     found = check(run, cluster, "runtime-class")
     assert (found["result"], found["findings"]) == ("skip", ["RuntimeClass: not at hand"])
     assert run("doctor", on=cluster).code == 0
+
+
+def test_the_namespaces_of_gpu_software_are_those_of_the_chart() -> None:
+    """A pod that admission lets through is no fault of the cluster."""
+    values = Path(__file__).parents[3] / "helm" / "gpushare" / "values.yaml"
+    chart = yaml.safe_load(values.read_text())["admissionPolicy"]
+    assert set(chart["exemptNamespaces"]) == GPU_SOFTWARE

@@ -10,7 +10,7 @@ from gpucore.accounting.ledger import Ledger
 from gpucore.accounting.node_info import NodeInfo
 from gpucore.model import PodRequest
 from gpucore.units import NodeName, PodUid
-from gpucore.wire.names import LABEL_SHARE, LABEL_TOPOLOGY, Names
+from gpucore.wire.names import ENV_VISIBLE_DEVICES, LABEL_SHARE, LABEL_TOPOLOGY, Names
 from gpucore.wire.node.spec import Node
 from gpucore.wire.pod.spec import Pod
 from gpucore.wire.whole_requests import pod_request_of
@@ -18,6 +18,7 @@ from gpuinspect.cluster.extenders import extenders
 from gpuinspect.cluster.ledger import ledger_of
 from gpuinspect.cluster.release import KUBE_SYSTEM, release_namespaces
 from gpuinspect.cluster.snapshots import Snapshot
+from gpuinspect.doctor.exempt import exempt_namespaces
 from gpuinspect.doctor.rawobjects import DoctorPodFacts, NodeVersions, node_versions, pod_facts
 from gpukube.plugin_pods import COMPONENT, PLUGIN, mounts_kubelet_sockets
 
@@ -65,6 +66,22 @@ class Evidence:
         return tuple(pair for pair in self.pod_requests if not pair[0].node)
 
     @cached_property
+    def choosers(self) -> tuple[Pod, ...]:
+        """Pods with a variable that may choose GPUs, among those that have no right to it.
+
+        Without a request, a pod can use the GPUs of nodes that offer shares or exclusive GPUs.
+        """
+        requesting = {pod.uid for pod, _ in self.pod_requests}
+        nodes = {node.name for node in (*self.labelled, *(node for node, _ in self.sharing))}
+        found = [pod for pod in self.snapshot.pods if not pod.finished and _sets_gpus(pod)]
+        exempt = exempt_namespaces(self.snapshot) if found else ()
+        return tuple(
+            pod
+            for pod in found
+            if pod.uid in requesting or (pod.node in nodes and pod.namespace not in exempt)
+        )
+
+    @cached_property
     def _places(self) -> Mapping[PodUid, int]:
         return {pod.uid: place for place, pod in enumerate(self.snapshot.pods)}
 
@@ -105,6 +122,11 @@ class Evidence:
             named = pod.labels.get(_ORIGINAL_LABEL) == _ORIGINAL_EXTENDER
             if named and pod.namespace in trusted and not pod.finished:
                 yield pod
+
+
+def _sets_gpus(pod: Pod) -> bool:
+    boxes = (*pod.containers, *pod.init_containers, *pod.ephemeral_containers)
+    return any(ENV_VISIBLE_DEVICES in box.env for box in boxes)
 
 
 def _named_a_plugin(pod: Pod) -> bool:

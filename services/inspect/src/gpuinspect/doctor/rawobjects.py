@@ -4,6 +4,8 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
+from gpucore.wire.names import ENV_VISIBLE_DEVICES, NO_DEVICES
+
 
 class NodeVersions(msgspec.Struct, frozen=True, rename="camel"):
     """Versions that kubelet reports, as text; empty unknown."""
@@ -21,6 +23,7 @@ class DoctorPodFacts(msgspec.Struct, frozen=True):
         ready: condition Ready is True.
         looked_at: a scheduler has set the condition PodScheduled.
         restarts: of all containers.
+        choosing_gpus: names of the containers whose environment chooses GPUs.
     """
 
     privileged: bool = False
@@ -28,6 +31,7 @@ class DoctorPodFacts(msgspec.Struct, frozen=True):
     ready: bool = False
     looked_at: bool = False
     restarts: int = 0
+    choosing_gpus: tuple[str, ...] = ()
 
 
 class _NodeStatus(msgspec.Struct, rename="camel"):
@@ -42,13 +46,22 @@ class _Security(msgspec.Struct):
     privileged: bool | None = None
 
 
+class _Variable(msgspec.Struct, rename="camel"):
+    name: str = ""
+    value: str | None = None
+    value_from: dict[str, object] | None = None
+
+
 class _Container(msgspec.Struct, rename="camel"):
+    name: str = ""
+    env: list[_Variable] | None = None
     security_context: _Security | None = None
 
 
 class _PodSpec(msgspec.Struct, rename="camel"):
     containers: list[_Container] | None = None
     init_containers: list[_Container] | None = None
+    ephemeral_containers: list[_Container] | None = None
     runtime_class_name: str | None = None
 
 
@@ -130,6 +143,21 @@ def pod_facts(raw: msgspec.Raw) -> DoctorPodFacts:
         ready=conditions.get("Ready") == "True",
         looked_at="PodScheduled" in conditions,
         restarts=sum(each.restart_count for each in status.container_statuses or ()),
+        choosing_gpus=tuple(box.name for box in _containers(spec) if _chooses_gpus(box)),
+    )
+
+
+def _containers(spec: _PodSpec) -> Iterator[_Container]:
+    for boxes in (spec.containers, spec.init_containers, spec.ephemeral_containers):
+        yield from boxes or ()
+
+
+def _chooses_gpus(container: _Container) -> bool:
+    """An empty value chooses none."""
+    return any(
+        each.value_from is not None or each.value not in {*NO_DEVICES, "", None}
+        for each in container.env or ()
+        if each.name == ENV_VISIBLE_DEVICES
     )
 
 

@@ -7,11 +7,15 @@ from gpucore.accounting.node_info import common_unit
 from gpucore.explain.sentences import memory_words
 from gpucore.scheduling.device_fit import per_device
 from gpucore.wire.names import ENV_VISIBLE_DEVICES
+from gpucore.wire.whole_requests import pod_request_of
 from gpuinspect.doctor.checks import Checklist, Level
 from gpuinspect.doctor.evidence import Evidence, called
 
 check = Checklist()
-_REFUSED: Final = ("UnexpectedAdmissionError", "OutOf")  # how kubelet begins its reason
+_REFUSED: Final = "UnexpectedAdmissionError"
+"""Kubelet's reason where a device plugin refuses the pod."""
+_LACKING: Final = "OutOf"
+"""How kubelet's reason begins where the node has not enough of the resource that follows."""
 
 
 @check(
@@ -60,11 +64,12 @@ def _count(evidence: Evidence) -> Iterator[str]:
     "no-visible-devices",
     Level.FAIL,
     "no pod sets its GPUs in its environment",
-    do=f"take {ENV_VISIBLE_DEVICES} from the pod's env: it bypasses the share",
+    do=f"remove {ENV_VISIBLE_DEVICES} from the pod's env: it gives the pod GPUs that it did not "
+    "request",
 )
 def _visible(evidence: Evidence) -> Iterator[str]:
-    for pod, _ in evidence.pod_requests:
-        boxes = [box.name for box in pod.containers if ENV_VISIBLE_DEVICES in box.env]
+    for pod in evidence.choosers:
+        boxes = evidence.facts(pod).choosing_gpus
         if boxes:
             yield f"{called(pod)} sets it in container {', '.join(boxes)}"
 
@@ -88,8 +93,11 @@ def _privileged(evidence: Evidence) -> Iterator[str]:
     do="read the pod's message and the plugin's log; delete the pod after correcting the cause",
 )
 def _admitted(evidence: Evidence) -> Iterator[str]:
+    names = evidence.names
+    reasons = {_REFUSED, *(_LACKING + name for name in (names.gpu_mem, names.gpu_core, names.gpu))}
     for pod in evidence.snapshot.pods:
-        if pod.phase == "Failed" and pod.reason.startswith(_REFUSED):
+        refused = pod.phase == "Failed" and pod.reason in reasons
+        if refused and pod_request_of(pod, names) is not None:
             yield f"{called(pod)} on {pod.node}: {pod.reason} {pod.message}".rstrip()
 
 

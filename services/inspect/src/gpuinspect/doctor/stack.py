@@ -176,18 +176,29 @@ def _configured(evidence: Evidence) -> Iterator[str]:
     found = list(configurations(evidence.snapshot, evidence.names))
     if not found:
         yield f"no {CONFIGURATION} that names {evidence.names.gpu_mem} was found"
-    for configuration in found:
-        for extender in configuration.extenders or ():
-            yield from _lacking(extender, evidence)
+    extenders = [extender for each in found for extender in each.extenders or ()]
+    ours = [each for each in extenders if _managed(each).intersection(_resources(evidence))]
+    if extenders and not ours and all(map(_managed, extenders)):
+        yield f"no extender is called for {evidence.names.gpu_mem}"
+    for extender in ours:
+        yield from _lacking(extender, evidence)
+
+
+def _managed(extender: CalledExtender) -> set[str]:
+    """The resources for whose pods it is called; none for those of all pods."""
+    return {each.name for each in extender.managed_resources or ()}
+
+
+def _resources(evidence: Evidence) -> tuple[str, ...]:
+    return (evidence.names.gpu_mem, evidence.names.gpu_core, evidence.names.gpu)
 
 
 def _lacking(extender: CalledExtender, evidence: Evidence) -> Iterator[str]:
     called_by = {"filterVerb": extender.filter_verb, "bindVerb": extender.bind_verb}
     verbs = [verb for verb, path in called_by.items() if not path]
-    managed = {each.name for each in extender.managed_resources or ()}
-    ours = (evidence.names.gpu_mem, evidence.names.gpu_core, evidence.names.gpu)
+    missing = [name for name in _resources(evidence) if name not in _managed(extender)]
     yield from (f"the extender is called without {verb}" for verb in verbs)
-    yield from (f"the extender is not called for {name}" for name in ours if name not in managed)
+    yield from (f"the extender is not called for {name}" for name in missing)
     if extender.ignorable:
         yield "the extender is ignorable: while it is down, pods are placed without regard to GPUs"
 
