@@ -1,10 +1,12 @@
 """Certificates: the chart renders the same each time, and a Job or cert-manager issues them."""
 
 import json
+import shutil
+from pathlib import Path
 
 import helm_python as helm
 import pytest
-from charting import NAMESPACE, RELEASE, Object, Rendered, render
+from charting import CHART, NAMESPACE, REGISTRY, RELEASE, Object, Rendered, render
 from handshake import issue
 
 pytestmark = pytest.mark.slow
@@ -53,6 +55,25 @@ def test_a_changed_job_has_another_name() -> None:
     """A Job cannot be changed, so an upgrade makes another and removes the old one."""
     assert job_name(render()) == job_name(render())
     assert job_name(render()) != job_name(render(values=EVERYTHING))
+
+
+def test_a_new_chart_version_leaves_a_job_of_the_same_image_as_it_is(tmp_path: Path) -> None:
+    """With a pinned image tag the Job keeps its name, so its immutable pod template is equal."""
+    pinned = {"extender": {"image": {"tag": "1.0.0-mirror"}}, "image": {"registry": REGISTRY}}
+    newer = tmp_path / CHART.name
+    shutil.copytree(CHART, newer)
+    about = (newer / "Chart.yaml").read_text()
+    (newer / "Chart.yaml").write_text(about.replace("ersion: 0.1.0", "ersion: 0.2.0"))
+    (old,), (new,) = (render(values=pinned, chart=each).of("Job") for each in (CHART, newer))
+    assert old["metadata"]["labels"] != new["metadata"]["labels"], "another version of the chart"
+    assert old["metadata"]["name"] == new["metadata"]["name"]
+    assert old["spec"]["template"] == new["spec"]["template"]
+
+
+def test_another_name_of_the_chart_makes_another_job() -> None:
+    """The labels of the pod template count for the name as its containers do."""
+    (job,) = render(values={"nameOverride": "shares", "fullnameOverride": RELEASE}).of("Job")
+    assert job["metadata"]["name"] != job_name(render())
 
 
 def test_a_webhook_that_is_switched_on_gets_its_bundle_by_a_job_of_the_upgrade() -> None:
