@@ -143,6 +143,7 @@ OTHERS: Object = {
         "cdi": {"enabled": True, "gpuKind": "nvidia.com/gpu", "directory": "/etc/cdi"},
         "numaHints": True,
         "startTurns": True,
+        "unhealthyConfigMap": True,
         "record": {"seconds": 30},
         "extraArgs": ["--x=1"],
     },
@@ -182,6 +183,7 @@ def test_values_of_the_plugin_become_flags() -> None:
         "--cdi-kind=nvidia.com/gpu",
         "--numa-hints",
         "--start-turns",
+        "--unhealthy-configmap",
         "--record-seconds=30",
         "--record-dir=/var/lib/kubelet/plugins/gpushare-usage",
         "--x=1",
@@ -407,7 +409,7 @@ def test_static_sets_restart_the_extender() -> None:
 @pytest.mark.slow
 def test_roles_of_a_namespace_are_where_their_objects_are() -> None:
     """A Role of another namespace would grant nothing of what its account needs."""
-    rendered = chart(unhealthyConfigMaps=True)
+    rendered = chart(unhealthyConfigMaps=True, devicePlugin={"unhealthyConfigMap": True})
     places = {
         item["metadata"]["name"].removeprefix("gpushare-"): item["metadata"]["namespace"]
         for kind in ("Role", "RoleBinding")

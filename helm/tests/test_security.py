@@ -1,7 +1,7 @@
 """What the parts may do is what they need: verbs, users, mounts."""
 
 import pytest
-from charting import NAMESPACE, Object, render
+from charting import NAMESPACE, Object, Rendered, render
 
 CLAIM_KINDS = ("resourceslices", "resourceclaims", "resourceclaimtemplates", "deviceclasses")
 ALLOWED = {
@@ -21,7 +21,6 @@ ALLOWED = {
         ("", "pods"): {"list", "watch", "patch"},
         ("", "events"): {"create"},
     },
-    "device-plugin-unhealthy-gpus": {("", "configmaps"): {"get"}},
     "viewer": {
         ("", "nodes"): {"list"},
         ("", "pods"): {"list"},
@@ -199,9 +198,20 @@ def test_containers_cannot_gain_anything() -> None:
 @pytest.mark.slow
 def test_plugin_changes_config_maps_only_where_requested() -> None:
     """A GPU node that was taken over must not be able to rewrite the cluster's own settings."""
-    values = {"devicePlugin": {"unhealthyConfigMap": True}}
-    role = render(values=values).one("Role", "-device-plugin-unhealthy-gpus")
+    rendered = render(values={"devicePlugin": {"unhealthyConfigMap": True}})
+    (role,), (binding,) = plugin_config_map_rights(rendered)
     assert granted(role) == {("", "configmaps"): {"get", "create", "patch", "delete"}}
+    assert binding["roleRef"]["name"] == role["metadata"]["name"]
+    assert plugin_config_map_rights(render()) == [[], []]
+
+
+def plugin_config_map_rights(rendered: Rendered) -> list[list[Object]]:
+    """Roles, and RoleBindings, for the plugin's ConfigMap."""
+    name = "gpushare-device-plugin-unhealthy-gpus"
+    return [
+        [each for each in rendered.of(kind) if each["metadata"]["name"] == name]
+        for kind in ("Role", "RoleBinding")
+    ]
 
 
 def test_services_of_the_namespace_do_not_become_settings() -> None:

@@ -27,7 +27,7 @@ from gpudeviceplugin.cluster.health_events import (
 from gpudeviceplugin.gpus.devices import NodeHardware
 from gpudeviceplugin.gpus.inventory import inventory_of
 from gpudeviceplugin.state import NodeState
-from gpukube.errors import KubeError, NotFoundError, UnreachableError
+from gpukube.errors import ForbiddenError, KubeError, NotFoundError, UnreachableError
 from gpukube.testing.clock import FakeClock
 
 INVENTORY = inventory_of(NodeHardware("535.1", (t4(0), t4(1))), GIB)
@@ -249,6 +249,25 @@ async def test_the_config_map_is_looked_at_after_changes_and_every_five_minutes(
     assert world.map is None
     lines = [(line["event"], line["log_level"], line["why"]) for line in logs]
     assert lines == [("cannot write the list of unhealthy GPUs", "warning", "no answer")] * 2
+
+
+async def test_a_forbidden_write_is_reported_once_and_tried_again_after_five_minutes(
+    world: World, logs: list[Any]
+) -> None:
+    """A missing right fills no log and causes few requests; a later one is reported again."""
+    keeping = asyncio.create_task(world.announcer.keep_map())
+    for error in (True, False, True):
+        refused = ForbiddenError("post", status=403, message="forbidden")
+        world.error = refused if error else None
+        world.healthy(not error, True)
+        await asyncio.sleep(LOOK_SECONDS + AGAIN_SECONDS)
+    keeping.cancel()
+    await asyncio.wait({keeping})
+    looks = [at for at, method, _ in world.requests if method == "GET"]
+    assert looks == [0, 300, 305, 605, 610, 910]
+    assert [(line["log_level"], line["why"]) for line in logs] == [
+        ("warning", "post: 403 forbidden")
+    ] * 2
 
 
 async def test_a_node_without_gpus_lists_nothing(clock: FakeClock) -> None:

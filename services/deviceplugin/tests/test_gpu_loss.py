@@ -40,7 +40,7 @@ def unhealthy(stage: Stage) -> str:
 
 async def test_a_fatal_xid_withdraws_one_gpu_everywhere(tmp_path: Path) -> None:
     """B9: kubelet, inventory, ConfigMap, and events on the pods of that GPU only."""
-    async with Stage(tmp_path, clean_probes=NEVER) as stage:
+    async with Stage(tmp_path, clean_probes=NEVER, unhealthy_configmap=True) as stage:
         await stage.offered(30)
         stage.create("on0", {"gpu-mem": 3}, annotations=planned(0, 3))
         stage.create("on1", {"gpu-mem": 3}, annotations=planned(1, 3))
@@ -80,7 +80,7 @@ async def test_an_application_xid_changes_nothing(tmp_path: Path) -> None:
 
 async def test_a_lost_gpu_leaves_the_others_working_and_returns(tmp_path: Path) -> None:
     """While GPU 0 does not answer, GPU 1 is handed out; after clean probes GPU 0 is back."""
-    async with Stage(tmp_path) as stage:
+    async with Stage(tmp_path, unhealthy_configmap=True) as stage:
         await stage.offered(30)
         stage.driver.lost.add(stage.driver.gpus[0].uuid)
         await stage.offered(15)
@@ -110,7 +110,7 @@ async def test_a_gpu_that_hangs_is_withdrawn_and_holds_up_nobody(tmp_path: Path)
 
 async def test_somebody_elses_list_of_unhealthy_gpus_is_left_alone(tmp_path: Path) -> None:
     """A ConfigMap without the plugin's label belongs to another program."""
-    async with Stage(tmp_path, clean_probes=NEVER) as stage:
+    async with Stage(tmp_path, clean_probes=NEVER, unhealthy_configmap=True) as stage:
         foreign = {
             "metadata": {"namespace": CONFIG_MAP[0], "name": CONFIG_MAP[1]},
             "data": {"gpus": "1"},

@@ -384,7 +384,7 @@ async def test_the_first_part_that_breaks_ends_all(
         (plugin._reconciler, "run"),
         (plugin._publisher, "run"),
         (plugin._health_events, "tell_pods"),
-        (plugin._health_events, "keep_map"),
+        (plugin, "_keep_unhealthy_map"),
         (plugin._events, "run"),
         (plugin._usage, "run"),
         (plugin, "_follow_labels"),
@@ -406,6 +406,23 @@ async def test_the_first_part_that_breaks_ends_all(
     assert failure.group_contains(RuntimeError, match="broken")
     assert len(ended) == len(owners) + 1
     assert small == [plugin.registrar.registered], "memory is given back after the start"
+
+
+@pytest.mark.parametrize("requested", [False, True])
+async def test_the_list_of_unhealthy_gpus_is_kept_where_it_is_requested(
+    tmp_path: Path, *, requested: bool
+) -> None:
+    """By default the plugin sends no request for the ConfigMap: its account has no right to."""
+    plugin = World(tmp_path, unhealthy_configmap=requested).plugin
+    kept: list[bool] = []
+
+    async def keep_map() -> None:
+        kept.append(True)
+
+    plugin._health_events.keep_map = keep_map  # type: ignore[method-assign]
+    await plugin._keep_unhealthy_map()
+    assert kept == [True] * requested
+    await plugin.close()
 
 
 async def test_isolation_waits_for_kubelets_account_and_runs_beside_its_daemons(

@@ -189,7 +189,7 @@ class Plugin:
                 self._reconciler.run,
                 self._publisher.run,
                 self._health_events.tell_pods,
-                self._health_events.keep_map,
+                self._keep_unhealthy_map,
                 self._events.run,
                 self._usage.run,
                 self._verification.run,
@@ -244,6 +244,11 @@ class Plugin:
 
     async def _follow_labels(self) -> None:
         await self._labels.run(self._pods.synced, self._reconciler.synced, self.state.certain)
+
+    async def _keep_unhealthy_map(self) -> None:
+        """Write the ConfigMap of unhealthy GPUs where the settings request it."""
+        if self._settings.unhealthy_configmap:
+            await self._health_events.keep_map()
 
     async def _record(self) -> None:
         """Record memory in use, once the pods are listed."""

@@ -281,6 +281,13 @@ class DevicePluginSettings(Struct, frozen=True, kw_only=True):
             "cannot start because of a GPU until that GPU becomes unhealthy",
         ),
     ] = 5
+    unhealthy_configmap: Annotated[
+        bool,
+        Meta(
+            description="write ConfigMap kube-system/unhealthy-gpu-<node> for an original "
+            "extender; needs the right to get, create, patch and delete it"
+        ),
+    ] = False
     log_level: Annotated[
         Literal["debug", "info", "warning", "error"],
         Meta(description="debug, info, warning or error"),

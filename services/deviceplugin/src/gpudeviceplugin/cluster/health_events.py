@@ -1,7 +1,8 @@
 """Records events when a GPU becomes unhealthy or healthy again.
 
-The pods on it get an event, the node gets one, and the ConfigMap ``unhealthy-gpu-<node>`` lists the
-unhealthy GPUs for an original extender. A ConfigMap of another program is left alone.
+The pods on it get an event, and the node gets one. Where it is requested, the ConfigMap
+``unhealthy-gpu-<node>`` lists the unhealthy GPUs for an original extender. A ConfigMap of another
+program is left alone.
 """
 
 import asyncio
@@ -18,7 +19,7 @@ from gpucore.wire.node.inventories import kept_by_plugin
 from gpudeviceplugin.cluster.events import NORMAL, WARNING, Events, Subject
 from gpudeviceplugin.state import NodeState
 from gpukube.client import KubeClient
-from gpukube.errors import KubeError, NotFoundError
+from gpukube.errors import ForbiddenError, KubeError, NotFoundError
 
 log = structlog.get_logger()
 
@@ -65,6 +66,7 @@ class HealthEventRecorder:
         self._events = events
         self._node = node
         self._notices: asyncio.Queue[NodeEvent] = asyncio.Queue()
+        self._forbidden = False
         self._collection = f"/api/v1/namespaces/{wire_names.UNHEALTHY_NAMESPACE}/configmaps"
         self._name = f"{wire_names.UNHEALTHY_PREFIX}{node}"
 
@@ -118,14 +120,24 @@ class HealthEventRecorder:
         """Keep the ConfigMap equal to the unhealthy GPUs, until cancelled."""
         while True:
             seen = self._state.inventory_changed.count
-            pause = LOOK_SECONDS
-            try:
-                if self._state.inventory.gpus:
-                    await self._write_map()
-            except KubeError as error:
-                log.warning("cannot write the list of unhealthy GPUs", why=str(error))
-                pause = AGAIN_SECONDS
+            pause = await self._update_map()
             await self._state.inventory_changed.beyond_or_after(seen, pause)
+
+    async def _update_map(self) -> float:
+        """Write what changed; returns the seconds until the next look."""
+        try:
+            if self._state.inventory.gpus:
+                await self._write_map()
+        except ForbiddenError as error:
+            if not self._forbidden:
+                log.warning("not permitted to write the list of unhealthy GPUs", why=str(error))
+            self._forbidden = True
+            return LOOK_SECONDS
+        except KubeError as error:
+            log.warning("cannot write the list of unhealthy GPUs", why=str(error))
+            return AGAIN_SECONDS
+        self._forbidden = False
+        return LOOK_SECONDS
 
     async def _write_map(self) -> None:
         ill = ",".join(str(gpu.index) for gpu in self._state.inventory.gpus if not gpu.healthy)
