@@ -40,7 +40,16 @@ RAY = {
         ("Deployment", {"replicas": 0, "template": template()}, [("x", 0)]),
         ("Job", JOB, [("x", 3)]),
         ("CronJob", {"schedule": "@daily", "jobTemplate": {"spec": JOB}}, [("x", 3)]),
+        ("Job", JOB | {"completions": 1}, [("x", 1)]),
+        ("Job", {"completions": 4, "template": template()}, [("x", 1)]),
+        ("Job", JOB | {"completions": None}, [("x", 3)]),
         ("RayCluster", RAY, [("x-small", 2), ("x-large", 1)]),
+        (
+            "RayCluster",
+            {"workerGroupSpecs": [{"replicas": 2, "numOfHosts": 9, "template": template()}]},
+            [("x", 18)],
+        ),
+        ("RayCluster", {"w": [{"numOfHosts": 9, "template": template()}]}, [("x", 9)]),
         ("RayJob", {"rayClusterSpec": RAY}, [("x-small", 2), ("x-large", 1)]),
         (
             "MPIJob",
@@ -83,7 +92,10 @@ RAY = {
 def test_the_pods_of_an_object(
     kind: str, spec: dict[str, Any], expected: list[tuple[str, int]]
 ) -> None:
-    """Numbers on the way to a template multiply; of several roles those with GPUs count."""
+    """Numbers on the way to a template multiply; of several roles those with GPUs count.
+
+    A Job runs no more pods than completions; a replica of a Ray worker group has numOfHosts pods.
+    """
     assert found(kind, spec) == expected
 
 

@@ -42,6 +42,9 @@ from gpucore.wire.whole_requests import pod_request_of
 MOST_REFUSALS: Final = 100
 """Nodes whose refusals are kept for one pod; the groups name all nodes."""
 BY_CLAIMS: Final = "kube-scheduler does not score the GPUs of claims: nominations are hints"
+PER_NODE: Final = (
+    "a DaemonSet creates a pod on each matching node: whether it fits each of them is not evaluated"
+)
 KINDS: Final = 4
 """Maximum number of different pods whose results on all nodes are cached."""
 
@@ -256,6 +259,8 @@ def notes_of(
         nominations: waiting pods for which capacity of nodes is reserved; ``None`` for none.
     """
     name, needs = wanted.pod.name, wanted.constraints
+    if wanted.per_node:
+        yield f"{name}: {PER_NODE}"
     if needs.gates:
         yield f"{name}: {gated(needs.gates)}"
     by_claims = pod_request_of(wanted.pod, names) is None

@@ -36,6 +36,7 @@ class WorkloadPods(msgspec.Struct, frozen=True):
         constraints: what each requires of its node besides GPUs.
         beside: claims and claim templates of the same file.
         priority_class: PriorityClass that decides its priority; empty where the pod states it.
+        per_node: a DaemonSet creates one on each matching node, whatever ``replicas`` is.
     """
 
     pod: Pod
@@ -43,6 +44,7 @@ class WorkloadPods(msgspec.Struct, frozen=True):
     constraints: PodConstraints = UNCONSTRAINED
     beside: ClaimSpecs = ClaimSpecs()
     priority_class: str = ""
+    per_node: bool = False
 
     def specs(self, cluster: ClaimSpecs) -> tuple[ClaimSpec, ...]:
         """What the claims of a pod request: by the file, else by the cluster.
@@ -130,7 +132,8 @@ def _pods(document: Any, names: Names) -> Iterator[WorkloadPods]:
     elif kind == "Pod":
         yield _wanted(document, _name(document), 1, names)
     elif isinstance(spec, dict):
-        yield from _templates(document, _name(document), names)
+        for each in _templates(document, _name(document), names):
+            yield msgspec.structs.replace(each, per_node=kind == "DaemonSet")
 
 
 def _templates(document: Mapping[str, Any], name: str, names: Names) -> Iterator[WorkloadPods]:

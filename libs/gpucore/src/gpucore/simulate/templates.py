@@ -2,7 +2,8 @@
 
 No kind is listed: a template is a mapping whose ``spec`` has containers, and the numbers
 ``replicas`` and ``parallelism`` on the way to it multiply. That covers Deployments, CronJobs,
-RayJobs, JobSets, MPIJobs and objects of unknown kinds. A LeaderWorkerSet has a number of its own.
+JobSets, MPIJobs and objects of unknown kinds. A LeaderWorkerSet and the worker groups of Ray have
+numbers of their own.
 """
 
 from collections.abc import Iterator, Mapping
@@ -13,7 +14,6 @@ import msgspec
 MOST_DEPTH: Final = 12
 """Levels of an object in which templates are looked for."""
 MOST_TEMPLATES: Final = 200
-_COUNTS: Final = ("replicas", "parallelism")
 _ENDINGS: Final = ("GroupSpec", "Template")
 _NAMES: Final = ("groupName", "name")
 
@@ -71,9 +71,16 @@ def _is_template(value: Mapping[str, Any]) -> bool:
 
 
 def _count(value: Mapping[str, Any]) -> int:
-    """Pods by the first number that is set; 1 where none is."""
-    numbers = [value[key] for key in _COUNTS if value.get(key) is not None]
-    return max(int(numbers[0]), 0) if numbers else 1
+    """Pods that run at the same time: a Job has no more of them than completions."""
+    hosts = _number(value, "numOfHosts", 1)
+    if value.get("replicas") is not None:
+        return _number(value, "replicas", 1) * hosts
+    parallelism = _number(value, "parallelism", 1)
+    return min(parallelism, _number(value, "completions", parallelism)) * hosts
+
+
+def _number(value: Mapping[str, Any], key: str, default: int) -> int:
+    return default if value.get(key) is None else max(int(value[key]), 0)
 
 
 def _group(value: Mapping[str, Any], key: str) -> int:
