@@ -53,12 +53,16 @@ def run(tmp_path: Path, *args: str, nodes: str = NODES, pods: str = PODS) -> Res
         (("--defragment",), "need --week"),
         (("--week", "--arrivals", "2"), "leave out --arrivals"),
         (("--week", "--draw", "once"), "leave out --arrivals"),
+        *((("--arrivals", value), "is not a finite number") for value in ("nan", "inf")),
+        (("--arrivals", "0"), "is not in the range"),
+        (("--week", "--load", "inf"), "is not a finite number"),
+        (("--week", "--gangs", "nan"), "is not a finite number"),
     ],
 )
-def test_an_option_of_the_other_kind_of_replay_is_an_error(
+def test_an_option_that_has_no_meaning_is_an_error(
     tmp_path: Path, flags: tuple[str, ...], message: str
 ) -> None:
-    """It would change nothing."""
+    """It would change nothing, or the replay would never end."""
     outcome = run(tmp_path, "--policy", "binpack", *flags)
     assert outcome.exit_code == 2
     assert message in " ".join(outcome.stderr.replace("│", " ").split())
@@ -117,6 +121,20 @@ def test_a_bad_line_is_named(tmp_path: Path, pods: str, words: str) -> None:
     result = run(tmp_path, "--policy", "binpack", pods=pods)
     assert result.exit_code == 1
     assert words in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("nodes", "words"),
+    [
+        (NODES + "a,64000,262144,2,P100\n", "2 nodes have the name a"),
+        (NODES.splitlines()[0], "no node of this trace has GPUs"),
+    ],
+)
+def test_nodes_that_are_no_cluster_are_refused(tmp_path: Path, nodes: str, words: str) -> None:
+    """Two nodes of one name would count as one, and without GPUs nothing is placed."""
+    result = run(tmp_path, "--policy", "binpack", nodes=nodes)
+    assert result.exit_code == 1
+    assert words in " ".join(result.output.split())
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
@@ -263,6 +281,15 @@ def test_pods_without_times_take_those_of_another_file(tmp_path: Path) -> None:
     assert json.loads(run(tmp_path, *given).stdout)["jobs"] > 0
 
 
+def test_lifetimes_of_no_pods_are_refused(tmp_path: Path) -> None:
+    """A file with only its header has no lifetime to choose."""
+    empty = tmp_path / "lifetimes.csv"
+    empty.write_text(TIMED.splitlines()[0])
+    result = run(tmp_path, "--policy", "binpack", "--week", "--lifetimes", str(empty))
+    assert result.exit_code == 1
+    assert "the trace has no pods" in " ".join(result.output.split())
+
+
 def test_a_pod_that_is_deleted_before_it_is_created_is_refused(tmp_path: Path) -> None:
     """With its name."""
     result = run(tmp_path, "--policy", "binpack", "--week", pods=TIMED.replace("50000", "-1"))
@@ -293,6 +320,20 @@ def test_a_week_from_the_cluster_says_that_its_history_is_short(tmp_path: Path) 
     figures = json.loads(result.stdout)
     mean_hours = (6 + 3) / 2 * 0.5
     assert figures["jobs"] == pytest.approx(0.9 * 2 * 7 * 24 / mean_hours, rel=0.1)
+
+
+@pytest.mark.parametrize("flags", [(), ("--week",)])
+def test_a_cluster_whose_pods_fit_no_usual_gpu_is_refused(
+    tmp_path: Path, flags: tuple[str, ...]
+) -> None:
+    """A share of the one large GPU is more than all of a GPU of the most frequent size."""
+    source = FakeCluster().node("a", gpus=[Gpu(10)]).node("b", gpus=[Gpu(10)])
+    source.node("large", gpus=[Gpu(80)]).pod("p", 40, node="large")
+    path = tmp_path / "cluster.json"
+    path.write_text(json.dumps({"kind": "List", "items": source.items}))
+    result = invoked("--from-cluster", "--snapshot", str(path), "--policy", "binpack", *flags)
+    assert result.exit_code == 1
+    assert "larger share than the most frequent GPU has" in " ".join(result.output.split())
 
 
 def test_a_cluster_where_nothing_started_has_no_week(tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ def cluster_trace(
     """Nodes and pods for a replay; a share is measured in the most frequent size of a GPU.
 
     Raises:
-        InspectError: the cluster has no GPUs, or no pods with GPUs.
+        InspectError: the cluster has no GPUs, or no pods with GPUs, or shares that are too large.
         WireError: an amount is no Kubernetes quantity (no API server accepts such an object).
     """
     hosts, pods = _traced(snapshot, ledger, nodes)
@@ -89,7 +89,7 @@ def _traced(
     """Nodes, and each pod with its row of a trace.
 
     Raises:
-        InspectError: the cluster has no GPUs, or no pods with GPUs.
+        InspectError: the cluster has no GPUs, or no pods with GPUs, or shares that are too large.
         WireError: an amount is no Kubernetes quantity (no API server accepts such an object).
     """
     infos = nodes.node_infos
@@ -102,10 +102,13 @@ def _traced(
     unit, ((units, _), *_) = complete(usual_unit(infos.values())), sizes.most_common(1)
     kinds = {uid: one.kind_on(models(one.selector), unit) for uid, one in arrivals.items()}
     with_gpus = [pod for pod in snapshot.pods if pod.uid in kinds]
-    pods = [(pod, _trace_pod(pod.name, kinds[pod.uid], units)) for pod in with_gpus]
+    traced = [(pod, _trace_pod(pod.name, kinds[pod.uid], units)) for pod in with_gpus]
+    pods = [(pod, one) for pod, one in traced if one is not None]
+    if not pods:
+        raise InspectError("every pod requests a larger share than the most frequent GPU has")
     others = _requested_by_others(snapshot, kinds.keys())
     hosts = [_trace_node(info, nodes, others) for info in infos.values() if info.devices]
-    return hosts, [(pod, one) for pod, one in pods if one is not None]
+    return hosts, pods
 
 
 def _requested_by_others(

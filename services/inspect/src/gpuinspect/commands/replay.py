@@ -21,6 +21,7 @@ from gpuinspect.cluster.ledger import ledger_of
 from gpuinspect.cluster.snapshots import Snapshot
 from gpuinspect.cluster.trace import cluster_trace
 from gpuinspect.commands.fills import Draw, Trace, print_fills
+from gpuinspect.commands.options.amounts import finite
 from gpuinspect.commands.options.formats import Format, Output
 from gpuinspect.commands.options.reading import Reader, fail, reading
 from gpuinspect.commands.weeks import WeekTrace, print_weeks, week_of_cluster, week_of_files
@@ -66,7 +67,10 @@ def replay(
     ] = False,
     policy: Annotated[PlacementPolicyName, typer.Option(help="how GPUs and nodes are chosen")],
     arrivals: Annotated[
-        float, typer.Option(help="stop when requests reach this multiple of all GPUs", min=0.0)
+        float,
+        typer.Option(
+            help="stop when requests reach this multiple of all GPUs", min=0.01, callback=finite
+        ),
     ] = ARRIVALS,
     draw: Annotated[
         Draw,
@@ -88,7 +92,10 @@ def replay(
         ),
     ] = False,
     load: Annotated[
-        float, typer.Option(help="of --week: GPU time requested, as a multiple of all", min=0.01)
+        float,
+        typer.Option(
+            help="of --week: GPU time requested, as a multiple of all", min=0.01, callback=finite
+        ),
     ] = LOAD,
     gangs: Annotated[
         float,
@@ -96,6 +103,7 @@ def replay(
             help="of --week: part of the pods with exclusive GPUs that come as gangs of 2, 4 or 8",
             min=0.0,
             max=1.0,
+            callback=finite,
         ),
     ] = GANGS,
     lifetimes: Annotated[

@@ -4,6 +4,7 @@ A file that cannot be read is refused with its line: a replay over half a trace 
 """
 
 import csv
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TypeVar
@@ -20,9 +21,16 @@ def read_nodes(path: Path) -> list[TraceNode]:
     """Nodes from columns ``sn, cpu_milli, memory_mib, gpu`` and, if there is one, ``model``.
 
     Raises:
-        InspectError: the file cannot be read, or a line is not a node.
+        InspectError: the file cannot be read, a line is not a node, two nodes have one name, or no
+            node has GPUs.
     """
-    return list(_read(path, _node))
+    nodes = list(_read(path, _node))
+    for name, number in Counter(node.name for node in nodes).items():
+        if number > 1:
+            raise InspectError(f"{path}: {number} nodes have the name {name}: names must differ")
+    if not any(node.gpus for node in nodes):
+        raise InspectError(f"{path}: no node of this trace has GPUs")
+    return nodes
 
 
 def read_pods(path: Path) -> list[TracePod]:
@@ -43,9 +51,13 @@ def read_lifetimes(path: Path) -> list[TimedPod]:
     """Pods as :func:`read_pods`, with ``creation_time`` and ``deletion_time`` in seconds.
 
     Raises:
-        InspectError: the file cannot be read, a line is not a pod, or it lacks these times.
+        InspectError: the file cannot be read, a line is not a pod, it lacks these times, or there
+            is no pod.
     """
-    return list(_read(path, _timed))
+    pods = list(_read(path, _timed))
+    if not pods:
+        raise InspectError(f"{path}: the trace has no pods")
+    return pods
 
 
 def _read(path: Path, convert: Callable[[Row], T]) -> Iterator[T]:

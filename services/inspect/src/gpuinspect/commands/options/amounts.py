@@ -1,5 +1,6 @@
 """Amounts of the command line: prices, spans of time and percentages."""
 
+import math
 import re
 from typing import Annotated, Final
 
@@ -10,6 +11,13 @@ _SPAN: Final = re.compile(r"([1-9][0-9]{0,4})([hdw])")
 _PERCENT: Final = re.compile(r"([0-9]{1,3})%?")
 MOST_MARGIN: Final = 200
 Price = Annotated[float, typer.Option(help="price of an hour of one GPU, in any currency", min=0.0)]
+
+
+def finite(value: float) -> float:
+    """The value of a flag; ``nan`` and ``inf`` are refused."""
+    if not math.isfinite(value):
+        raise typer.BadParameter(f"{value} is not a finite number")
+    return value
 
 
 def days_of(text: str, flag: str) -> float:
