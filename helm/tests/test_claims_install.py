@@ -163,3 +163,56 @@ def test_the_notes_name_the_label() -> None:
     """Whoever installs learns what to do next."""
     assert "gpushare/api=claims" in claims().notes
     assert "gpushare/api=devices" in render(VERSION, {"api": "auto"}).notes
+
+
+def share_test(values: dict[str, Any]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """The pod of `helm test`, and the templates that it may name."""
+    rendered = render(VERSION, values)
+    return rendered.one("Pod", "-test-share")["spec"], rendered.of("ResourceClaimTemplate")
+
+
+@pytest.mark.parametrize("api", ["claims", "auto"])
+@pytest.mark.parametrize(
+    ("unit", "memory"), [("GiB", "1Gi"), ("MiB", "1Mi"), ("256MiB", "256Mi"), ("2GiB", "2Gi")]
+)
+def test_the_test_of_the_chart_requests_a_claim_where_nodes_offer_claims(
+    api: str, unit: str, memory: str
+) -> None:
+    """One unit by a template of the share class, and no scheduler: no such node has units."""
+    pod, (template,) = share_test({"api": api, "devicePlugin": {"memoryUnit": unit}})
+    [claim], [container] = pod["resourceClaims"], pod["containers"]
+    assert claim == {
+        "name": "share",
+        "resourceClaimTemplateName": template["metadata"]["name"],
+    }
+    assert container["resources"]["claims"] == [{"name": "share"}]
+    assert "limits" not in container["resources"]
+    assert "schedulerName" not in pod
+    (request,) = template["spec"]["spec"]["devices"]["requests"]
+    assert request["exactly"] == {
+        "deviceClassName": "gpushare",
+        "capacity": {"requests": {"memory": memory}},
+    }
+
+
+def test_the_template_of_the_test_is_there_before_its_pod() -> None:
+    """A hook of the same event with a lower weight, which ends with the test."""
+    rendered = render(VERSION, {"api": "claims"})
+    (template,) = rendered.of("ResourceClaimTemplate")
+    about, pod = (
+        each["metadata"]["annotations"] for each in (template, rendered.one("Pod", "-test-share"))
+    )
+    assert int(about.pop("helm.sh/hook-weight")) < 0
+    assert about == pod
+
+
+@pytest.mark.parametrize("values", [{}, {"claims": {"enabled": True}}])
+def test_the_test_of_the_chart_requests_a_unit_where_nodes_offer_devices(
+    values: dict[str, Any],
+) -> None:
+    """Also where a label lets single nodes offer claims."""
+    pod, templates = share_test(values)
+    assert not templates
+    assert "resourceClaims" not in pod
+    assert pod["containers"][0]["resources"]["limits"] == {"aliyun.com/gpu-mem": "1"}
+    assert pod["schedulerName"] == "gpushare-scheduler"

@@ -14,3 +14,8 @@ installs on older clusters as well, without claims.
 {{- end -}}
 {{- if and $supported (or .Values.claims.enabled (ne .Values.api "devices")) -}}true{{- end -}}
 {{- end -}}
+
+{{/* "true" where nodes without the label gpushare/api offer claims. */}}
+{{- define "gpushare.claimsFirst" -}}
+{{- if and (include "gpushare.claims" .) (ne .Values.api "devices") -}}true{{- end -}}
+{{- end -}}
