@@ -58,3 +58,16 @@ def test_a_name_with_a_dot_is_refused_with_a_sentence() -> None:
     """Helm accepts it for a release, and a Service could not have it."""
     with pytest.raises(helm.HelmError, match=r"the name team\.gpushare has a dot"):
         render("1.37.0", release="team.gpushare")
+
+
+@pytest.mark.parametrize(
+    ("name", "words"), [("a.b", "a.b has a dot"), ("1gpu", "1gpu does not begin with a letter")]
+)
+@pytest.mark.parametrize("webhook", [False, True])
+def test_a_name_that_no_service_can_have_is_refused(
+    name: str, words: str, *, webhook: bool
+) -> None:
+    """Whichever of the Services is installed, and by its rules, which are stricter than others."""
+    values = {"fullnameOverride": name, "webhook": {"enabled": webhook}}
+    with pytest.raises(helm.HelmError, match=words):
+        render("1.37.0", values)

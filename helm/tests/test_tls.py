@@ -91,6 +91,14 @@ def test_own_secrets_replace_the_generated_ones() -> None:
     assert "--tls-client-names=kube-scheduler,system:kube-scheduler" in container["args"]
 
 
+def test_a_client_name_with_a_colon_stays_a_text() -> None:
+    """An argument that is a YAML mapping would be refused by the API server."""
+    tls = {"secretName": "mine", "clientSecretName": "theirs", "clientNames": ["CN: x"]}
+    found = render(values={"scheduler": {"mode": "extender"}, "extender": {"tls": tls}})
+    (container,) = dict(found.pods())["extender"]["containers"]
+    assert "--tls-client-names=CN: x" in container["args"]
+
+
 def test_the_generated_certificate_has_the_name_that_may_call(rendered: Rendered) -> None:
     """The extender accepts the scheduler's certificate and not its own, of the same authority."""
     issue(rendered)

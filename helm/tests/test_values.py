@@ -50,6 +50,7 @@ def test_lint_is_clean() -> None:
         ({"mps": {"shmSize": "0"}}, "shmSize"),
         ({"admissionPolicy": {"exemptUsers": ["a', 'b"]}}, "exemptUsers"),
         ({"certificates": {"validDays": 20}}, "minimum"),
+        ({"nameOverride": "a" * 64}, "maxLength"),
     ],
 )
 def test_schema_refuses(values: Object, complaint: str) -> None:
@@ -72,6 +73,20 @@ def test_ports_of_one_pod_differ(values: Object) -> None:
     """Two listeners on one port would leave one of them silent."""
     with pytest.raises(helm.HelmError, match="choose another port"):
         render(values=values)
+
+
+@pytest.mark.parametrize(
+    ("part", "key"),
+    [
+        *((part, "port") for part in ("extender", "webhook", "dashboard", "devicePlugin")),
+        ("extender", "metricsPort"),
+        ("devicePlugin", "ignoredXids"),
+    ],
+)
+def test_null_is_refused_where_a_program_needs_the_value(part: str, key: str) -> None:
+    """Helm removes the default then, and a flag or a port would be the text of nothing."""
+    with pytest.raises(helm.HelmError, match=rf"{part}\.{key} is null"):
+        render(values={part: {key: None}})
 
 
 @pytest.mark.slow

@@ -2,6 +2,19 @@
 
 {{- define "gpushare.checks" -}}
 {{- $values := .Values -}}
+{{- range list "extender.port" "extender.metricsPort" "webhook.port" "dashboard.port" "devicePlugin.port" "devicePlugin.ignoredXids" -}}
+{{- $path := splitList "." . -}}
+{{- if kindIs "invalid" (index $values (first $path) (last $path)) -}}
+{{- fail (printf "%s is null, which removes its default: leave it out, or set a value" .) -}}
+{{- end -}}
+{{- end -}}
+{{- $name := include "gpushare.fullname" . -}}
+{{- if contains "." $name -}}
+{{- fail (printf "the name %s has a dot, which names of Services cannot have: choose another release name or fullnameOverride" $name) -}}
+{{- end -}}
+{{- if not (regexMatch "^[a-z]" $name) -}}
+{{- fail (printf "the name %s does not begin with a letter, as names of Services must: choose another release name or fullnameOverride" $name) -}}
+{{- end -}}
 {{- if include "gpushare.second" . -}}
 {{- if eq $values.scheduler.name "default-scheduler" -}}
 {{- fail "scheduler.name is default-scheduler, which is the cluster's own: two schedulers of one name would place the same pods; choose another name, or scheduler.mode=extender" -}}
@@ -84,9 +97,6 @@
 {{- fail "webhook.sizing.enabled is set, but webhook.enabled is false: set it to true" -}}
 {{- end -}}
 {{- if $values.webhook.enabled -}}
-{{- if contains "." (include "gpushare.fullname" .) -}}
-{{- fail (printf "the name %s has a dot, which names of Services cannot have: choose another release name or fullnameOverride" (include "gpushare.fullname" .)) -}}
-{{- end -}}
 {{- if eq (int $values.webhook.port) (int $values.extender.port) -}}
 {{- fail "webhook.port and extender.port are the same: choose another port for one of them" -}}
 {{- end -}}

@@ -16,7 +16,7 @@ args:
   {{- if $extender.tls.enabled }}
   - --tls-certificates=/etc/gpushare/tls
   - --tls-client-ca=/etc/gpushare/tls/ca.crt
-  - --tls-client-names={{ include "gpushare.clientNames" . }}
+  - {{ printf "--tls-client-names=%s" (include "gpushare.clientNames" .) | quote }}
   {{- end }}
   {{- end }}
   # A bind must not be written after the scheduler's timeout.
