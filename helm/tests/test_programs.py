@@ -167,6 +167,13 @@ def test_values_of_the_extender_reach_the_webhook_too() -> None:
         ]
 
 
+@pytest.mark.slow
+def test_the_spelling_of_2019_becomes_todays_topology_policy() -> None:
+    """Values of the original topology extender can be kept."""
+    kept = {"extender": {"topologyPolicy": "best_effort"}}
+    assert "--topology-policy=best-effort" in arguments(kept, "scheduler", "extender")
+
+
 def test_values_of_the_plugin_become_flags() -> None:
     """Each value its own; without TLS there is no flag of it."""
     assert arguments(OTHERS, "device-plugin", "device-plugin")[2:] == [

@@ -122,7 +122,7 @@ volumeMounts:
 {{- end }}
 - --log-level={{ .Values.extender.logLevel }}
 - --policy={{ .Values.extender.policy }}
-- --topology-policy={{ .Values.extender.topologyPolicy }}
+- --topology-policy={{ replace "_" "-" .Values.extender.topologyPolicy }}
 - --domain={{ .Values.resourceDomain }}
 - --annotation-prefix={{ .Values.annotationPrefix }}
 {{- if .Values.unhealthyConfigMaps }}

@@ -29,6 +29,11 @@ def plan(tmp_path: Path, *args: str, machine: str = VOLTA) -> Result:
 
 PLANS = {
     "best pair": (VOLTA, ["--free", "0,2,4,5", "--count", "2"], ([4, 5], 150, 280)),
+    "spelling of 2019": (
+        VOLTA,
+        ["--free", "0,2,4,5", "--count", "2", "--policy", "best_effort"],
+        ([4, 5], 150, 280),
+    ),
     "required": (VOLTA, ["--count", "4", "--require", "4"], ([4, 5, 6, 7], 1120, 2240)),
     "annotation": (GUIDE, ["--free", "0,5,6,7", "--count", "2"], ([0, 6], 200, 300)),
     "simple": (

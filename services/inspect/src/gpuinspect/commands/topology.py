@@ -41,7 +41,12 @@ def topology() -> None:
     """Show which GPUs are joined how, and which of them belong together."""
 
 
-@app.command("plan")
+def _with_dashes(text: str) -> str:
+    """The spelling of 2019 as ours: ``best_effort``."""
+    return text.replace("_", "-")
+
+
+@app.command("plan", context_settings={"token_normalize_func": _with_dashes})
 def plan_gpus(
     *,
     matrix: Annotated[
