@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from claimobjects import (
@@ -17,7 +18,7 @@ from claimobjects import (
 from drawncluster import FakeCluster
 from invoking import Run
 
-from gpucore.wire.names import LABEL_PLACEMENT
+from gpucore.wire.names import LABEL_PLACEMENT, LABEL_REQUIRE_WHOLE, REQUIRE_WHOLE_DEVICE
 from gpucore.workload.history import FEWEST_PODS
 
 NOTHING: dict[str, str] = {}
@@ -95,6 +96,87 @@ def test_a_missing_template_is_named(run: Run, shared: FakeCluster, manifest: Pa
     assert outcome.code != 0
     assert "ResourceClaimTemplate eight" in outcome.err
     assert "namespace default" in outcome.err
+
+
+WHOLE = f"{LABEL_REQUIRE_WHOLE}: {REQUIRE_WHOLE_DEVICE}"
+PLAIN = """
+apiVersion: v1
+kind: Pod
+metadata: {name: plain, namespace: team}
+spec:
+  containers:
+  - name: model
+    resources: {limits: {aliyun.com/gpu-mem: 4}}
+"""
+
+
+def converting(operator: str, value: str) -> dict[str, Any]:
+    """The chart's webhooks where one converts the pods of namespaces with, or without, a label."""
+    excluded = {
+        "key": "kubernetes.io/metadata.name",
+        "operator": "NotIn",
+        "values": ["kube-system"],
+    }
+    label = {"key": "gpushare/api", "operator": operator, "values": [value]}
+    hooks = [
+        {"name": name, "namespaceSelector": {"matchExpressions": [excluded, label]}}
+        for name in ("pods.gpushare.io", "claims.pods.gpushare.io")
+    ]
+    metadata = {"name": "gpushare-webhook"}
+    return {"kind": "MutatingWebhookConfiguration", "metadata": metadata, "webhooks": hooks}
+
+
+@pytest.mark.parametrize(
+    ("rule", "condition"),
+    [
+        (("NotIn", "devices"), "unless namespace team has the label gpushare/api=devices"),
+        (("In", "claims"), "if namespace team has the label gpushare/api=claims"),
+    ],
+)
+def test_a_pod_that_the_webhook_converts_is_noted_and_its_claim_fits(
+    run: Run, shared: FakeCluster, manifest: Path, rule: tuple[str, str], condition: str
+) -> None:
+    """Its shares fit no node that offers claims; the output of `gpushare convert` does."""
+    shared.add(converting(*rule))
+    manifest.write_text(PLAIN)
+    outcome = run("whatif", "-f", str(manifest), on=shared)
+    assert outcome.code == 1
+    note = " ".join(outcome.err.split())
+    assert f"plain: {condition}, the webhook turns its request into a ResourceClaim" in note
+    assert "evaluate the output of gpushare convert" in note
+    manifest.write_text(run("convert", "-f", str(manifest), on=None).out)
+    outcome = run("whatif", "-f", str(manifest), on=shared)
+    assert outcome.code == 0
+    assert "ResourceClaim" not in outcome.err
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        EXCLUSIVE,
+        EXCLUSIVE.replace("name: pair", f"name: pair, labels: {{{WHOLE}}}"),
+        PLAIN.replace("gpu-mem: 4", "gpu-core.percentage: 4"),
+        PLAIN.replace("namespace: team", "namespace: kube-system"),
+    ],
+)
+def test_a_pod_that_the_webhook_leaves_as_it_is_has_no_such_note(
+    run: Run, shared: FakeCluster, manifest: Path, text: str
+) -> None:
+    """Exclusive GPUs, a share of compute alone, and a namespace that the webhook excludes."""
+    shared.add(converting("NotIn", "devices"))
+    manifest.write_text(text)
+    assert "ResourceClaim" not in run("whatif", "-f", str(manifest), on=shared).err
+
+
+def test_without_the_converting_webhook_there_is_no_such_note(
+    run: Run, shared: FakeCluster, manifest: Path
+) -> None:
+    """The value `webhook.claims` is off by default."""
+    hooks = converting("NotIn", "devices")
+    del hooks["webhooks"][1]
+    shared.add(hooks)
+    manifest.write_text(PLAIN)
+    assert "ResourceClaim" not in run("whatif", "-f", str(manifest), on=shared).err
 
 
 def test_added_nodes_offer_claims_too(run: Run, shared: FakeCluster, manifest: Path) -> None:

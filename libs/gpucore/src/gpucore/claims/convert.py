@@ -71,7 +71,7 @@ def convert(raw: bytes | msgspec.Raw, how: ClaimRequests) -> Conversion:
     request = pod_request_of(pod, how.names)
     if request is None or (request.gpus and not request.fault):
         return Conversion()
-    if obstacle := _obstacle(pod, request):
+    if obstacle := conversion_obstacle(pod, request):
         return Conversion(obstacle=obstacle)
     try:
         body = msgspec.json.decode(raw, type=dict[str, Any])
@@ -82,7 +82,8 @@ def convert(raw: bytes | msgspec.Raw, how: ClaimRequests) -> Conversion:
     return Conversion(template, tuple(_changes(body, template, how)))
 
 
-def _obstacle(pod: Pod, request: PodRequest) -> str:
+def conversion_obstacle(pod: Pod, request: PodRequest) -> str:
+    """Why a pod that requests shares is not converted; empty where it may be."""
     if request.fault:
         return request.fault
     if gang_of(pod) is not None:

@@ -25,8 +25,26 @@ class _ClientConfig(msgspec.Struct):
     service: _Service | None = None
 
 
-class _Webhook(msgspec.Struct, rename="camel"):
+class SelectorRequirement(msgspec.Struct):
+    """A condition on the labels of a namespace."""
+
+    key: str = ""
+    operator: str = ""
+    values: list[str] | None = None
+
+
+class NamespaceSelector(msgspec.Struct, rename="camel"):
+    """The namespaces of a webhook."""
+
+    match_expressions: list[SelectorRequirement] | None = None
+
+
+class OwnWebhook(msgspec.Struct, rename="camel"):
+    """One webhook of a configuration."""
+
+    name: str = ""
     client_config: _ClientConfig = msgspec.field(default_factory=_ClientConfig)
+    namespace_selector: NamespaceSelector = msgspec.field(default_factory=NamespaceSelector)
 
 
 class _Metadata(msgspec.Struct):
@@ -37,7 +55,7 @@ class OwnWebhooks(msgspec.Struct):
     """A webhook configuration of the chart."""
 
     metadata: _Metadata = msgspec.field(default_factory=_Metadata)
-    webhooks: list[_Webhook] | None = None
+    webhooks: list[OwnWebhook] | None = None
 
 
 def own_webhooks(snapshot: Snapshot) -> Iterator[OwnWebhooks]:

@@ -23,6 +23,7 @@ from gpucore.wire.errors import WireError
 from gpucore.wire.names import Names
 from gpucore.wire.whole_requests import pod_request_of
 from gpuinspect.cluster.candidates import candidates, claim_specs
+from gpuinspect.cluster.conversion import conversion_note
 from gpuinspect.cluster.mix import UNPUBLISHED, saved_mix
 from gpuinspect.cluster.schedulers import queued_pods, schedulers_of
 from gpuinspect.cluster.snapshots import Snapshot
@@ -133,4 +134,6 @@ def remarks(snapshot: Snapshot, wanted: Iterable[WorkloadPods], names: Names) ->
         unseen = schedulers.misses(each.pod.scheduler_name, new=True)
         if unseen:
             yield f"{each.pod.name}: {unseen}"
+        elif converted := conversion_note(snapshot, each.pod, names):
+            yield f"{each.pod.name}: {converted}"
         yield from notes_of(each, names, nominations)
