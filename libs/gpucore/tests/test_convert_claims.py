@@ -1,5 +1,6 @@
 """Pods of the device plugin as pods with claims, and the templates that they use."""
 
+import sys
 from typing import Any
 
 import msgspec
@@ -41,6 +42,14 @@ def pod(*limits: dict[str, str], inits: tuple[dict[str, str], ...] = (), **field
 def converted(item: Object) -> Conversion:
     """The conversion of a pod."""
     return convert(msgspec.json.encode(item), HOW)
+
+
+def test_no_depth_of_managed_fields_hides_the_pod() -> None:
+    """A pod is converted whatever the depth of its managedFields is, also near the stack's end."""
+    for levels in range(800, sys.getrecursionlimit() + 50):
+        fields = msgspec.Raw(b'{"a":' * levels + b"1" + b"}" * levels)
+        item = pod({MEM: "4"}, managedFields=[{"fieldsV1": fields}])
+        assert converted(item).template is not None
 
 
 def patched(item: Object, found: Conversion) -> Object:

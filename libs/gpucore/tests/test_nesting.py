@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpucore.wire.claim.resource_claims import decode_claim
-from gpucore.wire.errors import DEEPEST, WireError, decoded, shallow
+from gpucore.wire.errors import DEEPEST, WireError, decoded, parsable, shallow
 from gpucore.wire.lists import decode_pod_event, decode_pods, page_of
 
 DEPTH = max(sys.getrecursionlimit(), 5000) * 2
@@ -70,6 +70,23 @@ def test_a_claim_with_deep_parameters_hides_no_other_claim() -> None:
     claim = {"metadata": {"name": "deep"}, "spec": {"devices": {"config": [opaque]}}}
     listed = msgspec.json.encode({"metadata": {}, "items": [claim]})
     assert [found.name for found in page_of(listed, decode_claim).items] == ["deep"]
+
+
+def deeper(raw: bytes, frames: int) -> object:
+    """The value of a text that is parsed this many frames further down the stack."""
+    return deeper(raw, frames - 1) if frames else msgspec.json.decode(raw)
+
+
+def test_what_is_parsable_can_be_parsed_deeper_in_the_stack() -> None:
+    """Whatever its depth is, a text that parsable() returns parses 400 frames further down."""
+    for levels in range(1, sys.getrecursionlimit() + 100, 7):
+        assert deeper(parsable(b'{"a":' * levels + b"1" + b"}" * levels), 400) is not None
+
+
+def test_a_text_of_usual_depth_stays_as_it_is() -> None:
+    """Neither JSON of a few levels nor a text that is no JSON is changed."""
+    for raw in (b'{"a":' * 60 + b"1" + b"}" * 60, b"ok", b"[" * 60, b""):
+        assert parsable(raw) is raw
 
 
 UNENDED = (b'"' + b'\\"' * 300_000, b'"' + b"\\" * 300_001, b'"' * 300_001)

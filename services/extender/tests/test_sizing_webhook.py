@@ -2,7 +2,9 @@
 
 import base64
 import json
+import sys
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 from objects import Object, node, pod
@@ -32,6 +34,18 @@ def test_nothing_is_applied_where_it_is_not_enabled() -> None:
     """Annotations alone do nothing."""
     side = SizingSide(history(2, 3), namespace=OPT_IN, enabled=False)
     assert side.patches(replica(annotations=OPT_IN)) == []
+
+
+def test_no_depth_of_managed_fields_ends_the_review() -> None:
+    """A pod is resized whatever the depth of its managedFields is, also near the stack's end."""
+    side = SizingSide(history(2, 3), namespace=OPT_IN)
+    for levels in range(800, sys.getrecursionlimit() + 50):
+        item = replica()
+        fields = msgspec.Raw(b'{"a":' * levels + b"1" + b"}" * levels)
+        item["metadata"]["managedFields"] = [{"fieldsV1": fields}]
+        request = {"uid": "r1", "namespace": "team", "operation": "CREATE", "object": item}
+        response = side.hook.review(msgspec.json.encode({"request": request}))["response"]
+        assert "gpu-mem" in str(operations(response))
 
 
 def resized_pods() -> float:

@@ -1,6 +1,8 @@
 """Text of tenants that the API server does not validate, in what operators read on a terminal."""
 
+import sys
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 from drawncluster import FakeCluster, Gpu
@@ -35,6 +37,22 @@ def hostile(cluster: FakeCluster) -> FakeCluster:
     return cluster.pod(
         "owned", 5, node="n", index=0, metadata=owned, spec={"schedulerName": FORGED}
     )
+
+
+@pytest.mark.parametrize("words", ["doctor", "snapshot -"])
+def test_no_depth_of_managed_fields_ends_a_command(
+    run: Run, cluster: FakeCluster, tmp_path: Path, words: str
+) -> None:
+    """The API server stores a pod with any depth of managedFields; the commands read it."""
+    cluster.node("n", gpus=[Gpu(15)]).pod("p", 5, node="n", index=0, metadata={"x": 0})
+    head, tail = cluster.json().split('"x": 0')
+    for levels in range(sys.getrecursionlimit() - 120, sys.getrecursionlimit(), 3):
+        fields = '{"a":' * levels + "1" + "}" * levels
+        path = tmp_path / "file.json"
+        path.write_text(f'{head}"managedFields": [{{"fieldsV1": {fields}}}]{tail}')
+        outcome = run(*words.split(), f"--snapshot={path}")
+        assert "nested" not in outcome.err
+        assert outcome.out
 
 
 def harmless(text: str) -> bool:

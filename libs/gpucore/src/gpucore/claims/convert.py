@@ -21,7 +21,7 @@ from gpucore.claims.share_template import (
 )
 from gpucore.model import CORE_PER_GPU, ContainerRequest, IsolationMode, PodRequest
 from gpucore.units import MemoryUnit
-from gpucore.wire.errors import WireError
+from gpucore.wire.errors import decoded
 from gpucore.wire.names import CLAIM_TEMPLATE, Names
 from gpucore.wire.pod.gangs import gang_of
 from gpucore.wire.pod.spec import Pod, decode_pod
@@ -32,6 +32,7 @@ CLAIM: Final = "gpushare"
 """Name of the claim in the pod."""
 Change = Mapping[str, Any]
 """An operation of a JSON patch."""
+_BODY: Final = msgspec.json.Decoder(dict[str, Any])
 
 
 class ClaimRequests(msgspec.Struct, frozen=True):
@@ -74,10 +75,10 @@ def convert(raw: bytes | msgspec.Raw, how: ClaimRequests) -> Conversion:
     if obstacle := conversion_obstacle(pod, request):
         return Conversion(obstacle=obstacle)
     try:
-        body = msgspec.json.decode(raw, type=dict[str, Any])
+        body = decoded(_BODY, raw, "no pod")
         template = _template(pod, request, how)
         _refuse_twice(body)
-    except (msgspec.MsgspecError, ValueError, WireError) as error:
+    except (msgspec.MsgspecError, ValueError) as error:
         return Conversion(obstacle=str(error))
     return Conversion(template, tuple(_changes(body, template, how)))
 

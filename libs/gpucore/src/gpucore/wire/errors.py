@@ -17,6 +17,8 @@ T = TypeVar("T")
 
 DEEPEST: Final = 100
 """Levels that are kept; an object of Kubernetes has about twenty."""
+RESERVE: Final = 500
+"""Levels of the stack that a later reader may use in addition; half of Python's limit."""
 _TOKENS: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+\\?(?:"|\Z)|[\[{]|[\]}]', re.DOTALL)
 """A string that does not end is one token, or each quotation mark in it would begin a search."""
 _JSON: Final = msgspec.json.Decoder(msgspec.Raw)
@@ -101,9 +103,13 @@ def shallow(raw: bytes) -> bytes:
 
 
 def parsable(raw: bytes) -> bytes:
-    """The text itself, JSON or not, or a shallow one where a parser would refuse its depth."""
+    """The text itself, JSON or not, or a shallow one where a parser might refuse its depth.
+
+    The text may be parsed again deeper in the stack, so it must parse inside of :data:`RESERVE`
+    arrays here.
+    """
     try:
-        _JSON.decode(raw)
+        _JSON.decode(b"".join((b"[" * RESERVE, raw, b"]" * RESERVE)))
     except RecursionError:
         return shallow(raw)
     except (msgspec.MsgspecError, ValueError):

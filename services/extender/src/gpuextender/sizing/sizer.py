@@ -6,7 +6,7 @@ From memory alone: where anything is unknown or too old, the pod stays as it is.
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -16,6 +16,7 @@ from gpucore.sizing.initial_size import SizablePod, SizingConditions, initial_si
 from gpucore.sizing.known_histories import KnownHistories
 from gpucore.sizing.share_size import ContainerSize
 from gpucore.sizing.sizing_options import SizingMode, SizingOptions, sizing_options
+from gpucore.wire.errors import decoded
 from gpucore.wire.names import MEMORY_LIMIT, ORIGINAL_MEMORY, ORIGINAL_MEMORY_LIMIT, Names
 from gpucore.wire.pod.controllers import controller_of
 from gpucore.wire.pod.spec import Pod
@@ -24,6 +25,7 @@ from gpuextender.sizing.namespaces import NamespaceRules
 
 Change = Mapping[str, Any]
 """An operation of a JSON patch."""
+_BODY: Final = msgspec.json.Decoder(dict[str, Any])
 
 
 class Resized(msgspec.Struct, frozen=True):
@@ -116,7 +118,7 @@ def _changes(
     raw: msgspec.Raw, pod: SizablePod, size: ContainerSize, names: Names
 ) -> Iterator[Change]:
     """Requests and limits, which of an extended resource must be equal, and the annotations."""
-    body = msgspec.json.decode(raw, type=dict[str, Any])
+    body = decoded(_BODY, raw, "no pod")
     resources = body["spec"]["containers"][pod.position]["resources"]
     path = f"/spec/containers/{pod.position}/resources"
     for kind in ("limits", "requests"):

@@ -15,7 +15,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from gpucore.wire.errors import WireError, each_decoded
+from gpucore.wire.errors import WireError, each_decoded, parsable
 from gpucore.wire.node.spec import Node, decode_node
 from gpucore.wire.pod.scheduler_events import PodEvents, events_by_pod
 from gpucore.wire.pod.spec import Pod, decode_pod
@@ -107,7 +107,7 @@ def read(path: Path) -> Snapshot:
     except OSError as error:
         raise SnapshotError(f"cannot read the snapshot {path}: {error.strerror}") from error
     try:
-        return decode(raw)
+        return decode(parsable(raw))
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         wanted = "what 'kubectl get nodes,pods -A -o json' prints"
         raise SnapshotError(f"{path} is not {wanted}: {error}") from error
