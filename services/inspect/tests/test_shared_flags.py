@@ -56,6 +56,37 @@ def test_every_shared_flag_is_there_or_has_a_reason(path: str) -> None:
     assert sorted(lacking) == sorted(set(SHARED) - options(path).keys())
 
 
+NUMBERS: Final = [
+    (path, name)
+    for path in ALL
+    for name, option in options(path).items()
+    if option.type.name == "float range"
+]
+
+
+@pytest.mark.parametrize("value", ["nan", "inf", "1e308"])
+@pytest.mark.parametrize(("path", "name"), NUMBERS)
+def test_a_number_that_means_nothing_is_refused(run: Run, path: str, name: str, value: str) -> None:
+    """No command waits, multiplies or ends in a traceback with a number without a meaning."""
+    outcome = run(*path.split(), name, value)
+    assert (outcome.code, outcome.out) == (2, "")
+    assert f"Invalid value for '{name}'" in outcome.err
+
+
+@pytest.mark.parametrize("path", ALL)
+def test_every_float_has_a_range(path: str) -> None:
+    """A float without one would pass the test above."""
+    assert not [name for name, option in options(path).items() if option.type.name == "float"]
+
+
+@pytest.mark.parametrize("name", ["--replicas", "--add-nodes"])
+def test_whatif_places_a_limited_number(run: Run, name: str) -> None:
+    """A number of replicas that no run would end with is refused with the range."""
+    outcome = run("whatif", "-f", "pod.yaml", name, "9" * 22)
+    assert outcome.code == 2
+    assert "<=100000" in outcome.err
+
+
 @pytest.mark.parametrize("path", ALL)
 def test_help_gives_the_reasons(run: Run, path: str) -> None:
     """Below the flags."""

@@ -13,7 +13,7 @@ from gpucore.units import MemoryUnit, UnitError
 from gpuinspect.cluster.schedulers import policy_of
 from gpuinspect.cluster.usage_histories import HistorySource, ReadHistories, of_file
 from gpuinspect.commands.options import answers
-from gpuinspect.commands.options.amounts import days_of, margin_of
+from gpuinspect.commands.options.amounts import days_of, finite, margin_of, price_option
 from gpuinspect.commands.options.formats import NoHeaders
 from gpuinspect.commands.options.namespaces import (
     DEFAULT,
@@ -76,6 +76,7 @@ def recommend(
             " the peak",
             min=1.0,
             max=100.0,
+            callback=finite,
         ),
     ] = 95.0,
     margin: Annotated[
@@ -115,7 +116,7 @@ def recommend(
     ] = False,
     price: Annotated[
         float,
-        typer.Option(help="price of an hour of one GPU for --whatif, in any currency", min=0.0),
+        price_option("price of an hour of one GPU for --whatif, in any currency"),
     ] = 0.0,
     output: Annotated[
         RecommendFormat,

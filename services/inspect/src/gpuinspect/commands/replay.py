@@ -30,6 +30,7 @@ from gpuinspect.queries.claims import DEVICE_CLASSES, claim_templates
 from gpuinspect.sources.trace_files import read_nodes, read_pods
 
 ARRIVALS: Final = 1.3
+MOST_LOAD: Final = 1000
 LOAD: Final = WeekPlan().load
 GANGS: Final = WeekPlan().gangs
 
@@ -69,7 +70,10 @@ def replay(
     arrivals: Annotated[
         float,
         typer.Option(
-            help="stop when requests reach this multiple of all GPUs", min=0.01, callback=finite
+            help="stop when requests reach this multiple of all GPUs",
+            min=0.01,
+            max=MOST_LOAD,
+            callback=finite,
         ),
     ] = ARRIVALS,
     draw: Annotated[
@@ -94,7 +98,10 @@ def replay(
     load: Annotated[
         float,
         typer.Option(
-            help="of --week: GPU time requested, as a multiple of all", min=0.01, callback=finite
+            help="of --week: GPU time requested, as a multiple of all",
+            min=0.01,
+            max=MOST_LOAD,
+            callback=finite,
         ),
     ] = LOAD,
     gangs: Annotated[

@@ -12,6 +12,7 @@ import typer
 
 from gpuinspect.cluster.collect import COUNTED
 from gpuinspect.cluster.snapshots import Snapshot
+from gpuinspect.commands.options.amounts import Interval
 from gpuinspect.commands.options.formats import Format, NoHeaders, Output, emit, names_only
 from gpuinspect.commands.options.measuring import Prometheus, measured
 from gpuinspect.commands.options.reading import Reader, fail, note, reading
@@ -124,7 +125,7 @@ def top_gpu(
     watch: Annotated[
         bool, typer.Option("-w", "--watch", help="refresh in place until Ctrl-C")
     ] = False,
-    interval: Annotated[float, typer.Option(help="seconds between two updates", min=0.1)] = 2.0,
+    interval: Interval = 2.0,
     count: Annotated[int, typer.Option(help="number of updates; 0: until Ctrl-C", min=0)] = 0,
     selector: Selector = "",
     output: Output = Format.TABLE,

@@ -15,6 +15,7 @@ import typer
 from gpucore.wire.names import Names
 from gpuinspect.cluster.collect import COUNTED, live
 from gpuinspect.cluster.snapshots import Snapshot
+from gpuinspect.commands.options.amounts import Interval
 from gpuinspect.commands.options.namespaces import EveryNamespace, OwnNamespace, named_namespace
 from gpuinspect.commands.options.reading import Reader, fail, reading
 from gpuinspect.commands.options.selecting import OnlyNode, Selector, selected
@@ -36,7 +37,7 @@ def watch(
     namespace: OwnNamespace = "",
     all_namespaces: EveryNamespace = False,
     selector: Selector = "",
-    interval: Annotated[float, typer.Option(help="seconds between two updates", min=0.1)] = 2.0,
+    interval: Interval = 2.0,
     count: Annotated[int, typer.Option(help="number of updates; 0: until Ctrl-C", min=0)] = 0,
 ) -> None:
     """Show allocated GPU memory and refresh it; changed lines are marked with *."""

@@ -2,7 +2,7 @@
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import msgspec
 import typer
@@ -21,6 +21,9 @@ from gpuinspect.queries.claims import DEVICE_CLASSES, claim_templates
 from gpuinspect.queries.whatif import Addition, mix_remarks, read_manifest, remarks, whatif_answers
 from gpuinspect.terminal.progress import counting
 
+MOST: Final = 100_000
+"""Maximum number of replicas and of added nodes, which are placed one after the other."""
+
 
 @reading
 def whatif(
@@ -31,10 +34,11 @@ def whatif(
         typer.Option("-f", "--filename", help="manifest of pods or workloads", metavar="POD.yaml"),
     ],
     replicas: Annotated[
-        int | None, typer.Option(help="number of replicas, overriding the manifest", min=1)
+        int | None,
+        typer.Option(help="number of replicas, overriding the manifest", min=1, max=MOST),
     ] = None,
     add_nodes: Annotated[
-        int, typer.Option("--add-nodes", help="number of empty nodes to add", min=0)
+        int, typer.Option("--add-nodes", help="number of empty nodes to add", min=0, max=MOST)
     ] = 0,
     like: Annotated[
         str,

@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from gpuinspect.cluster.collect import ClusterSource
+from gpuinspect.commands.options.amounts import seconds_option
 from gpuinspect.commands.options.reading import Context, Kubeconfig, Timeout, fail, note
 from gpuinspect.controlplane import plan as plans
 from gpuinspect.controlplane.cluster import offered, wait_running
@@ -31,7 +32,7 @@ Node = Annotated[
 ]
 Wait = Annotated[
     float,
-    typer.Option(help="seconds to wait for kube-scheduler before the change is rolled back", min=1),
+    seconds_option("seconds to wait for kube-scheduler before the change is rolled back", least=1),
 ]
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, Final
 import typer
 
 from gpuinspect.cluster.collect import ClusterSource
-from gpuinspect.commands.options.amounts import Price
+from gpuinspect.commands.options.amounts import Price, seconds_option
 from gpuinspect.commands.options.formats import Format, NoHeaders, Output, emit, names_only
 from gpuinspect.commands.options.namespaces import READ_ALL, AllNamespaces, Namespace, chosen
 from gpuinspect.commands.options.reading import Context, Kubeconfig, fail, note
@@ -54,9 +54,7 @@ def cost(
     context: Context = None,
     request_timeout: Annotated[
         float,
-        typer.Option(
-            help="timeout of a request to Prometheus in seconds", metavar="SECONDS", min=0.1
-        ),
+        seconds_option("timeout of a request to Prometheus in seconds", metavar="SECONDS"),
     ] = 30.0,
 ) -> None:
     """Print the GPU-hours that were granted and used in each namespace, and what they cost.

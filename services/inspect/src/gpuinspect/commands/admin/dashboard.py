@@ -23,6 +23,7 @@ from gpuinspect.cluster.collect import (
 )
 from gpuinspect.cluster.snapshots import STDIN, Snapshot
 from gpuinspect.cluster.usage_histories import of_snapshot
+from gpuinspect.commands.options.amounts import seconds_option
 from gpuinspect.commands.options.measuring import Prometheus, from_prometheus
 from gpuinspect.commands.options.reading import Reader, note, reading
 from gpuinspect.queries.claims import DEVICE_CLASSES, claim_templates
@@ -53,7 +54,7 @@ def dashboard(
         int, typer.Option(envvar="GPUSHARE_PORT", help="port to listen on", min=0, max=65535)
     ] = 8080,
     interval: Annotated[
-        float, typer.Option(envvar="GPUSHARE_INTERVAL", help="seconds between reads", min=0.1)
+        float, seconds_option("seconds between reads", envvar="GPUSHARE_INTERVAL")
     ] = 5.0,
     require_token: Annotated[
         bool,

@@ -2,7 +2,7 @@
 
 import math
 import re
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -10,7 +10,9 @@ HOURS: Final = {"h": 1, "d": 24, "w": 168}
 _SPAN: Final = re.compile(r"([1-9][0-9]{0,4})([hdw])")
 _PERCENT: Final = re.compile(r"([0-9]{1,3})%?")
 MOST_MARGIN: Final = 200
-Price = Annotated[float, typer.Option(help="price of an hour of one GPU, in any currency", min=0.0)]
+MOST_PRICE: Final = 1e9
+MOST_SECONDS: Final = 86_400
+"""A day; a socket takes no timeout of years."""
 
 
 def finite(value: float) -> float:
@@ -18,6 +20,20 @@ def finite(value: float) -> float:
     if not math.isfinite(value):
         raise typer.BadParameter(f"{value} is not a finite number")
     return value
+
+
+def seconds_option(text: str, *, least: float = 0.1, **options: Any) -> Any:
+    """A flag that takes a number of seconds, at most a day; ``text`` is its help."""
+    return typer.Option(help=text, min=least, max=MOST_SECONDS, callback=finite, **options)
+
+
+def price_option(text: str) -> Any:
+    """A flag that takes a price; ``text`` is its help."""
+    return typer.Option(help=text, min=0.0, max=MOST_PRICE, callback=finite)
+
+
+Interval = Annotated[float, seconds_option("seconds between two updates")]
+Price = Annotated[float, price_option("price of an hour of one GPU, in any currency")]
 
 
 def days_of(text: str, flag: str) -> float:

@@ -19,6 +19,7 @@ from gpucore.wire.errors import WireError
 from gpucore.wire.names import Names
 from gpuinspect.cluster.collect import ClusterSource
 from gpuinspect.commands.options import answers
+from gpuinspect.commands.options.amounts import seconds_option
 from gpuinspect.errors import FAILURES, sentence
 from gpuinspect.terminal import output as terminal
 from gpuinspect.terminal.output import wrapped
@@ -57,9 +58,7 @@ SnapshotFile = Annotated[
         metavar="FILE",
     ),
 ]
-Timeout = Annotated[
-    float, typer.Option(help="timeout of a request in seconds", metavar="SECONDS", min=0.1)
-]
+Timeout = Annotated[float, seconds_option("timeout of a request in seconds", metavar="SECONDS")]
 Domain = Annotated[
     str,
     typer.Option(
