@@ -1,4 +1,4 @@
-"""Standard output that cannot take the text: another encoding, closed, full, a pipe that ended."""
+"""Standard streams that are closed or full, of another encoding, or a pipe that ended."""
 
 import json
 import os
@@ -28,9 +28,16 @@ def snapshot(tmp_path: Path) -> Path:
 def gpushare(
     snapshot: Path, *words: str, encoding: str = "utf-8", to: str = ""
 ) -> subprocess.CompletedProcess[bytes]:
-    """The command as a shell runs it, with a redirection of its output."""
+    """The command on a snapshot as a shell runs it, with a redirection of its output."""
+    return redirected(*words, "--snapshot", str(snapshot), encoding=encoding, to=to)
+
+
+def redirected(
+    *words: str, encoding: str = "utf-8", to: str = ""
+) -> subprocess.CompletedProcess[bytes]:
+    """The command as a shell runs it, with a redirection of one of its streams."""
     script = f'exec "$0" -m gpuinspect "$@" {to}'
-    line = ["sh", "-c", script, sys.executable, *words, "--snapshot", str(snapshot)]
+    line = ["sh", "-c", script, sys.executable, *words]
     environment = {**os.environ, "PYTHONIOENCODING": encoding, "PYTHONUNBUFFERED": ""}
     return subprocess.run(line, capture_output=True, env=environment, timeout=60, check=False)
 
@@ -69,6 +76,31 @@ def test_output_that_cannot_be_written_is_a_sentence(snapshot: Path, to: str, re
     assert text.startswith("error: cannot write the output: ")
     assert reason in text
     assert text.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["inspect --snapshot -", "whatif -f -", "convert -f -", "topology plan --matrix - --count 1"],
+)
+def test_closed_standard_input_is_a_sentence(words: str) -> None:
+    """A command that reads ``-`` ends with exit code 1 and the reason."""
+    done = redirected(*words.split(), to="<&-")
+    assert done.returncode == 1
+    text = done.stderr.decode()
+    assert text.startswith("error: cannot read ")
+    assert text.endswith("-: standard input is closed\n")
+
+
+def test_closed_standard_error_changes_no_answer(snapshot: Path, tmp_path: Path) -> None:
+    """Notes are lost, the table and the exit code are the same."""
+    manifest = tmp_path / "pod.yaml"
+    limits = {"limits": {"aliyun.com/gpu-mem": 1}}
+    spec = {"containers": [{"name": "c", "resources": limits}]}
+    manifest.write_text(json.dumps({"kind": "Pod", "metadata": {"name": "p"}, "spec": spec}))
+    words = ("whatif", "-f", str(manifest))
+    read, done = gpushare(snapshot, *words), gpushare(snapshot, *words, to="2>&-")
+    assert (done.returncode, done.stdout) == (0, read.stdout)
+    assert b"policy" in read.stderr
 
 
 def test_a_pipe_that_nobody_reads_ends_the_command_in_silence(snapshot: Path) -> None:

@@ -6,7 +6,6 @@ it, so a dump of ``gpushare snapshot`` answers more than the two kinds alone.
 
 import gc
 import re
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
@@ -19,11 +18,10 @@ from gpucore.wire.errors import WireError, each_decoded, parsable
 from gpucore.wire.node.spec import Node, decode_node
 from gpucore.wire.pod.scheduler_events import PodEvents, events_by_pod
 from gpucore.wire.pod.spec import Pod, decode_pod
+from gpuinspect.cluster.files import content
 from gpuinspect.errors import SnapshotError
 
 T = TypeVar("T")
-
-STDIN: Final = Path("-")
 
 
 class ListedObjects(msgspec.Struct, frozen=True, kw_only=True):
@@ -103,7 +101,7 @@ def read(path: Path) -> Snapshot:
         SnapshotError: it cannot be read or is no list of Kubernetes objects.
     """
     try:
-        raw = sys.stdin.buffer.read() if path == STDIN else path.read_bytes()
+        raw = content(path)
     except OSError as error:
         raise SnapshotError(f"cannot read the snapshot {path}: {error.strerror}") from error
     try:

@@ -16,9 +16,9 @@ from gpucore.claims.share_template import template_object
 from gpucore.units import MemoryUnit, UnitError
 from gpucore.wire.errors import WireError
 from gpucore.wire.names import Names
+from gpuinspect.cluster.files import content
 from gpuinspect.commands.options.reading import Domain, fail, note
 
-STDIN = Path("-")
 Document = dict[str, Any]
 _AMOUNTS: Final = ("limits", "requests")
 _MAKERS: Final = frozenset(
@@ -166,7 +166,7 @@ def _name(document: Mapping[str, Any]) -> str:
 
 def _read(path: Path, how: ClaimRequests) -> ConvertedManifest:
     try:
-        text = sys.stdin.read() if path == STDIN else path.read_text(encoding="utf-8")
+        text = content(path).decode()
         return convert_manifest(yaml.safe_load_all(text), how)
     except OSError as error:
         fail(f"cannot read {path}: {error.strerror}")

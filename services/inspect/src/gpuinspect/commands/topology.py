@@ -19,6 +19,7 @@ from gpucore.topology.policies import GpuGroup, Impossible, plan
 from gpucore.topology.static import StaticSets, decode_static
 from gpucore.wire.names import NODE_TYPE
 from gpucore.wire.node.matrices import decode_matrix
+from gpuinspect.cluster.files import content
 from gpuinspect.cluster.ledger import ledger_of
 from gpuinspect.commands.options.formats import Format, Output, emit
 from gpuinspect.commands.options.reading import Reader, fail, note_all, reading
@@ -127,7 +128,7 @@ def _sets(path: Path | None) -> dict[str, StaticSets] | None:
 
 def _text(path: Path) -> bytes:
     try:
-        return sys.stdin.buffer.read() if path == Path("-") else path.read_bytes()
+        return content(path)
     except OSError as error:
         fail(f"cannot read {path}: {error.strerror}")
 

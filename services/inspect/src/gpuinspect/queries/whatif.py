@@ -1,6 +1,5 @@
 """What-if: reads the pods of a manifest, and places them on a copy of a snapshot."""
 
-import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -24,12 +23,12 @@ from gpucore.wire.names import Names
 from gpucore.wire.whole_requests import pod_request_of
 from gpuinspect.cluster.candidates import candidates, claim_specs
 from gpuinspect.cluster.conversion import conversion_note
+from gpuinspect.cluster.files import content
 from gpuinspect.cluster.mix import UNPUBLISHED, saved_mix
 from gpuinspect.cluster.schedulers import queued_pods, schedulers_of
 from gpuinspect.cluster.snapshots import Snapshot
 from gpuinspect.errors import InspectError, MissingObjectError
 
-STDIN: Final = Path("-")
 FRAGMENTATION: Final = "fragmentation"
 """Policy that goes by the mix of pods."""
 
@@ -49,7 +48,7 @@ def read_manifest(path: Path, names: Names) -> list[WorkloadPods]:
         ManifestError: it cannot be read, is no YAML, holds no pod, or one that cannot be created.
     """
     try:
-        text = sys.stdin.read() if path == STDIN else path.read_text(encoding="utf-8")
+        text = content(path).decode()
         found = wanted_pods(yaml.safe_load_all(text), names)
     except OSError as error:
         raise ManifestError(f"cannot read {path}: {error.strerror}") from error

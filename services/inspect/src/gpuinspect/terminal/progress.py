@@ -88,7 +88,8 @@ class Progress:
 def shown(words: str, goal: float = 0) -> Iterator[Progress]:
     """Progress on standard error where that is a terminal, for as long as the block runs."""
     smart = os.environ.get("TERM") not in {None, "", "dumb"}
-    progress = Progress(words, goal, stream=sys.stderr if sys.stderr.isatty() and smart else None)
+    smart = smart and sys.stderr is not None and sys.stderr.isatty()
+    progress = Progress(words, goal, stream=sys.stderr if smart else None)
     try:
         yield progress
     finally:

@@ -123,6 +123,8 @@ def reading(command: Callable[Concatenate[Reader, P], None]) -> Callable[..., No
 def note(text: str) -> None:
     """A remark for people, after the data that was printed before; later lines are indented."""
     sys.stdout.flush()
+    if sys.stderr is None:  # closed by the shell with 2>&-
+        return
     sys.stderr.write(wrapped(text, terminal.width(sys.stderr), indent=2))
 
 
