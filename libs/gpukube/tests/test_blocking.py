@@ -15,9 +15,11 @@ from gpukube.blocking import BlockingClient, _continue
 from gpukube.errors import (
     ConfigError,
     ForbiddenError,
+    GoneError,
     InvalidReplyError,
     NotFoundError,
     StatusError,
+    ThrottledError,
     UnreachableError,
 )
 from gpukube.testing.certificates import make_certificate
@@ -29,18 +31,26 @@ PAGES = {
     "2": b'{"metadata": {}, "items": [2]}',
 }
 
+THROTTLED = 429
 LONG = 128 * 1024
 """Longer replies are compressed, as the API server does it where the client takes that."""
 
 
 class FakeServer:
-    """Replies by path, long bodies compressed; keeps what it was sent, and ports and lengths."""
+    """Replies by path, long bodies compressed; keeps what it was sent, and ports and lengths.
+
+    Attributes:
+        once: replies to one request each, by path and token, before the others.
+    """
 
     def __init__(self) -> None:
         self.requests: list[tuple[str, str, bytes, str | None]] = []
         self.replies: dict[str, tuple[int, bytes]] = {}
         self.ports: list[int] = []
         self.lengths: list[int] = []
+        self.once: dict[str, tuple[int, bytes]] = {}
+        self.retry_after = "1"
+        server, once = self, self.once
         seen, replies, ports, lengths = self.requests, self.replies, self.ports, self.lengths
 
         class Handler(BaseHTTPRequestHandler):
@@ -50,12 +60,16 @@ class FakeServer:
                 body = self.rfile.read(int(self.headers.get("Content-Length", "0")))
                 seen.append((self.command, self.path, body, self.headers["Content-Type"]))
                 token = self.path.partition("continue=")[2]
-                status, text = replies.get(self.path.partition("?")[0], (200, PAGES[token]))
+                path = self.path.partition("?")[0]
+                usual = replies.get(path, (200, PAGES.get(token, b"")))
+                status, text = once.pop(f"{path} {token}".strip(), usual)
                 ports.append(self.client_address[1])
                 if status < 0:
                     self.close_connection = True
                     return
                 self.send_response(status)
+                if status == THROTTLED:
+                    self.send_header("Retry-After", server.retry_after)
                 if "gzip" in self.headers.get("Accept-Encoding", "") and len(text) > LONG:
                     text = gzip.compress(text)
                     self.send_header("Content-Encoding", "gzip")
@@ -124,6 +138,35 @@ def test_a_list_is_read_page_by_page(client: BlockingClient, server: FakeServer)
         "/api/v1/pods?limit=2500&labelSelector=a%3Db&resourceVersion=0",
         "/api/v1/pods?limit=2500&labelSelector=a%3Db&continue=2",
     ]
+
+
+def test_an_expired_list_goes_on_with_the_token_of_the_refusal(
+    client: BlockingClient, server: FakeServer
+) -> None:
+    """Each page comes once; a second expiry without progress, or one without a token, is final."""
+    gone = b'{"message": "too old", "metadata": {"continue": "rest"}}'
+    server.once["/api/v1/pods 2"] = 410, gone
+    server.once["/api/v1/pods rest"] = 200, PAGES["2"]
+    assert list(client.pages("/api/v1/pods")) == [PAGES[""], PAGES["2"]]
+    for tokens, body in ((("2",), b'{"message": "too old"}'), (("2", "rest"), gone)):
+        server.once |= {f"/api/v1/pods {token}": (410, body) for token in tokens}
+        with pytest.raises(GoneError, match="410 too old"):
+            list(client.pages("/api/v1/pods"))
+
+
+@pytest.mark.parametrize(("retry_after", "requests"), [("1", 2), ("0", 1), ("11", 1)])
+def test_a_read_is_repeated_once_for_an_overloaded_server(
+    client: BlockingClient, server: FakeServer, retry_after: str, requests: int
+) -> None:
+    """After the time that it sets, of at most ten seconds; a write is not repeated."""
+    server.retry_after = retry_after
+    server.replies["/api/v1/pods"] = THROTTLED, b'{"message": "wait"}'
+    with pytest.raises(ThrottledError, match="429 wait"):
+        client.get("/api/v1/pods")
+    assert len(server.requests) == requests
+    with pytest.raises(ThrottledError):
+        client.post("/api/v1/pods", {})
+    assert len(server.requests) == requests + 1
 
 
 def test_long_lists_come_compressed(client: BlockingClient, server: FakeServer) -> None:

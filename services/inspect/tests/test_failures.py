@@ -84,6 +84,21 @@ REPLIES = {
         "write https://",
     ),
     "no HTTP": Case(b"SSH-2.0-x\r\n", "the port does not speak HTTP", "address and port"),
+    "429": Case(
+        failure("429 Too Many Requests", "wait"),
+        "the API server is overloaded: GET /api/v1/nodes: 429 wait",
+        "try again in a minute",
+    ),
+    "cut": Case(
+        http("200 OK", "{}").replace(b"Length: 2", b"Length: 9"),
+        "the connection was closed before the reply was complete: GET /api/v1/nodes: incomplete",
+        "try again",
+    ),
+    "a cut chunk": Case(
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n9\r\n{",
+        "the connection was closed before the reply was complete: GET /api/v1/nodes: incomplete",
+        "try again",
+    ),
     "closed": Case(b"", "the connection was closed before a reply came", "https"),
 }
 

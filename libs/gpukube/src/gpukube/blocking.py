@@ -7,7 +7,7 @@ Several threads may use one client.
 import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from http.client import HTTPException
+from http.client import HTTPException, IncompleteRead
 from pathlib import Path
 from typing import Any, Final, Self
 from urllib.parse import quote, urlencode
@@ -19,13 +19,21 @@ from urllib3.exceptions import HTTPError, InsecureRequestWarning, ProtocolError
 from gpucore.wire.errors import parsable
 from gpukube.bounded import Bound
 from gpukube.config import ClientConfig
-from gpukube.errors import ConfigError, InvalidReplyError, UnreachableError
+from gpukube.errors import (
+    ConfigError,
+    GoneError,
+    InvalidReplyError,
+    ThrottledError,
+    UnreachableError,
+)
 from gpukube.interface import JSON, JSON_PATCH, Body, Reply, encoded, failure_in, headers_of
 from gpukube.kubeconfig.finding import configuration, found_by_kubectl
 from gpukube.proxies import proxy_for
 
 CONNECT_SECONDS: Final = 3.0
 CONNECTIONS: Final = 16
+RETRY_SECONDS: Final = 10
+"""Longest wait for a server that is overloaded."""
 PAGE: Final = 2500
 """Maximum number of items of one page.
 
@@ -103,8 +111,14 @@ class BlockingClient:
         self._server.clear()
 
     def get(self, path: str, params: Mapping[str, str] | None = None) -> bytes:
-        """GET an object or a list."""
+        """GET an object or a list; once more after the time that an overloaded server sets."""
         query = f"?{urlencode(params)}" if params else ""
+        try:
+            return self._request("GET", path, query)
+        except ThrottledError as error:
+            if not 0 < error.retry_after <= RETRY_SECONDS:
+                raise
+            time.sleep(error.retry_after)
         return self._request("GET", path, query)
 
     def get_small(self, path: str, *, most_bytes: int, seconds: float) -> bytes:
@@ -140,6 +154,9 @@ class BlockingClient:
     ) -> Iterator[bytes]:
         """The pages of a list in order.
 
+        A token expires some minutes after the first page; the server then gives one for the rest of
+        the list as it is by then.
+
         Args:
             path: of the list.
             params: query of the list, such as a selector.
@@ -151,11 +168,19 @@ class BlockingClient:
         while True:
             # A token stands for a version already, and the API server takes no second one.
             fresh = {"resourceVersion": "0"} if cached else {}
-            body = self.get(path, query | ({"continue": token} if token else fresh))
+            body = self._page(path, query | ({"continue": token} if token else fresh))
             yield body
             token = _continue(path, body)
             if not token:
                 return
+
+    def _page(self, path: str, query: Mapping[str, str]) -> bytes:
+        try:
+            return self.get(path, query)
+        except GoneError as error:
+            if not error.continue_token:
+                raise
+            return self.get(path, {**query, "continue": error.continue_token})
 
     def _request(
         self,
@@ -193,6 +218,8 @@ def _reason(error: HTTPError) -> Exception:
     cause = error.args[-1] if isinstance(error, ProtocolError) else error
     if isinstance(cause, HTTPException) and not isinstance(cause, ConnectionError):
         words = " ".join(str(cause).split())  # what the server sent, as one line
+        if isinstance(cause, IncompleteRead):
+            return ConnectionError(f"incomplete reply: {words}")
         return ConnectionError(f"no HTTP: {words}")
     return cause if isinstance(cause, Exception) else error
 

@@ -82,6 +82,7 @@ class StatusError(KubeError):
         status: HTTP status.
         retry_after: seconds to wait before a retry; 0 where the server sets none.
         version_too_large: the server has not reached the resource version of the request.
+        continue_token: of the rest of a list whose own token has expired; empty for none.
     """
 
     def __init__(
@@ -92,12 +93,14 @@ class StatusError(KubeError):
         message: str,
         retry_after: float = 0,
         version_too_large: bool = False,
+        continue_token: str = "",
     ) -> None:
         super().__init__(f"{request}: {status} {message}")
         self.status = status
         self.message = message
         self.retry_after = retry_after
         self.version_too_large = version_too_large
+        self.continue_token = continue_token
 
     @property
     def needs_list(self) -> bool:
@@ -150,12 +153,17 @@ class _Details(msgspec.Struct):
     causes: list[_Cause] | None = None
 
 
+class _ListMeta(msgspec.Struct):
+    continue_token: str | None = msgspec.field(name="continue", default=None)
+
+
 class _Status(msgspec.Struct):
     """The part of ``v1.Status`` that decides and that people read."""
 
     code: int | None = None
     message: str | None = None
     details: _Details | None = None
+    metadata: _ListMeta | None = None
 
     @property
     def version_too_large(self) -> bool:
@@ -180,6 +188,7 @@ def failure_of(
         if retry_after.isdecimal()
         else 0,
         version_too_large=found.version_too_large,
+        continue_token=(found.metadata and found.metadata.continue_token) or "",
     )
 
 

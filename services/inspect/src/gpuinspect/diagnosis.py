@@ -63,6 +63,11 @@ _UNREACHABLE: Final = (
         "check network, VPN and firewall, or allow more time with --request-timeout",
     ),
     (
+        r"incomplete reply",
+        "the connection was closed before the reply was complete",
+        "try again",
+    ),
+    (
         r"no HTTP",
         "the port does not speak HTTP",
         "check the server's address and port in the kubeconfig",
@@ -179,7 +184,9 @@ def _refusal(error: StatusError, current: CurrentContext) -> Diagnosis:
         )
     if error.status == 403:
         return _forbidden(error)
-    if isinstance(error, ThrottledError | ServerError):
+    if isinstance(error, ThrottledError):
+        return Diagnosis(f"the API server is overloaded: {error}", "try again in a minute")
+    if isinstance(error, ServerError):
         return Diagnosis(
             f"the API server failed: {error}",
             "try again in a minute; 'kubectl get --raw /readyz?verbose' states what is wrong",
