@@ -52,6 +52,18 @@ def test_no_depth_of_managed_fields_hides_the_pod() -> None:
         assert converted(item).template is not None
 
 
+@pytest.mark.parametrize("text", ["0.5", "1500m", "1.5"])
+@pytest.mark.parametrize("kind", ["limits", "requests"])
+def test_a_fraction_is_not_converted(kind: str, text: str) -> None:
+    """The API server rejects such a pod; rounded up, its claim would be larger than requested."""
+    item = pod({MEM: "2"})
+    item["spec"]["containers"][0]["resources"].setdefault(kind, {})[MEM] = text
+    found = converted(item)
+    assert found.template is None
+    assert f"{MEM}: {text} is no whole number" in found.obstacle
+    assert converted(pod({MEM: "2000m"})).template is not None
+
+
 def patched(item: Object, found: Conversion) -> Object:
     """The pod with the changes, by the rules of JSON patch that are used here."""
     body: Object = msgspec.json.decode(msgspec.json.encode(item))

@@ -6,6 +6,7 @@ extender can serve (gangs, exact topology) are not converted; the reason is a va
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
 from typing import Any, Final
 
 import msgspec
@@ -25,7 +26,7 @@ from gpucore.wire.errors import decoded
 from gpucore.wire.names import CLAIM_TEMPLATE, Names
 from gpucore.wire.pod.gangs import gang_of
 from gpucore.wire.pod.spec import Pod, decode_pod
-from gpucore.wire.quantity import amount
+from gpucore.wire.quantity import amount, exact
 from gpucore.wire.whole_requests import pod_request_of
 
 CLAIM: Final = "gpushare"
@@ -78,6 +79,7 @@ def convert(raw: bytes | msgspec.Raw, how: ClaimRequests) -> Conversion:
         body = decoded(_BODY, raw, "no pod")
         template = _template(pod, request, how)
         _refuse_twice(body)
+        _refuse_fractions(body, how.names)
     except (msgspec.MsgspecError, ValueError) as error:
         return Conversion(obstacle=str(error))
     return Conversion(template, tuple(_changes(body, template, how)))
@@ -117,6 +119,20 @@ def _refuse_twice(body: Mapping[str, Any]) -> None:
     claims: Sequence[Mapping[str, Any]] = body["spec"].get("resourceClaims") or ()
     if any(each.get("name") == CLAIM for each in claims):
         raise ValueError(f"the pod has a claim of the name {CLAIM} already")
+
+
+def _refuse_fractions(body: Mapping[str, Any], names: Names) -> None:
+    """The API server takes whole numbers of an extended resource; a claim would hide the others."""
+    for box in (
+        *(body["spec"].get("containers") or ()),
+        *(body["spec"].get("initContainers") or ()),
+    ):
+        resources: Mapping[str, Any] = box.get("resources") or {}
+        for kind, name in product(("limits", "requests"), (names.gpu_mem, names.gpu_core)):
+            text = str((resources.get(kind) or {}).get(name, "0"))
+            if exact(text)[1] != 1:
+                refused = f"{name}: {text} is no whole number, which the API server rejects"
+                raise ValueError(f"{refused}: write {amount(text)}")
 
 
 def _request(container: ContainerRequest, request: PodRequest, unit: MemoryUnit) -> ShareRequest:
