@@ -81,13 +81,26 @@ def test_what_is_not_converted_is_printed_unchanged_with_the_reason(
 
 
 @pytest.mark.parametrize(
-    "text", ["{", "- 1", "kind: Pod\nspec: 7", "kind: Pod\nspec: {containers: 3}"]
+    "text",
+    [
+        "{",
+        "- 1",
+        "kind: Pod\nspec: 7",
+        "kind: Pod\nspec: x",
+        "kind: Pod\nspec: {containers: 3}",
+        "kind: Pod\nspec: {containers: [3]}",
+        "kind: Pod\nmetadata: x",
+        "kind: CronJob\nspec: x",
+        "kind: List\nitems: 5",
+        "kind: List\nitems: x",
+    ],
 )
 def test_a_file_that_is_no_manifest_is_named(run: Run, tmp_path: Path, text: str) -> None:
     """With its path, and without a traceback."""
     found = run("convert", "-f", written(tmp_path, text))
     assert found.code == 1
     assert "manifest.yaml" in "".join(found.err.split())
+    assert "object" not in found.err.replace("Kubernetes object", "")
 
 
 def test_a_cron_job_is_converted_in_place(run: Run, tmp_path: Path) -> None:

@@ -133,7 +133,9 @@ def test_the_node_selector_is_obeyed(run: Run, cluster: FakeCluster, manifest: P
             "kind: Pod\nspec: {containers: [{name: x}]}",
             "add one under resources.limits, such as aliyun.com/gpu-mem: 4",
         ),
-        ("kind: Pod\nmetadata: 3", "is not a manifest of pods"),
+        ("kind: Pod\nmetadata: 3", "is not a manifest of pods: Pod: a field does not have"),
+        ("kind: Pod\nspec: x", "is not a manifest of pods: Pod: a field does not have the type"),
+        ("kind: List\nitems: 5", "is not a manifest of pods: a field does not have the type"),
     ],
 )
 def test_useless_manifests(

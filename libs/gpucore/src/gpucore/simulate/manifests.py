@@ -13,7 +13,7 @@ from gpucore.model.constraints import UNCONSTRAINED, PodConstraints
 from gpucore.simulate.templates import pod_templates
 from gpucore.wire.claim.claim_specs import ClaimSpec, decode_claim_spec, decode_template
 from gpucore.wire.constraints import pod_constraints
-from gpucore.wire.errors import WireError
+from gpucore.wire.errors import WRONG_TYPE, WireError
 from gpucore.wire.names import Names
 from gpucore.wire.pod.spec import Pod, decode_pod
 from gpucore.wire.quantity import amount, exact
@@ -90,11 +90,13 @@ def wanted_pods(objects: Iterable[Any], names: Names) -> list[WorkloadPods]:
     try:
         known = list(objects)
         beside = _claims_beside(known)
-        found = [wanted for each in known for wanted in _pods(each, names)]
+        found = [wanted for each in known for wanted in _checked(each, names)]
         return [msgspec.structs.replace(each, beside=beside) for each in found]
     except RefusedPodError:
         raise
-    except (TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
+    except (TypeError, AttributeError) as error:
+        raise WireError(WRONG_TYPE) from error
+    except (ValueError, OverflowError, RecursionError) as error:
         raise WireError(str(error)) from error
 
 
@@ -119,6 +121,14 @@ def _flat(documents: Iterable[Any]) -> Iterator[Mapping[str, Any]]:
             yield from _flat(each.get("items") or ())
         elif isinstance(each, dict):
             yield each
+
+
+def _checked(document: Any, names: Names) -> Iterator[WorkloadPods]:
+    """The pods of an object, or an error with its kind."""
+    try:
+        yield from _pods(document, names)
+    except (TypeError, AttributeError) as error:
+        raise WireError(f"{document.get('kind') or 'an object'}: {WRONG_TYPE}") from error
 
 
 def _pods(document: Any, names: Names) -> Iterator[WorkloadPods]:

@@ -38,6 +38,10 @@ class _Object(msgspec.Struct):
 _OBJECT: Final = msgspec.json.Decoder(_Object)
 
 
+WRONG_TYPE: Final = "a field does not have the type that the Kubernetes API defines"
+"""For an object whose fields are read without a decoder."""
+
+
 class WireError(ValueError):
     """The input is not what the Kubernetes API, or the contract, promises."""
 

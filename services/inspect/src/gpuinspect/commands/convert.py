@@ -14,7 +14,7 @@ from gpucore.claims.convert import Change, ClaimRequests
 from gpucore.claims.convert import convert as converted
 from gpucore.claims.share_template import template_object
 from gpucore.units import MemoryUnit, UnitError
-from gpucore.wire.errors import WireError
+from gpucore.wire.errors import WRONG_TYPE, WireError
 from gpucore.wire.names import Names
 from gpuinspect.cluster.files import content
 from gpuinspect.commands.options.reading import Domain, fail, note
@@ -89,7 +89,7 @@ def convert_manifest(documents: Iterable[Any], how: ClaimRequests) -> ConvertedM
     obstacles: list[str] = []
     count = 0
     for document in map(deepcopy, _flat(documents)):
-        for pod in _pods(document):
+        for pod in _checked(document):
             template, obstacle = _convert(pod, document, how)
             count += template is not None
             if template is not None:
@@ -104,11 +104,23 @@ def convert_manifest(documents: Iterable[Any], how: ClaimRequests) -> ConvertedM
 def _flat(documents: Iterable[Any]) -> Iterator[Document]:
     for each in documents:
         if isinstance(each, dict) and each.get("kind") == "List":
-            yield from _flat(each.get("items") or ())
+            items = each.get("items") or ()
+            if not isinstance(items, list | tuple):
+                raise WireError(f"List: {WRONG_TYPE}")
+            yield from _flat(items)
         elif isinstance(each, dict):
             yield each
         elif each is not None:
             raise WireError("a document is no Kubernetes object")
+
+
+def _checked(document: Document) -> Iterator[Document]:
+    """The pods of an object whose metadata is a mapping."""
+    try:
+        _name(document)
+        yield from _pods(document)
+    except (TypeError, AttributeError) as error:
+        raise WireError(f"{document.get('kind') or 'an object'}: {WRONG_TYPE}") from error
 
 
 def _pods(document: Document) -> Iterator[Document]:
@@ -127,7 +139,9 @@ def _convert(pod: Document, document: Document, how: ClaimRequests) -> tuple[Doc
     try:
         _with_texts(pod)
         found = converted(msgspec.json.encode(pod), how)
-    except (TypeError, ValueError, AttributeError, KeyError) as error:
+    except (TypeError, AttributeError, KeyError) as error:
+        raise WireError(f"{document.get('kind')} {_name(document)}: {WRONG_TYPE}") from error
+    except ValueError as error:
         raise WireError(f"{document.get('kind')} {_name(document)}: {error}") from error
     if found.template is None:
         return None, found.obstacle
