@@ -310,3 +310,17 @@ def test_a_change_in_between_is_an_error(run: Run, server: FakeApiServer, tmp_pa
     server.statuses[DAEMON_SETS] = 403
     outcome = run("hold-nvidia-plugin", "--kubeconfig", str(server.kubeconfig(tmp_path)))
     assert (outcome.code, "403" in outcome.err) == (1, True)
+
+
+@pytest.mark.parametrize("command", ["hold-nvidia-plugin", "release-nvidia-plugin"])
+def test_a_refused_read_names_the_server_and_the_next_step(
+    run: Run, server: FakeApiServer, tmp_path: Path, command: str
+) -> None:
+    """In three lines, as of all commands that read a cluster."""
+    server.statuses[DAEMON_SETS] = 401
+    outcome = run(command, "--kubeconfig", str(server.kubeconfig(tmp_path)))
+    assert (outcome.code, outcome.out) == (1, "")
+    first, where, step = outcome.err.splitlines()
+    assert first.startswith("error: the API server does not accept the credentials: GET ")
+    assert where.startswith(f"  where: server {server.url}, context here")
+    assert step.startswith("  next: log in again")

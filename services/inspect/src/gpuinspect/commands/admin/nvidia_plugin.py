@@ -7,12 +7,19 @@ what they would change.
 import json
 import sys
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from gpuinspect.cluster.collect import ClusterSource
 from gpuinspect.commands.admin.controlplane import Apply
-from gpuinspect.commands.options.reading import Context, Kubeconfig, Timeout, fail, note
+from gpuinspect.commands.options.reading import (
+    Context,
+    Kubeconfig,
+    Timeout,
+    note,
+    read_errors,
+)
 from gpuinspect.controlplane.nvidia_plugin import (
     Patch,
     changed_since,
@@ -21,7 +28,6 @@ from gpuinspect.controlplane.nvidia_plugin import (
     release,
     static_plugins,
 )
-from gpuinspect.errors import FAILURES
 from gpukube.blocking import BlockingClient
 
 DAEMON_SETS = "/apis/apps/v1/daemonsets"
@@ -37,8 +43,7 @@ def hold_nvidia_plugin(
     request_timeout: Timeout = 30.0,
 ) -> None:
     """Exclude NVIDIA's own device plugin from nodes labelled gpushare=true or gputopology=true."""
-    try:
-        kube = _kube(kubeconfig, context, request_timeout)
+    with _connected(kubeconfig, context, request_timeout) as kube:
         nodes, pods = _items(kube, NODES), _items(kube, PODS)
         patches = list(hold(_items(kube, DAEMON_SETS), nodes))
         for name in static_plugins(pods):
@@ -46,8 +51,6 @@ def hold_nvidia_plugin(
         for name in holders(pods, nodes):
             note(f"{name} keeps its GPUs, which may also be allocated as shares, until it ends")
         _finish(kube, patches, apply=apply)
-    except FAILURES as error:
-        fail(error)
 
 
 def release_nvidia_plugin(
@@ -58,18 +61,21 @@ def release_nvidia_plugin(
     request_timeout: Timeout = 30.0,
 ) -> None:
     """Restore NVIDIA's device plugin as it was before hold-nvidia-plugin."""
-    try:
-        kube = _kube(kubeconfig, context, request_timeout)
+    with _connected(kubeconfig, context, request_timeout) as kube:
         daemon_sets = _items(kube, DAEMON_SETS)
         for name in changed_since(daemon_sets):
             note(f"{name} is left as it is: its affinity was changed after hold-nvidia-plugin")
         _finish(kube, list(release(daemon_sets, _items(kube, NODES))), apply=apply)
-    except FAILURES as error:
-        fail(error)
 
 
-def _kube(kubeconfig: Path | None, context: str | None, timeout: float) -> BlockingClient:
-    return ClusterSource(kubeconfig, context, None, timeout).connect()
+@contextmanager
+def _connected(
+    kubeconfig: Path | None, context: str | None, timeout: float
+) -> Iterator[BlockingClient]:
+    """A client; a failure of the block ends the command with the reason."""
+    source = ClusterSource(kubeconfig, context, None, timeout)
+    with read_errors(source), source.connect() as kube:
+        yield kube
 
 
 def _finish(kube: BlockingClient, patches: Iterable[Patch], *, apply: bool) -> None:
