@@ -33,6 +33,30 @@ async def two_gpus(cluster: FakeApiServer, extender: Running) -> None:
         await extender.knows_pod(f"h{gpu}")
 
 
+async def test_errors_of_the_framework_have_the_form_of_the_others(extender: Running) -> None:
+    """Wrong parameters, methods and paths: ``{"error": sentence}`` with the reason."""
+    for path, code, words in (
+        ("/gputopology-scheduler/inspect?detail=maybe", 400, "detail: Input should be a valid"),
+        ("/gpushare-scheduler/filter", 405, "GET is not allowed"),
+        ("/nothing", 404, "/nothing: Not Found"),
+    ):
+        status, answer = await get(extender, path)
+        assert (status, list(answer)) == (code, ["error"])
+        assert words in answer["error"]
+
+
+async def test_no_route_documents_the_status_422(extender: Running) -> None:
+    """Wrong parameters are answered with 400, and so says the OpenAPI document."""
+    _, document = await get(extender, "/openapi.json")
+    operations = [each for path in document["paths"].values() for each in path.values()]
+    assert not [each for each in operations if "422" in each["responses"]]
+    one = document["paths"]["/gputopology-scheduler/inspect"]["get"]["responses"]["400"]
+    assert one["content"]["application/json"]["schema"] == {
+        "$ref": "#/components/schemas/ErrorView"
+    }
+    assert "ErrorView" in document["components"]["schemas"]
+
+
 async def test_nodes_show_every_gpu_and_who_is_on_it(
     cluster: FakeApiServer, extender: Running
 ) -> None:

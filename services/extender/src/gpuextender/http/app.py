@@ -17,6 +17,7 @@ from gpucore import VERSION
 from gpuextender import metrics
 from gpuextender.health import Readiness
 from gpuextender.http import readapi
+from gpuextender.http.errors import ErrorView, add_errors
 from gpuextender.http.openapi import JSON, PREFIXES, SHARE_PREFIX, answers, complete
 from gpuextender.http.readapi import ReadApi
 from gpuextender.http.views import (
@@ -38,6 +39,7 @@ PATHS: Final = frozenset({"/healthz", "/readyz", "/metrics"})
 def probes_app(health: Readiness, gauges: LedgerMetrics) -> FastAPI:
     """An application that answers nothing else."""
     app = FastAPI(title="gpushare probes", version=VERSION, openapi_url=None)
+    add_errors(app)
     add_probes(app, health)
     add_metrics(app, health, gauges)
     return app
@@ -101,7 +103,7 @@ def make_app(
     _add_inspection(app, state)
     _add_topology(app, topology)
     _add_profiles(app)
-    complete(app, (*readapi.KINDS, *KINDS, Inspection, TopologyInspection))
+    complete(app, (*readapi.KINDS, *KINDS, Inspection, TopologyInspection), ErrorView)
     return app
 
 
@@ -118,6 +120,7 @@ def _framework(
         version=VERSION,
         telemetry={"exclude": lambda scope: scope.get("path") in PATHS},
     )
+    add_errors(app)
     app.include_router(scheduler)
     app.include_router(read.router())
     add_probes(app, health)

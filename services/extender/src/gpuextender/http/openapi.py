@@ -31,13 +31,22 @@ def request_body(kind: Any, example: Document) -> Document:
     return {"requestBody": {"required": True, "content": content}}
 
 
-def complete(app: FastAPI, kinds: Iterable[Any]) -> None:
-    """Put the schemas of ``kinds``, to which routes refer, into the document of ``app``."""
+def complete(app: FastAPI, kinds: Iterable[Any], error: type) -> None:
+    """Put the schemas of ``kinds``, to which routes refer, into the document of ``app``.
+
+    Args:
+        app: the application.
+        kinds: types of bodies.
+        error: type of the answer to wrong parameters, in place of the framework's 422.
+    """
     original = app.openapi
     _, components = msgspec.json.schema_components(kinds, ref_template=_REF)
 
     def openapi() -> Document:
         document = original()
+        for operation in (each for path in document["paths"].values() for each in path.values()):
+            if operation["responses"].pop("422", None):
+                operation["responses"].setdefault("400", answers({400: error})[400])
         document.setdefault("components", {}).setdefault("schemas", {}).update(components)
         return document
 

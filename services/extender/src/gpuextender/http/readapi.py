@@ -51,6 +51,7 @@ from gpucore.wire.pod.spec import Pod, decode_pod
 from gpucore.wire.whole_requests import pod_request_of
 from gpuextender.health import Readiness
 from gpuextender.http import openapi, views
+from gpuextender.http.errors import ErrorView
 from gpuextender.http.openapi import JSON
 from gpuextender.scheduling import messages
 from gpuextender.scheduling.binding import pod_path
@@ -67,12 +68,6 @@ MOST_CLAIMS: Final = 20
 _WHATIF: Final[openapi.Document] = {
     "pods": [{"name": "worker", "mem": 8, "replicas": 3}, {"name": "trainer", "gpus": 4}]
 }
-
-
-class ErrorView(msgspec.Struct):
-    """What is wrong, in a sentence."""
-
-    error: str
 
 
 KINDS: Final = (
