@@ -44,6 +44,13 @@ def save(folder: Path, content: dict[str, Any]) -> Path:
     return path
 
 
+def test_a_server_that_is_no_text_is_named(tmp_path: Path) -> None:
+    """The error has the cluster and the field, in place of the words of Python."""
+    path = save(tmp_path, document({"server": 5}, {"token": "t"}))
+    with pytest.raises(ConfigError, match="cluster c: server is 5, not a URL"):
+        configuration(path)
+
+
 def seen(found: Any) -> tuple[Any, ...]:
     """Everything that a client takes from a configuration."""
     tls = found.tls

@@ -54,6 +54,14 @@ def test_no_cluster_offers_nothing(server: FakeApiServer, tmp_path: Path) -> Non
     assert candidates(server, tmp_path, "pending", "-n", "team") == []
 
 
+def test_a_damaged_kubeconfig_offers_nothing(server: FakeApiServer, tmp_path: Path) -> None:
+    """A file whose contexts are no list ends no completion in a traceback."""
+    path = server.kubeconfig(tmp_path)
+    path.write_text("contexts: 5")
+    words = ["usage", "--kubeconfig", str(path), "--context", "h"]
+    assert completion.candidates(command_of(app), words) == []
+
+
 def test_impersonation(run: Run, server: FakeApiServer, tmp_path: Path) -> None:
     """``--as`` is sent as kubectl sends it; what cannot be in a header is a usage error."""
     server.lists["/api/v1/pods"] = []

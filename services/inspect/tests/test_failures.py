@@ -252,6 +252,9 @@ def test_an_unknown_context(run: Run, written: Callable[..., Path]) -> None:
         (b"\xd0\xcf\x11", "is not a text file"),
         (b"a: [", "is not YAML"),
         (b"just words", "it is not a kubeconfig"),
+        (b"contexts: 5", "contexts is not a list"),
+        (b"clusters: {a: b}", "clusters is not a list"),
+        (b"users: x", "users is not a list"),
     ],
 )
 def test_a_file_that_is_none(run: Run, tmp_path: Path, content: bytes, what: str) -> None:

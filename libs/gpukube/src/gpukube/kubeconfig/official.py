@@ -73,6 +73,7 @@ def read(kubeconfig: Path, context: str = "") -> KubeconfigFile:
     configuration.proxy = None  # the environment's is looked up by gpukube.client
     with _readable(loader):
         merged, chosen = _merged(kubeconfig, context)
+        _check_server(merged, chosen)
         reader: Any = credentials.CredentialLoader
         reader(merged, chosen, config_base_path=None).load_and_set(configuration)
         return KubeconfigFile(configuration, _impersonation(merged, chosen))
@@ -117,6 +118,14 @@ def _merged(kubeconfig: Path, context: str) -> tuple[Any, str]:
         raise ConfigError(f"no usable kubeconfig: {kubeconfig} has no current-context")
     lists = {kind: list(named.values()) for kind, named in entries.items()}
     return node("kubeconfig", lists, None), context or current
+
+
+def _check_server(merged: Any, context: str) -> None:
+    """The loader fails without a name where the address of the API server is no text."""
+    name = merged["contexts"].get_with_name(context)["context"]["cluster"]
+    server = merged["clusters"].get_with_name(name)["cluster"].safe_get("server")
+    if not isinstance(server, str | None):
+        raise ConfigError(f"no usable kubeconfig: cluster {name}: server is {server}, not a URL")
 
 
 def _impersonation(merged: Any, context: str) -> Impersonation:

@@ -59,6 +59,9 @@ def _document(file: Path) -> Mapping[str, Any]:
     document = yaml.safe_load(file.read_text(encoding="utf-8"))
     if not isinstance(document, dict):
         raise ValueError("it is not a kubeconfig, which is a YAML mapping")  # noqa: TRY004
+    for field in ("contexts", "clusters", "users"):
+        if not isinstance(document.get(field), list | None):
+            raise ValueError(f"{field} is not a list")  # noqa: TRY004
     return document
 
 
