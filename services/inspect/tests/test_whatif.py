@@ -124,6 +124,12 @@ def test_the_node_selector_is_obeyed(run: Run, cluster: FakeCluster, manifest: P
     assert run("whatif", "-f", str(manifest), on=cluster).out.endswith("0 of 3 pods fit\n")
 
 
+LARGE = (
+    "spec: {replicas: 9999999999, template: {spec: {containers: "
+    "[{name: c, resources: {limits: {aliyun.com/gpu-mem: 1}}}]}}}"
+)
+
+
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
@@ -134,6 +140,7 @@ def test_the_node_selector_is_obeyed(run: Run, cluster: FakeCluster, manifest: P
             "add one under resources.limits, such as aliyun.com/gpu-mem: 4",
         ),
         ("kind: Pod\nmetadata: 3", "is not a manifest of pods: Pod: a field does not have"),
+        ("kind: Deployment\n" + LARGE, "9999999999 pods are too many, the most is 100000"),
         ("kind: Pod\nspec: x", "is not a manifest of pods: Pod: a field does not have the type"),
         ("kind: List\nitems: 5", "is not a manifest of pods: a field does not have the type"),
     ],

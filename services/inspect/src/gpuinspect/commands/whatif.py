@@ -22,7 +22,7 @@ from gpuinspect.queries.whatif import Addition, mix_remarks, read_manifest, rema
 from gpuinspect.terminal.progress import counting
 
 MOST: Final = 100_000
-"""Maximum number of replicas and of added nodes, which are placed one after the other."""
+"""Maximum number of pods and of added nodes, which are placed one after the other."""
 
 
 @reading
@@ -59,6 +59,8 @@ def whatif(
     wanted = read_manifest(filename, reader.names)
     if replicas is not None:
         wanted = [msgspec.structs.replace(each, replicas=replicas) for each in wanted]
+    if (count := sum(each.replicas for each in wanted)) > MOST:
+        fail(f"{count} pods are too many, the most is {MOST}")
     addition = Addition(add_nodes, like)
     claims = (DEVICE_CLASSES, claim_templates(""))
     snapshot = reader.source.read(*COUNTED, *claims, SCHEDULER_CONFIGS, WEBHOOKS)
