@@ -37,7 +37,7 @@ async def seen(extender: Running, path: str) -> Any:
 async def test_whole_gpus_are_counted_also_on_nodes_without_pods(
     cluster: FakeApiServer, extender: Running, prefix: str
 ) -> None:
-    """`kubectl inspect gpu` prints name, all and used GPUs; it printed zeros before."""
+    """`kubectl inspect gpu` prints name, all and used GPUs, those of pods on unknown GPUs too."""
     await cluster.put("nodes", linked("a"))
     await cluster.put("nodes", whole_node("b", 8))
     await cluster.put("nodes", node("share", 16))
@@ -54,6 +54,11 @@ async def test_whole_gpus_are_counted_also_on_nodes_without_pods(
     answer = await seen(extender, f"/{prefix}/inspect")
     assert answer == {"nodes": nodes, "policy": "best_effort"}
     assert (await seen(extender, f"/{prefix}/inspect/a"))["nodes"] == nodes[:1]
+    lost = pod("lost", gpus=3)
+    lost["spec"]["nodeName"] = "b"
+    await cluster.put("pods", lost)
+    await extender.knows_pod(lost["metadata"]["uid"])
+    assert (await seen(extender, f"/{prefix}/inspect/b"))["nodes"][0]["usedGPU"] == 3
     missing = await seen(extender, f"/{prefix}/inspect/none")
     assert missing == {"nodes": None, "error": "node none is not known"}
 

@@ -76,3 +76,30 @@ def test_nodes_without_pods_are_listed(run: Run, four: FakeCluster) -> None:
     four.node("old", resources={"aliyun.com/gpu": "8"})
     rows = run("gpu", "--no-headers", on=four).out.splitlines()
     assert [row.split() for row in rows] == [["free", "2", "0"], ["n", "4", "1"], ["old", "8", "0"]]
+
+
+def test_gpus_of_a_pod_without_an_annotation_are_in_use(run: Run, four: FakeCluster) -> None:
+    """A bound pod without an annotation counts with its request, and a note names it."""
+    four.pod("lost", node="n", limits={"aliyun.com/gpu": "2"})
+    note = (
+        "note: n: 2 exclusive GPUs PENDING, bound to the node, GPU unknown: the scheduler extender"
+        " did not place default/lost (see 'gpushare doctor')\n"
+    )
+    outcome = run("gpu", on=four)
+    assert outcome.out == "NAME  ALLGPU  USEDGPU\nn     4       3\n"
+    assert outcome.err == note
+    details = run("gpu", "-d", on=four)
+    assert "used gpu: 3" in details.out
+    assert note in details.err
+    node = json.loads(run("gpu", "-o", "json", on=four).out)["items"][0]
+    assert (node["usedGpu"], node["pendingGpu"]) == (3, 2)
+    assert run("top", "node", "--no-headers", on=four).out.split()[-1] == "3"
+
+
+def test_inspect_notes_pending_exclusive_gpus(run: Run, cluster: FakeCluster) -> None:
+    """``inspect`` of a node with shares names the pods whose exclusive GPUs are unknown."""
+    cluster.node("s", gpus=[Gpu(15)] * 2)
+    cluster.pod("lost", node="s", limits={"aliyun.com/gpu": "1"})
+    assert "s: 1 exclusive GPU PENDING" in run("inspect", on=cluster).err
+    pod = json.loads(run("inspect", "-o", "json", on=cluster).out)["items"][0]["pods"][0]
+    assert pod["pendingGpus"] == 1

@@ -90,6 +90,18 @@ def test_a_pod_that_was_bound_without_a_gpu_counts_with_its_request(
     assert (found["pods"], found["granted"]) == (2, 7)
 
 
+def test_exclusive_gpus_of_a_pod_without_an_annotation_are_held(
+    run: Run, node: FakeCluster
+) -> None:
+    """They count in EXCLUSIVE GPUS, and a note names the node: their memory is unknown."""
+    node.pod("a", node="n", limits={"aliyun.com/gpu": "2"})
+    (found,) = groups(run, node)
+    assert (found["pods"], found["gpus"], found["waitingGpus"]) == (1, 2, 0)
+    for by in ("namespace", "node", "model"):
+        assert "n: 2 exclusive GPUs PENDING" in run("usage", "--by", by, on=node).err
+    assert run("usage", "-n", "other", on=node).err.count("PENDING") == 0
+
+
 def test_a_model_counts_the_pods_on_its_gpus(run: Run, node: FakeCluster) -> None:
     """Not all pods of the node."""
     node.pod("a", 4, node="n", index=0).pod("b", 4, node="n", index=1)

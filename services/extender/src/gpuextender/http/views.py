@@ -282,7 +282,9 @@ class TopologyInspector:
 
 
 def _gpus_in_use(node_info: NodeInfo) -> int:
-    return sum(1 for device in node_info.devices.values() if not device.empty)
+    """GPUs with allocations, and those that pods hold on unknown GPUs."""
+    held = sum(1 for device in node_info.devices.values() if not device.empty)
+    return held + node_info.pending_gpus
 
 
 def _links(node_info: NodeInfo) -> list[list[int]]:

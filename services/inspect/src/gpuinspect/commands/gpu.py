@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from gpucore.accounting.node_info import NodeInfo
+from gpucore.accounting.ledger import Ledger
 from gpucore.accounting.node_infos import node_matrix
 from gpucore.topology.drawing import LEGEND, RULE, draw
 from gpucore.wire.names import NODE_TYPE, Names
@@ -18,10 +18,12 @@ from gpuinspect.cluster.collect import COUNTED
 from gpuinspect.cluster.ledger import ledger_of
 from gpuinspect.cluster.schedulers import policy_of
 from gpuinspect.commands.options.formats import Format, NoHeaders, Output, emit, names_only
-from gpuinspect.commands.options.reading import Reader, fail, note, reading
+from gpuinspect.commands.options.reading import Reader, fail, note, note_all, reading
 from gpuinspect.commands.options.selecting import OnlyNode, Selector, selected
 from gpuinspect.documents.gpunode import gpu_node_list
 from gpuinspect.errors import MissingObjectError
+from gpuinspect.layout.shares import pending_gpus
+from gpuinspect.queries.shares import view_of_nodes
 from gpuinspect.queries.views import GpuNode, GpuWithPods
 from gpuinspect.terminal.output import align
 
@@ -44,7 +46,7 @@ def gpu(
     nodes = [each for each in snapshot.nodes if node in {"", each.name}]
     if node and not nodes:
         raise MissingObjectError(f'nodes "{node}" not found')
-    found = [_gpu_node(each, ledger.nodes()[each.name], reader.names) for each in nodes]
+    found = [_gpu_node(each, ledger, reader.names) for each in nodes]
     policy = policy_of(snapshot)
     found = sorted((each for each in found if each.gpus), key=lambda each: each.name)
     if not found:
@@ -58,10 +60,12 @@ def gpu(
         _notes(found)
     else:
         sys.stdout.write(_summary(found, headers=not no_headers))
+    if output in {Format.TABLE, Format.WIDE}:
+        note_all(line for each in found for line in pending_gpus(each.name, each.pending))
 
 
-def _gpu_node(node: Node, node_info: NodeInfo, names: Names) -> GpuNode:
-    gpus = []
+def _gpu_node(node: Node, ledger: Ledger, names: Names) -> GpuNode:
+    gpus, node_info = [], ledger.nodes()[node.name]
     for device in node_info.devices.values():
         if device.gpu is not None:
             allocations = (node_info.allocations[uid] for uid in device.holders)
@@ -75,7 +79,9 @@ def _gpu_node(node: Node, node_info: NodeInfo, names: Names) -> GpuNode:
                 )
             )
     matrix = node_matrix(node, names)
-    return GpuNode(node.name, node.annotations.get(NODE_TYPE, ""), tuple(gpus), matrix)
+    (summary,) = view_of_nodes(ledger, [node], names, every_pod=False).nodes
+    node_type = node.annotations.get(NODE_TYPE, "")
+    return GpuNode(node.name, node_type, tuple(gpus), matrix, summary.pending_gpus)
 
 
 def _notes(nodes: list[GpuNode]) -> None:
@@ -87,7 +93,7 @@ def _notes(nodes: list[GpuNode]) -> None:
 def _summary(nodes: Sequence[GpuNode], *, headers: bool) -> str:
     """One line a node: GPUs there are, GPUs in use."""
     head = "NAME\tALLGPU\tUSEDGPU\n" if headers else ""
-    rows = (f"{node.name}\t{len(node.gpus)}\t{len(node.used)}\n" for node in nodes)
+    rows = (f"{node.name}\t{len(node.gpus)}\t{node.gpus_in_use}\n" for node in nodes)
     return align(head + "".join(rows))
 
 
@@ -104,7 +110,7 @@ def _block(node: GpuNode) -> str:
     lines = [
         f"node name: {node.name}",
         f"all gpu: {len(node.gpus)}",
-        f"used gpu: {len(node.used)}",
+        f"used gpu: {node.gpus_in_use}",
     ]
     lines += [f"node type: {node.node_type}"] if node.node_type else []
     matrix = "" if node.matrix is None else f"gpu topolocy:\n{draw(node.matrix, node.used)}"

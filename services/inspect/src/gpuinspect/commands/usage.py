@@ -100,7 +100,7 @@ def usage(
     else:
         known = "Node" not in snapshot.missing
         note(_nothing(where, nodes=not known or bool(report.unit), of_nodes=of_nodes))
-    note_all(unread)
+    note_all((*report.notes, *unread))
 
 
 def _nothing(where: str, *, nodes: bool, of_nodes: bool) -> str:

@@ -8,8 +8,12 @@ from gpucore.wire.documents import API_VERSION
 from gpuinspect.queries.views import GpuNode, GpuWithPods
 
 
-class GpuNodeDoc(msgspec.Struct, frozen=True, rename="camel"):
-    """One node; ``links`` is ``"0-1"`` to what joins the two GPUs."""
+class GpuNodeDoc(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """One node; ``links`` is ``"0-1"`` to what joins the two GPUs.
+
+    ``pendingGpu`` counts exclusive GPUs whose indexes are unknown, part of ``usedGpu``; left out
+    if 0.
+    """
 
     name: str
     node_type: str
@@ -17,6 +21,7 @@ class GpuNodeDoc(msgspec.Struct, frozen=True, rename="camel"):
     used_gpu: int
     gpus: list[GpuWithPods]
     links: dict[str, list[str]]
+    pending_gpu: int = 0
 
 
 class GpuNodeList(msgspec.Struct, frozen=True, rename="camel"):
@@ -38,9 +43,10 @@ def _node(node: GpuNode) -> GpuNodeDoc:
         name=node.name,
         node_type=node.node_type,
         all_gpu=len(node.gpus),
-        used_gpu=len(node.used),
+        used_gpu=node.gpus_in_use,
         gpus=list(node.gpus),
         links=_links(node),
+        pending_gpu=sum(node.pending.values()),
     )
 
 

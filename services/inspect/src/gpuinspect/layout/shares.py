@@ -9,9 +9,9 @@ together, in bytes, so they grow with the number of pods there. Rows of pods are
 GPUs, as the original walks them; a pod on several is listed with its first.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
-from gpucore.units import GpuIndex
+from gpucore.units import GpuIndex, counted
 from gpuinspect.queries.views import ClusterView, GpuSummary, NodeSummary, PodSummary, percent
 from gpuinspect.terminal.output import align
 
@@ -225,8 +225,19 @@ def _node(node: NodeSummary, unit: str) -> Iterator[str]:
             f"{node.name}: {node.pending} {unit} PENDING, bound to the node, GPU unknown: the"
             f" scheduler extender did not place {_pending(node)} (see 'gpushare doctor')"
         )
+    yield from pending_gpus(node.name, node.pending_gpus)
     for pod in node.pods:
         yield from (f"{pod.namespace}/{pod.name}: {fault}" for fault in pod.faults)
+
+
+def pending_gpus(node: str, pending: Mapping[str, int]) -> Iterator[str]:
+    """A sentence about exclusive GPUs on unknown GPUs of a node; ``pending`` is by pod."""
+    if pending:
+        gpus = counted(sum(pending.values()), "exclusive GPU")
+        yield (
+            f"{node}: {gpus} PENDING, bound to the node, GPU unknown: the scheduler extender did"
+            f" not place {', '.join(pending)} (see 'gpushare doctor')"
+        )
 
 
 def _pending(node: NodeSummary) -> str:

@@ -94,7 +94,7 @@ def view_of_nodes(
 
 def _noted(allocation: Allocation) -> bool:
     """A sentence beside the table names the pod."""
-    return bool(allocation.pending or allocation.faults)
+    return bool(allocation.pending or allocation.pending_gpus or allocation.faults)
 
 
 def _node_info(ledger: Ledger, name: NodeName) -> NodeInfo:
@@ -181,6 +181,7 @@ def _pod(allocation: Allocation, node_info: NodeInfo, scale: int) -> PodSummary:
         pending=node_info.shape.counted(allocation.pending, allocation.unit) * scale,
         state=allocation.state.value,
         faults=allocation.faults,
+        pending_gpus=allocation.pending_gpus,
     )
 
 

@@ -10,7 +10,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from gpucore.explain.claims import requested
-from gpucore.units import MemoryUnit
+from gpucore.units import MemoryUnit, counted
 from gpucore.wire.names import Names
 from gpucore.wire.pod.spec import Pod
 from gpucore.wire.quantity import amount
@@ -19,7 +19,7 @@ from gpuinspect.cluster.ledger import ledger_of
 from gpuinspect.cluster.snapshots import Snapshot
 from gpuinspect.queries.claims import PodClaims
 from gpuinspect.queries.shares import view_of_nodes
-from gpuinspect.queries.views import ClusterView
+from gpuinspect.queries.views import ClusterView, of_namespace
 
 T = TypeVar("T", int, float)
 LABEL: Final = "label:"
@@ -82,10 +82,16 @@ NO_FIGURES: Final = Figures()
 
 
 class UsageReport(msgspec.Struct, frozen=True):
-    """The groups by name; ``unit`` is empty where no node publishes it."""
+    """The groups by name.
+
+    Attributes:
+        unit: of all amounts; empty where no node publishes it.
+        notes: sentences about GPUs and amounts that are not counted.
+    """
 
     groups: tuple[GroupUsage, ...]
     unit: str
+    notes: tuple[str, ...] = ()
 
 
 def by_pods(
@@ -118,7 +124,8 @@ def by_pods(
     found = _merged(parts)
     if quotas and len({node.unit for node in shown.nodes}) < 2:
         found = _with_limits(found, _limits(snapshot, names), namespace)
-    return UsageReport(found, str(shown.unit) if shown.nodes else "")
+    unit = str(shown.unit) if shown.nodes else ""
+    return UsageReport(found, unit, tuple(_pending(shown, namespace)))
 
 
 def by_node(snapshot: Snapshot, names: Names, figures: Figures = NO_FIGURES) -> UsageReport:
@@ -135,7 +142,7 @@ def by_node(snapshot: Snapshot, names: Names, figures: Figures = NO_FIGURES) -> 
         )
         for node in sorted(shown.nodes, key=lambda node: node.name)
     )
-    return UsageReport(groups, str(shown.unit))
+    return UsageReport(groups, str(shown.unit), tuple(_pending(shown)))
 
 
 def by_model(snapshot: Snapshot, names: Names, figures: Figures = NO_FIGURES) -> UsageReport:
@@ -153,7 +160,7 @@ def by_model(snapshot: Snapshot, names: Names, figures: Figures = NO_FIGURES) ->
         for node in shown.nodes
         for gpu in node.gpus
     ]
-    return UsageReport(_merged(parts), str(shown.unit))
+    return UsageReport(_merged(parts), str(shown.unit), tuple(_pending(shown)))
 
 
 def grouped(
@@ -188,6 +195,17 @@ def _view(snapshot: Snapshot, names: Names) -> ClusterView:
     return view_of_nodes(ledger, sorted(nodes, key=lambda node: node.name), names)
 
 
+def _pending(shown: ClusterView, namespace: str = "") -> Iterator[str]:
+    """A sentence for each node with exclusive GPUs whose indexes are unknown."""
+    for node in of_namespace(shown, namespace).nodes:
+        if node.pending_gpus:
+            gpus = counted(sum(node.pending_gpus.values()), "exclusive GPU")
+            yield (
+                f"{node.name}: {gpus} PENDING, GPU unknown, so their memory is not counted"
+                " (see 'gpushare doctor')"
+            )
+
+
 def _held(shown: ClusterView) -> Mapping[str, tuple[int, int]]:
     """Units and exclusive GPUs by UID of the pod; a pod can have several claims."""
     found: dict[str, tuple[int, int]] = {}
@@ -195,7 +213,7 @@ def _held(shown: ClusterView) -> Mapping[str, tuple[int, int]]:
         for pod in node.pods:
             units, gpus = found.get(pod.uid, (0, 0))
             held = sum(pod.gpus.values()) + pod.pending
-            found[pod.uid] = (units + held, gpus + len(pod.group))
+            found[pod.uid] = (units + held, gpus + len(pod.group) + pod.pending_gpus)
     return found
 
 
@@ -209,7 +227,7 @@ def _of_claims(
             if held.claim and held.uid not in known and namespace in {"", held.namespace}:
                 units = sum(held.gpus.values()) + held.pending
                 name = held.namespace if named else NO_LABEL
-                yield GroupUsage(name, granted=units, gpus=len(held.group))
+                yield GroupUsage(name, granted=units, gpus=len(held.group) + held.pending_gpus)
 
 
 def _of_pod(

@@ -42,7 +42,7 @@ class GpuSummary(msgspec.Struct, frozen=True, rename="camel"):
     mode: str
 
 
-class PodSummary(msgspec.Struct, frozen=True, rename="camel"):
+class PodSummary(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """What one pod holds on its node.
 
     Attributes:
@@ -55,6 +55,7 @@ class PodSummary(msgspec.Struct, frozen=True, rename="camel"):
         faults: sentences about errors in its annotations.
         claim: name of the ResourceClaim that holds it; empty for a pod of the device plugin. Where
             no pod or several may use the claim, ``uid`` and ``name`` are those of the claim.
+        pending_gpus: exclusive GPUs on the node whose indexes are unknown; left out if 0.
     """
 
     namespace: str
@@ -68,6 +69,7 @@ class PodSummary(msgspec.Struct, frozen=True, rename="camel"):
     pending: int
     faults: tuple[str, ...]
     claim: str
+    pending_gpus: int = 0
 
 
 class NodeSummary(msgspec.Struct, frozen=True, rename="camel"):
@@ -98,6 +100,12 @@ class NodeSummary(msgspec.Struct, frozen=True, rename="camel"):
     def lost(self) -> int:
         """Units on GPUs that the node no longer has."""
         return self.used - self.pending - sum(gpu.used for gpu in self.gpus)
+
+    @property
+    def pending_gpus(self) -> Mapping[str, int]:
+        """Exclusive GPUs by ``namespace/name`` of the pod, where their indexes are unknown."""
+        pods = [pod for pod in self.pods if pod.pending_gpus]
+        return {f"{pod.namespace}/{pod.name}": pod.pending_gpus for pod in pods}
 
     @property
     def healthy_part(self) -> "NodeSummary":
@@ -160,17 +168,27 @@ class GpuWithPods(msgspec.Struct, frozen=True):
 
 
 class GpuNode(msgspec.Struct, frozen=True):
-    """The GPUs of one node with their links; no matrix where the node publishes no links."""
+    """The GPUs of one node with their links; no matrix where the node publishes no links.
+
+    Attributes:
+        pending: exclusive GPUs by ``namespace/name`` of a pod, where their indexes are unknown.
+    """
 
     name: str
     node_type: str
     gpus: tuple[GpuWithPods, ...]
     matrix: Matrix | None
+    pending: Mapping[str, int] = {}
 
     @property
     def used(self) -> tuple[int, ...]:
         """Indexes of the GPUs that pods hold."""
         return tuple(device.index for device in self.gpus if device.holders)
+
+    @property
+    def gpus_in_use(self) -> int:
+        """How many GPUs pods hold, pending ones included."""
+        return len(self.used) + sum(self.pending.values())
 
 
 def percent(part: int, whole: int) -> int:
