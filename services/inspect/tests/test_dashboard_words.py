@@ -165,6 +165,13 @@ def test_amounts_are_in_gib_whatever_the_nodes_count_in(unit: str, size: int, sh
     assert '<td data-head="Total (GiB)">40</td>' in client.get("/usage?by=model").text
 
 
+def test_requests_without_a_known_unit_are_unknown() -> None:
+    """A pod that waits where nodes use GiB and MiB has no known amount of memory."""
+    cluster = FakeCluster().node("a", gpus=[Gpu(15)]).node("b", gpus=[Gpu(15360)], unit="MiB")
+    text = opened(feed_of(cluster.pod("w", 5, phase="Pending"))).get("/usage").text
+    assert '<td data-head="Pending (GiB)">unknown</td>' in text
+
+
 def test_units_are_units_where_their_size_is_unknown() -> None:
     """Pods on a cluster whose nodes publish no GPU."""
     text = opened(feed_of(FakeCluster().pod("web", 6, phase="Pending"))).get("/usage").text

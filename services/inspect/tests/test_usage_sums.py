@@ -68,6 +68,27 @@ def test_nodes_of_two_units_leave_limits_out(run: Run, node: FakeCluster) -> Non
     assert groups(run, node) == []
 
 
+def test_requests_without_a_known_unit_are_not_added_to_mib(run: Run, cluster: FakeCluster) -> None:
+    """Where nodes use GiB and MiB, requests of pods on no known node are counted apart."""
+    cluster.node("a", gpus=[Gpu(15)]).node("b", gpus=[Gpu(15360)], unit="MiB")
+    cluster.pod("held", 4, node="a", index=0)
+    cluster.pod("ghost", 3, node="gone", index=0).pod("w", 5, phase="Pending")
+    cluster.pod("other", 2, phase="Pending", namespace="other")
+    found, other = groups(run, cluster, "-A")
+    assert (found["granted"], found["grantedUnknownUnit"]) == (4096, 3)
+    assert (found["waiting"], found["waitingUnknownUnit"]) == (0, 5)
+    assert "grantedUnknownUnit" not in other
+    outcome = run("usage", "-A", "--no-headers", on=cluster)
+    assert [line.split() for line in outcome.out.splitlines()] == [
+        ["default", "2", "4096", "0", "-", "1", "-", "0"],
+        ["other", "0", "0", "0", "-", "1", "-", "0"],
+    ]
+    assert outcome.err == (
+        "note: 3 units granted and 7 units waiting are not counted (default, other): nodes use GiB"
+        " and MiB, and the unit of these requests is unknown\n"
+    )
+
+
 def test_exclusive_gpus_are_added(run: Run, node: FakeCluster) -> None:
     """Those that are held, and those that are waited for."""
     for index, name in enumerate("ab"):

@@ -185,10 +185,16 @@ def _table(heads: Sequence[str], rows: Sequence[Sequence[str]], *, headers: bool
 
 
 def _pods(group: GroupUsage, *, used: bool, limits: bool) -> list[str]:
-    row = [one_line(group.name), str(group.pods), str(group.granted), str(group.gpus)]
+    granted = _units(group.granted, group.granted_unknown_unit)
+    waiting = _units(group.waiting, group.waiting_unknown_unit)
+    row = [one_line(group.name), str(group.pods), granted, str(group.gpus)]
     row += [NONE if group.limit is None else str(group.limit)] if limits else []
     row += [_gib(group.used_bytes)] if used else []
-    return [*row, str(group.waiting_pods), str(group.waiting), str(group.waiting_gpus)]
+    return [*row, str(group.waiting_pods), waiting, str(group.waiting_gpus)]
+
+
+def _units(known: int, unknown: int) -> str:
+    return NONE if unknown and not known else str(known)
 
 
 def _gpus(group: GroupUsage, *, used: bool) -> list[str]:

@@ -8,10 +8,12 @@ from gpucore.wire.documents import API_VERSION
 from gpuinspect.queries.usage import GroupUsage, UsageReport
 
 
-class UsageDoc(msgspec.Struct, frozen=True, rename="camel"):
+class UsageDoc(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """One group; amounts in the ``unit`` of the document, ``null`` where there is none.
 
     ``gpus`` of a node or model are those there are; of a namespace or label, exclusive GPUs held.
+    Where nodes have several units, ``granted`` and ``waiting`` exclude requests whose unit is
+    unknown; these are in ``grantedUnknownUnit`` and ``waitingUnknownUnit``, left out if 0.
     """
 
     name: str
@@ -24,6 +26,8 @@ class UsageDoc(msgspec.Struct, frozen=True, rename="camel"):
     waiting_pods: int
     waiting: int
     waiting_gpus: int
+    granted_unknown_unit: int = 0
+    waiting_unknown_unit: int = 0
 
 
 class UsageList(msgspec.Struct, frozen=True, rename="camel"):
@@ -58,4 +62,6 @@ def _group(group: GroupUsage) -> UsageDoc:
         waiting_pods=group.waiting_pods,
         waiting=group.waiting,
         waiting_gpus=group.waiting_gpus,
+        granted_unknown_unit=group.granted_unknown_unit,
+        waiting_unknown_unit=group.waiting_unknown_unit,
     )

@@ -10,7 +10,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from gpucore.explain.claims import requested
-from gpucore.units import MemoryUnit, counted
+from gpucore.units import MemoryUnit, counted, listed
 from gpucore.wire.names import Names
 from gpucore.wire.pod.spec import Pod
 from gpucore.wire.quantity import amount
@@ -37,6 +37,9 @@ class GroupUsage(msgspec.Struct, frozen=True):
         limit: of the ResourceQuotas, the lowest; ``None`` for none, and where it is unknown.
         waiting: memory that waiting pods request; ``waiting_gpus`` exclusive GPUs likewise.
         used_bytes: memory in use; ``None`` where there is no figure.
+        granted_unknown_unit: units of pods whose nodes have no known unit, where the other nodes
+            have several; ``waiting_unknown_unit`` likewise. ``granted`` and ``waiting`` exclude
+            them.
     """
 
     name: str
@@ -49,6 +52,8 @@ class GroupUsage(msgspec.Struct, frozen=True):
     waiting: int = 0
     waiting_gpus: int = 0
     used_bytes: float | None = None
+    granted_unknown_unit: int = 0
+    waiting_unknown_unit: int = 0
 
     def plus(self, other: "GroupUsage") -> "GroupUsage":
         """Both groups as one, under the first name."""
@@ -63,6 +68,8 @@ class GroupUsage(msgspec.Struct, frozen=True):
             self.waiting + other.waiting,
             self.waiting_gpus + other.waiting_gpus,
             _sum(self.used_bytes, other.used_bytes),
+            self.granted_unknown_unit + other.granted_unknown_unit,
+            self.waiting_unknown_unit + other.waiting_unknown_unit,
         )
 
 
@@ -114,18 +121,21 @@ def by_pods(
         quotas: the groups are namespaces, whose quotas are their limits.
     """
     shown = _view(snapshot, names)
-    held = _held(shown)
+    held, units = _held(shown), {node.unit for node in shown.nodes}
     parts: list[GroupUsage] = []
     for pod in snapshot.pods:
         if namespace in {"", pod.namespace} and not pod.finished:
-            parts += _of_pod(pod, name_of(pod), names, held, figures)
+            found = _of_pod(pod, name_of(pod), names, held, figures)
+            known = len(units) < 2 or pod.uid in held
+            parts += found if known else map(_of_unknown_unit, found)
     parts += _of_claims(shown, snapshot.pods, namespace, named=quotas)
     parts += _waiting_for_claims(snapshot, names, name_of, namespace, shown.unit)
-    found = _merged(parts)
-    if quotas and len({node.unit for node in shown.nodes}) < 2:
-        found = _with_limits(found, _limits(snapshot, names), namespace)
+    groups = _merged(parts)
+    if quotas and len(units) < 2:
+        groups = _with_limits(groups, _limits(snapshot, names), namespace)
     unit = str(shown.unit) if shown.nodes else ""
-    return UsageReport(found, unit, tuple(_pending(shown, namespace)))
+    notes = (*_pending(shown, namespace), *_uncounted(groups, sorted(units)))
+    return UsageReport(groups, unit, notes)
 
 
 def by_node(snapshot: Snapshot, names: Names, figures: Figures = NO_FIGURES) -> UsageReport:
@@ -244,6 +254,29 @@ def _of_pod(
     elif pod_request is not None:
         mem, gpus = pod_request.mem, pod_request.gpus
         yield GroupUsage(name, waiting_pods=1, waiting=mem, waiting_gpus=gpus)
+
+
+def _of_unknown_unit(found: GroupUsage) -> GroupUsage:
+    return msgspec.structs.replace(
+        found,
+        granted=0,
+        waiting=0,
+        granted_unknown_unit=found.granted,
+        waiting_unknown_unit=found.waiting,
+    )
+
+
+def _uncounted(groups: Iterable[GroupUsage], units: Iterable[str]) -> Iterator[str]:
+    """A sentence about the requests whose unit is unknown."""
+    found = [each for each in groups if each.granted_unknown_unit or each.waiting_unknown_unit]
+    if found:
+        granted = sum(group.granted_unknown_unit for group in found)
+        waiting = sum(group.waiting_unknown_unit for group in found)
+        yield (
+            f"{counted(granted, 'unit')} granted and {counted(waiting, 'unit')} waiting are not"
+            f" counted ({listed([group.name for group in found], 3)}): nodes use"
+            f" {' and '.join(units)}, and the unit of these requests is unknown"
+        )
 
 
 def _waiting_for_claims(

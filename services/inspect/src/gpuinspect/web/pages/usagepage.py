@@ -57,8 +57,13 @@ def _of_gpus(group: GroupUsage, by: str, unit: MemoryUnit) -> list[Cell]:
 
 def _of_pods(group: GroupUsage, unit: MemoryUnit) -> list[Cell]:
     name, used = group.name or "none", _used(group)
-    allocated, waiting = gib(group.granted, unit), gib(group.waiting, unit)
+    allocated = _amount(group.granted, group.granted_unknown_unit, unit)
+    waiting = _amount(group.waiting, group.waiting_unknown_unit, unit)
     return [name, group.pods, allocated, group.gpus, used, group.waiting_pods, waiting]
+
+
+def _amount(known: int, unknown: int, unit: MemoryUnit) -> str:
+    return "unknown" if unknown and not known else gib(known, unit)
 
 
 def _used(group: GroupUsage) -> str:
