@@ -56,6 +56,32 @@ def test_json_has_the_figures_unrounded(run: Run) -> None:
     assert document["total"] == {"grantedGpuHours": 112.25, "usedGpuHours": 40.0, "cost": 280.625}
 
 
+def test_a_namespace_with_used_hours_alone_has_a_row(run: Run) -> None:
+    """The total of the used hours is the sum of the rows."""
+    answers = {GRANTED: {"a": "1", "c": "2"}, USED: {"a": "0.5", "b": "3"}}
+    with fakeprometheus.serving(answers) as url:
+        line = ("cost", "--price", "2", "--prometheus", url)
+        table = run(*line, "-A", "--no-headers")
+        document = json.loads(run(*line, "-A", "-o", "json").out)
+        named = run(*line, "-A", "-o", "name")
+        own = run(*line, "-n", "b", "--no-headers")
+    assert [row.split() for row in table.out.splitlines()] == [
+        ["a", "1.0", "0.5", "2.00"],
+        ["b", "0.0", "3.0", "0.00"],
+        ["c", "2.0", "-", "4.00"],
+        ["TOTAL", "3.0", "3.5", "6.00"],
+    ]
+    assert document["total"]["usedGpuHours"] == 3.5
+    assert document["items"][1] == {
+        "name": "b",
+        "grantedGpuHours": 0.0,
+        "usedGpuHours": 3.0,
+        "cost": 0.0,
+    }
+    assert [name.split("/")[-1] for name in named.out.split()] == ["a", "b", "c"]
+    assert own.out.split() == ["b", "0.0", "3.0", "0.00"]
+
+
 def test_without_prometheus_there_is_no_history(run: Run) -> None:
     """The API server forgets pods that ended, so no figure would be right."""
     outcome = run("cost")

@@ -40,8 +40,8 @@ def cost_list(
 ) -> CostList:
     """The document of granted and used GPU-hours by namespace."""
     items = [
-        CostDoc(name, hours, used.get(name), hours * price)
-        for name, hours in sorted(granted.items())
+        CostDoc(name, granted.get(name, 0.0), used.get(name), granted.get(name, 0.0) * price)
+        for name in sorted(granted.keys() | used.keys())
     ]
     hours = sum(granted.values())
     total = CostTotal(hours, sum(used.values()) if used else None, hours * price)

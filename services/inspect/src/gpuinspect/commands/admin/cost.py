@@ -71,8 +71,8 @@ def cost(
     if output.is_document:
         emit(cost_list(granted, used, since=since, price=price), output)
     elif output is Format.NAME:
-        names_only("namespace", sorted(granted))
-    elif not granted:
+        names_only("namespace", sorted(granted.keys() | used.keys()))
+    elif not granted and not used:
         note(f"no GPU-hours were granted in namespace {where} in {since}; {READ_ALL}")
     else:
         sys.stdout.write(_table(granted, used, price, headers=not no_headers))
@@ -103,8 +103,9 @@ def _table(
     granted: Mapping[str, float], used: Mapping[str, float], price: float, *, headers: bool
 ) -> str:
     rows = ["NAMESPACE\tGRANTED GPU-HOURS\tUSED GPU-HOURS\tCOST\n"] if headers else []
-    rows += [_row(name, hours, used.get(name), price) for name, hours in sorted(granted.items())]
-    if len(granted) > 1:
+    names = sorted(granted.keys() | used.keys())
+    rows += [_row(name, granted.get(name, 0.0), used.get(name), price) for name in names]
+    if len(names) > 1:
         in_use = sum(used.values()) if used else None
         rows.append(_row(TOTAL, sum(granted.values()), in_use, price))
     return align("".join(rows))
