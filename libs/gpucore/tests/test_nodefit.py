@@ -254,6 +254,14 @@ def test_scheduling_gates_are_read() -> None:
     )
 
 
+def test_long_constraints_are_cut_in_the_reason() -> None:
+    """The reason is repeated for each node, so it has at most 500 characters of the selector."""
+    long = constraints(nodeSelector={f"k{n:03}": "v" * 60 for n in range(100)})
+    (refusal,) = constraint_refusals(CandidateNode(N), long)
+    assert refusal.detail.startswith("nodeSelector k000=vvv")
+    assert len(refusal.detail) == 503
+
+
 @pytest.mark.parametrize("text", ["{", '{"spec": 3}', '{"spec": {"nodeSelector": ["x"]}}'])
 def test_what_is_no_pod(text: str) -> None:
     """Bytes that are no pod are an error of the wire."""

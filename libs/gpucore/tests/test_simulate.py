@@ -118,6 +118,17 @@ def test_a_question_is_read_or_refused_with_a_sentence() -> None:
             "101 containers",
         ),
         (b'{"pods": [{"name": "a", "mem": 1}, {"name": "a", "mem": 1}]}', "must differ"),
+        (b'{"pods": [{"name": "%s", "mem": 1}]}' % (b"a" * 254), "length <= 253"),
+        (b'{"manifests": [{"kind": "Pod", "metadata": {"name": "%s"}}]}' % (b"a" * 254), "253"),
+        (
+            b'{"manifests": [{"kind": "Pod", "spec": {"schedulerName": "%s"}}]}' % (b"a" * 254),
+            "253",
+        ),
+        (
+            b'{"manifests": [{"kind": "Pod", "spec": {"nodeSelector": {"a": "%s"}}}]}'
+            % (b"a" * 513),
+            "length <= 512",
+        ),
     ):
         with pytest.raises(WireError, match=words):
             question_of(requested_pods(bad, NAMES), NAMES)

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from objects import node, placed, pod
 from running import WAIT_SECONDS, Running, until
 
 from gpucore.workload.history import FEWEST_PODS
+from gpuextender.http.turns import MOST_QUESTIONS
 from gpukube.testing.apiserver import FakeApiServer
 
 pytestmark = pytest.mark.slow
@@ -188,6 +190,72 @@ async def test_one_question_is_answered_at_a_time(
     assert cluster.count("GET", path) == 2
 
 
+@dataclass
+class HeldRead:
+    """A question that waits for the API server, until ``ends`` is set."""
+
+    first: asyncio.Task[tuple[int, Any]]
+    ends: asyncio.Event
+
+
+EXPLAIN = "/api/v1/pods/default/wants/explain"
+
+
+async def held_question(cluster: FakeApiServer, extender: Running) -> HeldRead:
+    """Two GPUs, and a question that is being answered."""
+    await two_gpus(cluster, extender)
+    await cluster.put("pods", pod("wants", 12))
+    held = asyncio.Event()
+
+    async def wait(_: object) -> None:
+        await held.wait()
+
+    path = "/api/v1/namespaces/default/pods/wants"
+    cluster.fail_next("get", wait)
+    first = asyncio.create_task(get(extender, EXPLAIN))
+    await until("the first question", lambda: cluster.count("GET", path) == 1)
+    return HeldRead(first, held)
+
+
+async def questions(extender: Running, count: int) -> list[asyncio.Task[tuple[int, Any]]]:
+    """Questions that were all received: those that are refused have their reply."""
+    tasks = [asyncio.create_task(get(extender, EXPLAIN)) for _ in range(count)]
+    refused = max(count - MOST_QUESTIONS + 1, 0)
+    await until("refusals", lambda: sum(task.done() for task in tasks) >= refused)
+    return tasks
+
+
+async def test_more_than_a_few_waiting_questions_are_refused(
+    cluster: FakeApiServer, extender: Running
+) -> None:
+    """Both kinds get 503 with Retry-After while the maximum waits; those before are answered."""
+    held = await held_question(cluster, extender)
+    asked = await questions(extender, MOST_QUESTIONS + 2)
+    question = {"pods": [{"name": "a", "mem": 2}]}
+    for method, path, body in (("GET", EXPLAIN, None), ("POST", "/api/v1/whatif", question)):
+        async with extender.http.request(method, path, json=body) as reply:
+            assert (reply.status, reply.headers["Retry-After"]) == (503, "5")
+            assert "8 questions are waiting" in (await reply.json())["error"]
+    held.ends.set()
+    codes = [code for code, _ in await asyncio.gather(held.first, *asked)]
+    assert (codes.count(200), codes.count(503)) == (MOST_QUESTIONS, 3)
+    assert (await extender.post("/api/v1/whatif", question))[0] == 200
+
+
+async def test_a_question_ends_with_its_client(cluster: FakeApiServer, extender: Running) -> None:
+    """A client that closes its connection frees its place, whether it waits or is answered."""
+    held = await held_question(cluster, extender)
+    asked = await questions(extender, MOST_QUESTIONS)
+    waiting = [task for task in asked if not task.done()]
+    waiting.pop().cancel()
+    async with asyncio.timeout(WAIT_SECONDS):
+        while (await asyncio.wait(late := await questions(extender, 1), timeout=0.2))[0]:
+            pass
+    held.first.cancel()
+    codes = [code for code, _ in await asyncio.gather(*waiting, *late)]
+    assert codes == [200] * (MOST_QUESTIONS - 1)
+
+
 @pytest.mark.parametrize("name", ["..", "a%3Fwatch=true", "A", "-"])
 async def test_no_other_path_of_the_api_server_is_read(extender: Running, name: str) -> None:
     """A name that no pod can have is answered without a request to the API server."""
@@ -236,6 +304,7 @@ async def test_whatif_places_in_order_and_changes_nothing(
         (b"{", "truncated"),
         ({"pods": []}, "length >= 1"),
         ({"pods": [{"name": "a"}]}, "requests nothing"),
+        ({"pods": [{"name": "a" * 254, "mem": 1, "replicas": 200}]}, "length <= 253"),
         ({"pods": [{"name": "a", "mem": 1, "policy": "best"}]}, "policy must be one of"),
         ({"pods": [{"name": "a", "mem": 1}, {"name": "a", "mem": 1}]}, "names of pods must differ"),
         ({"pods": [{"name": "a", "mem": 1, "gpus": 1}]}, "both exclusive GPUs and shares"),

@@ -89,6 +89,8 @@ def _unschedulable(node: CandidateNode, pod: PodConstraints) -> Iterator[FitErro
             yield _refusal(node, Code.NODE_UNSCHEDULABLE, words)
 
 
+_SHOWN: Final = 500
+"""Characters of a constraint in a reason, which is repeated for each node."""
 _OF_NODE_STATE: Final = frozenset({UNSCHEDULABLE_TAINT, NOT_READY_TAINT, UNREACHABLE_TAINT})
 
 
@@ -122,7 +124,8 @@ def _short(node: CandidateNode, pod: PodConstraints) -> Iterator[FitError]:
 
 
 def _refusal(node: CandidateNode, code: Code, detail: str) -> FitError:
-    return FitError(node.name, code, detail=detail, unresolvable=True)
+    shown = detail if len(detail) <= _SHOWN else f"{detail[:_SHOWN]}..."
+    return FitError(node.name, code, detail=shown, unresolvable=True)
 
 
 def _insufficient(node: CandidateNode, name: str, amount: int, free: int, total: int) -> FitError:

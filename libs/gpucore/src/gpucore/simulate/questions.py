@@ -12,12 +12,15 @@ from gpucore.simulate.whatif import NO_REQUEST, WhatIfPod
 from gpucore.wire.errors import WireError
 from gpucore.wire.names import POLICY_NAMES, Names
 from gpucore.wire.pod.gangs import gang_of
+from gpucore.wire.pod.spec import Pod
 from gpucore.wire.whole_requests import pod_request_of
 
 NO_CLAIMS: Final = ClaimSpecs()
 MOST_PODS: Final = 200
 MOST_BYTES: Final = 128 * 1024
 """Of a question: a scheduler waits while it is decoded."""
+LONGEST_NAME: Final = 253
+"""Of Kubernetes objects; the document repeats the name of a pod for each replica."""
 Amount = Annotated[int, msgspec.Meta(ge=0, le=1 << 31)]
 
 
@@ -32,7 +35,7 @@ class PodQuestion(msgspec.Struct, forbid_unknown_fields=True, rename="camel"):
         priority: of preemption, as ``spec.priority`` of a pod.
     """
 
-    name: str
+    name: Annotated[str, msgspec.Meta(max_length=LONGEST_NAME)]
     mem: Amount = 0
     core: Amount = 0
     gpus: Amount = 0
@@ -123,8 +126,16 @@ def requested_pods(body: bytes, names: Names) -> RequestedPods:
     if count > MOST_PODS:
         raise WireError(f"{count} pods are too many, the most is {MOST_PODS}")
     for each in wanted:
+        _check_names(each.pod)
         check_size(each.pod.name, each.constraints)
     return RequestedPods(question.pods, wanted)
+
+
+def _check_names(pod: Pod) -> None:
+    if max(len(pod.name), len(pod.scheduler_name)) > LONGEST_NAME:
+        raise WireError(
+            f"the names of a pod and of its scheduler have at most {LONGEST_NAME} characters"
+        )
 
 
 def question_of(requested: RequestedPods, names: Names, known: ClaimSpecs = NO_CLAIMS) -> Question:

@@ -118,7 +118,7 @@ _NO_VOLUME: Final = _Volume()
 class _Spec(podspec.SpecObject):
     containers: tuple[_Container, ...] | None = None
     init_containers: tuple[_Container, ...] | None = None
-    node_selector: dict[str, str] | None = None
+    node_selector: dict[_Key, _Key] | None = None
     affinity: _Affinity | None = None
     tolerations: list[_Toleration] | None = None
     topology_spread_constraints: list[_Spread] | None = None

@@ -6,12 +6,11 @@ there and 503 while nothing may be decided on what is known.
 The core answers questions about pods, from the same values as the ``gpushare`` command, so both
 give the same document. A question works on a copy of the cluster, in steps with room for the
 scheduler's requests between them. One question is answered at a time, so that copies of large
-clusters do not add up.
+clusters do not add up; those beyond a few are refused with 503 and ``Retry-After``.
 """
 
-import asyncio
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any, Final, cast
 
@@ -53,6 +52,13 @@ from gpuextender.health import Readiness
 from gpuextender.http import openapi, views
 from gpuextender.http.errors import ErrorView
 from gpuextender.http.openapi import JSON
+from gpuextender.http.turns import (
+    RETRY_SECONDS,
+    BusyError,
+    ClientGoneError,
+    Turns,
+    while_connected,
+)
 from gpuextender.scheduling import messages
 from gpuextender.scheduling.binding import pod_path
 from gpuextender.state import State
@@ -100,18 +106,19 @@ class PodQuestions:
     ) -> None:
         self._state, self._api, self._policy = state, api, policy
         self._claims = claims
-        self._turn = asyncio.Lock()
+        self._turns = Turns()
 
     async def explain(self, namespace: str, name: str, slices: TimeSlices) -> PodExplanation | None:
         """Why a pod waits or where it is placed; ``None`` for a pod that requests no GPU.
 
         Raises:
+            BusyError: too many questions wait.
             KubeError: the API server does not give the pod.
             WireError: an object is none of the Kubernetes API, or the pod has too many constraints.
         """
         if not (_NAME.fullmatch(namespace) and _NAME.fullmatch(name)):
             return None
-        async with self._turn:
+        async with self._turns.turn():
             facts = await self._facts(namespace, name)
             if facts is None:
                 return None
@@ -131,9 +138,10 @@ class PodQuestions:
         """Where pods would be placed if they were created now, in this order.
 
         Raises:
+            BusyError: too many questions wait.
             WireError: a node is none of the Kubernetes API.
         """
-        async with self._turn, self._copy(slices) as copied:
+        async with self._turns.turn(), self._copy(slices) as copied:
             nodes = await self._with_offers(copied, slices)
             found = await slices.finish(self._answers(question, nodes))
             names, nominations = self._state.names, self._state.nominations
@@ -151,9 +159,11 @@ class PodQuestions:
         """The pods of a what-if question, with their claims from the cluster.
 
         Raises:
+            BusyError: too many questions wait.
             KubeError: the API server does not give a claim.
             WireError: the body is no such question, or its claims are not known.
         """
+        self._turns.check()
         requested = requested_pods(body, self._state.names)
         specs = await self._specs(requested) if requested.use_claims else NO_CLAIMS
         return question_of(requested, self._state.names, specs)
@@ -279,10 +289,13 @@ class ReadApi:
             return unready
         return _json(mix_document(self._state.mix.mix, len(self._state.mix.history)))
 
-    async def explain(self, namespace: str, name: str) -> Response:
+    async def explain(self, namespace: str, name: str, request: Request) -> Response:
         """Why a pod waits, node by node and GPU by GPU, or where it sits."""
         if unready := self._unready():
             return unready
+        return await _answered(request, self._explained(namespace, name))
+
+    async def _explained(self, namespace: str, name: str) -> Response:
         slices = TimeSlices()
         try:
             found = await self._questions.explain(namespace, name, slices)
@@ -297,8 +310,11 @@ class ReadApi:
         """What would become of pods if they came now, in this order."""
         if unready := self._unready():
             return unready
+        return await _answered(request, self._what_if(await request.body()))
+
+    async def _what_if(self, body: bytes) -> Response:
         try:
-            question = await self._questions.question(await request.body())
+            question = await self._questions.question(body)
         except WireError as error:
             return _json(ErrorView(str(error)), 400)
         except KubeError as error:
@@ -313,6 +329,22 @@ class ReadApi:
     def _unready(self) -> Response | None:
         obstacle = self._health.obstacle()
         return _json(ErrorView(obstacle), 503) if obstacle else None
+
+
+_GONE: Final = Response(status_code=499)
+"""Nobody receives it."""
+
+
+async def _answered(request: Request, work: Coroutine[Any, Any, Response]) -> Response:
+    """The reply to a question, while its client is there and not too many others wait."""
+    try:
+        return await while_connected(request, work)
+    except BusyError as error:
+        reply = _json(ErrorView(str(error)), 503)
+        reply.headers["Retry-After"] = str(RETRY_SECONDS)
+        return reply
+    except ClientGoneError:
+        return _GONE
 
 
 def _answers(good: type) -> dict[int | str, dict[str, Any]]:
