@@ -3,6 +3,7 @@
 import copy
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -163,6 +164,20 @@ def test_a_fault_is_found(run: Run, name: str, break_it: Break) -> None:
     assert check["result"] in {"warn", "fail"}
     assert check["findings"]
     assert check["remedy"]
+
+
+@pytest.mark.parametrize(("name", "break_it"), FAULTS, ids=[name for name, _ in FAULTS])
+def test_a_snapshot_shows_the_same_faults(
+    run: Run, tmp_path: Path, name: str, break_it: Break
+) -> None:
+    """The checks of a file of ``gpushare snapshot`` are those of its cluster."""
+    broken, path = copy.deepcopy(sound()), tmp_path / "cluster.json"
+    break_it(broken)
+    assert run("snapshot", str(path), on=broken).code == 0
+    document = json.loads(run("doctor", "-o", "json", "--snapshot", str(path)).out)
+    found = {check["name"]: check for check in document["items"]}
+    assert found == verdicts(run, broken)
+    assert found[name]["result"] in {"warn", "fail"}
 
 
 def test_every_check_has_a_fault() -> None:

@@ -116,6 +116,19 @@ def test_output(run: Run, tmp_path: Path, name: str, form: str) -> None:
     assert outcome.out == path.read_text(encoding="utf-8")
 
 
+@pytest.mark.parametrize("name", [name for name in COMMANDS if name != "cost"])
+def test_a_snapshot_gives_the_same_answer(run: Run, tmp_path: Path, name: str) -> None:
+    """No command misses what ``gpushare snapshot`` leaves out."""
+    manifest, path = tmp_path / "pod.yaml", tmp_path / "cluster.json"
+    manifest.write_text(POD)
+    measured = measuredworkloads.written(tmp_path / "history", measuredworkloads.of_everything())
+    assert run("snapshot", str(path), on=everything()).code == 0
+    given = {"POD": str(manifest), "HISTORY": str(measured)}
+    line = [given.get(word, word) for word in COMMANDS[name]]
+    expected = (GOLDEN / "forms" / f"{name}.json").read_text(encoding="utf-8")
+    assert run(*line, "-o", "json", "--snapshot", str(path)).out == expected
+
+
 @pytest.mark.parametrize("name", COMMANDS)
 def test_both_notations_hold_one_document(name: str) -> None:
     """JSON and YAML are the same document, of a known kind and version."""

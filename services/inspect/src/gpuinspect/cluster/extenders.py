@@ -10,10 +10,12 @@ from gpucore.topology.static import StaticSets, decode_static
 from gpucore.wire.pod.spec import Pod
 from gpuinspect.cluster.release import KUBE_SYSTEM, release_namespaces
 from gpuinspect.cluster.snapshots import Snapshot
+from gpukube.plugin_pods import COMPONENT
 
 EXTENDER: Final = "extender"
 """Name of the container."""
-_COMPONENT: Final = "app.kubernetes.io/component"
+PROGRAMS: Final = frozenset({"scheduler", "extender"})
+"""Values of the label :data:`COMPONENT` of their pods."""
 
 
 class _Mount(msgspec.Struct, rename="camel"):
@@ -98,7 +100,7 @@ def _ready(raw: msgspec.Raw) -> bool:
 
 def _named_so(snapshot: Snapshot) -> Iterator[tuple[Pod, msgspec.Raw]]:
     for pod, raw in zip(snapshot.pods, snapshot.all("Pod"), strict=True):
-        ours = pod.labels.get(_COMPONENT) in {"scheduler", "extender"}
+        ours = pod.labels.get(COMPONENT) in PROGRAMS
         live = not pod.finished and not pod.terminating
         if ours and live and any(box.name == EXTENDER for box in pod.containers):
             yield pod, raw
