@@ -58,6 +58,20 @@ class KindGroup(TyperGroup):
         whole = not slash or not kind_of(word)
         return super().resolve_command(ctx, args if whole else [word, name, *args[1:]])
 
+    def shell_complete(self, ctx: Any, incomplete: str) -> Any:
+        """The kinds; after ``KIND/`` the names of that kind."""
+        word, slash, name = incomplete.partition("/")
+        kind = kind_of(word) if slash else ""
+        if not kind:
+            return super().shell_complete(ctx, incomplete)
+        command = self.get_command(ctx, kind)
+        with command.make_context(kind, [], ctx, resilient_parsing=True) as inner:
+            (argument,) = (each for each in command.params if each.param_type_name == "argument")
+            found = argument.shell_complete(inner, name)
+        for item in found:
+            item.value = f"{word}/{item.value}"
+        return found
+
 
 app = typer.Typer(cls=KindGroup, no_args_is_help=True, add_completion=False, rich_markup_mode=None)
 
@@ -113,7 +127,13 @@ def _workload(kind: str) -> Callable[..., None]:
     @reading
     def workload(
         reader: Reader,
-        name: Annotated[str, typer.Argument(help=f"the {KINDS[kind]}, with or without namespace")],
+        name: Annotated[
+            str,
+            typer.Argument(
+                help=f"the {KINDS[kind]}, with or without namespace",
+                autocompletion=answers.of_kind(kind),
+            ),
+        ],
         *,
         namespace: Namespace = "",
         policy: PolicyName = "",

@@ -107,6 +107,17 @@ class LazyGroup(TyperGroup):
         self.commands = names  # only read for the names
         return super().resolve_command(ctx, args)
 
+    def shell_complete(self, ctx: Any, incomplete: str) -> Any:
+        """Commands by the table, with their help, and options."""
+        from typer._click.shell_completion import CompletionItem  # noqa: PLC0415 - of TAB only
+
+        found = [
+            CompletionItem(name, help=lazy.help)
+            for name, lazy in COMMANDS.items()
+            if name.startswith(incomplete)
+        ]
+        return [*found, *super(TyperGroup, self).shell_complete(ctx, incomplete)]
+
     def invoke(self, ctx: Any) -> Any:
         """Run the command; the range belongs to the answer to what is no number."""
         try:

@@ -1,10 +1,14 @@
 """What completion offers for names: contexts of the kubeconfig, and objects of the live cluster.
 
-A shell waits while these run, so that they give up after two seconds and then offer nothing.
+A shell waits while these run. They give up after two seconds in all, whatever the API server or a
+credential plugin of the kubeconfig does, and then offer nothing.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import wraps
 from pathlib import Path
+from threading import Thread
 from typing import Any, Final
 
 import msgspec
@@ -13,6 +17,8 @@ from gpuinspect.cluster.collect import ClusterSource, ListRequest, listed
 from gpuinspect.errors import FAILURES
 
 SECONDS: Final = 2.0
+Names = Callable[[Any, str], list[str]]
+_BATCH: Final = frozenset({"job", "cronjob"})
 
 
 class _Metadata(msgspec.Struct):
@@ -23,6 +29,26 @@ class _Object(msgspec.Struct):
     metadata: _Metadata
 
 
+def _in_time(look_up: Names) -> Names:
+    """Names that are known in time; a thread that is late ends with the process."""
+
+    @wraps(look_up)
+    def offered(ctx: Any, incomplete: str) -> list[str]:
+        found: list[str] = []
+
+        def look() -> None:
+            with suppress(*FAILURES, msgspec.MsgspecError, OSError):
+                found.extend(look_up(ctx, incomplete))
+
+        thread = Thread(target=look, daemon=True)
+        thread.start()
+        thread.join(SECONDS)
+        return [] if thread.is_alive() else found
+
+    return offered
+
+
+@_in_time
 def contexts(ctx: Any, incomplete: str) -> list[str]:
     """Contexts of the kubeconfig."""
     from gpuinspect.cluster.current_context import current_context  # noqa: PLC0415 - most completions need none
@@ -31,21 +57,36 @@ def contexts(ctx: Any, incomplete: str) -> list[str]:
     return [name for name in names if name.startswith(incomplete)]
 
 
+@_in_time
 def namespaces(ctx: Any, incomplete: str) -> list[str]:
     """Namespaces of the cluster."""
     return _names(ctx, "/api/v1/namespaces", incomplete)
 
 
+@_in_time
 def nodes(ctx: Any, incomplete: str) -> list[str]:
     """Nodes of the cluster."""
     return _names(ctx, "/api/v1/nodes", incomplete)
 
 
+@_in_time
 def pods(ctx: Any, incomplete: str) -> list[str]:
-    """Pods of the namespace that ``-n`` or the context names."""
-    return _names(ctx, f"/api/v1/namespaces/{_namespace(ctx)}/pods", incomplete)
+    """Pods of the namespace that ``-n`` or the context names, or of that before a slash."""
+    return _in_namespace(ctx, "/api/v1", "pods", incomplete)
 
 
+def of_kind(kind: str) -> Names:
+    """Workloads of a kind, such as ``deployment``, in the same namespaces."""
+    group = "/apis/batch/v1" if kind in _BATCH else "/apis/apps/v1"
+
+    @_in_time
+    def names(ctx: Any, incomplete: str) -> list[str]:
+        return _in_namespace(ctx, group, f"{kind}s", incomplete)
+
+    return names
+
+
+@_in_time
 def workloads(ctx: Any, incomplete: str) -> list[str]:
     """Deployments and StatefulSets of the same namespace, as ``deployment/NAME``."""
     namespace = _namespace(ctx)
@@ -58,6 +99,12 @@ def workloads(ctx: Any, incomplete: str) -> list[str]:
     return found
 
 
+def _in_namespace(ctx: Any, group: str, kind: str, incomplete: str) -> list[str]:
+    namespace, slash, name = incomplete.rpartition("/")
+    path = f"{group}/namespaces/{namespace or _namespace(ctx)}/{kind}"
+    return [f"{namespace}{slash}{each}" for each in _names(ctx, path, name)]
+
+
 def _namespace(ctx: Any) -> str:
     from gpukube.kubeconfig.finding import default_namespace  # noqa: PLC0415 - as above
 
@@ -67,11 +114,8 @@ def _namespace(ctx: Any) -> str:
 
 
 def _names(ctx: Any, path: str, incomplete: str) -> list[str]:
-    try:
-        with _source(ctx).connect() as kube:
-            return [name for name in _listed(kube, path) if name.startswith(incomplete)]
-    except (*FAILURES, msgspec.MsgspecError, OSError):
-        return []
+    with _source(ctx).connect() as kube:
+        return [name for name in _listed(kube, path) if name.startswith(incomplete)]
 
 
 def _listed(kube: Any, path: str) -> Iterator[str]:
