@@ -111,7 +111,7 @@ def test_a_question_is_read_or_refused_with_a_sentence() -> None:
             b'{"manifests": [{"kind": "Deployment", "spec": {"replicas": 1e9, "template": {}}}]}',
             "too many",
         ),
-        (b'{"manifests": [{"kind": "Pod", "spec": 3}]}', "int"),
+        (b'{"manifests": [{"kind": "Pod", "spec": 3}]}', "Pod: a field does not have"),
         (
             b'{"manifests": [{"kind": "Pod", "spec": {"containers": [%s]}}]}'
             % b",".join([b"{}"] * 101),

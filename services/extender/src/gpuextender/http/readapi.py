@@ -54,8 +54,8 @@ from gpuextender.http.errors import ErrorView
 from gpuextender.http.openapi import JSON
 from gpuextender.http.turns import (
     RETRY_SECONDS,
-    BusyError,
     ClientGoneError,
+    TooManyQuestionsError,
     Turns,
     while_connected,
 )
@@ -112,7 +112,7 @@ class PodQuestions:
         """Why a pod waits or where it is placed; ``None`` for a pod that requests no GPU.
 
         Raises:
-            BusyError: too many questions wait.
+            TooManyQuestionsError: too many questions wait.
             KubeError: the API server does not give the pod.
             WireError: an object is none of the Kubernetes API, or the pod has too many constraints.
         """
@@ -138,7 +138,7 @@ class PodQuestions:
         """Where pods would be placed if they were created now, in this order.
 
         Raises:
-            BusyError: too many questions wait.
+            TooManyQuestionsError: too many questions wait.
             WireError: a node is none of the Kubernetes API.
         """
         async with self._turns.turn(), self._copy(slices) as copied:
@@ -159,7 +159,7 @@ class PodQuestions:
         """The pods of a what-if question, with their claims from the cluster.
 
         Raises:
-            BusyError: too many questions wait.
+            TooManyQuestionsError: too many questions wait.
             KubeError: the API server does not give a claim.
             WireError: the body is no such question, or its claims are not known.
         """
@@ -339,7 +339,7 @@ async def _answered(request: Request, work: Coroutine[Any, Any, Response]) -> Re
     """The reply to a question, while its client is there and not too many others wait."""
     try:
         return await while_connected(request, work)
-    except BusyError as error:
+    except TooManyQuestionsError as error:
         reply = _json(ErrorView(str(error)), 503)
         reply.headers["Retry-After"] = str(RETRY_SECONDS)
         return reply

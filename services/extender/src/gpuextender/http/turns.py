@@ -13,7 +13,7 @@ RETRY_SECONDS: Final = 5
 T = TypeVar("T")
 
 
-class BusyError(Exception):
+class TooManyQuestionsError(Exception):
     """Too many questions wait."""
 
     def __init__(self) -> None:
@@ -37,17 +37,17 @@ class Turns:
         """Refuse a question before it is read.
 
         Raises:
-            BusyError: too many wait.
+            TooManyQuestionsError: too many wait.
         """
         if self._questions >= MOST_QUESTIONS:
-            raise BusyError
+            raise TooManyQuestionsError
 
     @asynccontextmanager
     async def turn(self) -> AsyncIterator[None]:
         """The turn of one question.
 
         Raises:
-            BusyError: too many wait.
+            TooManyQuestionsError: too many wait.
         """
         self.check()
         self._questions += 1
