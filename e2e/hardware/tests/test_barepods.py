@@ -1,6 +1,8 @@
 """``gpushare verify`` on a node without Kubernetes, over fakes of driver and MPS."""
 
+from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -26,21 +28,29 @@ def machine(
     return found
 
 
+@pytest.fixture
+def short_folder() -> Iterator[Path]:
+    """A folder for sockets of MPS: under pytest's own, with workers, their paths are too long."""
+    with TemporaryDirectory() as folder:
+        yield Path(folder)
+
+
 @pytest.mark.parametrize(
     ("mps", "mode", "memory"), [(False, "none", "known"), (True, "mps", "pass")]
 )
 def test_rows_are_proven_without_kubernetes(
     machine: FakeMachine,
-    tmp_path_factory: pytest.TempPathFactory,
+    short_folder: Path,
     mps: bool,
     mode: str,
     memory: str,
 ) -> None:
     """The command's report has the node's mode, and each row that was asked for."""
-    with machine.node(tmp_path_factory.mktemp("n"), mps=mps) as node:
+    with machine.node(short_folder, mps=mps) as node:
         if mps:
             node.wait_for_mps(FIRST_UUID)
-        folder = tmp_path_factory.mktemp("p")
+        folder = short_folder / "pods"
+        folder.mkdir()
         report = barepods.verified(node, folder, QUICK)
     assert report["kubernetes"] == reports.NO_KUBERNETES
     (gpu,) = report["items"]
