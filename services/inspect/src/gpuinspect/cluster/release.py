@@ -34,7 +34,7 @@ class SelectorRequirement(msgspec.Struct):
 
 
 class NamespaceSelector(msgspec.Struct, rename="camel"):
-    """The namespaces of a webhook."""
+    """The namespaces of a webhook or an admission policy."""
 
     match_expressions: list[SelectorRequirement] | None = None
 

@@ -6,7 +6,7 @@ from typing import Final
 import msgspec
 
 from gpucore.wire.names import ENV_VISIBLE_DEVICES
-from gpuinspect.cluster.release import KUBE_SYSTEM, release_namespaces
+from gpuinspect.cluster.release import KUBE_SYSTEM, NamespaceSelector, release_namespaces
 from gpuinspect.cluster.snapshots import Snapshot
 
 GPU_SOFTWARE: Final = frozenset(
@@ -16,18 +16,8 @@ GPU_SOFTWARE: Final = frozenset(
 _NAME: Final = "kubernetes.io/metadata.name"
 
 
-class _Expression(msgspec.Struct):
-    key: str = ""
-    operator: str = ""
-    values: list[str] | None = None
-
-
-class _Selector(msgspec.Struct, rename="camel"):
-    match_expressions: list[_Expression] | None = None
-
-
 class _Constraints(msgspec.Struct, rename="camel"):
-    namespace_selector: _Selector = msgspec.field(default_factory=_Selector)
+    namespace_selector: NamespaceSelector = msgspec.field(default_factory=NamespaceSelector)
 
 
 class _Spec(msgspec.Struct, rename="camel"):
