@@ -10,12 +10,11 @@ from gpucore.simulate.manifests import DEFAULT_NAMESPACE
 from gpucore.wire.names import API, Names
 from gpucore.wire.pod.spec import Pod
 from gpucore.wire.whole_requests import pod_request_of
-from gpuinspect.cluster.release import NamespaceSelector, own_webhooks
+from gpuinspect.cluster.release import NAMESPACE_NAME, NamespaceSelector, own_webhooks
 from gpuinspect.cluster.snapshots import Snapshot
 
 CONVERTING: Final = "claims."
 """Beginning of the name of the webhook that converts pods."""
-NAMESPACE_NAME: Final = "kubernetes.io/metadata.name"
 _ADVICE: Final = "evaluate the output of gpushare convert in place of this manifest"
 
 

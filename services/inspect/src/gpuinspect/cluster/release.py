@@ -13,6 +13,8 @@ from gpuinspect.cluster.snapshots import Snapshot
 from gpukube.plugin_pods import COMPONENT, PLUGIN, plugin_addresses, plugin_namespace
 
 KUBE_SYSTEM: Final = "kube-system"
+NAMESPACE_NAME: Final = "kubernetes.io/metadata.name"
+"""Label of every namespace."""
 WEBHOOK_KIND: Final = "MutatingWebhookConfiguration"
 _NAME: Final = "gpushare"
 

@@ -6,14 +6,18 @@ from typing import Final
 import msgspec
 
 from gpucore.wire.names import ENV_VISIBLE_DEVICES
-from gpuinspect.cluster.release import KUBE_SYSTEM, NamespaceSelector, release_namespaces
+from gpuinspect.cluster.release import (
+    KUBE_SYSTEM,
+    NAMESPACE_NAME,
+    NamespaceSelector,
+    release_namespaces,
+)
 from gpuinspect.cluster.snapshots import Snapshot
 
 GPU_SOFTWARE: Final = frozenset(
     {"gpu-operator", "nvidia-gpu-operator", "nvidia-device-plugin", "dcgm-exporter"}
 )
 """The default of ``admissionPolicy.exemptNamespaces`` in the chart."""
-_NAME: Final = "kubernetes.io/metadata.name"
 
 
 class _Constraints(msgspec.Struct, rename="camel"):
@@ -39,5 +43,5 @@ def exempt_namespaces(snapshot: Snapshot) -> frozenset[str]:
 
 def _excluded(policy: _Policy) -> Iterator[str]:
     for each in policy.spec.match_constraints.namespace_selector.match_expressions or ():
-        if (each.key, each.operator) == (_NAME, "NotIn"):
+        if (each.key, each.operator) == (NAMESPACE_NAME, "NotIn"):
             yield from each.values or ()
