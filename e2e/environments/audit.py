@@ -20,7 +20,7 @@ from host.commands import run_command
 POLICY_IN_NODE = "/etc/gpushare/audit"
 LOG_IN_NODE = "/var/log/gpushare-audit"
 READ_SECONDS = 180
-FORBIDDEN = 403
+DECISION = "authorization.k8s.io/decision"
 RECEIVED = "RequestReceived"
 _LOG = f"{LOG_IN_NODE}/audit.log"
 _LOG_MEGABYTES = "50"
@@ -88,7 +88,9 @@ def uses(control_plane: str) -> frozenset[Use]:
 
 
 def refusals(control_plane: str, *, since: datetime) -> frozenset[Use]:
-    """Requests from then on that were forbidden.
+    """Requests from then on that no role allows.
+
+    An allowed request may still fail, as that to create an event does in a namespace that ends.
 
     Raises:
         SetupError: as :func:`uses`.
@@ -111,7 +113,7 @@ def _log(control_plane: str) -> Iterator[Mapping[str, Any]]:
 
 
 def _refused(event: Mapping[str, Any]) -> bool:
-    return bool(event.get("responseStatus", {}).get("code") == FORBIDDEN)
+    return bool(event.get("annotations", {}).get(DECISION) == "forbid")
 
 
 def _when(event: Mapping[str, Any]) -> datetime:

@@ -1,6 +1,7 @@
 """Rights and their use: what counts as the same thing, and what the API server logs."""
 
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -60,6 +61,29 @@ def test_only_the_stacks_accounts_are_logged_and_no_contents(tmp_path: Path) -> 
     server = json.loads(audit.kubeadm_patches()[0])["apiServer"]
     assert server["extraArgs"]["audit-policy-file"] == f"{mount.container}/policy.yaml"
     assert {each["mountPath"] for each in server["extraVolumes"]} >= {mount.container}
+
+
+def audited(verb: str, decision: str, code: int) -> str:
+    """One line of the log about a request for that list of ConfigMaps."""
+    event = {
+        "verb": verb,
+        "user": {"username": "system:serviceaccount:gpushare:gpushare-scheduler"},
+        "userAgent": "gpushare-extender/1",
+        "objectRef": {"resource": "configmaps", "namespace": "kube-system"},
+        "requestReceivedTimestamp": "2026-11-28T12:00:00.000000Z",
+        "responseStatus": {"code": code},
+        "annotations": {"authorization.k8s.io/decision": decision},
+    }
+    return json.dumps(event)
+
+
+def test_a_refusal_is_what_no_role_allows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """403 is also the answer to whoever creates an event in a namespace that ends."""
+    log = "\n".join([audited("list", "forbid", 403), audited("create", "allow", 403)])
+    monkeypatch.setattr(audit, "run_command", lambda *_, **__: log)
+    begun = datetime(2026, 11, 28, 11, tzinfo=UTC)
+    assert audit.refusals("control-plane", since=begun) == {use()}
+    assert audit.uses("control-plane") == {use(verb="create")}
 
 
 class FakeKubectl:
