@@ -14,6 +14,7 @@ REPLACED = PLUGIN.replace("plugin-0", "plugin-9")
 SCHEDULER = 'job="gpushare-scheduler",namespace="gpu-system",pod="scheduler-0"'
 GPU = f'{PLUGIN},gpu="0",uuid="GPU-a"'
 TLS = 'folder="/etc/gpushare/tls"'
+CLIENT = 'client="kube-scheduler"'
 BOX = 'namespace="gpu-system",pod="scheduler-0",container="extender"'
 TENANT = 'exported_namespace="a",exported_pod="p"'
 MINUTES = 80
@@ -56,6 +57,9 @@ READY_TOO = of("gpushare_extender_ready", STANDBY)
 AGE = of("gpushare_extender_reflector_age_seconds", EXTENDER, 'collection="pods"')
 FAILURES = of("gpushare_extender_reflector_failures_total", EXTENDER, 'collection="pods"')
 EXPIRY = of("gpushare_extender_certificate_expiry_timestamp_seconds", EXTENDER, TLS)
+CLIENT_EXPIRY = of(
+    "gpushare_extender_client_certificate_expiry_timestamp_seconds", EXTENDER, CLIENT
+)
 WORKING_SET = of("container_memory_working_set_bytes", BOX)
 OVERFULL = of("gpushare_extender_overfull_gpus", EXTENDER)
 PENDING = of("gpushare_extender_pending_units", EXTENDER)
@@ -82,6 +86,7 @@ HEALTHY: Mapping[str, str] = {
     binds("rejected"): always(2),
     binds("lost"): always(2),
     EXPIRY: always(300 * DAY),
+    CLIENT_EXPIRY: always(300 * DAY),
     WORKING_SET: always(200),
     of("container_spec_memory_limit_bytes", BOX): always(1000),
     of("up", EXTENDER): always(1),
@@ -101,6 +106,7 @@ HEALTHY: Mapping[str, str] = {
     of("gpushare_gpu_xid_total", PLUGIN, 'gpu="GPU-a",xid="31"'): growing(1),
     of("gpushare_plugin_registrations_total", PLUGIN, 'resource="mem",outcome="failed"'): always(1),
     of("gpushare_plugin_refusals_total", PLUGIN, 'resource="mem",code="Unhealthy"'): always(1),
+    of("gpushare_plugin_refusals_total", PLUGIN, 'resource="mem",code="WaitsForTurn"'): growing(3),
     of("gpushare_plugin_corrections_total", PLUGIN, 'reason="GpuShareAdopted"'): growing(1),
     MPS: always(1),
 }
@@ -141,6 +147,10 @@ CASES: Mapping[str, Case] = {
     "GpushareCertificateExpires": Case(
         {EXPIRY: always(13 * DAY)},
         {**_POD, "job": "gpushare-extender", "folder": "/etc/gpushare/tls"},
+    ),
+    "GpushareClientCertificateExpires": Case(
+        {CLIENT_EXPIRY: always(13 * DAY)},
+        {"namespace": "gpu-system", "client": "kube-scheduler"},
     ),
     "GpushareMemoryNearLimit": Case({WORKING_SET: always(950)}, {**_POD, "container": "extender"}),
     "GpushareGpuOverfull": Case({OVERFULL: always(1)}),

@@ -1,17 +1,20 @@
 """Which client certificates may call the verbs, by the names in them."""
 
 import asyncio
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 import structlog
 
+from gpuextender import metrics
 from gpuextender.http.server import ClientNames, names_of
 
 CERTIFICATE = {
     "subject": ((("organizationName", "team"),), (("commonName", "scheduler"),)),
     "subjectAltName": (("DNS", "one.example"), ("IP Address", "10.0.0.1"), ("URI", "spiffe://x")),
     "issuer": ((("commonName", "authority"),),),
+    "notAfter": "Nov 28 12:00:00 2027 GMT",
 }
 
 
@@ -56,6 +59,13 @@ def test_names_are_the_common_name_and_dns_names() -> None:
 def test_one_name_of_several_is_enough(name: str) -> None:
     """The request goes on unchanged."""
     assert call(CERTIFICATE, "other", name) == (True, [])
+
+
+def test_the_end_of_a_permitted_clients_certificate_is_a_metric() -> None:
+    """kube-scheduler holds a copy of its certificate, which only the extender sees in use."""
+    call(CERTIFICATE, "scheduler", "one.example")
+    ends = metrics.CLIENT_CERTIFICATE_EXPIRY.labels("one.example")._value.get()
+    assert datetime.fromtimestamp(ends, UTC) == datetime(2027, 11, 28, 12, tzinfo=UTC)
 
 
 @pytest.mark.parametrize("name", ["team", "authority", "10.0.0.1", "spiffe://x", "Scheduler", ""])

@@ -156,6 +156,12 @@ CERTIFICATE_EXPIRY: Final = Gauge(
     ("folder",),
     registry=REGISTRY,
 )
+CLIENT_CERTIFICATE_EXPIRY: Final = Gauge(
+    "gpushare_extender_client_certificate_expiry_timestamp_seconds",
+    "Expiry of the certificate that a client last showed, in Unix seconds.",
+    ("client",),
+    registry=REGISTRY,
+)
 
 
 YIELD_EVERY: Final = 5

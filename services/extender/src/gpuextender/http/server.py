@@ -15,6 +15,7 @@ name of the certificate.
 
 import asyncio
 import signal
+import ssl
 import time
 from collections.abc import AsyncIterator, Callable, Collection, Iterator
 from contextlib import asynccontextmanager, contextmanager, nullcontext, suppress
@@ -262,6 +263,8 @@ async def stop_on_signal(stop: Callable[[], None]) -> AsyncIterator[None]:
 class ClientNames:
     """An ASGI application that answers 403 to clients of other names.
 
+    It publishes when the certificates of permitted clients end.
+
     Args:
         behind: serves the other clients.
         gate: has the connections and their certificates.
@@ -272,8 +275,11 @@ class ClientNames:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on, or answer it here."""
-        shown = set(names_of(self._gate.transport_info(scope["client"], "peercert")))
-        if self._names & shown:
+        certificate = self._gate.transport_info(scope["client"], "peercert")
+        shown = set(names_of(certificate))
+        if permitted := self._names & shown:
+            ends = ssl.cert_time_to_seconds(certificate["notAfter"])
+            metrics.CLIENT_CERTIFICATE_EXPIRY.labels(min(permitted)).set(ends)
             await self._behind(scope, receive, send)
             return
         who = ", ".join(sorted(shown)) or "no name"
