@@ -26,6 +26,7 @@ from gpucore.node.grant import GrantPolicy
 from gpucore.node.isolation.cdi import CdiDevice
 from gpucore.node.isolation.mps_grant import MpsPlace
 from gpucore.units import GpuIndex, GpuUuid
+from gpucore.wire.names import START_TURN_WORDS
 from gpudeviceplugin.proto import deviceplugin_pb2 as api
 from gpudeviceplugin.state import NodeState
 from gpukube.testing.clock import FakeClock
@@ -309,9 +310,16 @@ async def test_a_pod_that_may_borrow_is_not_held_to_its_share_by_the_toolkit() -
     assert found == [True, False]
 
 
-async def test_a_refused_start_is_counted_and_names_its_reason() -> None:
+@pytest.mark.parametrize(
+    ("why", "code"),
+    [
+        ("the limit is not in force", "LimitMissing"),
+        (f"{START_TURN_WORDS}: pod a/b is starting on the same GPU", "WaitsForTurn"),
+    ],
+)
+async def test_a_refused_start_is_counted_and_names_its_reason(why: str, code: str) -> None:
     """Kubelet shows the sentence in an event on the pod; an allowed start counts nothing."""
-    reasons = ["the limit is not in force", ""]
+    reasons = [why, ""]
     asked: list[tuple[str, ...]] = []
 
     async def check(found: tuple[str, ...]) -> str:
@@ -321,12 +329,12 @@ async def test_a_refused_start_is_counted_and_names_its_reason() -> None:
     made = servicer(node(), before_start=check)
     assert made.options.pre_start_required
     request = api.PreStartContainerRequest(devicesIDs=["a", "b"])
-    before = sample("refusals_total", resource="gpu-mem", code="LimitMissing")
-    with pytest.raises(RefusedError, match=r"^FAILED_PRECONDITION: the limit is not in force$"):
+    before = sample("refusals_total", resource="gpu-mem", code=code)
+    with pytest.raises(RefusedError, match=rf"^FAILED_PRECONDITION: {why}$"):
         await made.PreStartContainer(request, CONTEXT)
     assert await made.PreStartContainer(request, CONTEXT) == api.PreStartContainerResponse()
     assert asked == [("a", "b")] * 2
-    assert sample("refusals_total", resource="gpu-mem", code="LimitMissing") == before + 1
+    assert sample("refusals_total", resource="gpu-mem", code=code) == before + 1
 
 
 async def test_the_cdi_file_is_there_before_kubelet_is_answered() -> None:

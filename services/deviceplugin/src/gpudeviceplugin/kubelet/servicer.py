@@ -18,6 +18,7 @@ from gpucore.node.allocation.allocation_error import AllocationError, Allocation
 from gpucore.node.allocation.device_ids import MESSAGE_LIMIT, Resource
 from gpucore.node.allocation.matcher import Granted, PreferenceRequest
 from gpucore.node.grant import Grant, grant
+from gpucore.wire.names import START_TURN_WORDS
 from gpudeviceplugin import telemetry
 from gpudeviceplugin.proto import deviceplugin_pb2 as api
 from gpudeviceplugin.state import NodeState
@@ -25,7 +26,8 @@ from gpudeviceplugin.state import NodeState
 log = structlog.get_logger()
 
 LIMIT_MISSING: Final = "LimitMissing"
-"""Code of a refused start, in the metric of refusals."""
+WAITS_FOR_TURN: Final = "WaitsForTurn"
+"""Codes of a refused start, in the metric of refusals."""
 
 StartCheck = Callable[[tuple[str, ...]], Awaitable[str]]
 """Takes the device IDs of a container; returns why it must not start, empty if it may."""
@@ -232,7 +234,8 @@ class Servicer:
             with telemetry.timed("PreStartContainer", self._resource):
                 why = await self._before_start(tuple(request.devicesIDs))
             if why:
-                telemetry.REFUSALS.labels(self._resource, LIMIT_MISSING).inc()
+                code = WAITS_FOR_TURN if why.startswith(START_TURN_WORDS) else LIMIT_MISSING
+                telemetry.REFUSALS.labels(self._resource, code).inc()
                 log.warning("start refused", resource=self._resource, why=why)
                 await context.abort(grpc.StatusCode.FAILED_PRECONDITION, why)
         return api.PreStartContainerResponse()
