@@ -14,8 +14,15 @@ from gpukube.client import HttpKubeClient
 from gpukube.errors import ConflictError
 from gpukube.issuing.__main__ import main
 from gpukube.issuing.authority import Authority, CertificateRequest
-from gpukube.issuing.plan import Plan, PlanError, client_plan, server_plan, webhook_plan
-from gpukube.issuing.secrets import CertificateIssuer
+from gpukube.issuing.plan import (
+    Plan,
+    PlanError,
+    WebhookPlan,
+    client_plan,
+    server_plan,
+    webhook_plan,
+)
+from gpukube.issuing.secrets import CertificateIssuer, RenewalError
 from gpukube.testing.apiserver import FakeApiServer
 
 pytestmark = pytest.mark.slow
@@ -156,6 +163,49 @@ async def test_an_authority_near_its_end_is_replaced_with_all_that_it_signed(
     assert trusted(server) == [data(server, "authorities")["server.crt"]]
 
 
+async def test_what_a_clock_ahead_issued_is_issued_again_by_the_right_time(
+    server: FakeApiServer, client: HttpKubeClient
+) -> None:
+    """Nobody accepts certificates that are not valid yet, whoever signed them."""
+    await CertificateIssuer(client, PLAN, NOW + timedelta(days=90)).renew()
+    assert await CertificateIssuer(client, PLAN, NOW).renew() == 5
+    assert await CertificateIssuer(client, PLAN, NOW).renew() == 0
+
+
+def test_a_certificate_that_is_not_valid_yet_is_issued_again_by_its_own_authority() -> None:
+    """The clock was ahead after the authority had been created."""
+    authority = Authority.create("ca", NOW)
+    request = CertificateRequest(("a",), valid_days=30)
+    pair = authority.sign(request, NOW + timedelta(days=1))
+    assert authority.renewal_reason(pair, request, NOW) == "it is not valid yet"
+    assert authority.renewal_reason(pair, request, NOW + timedelta(days=1)) == ""
+
+
+async def test_objects_that_are_missing_do_not_keep_the_others_from_renewal(
+    server: FakeApiServer, client: HttpKubeClient
+) -> None:
+    """Each is attempted, also the webhook's bundle, and the error names all that failed."""
+    absent = [server_plan(f"{name}=absent.ns.svc", 365) for name in ("gone", "lost")]
+    hooks = (WebhookPlan("hook2", "server", ("x",)), *PLAN.webhooks)
+    plan = Plan("ns", "authorities", (*absent, *PLAN.secrets), hooks)
+    with pytest.raises(RenewalError, match=r"secrets/gone: 404.*secrets/lost: 404.*hook2: 404"):
+        await CertificateIssuer(client, plan, NOW).renew()
+    assert all(data(server, name) for name in NAMES)
+    assert trusted(server) == [data(server, "server")["ca.crt"]]
+
+
+async def test_a_webhook_keeps_its_bundle_while_its_secret_cannot_be_written(
+    server: FakeApiServer, client: HttpKubeClient
+) -> None:
+    """The pods still serve the certificate that this bundle verifies."""
+    await CertificateIssuer(client, PLAN, NOW).renew()
+    before = trusted(server)
+    await server.delete("secrets", "server", "ns")
+    with pytest.raises(RenewalError, match="secrets/server"):
+        await CertificateIssuer(client, PLAN, NOW + timedelta(days=3300)).renew()
+    assert trusted(server) == before
+
+
 def trusted(server: FakeApiServer) -> list[bytes]:
     """What the API server trusts when it calls the webhook."""
     found = server.find("mutatingwebhookconfigurations", "hook")["webhooks"]
@@ -176,10 +226,10 @@ async def test_the_webhook_keeps_everything_but_its_bundle(
 async def test_a_run_before_the_configuration_was_changed_is_repeated(
     server: FakeApiServer, client: HttpKubeClient
 ) -> None:
-    """Helm creates the Job before it adds a webhook, which would have no bundle for a week."""
+    """Helm creates the Job before it adds a webhook, which would have no bundle for a day."""
     hooks = webhook_plan("hook@server=pods.gpushare.io,claims.pods.gpushare.io")
     plan = Plan("ns", "authorities", PLAN.secrets, (hooks,))
-    with pytest.raises(PlanError, match=r"hook has no webhook claims\.pods\.gpushare\.io"):
+    with pytest.raises(RenewalError, match=r"hook has no webhook claims\.pods\.gpushare\.io"):
         await CertificateIssuer(client, plan, NOW).renew()
     found = server.find("mutatingwebhookconfigurations", "hook")
     added = {"name": "claims.pods.gpushare.io", "clientConfig": {"service": {"name": "server"}}}
@@ -220,7 +270,7 @@ async def test_two_runs_at_once_leave_one_authority(
     """The later write is refused; what it would have signed is never stored."""
     runs = [CertificateIssuer(client, PLAN, NOW).renew() for _ in range(4)]
     ended = await asyncio.gather(*runs, return_exceptions=True)
-    assert all(isinstance(each, int | ConflictError) for each in ended)
+    assert all(isinstance(each, int | ConflictError | RenewalError) for each in ended)
     await CertificateIssuer(client, PLAN, NOW).renew()
     assert data(server, "server")["ca.crt"] == data(server, "authorities")["server.crt"]
     assert data(server, "client")["ca.crt"] == data(server, "authorities")["server.crt"]

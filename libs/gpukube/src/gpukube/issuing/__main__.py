@@ -14,7 +14,7 @@ from pathlib import Path
 from gpukube.client import HttpKubeClient
 from gpukube.errors import ConfigError, KubeError
 from gpukube.issuing.plan import Plan, PlanError, client_plan, server_plan, webhook_plan
-from gpukube.issuing.secrets import CertificateIssuer
+from gpukube.issuing.secrets import CertificateIssuer, RenewalError
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -22,7 +22,7 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser().parse_args(arguments)
     try:
         written = asyncio.run(_run(plan_of(options), options.kubeconfig))
-    except (PlanError, ConfigError, KubeError) as error:
+    except (PlanError, ConfigError, KubeError, RenewalError) as error:
         print(f"certificates: error: {error}", file=sys.stderr)
         return 1
     print(f"certificates: {written} objects written" if written else "certificates: all are valid")

@@ -85,9 +85,13 @@ class Authority:
         )
         return cls(_pair(certificate, key))
 
-    def expired(self, now: datetime) -> bool:
-        """Whether it would expire soon: a year that a new certificate may be valid, and a third."""
-        return self._certificate.not_valid_after_utc - now < AUTHORITY_VALID * (2 / 15)
+    def usable(self, now: datetime) -> bool:
+        """Whether it may sign: it is valid already, and for a year and a third of one from now.
+
+        One that is valid later was created by a machine whose clock was ahead.
+        """
+        left = self._certificate.not_valid_after_utc - now
+        return left >= AUTHORITY_VALID * (2 / 15) and not _valid_later(self._certificate, now)
 
     def sign(self, request: CertificateRequest, now: datetime) -> CertificateAndKey:
         """A new key, and a certificate of this authority for it."""
@@ -124,10 +128,7 @@ class Authority:
             return "another authority signed it"
         if _names_of(certificate) != frozenset(request.names):
             return "it is for other names"
-        valid = certificate.not_valid_after_utc - certificate.not_valid_before_utc
-        if certificate.not_valid_after_utc - now < valid * RENEW_SHARE:
-            return "it expires soon"
-        return ""
+        return _reason_by_time(certificate, now)
 
     def _signed(self, certificate: x509.Certificate) -> bool:
         try:
@@ -135,6 +136,19 @@ class Authority:
         except (InvalidSignature, ValueError, TypeError):
             return False
         return True
+
+
+def _reason_by_time(certificate: x509.Certificate, now: datetime) -> str:
+    if _valid_later(certificate, now):
+        return "it is not valid yet"
+    valid = certificate.not_valid_after_utc - certificate.not_valid_before_utc
+    if certificate.not_valid_after_utc - now < valid * RENEW_SHARE:
+        return "it expires soon"
+    return ""
+
+
+def _valid_later(certificate: x509.Certificate, now: datetime) -> bool:
+    return certificate.not_valid_before_utc > now
 
 
 def _common_name(name: str) -> x509.Name:

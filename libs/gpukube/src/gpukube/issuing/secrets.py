@@ -6,12 +6,15 @@ certificates of different authorities: the later one fails, and is repeated by i
 
 from base64 import b64decode, b64encode
 from binascii import Error as NotBase64
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from typing import Any, Final
 
 import msgspec
 import structlog
 
+from gpukube.errors import KubeError
 from gpukube.interface import KubeClient
 from gpukube.issuing.authority import Authority, CertificateAndKey
 from gpukube.issuing.plan import Plan, PlanError, SecretPlan, WebhookPlan
@@ -22,6 +25,10 @@ AUTHORITY: Final = "ca.crt"
 WEBHOOKS: Final = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/"
 
 log = structlog.get_logger(__name__)
+
+
+class RenewalError(Exception):
+    """Some objects could not be written; the text has the reason of each. The others were."""
 
 
 class SecretData(msgspec.Struct, frozen=True):
@@ -48,18 +55,27 @@ class CertificateIssuer:
     async def renew(self) -> int:
         """Issue what is missing or due; the number of objects that were written.
 
+        An object that cannot be written does not keep the others from it, except that a webhook
+        configuration keeps its bundle while the Secret of its server is not in place.
+
         Raises:
-            KubeError: the API server refused, or an object changed meanwhile.
-            PlanError: a webhook does not exist yet; Helm changes the configuration after the Job.
+            KubeError: the authorities cannot be read or written.
+            RenewalError: the API server refused other objects, they changed meanwhile, or a webhook
+                does not exist yet; Helm changes the configuration after the Job.
         """
         authorities, written = await self._authorities()
         bundles: dict[str, bytes] = {}
+        failures: list[str] = []
         for each in self._plan.secrets:
-            bundle = authorities[each.authority].pair.certificate
-            written += await self._secret(each, authorities[each.authority])
-            bundles[each.secret] = bundle
+            with _collecting(failures):
+                written += await self._secret(each, authorities[each.authority])
+                bundles[each.secret] = authorities[each.authority].pair.certificate
         for hooks in self._plan.webhooks:
-            written += await self._trust(hooks, bundles[hooks.secret])
+            with _collecting(failures):
+                if hooks.secret in bundles:
+                    written += await self._trust(hooks, bundles[hooks.secret])
+        if failures:
+            raise RenewalError("; ".join(failures))
         return written
 
     async def _authorities(self) -> tuple[dict[str, Authority], int]:
@@ -70,7 +86,7 @@ class CertificateIssuer:
         new: dict[str, bytes] = {}
         for name in dict.fromkeys(each.authority for each in self._plan.secrets):
             kept = _authority(stored.pair(f"{name}.crt", f"{name}.key"))
-            if kept is None or kept.expired(self._now):
+            if kept is None or not kept.usable(self._now):
                 kept = Authority.create(f"{name}-ca", self._now)
                 new |= {f"{name}.crt": kept.pair.certificate, f"{name}.key": kept.pair.key}
                 log.info("authority created", secret=self._plan.authorities, authority=name)
@@ -124,6 +140,15 @@ class CertificateIssuer:
     async def _write(self, path: str, version: str, values: dict[str, bytes]) -> None:
         data = {name: b64encode(value).decode() for name, value in values.items()}
         await self._client.patch(path, {"metadata": {"resourceVersion": version}, "data": data})
+
+
+@contextmanager
+def _collecting(failures: list[str]) -> Iterator[None]:
+    """Add the failure of the block to the list instead of raising it."""
+    try:
+        yield
+    except (KubeError, PlanError) as error:
+        failures.append(str(error))
 
 
 def _authority(pair: CertificateAndKey) -> Authority | None:
