@@ -20,7 +20,7 @@ from gpucore.wire.names import CLAIM_TEMPLATE
 from gpucore.wire.pod.spec import Pod, decode_pod
 from gpuextender import metrics
 from gpuextender.claims.templates import ALL, API, MAX_PER_NAMESPACE, SWEEP_SECONDS, ClaimTemplates
-from gpukube.errors import ConflictError, ForbiddenError, NotFoundError, UnreachableError
+from gpukube.errors import ConflictError, KubeError, NotFoundError, UnreachableError, failure_of
 from gpukube.testing.clock import FakeClock
 
 Key = tuple[str, str]
@@ -31,7 +31,7 @@ class TemplateServer:
 
     def __init__(self) -> None:
         self.items: dict[Key, Any] = {}
-        self.forbidden: set[str] = set()
+        self.rejecting: dict[str, int] = {}
         self.posts = 0
         self.page = 1000
         self.failures: list[Exception] = []
@@ -59,16 +59,21 @@ class TemplateServer:
         namespace = path.removeprefix(f"{API}/namespaces/").partition("/")[0]
         key = (namespace, body["metadata"]["name"])
         assert body["metadata"]["namespace"] == namespace
-        if namespace in self.forbidden:
-            raise ForbiddenError("POST", status=403, message="no")
+        self._reject("POST", namespace)
         if key in self.items:
             raise ConflictError("POST", status=409, message="exists")
         self.items[key] = body
         return b"{}"
 
+    def _reject(self, verb: str, namespace: str) -> None:
+        """Reply with the status that :attr:`rejecting` has for the namespace."""
+        if namespace in self.rejecting:
+            raise failure_of(verb, self.rejecting[namespace], "no", b"", retry_after="")
+
     async def delete(self, path: str) -> bytes:
         """Delete one."""
         *_, namespace, _kind, name = path.split("/")
+        self._reject("DELETE", namespace)
         if (namespace, name) not in self.items:
             raise NotFoundError("DELETE", status=404, message="gone")
         del self.items[namespace, name]
@@ -220,20 +225,71 @@ async def test_pods_that_ended_need_no_template(
     assert not server.items
 
 
+@pytest.mark.parametrize("status", [400, 403, 404, 413, 422])
 async def test_a_namespace_that_refuses_is_left_until_the_next_sweep(
-    server: TemplateServer, templates: ClaimTemplates
+    server: TemplateServer, templates: ClaimTemplates, status: int
 ) -> None:
-    """A quota or a namespace that ends must not stop the others."""
-    server.forbidden.add("team")
+    """A quota, an admission policy or a namespace that ends must not stop the others."""
+    server.rejecting["team"] = status
     templates.on_replace([sized("a", 7), sized("b", 7, "other")])
     await templates.create_due()
     await templates.create_due()
     assert set(server.items) == {("other", name_of(7))}
     assert server.posts == 2
-    server.forbidden.clear()
+    server.rejecting.clear()
     await templates.sweep()
     await templates.create_due()
     assert ("team", name_of(7)) in server.items
+
+
+async def test_a_namespace_whose_webhook_fails_does_not_stop_the_others(
+    server: TemplateServer, templates: ClaimTemplates
+) -> None:
+    """The others get their templates at once; its own is attempted again after a pause."""
+    server.rejecting["team"] = 500
+    templates.on_replace([sized("a", 7), sized("b", 7, "other")])
+    with pytest.raises(KubeError, match="POST: 500 no"):
+        await templates.create_due()
+    assert set(server.items) == {("other", name_of(7))}
+    server.rejecting.clear()
+    await templates.create_due()
+    assert ("team", name_of(7)) in server.items
+
+
+@pytest.mark.parametrize("status", [401, 429])
+async def test_an_error_of_all_requests_is_not_repeated_for_each_template(
+    server: TemplateServer, templates: ClaimTemplates, status: int
+) -> None:
+    """It is no refusal of the template: after the pause all of them are attempted."""
+    server.rejecting = {"other": status, "team": status}
+    templates.on_replace([sized("a", 7), sized("b", 7, "other")])
+    with pytest.raises(KubeError, match=f"POST: {status} no"):
+        await templates.create_due()
+    assert server.posts == 1
+    server.rejecting.clear()
+    await templates.create_due()
+    assert len(server.items) == 2
+
+
+@pytest.mark.parametrize(("status", "raised"), [(403, False), (422, False), (500, True)])
+async def test_a_template_that_cannot_be_deleted_does_not_keep_the_others(
+    server: TemplateServer, templates: ClaimTemplates, status: int, *, raised: bool
+) -> None:
+    """A refusal is logged; a failure ends the sweep after its last deletion."""
+    server.items = {(namespace, name_of(7)): {} for namespace in ("first", "team", "third")}
+    server.rejecting["team"] = status
+    await templates.sweep()
+    with capture_logs() as logs:
+        if raised:
+            with pytest.raises(KubeError, match="DELETE: 500 no"):
+                await templates.sweep()
+        else:
+            await templates.sweep()
+    assert set(server.items) == {("team", name_of(7))}
+    refused = [
+        (one["namespace"], one["name"]) for one in logs if one["event"] == "deletion refused"
+    ]
+    assert refused == ([] if raised else [("team", name_of(7))])
 
 
 async def test_templates_of_others_are_not_touched(
@@ -337,7 +393,7 @@ async def test_a_refusal_is_logged_with_the_template_and_its_reason(
     server: TemplateServer, templates: ClaimTemplates
 ) -> None:
     """And a template that was created with its name."""
-    server.forbidden.add("team")
+    server.rejecting["team"] = 403
     templates.on_replace([sized("a", 7), sized("b", 7, "other")])
     with capture_logs() as logs:
         await templates.create_due()

@@ -7,6 +7,8 @@ up to a limit, and nothing elsewhere. Every replica does the work; creating twic
 
 import asyncio
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from http import HTTPStatus
 from typing import Any, Final
 
 import msgspec
@@ -26,7 +28,7 @@ from gpucore.wire.pod.spec import Pod
 from gpuextender import metrics
 from gpukube.backoff import Backoff
 from gpukube.client import KubeClient
-from gpukube.errors import ConflictError, ForbiddenError, KubeError, NotFoundError
+from gpukube.errors import ConflictError, KubeError, NotFoundError, StatusError
 
 API: Final = "/apis/resource.k8s.io/v1"
 ALL: Final = f"{API}/resourceclaimtemplates"
@@ -38,6 +40,9 @@ PAGE: Final = "500"
 
 Key = tuple[str, str]
 """Namespace and name of a template."""
+
+_OF_ALL: Final = frozenset({HTTPStatus.UNAUTHORIZED, HTTPStatus.TOO_MANY_REQUESTS})
+"""Statuses that concern every request, not only those about one template."""
 
 log = structlog.get_logger(__name__)
 
@@ -158,17 +163,21 @@ class ClaimTemplates:
             try:
                 await self.sweep()
             except KubeError as error:
-                log.warning("claim templates not listed", error=str(error))
+                log.warning("claim templates not swept", error=str(error))
             await asyncio.sleep(SWEEP_SECONDS)
 
     async def create_due(self) -> None:
         """Create every template that pods need and that does not exist.
 
         Raises:
-            KubeError: the API server does not respond; refusals of one namespace end there.
+            KubeError: one was not created, and the others were attempted. A template that the API
+                server refuses waits for the next sweep instead.
         """
+        failures = _Failures()
         for key, contents in list(self._due()):
-            await self._create(key, contents)
+            with failures.later():
+                await self._create(key, contents)
+        failures.end()
 
     def _due(self) -> Iterator[tuple[Key, ShareTemplate]]:
         for namespace, names in self._needed.items():
@@ -186,7 +195,9 @@ class ClaimTemplates:
             await self._api.post(path, template_object(contents, namespace, self._class))
         except ConflictError:
             pass
-        except (ForbiddenError, NotFoundError) as error:
+        except StatusError as error:
+            if not _refusal(error):
+                raise
             self._refused.add(key)  # until the next sweep
             log.warning("claim template refused", namespace=namespace, name=name, error=str(error))
             return
@@ -199,16 +210,19 @@ class ClaimTemplates:
         """Delete templates that no pod has needed since the last sweep, and look for lost ones.
 
         Raises:
-            KubeError: they cannot be listed, or one cannot be deleted.
+            KubeError: they cannot be listed, or one was not deleted, and the others were attempted.
         """
         found = await self._listed()
         self._known, self._refused = set(found), set()
         unused = {key for key in found if is_template_name(key[1])} - self._users.keys()
         late, self._unused = unused & self._unused, unused
-        for key in sorted(late):
-            if key not in self._users:  # a pod may have come meanwhile
-                await self._delete(key)
         self._wake.set()
+        failures = _Failures()
+        for key in sorted(late):
+            with failures.later():
+                if key not in self._users:  # a pod may have come meanwhile
+                    await self._delete(key)
+        failures.end()
 
     async def _delete(self, key: Key) -> None:
         path = f"{API}/namespaces/{key[0]}/resourceclaimtemplates/{key[1]}"
@@ -216,6 +230,11 @@ class ClaimTemplates:
         try:
             await self._api.delete(path)
         except NotFoundError:
+            return
+        except StatusError as error:
+            if not _refusal(error):
+                raise
+            log.warning("deletion refused", namespace=key[0], name=key[1], error=str(error))
             return
         metrics.CLAIM_TEMPLATES.labels("deleted").inc()
         self._wake.set()
@@ -232,3 +251,30 @@ class ClaimTemplates:
             token = page.metadata.continue_token or ""
             if not token:
                 return found
+
+
+class _Failures:
+    """The first failure among requests about single templates, for after the last of them."""
+
+    def __init__(self) -> None:
+        self._first: KubeError | None = None
+
+    @contextmanager
+    def later(self) -> Iterator[None]:
+        """Keep the failure of the block, unless it concerns every request."""
+        try:
+            yield
+        except KubeError as error:
+            if isinstance(error, StatusError) and error.status in _OF_ALL:
+                raise
+            self._first = self._first or error
+
+    def end(self) -> None:
+        """Raise the failure that was kept."""
+        if self._first is not None:
+            raise self._first
+
+
+def _refusal(error: StatusError) -> bool:
+    """Whether this template is refused: by rights, a quota or an admission policy."""
+    return error.status < HTTPStatus.INTERNAL_SERVER_ERROR and error.status not in _OF_ALL
