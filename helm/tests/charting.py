@@ -73,16 +73,21 @@ def render(
     *,
     chart: Path = CHART,
     release: str = RELEASE,
+    revision: int = 1,
     anew: bool = False,
 ) -> Rendered:
     """Render a chart for a cluster of this version; ``anew`` even where it was before.
+
+    The revision is 1 for an installation, and one more for each upgrade.
 
     Raises:
         helm.HelmError: the values or a template are refused.
     """
     chosen = {"image": {"registry": REGISTRY}, **(values or {})} if chart == CHART else values
     engine = _pickled.__wrapped__ if anew else _pickled
-    objects, notes = pickle.loads(engine(version, json.dumps(chosen or {}), chart, release))
+    objects, notes = pickle.loads(
+        engine(version, json.dumps(chosen or {}), chart, release, revision)
+    )
     return Rendered(objects, notes)
 
 
@@ -94,18 +99,21 @@ def parsed(text: str) -> Iterator[Any]:
 
 
 @functools.cache
-def _pickled(version: str, values: str, chart: Path, release: str) -> bytes:
+def _pickled(version: str, values: str, chart: Path, release: str, revision: int) -> bytes:
     """Objects and notes, as bytes: unpickling is much quicker than parsing YAML."""
-    files = _rendered(version, values, chart, release)
+    files = _rendered(version, values, chart, release, revision)
     notes = files.pop(f"{chart.name}/templates/NOTES.txt")
     documents = (item for file in files.values() for item in parsed(file))
     return pickle.dumps((tuple(item for item in documents if item), notes))
 
 
-def _rendered(version: str, values: str, chart: Path, release: str) -> dict[str, str]:
+def _rendered(
+    version: str, values: str, chart: Path, release: str, revision: int
+) -> dict[str, str]:
     """Files by name."""
     # The library's render() cannot be given the cluster's version; the call below it can.
-    options = {"name": release, "namespace": NAMESPACE, "kube_version": f"v{version}"}
+    about = {"name": release, "namespace": NAMESPACE, "revision": revision}
+    options = about | {"kube_version": f"v{version}"}
     with helm.Chart.load(chart) as loaded:
         loaded.validate_schema(json.loads(values))
         text: str = _native.call_string("helm_render", loaded._raw(), values, json.dumps(options))

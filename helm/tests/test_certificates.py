@@ -1,15 +1,24 @@
 """Certificates: the chart renders the same each time, and a Job or cert-manager issues them."""
 
 import json
+import re
 import shutil
+from datetime import timedelta
 from pathlib import Path
 
 import helm_python as helm
 import pytest
+import yaml
 from charting import CHART, NAMESPACE, REGISTRY, RELEASE, Object, Rendered, render
 from handshake import issue
 
+from gpuinspect.doctor import registry as doctor
+from gpukube.issuing.authority import RENEW_SHARE
+
 pytestmark = pytest.mark.slow
+
+CHECKS = {each.name: each for each in doctor.CHECKS}
+DOCS = Path(__file__).parents[2] / "docs"
 
 EVERYTHING: Object = {"dashboard": {"enabled": True}, "scheduler": {"mode": "extender"}}
 OWN: Object = {
@@ -57,6 +66,33 @@ def test_a_changed_job_has_another_name() -> None:
     assert job_name(render()) != job_name(render(values=EVERYTHING))
 
 
+def test_every_upgrade_with_helm_runs_the_job_again() -> None:
+    """Equal values too, so that an upgrade fills a Secret that was deleted."""
+    installed, upgraded = (render(revision=each) for each in (1, 2))
+    assert job_name(installed) != job_name(upgraded)
+    (first,), (second,) = installed.of("Job"), upgraded.of("Job")
+    assert first["spec"] == second["spec"]
+
+
+def test_the_job_of_an_installation_waits_for_its_node_without_end() -> None:
+    """A deadline counts from the creation, also where no node or no image is there yet."""
+    (job,), (cron,) = render().of("Job"), render().of("CronJob")
+    assert "activeDeadlineSeconds" not in job["spec"]
+    assert cron["spec"]["jobTemplate"]["spec"]["activeDeadlineSeconds"] == 600
+
+
+def test_certificates_are_renewed_before_the_alert_by_the_smallest_validity() -> None:
+    """A daily run may be a day late; an alert before it would fire though all is well."""
+    days = json.loads((CHART / "values.schema.json").read_text())["properties"]["certificates"]
+    shortest = timedelta(days=days["properties"]["validDays"]["minimum"])
+    alerts = yaml.safe_load((CHART / "alerts" / "gpushare.yaml").read_text())["groups"]
+    rules = [rule for group in alerts for rule in group["rules"]]
+    (rule,) = (each for each in rules if each["alert"] == "GpushareCertificateExpires")
+    alerted = timedelta(seconds=int(rule["expr"].split("<")[1].split("*")[0]) * 86400)
+    assert render().one("CronJob", "-certificates")["spec"]["schedule"] == "17 3 * * *"
+    assert shortest * RENEW_SHARE >= alerted + timedelta(days=1)
+
+
 def test_a_new_chart_version_leaves_a_job_of_the_same_image_as_it_is(tmp_path: Path) -> None:
     """With a pinned image tag the Job keeps its name, so its immutable pod template is equal."""
     pinned = {"extender": {"image": {"tag": "1.0.0-mirror"}}, "image": {"registry": REGISTRY}}
@@ -77,13 +113,27 @@ def test_another_name_of_the_chart_makes_another_job() -> None:
 
 
 def test_a_webhook_that_is_switched_on_gets_its_bundle_by_a_job_of_the_upgrade() -> None:
-    """The CronJob would set it at the end of the week; until then its pods would be refused."""
+    """The CronJob would set it at night; until then its pods would be refused."""
     converting = render("1.37.0", {"webhook": {"claims": "namespaces"}})
     assert job_name(converting) != job_name(render("1.37.0"))
     issue(converting)
     (found,) = converting.of("MutatingWebhookConfiguration")
     assert len(found["webhooks"]) == 2
     assert all(each["clientConfig"]["caBundle"] for each in found["webhooks"])
+
+
+def test_the_commands_of_the_pages_name_what_the_chart_installs() -> None:
+    """The label of all Secrets that the Job fills, and the CronJob that a Job is made from."""
+    rendered = render(values=EVERYTHING)
+    runbook, page = (
+        (DOCS / each).read_text()
+        for each in ("runbooks/GpushareCertificateExpires.md", "certificates.md")
+    )
+    (cron,) = rendered.of("CronJob")
+    for text in (runbook, page, CHECKS["webhook-trusted"].remedy):
+        assert f"--from=cronjob/{cron['metadata']['name']} " in text
+    key, value = re.findall(r"get secrets -l (\S+)=(\S+)", runbook)[0]
+    assert {each["metadata"]["labels"][key] for each in rendered.of("Secret")} == {value}
 
 
 def test_own_secrets_leave_nothing_to_issue() -> None:

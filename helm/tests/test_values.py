@@ -49,7 +49,7 @@ def test_lint_is_clean() -> None:
         ({"mps": {"root": "/run/../etc"}}, "root"),
         ({"mps": {"shmSize": "0"}}, "shmSize"),
         ({"admissionPolicy": {"exemptUsers": ["a', 'b"]}}, "exemptUsers"),
-        ({"certificates": {"validDays": 20}}, "minimum"),
+        ({"certificates": {"validDays": 44}}, "minimum"),
         ({"nameOverride": "a" * 64}, "maxLength"),
     ],
 )

@@ -139,7 +139,8 @@ def _runtime_class(evidence: Evidence) -> Iterator[str]:
     "webhook-trusted",
     Level.FAIL,
     "the API server can verify the webhook's certificate",
-    do="run helm upgrade, which generates the certificate again",
+    do="run helm upgrade, or kubectl create job -n gpushare --from=cronjob/gpushare-certificates "
+    "certificates-now; both set the caBundle of a certificate that the chart issues",
     needs=("MutatingWebhookConfiguration",),
 )
 def _webhook(evidence: Evidence) -> Iterator[str]:
