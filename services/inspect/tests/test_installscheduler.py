@@ -158,6 +158,15 @@ def test_flags_that_a_configuration_overrules_are_carried_over() -> None:
     }
     assert config["leaderElection"] == {"leaderElect": False}
     assert config["extenders"] == [EXTENDER]
+    assert not {"enableProfiling", "enableContentionProfiling"} & set(config)
+
+
+def test_profiling_that_was_switched_off_stays_off() -> None:
+    """As the CIS benchmark requires; kube-scheduler's default is on."""
+    pod = manifest.read(written((*FLAGS, "--profiling=false", "--contention-profiling=false")))
+    config = yaml.safe_load(configuration.render(None, pod.flags, pod.image, OFFER))
+    assert config["enableProfiling"] is False
+    assert config["enableContentionProfiling"] is False
 
 
 @pytest.mark.parametrize(
@@ -377,6 +386,32 @@ def test_an_extender_without_tls_is_called_as_it_is(
     outcome = run("install-scheduler", *access)
     assert "urlPrefix: http://10.96.7.7:39999/gpushare-scheduler" in outcome.out
     assert not [each for each in server.requests if "/secrets" in each]
+
+
+def test_an_ipv6_address_of_the_extender_is_written_in_brackets(
+    run: Run, node: FakeNode, server: FakeApiServer, tmp_path: Path
+) -> None:
+    """The port would be read as a part of the address."""
+    path = "/api/v1/namespaces/gpushare/services/gpushare-extender"
+    server.objects[path] = {"spec": {"clusterIP": "fd00:10:96::7"}}
+    access = ("--root", str(node.root), "--kubeconfig", str(server.kubeconfig(tmp_path)))
+    outcome = run("install-scheduler", *access)
+    assert "urlPrefix: https://[fd00:10:96::7]:39999/gpushare-scheduler" in outcome.out
+
+
+@pytest.mark.parametrize("missing", [("ca.crt", "tls.crt", "tls.key"), ("tls.key",)])
+def test_a_secret_that_is_not_filled_yet_is_named(
+    run: Run, node: FakeNode, server: FakeApiServer, tmp_path: Path, missing: tuple[str, ...]
+) -> None:
+    """The chart renders it empty, and the Job fills it a moment later."""
+    path = "/api/v1/namespaces/gpushare/secrets/pair"
+    data = {key: text for key, text in server.objects[path]["data"].items() if key not in missing}
+    server.objects[path] = {"data": data} if data else {}
+    access = ("--root", str(node.root), "--kubeconfig", str(server.kubeconfig(tmp_path)))
+    outcome = run("install-scheduler", "--apply", *access)
+    assert outcome.code == 1
+    assert f"the Secret gpushare/pair has no {', '.join(missing)} yet: wait until" in outcome.err
+    assert (node.manifest, node.ours()) == (node.text, [])
 
 
 def test_a_scheduler_that_kubelet_never_reports_is_put_back(

@@ -19,6 +19,8 @@ from gpukube.errors import KubeError
 
 _COMPONENT: Final = "app.kubernetes.io/component=extender"
 _CONFIG: Final = "config.yaml"
+_CREDENTIALS: Final = {"caData": "ca.crt", "certData": "tls.crt", "keyData": "tls.key"}
+"""Fields of ``tlsConfig``, and the keys of the Secret that they are read from."""
 _POLL_SECONDS: Final = 1.0
 STEADY_SECONDS: Final = 5.0
 """Seconds that the scheduler must have run: a configuration that it rejects ends it at once."""
@@ -28,7 +30,8 @@ def offered(kube: BlockingClient, namespace: str) -> SchedulerOffer:
     """What the chart, installed there in mode ``extender``, has for the cluster's scheduler.
 
     Raises:
-        ControlPlaneError: there is no such release, or more than one.
+        ControlPlaneError: there is no such release, or more than one, or its Secret has no client
+            certificate yet.
         KubeError: the API server did not answer.
     """
     base = f"/api/v1/namespaces/{namespace}"
@@ -36,20 +39,32 @@ def offered(kube: BlockingClient, namespace: str) -> SchedulerOffer:
     config = yaml.safe_load(data[_CONFIG])
     (extender,) = (dict(each) for each in config["extenders"] if is_ours(each))
     service = json.loads(kube.get(f"{base}/services/{name}"))
-    address = urlsplit(str(extender["urlPrefix"]))
-    host = f"{service['spec']['clusterIP']}:{address.port}"
-    extender["urlPrefix"] = urlunsplit(address._replace(netloc=host))
+    extender["urlPrefix"] = _at(str(extender["urlPrefix"]), service["spec"]["clusterIP"])
     if "tlsConfig" in extender:
         held_to = extender["tlsConfig"]["serverName"]
-        pair = _credentials(kube.get(f"{base}/secrets/{data['credentials']}"))
+        pair = _credentials(kube, namespace, data["credentials"])
         extender["tlsConfig"] = {"serverName": held_to} | pair
     return SchedulerOffer(extender, str(config["apiVersion"]))
 
 
-def _credentials(secret: bytes) -> dict[str, str]:
+def _at(url: str, ip: str) -> str:
+    """The URL with the address in place of its host."""
+    address = urlsplit(url)
+    host = f"[{ip}]" if ":" in ip else ip
+    return urlunsplit(address._replace(netloc=f"{host}:{address.port}"))
+
+
+def _credentials(kube: BlockingClient, namespace: str, secret: str) -> dict[str, str]:
     """CA bundle and client certificate of the scheduler, in base64 as its kubeconfig has them."""
-    data = json.loads(secret)["data"]
-    return {"caData": data["ca.crt"], "certData": data["tls.crt"], "keyData": data["tls.key"]}
+    found = json.loads(kube.get(f"/api/v1/namespaces/{namespace}/secrets/{secret}"))
+    data = found.get("data") or {}
+    missing = [key for key in _CREDENTIALS.values() if not data.get(key)]
+    if missing:
+        raise ControlPlaneError(
+            f"the Secret {namespace}/{secret} has no {', '.join(missing)} yet: wait until it is"
+            f" filled, by default by a Job that kubectl get jobs -n {namespace} lists"
+        )
+    return {field: data[key] for field, key in _CREDENTIALS.items()}
 
 
 def _config(kube: BlockingClient, base: str) -> tuple[str, Mapping[str, str]]:

@@ -51,8 +51,10 @@ _FLAGS: Final[Mapping[str, tuple[str, str, Callable[[str], Any]]]] = {
     "leader-elect-resource-lock": ("leaderElection", "resourceLock", str),
     "leader-elect-resource-name": ("leaderElection", "resourceName", str),
     "leader-elect-resource-namespace": ("leaderElection", "resourceNamespace", str),
+    "profiling": ("", "enableProfiling", _truth),
+    "contention-profiling": ("", "enableContentionProfiling", _truth),
 }
-"""Flags that a configuration file overrules: where they belong in it."""
+"""Flags that a configuration file overrules: where they belong in it; no part is the top level."""
 
 
 def render(present: str | None, flags: Mapping[str, str], image: str, offer: SchedulerOffer) -> str:
@@ -118,7 +120,8 @@ def _fresh(flags: Mapping[str, str], image: str, offer: SchedulerOffer) -> Objec
     }
     for name, (part, key, convert) in _FLAGS.items():
         if name in flags:
-            config.setdefault(part, {})[key] = convert(flags[name])
+            parent = config.setdefault(part, {}) if part else config
+            parent[key] = convert(flags[name])
     return config
 
 
