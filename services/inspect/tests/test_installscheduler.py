@@ -2,6 +2,9 @@
 
 import json
 import re
+import signal
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -329,6 +332,47 @@ def test_a_scheduler_that_does_not_start_gets_its_old_manifest_back(
         carry_out(plan.install(files.found(), OFFER), files, refuse, before="")
     assert (node.manifest, node.ours()) == (node.text, [])
     assert waited[1:] == [""]
+
+
+def interrupted(node: FakeNode, number: signal.Signals, first: str) -> tuple[int, str]:
+    """Exit status and waits of a program that gets a signal at the begin of each wait.
+
+    Args:
+        node: whose files are changed.
+        number: the signal.
+        first: a statement of the program before the install.
+
+    A wait that ends is printed: True for the new configuration.
+    """
+    program = (
+        "import os, signal, sys; from pathlib import Path;"
+        "from gpuinspect.controlplane import plan;"
+        "from gpuinspect.controlplane.configuration import SchedulerOffer;"
+        "from gpuinspect.controlplane.files import Files, carry_out;"
+        "files, number = Files(Path(sys.argv[1])), int(sys.argv[2]);"
+        "wait = lambda config: os.kill(os.getpid(), number) or print(bool(config));"
+        f"{first};"
+        "carry_out(plan.install(files.found(), SchedulerOffer({}, 'v1')), files, wait, before='')"
+    )
+    command = (sys.executable, "-c", program, str(node.root), str(int(number)))
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
+    return done.returncode, done.stdout
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_that_ends_the_command_gets_the_old_manifest_back(
+    node: FakeNode, number: signal.Signals
+) -> None:
+    """Also after a lost SSH connection; a second signal does not end the wait for the old one."""
+    assert interrupted(node, number, "pass") == (128 + number, "False\n")
+    assert (node.manifest, node.ours()) == (node.text, [])
+
+
+def test_a_hangup_that_nohup_ignores_ends_nothing(node: FakeNode) -> None:
+    """The command goes on without its terminal, as was asked for."""
+    ended = interrupted(node, signal.SIGHUP, "signal.signal(number, signal.SIG_IGN)")
+    assert ended == (0, "True\n")
+    assert manifest.read(node.manifest).ours
 
 
 @pytest.fixture

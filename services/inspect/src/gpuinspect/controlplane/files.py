@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from gpuinspect.controlplane import manifest
+from gpuinspect.controlplane import manifest, signals
 from gpuinspect.controlplane.plan import BACKUP, MANIFEST, ChangePlan, FileChange, SchedulerFiles
 from gpuinspect.errors import ControlPlaneError, InspectError
 
@@ -114,13 +114,15 @@ def _replace(path: Path, raw: bytes) -> None:
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)
-    except OSError:
+    except BaseException:  # it may have a private key
         temporary.unlink(missing_ok=True)
         raise
 
 
 def carry_out(plan: ChangePlan, files: Files, wait: Wait, *, before: str) -> None:
     """Make all changes and wait for the scheduler; on failure put everything back and wait again.
+
+    So too when the process is to end; see :mod:`gpuinspect.controlplane.signals`.
 
     Args:
         plan: what to do.
@@ -130,7 +132,13 @@ def carry_out(plan: ChangePlan, files: Files, wait: Wait, *, before: str) -> Non
 
     Raises:
         InspectError: it did not work; the manifest is as it was before.
+        SystemExit: SIGTERM or SIGHUP came; likewise.
     """
+    with signals.raised():
+        _carry_out(plan, files, wait, before)
+
+
+def _carry_out(plan: ChangePlan, files: Files, wait: Wait, before: str) -> None:
     done: list[FileChange] = []
     try:
         for change in plan.changes:
