@@ -487,6 +487,27 @@ def test_apply_waits_for_the_scheduler_to_run_with_the_new_configuration(
     assert run("install-scheduler", *access).err == "nothing to do\n"
 
 
+def test_an_uninstall_after_a_kubeadm_upgrade_removes_the_private_key(
+    run: Run, node: FakeNode, server: FakeApiServer, tmp_path: Path
+) -> None:
+    """The new manifest names no file of gpushare; the old configuration has the client's key."""
+    files = Files(node.root)
+    carry_out(plan.install(files.found(), OFFER), files, accept, before="")
+    upgraded = node.text.replace("v1.30.4", "v1.31.0")
+    (node.root / MANIFEST[1:]).write_text(upgraded)
+    left = node.ours()
+    access = ("--root", str(node.root), "--kubeconfig", str(server.kubeconfig(tmp_path)))
+    shown = run("uninstall-scheduler", *access)
+    assert shown.out.splitlines() == [
+        f"remove {node.root}{manifest.FOLDER}/{name}" for name in left
+    ]
+    assert "nothing was changed" in shown.err
+    assert node.ours() == left
+    assert run("uninstall-scheduler", "--apply", *access).err == "done\n"
+    assert (node.manifest, node.ours()) == (upgraded, [])
+    assert run("uninstall-scheduler", "--apply", *access).err == "nothing to do\n"
+
+
 def test_without_a_chart_in_mode_extender_it_reports_that(
     run: Run, node: FakeNode, server: FakeApiServer, tmp_path: Path
 ) -> None:

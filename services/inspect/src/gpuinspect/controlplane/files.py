@@ -78,15 +78,19 @@ class Files:
         except OSError as error:
             raise ControlPlaneError(f"cannot write {path}: {error.strerror}") from error
 
+    def obsolete(self, *, keep: str) -> list[Path]:
+        """All configurations of gpushare but one, by name; without one, the backup too."""
+        kept = {keep, BACKUP} if keep else set()
+        found = self._at(manifest.FOLDER).glob("*.yaml")
+        return sorted(path for path in found if f"{manifest.FOLDER}/{path.name}" not in kept)
+
     def tidy(self, *, keep: str) -> None:
-        """Remove all configurations of gpushare but one; without one, the folder and its backup."""
-        folder = self._at(manifest.FOLDER)
-        for path in folder.glob("*.yaml"):
-            if not keep or f"{manifest.FOLDER}/{path.name}" not in {keep, BACKUP}:
-                path.unlink(missing_ok=True)
+        """Remove what is :meth:`obsolete`; without a configuration to keep, the folder too."""
+        for path in self.obsolete(keep=keep):
+            path.unlink(missing_ok=True)
         if not keep:
             with contextlib.suppress(OSError):  # the folder has files of other programs
-                folder.rmdir()
+                self._at(manifest.FOLDER).rmdir()
 
     def _at(self, path: str) -> Path:
         return self._root / path.lstrip("/")

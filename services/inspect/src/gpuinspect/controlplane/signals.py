@@ -1,4 +1,4 @@
-"""Lets a change be undone when the process is to end: by ``kill``, systemd or a lost session."""
+"""Lets a change be undone when the process is to end: by ``kill``, systemd or a closed terminal."""
 
 import signal
 from collections.abc import Iterator

@@ -6,7 +6,7 @@ other; without ``--apply`` they only show what they would change.
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
@@ -36,6 +36,9 @@ Wait = Annotated[
 ]
 
 
+_SHOWN: Final = "nothing was changed; run the command with --apply to apply it"
+
+
 class _Node:
     """The node that the command is for: its files, and the API server about it."""
 
@@ -50,16 +53,29 @@ class _Node:
     def finish(self, found: SchedulerFiles, plan: ChangePlan, *, apply: bool) -> None:
         """Show the plan, and carry it out where that is wanted."""
         if not plan.changes:
-            note("nothing to do")
+            self._tidy(plan, apply=apply)
             return
         sys.stdout.write(plan.diff())
         if not apply:
-            note("nothing was changed; run the command with --apply to apply it")
+            note(_SHOWN)
             return
         note("waiting for kube-scheduler")
         before = read(found.manifest).ours
         carry_out(plan, self.files, self._running, before=before)
         note("done")
+
+    def _tidy(self, plan: ChangePlan, *, apply: bool) -> None:
+        """Remove files that the manifest no longer names, which kubeadm upgrade writes anew."""
+        obsolete = self.files.obsolete(keep=plan.config)
+        for path in obsolete:
+            print(f"remove {path}")
+        if obsolete and not apply:
+            note(_SHOWN)
+        elif obsolete:
+            self.files.tidy(keep=plan.config)
+            note("done")
+        else:
+            note("nothing to do")
 
     def _running(self, config: str) -> None:
         wait_running(self.kube, self._name, config, seconds=self._wait_seconds)
