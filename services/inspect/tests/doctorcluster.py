@@ -120,6 +120,18 @@ def claims_node(cluster: FakeCluster) -> None:
     cluster.add(resource_slice("n3", [device(0, 15)])).add(device_class("shares"))
 
 
+def kube_scheduler(cluster: FakeCluster, *flags: str, namespace: str = "kube-system") -> None:
+    """The chart is in mode extender, and this is the static pod of kube-scheduler on a node."""
+    labels = {f"{PREFIX}/component": "extender"}
+    item(cluster, "s")["metadata"]["labels"] = labels
+    cluster.pod(
+        "kube-scheduler-m1",
+        namespace=namespace,
+        metadata={"labels": {"component": "kube-scheduler", "tier": "control-plane"}},
+        spec={"containers": [{"name": "kube-scheduler", "command": ["kube-scheduler", *flags]}]},
+    )
+
+
 def item(cluster: FakeCluster, name: str) -> Any:
     """The object of this name."""
     return next(each for each in cluster.items if each["metadata"]["name"] == name)

@@ -14,6 +14,7 @@ from doctorcluster import (
     capacity,
     inventory,
     item,
+    kube_scheduler,
     nvidia_plugin,
     only_one,
     original,
@@ -172,7 +173,21 @@ def both_plugins(cluster: FakeCluster) -> None:
     item(cluster, "n1")["status"]["capacity"]["nvidia.com/gpu"] = "2"
 
 
+def second_scheduler(cluster: FakeCluster) -> None:
+    """The chart has a scheduler of its own, and kubeadm's runs beside it."""
+    kube_scheduler(cluster, "--v=2")
+    item(cluster, "s")["metadata"]["labels"] = {"app.kubernetes.io/component": "scheduler"}
+
+
+KUBE_SCHEDULER = "kube-scheduler-configured"
+INSTALLED = "--config=/etc/kubernetes/gpushare/scheduler-1.yaml"
 SOUND: list[tuple[str, str, Change]] = [
+    (KUBE_SCHEDULER, "mode second", second_scheduler),
+    (KUBE_SCHEDULER, "installed", lambda c: kube_scheduler(c, INSTALLED)),
+    (KUBE_SCHEDULER, "a tenant's", lambda c: kube_scheduler(c, "--v=2", namespace="team")),
+    (KUBE_SCHEDULER, "unknown flags", kube_scheduler),
+    ("kube-scheduler-installed", "installed", lambda c: kube_scheduler(c, INSTALLED)),
+    ("kube-scheduler-installed", "without a file", lambda c: kube_scheduler(c, "--v=2")),
     ("few-restarts", "five", lambda c: restarts(c, 2, 3)),
     ("kubelet-version", "the oldest", lambda c: versions(c, "v1.20.0", "n1", "n2")),
     ("kubelet-version", "unreadable", lambda c: versions(c, "unknown", "n1")),
@@ -221,6 +236,21 @@ def test_what_is_still_sound_is_not_named(run: Run, name: str, change: Change) -
 
 
 FOUND: list[tuple[str, Change, list[str]]] = [
+    (
+        KUBE_SCHEDULER,
+        lambda c: kube_scheduler(c, "--leader-elect=true"),
+        ["kube-system/kube-scheduler-m1 has no --config, so it does not call the extender"],
+    ),
+    (
+        "kube-scheduler-installed",
+        lambda c: kube_scheduler(c, "--config", "/etc/mine.yaml"),
+        ["kube-system/kube-scheduler-m1 has --config=/etc/mine.yaml"],
+    ),
+    (
+        "kube-scheduler-installed",
+        lambda c: kube_scheduler(c, "--policy-config-file=/etc/policy.json"),
+        ["kube-system/kube-scheduler-m1 has --policy-config-file=/etc/policy.json"],
+    ),
     (
         "few-restarts",
         lambda c: restarts(c, 2, 4),

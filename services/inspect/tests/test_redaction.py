@@ -85,6 +85,21 @@ def test_flags_of_the_extender_alone_are_kept(
     assert found.startswith("gpu policy: simple\n")
 
 
+def test_flags_of_the_clusters_kube_scheduler_are_kept(
+    run: Run, cluster: FakeCluster, tmp_path: Path
+) -> None:
+    """Doctor reads them; a pod of another namespace with its label has no arguments."""
+    path = tmp_path / "cluster.json"
+    labels = {"component": "kube-scheduler"}
+    box = {"name": "kube-scheduler", "command": ["kube-scheduler"]}
+    for namespace, flag in (("kube-system", "--config=/etc/c.yaml"), ("team", f"--x={SECRET}")):
+        spec = {"containers": [{**box, "args": [flag]}]}
+        cluster.pod("s", namespace=namespace, metadata={"labels": labels}, spec=spec)
+    assert run("snapshot", str(path), on=cluster).code == 0
+    assert "--config=/etc/c.yaml" in path.read_text()
+    assert SECRET not in path.read_text()
+
+
 def test_annotations_of_another_prefix_are_kept(
     run: Run, cluster: FakeCluster, tmp_path: Path
 ) -> None:

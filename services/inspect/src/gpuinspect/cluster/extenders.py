@@ -106,10 +106,10 @@ def _named_so(snapshot: Snapshot) -> Iterator[tuple[Pod, msgspec.Raw]]:
             yield pod, raw
 
 
-def flags_of(raw: msgspec.Raw) -> dict[str, str]:
-    """Flags of the extender's container; of a repeated one the last, as the program reads them."""
+def flags_of(raw: msgspec.Raw, container: str = EXTENDER) -> dict[str, str]:
+    """Flags of a container; of a repeated one the last, as the program reads them."""
     spec = msgspec.json.decode(raw, type=_Object).spec or _Spec()
-    boxes = [box for box in spec.containers or () if box.name == EXTENDER]
+    boxes = [box for box in spec.containers or () if box.name == container]
     words = [word for box in boxes for word in (*(box.command or ()), *(box.args or ()))]
     return dict(_flags(words))
 

@@ -19,6 +19,7 @@ from gpucore.wire.names import (
     Names,
 )
 from gpuinspect.cluster.extenders import EXTENDER, PROGRAMS
+from gpuinspect.cluster.kubeschedulers import KUBE_SCHEDULER, is_kube_scheduler
 from gpukube.plugin_pods import COMPONENT
 
 _Object = Mapping[str, Any]
@@ -42,7 +43,8 @@ _KEPT: Final = (
     "volumeMounts",
 )
 _FLAGS: Final = ("command", "args")
-"""Kept of the extender's container only: its flags decide what commands predict."""
+"""Kept of the extender's container, whose flags decide what commands predict, and of the cluster's
+own kube-scheduler, which doctor checks."""
 _VOLUME_KEYS: Final = {"hostPath": ("path",), "configMap": ("name",)}
 """Of other kinds of volume only the kind is kept, which can keep a pod from a node."""
 
@@ -57,9 +59,16 @@ def redacted(item: _Object, names: Names) -> dict[str, Any]:
     found = {**item, "metadata": _metadata(item.get("metadata") or {}, names)}
     spec = item.get("spec")
     if isinstance(spec, dict) and "containers" in spec:
-        labels = found["metadata"].get("labels") or {}
-        found["spec"] = _spec(spec, is_extender=labels.get(COMPONENT) in PROGRAMS)
+        found["spec"] = _spec(spec, _program(found["metadata"]))
     return found
+
+
+def _program(metadata: _Object) -> str:
+    """Name of the container whose flags are kept; empty for none."""
+    labels = metadata.get("labels") or {}
+    if is_kube_scheduler(metadata.get("namespace", ""), labels):
+        return KUBE_SCHEDULER
+    return EXTENDER if labels.get(COMPONENT) in PROGRAMS else ""
 
 
 def _metadata(metadata: _Object, names: Names) -> dict[str, Any]:
@@ -74,19 +83,19 @@ def _metadata(metadata: _Object, names: Names) -> dict[str, Any]:
     return found
 
 
-def _spec(spec: _Object, *, is_extender: bool) -> dict[str, Any]:
+def _spec(spec: _Object, program: str) -> dict[str, Any]:
     found = dict(spec)
     for key in _CONTAINERS:
         if key in spec:
             boxes = spec[key] or ()
-            found[key] = [_container(box, is_extender=is_extender) for box in boxes]
+            found[key] = [_container(box, program) for box in boxes]
     if "volumes" in spec:
         found["volumes"] = [_volume(volume) for volume in spec["volumes"] or ()]
     return found
 
 
-def _container(box: _Object, *, is_extender: bool) -> dict[str, Any]:
-    flags = _FLAGS if is_extender and box.get("name") == EXTENDER else ()
+def _container(box: _Object, program: str) -> dict[str, Any]:
+    flags = _FLAGS if program and box.get("name") == program else ()
     found = {key: box[key] for key in (*_KEPT, *flags) if key in box}
     found["env"] = [_variable(each) for each in box.get("env") or ()]
     if "envFrom" in box:

@@ -31,6 +31,7 @@ from gpuinspect.cluster.extenders import (
 )
 from gpuinspect.cluster.release import WEBHOOK_KIND, own_webhooks
 from gpuinspect.cluster.snapshots import Snapshot
+from gpukube.plugin_pods import COMPONENT
 
 DEFAULT_SCHEDULER: Final = "default-scheduler"
 CONFIGURATION: Final = "KubeSchedulerConfiguration"
@@ -105,6 +106,7 @@ def _number(text: str) -> int:
 
 class _Metadata(msgspec.Struct):
     namespace: str = ""
+    labels: Mapping[str, str] | None = None
 
 
 class _ConfigMap(msgspec.Struct):
@@ -144,15 +146,32 @@ def configurations(snapshot: Snapshot, names: Names) -> Iterator[SchedulerConfig
     They are read where the extenders run, and in kube-system: a ConfigMap of any other namespace
     may be one of a tenant.
     """
+    for each in _config_maps(snapshot):
+        yield from _configurations_of(each, names)
+
+
+def for_kube_scheduler(snapshot: Snapshot, names: Names) -> bool:
+    """Whether the cluster's own kube-scheduler is to call the extender: mode ``extender``."""
+    return any(
+        True
+        for each in _config_maps(snapshot)
+        if (each.metadata.labels or {}).get(COMPONENT) == EXTENDER
+        for _ in _configurations_of(each, names)
+    )
+
+
+def _config_maps(snapshot: Snapshot) -> Iterator[_ConfigMap]:
     maps = [msgspec.json.decode(raw, type=_ConfigMap) for raw in snapshot.all("ConfigMap")]
     namespaces = extender_namespaces(snapshot) if maps else ()
-    for each in maps:
-        texts = (each.data or {}).values() if each.metadata.namespace in namespaces else ()
-        for text in texts:
-            if CONFIGURATION in text and names.gpu_mem in text and len(text) <= _MOST_CHARACTERS:
-                found = _configuration(text)
-                if found is not None:
-                    yield found
+    return (each for each in maps if each.metadata.namespace in namespaces)
+
+
+def _configurations_of(found: _ConfigMap, names: Names) -> Iterator[SchedulerConfiguration]:
+    for text in (found.data or {}).values():
+        if CONFIGURATION in text and names.gpu_mem in text and len(text) <= _MOST_CHARACTERS:
+            configuration = _configuration(text)
+            if configuration is not None:
+                yield configuration
 
 
 def _configuration(text: str) -> SchedulerConfiguration | None:

@@ -15,10 +15,10 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 from ruamel.yaml.util import load_yaml_guess_indent
 
+from gpuinspect.cluster.kubeschedulers import INSTALL_FOLDER
 from gpuinspect.errors import ControlPlaneError
 
-FOLDER: Final = "/etc/kubernetes/gpushare"
-"""Folder of the files of gpushare, at the same path on the node and in the pod."""
+FOLDER: Final = INSTALL_FOLDER
 CONFIG: Final = "config"
 POLICY: Final = "policy-config-file"
 _VOLUME: Final = "gpushare"

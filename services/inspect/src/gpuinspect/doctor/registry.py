@@ -4,13 +4,23 @@ from typing import Final
 
 from gpuinspect.cluster.collect import CLAIM_LISTS, CONFIG_MAPS, ListRequest
 from gpuinspect.cluster.schedulers import SCHEDULER_CONFIGS, WEBHOOKS
-from gpuinspect.doctor import accounting, claims, inventories, nodes, nomination, requests, stack
+from gpuinspect.doctor import (
+    accounting,
+    claims,
+    controlplane,
+    inventories,
+    nodes,
+    nomination,
+    requests,
+    stack,
+)
 from gpuinspect.queries.claims import DEVICE_CLASSES, claim_templates
 
 CHECKS: Final = (
     *nodes.check.checks,
     *inventories.check.checks,
     *stack.check.checks,
+    *controlplane.check.checks,
     *nomination.check.checks,
     *requests.check.checks,
     *accounting.check.checks,

@@ -68,7 +68,7 @@ class _Node:
         """Remove files that the manifest no longer names, which kubeadm upgrade writes anew."""
         obsolete = self.files.obsolete(keep=plan.config)
         for path in obsolete:
-            print(f"remove {path}")
+            sys.stdout.write(f"remove {path}\n")
         if obsolete and not apply:
             note(_SHOWN)
         elif obsolete:
