@@ -1,0 +1,25 @@
+"""The page about the uninstall names what gpushare leaves in a cluster and on nodes."""
+
+from pathlib import Path
+
+import yaml
+
+from gpucore.node.isolation.cdi import CDI_KIND
+from gpucore.wire.names import CLAIM_MANAGER, MANAGED_BY
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = (ROOT / "docs" / "uninstall.md").read_text()
+VALUES = yaml.safe_load((ROOT / "helm" / "gpushare" / "values.yaml").read_text())["devicePlugin"]
+
+
+def test_claim_templates_that_remain_are_deleted_by_the_label_that_they_have() -> None:
+    """Helm knows none of them: the extender creates them for converted pods."""
+    command = f"kubectl delete resourceclaimtemplates -A -l {MANAGED_BY}={CLAIM_MANAGER}"
+    assert f"`{command}`" in PAGE
+
+
+def test_files_that_remain_on_gpu_nodes_are_named() -> None:
+    """The histories of usage, and the CDI files of running pods."""
+    cdi = f"{VALUES['cdi']['directory']}/{CDI_KIND.replace('/', '-')}_*.json"
+    for path in (f"{VALUES['kubeletRoot']}/plugins/gpushare-usage", cdi):
+        assert f"| `{path}` |" in PAGE
