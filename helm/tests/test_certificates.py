@@ -136,6 +136,15 @@ def test_the_commands_of_the_pages_name_what_the_chart_installs() -> None:
     assert {each["metadata"]["labels"][key] for each in rendered.of("Secret")} == {value}
 
 
+@pytest.mark.parametrize("tls", [True, False])
+def test_the_notes_name_when_to_install_into_the_scheduler_again(*, tls: bool) -> None:
+    """After each kubeadm upgrade, and with TLS before the copied certificate ends."""
+    extender = {"tls": {"enabled": tls}}
+    notes = render(values={**EVERYTHING, "extender": extender}).notes
+    assert "after each kubeadm upgrade, on each new control-plane node" in notes
+    assert ("within certificates.validDays\n   (365)." in notes) is tls
+
+
 def test_own_secrets_leave_nothing_to_issue() -> None:
     """Neither a Job nor its rights."""
     rendered = render(values=OWN)
