@@ -1,7 +1,8 @@
 """One run at a time of what uses clusters of fixed names, by whatever checkout it is started.
 
 The lock is a file of the cache folder. It is free again when the process that holds it ends, in
-whatever way. Processes that a holder starts are part of its run.
+whatever way, and so has every process to which that passed its descriptor. Processes that a holder
+starts are part of its run.
 """
 
 import fcntl
@@ -21,8 +22,11 @@ _POLL_SECONDS = 1.0
 
 
 @contextmanager
-def sole_run(name: str, *, wait_s: float = WAIT_SECONDS) -> Iterator[None]:
+def sole_run(name: str, *, wait_s: float = WAIT_SECONDS) -> Iterator[tuple[int, ...]]:
     """Hold the lock of this name; another run that holds it is named and waited for.
+
+    Yields the file descriptor of the lock, for ``pass_fds`` of a process that may outlive this one;
+    none within a run that has the lock.
 
     Args:
         name: of what only one run may use, such as ``cases``.
@@ -33,7 +37,7 @@ def sole_run(name: str, *, wait_s: float = WAIT_SECONDS) -> Iterator[None]:
     """
     variable = f"GPUSHARE_{name.upper().replace('-', '_')}_RUN"
     if variable in os.environ:
-        yield
+        yield ()
         return
     with (cachedir.root() / f".{name}.run").open("a+") as file:
         _acquire(file, name, wait_s)
@@ -42,10 +46,9 @@ def sole_run(name: str, *, wait_s: float = WAIT_SECONDS) -> Iterator[None]:
         file.flush()
         os.environ[variable] = str(os.getpid())
         try:
-            yield
+            yield (file.fileno(),)
         finally:
             del os.environ[variable]
-            file.truncate(0)
 
 
 def _acquire(file: IO[str], name: str, wait_s: float) -> None:

@@ -33,11 +33,11 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--keep-going", action="store_true", help="run all, whatever fails")
     options = parser.parse_args(arguments)
     heed_interrupts()
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    _end_in_order()
     try:
         # Another run of the cases would remove the clusters of this one.
-        with sole_run("cases"):
-            return _run(options)
+        with sole_run("cases") as lock:
+            return _run(options, lock)
     except SetupError as error:
         print(f"stages: {error}", file=sys.stderr)
         return 1
@@ -46,14 +46,21 @@ def main(arguments: list[str] | None = None) -> int:
         return INTERRUPTED
 
 
-def _run(options: argparse.Namespace) -> int:
+def _end_in_order() -> None:
+    """Let SIGTERM and a lost terminal end the run as Ctrl-C does; ``nohup`` keeps its effect."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, signal.default_int_handler)
+
+
+def _run(options: argparse.Namespace, lock: tuple[int, ...]) -> int:
     os.environ["GPUSHARE_FAIL_FAST"] = "" if options.keep_going else "1"
     phases = plan(
         cluster=options.cluster,
         ondemand=options.plan == "all",
         arguments=os.environ.get("ARGS", ""),
     )
-    run = Run(LOGS, keep_going=options.keep_going)
+    run = Run(LOGS, keep_going=options.keep_going, lock=lock)
     status = 0
     try:
         run.run(phases)

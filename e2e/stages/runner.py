@@ -56,6 +56,8 @@ class Run:
     Args:
         logs: folder of the files with each stage's output.
         keep_going: run all stages whatever fails.
+        lock: file descriptors that every stage inherits, so that the lock behind them is held until
+            the last stage has ended, also where this process was killed.
 
     Attributes:
         results: of the stages that ran, in the order in which they ended.
@@ -63,6 +65,7 @@ class Run:
 
     logs: Path
     keep_going: bool = False
+    lock: tuple[int, ...] = ()
     results: list[StageResult] = field(default_factory=list)
     _stopped: threading.Event = field(default_factory=threading.Event)
     _processes: set[subprocess.Popen[str]] = field(default_factory=set)
@@ -143,6 +146,7 @@ class Run:
             errors="replace",
             env=environment(os.environ),
             start_new_session=True,
+            pass_fds=self.lock,
         )
         with self._lock:
             self._processes.add(process)
@@ -156,9 +160,10 @@ class Run:
         assert process.stdout is not None
         with log_file(self.logs, stage.name).open("w", encoding="utf-8", buffering=1) as log:
             for line in process.stdout:
-                sys.stdout.write(line)
-                sys.stdout.flush()
                 log.write(line)
+                with suppress(OSError):  # the terminal is lost, and the stage still cleans up
+                    sys.stdout.write(line)
+                    sys.stdout.flush()
                 lines.append(line.rstrip())
 
 
