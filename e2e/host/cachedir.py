@@ -12,12 +12,15 @@ import os
 import re
 import shutil
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 _KEY_LENGTH = 12
 KEPT_SECONDS = 14 * 24 * 3600
+SUPERSEDED_SECONDS = 30 * 24 * 3600
+"""After this time in which other versions of a program were used, a version is an old one."""
 _ENTRY = re.compile(r"(?P<kind>.+)-[0-9a-f]{12,16}")
+_VERSION = re.compile(r"-\d+\.\d+\.\d+$")
 _UNFINISHED = ("context-", "preload-", "settled-")
 """Folders that are filled and thrown away again. A root file system is not among them: it may hold
 mounts."""
@@ -77,27 +80,38 @@ def entry(kind: str, key: str, fill: Callable[[Path], None]) -> Path:
 def prune(*, now: float) -> list[str]:
     """Remove what was not used for :data:`KEPT_SECONDS`; the names of what is gone.
 
-    The newest entry of a kind stays however old it is: making it again may take minutes. What a
-    process that was killed left of its work goes too.
+    The newest entry of a kind stays however old it is: making it again may take minutes. It goes
+    only where the kind ends with a version, such as ``kubernetes-1.36.4``, and another version was
+    used :data:`SUPERSEDED_SECONDS` later. What a process that was killed left of its work goes too.
 
     Args:
         now: in seconds since the epoch.
     """
-    folders = [path for path in root().iterdir() if path.is_dir()]
-    folders.sort(key=lambda path: path.stat().st_mtime, reverse=True)
     kinds: set[str] = set()
+    programs: dict[str, float] = {}
     gone = []
-    for folder in folders:
-        entry = _ENTRY.fullmatch(folder.name)
-        newest = entry is not None and entry["kind"] not in kinds
-        if entry is not None:
-            kinds.add(entry["kind"])
-        elif not _disposable(folder.name):
-            continue
-        if not newest and folder.stat().st_mtime < now - KEPT_SECONDS:
+    for folder, used in _by_last_use():
+        if entry := _ENTRY.fullmatch(folder.name):
+            kind = entry["kind"]
+            last = programs.setdefault(_VERSION.sub("", kind), used)
+            stays = kind not in kinds and used >= last - SUPERSEDED_SECONDS
+            kinds.add(kind)
+        else:
+            stays = not _disposable(folder.name)
+        if not stays and used < now - KEPT_SECONDS:
             shutil.rmtree(folder, ignore_errors=True)
             gone.append(folder.name)
     return gone
+
+
+def _by_last_use() -> list[tuple[Path, float]]:
+    """The folders of the cache and when each was used last, the newest first."""
+    found = []
+    for path in root().iterdir():
+        with suppress(OSError):  # another process has thrown it away
+            if path.is_dir():
+                found.append((path, path.stat().st_mtime))
+    return sorted(found, key=lambda each: each[1], reverse=True)
 
 
 def _disposable(name: str) -> bool:

@@ -1,6 +1,7 @@
 """Cache entries are named by their inputs and are complete or absent."""
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -134,6 +135,44 @@ def test_the_newest_of_a_kind_stays(cache: Path) -> None:
         mocknvml_0123456789abcdef=LONG_AGO,
     )
     assert found == {"node-image-123456789abc", "mocknvml-0123456789abcdef"}
+
+
+def test_an_old_version_goes_once_another_was_used_for_a_month(cache: Path) -> None:
+    """Both that the code of today uses stay, also where nobody was here for long."""
+    month = cachedir.SUPERSEDED_SECONDS
+    found = left(
+        cache,
+        **{
+            "kubernetes-1.37.1-0123456789ab": LONG_AGO,
+            "kubernetes-1.20.2-0123456789ab": LONG_AGO - month,
+            "kubernetes-1.36.4-0123456789ab": LONG_AGO - month - 1,
+            "kubelet-1.36.3-0123456789ab": LONG_AGO - 2 * month,
+        },
+    )
+    assert found == {
+        "kubernetes-1.37.1-0123456789ab",
+        "kubernetes-1.20.2-0123456789ab",
+        "kubelet-1.36.3-0123456789ab",
+    }
+
+
+def test_a_folder_that_vanishes_meanwhile_stops_no_cleaning(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another build removes its context between the listing and the look at it."""
+    is_dir = Path.is_dir
+
+    def vanishing(path: Path) -> bool:
+        found = is_dir(path)
+        if path.name == "context-other":
+            shutil.rmtree(path)
+        return found
+
+    (cache / "context-other").mkdir(parents=True)
+    (cache / "context-old").mkdir()
+    os.utime(cache / "context-old", (LONG_AGO, LONG_AGO))
+    monkeypatch.setattr(Path, "is_dir", vanishing)
+    assert cachedir.prune(now=NOW) == ["context-old"]
 
 
 def test_what_is_no_entry_stays(cache: Path) -> None:
