@@ -38,7 +38,10 @@ def forget(repositories: Iterable[str], *, keep: Iterable[str]) -> None:
             docker.remove([name])
         except SetupError as reason:
             say(f"{name} stays: {reason}")
-    docker.remove_nameless(STAGE, older_than=KEPT)
+    try:
+        docker.remove_nameless(STAGE, older_than=KEPT)
+    except SetupError as reason:
+        say(f"old stages of builds stay: {reason}")
 
 
 def outdated(

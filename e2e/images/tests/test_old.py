@@ -65,6 +65,18 @@ def test_an_image_that_another_build_removes_meanwhile_stops_nothing(
     assert not [call for call in engine.calls() if " image rm " in call]
 
 
+def test_another_removal_of_stages_stops_nothing(
+    engine: FakePrograms, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The engine does one at a time and refuses the second: the build goes on."""
+    running = (
+        '"image prune") echo "a prune operation is already running" >&2; exit 1 ;;\n  "image rm"'
+    )
+    engine.add("docker", ENGINE.replace('"image rm"', running))
+    old.forget(["gpushare/extender"], keep=())
+    assert "a prune operation is already running" in capsys.readouterr().err
+
+
 def test_no_images_need_no_query(engine: FakePrograms) -> None:
     """An engine without images of ours is not sent a request that it would refuse."""
     assert docker.last_used([]) == []
