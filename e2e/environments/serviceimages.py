@@ -36,11 +36,13 @@ def identity_built_again(image: Image) -> str:
         file = Path(folder) / "Dockerfile"
         turn = f"{LAST_STAGE}ENV TURN={time.time_ns()}\n"
         file.write_text(image.dockerfile.read_text().replace(LAST_STAGE, turn))
-        build.make(image, bases.probe(baseimage.ensure()), _AGAIN, dockerfile=file)
-    try:
-        return docker.identity(_AGAIN)
-    finally:
-        docker.remove([_AGAIN])
+        base = bases.probe(baseimage.ensure())
+        with build.building():
+            build.make(image, base, _AGAIN, dockerfile=file)
+            try:
+                return docker.identity(_AGAIN)
+            finally:
+                docker.remove([_AGAIN])
 
 
 def succeeds_in(image: Image, script: str) -> bool:

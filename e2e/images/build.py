@@ -7,6 +7,7 @@ requirement file and all wheels, so that the build needs no network. Nothing is 
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +20,8 @@ from images import catalogue, old, settled, wheels
 from images.base import Base
 from images.catalogue import Image
 
+_LOCK = "images"
+"""Held while images are built: two builds of one image use the same temporary name."""
 EPOCH = 1_767_225_600
 """The time of every file in our images, in seconds: 2026-01-01. The tag distinguishes versions."""
 
@@ -49,23 +52,30 @@ def ensure(base: str | None = None, target: Architecture | None = None) -> Built
         SetupError: the engine, the package index or a Dockerfile failed; states which command.
     """
     ground = bases.probe(base or baseimage.ensure(target))
-    missing = [
-        image for image in catalogue.GROUNDS_FIRST if not docker.has_image(image.tag(ground))
-    ]
-    for image in missing:
-        make(image, ground, image.tag(ground))
     names = {image.name: image.tag(ground) for image in catalogue.GROUNDS_FIRST}
+    if _missing(ground):
+        with building():
+            for image in _missing(ground):  # another process may have built some meanwhile
+                make(image, ground, image.tag(ground))
+            old.forget([name.partition(":")[0] for name in names.values()], keep=names.values())
     for name in names.values():
         docker.mark_used(name)
-    if missing:
-        old.forget([name.partition(":")[0] for name in names.values()], keep=names.values())
     return Built(**{image.name: names[image.name] for image in catalogue.ALL})
+
+
+def _missing(base: Base) -> list[Image]:
+    return [image for image in catalogue.GROUNDS_FIRST if not docker.has_image(image.tag(base))]
+
+
+def building() -> AbstractContextManager[None]:
+    """The only build of images on this machine: another process that builds is waited for."""
+    return cachedir.locked(_LOCK)
 
 
 def make(
     image: Image, base: Base, name: str, *, dockerfile: Path | None = None, cached: bool = True
 ) -> None:
-    """Build an image.
+    """Build an image. The caller holds :func:`building`.
 
     Args:
         image: what it is made of.
@@ -97,9 +107,11 @@ def repeated(
     for image in catalogue.GROUNDS_FIRST:
         name = image.tag(ground)
         again = f"{name}-again"
-        make(image, ground, again, cached=False)
-        yield name, docker.identity(name), docker.identity(again)
-        docker.remove([again])
+        with building():
+            make(image, ground, again, cached=False)
+            ids = docker.identity(name), docker.identity(again)
+            docker.remove([again])
+        yield name, *ids
 
 
 def lay_out(image: Image, base: Base, context: Path) -> None:
