@@ -28,6 +28,8 @@ END_SECONDS = 240.0
 """For a stage that was interrupted: pytest removes its cluster."""
 _KEPT_LINES = 400
 _JOB_SLOTS = re.compile(r"(^|\s)(-j\d*|--jobserver-\S+)(?=\s|$)")
+_ARGUMENTS = re.compile(r"(^|\s)ARGS:*=(\\.|[^\s\\])*")
+"""The variable ARGS of make's command line; a backslash is before each blank of its value."""
 
 
 @dataclass(frozen=True)
@@ -168,9 +170,13 @@ class Run:
 
 
 def environment(variables: Mapping[str, str]) -> dict[str, str]:
-    """Of a stage: make's job slots stay with the make that has them, output comes at once."""
-    flags = _JOB_SLOTS.sub(" ", variables.get("MAKEFLAGS", "")).strip()
-    return {**variables, "MAKEFLAGS": flags, "PYTHONUNBUFFERED": "1"}
+    """Of a stage: make's job slots stay with the make that has them, output comes at once.
+
+    ARGS does not go on: it is for one stage, whose command line has it.
+    """
+    flags = _JOB_SLOTS.sub(" ", _ARGUMENTS.sub(" ", variables.get("MAKEFLAGS", ""))).strip()
+    others = {name: value for name, value in variables.items() if name != "ARGS"}
+    return {**others, "MAKEFLAGS": flags, "PYTHONUNBUFFERED": "1"}
 
 
 def give_way(pid: int, processes: Path = Path("/proc")) -> None:

@@ -127,6 +127,17 @@ def test_job_slots_stay_with_the_make_that_has_them() -> None:
     assert runner.environment({})["PYTHONUNBUFFERED"] == "1"
 
 
+@pytest.mark.parametrize("assignment", ["ARGS=", "ARGS:="])
+def test_arguments_for_the_cases_on_the_newest_reach_no_other_stage(assignment: str) -> None:
+    """Make passes variables on in two ways: as its flags, and by `export` in the Makefile."""
+    quoted = rf"{assignment}-k\ \"a\ or\ b\"\ $$$$x\y"
+    given = {"MAKEFLAGS": f" -- {quoted} KUBERNETES=1.20", "ARGS": '-k "a or b" $x', "CASES": "e2e"}
+    found = runner.environment(given)
+    assert found["MAKEFLAGS"].split() == ["--", "KUBERNETES=1.20"]
+    assert "ARGS" not in found
+    assert found["CASES"] == "e2e"
+
+
 def test_busy_time_counts_all_but_idle_and_waiting(tmp_path: Path) -> None:
     stat = tmp_path / "stat"
     stat.write_text("cpu  100 100 100 9999 9999 50 50 0 0 0\ncpu0 1 1 1 1 1 1 1\n")
