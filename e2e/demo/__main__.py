@@ -16,6 +16,7 @@ from environments import table, workloads
 from environments.environment import UnavailableError
 from environments.kind import KindEnvironment
 from environments.kubectl import KubectlError
+from environments.waiting import PATIENCE_SECONDS
 from host.commands import run_command
 from host.errors import SetupError
 from host.progress import step
@@ -96,8 +97,9 @@ def _samples(world: KindEnvironment) -> None:
     ]
     large = workloads.pod("large", [LARGE], namespace=SPACE, image=world.image)
     world.kubectl.apply(workloads.namespace(SPACE), *objects, large)
+    limit = f"--timeout={PATIENCE_SECONDS}s"
     for name in SAMPLES:
-        world.kubectl("rollout", "status", f"deployment/{name}", "-n", SPACE, "--timeout=110s")
+        world.kubectl("rollout", "status", f"deployment/{name}", "-n", SPACE, limit)
 
 
 def main() -> int:

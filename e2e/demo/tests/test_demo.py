@@ -10,6 +10,7 @@ import yaml
 
 from demo import __main__ as demo
 from environments import machines
+from environments.waiting import PATIENCE_SECONDS
 
 ROOT = Path(__file__).parents[3]
 IMAGE = "gpushare/sample:abc"
@@ -32,12 +33,13 @@ class FakeWorld:
 
 
 class RecordingKubectl(SimpleNamespace):
-    """Prints a table, and remembers what was applied."""
+    """Prints a table, and remembers what was applied and the commands."""
 
     def __init__(self, kubeconfig: Path) -> None:
-        super().__init__(kubeconfig=kubeconfig, applied=[])
+        super().__init__(kubeconfig=kubeconfig, applied=[], commands=[])
 
     def __call__(self, *words: str) -> str:
+        self.commands.append(words)
         return f"<{' '.join(words)}>\n"
 
     def apply(self, *objects: Any) -> None:
@@ -77,6 +79,14 @@ def test_one_sample_waits(world: Any) -> None:
     [container] = large["spec"]["containers"]
     largest = max(gpu.units for name in demo.MACHINES for gpu in machines.gpus(name))
     assert int(container["resources"]["limits"]["aliyun.com/gpu-mem"]) > largest
+
+
+def test_a_slow_machine_has_as_long_for_the_samples_as_for_anything_else(world: Any) -> None:
+    """Pods start one after the other where a cluster was created just before."""
+    demo._samples(world)
+    waits = [words for words in world.kubectl.commands if words[:2] == ("rollout", "status")]
+    assert [words[2] for words in waits] == [f"deployment/{name}" for name in demo.SAMPLES]
+    assert {words[-1] for words in waits} == {f"--timeout={PATIENCE_SECONDS}s"}
 
 
 def test_the_tutorials_image_is_on_every_node(world: Any) -> None:
