@@ -104,9 +104,12 @@ class EndedPods:
         ) as watch:
             self._watch = watch
             for line in watch.stdout or ():
-                pod = seen(line.rstrip("\n"))
-                if self._ended(pod):
-                    self._take_away(pod)
+                if line.endswith("\n"):  # kubectl may be ended in the middle of its last line
+                    self._follow_pod(seen(line.rstrip("\n")))
+
+    def _follow_pod(self, pod: Seen) -> None:
+        if self._ended(pod):
+            self._take_away(pod)
 
     def _ended(self, pod: Seen) -> bool:
         if pod.runs:

@@ -98,6 +98,20 @@ def deletions(folder: Path) -> list[tuple[str, dict[str, Any]]]:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    "cut", ["case|stays|uid-of-stays|", f"case|gone|uid-of-gone|{DELETED}|c0||1"]
+)
+def test_a_line_that_is_cut_off_is_no_report(kubectl: Kubectl, tmp_path: Path, cut: str) -> None:
+    """Kubectl was ended while it wrote: the next watch reports all pods again."""
+    (tmp_path / "lines").write_text(cut)
+    pods = EndedPods(kubectl)
+    pods.start()
+    until("a second watch", lambda: len(read(tmp_path / "watches")) >= 2, seconds=SECONDS)
+    pods.stop()
+    assert deletions(tmp_path) == []
+
+
+@pytest.mark.slow
 def test_a_watch_that_ends_is_begun_anew_until_it_is_stopped(
     kubectl: Kubectl, tmp_path: Path
 ) -> None:
