@@ -23,11 +23,13 @@ _UNSENT = re.compile(
     r"dial tcp \S+ (connect: connection refused|i/o timeout)"
     r"|The connection to the server \S+ was refused"
     r"|error dialing backend|TLS handshake timeout"
+    r'|Get \\?"https://[^/]+/(api|apis|openapi/v[23])\?timeout=\w+\\?": EOF'
     r"|unable to upgrade connection: (pod does not exist|rpc error: code = Unavailable)"
 )
 """The server did not get the request, or kubelet does not yet know the pod after a restart.
 
-Or the container runtime, which is restarted, did not get it.
+Or the container runtime, which is restarted, did not get it. Or discovery, which precedes every
+request, got no reply: kubectl 1.37 quotes that error in a line of its log.
 """
 _LOST = re.compile(
     r"etcdserver: (request timed out|leader changed)|http2: client connection lost"
