@@ -34,6 +34,7 @@ from environments import fakenodes
 from environments.apicall import ApiCalls
 from environments.controlplane import ControlPlane
 from host.progress import say, step
+from host.stopping import end_on_signals
 
 OUT = Path(__file__).parents[2] / "docs"
 KINDS = 8
@@ -135,6 +136,7 @@ async def _cluster(
     options: argparse.Namespace, nodes: int, pods: int
 ) -> AsyncIterator[tuple[ControlPlane, Measures]]:
     """A control plane with nodes, and pods that hold shares."""
+    end_on_signals()
     plane = ControlPlane()
     rows = frozenset(options.row or ())
     plan = BenchPlan(options.runs, options.binds, options.schedule, options.backlog, rows)

@@ -27,6 +27,7 @@ from environments.apicall import ApiCalls
 from environments.binding import BoundCounter
 from environments.controlplane import ControlPlane
 from host.progress import step
+from host.stopping import end_on_signals
 
 API = "/apis/resource.k8s.io/v1"
 CLAIMS = f"{API}/namespaces/{fakenodes.NAMESPACE}/resourceclaims"
@@ -53,6 +54,7 @@ def main() -> None:
 
 async def measured(nodes: int, pods: int, runs: int) -> Object:
     """The rates of the three paths, in turns."""
+    end_on_signals()
     plane = ControlPlane()
     try:
         with step("start etcd and the API server"):

@@ -12,6 +12,7 @@ import shutil
 import ssl
 import subprocess
 import tempfile
+import threading
 import urllib.error
 import urllib.request
 from collections.abc import Mapping, Sequence
@@ -21,6 +22,7 @@ from typing import Any
 import offline
 from environments.kubectl import Kubectl
 from environments.processes import ChildProcess, free_port
+from host.errors import SetupError
 from host.featuregates import feature_gates
 from host.waiting import until
 
@@ -79,6 +81,8 @@ class ControlPlane:
         self._etcd_url, self._peer_url = (f"http://127.0.0.1:{free_port()}" for _ in range(2))
         self.url = f"https://127.0.0.1:{self.port}"
         self.processes: list[ChildProcess] = []
+        self._starting = threading.Lock()
+        self._stopped = False
         self.kubectl = Kubectl(self._programs / "kubectl", self.kubeconfig)
 
     def start(self) -> None:
@@ -93,7 +97,13 @@ class ControlPlane:
         return {process.name: process.pid for process in self.processes if process.name in PARTS}
 
     def stop(self) -> None:
-        """End every process, last first, and remove all files."""
+        """End every process, last first, and remove all files; none is started afterwards.
+
+        Another thread may be starting one: a coroutine that awaits it is cancelled, the thread is
+        not.
+        """
+        with self._starting:
+            self._stopped = True
         for process in reversed(self.processes):
             process.stop()
         shutil.rmtree(self.folder, ignore_errors=True)
@@ -206,9 +216,12 @@ class ControlPlane:
         return self.version == offline.OLDEST
 
     def _run(self, name: str, argv: Sequence[str | Path], **options: Any) -> ChildProcess:
-        process = ChildProcess(name, argv, folder=self.folder, **options)
-        self.processes.append(process)
-        return process
+        with self._starting:
+            if self._stopped:
+                raise SetupError(f"{name} is not started: the control plane was stopped")
+            process = ChildProcess(name, argv, folder=self.folder, **options)
+            self.processes.append(process)
+            return process
 
     def _etcd_tool(self, name: str, *arguments: str | Path) -> None:
         command = [self._programs / name, *arguments]
