@@ -22,7 +22,7 @@ from chaos import report
 from chaos.kindrig import KindRig
 from chaos.objects import node_object
 from chaos.rig import NODES, StackRig
-from chaos.rounds import ChaosRounds, ChaosRun
+from chaos.rounds import RECOVERY_SECONDS, ChaosRounds, ChaosRun
 from environments.apicall import ApiCalls
 from environments.owncluster import own_cluster
 from host.progress import say, step
@@ -61,8 +61,17 @@ def main() -> None:
     sys.exit(1 if run.violations else 0)
 
 
-async def chaos(seed: int, rounds: int, *, minutes: float) -> ChaosRun:
-    """Start a rig, run the rounds on it, take it down."""
+async def chaos(
+    seed: int, rounds: int, *, minutes: float, recovery_s: float = RECOVERY_SECONDS
+) -> ChaosRun:
+    """Start a rig, run the rounds on it, take it down.
+
+    Args:
+        seed: of every choice.
+        rounds: maximum number of kills.
+        minutes: after which no more rounds begin.
+        recovery_s: maximum recovery time of a round in seconds; longer is a fault.
+    """
     until = time.monotonic() + minutes * 60
     rig = StackRig()
     end_on_signals()
@@ -73,7 +82,8 @@ async def chaos(seed: int, rounds: int, *, minutes: float) -> ChaosRun:
             await calls.create("/api/v1/nodes", map(node_object, NODES))
             with step("start extender, scheduler, kubelets and plugins"):
                 await asyncio.to_thread(rig.start_stack)
-            return await ChaosRounds(rig, calls, seed).go(rounds, until=until)
+            chaos_rounds = ChaosRounds(rig, calls, seed, recovery_s=recovery_s)
+            return await chaos_rounds.go(rounds, until=until)
     finally:
         await asyncio.to_thread(rig.stop)
 

@@ -25,6 +25,7 @@ from environments.apicall import ApiCalls
 from host.progress import say
 
 RECOVERY_SECONDS: Final = 10.0
+"""Maximum recovery time of a round on a machine that does nothing else."""
 DEADLINE_SECONDS: Final = 90.0
 STUCK_SECONDS: Final = 60.0
 POLL_SECONDS: Final = 0.1
@@ -86,10 +87,14 @@ class ChaosRounds:
         rig: started.
         calls: to its API server.
         seed: of every choice.
+        recovery_s: maximum recovery time of a round in seconds; longer is a fault.
     """
 
-    def __init__(self, rig: Rig, calls: ApiCalls, seed: int) -> None:
+    def __init__(
+        self, rig: Rig, calls: ApiCalls, seed: int, *, recovery_s: float = RECOVERY_SECONDS
+    ) -> None:
         self._rig, self._calls = rig, calls
+        self._recovery_s = recovery_s
         self._random = random.Random(seed)
         source = random.Random(seed + 1)
         self._load = PodLoad(calls, source, units=rig.units, pod=rig.pod)
@@ -151,11 +156,7 @@ class ChaosRounds:
         except TimeoutError:
             found.faults.append(f"not recovered within {DEADLINE_SECONDS:g} s")
         found.seconds = time.monotonic() - begin
-        if found.seconds > RECOVERY_SECONDS:
-            away = f", the API server was away for {found.api_seconds:.1f} s"
-            found.faults.append(
-                f"recovered after {found.seconds:.1f} s{away if found.api_seconds else ''}"
-            )
+        found.faults += late(found, self._recovery_s)
         found.faults += self._capacity() + self._alive() + self._lost()
         return found
 
@@ -256,6 +257,14 @@ class ChaosRounds:
             say(f"after {len(self.run.rounds)}: {fault}")
         self.run.faults += [f"after round {len(self.run.rounds)}: {fault}" for fault in faults]
         self.run.faults += self._capacity()
+
+
+def late(found: RoundResult, recovery_s: float) -> list[str]:
+    """The fault of a round whose recovery took longer than so many seconds."""
+    if found.seconds <= recovery_s:
+        return []
+    away = f", the API server was away for {found.api_seconds:.1f} s" if found.api_seconds else ""
+    return [f"recovered after {found.seconds:.1f} s{away}"]
 
 
 def _renewed(lease: Object) -> datetime:
