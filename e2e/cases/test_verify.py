@@ -23,6 +23,8 @@ pytestmark = [pytest.mark.e2e, pytest.mark.since("1.28"), pytest.mark.timeout(12
 BUDGET_SECONDS = 300
 """For two nodes; six GPUs in all."""
 ISOLATION = "gpushare/gpu-isolation"
+UNLIMITED_RUNS = 3
+"""The plugin sets a limit again within a second, and a run may look just then."""
 
 
 @pytest.fixture(scope="module")
@@ -188,7 +190,29 @@ def test_a_limit_that_is_off_turns_memory_red(
 ) -> None:
     """Somebody takes the limits of pods off as soon as the plugin sets them."""
     state = environment.folder / driver_node.name / "state"
-    output = tmp_path / "answer.json"
+    answers: list[str] = []
+    for number in range(UNLIMITED_RUNS):
+        output = tmp_path / f"answer-{number}.json"
+        answer = without_limits(nodes, driver_node, state, output)
+        answers.append(answer.out)
+        row = answer.rows["memory"]
+        if row["verdict"] == "fail" and "no refusal" in row["seen"]:
+            assert answer.code == 1
+            return
+    pytest.fail("\n".join(answers))
+
+
+def without_limits(
+    nodes: ProvingNodes, driver_node: LimitedNode, state: Path, output: Path
+) -> VerifyAnswer:
+    """The answer of a run of the row memory, during which limits are taken off.
+
+    Args:
+        nodes: where ``gpushare verify`` runs.
+        driver_node: whose driver limits memory.
+        state: of its mock driver, with the limits.
+        output: file for the answer.
+    """
     with output.open("wb") as file:
         run = nodes.begin("--node", driver_node.name, "--only", "memory", "-o", "json", output=file)
     while run.poll() is None:
@@ -198,10 +222,7 @@ def test_a_limit_that_is_off_turns_memory_red(
             if line.split()[4] != str((1 << 64) - 1):
                 driver_node.happens(f"{' '.join(line.split()[:3])} 0 {(1 << 64) - 1} {cgroup}")
         time.sleep(0.01)
-    assert run.returncode == 1
-    found = VerifyAnswer(run.returncode, output.read_text(), "").rows["memory"]
-    assert found["verdict"] == "fail"
-    assert "no refusal" in found["seen"]
+    return VerifyAnswer(run.returncode, output.read_text(), "")
 
 
 def test_a_full_gpu_is_refused_and_running_pods_stay(
