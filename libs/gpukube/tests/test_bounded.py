@@ -80,7 +80,10 @@ def test_an_endless_reply_ends_at_its_size(tmp_path: Path) -> None:
 
 
 def test_a_reply_that_trickles_ends_at_its_time(tmp_path: Path) -> None:
-    """Each byte comes in time, and the reply would never be complete."""
+    """Each byte comes in time, and the reply would never be complete.
+
+    On a machine that stalls a byte may come late, and then the read ends at the same time.
+    """
 
     def send(to: socket.socket, ended: threading.Event) -> None:
         to.sendall(HEAD)
@@ -89,7 +92,7 @@ def test_a_reply_that_trickles_ends_at_its_time(tmp_path: Path) -> None:
 
     with replying(send) as url, client(url, tmp_path) as kube:
         began = time.monotonic()
-        with pytest.raises(UnreachableError, match="not complete in time"):
+        with pytest.raises(UnreachableError, match=r"not complete in time|timed out"):
             kube.get_small("/x", most_bytes=10**9, seconds=0.3)
         assert time.monotonic() - began < 30
 
