@@ -10,6 +10,7 @@ from typing import Any, Final
 import msgspec
 from planes import Source
 from running import Running
+from steadyclock import SteadyClock
 
 from environments import fakenodes
 from environments.apicall import ApiCalls
@@ -120,18 +121,18 @@ class GroupCluster:
         raise AssertionError(f"PodGroup {group} was never tried")
 
     async def until_bound(self, group: str, count: int, seconds: float = WAIT_SECONDS) -> float:
-        """Seconds until ``count`` pods of a group are bound."""
-        begin = monotonic()
+        """Seconds of a steady clock until ``count`` pods of a group are bound."""
+        clock = SteadyClock()
         while (found := len(await self.bound(group))) < count:
-            if monotonic() - begin > seconds:
+            if clock.tick() > seconds:
                 raise AssertionError(f"{found} of {count} pods of {group} are bound")
             await asyncio.sleep(0.05)
-        return monotonic() - begin
+        return clock.tick()
 
     async def until_some_group(self, groups: Sequence[str], count: int, seconds: float) -> None:
-        """Wait until ``count`` pods of one of the groups are bound."""
-        end = monotonic() + seconds
-        while monotonic() < end:
+        """Wait until ``count`` pods of one of the groups are bound, by a steady clock."""
+        clock = SteadyClock()
+        while clock.tick() < seconds:
             for name in groups:
                 if len(await self.bound(name)) >= count:
                     return

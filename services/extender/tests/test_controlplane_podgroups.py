@@ -18,6 +18,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 
 GPUS, UNITS, SHARE = 2, 79, 40
 HALF_SECONDS = 10.0
+"""By a steady clock: a stalled machine places nothing."""
 
 
 @pytest.fixture(scope="module")
