@@ -30,7 +30,7 @@ static nvmlMemory_v2_t measure(const struct device *device)
 nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t *memory)
 {
     struct device found;
-    nvmlReturn_t answer = session_enter_device(__func__, device, &found);
+    nvmlReturn_t answer = session_enter_used(__func__, device, &found);
     if (answer != NVML_SUCCESS)
         return answer;
     if (!memory)
@@ -43,7 +43,7 @@ nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t *memory)
 nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemory_v2_t *memory)
 {
     struct device found;
-    nvmlReturn_t answer = session_enter_device(__func__, device, &found);
+    nvmlReturn_t answer = session_enter_used(__func__, device, &found);
     if (answer != NVML_SUCCESS)
         return answer;
     if (!memory)

@@ -89,7 +89,7 @@ static nvmlReturn_t running(const char *function, nvmlDevice_t device, enum proc
                             unsigned int *count, nvmlProcessInfo_t *infos)
 {
     struct device found;
-    nvmlReturn_t answer = session_enter_device(function, device, &found);
+    nvmlReturn_t answer = session_enter_used(function, device, &found);
     if (answer != NVML_SUCCESS)
         return answer;
     if (!count || (*count && !infos))

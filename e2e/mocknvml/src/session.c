@@ -139,6 +139,14 @@ nvmlReturn_t session_enter_gpu(const char *function, nvmlDevice_t handle, struct
     return answer;
 }
 
+nvmlReturn_t session_enter_used(const char *function, nvmlDevice_t handle, struct device *device)
+{
+    nvmlReturn_t answer = session_enter_device(function, handle, device);
+    if (answer == NVML_SUCCESS && !device->mig && device->gpu->mig == FEATURE_ON)
+        return session_leave(NVML_ERROR_NO_PERMISSION);
+    return answer;
+}
+
 nvmlReturn_t session_hand_out(const struct session *session, const struct gpu *gpu,
                               nvmlDevice_t *handle)
 {

@@ -37,6 +37,12 @@ nvmlReturn_t session_enter_device(const char *function, nvmlDevice_t handle,
 /* Enters for a GPU; a MIG device's handle answers NVML_ERROR_NOT_SUPPORTED. */
 nvmlReturn_t session_enter_gpu(const char *function, nvmlDevice_t handle, struct device *device);
 
+/*
+ * Enters for what the processes of a GPU or a MIG device use. A GPU with MIG on answers
+ * NVML_ERROR_NO_PERMISSION: a driver gives the sums of its MIG devices to privileged callers only.
+ */
+nvmlReturn_t session_enter_used(const char *function, nvmlDevice_t handle, struct device *device);
+
 /* Leaves and passes the answer on. */
 nvmlReturn_t session_leave(nvmlReturn_t answer);
 

@@ -1,6 +1,7 @@
 """What a GPU reports beyond its identity: memory, processes, MIG, modes, places."""
 
 import os
+from typing import Any
 
 import pytest
 
@@ -125,6 +126,26 @@ def test_mig_devices(nvml: Start) -> None:
     assert worker.call("nvmlDeviceGetMemoryInfo", mig[1])["used"] == 1207 * MIB
     assert len(worker.call("nvmlDeviceGetComputeRunningProcesses", mig[1])) == 1
     assert worker.call("nvmlDeviceGetComputeRunningProcesses", mig[0]) == []
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("nvmlDeviceGetMemoryInfo",),
+        ("nvmlDeviceGetMemoryInfo", 0x02000028),
+        ("nvmlDeviceGetComputeRunningProcesses",),
+        ("nvmlDeviceGetMPSComputeRunningProcesses",),
+    ],
+    ids=["memory", "memory 2", "processes", "clients of MPS"],
+)
+def test_sums_of_a_gpu_in_mig_mode_need_privileges(nvml: Start, arguments: tuple[Any, ...]) -> None:
+    """Memory and processes of all its MIG devices together; each of these answers by itself."""
+    worker = nvml("a100-mig-2x40")
+    cut, whole = worker.gpus()
+    function, *more = arguments
+    assert worker.failure(function, cut, *more) == "NVMLError_NoPermission"
+    worker.call(function, whole, *more)
+    worker.call(function, worker.call("nvmlDeviceGetMigDeviceHandleByIndex", cut, 0), *more)
 
 
 def test_mig_handles_know_what_they_are(nvml: Start) -> None:
