@@ -112,6 +112,18 @@ def test_instances_of_a_gpu_in_mig_mode_are_gpus_of_their_own(machine: Open) -> 
     assert [device.capability for device in found.gpus] == [(8, 0), (8, 0)]
 
 
+def test_a_gpu_in_mig_mode_is_no_reason_to_withdraw_the_others(machine: Open) -> None:
+    """NVML reports the memory of the whole GPU to privileged callers only: it is not queried."""
+    nvml = machine("a100-mig-2x40")
+    found = nvml.machine()
+    assert (found.silent, [gpu.memory_mib for gpu in found.gpus]) == ((), [0, 40960])
+    with pytest.raises(DriverError, match="Insufficient Permissions"):
+        nvml.usage(found.gpus[0].uuid)
+    for gpu in inventory_of(found, GIB).gpus:
+        nvml.probe(gpu.uuid)
+        assert nvml.usage(gpu.uuid).total_bytes == gpu.memory_mib << 20
+
+
 def test_usage_names_the_processes_of_a_gpu(machine: Open) -> None:
     """Two inference servers on GPU 0 of the T4 machine, no process on GPU 1."""
     nvml = machine("t4-2x16")

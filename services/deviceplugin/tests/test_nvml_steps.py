@@ -43,6 +43,7 @@ def failure(code: int) -> pynvml.NVMLError:
         (pynvml.NVML_ERROR_GPU_IS_LOST, GpuLostError),
         (pynvml.NVML_ERROR_UNKNOWN, GpuLostError),
         (pynvml.NVML_ERROR_NOT_FOUND, GpuLostError),
+        (pynvml.NVML_ERROR_NO_PERMISSION, GpuLostError),
     ],
 )
 def test_a_gpu_that_cannot_be_found_is_gone_unless_the_driver_is(
@@ -61,6 +62,7 @@ def test_a_gpu_that_cannot_be_found_is_gone_unless_the_driver_is(
     [
         (pynvml.NVML_ERROR_NOT_SUPPORTED, None),
         (pynvml.NVML_ERROR_FUNCTION_NOT_FOUND, None),
+        (pynvml.NVML_ERROR_NO_PERMISSION, None),
         (pynvml.NVML_ERROR_GPU_IS_LOST, GpuLostError),
         (pynvml.NVML_ERROR_UNINITIALIZED, DriverUnavailableError),
     ],
@@ -240,6 +242,92 @@ def test_a_gpu_that_is_lost_in_the_middle_of_its_questions_is_silent(
     lost = failure(pynvml.NVML_ERROR_GPU_IS_LOST)
     machine = one_gpu(monkeypatch, **{question: lost})
     assert (machine.gpus, machine.silent) == ((), (0,))
+
+
+def two_gpus(patch: Patch, **more: Any) -> Any:
+    """A machine of two GPUs, whose handles are their indexes."""
+    both = {
+        "DeviceGetCount": 2,
+        "DeviceGetHandleByIndex": lambda index: index,
+        "DeviceGetUUID": lambda handle: f"GPU-{handle}",
+    }
+    return one_gpu(patch, **(both | more))
+
+
+def of_the_second(code: int, answer: Any = None) -> Any:
+    """A function that fails for the second GPU alone."""
+    return lambda handle, *_: failure(code) if handle == 1 else answer
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        pynvml.NVML_ERROR_NO_PERMISSION,
+        pynvml.NVML_ERROR_NOT_SUPPORTED,
+        pynvml.NVML_ERROR_INVALID_ARGUMENT,
+        pynvml.NVML_ERROR_UNKNOWN,
+    ],
+)
+@pytest.mark.parametrize("function", ["DeviceGetHandleByIndex", "DeviceGetMemoryInfo"])
+def test_an_error_about_one_gpu_makes_that_gpu_silent_alone(
+    monkeypatch: Patch, function: str, code: int
+) -> None:
+    """Whatever the error is: no right to use it, or no memory of its own; it is reported."""
+    memory = SimpleNamespace(total=16 * MIB, reserved=0)
+    answer = 0 if function == "DeviceGetHandleByIndex" else memory
+    machine = two_gpus(monkeypatch, **{function: of_the_second(code, answer)})
+    assert ([gpu.index for gpu in machine.gpus], machine.silent) == ([0], (1,))
+    assert machine.errors == {1: f"nvml{function}: {failure(code)}"}
+
+
+@pytest.mark.parametrize("code", [pynvml.NVML_ERROR_NO_PERMISSION, pynvml.NVML_ERROR_UNKNOWN])
+@pytest.mark.parametrize("function", ["Init", "DeviceGetCount"])
+def test_a_call_about_no_gpu_that_fails_means_that_the_driver_is_unavailable(
+    monkeypatch: Patch, function: str, code: int
+) -> None:
+    """Without a right to use the driver, or with an error of it, no GPU can be queried."""
+    answers(monkeypatch, **{function: failure(code)})
+    nvml = Nvml()
+    query = nvml.open if function == "Init" else nvml.machine
+    with pytest.raises(DriverUnavailableError, match=f"nvml{function}"):
+        query()
+
+
+def test_a_driver_that_goes_away_within_an_enumeration_is_unavailable(monkeypatch: Patch) -> None:
+    """It is no error of one GPU, and not even a link is unknown then."""
+    gone = failure(pynvml.NVML_ERROR_UNINITIALIZED)
+    for function in ("DeviceGetMemoryInfo", "DeviceGetMemoryAffinity", "DeviceGetNvLinkState"):
+        with pytest.raises(DriverUnavailableError):
+            two_gpus(monkeypatch, **{function: gone})
+
+
+@pytest.mark.parametrize("code", [pynvml.NVML_ERROR_UNKNOWN, pynvml.NVML_ERROR_GPU_IS_LOST])
+@pytest.mark.parametrize(
+    "function",
+    [
+        "DeviceGetTopologyCommonAncestor",
+        "DeviceGetNvLinkState",
+        "DeviceGetNvLinkRemoteDeviceType",
+        "DeviceGetNvLinkRemotePciInfo",
+        "DeviceGetPciInfo",
+        "DeviceGetMemoryAffinity",
+    ],
+)
+def test_a_query_of_links_or_numa_nodes_that_fails_hides_no_gpu(
+    monkeypatch: Patch, function: str, code: int
+) -> None:
+    """There is no such link then, or no known node; the probes find out whether a GPU is lost."""
+    known = {
+        "DeviceGetTopologyCommonAncestor": pynvml.NVML_TOPOLOGY_NODE,
+        "DeviceGetNvLinkState": 1,
+        "DeviceGetNvLinkRemoteDeviceType": 0,
+        "DeviceGetNvLinkRemotePciInfo": None,
+    }
+    machine = two_gpus(monkeypatch, **(known | {function: failure(code)}))
+    assert ([gpu.index for gpu in machine.gpus], machine.silent) == ([0, 1], ())
+    assert machine.links == (
+        {} if function == "DeviceGetTopologyCommonAncestor" else {"0-1": ("NODE",)}
+    )
 
 
 @pytest.mark.parametrize(("reserved", "expected"), [(0, 0), (1, 1), (MIB, 1), (MIB + 1, 2)])

@@ -3,8 +3,8 @@
 Plain values without a word of NVML in them. Every method of the port may block: callers keep it
 off the event loop (:mod:`gpudeviceplugin.gpus.driver`).
 
-    DriverError
-    ├── DriverUnavailableError   no library, no driver or no permission: no query works
+    DriverError                  one query failed: not supported, or not permitted
+    ├── DriverUnavailableError   no library, no driver or no right to use it: no query works
     └── GpuLostError             one GPU does not respond; the others do
 """
 
@@ -58,7 +58,7 @@ class DriverGpu(msgspec.Struct, frozen=True):
         mig: the GPU is in MIG mode: only its instances can be used.
         slots: instances the GPU could have at most.
         capability: compute capability; ``(0, 0)`` unknown.
-        memory_mib: total memory in MiB.
+        memory_mib: total memory in MiB; 0 in MIG mode, where only the instances report theirs.
         reserved_mib: memory in MiB that the driver keeps for itself; -1 unknown.
         memory_limits: the driver supports memory limits per cgroup on this GPU; false where the
             plugin did not query it.
@@ -87,12 +87,14 @@ class NodeHardware(msgspec.Struct, frozen=True):
         gpus: GPUs that responded, by index.
         silent: indexes of GPUs that did not respond.
         links: ``"0-1" -> ("PIX", "NV2")``.
+        errors: why the silent GPUs did not respond, by index, in the driver's words.
     """
 
     driver: str
     gpus: tuple[DriverGpu, ...]
     silent: tuple[int, ...] = ()
     links: Mapping[str, tuple[str, ...]] = {}
+    errors: Mapping[int, str] = {}
 
 
 class Process(msgspec.Struct, frozen=True):

@@ -23,6 +23,7 @@ from gpudeviceplugin.gpus.devices import (
 )
 from gpudeviceplugin.gpus.nvml_calls import (
     call,
+    call_driver,
     call_or,
     handle_of,
     memory_info,
@@ -57,7 +58,7 @@ class Nvml:
         Raises:
             DriverUnavailableError: no library or no driver.
         """
-        call(pynvml.nvmlInit)
+        call_driver(pynvml.nvmlInit)
 
     def close(self) -> None:
         """End the connection; harmless without one."""

@@ -17,11 +17,11 @@ _UNAVAILABLE: Final = {
     pynvml.NVML_ERROR_UNINITIALIZED,
     pynvml.NVML_ERROR_LIBRARY_NOT_FOUND,
     pynvml.NVML_ERROR_DRIVER_NOT_LOADED,
-    pynvml.NVML_ERROR_NO_PERMISSION,
     pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH,
 }
 _NOT_REPORTED: Final = {
     pynvml.NVML_ERROR_NOT_SUPPORTED,
+    pynvml.NVML_ERROR_NO_PERMISSION,
     pynvml.NVML_ERROR_FUNCTION_NOT_FOUND,
     pynvml.NVML_ERROR_NOT_FOUND,
     pynvml.NVML_ERROR_INVALID_ARGUMENT,
@@ -48,11 +48,32 @@ def call(function: Callable[..., T], *arguments: Any) -> T:
         raise GpuLostError(words) from error
 
 
+def call_driver(function: Callable[..., T], *arguments: Any) -> T:
+    """Call NVML about no GPU in particular; any error is raised as DriverUnavailableError."""
+    try:
+        return call(function, *arguments)
+    except DriverError as error:
+        raise DriverUnavailableError(str(error)) from error
+
+
 def call_or(default: T, function: Callable[..., T], *arguments: Any) -> T:
     """As :func:`call`, with a default for values that this driver does not report."""
     try:
         return call(function, *arguments)
     except (GpuLostError, DriverUnavailableError):
+        raise
+    except DriverError:
+        return default
+
+
+def call_or_unknown(default: T, function: Callable[..., T], *arguments: Any) -> T:
+    """As :func:`call_or`, with the default for every error of a GPU, also that it is lost.
+
+    For values that no allocation needs: the probes find out whether the GPU is lost.
+    """
+    try:
+        return call(function, *arguments)
+    except DriverUnavailableError:
         raise
     except DriverError:
         return default

@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from itertools import combinations
 from typing import Any, Final
 
@@ -10,12 +9,20 @@ import pynvml
 
 from gpudeviceplugin.gpus.devices import (
     NO_INSTANCE,
+    DriverError,
     DriverGpu,
-    GpuLostError,
+    DriverUnavailableError,
     MigInstance,
     NodeHardware,
 )
-from gpudeviceplugin.gpus.nvml_calls import call, call_or, memory_info, memory_limit
+from gpudeviceplugin.gpus.nvml_calls import (
+    call,
+    call_driver,
+    call_or,
+    call_or_unknown,
+    memory_info,
+    memory_limit,
+)
 from gpudeviceplugin.gpus.pcie import pcie_root
 
 MIB: Final = 1024 * 1024
@@ -42,16 +49,23 @@ def node_hardware(cgroup: Callable[[], str]) -> NodeHardware:
     """
     handles: dict[int, Any] = {}
     gpus: list[DriverGpu] = []
-    for index in range(call(pynvml.nvmlDeviceGetCount)):
-        with suppress(GpuLostError):
+    silent: dict[int, str] = {}
+    for index in range(call_driver(pynvml.nvmlDeviceGetCount)):
+        try:
             handle = call(pynvml.nvmlDeviceGetHandleByIndex, index)
             gpus.append(_gpu(index, handle, cgroup()))
+        except DriverUnavailableError:
+            raise
+        except DriverError as error:
+            silent[index] = str(error)
+        else:
             handles[index] = handle
     return NodeHardware(
-        driver=str(call_or("", pynvml.nvmlSystemGetDriverVersion)),
+        driver=str(call_or_unknown("", pynvml.nvmlSystemGetDriverVersion)),
         gpus=tuple(gpus),
-        silent=tuple(i for i in range(call(pynvml.nvmlDeviceGetCount)) if i not in handles),
+        silent=tuple(silent),
         links=_links(handles),
+        errors=silent,
     )
 
 
@@ -61,9 +75,9 @@ def _answers_limits(handle: Any, cgroup: str) -> bool:
 
 
 def _gpu(index: int, handle: Any, cgroup: str) -> DriverGpu:
-    total, reserved = _memory(handle)
     mode: list[int] = call_or([0, 0], pynvml.nvmlDeviceGetMigMode, handle)
     mig = mode[0] == MIG_ON
+    total, reserved = (0, 0) if mig else _memory(handle)  # that of all instances needs privileges
     slots = int(call_or(0, pynvml.nvmlDeviceGetMaxMigDeviceCount, handle)) if mig else 0
     return DriverGpu(
         index=index,
@@ -96,7 +110,8 @@ def _capability(handle: Any) -> tuple[int, int]:
 
 def _numa(handle: Any) -> int:
     """Lowest host memory node near the GPU."""
-    words: Sequence[int] = call_or((), pynvml.nvmlDeviceGetMemoryAffinity, handle, NUMA_WORDS, 0)
+    affinity = pynvml.nvmlDeviceGetMemoryAffinity
+    words: Sequence[int] = call_or_unknown((), affinity, handle, NUMA_WORDS, 0)
     bits = sum(int(word) << (NUMA_BITS * place) for place, word in enumerate(words))
     return (bits & -bits).bit_length() - 1
 
@@ -123,12 +138,15 @@ def _instance(slot: int, handle: Any) -> MigInstance:
 
 
 def _links(handles: Mapping[int, Any]) -> dict[str, tuple[str, ...]]:
-    """The link of each pair of GPUs: PCIe, and the NVLinks that both of them report."""
+    """The link of each pair of GPUs: PCIe, and the NVLinks that both of them report.
+
+    A query that fails is no link: it must not hide the GPUs themselves.
+    """
     ends = {index: _nvlink_ends(handle) for index, handle in handles.items()}
     bus = {index: _bus_id(handle) for index, handle in handles.items()}
     found: dict[str, tuple[str, ...]] = {}
     for first, second in combinations(sorted(handles), 2):
-        level = call_or(
+        level = call_or_unknown(
             -1, pynvml.nvmlDeviceGetTopologyCommonAncestor, handles[first], handles[second]
         )
         direct = min(ends[first][bus[second]], ends[second][bus[first]])
@@ -144,19 +162,19 @@ def _nvlink_ends(handle: Any) -> Counter[str]:
     """Active NVLinks of a GPU by the bus id of the GPU at the other end, or by ``switch``."""
     ends: Counter[str] = Counter()
     for link in range(pynvml.NVML_NVLINK_MAX_LINKS):
-        if not call_or(0, pynvml.nvmlDeviceGetNvLinkState, handle, link):
+        if not call_or_unknown(0, pynvml.nvmlDeviceGetNvLinkState, handle, link):
             continue
-        kind = call_or(-1, pynvml.nvmlDeviceGetNvLinkRemoteDeviceType, handle, link)
+        kind = call_or_unknown(-1, pynvml.nvmlDeviceGetNvLinkRemoteDeviceType, handle, link)
         if kind == pynvml.NVML_NVLINK_DEVICE_TYPE_SWITCH:
             ends[TO_SWITCH] += 1
         else:
-            remote = call_or(None, pynvml.nvmlDeviceGetNvLinkRemotePciInfo, handle, link)
+            remote = call_or_unknown(None, pynvml.nvmlDeviceGetNvLinkRemotePciInfo, handle, link)
             ends[_bus_text(remote)] += remote is not None
     return ends
 
 
 def _bus_id(handle: Any) -> str:
-    return _bus_text(call_or(None, pynvml.nvmlDeviceGetPciInfo, handle))
+    return _bus_text(call_or_unknown(None, pynvml.nvmlDeviceGetPciInfo, handle))
 
 
 def _bus_text(pci: Any) -> str:
