@@ -165,6 +165,20 @@ typedef struct {
     uint8_t healthSummary; /* absent from version 2 */
 } nvmlGpuFabricInfoV_t;
 
+/* What a caller asks of nvmlDeviceGetFieldValues, and the answer to it. */
+typedef struct {
+    unsigned int fieldId, scopeId;
+    long long timestamp, latencyUsec; /* microseconds */
+    unsigned int valueType;
+    nvmlReturn_t nvmlReturn; /* of this field alone */
+    union {
+        unsigned int uiVal;
+        unsigned long long ullVal;
+    } value;
+} nvmlFieldValue_t;
+
+enum { NVML_FI_DEV_GET_GPU_RECOVERY_ACTION = 230, NVML_VALUE_TYPE_UNSIGNED_INT = 1 };
+
 /* What nvmlDeviceSetMemoryLimits_v1 takes; the name space is the path of a cgroup in sysfs. */
 typedef struct {
     const char *nameSpace;
@@ -193,6 +207,7 @@ _Static_assert(sizeof(nvmlProcessInfo_t) == 24, "nvmlProcessInfo_t");
 _Static_assert(sizeof(nvmlEventData_t) == 32, "nvmlEventData_t");
 _Static_assert(sizeof(nvmlProcessInfo_v1_t) == 16, "nvmlProcessInfo_v1_t");
 _Static_assert(sizeof(nvmlEventData_v1_t) == 24, "nvmlEventData_v1_t");
+_Static_assert(sizeof(nvmlFieldValue_t) == 40, "nvmlFieldValue_t");
 _Static_assert(sizeof(nvmlBAR1Memory_t) == 24, "nvmlBAR1Memory_t");
 _Static_assert(sizeof(nvmlSetMemoryLimits_v1_t) == 24, "nvmlSetMemoryLimits_v1_t");
 _Static_assert(sizeof(nvmlGetMemoryLimits_v1_t) == 32, "nvmlGetMemoryLimits_v1_t");

@@ -22,6 +22,7 @@ struct gpu_state {
     unsigned int losses; /* how often it went from well to lost */
     bool compute_mode_given;
     unsigned int compute_mode;
+    unsigned int recovery; /* NVML's number of the action that the GPU needs; 0 for none */
 };
 
 struct xid_event {

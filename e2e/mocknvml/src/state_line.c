@@ -25,6 +25,22 @@ static bool set_compute_mode(const char *name, struct gpu_state *state)
     return false;
 }
 
+/* By NVML number. */
+static const char *const recovery_names[] = {"none", "reset", "reboot", "drain-p2p",
+                                             "drain-and-reset"};
+
+static bool set_recovery(const char *name, struct gpu_state *state)
+{
+    for (unsigned int action = 0; name && action < sizeof recovery_names / sizeof *recovery_names;
+         action++) {
+        if (strcmp(recovery_names[action], name) == 0) {
+            state->recovery = action;
+            return true;
+        }
+    }
+    return false;
+}
+
 /* What follows "gpu N process". */
 static bool add_process(const struct source *at, char *rest, unsigned int gpu,
                         struct snapshot *snapshot)
@@ -90,13 +106,27 @@ static bool limit_words(char *rest, unsigned int gpu, bool used, struct snapshot
     return true;
 }
 
-/* "gpu N lost", "gpu N recovered", "gpu N compute_mode MODE", "gpu N process pid P ...". */
+/* The words between "gpu N" and the end of a line that tell one thing of the GPU itself. */
+static bool gpu_state_words(const char *what, char *rest, struct gpu_state *state)
+{
+    if (strcmp(what, "compute_mode") == 0)
+        return set_compute_mode(text_word(&rest), state) && !text_word(&rest);
+    if (strcmp(what, "recovery") == 0)
+        return set_recovery(text_word(&rest), state) && !text_word(&rest);
+    if (strcmp(what, "lost") == 0)
+        state->losses += !state->lost;
+    else if (strcmp(what, "recovered") != 0)
+        return false;
+    state->lost = strcmp(what, "lost") == 0;
+    return !text_word(&rest);
+}
+
+/* What follows "gpu": its number, and a line of its state, a process or a memory limit. */
 static bool gpu_words(const struct source *at, char *rest, struct state_reading *reading)
 {
     unsigned int gpu;
     if (!read_gpu(text_word(&rest), reading, &gpu))
         return false;
-    struct gpu_state *state = &reading->snapshot->gpus[gpu];
     const char *what = text_word(&rest);
     if (!what)
         return false;
@@ -104,17 +134,7 @@ static bool gpu_words(const struct source *at, char *rest, struct state_reading 
         return add_process(at, rest, gpu, reading->snapshot);
     if (strcmp(what, "memory_limit") == 0 || strcmp(what, "memory_used") == 0)
         return limit_words(rest, gpu, strcmp(what, "memory_used") == 0, reading->snapshot);
-    if (strcmp(what, "compute_mode") == 0 && !set_compute_mode(text_word(&rest), state))
-        return false;
-    if (strcmp(what, "lost") == 0) {
-        state->losses += !state->lost;
-        state->lost = true;
-    } else if (strcmp(what, "recovered") == 0) {
-        state->lost = false;
-    } else if (strcmp(what, "compute_mode") != 0) {
-        return false;
-    }
-    return !text_word(&rest);
+    return gpu_state_words(what, rest, &reading->snapshot->gpus[gpu]);
 }
 
 static bool add_xid(struct xid_list *list, struct xid_event event)
@@ -173,8 +193,8 @@ bool state_line(const struct source *at, char *line, void *context)
     else if (subject && strcmp(subject, "driver") == 0)
         good = driver_words(rest, reading);
     return good || source_refuse(at, "'%s' is not one of: gpu N lost; gpu N recovered; gpu N "
-                                     "compute_mode MODE; gpu N process pid P used_mib M "
-                                     "name WORD ...; gpu N memory_limit SOFT HARD CGROUP; "
+                                     "compute_mode MODE; gpu N recovery ACTION; gpu N process pid P "
+                                     "used_mib M name WORD ...; gpu N memory_limit SOFT HARD CGROUP; "
                                      "gpu N memory_used BYTES CGROUP; xid X gpu N [gi N ci N]; driver loaded; "
                                      "driver unloaded; driver lists_pid_namespace (N below %u)",
                                  shown, reading->gpu_count);

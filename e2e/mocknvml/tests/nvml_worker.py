@@ -74,7 +74,7 @@ class NvmlWorker:
         if isinstance(value, HANDLE_TYPES):
             self._handles.append(value)
             return {"handle": len(self._handles) - 1}
-        if isinstance(value, ctypes.Structure):
+        if isinstance(value, ctypes.Structure | ctypes.Union):
             return {name: self._plain(getattr(value, name)) for name, *_ in value._fields_}
         if isinstance(value, pynvml.nvmlFriendlyObject):
             return {name: self._plain(item) for name, item in vars(value).items()}

@@ -81,7 +81,18 @@ def test_missing_machine_file_is_reported(start: Start) -> None:
 
 
 @pytest.mark.parametrize(
-    "line", ["gpu 0", "gpu 2 lost", "xid 79", "xid 0 gpu 0", "xid 79 gpu 0 gi x", "driver asleep"]
+    "line",
+    [
+        "gpu 0",
+        "gpu 2 lost",
+        "gpu 0 lost twice",
+        "gpu 0 recovery",
+        "gpu 0 recovery soon",
+        "xid 79",
+        "xid 0 gpu 0",
+        "xid 79 gpu 0 gi x",
+        "driver asleep",
+    ],
 )
 def test_wrong_state_file_stops_init(start: Start, line: str) -> None:
     """A state that cannot be understood at the start is an error, not a healthy machine."""

@@ -1,5 +1,7 @@
 """Lost GPUs and XID errors, made by editing the state file while the library runs."""
 
+from typing import Any
+
 import pytest
 
 from mocknvml.tests.conftest import Start
@@ -10,6 +12,8 @@ pytestmark = pytest.mark.slow
 XID = 8
 SOON_MS = 30_000
 LOST = "NVMLError_GpuIsLost"
+NOT_SUPPORTED = 3
+RECOVERY_ACTION, ANOTHER_FIELD = 230, 1
 
 ON_ONE_GPU = [
     ("nvmlDeviceGetName",),
@@ -34,6 +38,7 @@ ON_ONE_GPU = [
     ("nvmlDeviceGetEccMode",),
     ("nvmlDeviceGetSupportedEventTypes",),
     ("nvmlDeviceGetArchitecture",),
+    ("nvmlDeviceGetFieldValues", [230]),
 ]
 
 
@@ -46,7 +51,7 @@ def listen(worker: NvmlProcess, *gpus: Handle) -> Handle:
 
 
 @pytest.mark.parametrize("question", ON_ONE_GPU, ids=lambda question: str(question[0]))
-def test_lost_gpu_answers_so(nvml: Start, question: tuple[str, *tuple[int, ...]]) -> None:
+def test_lost_gpu_answers_so(nvml: Start, question: tuple[Any, ...]) -> None:
     """Whatever is queried of a lost GPU, the answer is that it is lost."""
     worker = nvml("a100-pcie-4x40")
     gpu = worker.gpus()[1]
@@ -126,6 +131,31 @@ def test_rewritten_state_file_brings_only_news(nvml: Start) -> None:
     assert worker.call("nvmlDeviceGetHandleByIndex", 1)
     worker.append("xid 48 gpu 0")
     assert worker.call("nvmlEventSetWait", events, SOON_MS)["eventData"] == 48
+
+
+@pytest.mark.parametrize(
+    ("word", "number"),
+    [("none", 0), ("reset", 1), ("reboot", 2), ("drain-p2p", 3), ("drain-and-reset", 4)],
+)
+def test_a_new_driver_reports_the_recovery_that_a_gpu_needs(
+    nvml: Start, word: str, number: int
+) -> None:
+    """None unless the state file has one; of other GPUs and other fields nothing changes."""
+    worker = nvml("h100-r615-2x80")
+    first, second = worker.gpus()
+    worker.append(f"gpu 1 recovery {word}")
+    values = worker.call("nvmlDeviceGetFieldValues", second, [RECOVERY_ACTION, ANOTHER_FIELD])
+    assert [each["nvmlReturn"] for each in values] == [0, NOT_SUPPORTED]
+    assert values[0]["value"]["uiVal"] == number
+    (value,) = worker.call("nvmlDeviceGetFieldValues", first, [RECOVERY_ACTION])
+    assert (value["nvmlReturn"], value["value"]["uiVal"]) == (0, 0)
+
+
+def test_an_old_driver_does_not_report_the_recovery_that_a_gpu_needs(nvml: Start) -> None:
+    """Drivers before 565 do not know the field."""
+    worker = nvml("h200-8x141", state="gpu 0 recovery reset\n")
+    (value,) = worker.call("nvmlDeviceGetFieldValues", worker.gpus()[0], [RECOVERY_ACTION])
+    assert value["nvmlReturn"] == NOT_SUPPORTED
 
 
 def test_wrong_edit_is_reported_and_changes_nothing(nvml: Start) -> None:
