@@ -12,6 +12,7 @@ from gpudeviceplugin.gpus.devices import (
     DriverUnavailableError,
     GpuLostError,
     NodeHardware,
+    RecoveryNeededError,
     Usage,
     Xid,
 )
@@ -28,6 +29,8 @@ class FakeDriver:
 
     Attributes:
         lost: uuids of GPUs that do not answer.
+        needed: recovery that GPUs need, by uuid; of the others the driver reports that they need
+            none if ``reports_recovery``.
         absent: there is no driver.
         limits: in force, by uuid and cgroup.
         refuses_limits: no limit can be set.
@@ -37,6 +40,8 @@ class FakeDriver:
     def __init__(self, *gpus: DriverGpu) -> None:
         self.gpus = gpus
         self.lost: set[str] = set()
+        self.needed: dict[str, str] = {}
+        self.reports_recovery = True
         self.absent = False
         self.block = threading.Event()
         self.block.set()
@@ -60,18 +65,28 @@ class FakeDriver:
 
     def machine(self) -> NodeHardware:
         self.open()
-        gpus = [replace(gpu, memory_limits=self.answers_limits) for gpu in self.gpus]
+        gpus = [
+            replace(
+                gpu,
+                memory_limits=self.answers_limits,
+                needed_recovery=self.needed.get(gpu.uuid, ""),
+            )
+            for gpu in self.gpus
+        ]
         there = tuple(gpu for gpu in gpus if gpu.uuid not in self.lost)
-        silent = tuple(gpu.index for gpu in self.gpus if gpu.uuid in self.lost)
+        lost = {gpu.index: f"{gpu.uuid} is lost" for gpu in self.gpus if gpu.uuid in self.lost}
         pairs = [(a.index, b.index) for a in there for b in there if a.index < b.index]
-        return NodeHardware(self.version, there, silent, {f"{a}-{b}": ("SYS",) for a, b in pairs})
+        return NodeHardware(self.version, there, lost, {f"{a}-{b}": ("SYS",) for a, b in pairs})
 
-    def probe(self, uuid: str) -> None:
+    def probe(self, uuid: str) -> bool:
         self.probes += 1
         self.block.wait(30)
         self.open()
         if uuid in self.lost:
             raise GpuLostError(f"{uuid} is lost")
+        if uuid in self.needed:
+            raise RecoveryNeededError(self.needed[uuid])
+        return self.reports_recovery
 
     def usage(self, uuid: str) -> Usage:
         self.probe(uuid)

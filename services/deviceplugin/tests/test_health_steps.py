@@ -13,7 +13,14 @@ from gpucore.node.health.breaker import HOLD_SECONDS, Breaker
 from gpucore.node.health.records import HealthRecords, HealthStatus
 from gpucore.units import GpuIndex, NodeName, PodUid
 from gpucore.wire.pod.spec import Pod
-from gpudeviceplugin.gpus.devices import NO_INSTANCE, DriverError, GpuLostError, MigInstance, Xid
+from gpudeviceplugin.gpus.devices import (
+    NO_INSTANCE,
+    DriverError,
+    GpuLostError,
+    MigInstance,
+    RecoveryNeededError,
+    Xid,
+)
 from gpudeviceplugin.gpus.health import FIRST_PAUSE_SECONDS, HealthMonitor
 from gpukube.testing.clock import FakeClock
 
@@ -26,6 +33,8 @@ class Driver:
 
     Attributes:
         lost: GPUs that do not answer.
+        needed: recovery that the driver requires, by GPU.
+        reports_recovery: it reports that the other GPUs need none.
         slow: GPUs that answer a probe after so many seconds.
         events: what each wait for an error event ends with.
     """
@@ -34,14 +43,19 @@ class Driver:
         self.effects = effects
         self.lost: set[str] = set()
         self.slow: dict[str, float] = {}
+        self.needed: dict[str, str] = {}
+        self.reports_recovery = True
         self.events: list[Xid | DriverError | None] = []
 
-    async def probe(self, uuid: str) -> None:
+    async def probe(self, uuid: str) -> bool:
         """Touch one GPU."""
         self.effects.append(f"probe {uuid[-1]}")
         await asyncio.sleep(self.slow.get(uuid, 0))
         if uuid in self.lost:
             raise GpuLostError(f"{uuid} is lost")
+        if uuid in self.needed:
+            raise RecoveryNeededError(self.needed[uuid])
+        return self.reports_recovery
 
     async def next_xid(self) -> Xid | None:
         """The next event; silence after the last one."""
@@ -132,11 +146,42 @@ async def test_a_verdict_has_the_drivers_words(world: World) -> None:
     assert not world.health.healthy(SECOND)
 
 
-async def test_a_gpu_that_was_silent_in_an_enumeration_is_unhealthy(world: World) -> None:
-    """And it alone."""
-    world.health.silent(FIRST)
-    assert world.verdicts == [HealthStatus(FIRST, healthy=False, why="it does not respond")]
-    assert world.health.healthy(SECOND)
+async def test_gpus_that_an_enumeration_finds_out_of_order_are_unhealthy(world: World) -> None:
+    """Each for its reason, and no other; all are reported at once."""
+    told: list[list[str]] = []
+    world.health.on_verdicts = lambda verdicts: told.append([each.why for each in verdicts])
+    world.health.withdraw({FIRST: "it is lost"})
+    assert (world.health.healthy(FIRST), world.health.healthy(SECOND)) == (False, True)
+    world.health.withdraw({})
+    world.health.withdraw({FIRST: "it is lost", SECOND: "it is lost too"})
+    assert told == [["it is lost"], ["it is lost too"]]
+
+
+async def test_a_gpu_whose_driver_requires_a_recovery_is_unhealthy(world: World) -> None:
+    """It answers, but not until it was reset may it be used; the event has what it needs."""
+    world.driver.needed[SECOND] = "a reset of the GPU"
+    await world.for_seconds(9 * EVERY + 1, world.health.probe)
+    why = "the driver requires a reset of the GPU"
+    assert world.verdicts == [HealthStatus(SECOND, healthy=False, why=why)]
+    world.driver.needed.clear()
+    assert "1 True" in await world.for_seconds(2 * EVERY + 1, world.health.probe)
+
+
+@pytest.mark.parametrize(
+    ("code", "reports", "returns"),
+    [(79, True, True), (79, False, False), (94, False, True)],
+    ids=["reset, reported", "reset, not reported", "no reset"],
+)
+async def test_a_gpu_returns_after_an_xid_if_it_needs_no_reset_or_had_one(
+    world: World, code: int, *, reports: bool, returns: bool
+) -> None:
+    """An old driver does not report that a GPU was reset: it stays unhealthy."""
+    world.driver.reports_recovery = reports
+    world.driver.events = [Xid(code, FIRST)]
+    await world.for_seconds(1, world.health.listen)
+    assert not world.health.healthy(FIRST)
+    await world.for_seconds(9 * EVERY + 1, world.health.probe)
+    assert world.health.healthy(FIRST) is returns
 
 
 @pytest.mark.parametrize(
@@ -172,7 +217,7 @@ async def test_an_xid_of_a_gpu_in_mig_mode_withdraws_its_instances(
 
 async def test_a_gpu_that_is_not_watched_any_more_starts_over(world: World) -> None:
     """Its record went; a failure of its successor is the first."""
-    world.health.silent(SECOND)
+    world.health.withdraw({SECOND: "it is lost"})
     world.health.watch_only([(GpuIndex(0), FIRST)], {})
     assert list(world.book) == [FIRST]
     assert world.health.healthy(SECOND)
@@ -220,10 +265,10 @@ async def test_a_hold_ends_with_the_first_clean_probe_after_it(world: World) -> 
 
 async def test_a_gpu_that_fails_again_soon_proves_itself_twice_as_long(world: World) -> None:
     """Signs and probes are dated by the same clock."""
-    world.health.silent(FIRST)
+    world.health.withdraw({FIRST: "it is lost"})
     await world.for_seconds(2 * EVERY + 1, world.health.probe)
     assert world.health.healthy(FIRST)
-    world.health.silent(FIRST)
+    world.health.withdraw({FIRST: "it is lost"})
     await world.for_seconds(3 * EVERY + 1, world.health.probe)
     assert not world.health.healthy(FIRST)
     await world.for_seconds(EVERY + 1, world.health.probe)

@@ -14,7 +14,7 @@ from gpucore.node.health.breaker import Breaker
 from gpucore.node.health.records import HealthRecords
 from gpucore.units import GIB, MemoryUnit
 from gpudeviceplugin.cluster.node_watch import NodeWatch
-from gpudeviceplugin.gpus.devices import MigInstance, Xid
+from gpudeviceplugin.gpus.devices import DriverGpu, MigInstance, Xid
 from gpudeviceplugin.gpus.driver import PatientDriver
 from gpudeviceplugin.gpus.health import HealthMonitor
 from gpudeviceplugin.isolation.modes import Isolation
@@ -81,7 +81,7 @@ async def test_an_exchanged_gpu_takes_the_place_of_the_old_one() -> None:
     """Another uuid and size in the same slot: the old ids are gone, and its faults with them."""
     kept = Kept(FakeDriver(t4(0), t4(1)))
     await kept.enumerated()
-    kept.health.silent(t4(1).uuid)
+    kept.health.withdraw({t4(1).uuid: "it is lost"})
     assert kept.gpus()[1] == (1, 15, False)
     new = replace(t4(7, memory_mib=40960), index=1)
     kept.driver.gpus = (t4(0), new)
@@ -117,6 +117,55 @@ async def test_an_error_of_a_gpu_in_mig_mode_withdraws_its_instance() -> None:
     await kept.enumerated()
     kept.health._take(Xid(79, t4(1).uuid, 8))
     assert kept.gpus() == [(0, 15, True), (9, 4, True), (10, 4, False)]
+
+
+def cut(index: int, *, slots: int = 7) -> DriverGpu:
+    """A GPU in MIG mode with two instances."""
+    instances = tuple(
+        MigInstance(slot, f"MIG-{index}-{slot}", "1g", 4864, gpu_instance=slot + 7)
+        for slot in (0, 1)
+    )
+    return replace(t4(index), mig=True, slots=slots, instances=instances)
+
+
+async def test_instances_of_a_silent_gpu_stay_in_the_inventory_and_are_unhealthy() -> None:
+    """With the indexes that their pods know; their faults are known when the GPU is back."""
+    kept = Kept(FakeDriver(cut(0), cut(1, slots=4), t4(2)))
+    kept.driver.reports_recovery = False
+    await kept.enumerated()
+    healthy = [(2, 15, True), (3, 4, True), (4, 4, True), (10, 4, True), (11, 4, True)]
+    assert kept.gpus() == healthy
+    kept.health._take(Xid(79, t4(0).uuid, 7))
+    kept.driver.lost.add(t4(0).uuid)
+    for _ in range(2):
+        await kept.enumerated()
+        assert kept.gpus() == [(2, 15, True), (3, 4, False), (4, 4, False), *healthy[3:]]
+    kept.health._take(Xid(95, t4(0).uuid, 8))
+    kept.driver.lost.clear()
+    await kept.enumerated()
+    assert [kept.health._book.why(f"MIG-0-{slot}") for slot in (0, 1)] == [
+        f"it does not respond ({t4(0).uuid} is lost)",
+        "XID 95",
+    ]
+    kept.health._tell(kept.health._book.clean("MIG-0-0", 1e9))
+    assert kept.gpus() == [(2, 15, True), (3, 4, False), (4, 4, False), *healthy[3:]]
+
+
+async def test_a_gpu_that_needs_a_reset_is_never_offered_to_a_new_plugin() -> None:
+    """The enumeration finds it, before the first probe; so it is with the instances of one."""
+    kept = Kept(FakeDriver(cut(0), t4(1), t4(2)))
+    kept.driver.needed = {
+        t4(0).uuid: "a reset of the GPU",
+        t4(1).uuid: "a reboot of the node",
+    }
+    offers: list[list[bool]] = []
+    kept.state.equip = lambda inventory: offers.append(  # type: ignore[method-assign]
+        [gpu.healthy for gpu in inventory.gpus]
+    )
+    await kept.enumerated()
+    assert offers
+    assert all(each == [False, True, False, False] for each in offers)
+    assert kept.health._book.why(t4(1).uuid) == "the driver requires a reboot of the node"
 
 
 async def test_a_gpu_that_is_gone_for_good_is_not_offered() -> None:

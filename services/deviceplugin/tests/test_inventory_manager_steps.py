@@ -84,10 +84,11 @@ class World:
         """As that of health."""
         self.effects.append(("watch", sorted(gpus)))
 
-    def silent(self, uuid: str) -> None:
+    def withdraw(self, reasons: Any) -> None:
         """As that of health, without verdicts."""
-        self.effects.append(("silent", uuid))
-        self.unhealthy.add(uuid)
+        if reasons:
+            self.effects.append(("withdraw", dict(reasons)))
+        self.unhealthy |= set(reasons)
 
     def healthy(self, uuid: str) -> bool:
         """As that of health."""
@@ -234,7 +235,7 @@ async def test_an_enumeration_is_handed_to_health_then_to_isolation(world: World
     world.take(driver.machine())
     assert world.effects == [
         ("watch", both),
-        ("silent", SECOND.uuid),
+        ("withdraw", {SECOND.uuid: f"it does not respond ({SECOND.uuid} is lost)"}),
         ("equip", [0, 1], {FIRST.uuid: (0, 0)}),
     ]
     assert world.offered() == [(0, True, IsolationMode.NONE), (1, False, IsolationMode.NONE)]
@@ -245,7 +246,7 @@ async def test_links_of_a_silent_gpu_stay_and_those_of_one_that_left_go(world: W
     three = (FIRST, SECOND, t4(2))
     before = {"0-1": ("SYS",), "0-2": ("SYS",), "1-2": ("SYS",)}
     world.take(NodeHardware("1", three, links=before))
-    world.take(NodeHardware("1", (FIRST, t4(2)), silent=(1,), links={"0-2": ("PIX",)}))
+    world.take(NodeHardware("1", (FIRST, t4(2)), silent={1: "is lost"}, links={"0-2": ("PIX",)}))
     assert world.state.inventory.links == before | {"0-2": ("PIX",)}
     assert [index for index, _, _ in world.offered()] == [0, 1, 2]
     world.take(NodeHardware("1", (FIRST, t4(2)), links={"0-2": ("PIX",)}))

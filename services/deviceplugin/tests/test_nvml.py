@@ -13,6 +13,7 @@ from gpudeviceplugin.gpus.devices import (
     DriverUnavailableError,
     GpuLostError,
     NodeHardware,
+    RecoveryNeededError,
     Xid,
 )
 from gpudeviceplugin.gpus.inventory import inventory_of
@@ -66,7 +67,7 @@ def test_every_gpu_of_a_machine_is_reported_with_its_units(
     assert len({gpu.uuid for gpu in inventory.gpus}) == len(units)
     assert all(gpu.model and gpu.minor >= 0 and gpu.numa >= 0 for gpu in inventory.gpus)
     assert found.driver
-    assert found.silent == ()
+    assert found.silent == {}
 
 
 @pytest.mark.parametrize(("name", "reserved"), [("h200-8x141", 610), ("t4-2x16", -1)])
@@ -116,7 +117,7 @@ def test_a_gpu_in_mig_mode_is_no_reason_to_withdraw_the_others(machine: Open) ->
     """NVML reports the memory of the whole GPU to privileged callers only: it is not queried."""
     nvml = machine("a100-mig-2x40")
     found = nvml.machine()
-    assert (found.silent, [gpu.memory_mib for gpu in found.gpus]) == ((), [0, 40960])
+    assert (found.silent, [gpu.memory_mib for gpu in found.gpus]) == ({}, [0, 40960])
     with pytest.raises(DriverError, match="Insufficient Permissions"):
         nvml.usage(found.gpus[0].uuid)
     for gpu in inventory_of(found, GIB).gpus:
@@ -186,12 +187,39 @@ def test_a_lost_gpu_fails_alone(machine: Open, tmp_path: Path) -> None:
     nvml = machine("t4-2x16")
     first, second = nvml.machine().gpus
     (tmp_path / "state").write_text("gpu 1 lost\n")
-    assert nvml.machine().silent == (1,)
+    assert list(nvml.machine().silent) == [1]
     nvml.probe(first.uuid)
     with pytest.raises(GpuLostError):
         nvml.probe(second.uuid)
     with pytest.raises(GpuLostError):
         nvml.usage(second.uuid)
+
+
+def test_a_gpu_that_needs_a_reset_is_found_by_probe_and_enumeration(
+    machine: Open, tmp_path: Path
+) -> None:
+    """It responds to all other queries; the reason names what the driver requires."""
+    nvml = machine("h100-r615-2x80")
+    first, second = nvml.machine().gpus
+    assert nvml.probe(second.uuid)
+    (tmp_path / "state").write_text("gpu 1 recovery reset\n")
+    with pytest.raises(RecoveryNeededError, match=r"^a reset of the GPU$"):
+        nvml.probe(second.uuid)
+    assert nvml.usage(second.uuid).total_bytes > 0
+    assert nvml.probe(first.uuid)
+    assert [gpu.needed_recovery for gpu in nvml.machine().gpus] == ["", "a reset of the GPU"]
+    (tmp_path / "state").write_text("gpu 1 recovery none\n")
+    assert nvml.probe(second.uuid)
+
+
+@pytest.mark.parametrize("name", ["t4-2x16", "h200-8x141", "a100-mig-2x40"])
+def test_an_old_driver_does_not_report_that_a_gpu_needs_no_recovery(
+    machine: Open, name: str
+) -> None:
+    """With the function and without the field, or with neither."""
+    nvml = machine(name)
+    for gpu in inventory_of(nvml.machine(), GIB).gpus:
+        assert not nvml.probe(gpu.uuid)
 
 
 def test_an_xid_is_reported_with_the_uuid_of_its_gpu(machine: Open, tmp_path: Path) -> None:

@@ -1,12 +1,19 @@
 """Single questions to NVML: what an answer or an error of the library becomes."""
 
+from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any
 
 import pynvml
 import pytest
 
-from gpudeviceplugin.gpus.devices import DriverError, DriverUnavailableError, GpuLostError, Xid
+from gpudeviceplugin.gpus.devices import (
+    DriverError,
+    DriverUnavailableError,
+    GpuLostError,
+    RecoveryNeededError,
+    Xid,
+)
 from gpudeviceplugin.gpus.nvml import Nvml
 from gpudeviceplugin.gpus.nvml_hardware import MIB, NUMA_BITS
 
@@ -33,6 +40,18 @@ def _answering(value: Any, name: str) -> Any:
 
 def failure(code: int) -> pynvml.NVMLError:
     return pynvml.NVMLError(code)
+
+
+MISSING = failure(pynvml.NVML_ERROR_NOT_SUPPORTED)
+NO_RECOVERY: Mapping[str, Any] = dict.fromkeys(
+    (
+        "DeviceGetDeviceHandleFromMigDeviceHandle",
+        "DeviceGetFieldValues",
+        "DeviceGetRemappedRows",
+    ),
+    MISSING,
+)
+"""A driver that reports nothing about the recovery of a GPU."""
 
 
 @pytest.mark.parametrize(
@@ -71,12 +90,84 @@ def test_a_probe_fails_for_a_lost_gpu_and_not_for_a_missing_feature(
     monkeypatch: Patch, code: int, error: type[Exception] | None
 ) -> None:
     """An old driver answers what it can."""
-    answers(monkeypatch, DeviceGetHandleByUUID=HANDLE, DeviceGetMemoryInfo=failure(code))
+    failing = {"DeviceGetHandleByUUID": HANDLE, "DeviceGetMemoryInfo": failure(code)}
+    answers(monkeypatch, **(NO_RECOVERY | failing))
     if error is None:
         Nvml().probe("GPU-0")
     else:
         with pytest.raises(error):
             Nvml().probe("GPU-0")
+
+
+def field_value(value: int, code: int = pynvml.NVML_SUCCESS) -> list[Any]:
+    """The answer of NVML about one field, with the error of this field alone."""
+    return [SimpleNamespace(nvmlReturn=code, value=SimpleNamespace(uiVal=value))]
+
+
+def probed(patch: Patch, **more: Any) -> bool:
+    """Probe a GPU that responds."""
+    sound = {"DeviceGetHandleByUUID": HANDLE, "DeviceGetMemoryInfo": None}
+    answers(patch, **(NO_RECOVERY | sound | more))
+    return Nvml().probe("GPU-0")
+
+
+@pytest.mark.parametrize(
+    ("action", "words"),
+    [
+        (pynvml.NVML_GPU_RECOVERY_ACTION_GPU_RESET, "a reset of the GPU"),
+        (pynvml.NVML_GPU_RECOVERY_ACTION_NODE_REBOOT, "a reboot of the node"),
+        (pynvml.NVML_GPU_RECOVERY_ACTION_DRAIN_P2P, "the end of all peer-to-peer traffic"),
+        (
+            pynvml.NVML_GPU_RECOVERY_ACTION_DRAIN_AND_RESET,
+            "that its pods end, and a reset of the GPU",
+        ),
+        (99, "recovery action 99 of NVML"),
+    ],
+)
+def test_any_recovery_that_a_gpu_needs_fails_its_probe(
+    monkeypatch: Patch, action: int, words: str
+) -> None:
+    """Also one that is newer than the binding."""
+    with pytest.raises(RecoveryNeededError) as raised:
+        probed(monkeypatch, DeviceGetFieldValues=field_value(action))
+    assert str(raised.value) == words
+
+
+def test_a_recovery_is_sound_only_if_the_driver_reports_it(monkeypatch: Patch) -> None:
+    """An error of the field alone is as unknown as that of a driver without the function."""
+    not_supported = pynvml.NVML_ERROR_NOT_SUPPORTED
+    assert probed(monkeypatch, DeviceGetFieldValues=field_value(0))
+    assert not probed(monkeypatch, DeviceGetFieldValues=field_value(1, not_supported))
+    assert not probed(monkeypatch)
+    assert not probed(monkeypatch, DeviceGetFieldValues=failure(pynvml.NVML_ERROR_UNKNOWN))
+
+
+def test_an_instance_needs_the_recovery_of_its_gpu(monkeypatch: Patch) -> None:
+    """NVML has the field of physical GPUs only."""
+    parent = object()
+    queried = []
+
+    def fields(handle: Any, _: Any) -> Any:
+        queried.append(handle)
+        return field_value(0)
+
+    assert probed(
+        monkeypatch,
+        DeviceGetDeviceHandleFromMigDeviceHandle=parent,
+        DeviceGetFieldValues=fields,
+    )
+    assert queried == [parent]
+
+
+def test_a_row_that_cannot_be_remapped_fails_the_probe_and_one_that_waits_does_not(
+    monkeypatch: Patch,
+) -> None:
+    """The former GPU has to be replaced; on the latter new programs run correctly."""
+    assert not probed(monkeypatch, DeviceGetRemappedRows=(0, 1, 1, 0))
+    with pytest.raises(RecoveryNeededError, match="cannot be remapped"):
+        probed(monkeypatch, DeviceGetRemappedRows=(0, 8, 0, 1))
+    reported = field_value(0)
+    assert probed(monkeypatch, DeviceGetFieldValues=reported, DeviceGetRemappedRows=(0, 8, 0, 1))
 
 
 def process(pid: int, used: int | None) -> Any:
@@ -203,8 +294,7 @@ def test_no_samples_are_no_work_and_any_failure_leaves_only_the_work_unknown(
 
 def one_gpu(patch: Patch, **more: Any) -> Any:
     """A machine of one GPU, of which the driver reports what is needed and ``more``."""
-    missing = failure(pynvml.NVML_ERROR_NOT_SUPPORTED)
-    silent = dict.fromkeys(
+    silent = NO_RECOVERY | dict.fromkeys(
         (
             "DeviceGetMigMode",
             "DeviceGetName",
@@ -215,7 +305,7 @@ def one_gpu(patch: Patch, **more: Any) -> Any:
             "DeviceGetPciInfo",
             "SystemGetDriverVersion",
         ),
-        missing,
+        MISSING,
     )
     known = {
         "DeviceGetCount": 1,
@@ -241,7 +331,7 @@ def test_a_gpu_that_is_lost_in_the_middle_of_its_questions_is_silent(
     """And is not listed with half of its figures."""
     lost = failure(pynvml.NVML_ERROR_GPU_IS_LOST)
     machine = one_gpu(monkeypatch, **{question: lost})
-    assert (machine.gpus, machine.silent) == ((), (0,))
+    assert (machine.gpus, list(machine.silent)) == ((), [0])
 
 
 def two_gpus(patch: Patch, **more: Any) -> Any:
@@ -276,8 +366,10 @@ def test_an_error_about_one_gpu_makes_that_gpu_silent_alone(
     memory = SimpleNamespace(total=16 * MIB, reserved=0)
     answer = 0 if function == "DeviceGetHandleByIndex" else memory
     machine = two_gpus(monkeypatch, **{function: of_the_second(code, answer)})
-    assert ([gpu.index for gpu in machine.gpus], machine.silent) == ([0], (1,))
-    assert machine.errors == {1: f"nvml{function}: {failure(code)}"}
+    assert ([gpu.index for gpu in machine.gpus], machine.silent) == (
+        [0],
+        {1: f"nvml{function}: {failure(code)}"},
+    )
 
 
 @pytest.mark.parametrize("code", [pynvml.NVML_ERROR_NO_PERMISSION, pynvml.NVML_ERROR_UNKNOWN])
@@ -324,7 +416,7 @@ def test_a_query_of_links_or_numa_nodes_that_fails_hides_no_gpu(
         "DeviceGetNvLinkRemotePciInfo": None,
     }
     machine = two_gpus(monkeypatch, **(known | {function: failure(code)}))
-    assert ([gpu.index for gpu in machine.gpus], machine.silent) == ([0, 1], ())
+    assert ([gpu.index for gpu in machine.gpus], machine.silent) == ([0, 1], {})
     assert machine.links == (
         {} if function == "DeviceGetTopologyCommonAncestor" else {"0-1": ("NODE",)}
     )

@@ -37,7 +37,7 @@ class Driver(FakeDriver):
     def close(self) -> None:
         self.calls.append("close")
 
-    def probe(self, uuid: str) -> None:
+    def probe(self, uuid: str) -> bool:
         self.at_once += 1
         self.most_at_once = max(self.most_at_once, self.at_once)
         if uuid == FIRST:
@@ -46,13 +46,14 @@ class Driver(FakeDriver):
         self.at_once -= 1
         if uuid in self.lost:
             raise GpuLostError(f"{uuid} is lost")
+        return True
 
     def next_xid(self, timeout_ms: int) -> Xid | None:
         self.calls.append(f"wait {timeout_ms}")
         return Xid(79, FIRST)
 
 
-async def answers(patient: PatientDriver) -> None:
+async def answers(patient: PatientDriver) -> bool:
     """Wait until questions about GPU 0 are put again."""
     async with asyncio.timeout(SECONDS):
         while True:

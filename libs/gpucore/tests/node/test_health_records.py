@@ -1,5 +1,7 @@
 """The record of one GPU over time: holds, relapses, and what is known of it while it is down."""
 
+import pytest
+
 from gpucore.node.health.breaker import WINDOW_SECONDS, Breaker
 from gpucore.node.health.records import CALM_SECONDS, MOST_DOUBLINGS, HealthRecords
 from gpucore.units import GpuIndex
@@ -40,6 +42,37 @@ def test_the_last_failure_is_the_reason() -> None:
     assert made.why(GPU) == "XID 79"
     (verdict,) = made.clean(GPU, 3.0)
     assert verdict.why == "1 successful probes after XID 79"
+
+
+@pytest.mark.parametrize("code", [48, 62, 64, 79, 95, 119, 120])
+def test_a_gpu_that_needs_a_reset_does_not_return_by_probes(code: int) -> None:
+    """It answers them without the reset too; another bad sign meanwhile changes nothing."""
+    made = records(clean_probes=3)
+    made.xid(GPU, code, 1.0)
+    made.bad(GPU, "lost", 2.0)
+    made.watch_only([GPU])
+    assert [made.clean(GPU, 2.0 + n) for n in range(100)] == [[]] * 100
+    assert not made.healthy(GPU)
+
+
+def test_a_gpu_that_was_reset_returns_once_its_driver_reports_that() -> None:
+    """It needs as many probes from then on as any other GPU."""
+    made = records(clean_probes=3)
+    made.xid(GPU, 79, 1.0)
+    made.clean(GPU, 2.0)
+    assert made.clean(GPU, 3.0, recovered=True) == []
+    assert probes(made, 4.0) == 2
+    made.xid(GPU, 79, 5.0)
+    assert made.clean(GPU, 6.0) == []
+    assert not made.healthy(GPU)
+
+
+@pytest.mark.parametrize("code", [63, 74, 94])
+def test_a_gpu_returns_by_probes_after_an_xid_without_a_reset(code: int) -> None:
+    """NVIDIA's catalog names another action for it, or none."""
+    made = records(clean_probes=3)
+    made.xid(GPU, code, 1.0)
+    assert probes(made, 2.0) == 3
 
 
 def test_a_shorter_hold_does_not_end_a_longer_one() -> None:

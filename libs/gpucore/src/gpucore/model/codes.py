@@ -72,7 +72,10 @@ class Code(StrEnum):
     UNHEALTHY = (
         "Unhealthy",
         "The GPU is unhealthy, by NVML or by the ConfigMap unhealthy-gpu-<node>.",
-        "Read the node's events for the XID; the GPU is offered again after successful probes.",
+        (
+            "Read the node's events for the reason; the GPU is offered again once it works, after "
+            "some XIDs only after a reset."
+        ),
     )
     TAKEN_WHOLE = (
         "TakenWhole",

@@ -5,7 +5,8 @@ off the event loop (:mod:`gpudeviceplugin.gpus.driver`).
 
     DriverError                  one query failed: not supported, or not permitted
     ├── DriverUnavailableError   no library, no driver or no right to use it: no query works
-    └── GpuLostError             one GPU does not respond; the others do
+    ├── GpuLostError             one GPU does not respond; the others do
+    └── RecoveryNeededError      one GPU responds, but cannot be used before a recovery
 """
 
 from collections.abc import Mapping
@@ -31,6 +32,10 @@ class DriverUnavailableError(DriverError):
 
 class GpuLostError(DriverError):
     """The GPU does not answer any more."""
+
+
+class RecoveryNeededError(DriverError):
+    """The driver requires a recovery of the GPU, such as a reset, which the message names."""
 
 
 class MigInstance(msgspec.Struct, frozen=True):
@@ -63,6 +68,8 @@ class DriverGpu(msgspec.Struct, frozen=True):
         memory_limits: the driver supports memory limits per cgroup on this GPU; false where the
             plugin did not query it.
         pcie_root: PCIe root complex, such as ``pci0000:3a``; empty unknown.
+        needed_recovery: recovery that the driver requires before the GPU can be used, such as
+            "a reset of the GPU"; empty none, or unknown.
     """
 
     index: int
@@ -78,6 +85,7 @@ class DriverGpu(msgspec.Struct, frozen=True):
     reserved_mib: int = -1
     memory_limits: bool = False
     pcie_root: str = ""
+    needed_recovery: str = ""
 
 
 class NodeHardware(msgspec.Struct, frozen=True):
@@ -85,16 +93,14 @@ class NodeHardware(msgspec.Struct, frozen=True):
 
     Attributes:
         gpus: GPUs that responded, by index.
-        silent: indexes of GPUs that did not respond.
+        silent: why GPUs did not respond, by index, in the driver's words.
         links: ``"0-1" -> ("PIX", "NV2")``.
-        errors: why the silent GPUs did not respond, by index, in the driver's words.
     """
 
     driver: str
     gpus: tuple[DriverGpu, ...]
-    silent: tuple[int, ...] = ()
+    silent: Mapping[int, str] = {}
     links: Mapping[str, tuple[str, ...]] = {}
-    errors: Mapping[int, str] = {}
 
 
 class Process(msgspec.Struct, frozen=True):
@@ -159,8 +165,13 @@ class Driver(Protocol):
     def machine(self) -> NodeHardware:
         """Enumerate the GPUs. Raises DriverUnavailableError."""
 
-    def probe(self, uuid: str) -> None:
-        """Touch one GPU. Raises GpuLostError."""
+    def probe(self, uuid: str) -> bool:
+        """Touch one GPU; true if the driver reports that it needs no recovery.
+
+        Raises:
+            GpuLostError: it does not respond.
+            RecoveryNeededError: it needs one.
+        """
 
     def usage(self, uuid: str) -> Usage:
         """The processes that use the memory of one GPU. Raises GpuLostError."""

@@ -57,9 +57,12 @@ class PatientDriver:
         """Enumerate the GPUs. Raises DriverError."""
         return await self._ask("driver", ENUMERATE_SECONDS, self._driver.machine)
 
-    async def probe(self, uuid: str) -> None:
-        """Touch one GPU. Raises GpuLostError."""
-        await self._ask(uuid, PROBE_SECONDS, self._driver.probe, uuid)
+    async def probe(self, uuid: str) -> bool:
+        """Touch one GPU; true if the driver reports that it needs no recovery. Raises DriverError.
+
+        See :meth:`gpudeviceplugin.gpus.devices.Driver.probe`.
+        """
+        return await self._ask(uuid, PROBE_SECONDS, self._driver.probe, uuid)
 
     async def usages(self, uuids: Collection[str]) -> Mapping[str, Usage | DriverError]:
         """The processes that use each GPU, read in one thread; the error of each that fails."""

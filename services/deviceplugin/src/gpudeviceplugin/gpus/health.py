@@ -17,7 +17,13 @@ from gpucore.node.health.records import HealthRecords, HealthStatus
 from gpucore.units import GpuIndex
 from gpucore.wire.pod.spec import Pod
 from gpudeviceplugin import telemetry
-from gpudeviceplugin.gpus.devices import NO_INSTANCE, DriverError, MigInstance, Xid
+from gpudeviceplugin.gpus.devices import (
+    NO_INSTANCE,
+    DriverError,
+    MigInstance,
+    RecoveryNeededError,
+    Xid,
+)
 from gpudeviceplugin.gpus.driver import PatientDriver
 from gpudeviceplugin.settings import DevicePluginSettings
 from gpudeviceplugin.state import ignore
@@ -60,9 +66,10 @@ class HealthMonitor:
         self._uuids, self._instances = dict(gpus), dict(instances)
         self._book.watch_only(self._uuids.values())
 
-    def silent(self, uuid: str) -> None:
-        """The GPU did not answer when all were enumerated."""
-        self._tell(self._book.bad(uuid, "it does not respond", time.monotonic()))
+    def withdraw(self, reasons: Mapping[str, str]) -> None:
+        """Withdraw these GPUs, all at once, for the reasons that an enumeration found."""
+        now = time.monotonic()
+        self._tell([v for uuid, why in reasons.items() for v in self._book.bad(uuid, why, now)])
 
     def start_failed(self, gpus: Iterable[GpuIndex], pod: Pod) -> None:
         """The container runtime could not give ``pod`` its GPUs."""
@@ -83,11 +90,13 @@ class HealthMonitor:
 
     async def _probe(self, uuid: str) -> None:
         try:
-            await self._driver.probe(uuid)
+            recovered = await self._driver.probe(uuid)
+        except RecoveryNeededError as error:
+            self.withdraw({uuid: needs_recovery(str(error))})
         except DriverError as error:
-            self._tell(self._book.bad(uuid, f"it does not respond ({error})", time.monotonic()))
+            self.withdraw({uuid: no_response(str(error))})
         else:
-            self._tell(self._book.clean(uuid, time.monotonic()))
+            self._tell(self._book.clean(uuid, time.monotonic(), recovered=recovered))
 
     async def listen(self) -> None:
         """Take error events as they come, until cancelled."""
@@ -124,6 +133,16 @@ class HealthMonitor:
             self._driver.resubscribe()
         if verdicts:
             self.on_verdicts(verdicts)
+
+
+def no_response(error: str) -> str:
+    """Why a GPU is unhealthy that does not respond; ``error`` has the driver's words."""
+    return f"it does not respond ({error})"
+
+
+def needs_recovery(needed: str) -> str:
+    """Why a GPU is unhealthy that has to be recovered first, by a reset for example."""
+    return f"the driver requires {needed}"
 
 
 def _may_concern(event: Xid, instance: MigInstance) -> bool:

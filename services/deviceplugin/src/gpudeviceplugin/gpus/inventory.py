@@ -5,6 +5,8 @@ all GPUs, the same ones as long as an instance stays in its slot. On a node with
 GPUs they may change when a GPU before it does not answer or when its MIG mode changes.
 """
 
+from collections.abc import Iterable
+
 import msgspec
 
 from gpucore.model import Gpu, Inventory
@@ -30,6 +32,27 @@ def inventory_of(machine: NodeHardware, unit: MemoryUnit, *, reserve_mib: int = 
     counted = (_counted(gpu, unit, reserve_mib) for gpu in gpus)
     ordered = tuple(sorted(counted, key=lambda gpu: gpu.index))
     return Inventory(gpus=ordered, unit=unit, links=machine.links, driver=machine.driver)
+
+
+def with_silent(answer: NodeHardware, known: Iterable[DriverGpu]) -> NodeHardware:
+    """The machine with what was last known of the GPUs that do not answer.
+
+    A GPU in MIG mode keeps its instances, and the instances of the others their indexes.
+    """
+    answered = {device.uuid for device in answer.gpus}
+    kept = {
+        device.index: device
+        for device in known
+        if device.index in answer.silent and device.uuid not in answered
+    }
+    gpus = sorted((*answer.gpus, *kept.values()), key=lambda device: device.index)
+    silent = {index: why for index, why in answer.silent.items() if index not in kept}
+    return msgspec.structs.replace(answer, gpus=tuple(gpus), silent=silent)
+
+
+def offered_uuids(device: DriverGpu) -> list[str]:
+    """UUIDs of what a physical GPU is offered as: itself, or its instances in MIG mode."""
+    return [each.uuid for each in device.instances] if device.mig else [device.uuid]
 
 
 def _first_index(machine: NodeHardware, gpu: DriverGpu) -> int:

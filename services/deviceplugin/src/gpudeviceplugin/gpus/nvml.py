@@ -1,4 +1,4 @@
-"""The driver's own library, NVML: only this file and its two neighbours import ``pynvml``.
+"""The driver's own library, NVML: only this file and its neighbours ``nvml_*`` import ``pynvml``.
 
 A symbol or a feature that a driver lacks gives an unknown value, never a crash; a lost GPU fails
 only its own queries.
@@ -18,6 +18,7 @@ from gpudeviceplugin.gpus.devices import (
     DriverError,
     NodeHardware,
     Process,
+    RecoveryNeededError,
     Usage,
     Xid,
 )
@@ -31,6 +32,7 @@ from gpudeviceplugin.gpus.nvml_calls import (
     process_samples,
 )
 from gpudeviceplugin.gpus.nvml_hardware import node_hardware
+from gpudeviceplugin.gpus.nvml_recovery import needed_recovery
 
 NO_GPU_INSTANCE: Final = 0xFFFFFFFF
 """In an event that concerns no GPU instance in particular."""
@@ -80,9 +82,14 @@ class Nvml:
         """Enumerate the GPUs; those that do not answer are listed as silent."""
         return node_hardware(self._cgroup)
 
-    def probe(self, uuid: str) -> None:
-        """Touch one GPU: a lost one answers nothing."""
-        call_or(None, pynvml.nvmlDeviceGetMemoryInfo, handle_of(uuid))
+    def probe(self, uuid: str) -> bool:
+        """Touch one GPU: a lost one answers nothing, and one that needs a reset reports that."""
+        handle = handle_of(uuid)
+        call_or(None, pynvml.nvmlDeviceGetMemoryInfo, handle)
+        needed = needed_recovery(handle)
+        if needed:
+            raise RecoveryNeededError(needed)
+        return needed is not None
 
     def usage(self, uuid: str) -> Usage:
         """Memory of one GPU and the processes that hold it, clients of MPS among them."""

@@ -23,6 +23,7 @@ from gpudeviceplugin.gpus.nvml_calls import (
     memory_info,
     memory_limit,
 )
+from gpudeviceplugin.gpus.nvml_recovery import NOTHING, needed_recovery
 from gpudeviceplugin.gpus.pcie import pcie_root
 
 MIB: Final = 1024 * 1024
@@ -63,9 +64,8 @@ def node_hardware(cgroup: Callable[[], str]) -> NodeHardware:
     return NodeHardware(
         driver=str(call_or_unknown("", pynvml.nvmlSystemGetDriverVersion)),
         gpus=tuple(gpus),
-        silent=tuple(silent),
+        silent=silent,
         links=_links(handles),
-        errors=silent,
     )
 
 
@@ -93,6 +93,7 @@ def _gpu(index: int, handle: Any, cgroup: str) -> DriverGpu:
         capability=_capability(handle),
         memory_limits=_answers_limits(handle, cgroup),
         pcie_root=pcie_root(_bus_id(handle)),
+        needed_recovery=needed_recovery(handle) or NOTHING,
     )
 
 

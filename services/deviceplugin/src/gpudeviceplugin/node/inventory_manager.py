@@ -5,6 +5,7 @@ GPUs that no longer respond are marked unhealthy, so one lost GPU does not affec
 """
 
 import asyncio
+from collections.abc import Mapping
 
 import msgspec
 import structlog
@@ -12,10 +13,20 @@ import structlog
 from gpucore.model import Gpu, Inventory
 from gpucore.units import MemoryUnit
 from gpudeviceplugin import telemetry
-from gpudeviceplugin.gpus.devices import DriverError, DriverUnavailableError, NodeHardware
+from gpudeviceplugin.gpus.devices import (
+    DriverError,
+    DriverGpu,
+    DriverUnavailableError,
+    NodeHardware,
+)
 from gpudeviceplugin.gpus.driver import PatientDriver
-from gpudeviceplugin.gpus.health import HealthMonitor
-from gpudeviceplugin.gpus.inventory import inventory_of, unit_refusal
+from gpudeviceplugin.gpus.health import HealthMonitor, needs_recovery, no_response
+from gpudeviceplugin.gpus.inventory import (
+    inventory_of,
+    offered_uuids,
+    unit_refusal,
+    with_silent,
+)
 from gpudeviceplugin.isolation.modes import Isolation
 from gpudeviceplugin.state import NodeState
 
@@ -48,6 +59,7 @@ class InventoryManager:
         self._interval_seconds = interval_seconds
         self._retry_seconds = retry_seconds
         self._known = Inventory(gpus=(), unit=unit)
+        self._devices: tuple[DriverGpu, ...] = ()
         self._kick = asyncio.Event()
         self._mentioned = ""
         self.trouble = "the driver has not responded yet"
@@ -93,22 +105,19 @@ class InventoryManager:
             log.warning("no usable NVIDIA driver; retrying", why=error)
         self.trouble = error
 
-    def _take(self, machine: NodeHardware) -> None:
+    def _take(self, answer: NodeHardware) -> None:
+        machine = with_silent(answer, self._devices)
+        self._mention_unknown_reserve(answer)
         found = inventory_of(machine, self._unit, reserve_mib=self._reserve_mib)
-        self._mention_unknown_reserve(machine)
-        answered = {gpu.uuid for gpu in found.gpus}
-        silent = set(machine.silent)
-        lost = [g for g in self._known.gpus if g.uuid not in answered and g.index in silent]
-        gpus = tuple(sorted((*found.gpus, *lost), key=lambda gpu: gpu.index))
-        self._known = msgspec.structs.replace(
-            found, gpus=gpus, links={**self._known.links, **found.links} if lost else found.links
-        )
+        lost = len(machine.gpus) > len(answer.gpus)
+        links = {**self._known.links, **found.links} if lost else found.links
+        self._known = msgspec.structs.replace(found, links=links)
+        self._devices = machine.gpus
         instances = {device.uuid: device.instances for device in machine.gpus if device.mig}
-        self._health.watch_only(((gpu.index, gpu.uuid) for gpu in gpus), instances)
-        for gpu in lost:
-            self._health.silent(gpu.uuid)
-        capabilities = {device.uuid: device.capability for device in machine.gpus}
-        limited = {device.uuid for device in machine.gpus if device.memory_limits}
+        self._health.watch_only(((gpu.index, gpu.uuid) for gpu in found.gpus), instances)
+        self._health.withdraw(_reasons(machine, answer.silent))
+        capabilities = {device.uuid: device.capability for device in answer.gpus}
+        limited = {device.uuid for device in answer.gpus if device.memory_limits}
         self._isolation.equip(self._known, capabilities, limited)
         self.trouble = self._complaint()
         self.publish()
@@ -157,6 +166,18 @@ class InventoryManager:
             isolation=self._isolation.isolation(gpu.uuid),
             healthy=self._health.healthy(gpu.uuid) and self._isolation.usable(gpu.uuid),
         )
+
+
+def _reasons(machine: NodeHardware, silent: Mapping[int, str]) -> dict[str, str]:
+    """Why GPUs and MIG instances must not be offered, by UUID; ``silent`` is by index."""
+    reasons: dict[str, str] = {}
+    for device in machine.gpus:
+        if device.index in silent:
+            reasons |= dict.fromkeys(offered_uuids(device), no_response(silent[device.index]))
+        elif device.needed_recovery:
+            why = needs_recovery(device.needed_recovery)
+            reasons |= dict.fromkeys(offered_uuids(device), why)
+    return reasons
 
 
 def _labels(gpu: Gpu) -> tuple[str, str]:

@@ -127,7 +127,8 @@ def _message_size(evidence: Evidence) -> Iterator[str]:
     "gpus-healthy",
     Level.WARN,
     "all GPUs are healthy",
-    do="read the node's events for the XID; the GPU is offered again after successful probes",
+    do="read the node's events for the reason; the GPU is offered again once it works, after some "
+    "XIDs only after a reset",
 )
 def _healthy(evidence: Evidence) -> Iterator[str]:
     for node, node_info in evidence.sharing:

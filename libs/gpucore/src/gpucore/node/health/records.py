@@ -6,7 +6,10 @@
                           └──────┘ bad sign: count from 0
 
 A GPU that fails again soon after its return has to prove itself twice as long, each time, so
-that it does not flap. Times are seconds of any steady clock, given by the caller.
+that it does not flap. After an XID error that requires a reset, probes are no proof, since a GPU
+answers them without the reset too: it stays unhealthy until the driver reports that it needs no
+recovery or, with drivers that do not report it, until the program starts anew. Times are seconds of
+any steady clock, given by the caller.
 """
 
 from collections.abc import Collection, Iterable, Iterator
@@ -17,6 +20,16 @@ import msgspec
 CALM_SECONDS: Final = 3600.0
 """Seconds of health after which the record of a GPU is cleared."""
 MOST_DOUBLINGS: Final = 6
+RESET_XIDS: Final = frozenset(
+    {46, 48, 62, 64, 79, 95, 109, 110, 119, 120, 136, 140, 143, 155, 156, 158}
+)
+"""XID errors after which a GPU has to be reset, or its node rebooted.
+
+Those whose immediate action in NVIDIA's XID catalog is RESET_GPU or RESTART_BM, and 48, whose
+workflow ends in a reset. 74 and 144 to 150 are not among them: whether an error of NVLink requires
+a reset depends on registers that NVML does not report.
+Source: https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html
+"""
 
 
 class HealthStatus(msgspec.Struct, frozen=True):
@@ -29,6 +42,7 @@ class HealthStatus(msgspec.Struct, frozen=True):
 
 class _Record(msgspec.Struct):
     healthy: bool = True
+    needs_reset: bool = False
     why: str = ""
     clean: int = 0
     hold_until: float = 0.0
@@ -67,7 +81,13 @@ class HealthRecords:
         if code in self._ignored_xids:
             return []
         gpus = [uuid] if uuid else list(self._records)
-        return [v for gpu in gpus for v in self.bad(gpu, f"XID {code}", now)]
+        return [v for gpu in gpus for v in self._xid(gpu, code, now)]
+
+    def _xid(self, uuid: str, code: int, now: float) -> list[HealthStatus]:
+        record = self._records.get(uuid)
+        if record is not None and code in RESET_XIDS:
+            record.needs_reset = True
+        return self.bad(uuid, f"XID {code}", now)
 
     def bad(self, uuid: str, why: str, now: float, *, hold: float = 0.0) -> list[HealthStatus]:
         """A failure; with ``hold`` the GPU stays unhealthy for at least that many seconds."""
@@ -85,10 +105,19 @@ class HealthRecords:
         record.healthy, record.since = False, now
         return [HealthStatus(uuid, healthy=False, why=why)]
 
-    def clean(self, uuid: str, now: float) -> list[HealthStatus]:
-        """A probe that found nothing wrong."""
+    def clean(self, uuid: str, now: float, *, recovered: bool = False) -> list[HealthStatus]:
+        """A probe that found nothing wrong.
+
+        Args:
+            uuid: of the GPU.
+            now: the time in seconds.
+            recovered: the driver reports that the GPU needs no recovery, such as a reset.
+        """
         record = self._records.get(uuid)
         if record is None or record.healthy:
+            return []
+        record.needs_reset = record.needs_reset and not recovered
+        if record.needs_reset:
             return []
         record.clean += 1
         if record.clean < self._clean_probes * 2**record.relapses or now < record.hold_until:
