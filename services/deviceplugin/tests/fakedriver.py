@@ -63,6 +63,9 @@ class FakeDriver:
     def close(self) -> None:
         self.block.set()
 
+    def abandon_events(self) -> None:
+        """There is nothing to free."""
+
     def machine(self) -> NodeHardware:
         self.open()
         gpus = [

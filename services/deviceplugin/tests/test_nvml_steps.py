@@ -443,13 +443,20 @@ def test_the_numa_node_is_the_lowest_that_is_near(
 
 
 class EventSets:
-    """Event sets of the library: those that are open, and the events in each."""
+    """Event sets of the library: those that are open, and the events in each.
+
+    Attributes:
+        refuses: no set can be made.
+        spoilt: no set can be waited for.
+        registers: GPUs can register for events.
+    """
 
     def __init__(self, patch: Patch) -> None:
         self.open: dict[int, list[tuple[Any, int]]] = {}
         self.made = 0
         self.refuses = False
         self.spoilt = False
+        self.registers = True
         answers(
             patch,
             EventSetCreate=self._create,
@@ -457,7 +464,7 @@ class EventSets:
             EventSetWait_v2=self._wait,
             DeviceGetCount=1,
             DeviceGetHandleByIndex=HANDLE,
-            DeviceRegisterEvents=None,
+            DeviceRegisterEvents=lambda *_: None if self.registers else MISSING,
             DeviceGetUUID="GPU-0",
             Shutdown=None,
         )
@@ -510,6 +517,28 @@ def test_a_set_of_events_that_cannot_be_made_anew_is_tried_again(monkeypatch: Pa
     sets.refuses = False
     assert nvml.next_xid(1) == Xid(79, "GPU-0")
     assert list(sets.open) == [2]
+
+
+def test_a_set_of_events_that_no_gpu_registers_for_is_freed(monkeypatch: Patch) -> None:
+    """It is made again and again where no GPU reports errors; so it is where the driver goes."""
+    sets, nvml = EventSets(monkeypatch), Nvml()
+    sets.registers = False
+    for count in (1, failure(pynvml.NVML_ERROR_UNINITIALIZED)):
+        answers(monkeypatch, DeviceGetCount=count)
+        with pytest.raises(DriverError):
+            nvml.next_xid(1)
+    assert (sets.made, list(sets.open)) == (2, [])
+
+
+def test_a_set_of_events_that_is_abandoned_is_never_freed(monkeypatch: Patch) -> None:
+    """A wait that hangs uses it; after a new connection there is a new one."""
+    sets, nvml = EventSets(monkeypatch), Nvml()
+    nvml.next_xid(1)
+    nvml.abandon_events()
+    nvml.close()
+    assert list(sets.open) == [1]
+    nvml.next_xid(1)
+    assert list(sets.open) == [1, 2]
 
 
 def test_a_wait_that_fails_is_followed_by_a_new_set_of_events(monkeypatch: Patch) -> None:

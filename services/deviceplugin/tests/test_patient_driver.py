@@ -27,6 +27,9 @@ class Driver(FakeDriver):
         self.calls: list[str] = []
         self.let_go = threading.Event()
         self.let_go.set()
+        self.waiting = threading.Event()
+        self.event = threading.Event()
+        self.event.set()
         self.at_once = 0
         self.most_at_once = 0
 
@@ -36,6 +39,9 @@ class Driver(FakeDriver):
 
     def close(self) -> None:
         self.calls.append("close")
+
+    def abandon_events(self) -> None:
+        self.calls.append("abandon")
 
     def probe(self, uuid: str) -> bool:
         self.at_once += 1
@@ -50,6 +56,9 @@ class Driver(FakeDriver):
 
     def next_xid(self, timeout_ms: int) -> Xid | None:
         self.calls.append(f"wait {timeout_ms}")
+        self.waiting.set()
+        self.event.wait(SECONDS)
+        self.calls.append("waited")
         return Xid(79, FIRST)
 
 
@@ -97,7 +106,7 @@ async def test_answers_and_errors_are_the_drivers(driver: Driver, patient: Patie
     with pytest.raises(GpuLostError, match="is lost"):
         await patient.probe(SECOND)
     assert await patient.next_xid() == Xid(79, FIRST)
-    assert driver.calls[-1] == f"wait {EVENT_WAIT_MS}"
+    assert driver.calls[-2:] == [f"wait {EVENT_WAIT_MS}", "waited"]
 
 
 async def test_events_are_waited_for_once_there_is_a_connection(
@@ -109,7 +118,37 @@ async def test_events_are_waited_for_once_there_is_a_connection(
     assert f"wait {EVENT_WAIT_MS}" not in driver.calls
     await patient.open()
     assert await waiting == Xid(79, FIRST)
-    assert driver.calls[-1] == f"wait {EVENT_WAIT_MS}"
+    assert driver.calls[-2:] == [f"wait {EVENT_WAIT_MS}", "waited"]
+
+
+async def test_a_connection_is_not_begun_anew_under_a_wait_for_an_event(
+    driver: Driver, patient: PatientDriver
+) -> None:
+    """The wait uses the event set that the end of the old connection frees."""
+    await patient.open()
+    driver.event.clear()
+    waiting = asyncio.create_task(patient.next_xid())
+    await asyncio.to_thread(driver.waiting.wait, SECONDS)
+    opening = asyncio.create_task(patient.open())
+    await patient.probe(SECOND)  # a call to the driver and back
+    driver.event.set()
+    await asyncio.gather(waiting, opening)
+    assert driver.calls[2:] == [f"wait {EVENT_WAIT_MS}", "waited", "close", "open"]
+
+
+async def test_a_wait_for_an_event_that_hangs_keeps_its_event_set(
+    driver: Driver, patient: PatientDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The connection is begun anew, but the set is not freed under the wait."""
+    monkeypatch.setattr("gpudeviceplugin.gpus.driver.PROBE_SECONDS", 0.01)
+    monkeypatch.setattr("gpudeviceplugin.gpus.driver.EVENT_WAIT_MS", 10)
+    await patient.open()
+    driver.event.clear()
+    with pytest.raises(DriverTimeoutError):
+        await patient.next_xid()
+    await patient.open()
+    assert driver.calls[2:] == ["wait 10", "abandon", "close", "open"]
+    driver.event.set()
 
 
 async def test_a_wait_for_events_may_take_longer_than_the_driver_is_instructed_to_wait(

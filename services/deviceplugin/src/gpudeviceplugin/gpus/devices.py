@@ -162,6 +162,9 @@ class Driver(Protocol):
     def close(self) -> None:
         """End the connection; harmless without one."""
 
+    def abandon_events(self) -> None:
+        """Let :meth:`close` keep what :meth:`next_xid` uses, which has not returned."""
+
     def machine(self) -> NodeHardware:
         """Enumerate the GPUs. Raises DriverUnavailableError."""
 

@@ -27,6 +27,7 @@ THREADS: Final = 6
 ENUMERATE_SECONDS: Final = 30.0
 PROBE_SECONDS: Final = 3.0
 EVENT_WAIT_MS: Final = 2_000
+EVENTS: Final = "events"
 STALL_SECONDS: Final = 0.5
 
 
@@ -45,8 +46,14 @@ class PatientDriver:
         self._opened = asyncio.Event()
 
     async def open(self) -> None:
-        """Start the connection, or start it anew. Raises DriverUnavailableError."""
-        await self._ask("driver", ENUMERATE_SECONDS, self._begin)
+        """Start the connection, or start it anew. Raises DriverUnavailableError.
+
+        No wait for an error event is under way meanwhile: it would use an event set that is freed.
+        """
+        async with self._turns[EVENTS]:
+            if EVENTS in self._hanging:
+                self._driver.abandon_events()
+            await self._ask("driver", ENUMERATE_SECONDS, self._begin)
         self._opened.set()
 
     def _begin(self) -> None:
@@ -85,7 +92,7 @@ class PatientDriver:
         """Wait a moment for an error event, and for the connection before. Raises DriverError."""
         await self._opened.wait()
         seconds = EVENT_WAIT_MS / 1000 + PROBE_SECONDS
-        return await self._ask("events", seconds, self._driver.next_xid, EVENT_WAIT_MS)
+        return await self._ask(EVENTS, seconds, self._driver.next_xid, EVENT_WAIT_MS)
 
     def resubscribe(self) -> None:
         """Take events of GPUs that came back, too."""

@@ -68,6 +68,10 @@ class Nvml:
         with suppress(pynvml.NVMLError):
             pynvml.nvmlShutdown()
 
+    def abandon_events(self) -> None:
+        """Never free the event set: a wait for an event hangs in it."""
+        self._events = None
+
     def resubscribe(self) -> None:
         """A lost GPU was left out of the event set: let the next wait make a new one."""
         self._stale = True
@@ -176,8 +180,18 @@ class Nvml:
         return Xid(int(event.eventData), self._uuids.get(_address(event.device), ""), instance)
 
     def _subscribed(self) -> Any:
-        """An event set for all GPUs that report errors; a lost GPU has no readable UUID."""
+        """A new event set for all GPUs that report errors."""
         events = call(pynvml.nvmlEventSetCreate)
+        try:
+            self._register(events)
+        except DriverError:
+            with suppress(pynvml.NVMLError):
+                pynvml.nvmlEventSetFree(events)
+            raise
+        return events
+
+    def _register(self, events: Any) -> None:
+        """Take errors of all GPUs into the set; a lost GPU has no readable UUID."""
         wanted = pynvml.nvmlEventTypeXidCriticalError
         for index in range(call(pynvml.nvmlDeviceGetCount)):
             with suppress(DriverError):
@@ -186,7 +200,6 @@ class Nvml:
                 self._uuids[_address(handle)] = str(call(pynvml.nvmlDeviceGetUUID, handle))
         if not self._uuids:
             raise DriverError("no GPU supports error events")
-        return events
 
 
 def _address(handle: Any) -> int:
