@@ -4,10 +4,11 @@ from itertools import permutations
 
 import pytest
 from fakedriver import t4
+from msgspec.structs import replace
 
 from gpucore.node.allocation.device_ids import list_bytes
 from gpucore.units import GIB
-from gpudeviceplugin.gpus.devices import DriverGpu, MigInstance, NodeHardware
+from gpudeviceplugin.gpus.devices import NO_INSTANCE, DriverGpu, MigInstance, NodeHardware
 from gpudeviceplugin.gpus.inventory import inventory_of, unit_refusal
 
 
@@ -54,6 +55,22 @@ def test_an_instance_is_on_the_device_and_numa_node_of_its_gpu() -> None:
     (gpu,) = inventory_of(NodeHardware("570.1", (cut(0, 3),)), GIB).gpus
     assert (gpu.minor, gpu.numa, gpu.mig) == (4, 1, True)
     assert (gpu.model, gpu.memory_mib, gpu.units) == ("1g", 4864, 4)
+
+
+def test_compute_instances_that_share_a_gpu_instance_are_not_offered() -> None:
+    """Each would be offered with the memory of all; the index of another stays that of its slot."""
+    numbers = (2, 2, 9, NO_INSTANCE, NO_INSTANCE)
+    instances = tuple(
+        MigInstance(slot, f"MIG-{slot}", "1c.3g.20gb", 19968, gpu_instance=number)
+        for slot, number in enumerate(numbers)
+    )
+    gpu = replace(cut(0), instances=instances)
+    inventory = inventory_of(NodeHardware("570.1", (gpu,)), GIB)
+    assert [(gpu.index, gpu.uuid) for gpu in inventory.gpus] == [
+        (3, "MIG-2"),
+        (4, "MIG-3"),
+        (5, "MIG-4"),
+    ]
 
 
 def test_gpus_are_in_the_order_of_their_indexes() -> None:

@@ -1,10 +1,13 @@
 """The GPUs of the driver as the published inventory.
 
-A GPU in MIG mode is offered as its instances, never itself: they get indexes after those of
-all GPUs, the same ones as long as an instance stays in its slot. On a node with several kinds of
-GPUs they may change when a GPU before it does not answer or when its MIG mode changes.
+A GPU in MIG mode is offered as its instances, never itself, and only as those with memory of their
+own: compute instances of one GPU instance share its memory, and nothing divides it between them.
+Instances get indexes after those of all GPUs, the same ones as long as an instance stays in its
+slot. On a node with several kinds of GPUs they may change when the MIG mode of a GPU before it
+changes, or when such a GPU answers for the first time.
 """
 
+from collections import Counter
 from collections.abc import Iterable
 
 import msgspec
@@ -12,7 +15,7 @@ import msgspec
 from gpucore.model import Gpu, Inventory
 from gpucore.node.allocation.device_ids import MESSAGE_LIMIT, list_bytes, smallest_unit
 from gpucore.units import GpuIndex, GpuUuid, MemoryUnit
-from gpudeviceplugin.gpus.devices import DriverGpu, MigInstance, NodeHardware
+from gpudeviceplugin.gpus.devices import NO_INSTANCE, DriverGpu, MigInstance, NodeHardware
 
 
 def inventory_of(machine: NodeHardware, unit: MemoryUnit, *, reserve_mib: int = 0) -> Inventory:
@@ -27,7 +30,7 @@ def inventory_of(machine: NodeHardware, unit: MemoryUnit, *, reserve_mib: int = 
     gpus += [
         _mig_gpu(device, instance, _first_index(machine, device))
         for device in machine.gpus
-        for instance in device.instances
+        for instance in offered_instances(device)
     ]
     counted = (_counted(gpu, unit, reserve_mib) for gpu in gpus)
     ordered = tuple(sorted(counted, key=lambda gpu: gpu.index))
@@ -52,7 +55,17 @@ def with_silent(answer: NodeHardware, known: Iterable[DriverGpu]) -> NodeHardwar
 
 def offered_uuids(device: DriverGpu) -> list[str]:
     """UUIDs of what a physical GPU is offered as: itself, or its instances in MIG mode."""
-    return [each.uuid for each in device.instances] if device.mig else [device.uuid]
+    return [each.uuid for each in offered_instances(device)] if device.mig else [device.uuid]
+
+
+def offered_instances(gpu: DriverGpu) -> list[MigInstance]:
+    """MIG instances with memory of their own: the only compute instance of their GPU instance."""
+    parts = Counter(each.gpu_instance for each in gpu.instances)
+    return [
+        each
+        for each in gpu.instances
+        if each.gpu_instance == NO_INSTANCE or parts[each.gpu_instance] == 1
+    ]
 
 
 def _first_index(machine: NodeHardware, gpu: DriverGpu) -> int:
