@@ -92,6 +92,10 @@ EVENTS: Final[Mapping[str, tuple[str, str]]] = {
         "node and the pods of the GPU",
         "The GPU is withdrawn; the message has the reason.",
     ),
+    announce.UNRESPONSIVE: (
+        "node",
+        "A GPU has not responded since the plugin started: it is not in the inventory.",
+    ),
     announce.RECOVERED: ("node and the pods of the GPU", "The GPU is offered again."),
     announce.DAEMON_FAILED: (
         "node and the pods of the GPU",

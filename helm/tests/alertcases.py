@@ -69,6 +69,7 @@ LEADS = of("leader_election_master_status", SCHEDULER, 'name="gpushare-scheduler
 ATTEMPTS = of("scheduler_schedule_attempts_total", SCHEDULER, 'result="error"')
 DISAGREEMENTS = of("gpushare_plugin_disagreements", PLUGIN)
 HEALTHY_GPU = of("gpushare_gpu_healthy", GPU)
+UNRESPONSIVE = of("gpushare_plugin_unresponsive_gpus", PLUGIN)
 GPU_UNITS = of("gpushare_gpu_units", GPU)
 MPS = of("gpushare_mps_serving", PLUGIN, 'uuid="GPU-a"')
 DAY = 86_400
@@ -102,6 +103,7 @@ HEALTHY: Mapping[str, str] = {
     ATTEMPTS: always(1),
     DISAGREEMENTS: always(0),
     HEALTHY_GPU: always(1),
+    UNRESPONSIVE: always(0),
     GPU_UNITS: always(15),
     of("gpushare_gpu_xid_total", PLUGIN, 'gpu="GPU-a",xid="31"'): growing(1),
     of("gpushare_plugin_registrations_total", PLUGIN, 'resource="mem",outcome="failed"'): always(1),
@@ -163,6 +165,7 @@ CASES: Mapping[str, Case] = {
         {DISAGREEMENTS: SILENT, HEALTHY_GPU: SILENT, GPU_UNITS: SILENT, MPS: SILENT}, _NODE
     ),
     "GpushareGpuUnhealthy": Case({HEALTHY_GPU: always(0)}, {**_NODE, "gpu": "0", "uuid": "GPU-a"}),
+    "GpushareGpuNotResponding": Case({UNRESPONSIVE: always(2)}, _NODE),
     "GpushareGpuErrors": Case(
         # A counter that begins with its first event has no increase yet.
         {of("gpushare_gpu_xid_total", PLUGIN, 'gpu="GPU-a",xid="79"'): "_x75 1x4"},
@@ -245,6 +248,7 @@ STILL_WELL: Mapping[str, Mapping[str, str]] = {
         of("gpushare_pod_over_bytes", PLUGIN, f'gpu="0",{TENANT}'): "_x79 1000 stale",
     },
     "a GPU was away for a moment": {HEALTHY_GPU: "1x79 0"},
+    "a GPU responds a minute after its plugin started": {UNRESPONSIVE: "0x73 1x4 0x10"},
     "a swap of two pods was corrected": {DISAGREEMENTS: "0x77 1x2"},
     "a pod without its limit was deleted at once": {
         of("gpushare_pod_limit_overridden", PLUGIN, f'{TENANT},by="environment"'): "_x79 1"

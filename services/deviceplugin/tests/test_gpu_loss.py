@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from fakecluster.objects import planned
+from fakedriver import FakeDriver, t4
 from stage import Stage
 
 from gpucore.wire.names import INVENTORY, INVENTORY_HASH
@@ -94,6 +95,18 @@ async def test_a_lost_gpu_leaves_the_others_working_and_returns(tmp_path: Path) 
             lambda: unhealthy(stage) == "" and "GpuRecovered" in stage.reasons("n1")
         )
         assert CONFIG_MAP not in stage.cluster.stores["configmaps"].objects
+
+
+async def test_a_gpu_that_is_dead_at_the_start_is_reported_on_its_node(tmp_path: Path) -> None:
+    """It cannot be in the inventory; the other GPU is offered."""
+    driver = FakeDriver(t4(0), t4(1))
+    driver.lost.add(t4(1).uuid)
+    async with Stage(tmp_path, driver) as stage:
+        await stage.offered(15)
+        await stage.eventually(lambda: stage.reasons("n1") == ["GpuNotResponding"])
+        (event,) = stage.cluster.stores["events"].objects.values()
+        why = f"{t4(1).uuid} is lost"
+        assert event["message"] == f"GPU 1 does not respond, and is not offered: {why}"
 
 
 async def test_a_gpu_that_hangs_is_withdrawn_and_holds_up_nobody(tmp_path: Path) -> None:

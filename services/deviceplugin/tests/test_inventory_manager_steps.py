@@ -18,6 +18,7 @@ from gpudeviceplugin.gpus.devices import (
     DriverError,
     DriverUnavailableError,
     GpuLostError,
+    MigInstance,
     NodeHardware,
 )
 from gpudeviceplugin.node.inventory_manager import InventoryManager
@@ -239,6 +240,78 @@ async def test_an_enumeration_is_handed_to_health_then_to_isolation(world: World
         ("equip", [0, 1], {FIRST.uuid: (0, 0)}),
     ]
     assert world.offered() == [(0, True, IsolationMode.NONE), (1, False, IsolationMode.NONE)]
+
+
+async def test_a_gpu_that_never_responded_is_reported_once(world: World, logs: list[Any]) -> None:
+    """With its reason; one that was known before is unhealthy, which is reported elsewhere."""
+    told: list[tuple[int, str]] = []
+    world.manager.on_unresponsive = lambda index, why: told.append((index, why))
+    machine = FakeDriver(FIRST, SECOND).machine()
+    one = replace(machine, gpus=(FIRST,), silent={1: "no memory"}, links={})
+    world.take(one, one)
+    assert told == [(1, "no memory")]
+    lines = [line for line in logs if line["event"] == "a GPU does not respond"]
+    assert [(line["log_level"], line["gpu"], line["why"]) for line in lines] == [
+        ("warning", 1, "no memory")
+    ]
+    assert unresponsive() == 1
+    world.take(machine)
+    assert (unresponsive(), len(world.offered())) == (0, 2)
+    world.take(one)
+    assert (unresponsive(), told) == (0, [(1, "no memory")])
+
+
+def unresponsive() -> float | None:
+    """GPUs of which nothing is known."""
+    return REGISTRY.get_sample_value("gpushare_plugin_unresponsive_gpus")
+
+
+@pytest.mark.parametrize(
+    ("answer", "trouble"),
+    [
+        (DriverUnavailableError("the driver is unloaded"), "the driver is unloaded"),
+        (
+            GpuLostError("driver did not return within 30.0 s"),
+            "driver did not return within 30.0 s",
+        ),
+        (
+            NodeHardware("1", (), silent={0: "nvmlDeviceGetMemoryInfo: Not Supported"}),
+            "no GPU responds: nvmlDeviceGetMemoryInfo: Not Supported",
+        ),
+        (
+            NodeHardware("1", (replace(FIRST, mig=True),)),
+            "all GPUs are in MIG mode, and have no MIG instance with memory of its own",
+        ),
+    ],
+    ids=["unavailable", "failed", "silent", "no instances"],
+)
+async def test_readiness_has_the_reason_why_no_gpu_is_known(
+    world: World, answer: NodeHardware | DriverError, trouble: str
+) -> None:
+    """A driver that answered with an error has responded."""
+    world.answers = [answer]
+    await world.for_seconds(1)
+    assert world.manager.trouble == trouble
+
+
+async def test_an_enumeration_that_fails_later_changes_no_readiness(world: World) -> None:
+    """The GPUs that are known stay offered."""
+    world.answers = [world.answers[0], GpuLostError("timed out")]
+    await world.for_seconds(EVERY + 1)
+    assert (world.manager.trouble, len(world.offered())) == ("", 2)
+
+
+async def test_instances_that_share_memory_are_logged_once(world: World, logs: list[Any]) -> None:
+    """Again only when there are others."""
+    parts = tuple(
+        MigInstance(slot, f"MIG-{slot}", "1c.3g.20gb", 19968, reserved_mib=0, gpu_instance=2)
+        for slot in (0, 1, 2)
+    )
+    gpu = replace(FIRST, reserved_mib=0, mig=True, slots=7)
+    two = NodeHardware("1", (replace(gpu, instances=parts[:2]),))
+    world.take(two, two, NodeHardware("1", (replace(gpu, instances=parts),)))
+    lines = [line["instances"] for line in logs if "MIG instances" in line["event"]]
+    assert lines == [["MIG-0", "MIG-1"], ["MIG-0", "MIG-1", "MIG-2"]]
 
 
 async def test_links_of_a_silent_gpu_stay_and_those_of_one_that_left_go(world: World) -> None:

@@ -21,6 +21,7 @@ from gpudeviceplugin.cluster.health_events import (
     DAEMON_FAILED,
     DAEMON_SERVES,
     ISOLATION,
+    UNRESPONSIVE,
     HealthEventRecorder,
     NodeEvent,
 )
@@ -153,11 +154,16 @@ class Plugin:
         if self._recorder is not None:
             documents["/usage-history"] = self._recorder.document
         self._web = Web(self.missing, certificate_of(settings), documents)
+        self._connect()
+
+    def _connect(self) -> None:
+        """Let the parts call each other."""
         self.state.deliver = self._cdi.deliver
         self.state.on_held = self._held
         self.state.on_status = self._started
         self.state.on_unknown_pod = self._pods.retry_now
         self._health.on_verdicts = self._judged
+        self._keeper.on_unresponsive = self._unresponsive
         self._isolation.on_change = self._keeper.publish
         self._isolation.on_faults = self._isolation_faults
         if self._fleet is not None:
@@ -288,6 +294,10 @@ class Plugin:
             )
         self._keeper.publish()
         self._health_events.announce(verdicts)
+
+    def _unresponsive(self, index: int, why: str) -> None:
+        words = f"GPU {index} does not respond, and is not offered: {why}"
+        self._health_events.notify(NodeEvent(UNRESPONSIVE, words))
 
     async def _run_isolation(self) -> None:
         async with asyncio.TaskGroup() as group:

@@ -42,6 +42,11 @@ DEVICES = Gauge("gpushare_plugin_devices", "Devices advertised to kubelet", ["re
 GPU_HEALTHY = Gauge(
     "gpushare_gpu_healthy", "1 if the GPU is healthy and offered to kubelet", ["gpu", "uuid"]
 )
+UNRESPONSIVE = Gauge(
+    "gpushare_plugin_unresponsive_gpus",
+    "GPUs of the node that have not responded to the driver since the plugin started; they have no "
+    "other metrics",
+)
 GPU_UNITS = Gauge("gpushare_gpu_units", "GPU memory units of the GPU", ["gpu", "uuid"])
 GPU_GRANTED = Gauge(
     "gpushare_gpu_granted_units", "GPU memory units allocated on the GPU", ["gpu", "uuid"]

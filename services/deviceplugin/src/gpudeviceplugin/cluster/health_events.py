@@ -25,6 +25,7 @@ log = structlog.get_logger()
 
 UNHEALTHY: Final = "GpuUnhealthy"
 RECOVERED: Final = "GpuRecovered"
+UNRESPONSIVE: Final = "GpuNotResponding"
 DAEMON_FAILED: Final = "MpsDaemonFailed"
 DAEMON_SERVES: Final = "MpsDaemonServes"
 ISOLATION: Final = "GpuIsolation"

@@ -5,7 +5,7 @@ GPUs that no longer respond are marked unhealthy, so one lost GPU does not affec
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import msgspec
 import structlog
@@ -23,12 +23,13 @@ from gpudeviceplugin.gpus.driver import PatientDriver
 from gpudeviceplugin.gpus.health import HealthMonitor, needs_recovery, no_response
 from gpudeviceplugin.gpus.inventory import (
     inventory_of,
+    offered_instances,
     offered_uuids,
     unit_refusal,
     with_silent,
 )
 from gpudeviceplugin.isolation.modes import Isolation
-from gpudeviceplugin.state import NodeState
+from gpudeviceplugin.state import NodeState, ignore
 
 log = structlog.get_logger()
 
@@ -62,6 +63,9 @@ class InventoryManager:
         self._devices: tuple[DriverGpu, ...] = ()
         self._kick = asyncio.Event()
         self._mentioned = ""
+        self._shared: list[str] = []
+        self._unresponsive: Mapping[int, str] = {}
+        self.on_unresponsive: Callable[[int, str], None] = ignore
         self.trouble = "the driver has not responded yet"
 
     def refresh(self) -> None:
@@ -77,11 +81,13 @@ class InventoryManager:
                 self._take(await self._driver.machine())
             except DriverUnavailableError as error:
                 log.warning("the driver is no longer available", why=str(error))
+                self._note_unknown(error)
                 await asyncio.sleep(self._retry_seconds)
                 await self._open()
                 continue
             except DriverError as error:
                 log.warning("cannot enumerate the GPUs", why=str(error))
+                self._note_unknown(error)
             try:
                 async with asyncio.timeout(
                     self._interval_seconds if not self.trouble else self._retry_seconds
@@ -100,6 +106,11 @@ class InventoryManager:
             else:
                 return
 
+    def _note_unknown(self, error: DriverError) -> None:
+        """The reason of readiness while no enumeration has succeeded."""
+        if not self._known.gpus:
+            self.trouble = str(error)
+
     def _note_failure(self, error: str) -> None:
         if self.trouble != error:
             log.warning("no usable NVIDIA driver; retrying", why=error)
@@ -108,6 +119,8 @@ class InventoryManager:
     def _take(self, answer: NodeHardware) -> None:
         machine = with_silent(answer, self._devices)
         self._mention_unknown_reserve(answer)
+        self._mention_shared_memory(answer)
+        self._mention_unresponsive(machine.silent)
         found = inventory_of(machine, self._unit, reserve_mib=self._reserve_mib)
         lost = len(machine.gpus) > len(answer.gpus)
         links = {**self._known.links, **found.links} if lost else found.links
@@ -134,10 +147,41 @@ class InventoryManager:
                 gpus=unknown,
             )
 
+    def _mention_shared_memory(self, machine: NodeHardware) -> None:
+        """Log, once for each set of them, the MIG instances that are not offered."""
+        shared = [
+            each.uuid
+            for device in machine.gpus
+            for each in device.instances
+            if each not in offered_instances(device)
+        ]
+        if shared and self._shared != shared:
+            log.warning(
+                "MIG instances are not offered: several compute instances share the memory of "
+                "their GPU instance",
+                instances=shared,
+            )
+        self._shared = shared
+
+    def _mention_unresponsive(self, silent: Mapping[int, str]) -> None:
+        """Report GPUs of which nothing is known, so that they are not in the inventory either."""
+        telemetry.UNRESPONSIVE.set(len(silent))
+        for index in sorted(silent.keys() - self._unresponsive.keys()):
+            log.warning("a GPU does not respond", gpu=index, why=silent[index])
+            self.on_unresponsive(index, silent[index])
+        self._unresponsive = silent
+
     def _complaint(self) -> str:
         if not self._known.gpus:
-            return "the driver lists no GPU"
+            return self._no_gpu()
         return unit_refusal(self._known, self._unit, numa=self._numa_hints)
+
+    def _no_gpu(self) -> str:
+        if self._devices:
+            return "all GPUs are in MIG mode, and have no MIG instance with memory of its own"
+        if self._unresponsive:
+            return f"no GPU responds: {next(iter(self._unresponsive.values()))}"
+        return "the driver lists no GPU"
 
     def publish(self) -> None:
         """Publish the GPUs with their current health and isolation mode."""
