@@ -68,6 +68,24 @@ def test_an_over_full_gpu_is_reported(run: Run, both: FakeCluster) -> None:
     assert "note: n2 GPU0 is over-full: 16 of 15 GiB" in run("inspect", on=both).err
 
 
+def test_top_node_counts_a_claim_once_as_its_pods(run: Run, both: FakeCluster) -> None:
+    """A pod whose extended resource became a claim has one row, and its node shares GPUs."""
+    both.pod("ext", 5, node="n2", namespace="team")
+    both.add(claim("ext-resources-x", allocated("n2", 1, "5Gi"), namespace="team", pods=["ext"]))
+    (node,) = json.loads(run("top", "node", "n2", "-o", "json", on=both).out)["items"]
+    assert [(pod["name"], pod["gpus"]) for pod in node["pods"]] == [("ext", 0.333), ("new", 0.467)]
+    assert (node["allocated"], node["shareable"]) == (0.8, True)
+    assert run("top", "node", "-m", "share", "-o", "name", on=both).out == "node/n1\nnode/n2\n"
+    assert run("top", "node", "-m", "none", "-o", "name", on=both).out == ""
+
+
+def test_top_node_names_a_claim_that_no_pod_uses(run: Run, both: FakeCluster) -> None:
+    """Its memory is allocated all the same."""
+    both.add(claim("kept", allocated("n2", 0, "3Gi"), namespace="team"))
+    (node,) = json.loads(run("top", "node", "n2", "-o", "json", on=both).out)["items"]
+    assert [pod["name"] for pod in node["pods"]] == ["kept", "new"]
+
+
 @pytest.fixture
 def server(both: FakeCluster) -> Iterator[FakeApiServer]:
     """The same cluster as an API server."""

@@ -114,7 +114,7 @@ def _node(
     scale = own.mib // unit.mib
     gpus = [_gpu(device, device.gpu, scale) for device in node_info.devices.values() if device.gpu]
     lost = sum(device.used for device in node_info.devices.values() if device.gpu is None)
-    held = (each for each in allocations if _is_shown(each, node_info))
+    held = (each for each in allocations if is_shown(each, node_info))
     pods = (_pod(allocation, node_info, scale) for allocation in held)
     return NodeSummary(
         name=node.name,
@@ -160,7 +160,7 @@ def _is_whole(device: DeviceInfo) -> bool:
     return any(hold.whole for hold in device.holders.values())
 
 
-def _is_shown(allocation: Allocation, node_info: NodeInfo) -> bool:
+def is_shown(allocation: Allocation, node_info: NodeInfo) -> bool:
     """False for a pod whose extended resource is allocated by a claim: the claim is shown."""
     if allocation.users is not None or not node_info.shape.claims:
         return True

@@ -2,7 +2,7 @@
 
 All nodes are shown, those with NVIDIA's own plugin and those without GPUs too. Allocations of
 gpushare resources come from the ledger; those of ``nvidia.com/gpu`` from the pods' limits, the only
-source.
+source. A pod whose extended resource is allocated by a claim is counted once, as the claim's.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -11,6 +11,7 @@ from typing import Final
 
 import msgspec
 
+from gpucore.accounting.claims import holder
 from gpucore.accounting.device_info import DeviceInfo
 from gpucore.accounting.ledger import Ledger
 from gpucore.accounting.node_info import NodeInfo, unit_of
@@ -23,6 +24,7 @@ from gpucore.wire.quantity import amount
 from gpuinspect.cluster.ledger import ledger_of
 from gpuinspect.cluster.snapshots import Snapshot
 from gpuinspect.errors import InspectError, MissingObjectError, similar_names
+from gpuinspect.queries.shares import is_shown
 from gpuinspect.sources.prometheus import GpuFigures
 
 NVIDIA_GPU: Final = "nvidia.com/gpu"
@@ -149,7 +151,7 @@ def _top_node(node: Node, ledger: Ledger, users: Iterable[TopPod], names: Names)
         total=foreign + len(gpus),
         allocated=sum((pod.gpus for pod in pods), Fraction(0)),
         unhealthy=sum(not device.healthy for device in gpus),
-        shareable=node_info.shape.offers_shares,
+        shareable=_is_shareable(node_info),
         kinds=_kinds(node_info, foreign),
         pods=pods,
         gpus=tuple(_gpus(node_info)),
@@ -204,18 +206,25 @@ def _gpus(node_info: NodeInfo) -> Iterator[TopGpu]:
         )
 
 
+def _is_shareable(node_info: NodeInfo) -> bool:
+    """Pods get shares of its GPUs, from the device plugin or by claims."""
+    return node_info.shape.offers_shares or node_info.shape.claims
+
+
 def _kinds(node_info: NodeInfo, foreign: int) -> frozenset[str]:
     offers = {
         "exclusive": foreign > 0,
         "topology": node_info.shape.offers_gpus,
-        "share": node_info.shape.offers_shares,
+        "share": _is_shareable(node_info),
     }
     return frozenset(kind for kind, offered in offers.items() if offered) or frozenset({"none"})
 
 
 def _holders(node_info: NodeInfo) -> Iterator[TopPod]:
     for allocation in node_info.allocations.values():
-        yield TopPod(allocation.namespace, allocation.name, _gpus_held(allocation, node_info))
+        if is_shown(allocation, node_info):
+            _, name = holder(allocation)
+            yield TopPod(allocation.namespace, name, _gpus_held(allocation, node_info))
 
 
 def _gpus_held(allocation: Allocation, node_info: NodeInfo) -> Fraction:
