@@ -35,8 +35,12 @@ class FakeCluster:
         cordoned: bool = False,
         ready: bool = True,
         resources: Mapping[str, str] | None = None,
+        allocatable: Mapping[str, str] | None = None,
     ) -> "FakeCluster":
-        """A node with an original plugin (``total``, ``count``), or one with its ``gpus``."""
+        """A node with an original plugin (``total``, ``count``), or one with its ``gpus``.
+
+        What kubelet allocates is its capacity, but for the amounts in ``allocatable``.
+        """
         total = total or sum(gpu.units for gpu in gpus)
         have = {"aliyun.com/gpu-mem": str(total), "aliyun.com/gpu-count": str(len(gpus) or count)}
         have = dict(resources) if resources is not None else have
@@ -54,7 +58,7 @@ class FakeCluster:
                 "spec": {"unschedulable": True} if cordoned else {},
                 "status": {
                     "capacity": have,
-                    "allocatable": have,
+                    "allocatable": {**have, **(allocatable or {})},
                     "addresses": addresses,
                     "conditions": [{"type": "Ready", "status": "True" if ready else "False"}],
                 },

@@ -83,6 +83,15 @@ def test_the_memory_of_original_plugins_is_counted(run: Run, cluster: FakeCluste
     assert "Total GPU Memory: 30.0 GiB Allocated GPU Memory: 6.0 GiB" in words
 
 
+def test_a_node_that_offers_its_gpus_twice_is_a_note(run: Run, two: FakeCluster) -> None:
+    """The GPUs of all nodes are shown."""
+    both = {"nvidia.com/gpu": "1", "aliyun.com/gpu-mem": "15", "aliyun.com/gpu-count": "1"}
+    outcome = run("top", "gpu", on=two.node("x", gpus=[Gpu(15)], resources=both))
+    assert [row[0] for row in rows(outcome.out)] == ["n", "n", "x"]
+    sentence = "note: x offers nvidia.com/gpu and aliyun.com/gpu-mem of the same GPUs: remove"
+    assert (outcome.code, sentence in " ".join(outcome.err.split())) == (0, True)
+
+
 def test_gpus_are_a_document(run: Run, two: FakeCluster) -> None:
     """As of ``top node --metric``, of the nodes that match and have GPUs."""
     two.node("m", gpus=[Gpu(15)], labels={"zone": "a"}).node("plain", resources={})

@@ -115,6 +115,32 @@ def test_a_node_with_two_kinds_is_refused(run: Run, cluster: FakeCluster) -> Non
     ) in outcome.err
 
 
+def test_a_node_with_two_kinds_does_not_end_the_list_of_another_kind(
+    run: Run, cluster: FakeCluster
+) -> None:
+    """``-m`` chooses first; the node is an error only where it is chosen."""
+    both = {"nvidia.com/gpu": "1", "aliyun.com/gpu-mem": "15", "aliyun.com/gpu-count": "1"}
+    cluster.node("n", resources=both).node("cpu", resources={"cpu": "4"})
+    assert run("top", "node", "-m", "none", "-o", "name", on=cluster).out == "node/cpu\n"
+    assert run("top", "node", "-m", "share", on=cluster).code == 1
+
+
+def test_a_plugin_that_stopped_does_not_offer_gpus(run: Run, cluster: FakeCluster) -> None:
+    """Its capacity remains for minutes, with nothing allocatable: the GPUs are counted once."""
+    both = {"nvidia.com/gpu": "1", "aliyun.com/gpu-mem": "15", "aliyun.com/gpu-count": "1"}
+    cluster.node("n", gpus=[Gpu(15)], resources=both, allocatable={"nvidia.com/gpu": "0"})
+    row = run("top", "node", "--no-headers", on=cluster).out.split()
+    assert row[4:] == ["1", "0", "Yes"]
+
+
+def test_unhealthy_gpus_of_nvidias_plugin_are_counted(run: Run, cluster: FakeCluster) -> None:
+    """They are the capacity that kubelet does not allocate, as in arena."""
+    cluster.node("n", resources={"nvidia.com/gpu": "4"}, allocatable={"nvidia.com/gpu": "3"})
+    lines = run("top", "node", on=cluster).out.splitlines()
+    assert lines[1].split()[-3:] == ["4", "0", "1"]
+    assert lines[-2:] == ["Unhealthy/Total GPUs In Cluster:", "1/4 (25%)  "]
+
+
 def test_document(run: Run, arena: FakeCluster) -> None:
     """Programs get the same figures with more digits."""
     document = json.loads(run("top", "node", "-o", "json", on=arena).out)

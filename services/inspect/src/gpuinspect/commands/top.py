@@ -10,18 +10,27 @@ from typing import Annotated, Final
 
 import typer
 
+from gpucore.wire.names import Names
 from gpuinspect.cluster.collect import COUNTED
 from gpuinspect.cluster.snapshots import Snapshot
 from gpuinspect.commands.options.amounts import Interval
 from gpuinspect.commands.options.formats import Format, NoHeaders, Output, emit, names_only
 from gpuinspect.commands.options.measuring import Prometheus, measured
-from gpuinspect.commands.options.reading import Reader, fail, note, reading
+from gpuinspect.commands.options.reading import Reader, fail, note, note_all, reading
 from gpuinspect.commands.options.selecting import OnlyNodes, Selector, selected
 from gpuinspect.documents.inspect import node_share_list
 from gpuinspect.documents.top import node_gpu_list
 from gpuinspect.layout import shares, topnode
 from gpuinspect.queries.shares import cluster_view
-from gpuinspect.queries.top import KINDS, TopGpu, TopNode, top_nodes, with_figures
+from gpuinspect.queries.top import (
+    KINDS,
+    NVIDIA_GPU,
+    TopGpu,
+    TopNode,
+    refuse_two_kinds,
+    top_nodes,
+    with_figures,
+)
 from gpuinspect.queries.views import ClusterView
 from gpuinspect.sources.prometheus import GpuFigures, gpu_figures, pod_figures
 from gpuinspect.terminal.screens import screen
@@ -92,6 +101,7 @@ def top_node(
             _shares(view, details=details, output=output, headers=not no_headers)
         else:
             found, missing = top_nodes(snapshot, reader.names, only=only, kind=kind), ""
+            refuse_two_kinds(found, reader.names)
             if metric:
                 found, missing = _with_use(reader, snapshot, found, prometheus)
             _gpus(found, details=details, output=output, headers=not no_headers, metric=metric)
@@ -139,26 +149,26 @@ def top_gpu(
     if watch and (output.is_document or output is Format.NAME):
         raise typer.BadParameter(f"--watch refreshes a table: it takes no -o {output}")
 
-    def found() -> tuple[Sequence[TopNode], str]:
+    def found() -> tuple[Sequence[TopNode], list[str]]:
         snapshot = selected(reader.source.read(*COUNTED), selector)
         every = top_nodes(snapshot, reader.names, only=nodes or [], kind="")
-        return _with_use(reader, snapshot, [node for node in every if node.gpus], prometheus)
+        with_gpus = [node for node in every if node.gpus]
+        shown, missing = _with_use(reader, snapshot, with_gpus, prometheus)
+        return shown, [*_offered_twice(shown, reader.names), *([missing] if missing else [])]
 
-    def table() -> tuple[str, str]:
-        shown, missing = found()
-        return topnode.gpus(_ordered(shown, sort_by), headers=not no_headers), missing
+    def table() -> tuple[str, list[str]]:
+        shown, remarks = found()
+        return topnode.gpus(_ordered(shown, sort_by), headers=not no_headers), remarks
 
     if output.is_document or output is Format.NAME:
-        shown, missing = found()
+        shown, remarks = found()
         _gpus(shown, details=True, output=output, headers=not no_headers, metric=True)
-        if missing:
-            note(f"note: {missing}")
+        note_all(remarks)
         return
     if not watch:
-        text, missing = table()
+        text, remarks = table()
         sys.stdout.write(text)
-        if missing:
-            note(f"note: {missing}")
+        note_all(remarks)
         return
     with screen() as show:
         for number in itertools.count(1):
@@ -177,6 +187,16 @@ def _with_use(
     found = measured(reader, snapshot)
     figures = GpuFigures(used_bytes=found.known.gpus, utilization={})
     return with_figures(nodes, figures, found.known.pods), found.note
+
+
+def _offered_twice(nodes: Sequence[TopNode], names: Names) -> list[str]:
+    """A sentence for each node that offers its GPUs twice."""
+    return [
+        f"{node.name} offers {NVIDIA_GPU} and {names.gpu_mem} of the same GPUs: remove NVIDIA's "
+        "device plugin or the label gpushare from the node"
+        for node in nodes
+        if node.offered_twice
+    ]
 
 
 def _ordered(nodes: Sequence[TopNode], order: GpuOrder) -> list[tuple[TopNode, TopGpu]]:

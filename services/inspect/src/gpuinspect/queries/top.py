@@ -81,6 +81,7 @@ class TopNode(msgspec.Struct, frozen=True):
     Attributes:
         kinds: of :data:`KINDS` that the node is of.
         gpus: those of our inventory, by index.
+        offered_twice: kubelet allocates ``nvidia.com/gpu`` and memory units of the same GPUs.
     """
 
     name: str
@@ -94,6 +95,7 @@ class TopNode(msgspec.Struct, frozen=True):
     kinds: frozenset[str] = frozenset()
     pods: tuple[TopPod, ...] = ()
     gpus: tuple[TopGpu, ...] = ()
+    offered_twice: bool = False
 
 
 def top_nodes(
@@ -109,7 +111,6 @@ def top_nodes(
 
     Raises:
         MissingObjectError: there is no node of a name.
-        TwoKindsError: a node offers both kinds of resources.
     """
     ledger = ledger_of(snapshot, names)
     users = _nvidia_pods(snapshot.pods)
@@ -120,6 +121,20 @@ def top_nodes(
     chosen = (known[NodeName(name)] for name in sorted(set(only) or known))
     found = (_top_node(each, ledger, users.get(each.name, ()), names) for each in chosen)
     return tuple(node for node in found if not kind or kind in node.kinds)
+
+
+def refuse_two_kinds(nodes: Iterable[TopNode], names: Names) -> None:
+    """End where a node offers its GPUs twice, as arena does and in its words.
+
+    Raises:
+        TwoKindsError: a node offers both kinds of resources.
+    """
+    for node in nodes:
+        if node.offered_twice:
+            raise TwoKindsError(
+                f"{NVIDIA_GPU} and {names.gpu_mem} are both used in node {node.name} ."
+                "Please use one kind resource of them"
+            )
 
 
 def _nvidia_pods(pods: Iterable[Pod]) -> Mapping[NodeName, list[TopPod]]:
@@ -134,13 +149,8 @@ def _nvidia_pods(pods: Iterable[Pod]) -> Mapping[NodeName, list[TopPod]]:
 
 
 def _top_node(node: Node, ledger: Ledger, users: Iterable[TopPod], names: Names) -> TopNode:
-    foreign = amount(node.capacity.get(NVIDIA_GPU, "0"))
     node_info = ledger.node(node.name) or NodeInfo(node.name)
-    if foreign and node_info.shape.offers_shares:
-        raise TwoKindsError(
-            f"{NVIDIA_GPU} and {names.gpu_mem} are both used in node {node.name} ."
-            "Please use one kind resource of them"
-        )
+    foreign, withdrawn = _nvidia_gpus(node, node_info)
     pods = tuple(sorted([*users, *_holders(node_info)], key=lambda pod: (pod.namespace, pod.name)))
     gpus = [device for device in node_info.devices.values() if device.gpu is not None]
     return TopNode(
@@ -150,12 +160,29 @@ def _top_node(node: Node, ledger: Ledger, users: Iterable[TopPod], names: Names)
         ready=node.ready,
         total=foreign + len(gpus),
         allocated=sum((pod.gpus for pod in pods), Fraction(0)),
-        unhealthy=sum(not device.healthy for device in gpus),
+        unhealthy=withdrawn + sum(not device.healthy for device in gpus),
         shareable=_is_shareable(node_info),
         kinds=_kinds(node_info, foreign),
         pods=pods,
         gpus=tuple(_gpus(node_info)),
+        offered_twice=all(_allocatable(node, each) for each in (NVIDIA_GPU, names.gpu_mem)),
     )
+
+
+def _allocatable(node: Node, resource: str) -> int:
+    return amount(node.allocatable.get(resource, "0"))
+
+
+def _nvidia_gpus(node: Node, node_info: NodeInfo) -> tuple[int, int]:
+    """GPUs of NVIDIA's device plugin: all of them, and those that kubelet does not allocate.
+
+    kubelet keeps the capacity of a plugin that stopped for minutes: once gpushare offers the GPUs
+    of the node, they are counted there alone.
+    """
+    total, allocatable = amount(node.capacity.get(NVIDIA_GPU, "0")), _allocatable(node, NVIDIA_GPU)
+    if not allocatable and (_is_shareable(node_info) or node_info.shape.offers_gpus):
+        return 0, 0
+    return total, max(total - allocatable, 0)
 
 
 def with_figures(
