@@ -44,8 +44,8 @@ def test_every_flag_reaches_the_chart(run: Run, helm: FakeHelm) -> None:
         "port": 9001,
         "restApiPort": 9000,
         "metrics": {"port": 9002},
-        "data": [{"claim": "claim", "mountPath": "/data"}],
-        "dataDirs": [{"hostPath": "/srv/x", "mountPath": "/x"}],
+        "data": [{"claim": "claim", "mountPath": "/data", "readOnly": False}],
+        "dataDirs": [{"hostPath": "/srv/x", "mountPath": "/x", "readOnly": False}],
         "envs": {"A": "b=c"},
         "labels": {"team": "a"},
         "annotations": {"note": "x"},
@@ -80,8 +80,13 @@ def test_arenas_flags_of_volumes_reach_the_chart(run: Run, helm: FakeHelm, tmp_p
     assert run("serve", "tensorflow", *SHARE, *flags, *NAMESPACE).code == 0
     found = helm.values
     assert found["data"] == [
-        {"claim": "claim", "mountPath": "/data", "subPathExpr": "$(ARENA_POD_NAME)/in"},
-        {"claim": "other", "mountPath": "/other"},
+        {
+            "claim": "claim",
+            "mountPath": "/data",
+            "readOnly": False,
+            "subPathExpr": "$(ARENA_POD_NAME)/in",
+        },
+        {"claim": "other", "mountPath": "/other", "readOnly": False},
     ]
     assert found["emptyDirs"] == [
         {"name": "cache", "mountPath": "/cache"},
@@ -92,6 +97,24 @@ def test_arenas_flags_of_volumes_reach_the_chart(run: Run, helm: FakeHelm, tmp_p
         {"path": "/two", "content": "a: b\n"},
     ]
     assert found["sharedMemory"] == "2Gi"
+
+
+@pytest.mark.usefixtures("no_helm")
+def test_data_is_writable_unless_it_is_mounted_read_only(run: Run) -> None:
+    """As in arena; ``:ro`` behind the path keeps the server from changing a model."""
+    flags = ("--data", "logs:/logs", "--data", "models:/models:ro", "--data", "more:/more:rw")
+    flags += ("--data-dir", "/srv:/srv", "--data-dir", "/srv/a:b:/c:ro")
+    out = run("serve", "tensorflow", *SHARE, *flags, "--dry-run", *NAMESPACE).out
+    (deployment,) = [each for each in yaml.safe_load_all(out) if each["kind"] == "Deployment"]
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    mounts = {each["mountPath"]: each["readOnly"] for each in container["volumeMounts"][1:]}
+    assert mounts == {
+        "/logs": False,
+        "/models": True,
+        "/more": False,
+        "/srv": False,
+        "/c": True,
+    }
 
 
 def test_arenas_flags_of_upkeep_reach_the_chart(run: Run, helm: FakeHelm) -> None:
@@ -182,6 +205,7 @@ def test_every_flag_with_one_value_has_its_place_in_the_chart() -> None:
         (("--label", "=a"), "--label is '=a'"),
         (("--data", "claim"), "--data is 'claim': write CLAIM:/PATH/IN/CONTAINER"),
         (("--data-dir", "/a:b"), "--data-dir is '/a:b'"),
+        (("--data", "/models:ro"), "write CLAIM:/PATH/IN/CONTAINER"),
         (("--toleration", "a:Never"), "--toleration is 'a:Never'"),
         (("--toleration", "a=b:NoSchedule,Is"), "--toleration is 'a=b:NoSchedule,Is'"),
         (("--empty-dir", "/a"), "--empty-dir is '/a': write NAME:/PATH/IN/CONTAINER"),

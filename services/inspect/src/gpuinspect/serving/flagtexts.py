@@ -9,6 +9,9 @@ from typing import Any
 
 from gpuinspect.errors import FlagError
 
+READ_ONLY = "ro"
+MODES = {READ_ONLY, "rw"}
+"""What may follow a mount of data."""
 ALL = "all"
 """A toleration of every taint."""
 EXISTS, EQUAL = "Exists", "Equal"
@@ -57,9 +60,23 @@ def mounts(flag: str, key: str, texts: Iterable[str]) -> list[dict[str, str]]:
     return found
 
 
+def data_mounts(flag: str, key: str, texts: Iterable[str]) -> list[dict[str, Any]]:
+    """:func:`mounts` that are writable, as arena's are, unless ``:ro`` ends the text.
+
+    Raises:
+        FlagError: as there.
+    """
+    found = []
+    for text in texts:
+        rest, _, mode = text.rpartition(":")
+        (mount,) = mounts(flag, key, [rest if mode in MODES else text])
+        found.append({**mount, "readOnly": mode == READ_ONLY})
+    return found
+
+
 def with_expressions(
-    flag: str, key: str, found: Iterable[dict[str, str]], texts: Iterable[str]
-) -> list[dict[str, str]]:
+    flag: str, key: str, found: Iterable[dict[str, Any]], texts: Iterable[str]
+) -> list[dict[str, Any]]:
     """:func:`mounts`, with the ``WHAT:EXPRESSION`` texts as the folder that is mounted of each.
 
     Raises:

@@ -11,13 +11,19 @@ from typing import Annotated, Any, Final
 import typer
 
 from gpuinspect.errors import FlagError
-from gpuinspect.serving.flagtexts import mounts, with_expressions
+from gpuinspect.serving.flagtexts import data_mounts, mounts, with_expressions
 
 MOST_BYTES: Final = 512 * 1024
 """Maximum bytes of the files of a release: objects, at most 1 MiB each, hold them twice."""
 Texts = list[str]
 Data = Annotated[
-    Texts, typer.Option("-d", "--data", help="volume claim to mount, CLAIM:/PATH", metavar="DATA")
+    Texts,
+    typer.Option(
+        "-d",
+        "--data",
+        help="volume claim to mount, CLAIM:/PATH; read-only as CLAIM:/PATH:ro",
+        metavar="DATA",
+    ),
 ]
 DataExpression = Annotated[
     Texts,
@@ -29,7 +35,11 @@ DataExpression = Annotated[
     ),
 ]
 DataDir = Annotated[
-    Texts, typer.Option(help="directory of the node to mount, /HOSTPATH:/PATH", metavar="DATA")
+    Texts,
+    typer.Option(
+        help="directory of the node to mount, /HOSTPATH:/PATH; read-only as /HOSTPATH:/PATH:ro",
+        metavar="DATA",
+    ),
 ]
 EmptyDir = Annotated[
     Texts,
@@ -80,11 +90,11 @@ def volumes(
     Raises:
         FlagError: a text or a file cannot be read.
     """
-    claims = mounts("--data", "claim", data)
+    claims = data_mounts("--data", "claim", data)
     empty = mounts("--empty-dir", "name", empty_dir)
     given = {
         "data": with_expressions("--data-subpath-expr", "claim", claims, data_subpath_expr),
-        "dataDirs": mounts("--data-dir", "hostPath", data_dir),
+        "dataDirs": data_mounts("--data-dir", "hostPath", data_dir),
         "emptyDirs": with_expressions(
             "--empty-dir-subpath-expr", "name", empty, empty_dir_subpath_expr
         ),
