@@ -46,6 +46,18 @@ def test_a_long_release_name_makes_names_that_the_api_server_accepts(
     assert set(MOST) <= {kind for kind, _ in found}
 
 
+@pytest.mark.parametrize("release", ["on", "yes", "null"])
+def test_labels_stay_texts_for_every_release_name(release: str) -> None:
+    """YAML reads each of these unquoted as a boolean or as nothing."""
+    rendered = render("1.37.0", EVERYTHING | {"nameOverride": "off"}, release=release)
+    for item in rendered.objects:
+        labels = item["metadata"].get("labels", {})
+        assert labels.get("app.kubernetes.io/instance", release) == release
+        assert labels.get("app.kubernetes.io/name", "off") == "off"
+    for item in rendered.of("Deployment"):
+        assert item["spec"]["selector"]["matchLabels"]["app.kubernetes.io/instance"] == release
+
+
 def test_a_name_that_fits_is_not_shortened() -> None:
     """An upgrade of a release renames none of its objects."""
     found = named(render("1.37.0", release=KEPT))

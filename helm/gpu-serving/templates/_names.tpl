@@ -25,7 +25,7 @@ servingName: {{ include "serving.name" . | quote }}
 servingType: {{ include "serving.type" . }}
 servingVersion: {{ .Values.servingVersion | quote }}
 app.kubernetes.io/name: {{ .Chart.Name }}
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 app.kubernetes.io/component: {{ .Values.server }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
