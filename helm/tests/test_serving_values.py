@@ -55,6 +55,40 @@ def test_impossible_values_are_refused(values: Object, complaint: str) -> None:
         render(values={**MODEL, **values}, chart=SERVING, release="mnist")
 
 
+@pytest.mark.parametrize(
+    ("server", "ports", "complaint"),
+    [
+        ("tensorflow", {"port": 8501}, "both 8501: gRPC and HTTP need a port each"),
+        ("vllm", {"port": 8000}, "both 8000"),
+        ("custom", {"port": 9000, "restApiPort": 9000}, "both 9000"),
+        ("triton", {"port": 8002}, "8002 is that of gRPC or HTTP"),
+        ("triton", {"metrics": {"port": 8000}}, "8000 is that of gRPC or HTTP"),
+        ("torchserve", {"restApiPort": 8082}, "8082 is that of gRPC or HTTP"),
+        ("torchserve", {"restApiPort": 8081}, "port 8081 for its management"),
+        ("torchserve", {"port": 7071}, "port 7071 for its management"),
+        ("torchserve", {"metrics": {"port": 8081}}, "port 8081 for its management"),
+    ],
+)
+def test_ports_that_are_taken_are_refused(server: str, ports: Object, complaint: str) -> None:
+    """The server could not listen, or the API server would refuse the Service."""
+    with pytest.raises(helm.HelmError, match=complaint):
+        serve(server, **ports)
+
+
+@pytest.mark.parametrize(
+    ("server", "values"),
+    [
+        ("custom", {"restApiPort": 9000, "metrics": {"port": 9000}}),
+        ("custom", {"port": 9000, "metrics": {"port": 9000}}),
+        ("torchserve", {"restApiPort": 8082, "metrics": {"port": 9000}}),
+        ("torchserve", {"restApiPort": 8081, "command": "run"}),
+    ],
+)
+def test_ports_that_a_server_may_share_are_accepted(server: str, values: Object) -> None:
+    """Metrics of a custom server may be where it serves; a command has its own ports."""
+    assert serve(server, **values).of("Service")
+
+
 def test_notes_say_how_to_reach_it() -> None:
     """The notes name the share, the Deployment to wait for and the port."""
     notes = serve().notes

@@ -50,6 +50,7 @@
 {{- fail (printf "envs and envsFromSecret both set %s: choose one" $name) -}}
 {{- end -}}
 {{- end -}}
+{{- include "serving.portChecks" . -}}
 {{- range $name := list "versionPolicy" "monitoringConfigFile" -}}
 {{- if and (get $values $name) (ne $values.server "tensorflow") -}}
 {{- fail (printf "%s is an option of TensorFlow Serving, not of %s" $name $values.server) -}}
@@ -73,6 +74,29 @@
 {{- if and .resource (eq (toString .resource.name) "cpu") -}}
 {{- fail "autoscaling goes by the use of CPU, which is measured against a request: set cpu" -}}
 {{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Ports that cannot be listened on together. A command of the user's may serve metrics where it likes. */}}
+{{- define "serving.portChecks" -}}
+{{- $server := include "serving.server" . | fromYaml -}}
+{{- $grpc := int $server.grpc -}}
+{{- $http := int $server.http -}}
+{{- $metrics := int $server.metricsPort -}}
+{{- if and $grpc (eq $grpc $http) -}}
+{{- fail (printf "port and restApiPort are both %d: gRPC and HTTP need a port each" $grpc) -}}
+{{- end -}}
+{{- if and (has .Values.server (list "triton" "torchserve")) (not .Values.command) -}}
+{{- if has $metrics (list $grpc $http) -}}
+{{- fail (printf "%s has its metrics on a port of their own, and %d is that of gRPC or HTTP: set metrics.port, port or restApiPort" .Values.server $metrics) -}}
+{{- end -}}
+{{- end -}}
+{{- if and (eq .Values.server "torchserve") (not .Values.command) -}}
+{{- range $port := list 8081 7071 -}}
+{{- if has $port (list $grpc $http $metrics) -}}
+{{- fail (printf "TorchServe listens on port %d for its management: set another for port, restApiPort or metrics.port" $port) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
