@@ -3,8 +3,8 @@
 from typing import Any
 
 import pytest
-from charting import SERVING
-from servingchart import SERVERS, container, serve
+from charting import SERVING, render
+from servingchart import MODEL, SERVERS, container, serve
 
 pytestmark = pytest.mark.slow
 
@@ -89,6 +89,37 @@ def test_workers_of_torchserve_are_the_processes_that_share() -> None:
     assert "management_address=http://127.0.0.1:8081" in lines
 
 
+def test_torchserve_starts_a_worker_for_each_of_its_gpus() -> None:
+    """It gives its workers to GPUs in turn, so fewer would leave a GPU unused."""
+
+    def workers(**values: Any) -> str:
+        (config,) = serve("torchserve", gpuMemory=0, **values).of("ConfigMap")
+        (line,) = [
+            line
+            for line in config["data"]["config.properties"].splitlines()
+            if line.startswith("default_workers_per_model=")
+        ]
+        return str(line.partition("=")[2])
+
+    assert workers(gpuCount=2) == "2"
+    assert workers(gpuCount=2, memoryFraction={"processes": 4}) == "4"
+
+
+def test_a_deployment_may_take_as_long_as_its_model_loads() -> None:
+    """With 10 minutes for node and image, so that a slow start is not a failed rollout."""
+    for seconds in (600, 86400):
+        (deployment,) = serve(probes={"startupSeconds": seconds}).of("Deployment")
+        assert deployment["spec"]["progressDeadlineSeconds"] == seconds + 600
+
+
+@pytest.mark.parametrize("name", ["on", "yes", "2024", "1e5"])
+def test_the_name_of_a_release_stays_a_text(name: str) -> None:
+    """YAML reads each of these unquoted as a boolean or a number."""
+    values = {"server": "tensorflow", **MODEL, "autoscaling": {"enabled": True}, "cpu": 1}
+    for item in render(values=values, chart=SERVING, release=name).objects:
+        assert item["metadata"]["labels"]["app.kubernetes.io/instance"] == name
+
+
 def test_labels_are_arenas() -> None:
     """Arena's own commands find the Deployment and its pods by these."""
     (deployment,) = serve(servingName="digits", servingVersion="2", labels={"team": "a"}).of(
@@ -142,6 +173,22 @@ def test_probes_and_metrics_ask_where_the_server_answers(
     (deployment,) = rendered.of("Deployment")
     notes = deployment["spec"]["template"]["metadata"]["annotations"]
     assert notes["prometheus.io/port"] + notes["prometheus.io/path"] == metrics
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"command": "run", "modelName": ""},
+        {"command": "run", "modelName": "team/mnist"},
+        {"modelConfigFile": "/m", "modelName": ""},
+    ],
+)
+def test_a_model_without_a_path_of_its_own_is_ready_when_its_port_is_open(values: Any) -> None:
+    """No request of HTTP could be answered where the name is unknown, or has a slash."""
+    found = container(serve(**values))
+    for probe in ("startupProbe", "readinessProbe"):
+        assert found[probe]["tcpSocket"] == {"port": "http"}
+        assert "httpGet" not in found[probe]
 
 
 @pytest.mark.parametrize("server", ["triton", "torchserve", "custom"])

@@ -19,7 +19,8 @@
     "ready" .Values.probes.path "live" .Values.probes.path)
 -}}
 {{- $server := get $servers .Values.server -}}
-{{- if .Values.modelConfigFile -}}
+{{- /* Only the name of one model, without "/", makes the path that TensorFlow Serving answers on. */ -}}
+{{- if and (eq .Values.server "tensorflow") (or .Values.modelConfigFile (not .Values.modelName) (contains "/" .Values.modelName)) -}}
 {{- $_ := set $server "ready" "" -}}
 {{- end -}}
 {{- $http := .Values.restApiPort | default $server.http -}}
