@@ -54,6 +54,13 @@ def test_what_arena_serves_through_other_systems_is_refused(run: Run, command: s
     assert outcome.err == f"error: serve {command} {COMMANDS[command]}\n"
 
 
+def test_the_advice_for_updates_keeps_set_values_and_takes_new_defaults(run: Run) -> None:
+    """``--reuse-values`` would leave values of a newer chart empty."""
+    outcome = run("serve", "update", "tensorflow", "--name", "m")
+    assert "--reset-then-reuse-values --set replicas=2" in " ".join(outcome.err.split())
+    assert "3.14 or newer" in outcome.err
+
+
 def test_arenas_other_names_of_servers(run: Run, helm: FakeHelm) -> None:
     """``serve tf`` is ``serve tensorflow``, and ``serve tensorrt`` is ``serve triton``."""
     assert run("serve", "tf", *SHARE, *NAMESPACE).code == 0

@@ -160,6 +160,34 @@ def test_reading_for_somebody_else(run: Run, server: FakeApiServer, flag: str, w
     assert step.startswith("  next: ")
 
 
+@pytest.mark.parametrize("kind", ["tf", "Tensorflow", "tf-serving"])
+def test_list_shows_one_type(run: Run, flag: str, kind: str) -> None:
+    """By arena's names of the type, and by its label; another type has none."""
+    out = run("serve", "list", flag, "-T", kind, "--no-headers").out
+    assert [line.split()[0] for line in out.splitlines()] == ["mnist"]
+    outcome = run("serve", "list", flag, "--type", "triton")
+    assert outcome.err.startswith("nothing of type triton is served in namespace default")
+
+
+def test_list_takes_arenas_older_flag_of_all_namespaces(run: Run, flag: str) -> None:
+    """It is not in the help, and does what ``-A`` does."""
+    out = run("serve", "list", flag, "--allNamespaces").out
+    assert out == run("serve", "list", flag, "-A").out
+    assert "--allNamespaces" not in run("serve", "list", "-h").out
+
+
+def test_get_shows_one_type_and_version(run: Run, server: FakeApiServer, flag: str) -> None:
+    """Of several versions under one name, those that match."""
+    server.lists[DEPLOYMENTS] = server.lists[DEPLOYMENTS][1:]
+    one = ("serve", "get", "mnist", flag, "-o", "json", "-T", "tensorflow")
+    (item,) = json.loads(run(*one, "-v", arena.VERSION).out)["items"]
+    assert (item["name"], item["version"]) == ("mnist", arena.VERSION)
+    for other in (("--version", "1"), ("--type", "custom")):
+        outcome = run("serve", "get", "mnist", flag, *other)
+        sentence = f"error: mnist is not served in namespace default with {' '.join(other)}\n"
+        assert (outcome.code, outcome.err) == (1, sentence)
+
+
 def test_one_namespace_or_all(run: Run, flag: str) -> None:
     """As in all commands, both flags together are refused."""
     outcome = run("serve", "list", flag, "-A", "-n", "default")

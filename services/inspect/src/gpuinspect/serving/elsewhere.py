@@ -30,8 +30,8 @@ COMMANDS: Final[Mapping[str, str]] = {
         "Services of two releases with an Ingress or a Gateway"
     ),
     "update": (
-        "is Helm's work: helm upgrade NAME helm/gpu-serving --reuse-values --set replicas=2, or "
-        "gpushare serve delete and serve again"
+        "is Helm's work (3.14 or newer): helm upgrade NAME helm/gpu-serving "
+        "--reset-then-reuse-values --set replicas=2, or gpushare serve delete and serve again"
     ),
     "logs": "is kubectl's work: kubectl logs deployment/NAME-SERVER-serving",
     "attach": "is kubectl's work: kubectl exec -it deployment/NAME-SERVER-serving -- sh",

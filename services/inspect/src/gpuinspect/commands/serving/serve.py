@@ -36,6 +36,7 @@ from gpuinspect.serving.documents import serving_list
 from gpuinspect.serving.elsewhere import COMMANDS as ELSEWHERE
 from gpuinspect.serving.engine import Helm, ReleasePlace
 from gpuinspect.serving.request import ServerKind, ServingRequest
+from gpuinspect.serving.selection import selected
 from gpuinspect.serving.served import instances, servings
 
 P = ParamSpec("P")
@@ -75,6 +76,17 @@ SUMMARIES: Final = {
 app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None)
 DryRun = Annotated[bool, typer.Option("--dry-run", help="print the manifests; change nothing")]
 ServedName = Annotated[str, typer.Argument(help="the model server's --name", metavar="NAME")]
+
+ServedType = Annotated[
+    str,
+    typer.Option("-T", "--type", help="only model servers of a type, such as tf or custom"),
+]
+ServedVersion = Annotated[
+    str, typer.Option("-v", "--version", help="only the model server of this version")
+]
+ArenaEverywhere = Annotated[
+    bool, typer.Option("--allNamespaces", hidden=True, help="arena's older --all-namespaces")
+]
 
 
 @app.callback()
@@ -206,6 +218,8 @@ def list_servings(
     *,
     namespace: Namespace = "",
     all_namespaces: AllNamespaces = False,
+    arena_everywhere: ArenaEverywhere = False,
+    serving_type: ServedType = "",
     output: Output = Format.TABLE,
     no_headers: NoHeaders = False,
     kubeconfig: Kubeconfig = None,
@@ -217,18 +231,21 @@ def list_servings(
 ) -> None:
     """List model servers deployed by this command and by arena."""
     source = ClusterSource(kubeconfig, context, None, request_timeout, as_user)
-    where = chosen(source, namespace, everywhere=all_namespaces)
+    everywhere = all_namespaces or arena_everywhere
+    where = chosen(source, namespace, everywhere=everywhere)
     with read_errors(source):
-        found = servings(source.connect(), Names(resource_domain, annotation_prefix), where)
+        every = servings(source.connect(), Names(resource_domain, annotation_prefix), where)
+    found = selected(every, serving_type)
     if output.is_document:
         emit(serving_list((each, ()) for each in found), output)
     elif output is Format.NAME:
         names_only("deployment", (each.deployment for each in found))
     elif found:
         headers = not no_headers
-        sys.stdout.write(layout.servings(found, namespaces=all_namespaces, headers=headers))
+        sys.stdout.write(layout.servings(found, namespaces=everywhere, headers=headers))
     else:
-        note(f"{NOTHING} in namespace {where}; {READ_ALL}" if where else NOTHING)
+        nothing = f"nothing of type {serving_type} is served" if serving_type else NOTHING
+        note(f"{nothing} in namespace {where}; {READ_ALL}" if where else nothing)
 
 
 @app.command("get")
@@ -237,6 +254,8 @@ def get_serving(
     name: ServedName,
     *,
     namespace: Namespace = "",
+    serving_type: ServedType = "",
+    version: ServedVersion = "",
     output: Output = Format.TABLE,
     kubeconfig: Kubeconfig = None,
     context: Context = None,
@@ -250,10 +269,12 @@ def get_serving(
     where, names = chosen(source, namespace), Names(resource_domain, annotation_prefix)
     with read_errors(source):
         kube = source.connect()
-        found = servings(kube, names, where, name)
+        found = selected(servings(kube, names, where, name), serving_type, version)
         served = [(each, instances(kube, names, each)) for each in found]
     if not served:
-        raise MissingObjectError(f"{name} is not served in namespace {where}")
+        limits = {"--type": serving_type, "--version": version}
+        given = "".join(f" with {flag} {value}" for flag, value in limits.items() if value)
+        raise MissingObjectError(f"{name} is not served in namespace {where}{given}")
     if output.is_document:
         emit(serving_list(served), output)
     elif output is Format.NAME:
