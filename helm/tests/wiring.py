@@ -65,7 +65,7 @@ def workloads(found: Rendered) -> Iterator[tuple[str, Object, Object]]:
     for item in found.of("Job"):
         template = item["spec"]["template"]
         yield (
-            item["metadata"]["name"].rpartition("-")[0],
+            item["metadata"]["name"].rsplit("-", 2)[0],  # the rest is a hash and the revision
             template["metadata"]["labels"],
             template["spec"],
         )
