@@ -6,7 +6,7 @@ from gpucore.sizing.known_histories import (
     KnownHistories,
     MergedHistories,
 )
-from gpucore.sizing.usage_history import UsageHistory, WorkloadKey
+from gpucore.sizing.usage_history import FADE_SECONDS, UsageHistory, WorkloadKey
 
 FRESH = 900.0
 
@@ -55,12 +55,23 @@ def test_a_namespace_with_many_workloads_takes_the_place_of_its_own() -> None:
 
 def test_a_workload_that_ended_long_ago_is_unknown() -> None:
     """By its last sample on any node."""
-    merged = MergedHistories(oldest=1001.0)
+    merged = MergedHistories(1031.0, window_seconds=30.0)
     newer = history("web")
     newer.record(1002.0, 1)
     merged.add([history("web"), history("gone")])
     merged.add([newer])
     assert [each.name for each in merged.complete()] == ["web"]
+
+
+def test_samples_fade_as_long_as_the_workload_is_away_from_a_node() -> None:
+    """A workload of which nothing is left on any node is unknown."""
+    merged = MergedHistories(1000.0 + 2 * FADE_SECONDS)
+    here = UsageHistory(key())
+    here.record(1000.0 + 2 * FADE_SECONDS, 3)
+    merged.add([history(peak=9), history("gone")])
+    merged.add([here])
+    (found,) = merged.complete().values()
+    assert (found.key, found.peak_bytes) == (key(), 3)
 
 
 def read(at: float, *histories: UsageHistory, whole: bool = True) -> HistoryRead:

@@ -2,6 +2,7 @@
 
 from itertools import pairwise
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 from gpucore.sizing.buckets import FIRST_WIDTH, MIB, MOST_BUCKETS, UPPER_EDGES, bucket_of
 from gpucore.sizing.history_documents import decode_histories, encode_histories
 from gpucore.sizing.limit_events import KEPT_SECONDS, LimitEvent
-from gpucore.sizing.usage_history import FADE_SECONDS, UsageHistory, WorkloadKey, merged
+from gpucore.sizing.usage_history import FADE_SECONDS, UsageHistory, WorkloadKey
 
 GIB = 1024 * MIB
 KEY = WorkloadKey("team", "Deployment", "server", "main")
@@ -90,33 +91,6 @@ def test_a_percentile_covers_its_part_of_the_samples(used: list[int], percent: i
     assert found <= exact * 1.05 + FIRST_WIDTH
 
 
-@pytest.mark.slow
-@given(histories(), histories())
-def test_merging_does_not_depend_on_the_order(one: UsageHistory, other: UsageHistory) -> None:
-    """Nodes may be read in any order."""
-    assert merged(one, other) == merged(other, one)
-
-
-@pytest.mark.slow
-@given(histories(), histories(), histories())
-def test_merging_does_not_depend_on_the_grouping(
-    one: UsageHistory, two: UsageHistory, three: UsageHistory
-) -> None:
-    """Three nodes are the same in any grouping."""
-    assert merged(merged(one, two), three) == merged(one, merged(two, three))
-
-
-@given(st.lists(amounts), st.lists(amounts), percents)
-def test_a_merged_history_is_that_of_all_samples(
-    one: list[int], other: list[int], percent: float
-) -> None:
-    """Two nodes with half of the samples each are as one node with all."""
-    both = merged(history_of(*one), history_of(*other))
-    whole = history_of(*one, *other)
-    assert both.percentile(percent) == whole.percentile(percent)
-    assert both.samples == whole.samples == len(one) + len(other)
-
-
 @given(st.lists(st.integers(0, 100), min_size=1), st.integers(1, 100))
 def test_a_percentile_of_sm_utilization_covers_its_part_of_the_samples(
     work: list[int], percent: int
@@ -143,26 +117,6 @@ def test_sm_utilization_fades_as_memory_does() -> None:
         history.record(NOW, GIB, sm_percent=50)
     assert history.faded(NOW + FADE_SECONDS).sm_buckets == {10: 2}
     assert history.faded(NOW + 9 * FADE_SECONDS).sm_percentile(95) is None
-
-
-def test_a_merged_history_has_the_settings_of_the_later_sample() -> None:
-    """A workload that was resized is compared with what it requests now, not with what it did."""
-    old, new = UsageHistory(KEY, pods=1, starts=2), UsageHistory(KEY, pods=3, starts=4)
-    old.record(NOW, GIB, requested_bytes=9 * GIB, limit_bytes=9 * GIB, gpus=4, claims=True)
-    new.record(NOW + 60, 2 * GIB, requested_bytes=3 * GIB, limit_bytes=4 * GIB, gpus=1)
-    for both in (merged(old, new), merged(new, old)):
-        assert (both.requested_bytes, both.limit_bytes) == (3 * GIB, 4 * GIB)
-        assert (both.gpus, both.claims) == (1, False)
-        assert (both.first_seen, both.last_seen, both.faded_at) == (NOW, NOW + 60, NOW)
-        assert (both.pods, both.starts) == (4, 6)
-        assert (both.peak_bytes, both.week_peak_bytes) == (2 * GIB, 2 * GIB)
-
-
-def test_a_history_without_samples_has_no_first_one() -> None:
-    """It counts pods alone, and a merged history begins with the other's first sample."""
-    empty, found = UsageHistory(KEY, pods=1), history_of(GIB)
-    assert merged(empty, found).first_seen == merged(found, empty).first_seen == NOW
-    assert merged(empty, found).faded_at == NOW
 
 
 def test_a_clock_that_is_set_back_keeps_what_was_measured() -> None:
@@ -246,13 +200,6 @@ def test_the_peak_of_a_week_counts_for_one_week() -> None:
     assert (later.week_peak_bytes, later.faded_at) == (0, NOW + FADE_SECONDS)
 
 
-def test_different_workloads_are_not_merged() -> None:
-    """The sum of two workloads is the history of neither."""
-    other = UsageHistory(WorkloadKey("team", "Deployment", "other", "main"))
-    with pytest.raises(ValueError, match="different workloads"):
-        merged(history_of(1), other)
-
-
 @given(st.lists(amounts, max_size=400))
 def test_the_size_of_a_history_is_bounded(used: list[int]) -> None:
     """However many samples there are, they stay in 180 buckets and 4 KiB of JSON."""
@@ -292,13 +239,41 @@ def test_a_peak_of_the_last_week_is_kept_however_few_samples_it_has() -> None:
     assert found.peak_bytes == 20 * GIB
 
 
-def test_the_peak_of_a_start_does_not_fade() -> None:
+def test_the_peak_of_a_start_is_kept_while_there_are_samples() -> None:
     """A pod that ran for weeks needs it again when it starts again."""
     found = UsageHistory(KEY)
     found.record(NOW, 20 * GIB, starting=True)
+    for _ in range(8):
+        found.record(NOW + 200, GIB)
     later = found.faded(NOW + 3 * FADE_SECONDS)
     assert later.start_peak_bytes == later.peak_bytes == 20 * GIB
-    assert later.samples == 0
+    assert later.samples == 1
+
+
+def test_the_peak_of_a_start_ends_with_the_last_sample() -> None:
+    """Otherwise the start of a program that nobody runs any more would keep the size for ever."""
+    found = UsageHistory(KEY)
+    found.record(NOW, 20 * GIB, starting=True)
+    later = found.faded(NOW + 3 * FADE_SECONDS)
+    assert (later.samples, later.start_peak_bytes, later.peak_bytes) == (0, 0, 0)
+    assert later.is_forgotten
+
+
+@pytest.mark.parametrize("what", ["sample", "peak", "ran_out", "reached"])
+def test_a_history_is_forgotten_once_nothing_is_left_of_it(what: str) -> None:
+    """A sample, a peak of the last week and an event are something each."""
+    found = UsageHistory(KEY, first_seen=NOW, last_seen=NOW, faded_at=NOW)
+    assert found.is_forgotten
+    left = {"sample": {"samples": 1}, "peak": {"peak_bytes": 1}}
+    event = {what: LimitEvent(NOW, GIB)}
+    assert not msgspec.structs.replace(found, **left.get(what, event)).is_forgotten
+
+
+def test_samples_of_a_document_without_a_time_of_fading_fade_from_the_first_one() -> None:
+    """A reader fades what an earlier plugin serves, and does not take it for decades old."""
+    found = history_of(*[GIB] * 8)
+    found.faded_at = 0.0
+    assert found.faded(NOW + FADE_SECONDS).samples == 4
 
 
 @pytest.mark.slow
@@ -307,16 +282,6 @@ def test_fading_keeps_percentiles_below_the_peak(found: UsageHistory, age: float
     """And never raises a peak."""
     later = found.faded(NOW + age)
     assert later.percentile(100) <= later.peak_bytes <= found.peak_bytes
-
-
-@pytest.mark.slow
-@given(histories(), histories())
-def test_a_merged_history_has_the_later_event(one: UsageHistory, other: UsageHistory) -> None:
-    """And the number of all of them."""
-    both = merged(one, other)
-    assert both.ran_out.at == max(one.ran_out.at, other.ran_out.at)
-    assert both.reached in {one.reached, other.reached}
-    assert both.out_of_memory == one.out_of_memory + other.out_of_memory
 
 
 @pytest.mark.slow

@@ -46,7 +46,7 @@ def history(
             requested_bytes=requested * GIB,
             limit_bytes=limit * GIB,
         )
-    found.last_seen = last
+    found.last_seen = found.faded_at = last
     return found
 
 

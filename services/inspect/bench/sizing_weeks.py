@@ -6,7 +6,6 @@ time, so it sees every pod from its start.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from functools import reduce
 from math import ceil
 from operator import add
 from typing import Final, NamedTuple
@@ -15,8 +14,9 @@ from workload_shapes import HOUR, WEEK, PodRun, Workload, runs
 
 from gpucore.sizing.evidence import SizingRules
 from gpucore.sizing.histories import Histories
+from gpucore.sizing.merging import merged
 from gpucore.sizing.recommendation import Recommendation, recommend
-from gpucore.sizing.usage_history import START_SECONDS, UsageHistory, WorkloadKey, merged
+from gpucore.sizing.usage_history import START_SECONDS, UsageHistory, WorkloadKey
 from gpucore.units import GIB as UNIT
 
 GIB: Final = 1 << 30
@@ -60,7 +60,7 @@ class Nodes:
     def merged(self) -> UsageHistory:
         """What a person reads: the histories of all nodes together."""
         found = (known for node in self._nodes for known in node.all())
-        return reduce(merged, found, UsageHistory(self.key))
+        return merged(found) or UsageHistory(self.key)
 
     def fail(self, at: float, limit: int) -> None:
         """A pod ran out of memory."""

@@ -60,7 +60,7 @@ def several() -> list[UsageHistory]:
         ),
         history("new", 3, days=0.25, starts=1, pods=1),
         history("nightly", 1, 2, kind="CronJob", namespace="research"),
-        history("gone", 1, ago=20),
+        history("gone", *[1] * 4, ago=20),
     ]
 
 

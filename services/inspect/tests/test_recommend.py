@@ -456,6 +456,25 @@ def test_the_window_of_the_command_ends_now(
     assert found.keys() == {"web", "far"}
 
 
+def test_a_peak_of_a_node_that_the_workload_left_weeks_ago_is_no_peak(
+    run: Run, tmp_path: Path
+) -> None:
+    """The plugin of that node keeps its history as it was."""
+    path = written(tmp_path / "h", [history("web", 15, ago=21)], [history("web", 2)])
+    found = items(run("recommend", "--history", str(path), "-o", "json").out)
+    assert found["web"]["peakBytes"] == 2 << 30
+
+
+def test_two_nodes_with_one_sample_each_have_not_measured_for_the_week_between_them(
+    run: Run, tmp_path: Path
+) -> None:
+    """A time without samples counts as one day, between nodes as on one node."""
+    nodes = ([history("web", 2, ago=ago, days=0, starts=1)] for ago in (6.9, 0))
+    path = written(tmp_path / "h", *nodes)
+    found = items(run("recommend", "--history", str(path), "-o", "json").out)
+    assert (found["web"]["days"], found["web"]["reason"]) == (1, "too-short")
+
+
 def test_the_most_freed_memory_comes_first_and_then_the_name() -> None:
     """Whatever the order in which the nodes were read."""
     sizes = (("c", 8), ("a", 8), ("b", 16))

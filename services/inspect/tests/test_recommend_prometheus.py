@@ -60,6 +60,13 @@ def test_the_pods_of_a_workload_are_added_up(run: Run, nodes: FakeCluster) -> No
     assert (item["pods"], item["starts"], item["peakBytes"]) == (2, 5, 9 << 30)
 
 
+def test_samples_count_for_the_whole_window(run: Run, nodes: FakeCluster) -> None:
+    """Those of Prometheus do not fade: it has exactly the time that was chosen."""
+    series = RecordedSeries(RecordedPod("web-1", [9, *[2] * 27]))
+    (item,) = recommended(run, nodes, series, "--window", "4w")["items"]
+    assert (item["peakBytes"], item["days"]) == (9 << 30, 27)
+
+
 def test_a_pod_that_ran_out_of_memory_raises_the_size(run: Run, nodes: FakeCluster) -> None:
     """With the limit that was not enough, whatever was scraped."""
     with_time = RecordedSeries(RecordedPod("web-1", [2, 3]))

@@ -4,13 +4,15 @@ A workload that is not among the first :data:`MOST_WORKLOADS`, or :data:`MOST_OF
 namespace, is unknown: it is never known with the histories of some of its nodes only.
 """
 
+import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 import msgspec
 
-from gpucore.sizing.usage_history import UsageHistory, WorkloadKey, merged
+from gpucore.sizing.merging import HistoryMerge
+from gpucore.sizing.usage_history import UsageHistory, WorkloadKey
 
 MOST_WORKLOADS: Final = 20_000
 MOST_OF_NAMESPACE: Final = 1000
@@ -22,39 +24,47 @@ class MergedHistories:
     """Adds up the histories of the nodes, one node after the other.
 
     Args:
-        oldest: Unix seconds; workloads that were not measured since do not count.
+        now: Unix seconds up to which samples fade; 0 where they do not.
+        window_seconds: workloads that were not measured for this time do not count.
         limit: maximum number of workloads.
         of_namespace: maximum number of workloads of one namespace.
     """
 
     def __init__(
         self,
-        oldest: float = 0.0,
+        now: float = 0.0,
         *,
+        window_seconds: float = math.inf,
         limit: int = MOST_WORKLOADS,
         of_namespace: int = MOST_OF_NAMESPACE,
     ) -> None:
-        self._oldest, self._limit, self._of_namespace = oldest, limit, of_namespace
+        self._now, self._oldest = now, now - window_seconds
+        self._limit, self._of_namespace = limit, of_namespace
         self._counts: Counter[str] = Counter()
-        self.items: dict[WorkloadKey, UsageHistory] = {}
+        self._merges: dict[WorkloadKey, HistoryMerge] = {}
 
     def add(self, histories: Iterable[UsageHistory]) -> None:
         """Add the histories of a node."""
         for each in histories:
-            known = self.items.get(each.key)
-            if known is not None:
-                self.items[each.key] = merged(known, each)
-            elif self._has_room(each.key.namespace):
+            merge = self._merges.get(each.key)
+            if merge is None and self._has_room(each.key.namespace):
                 self._counts[each.key.namespace] += 1
-                self.items[each.key] = each
+                merge = self._merges[each.key] = HistoryMerge(self._now)
+            if merge is not None:
+                merge.add(each)
 
     def complete(self) -> dict[WorkloadKey, UsageHistory]:
         """The histories once all nodes are added, without workloads that ended long ago."""
-        return {key: each for key, each in self.items.items() if each.last_seen >= self._oldest}
+        results = {key: merge.result for key, merge in self._merges.items()}
+        return {
+            key: each
+            for key, each in results.items()
+            if each is not None and each.last_seen >= self._oldest
+        }
 
     def _has_room(self, namespace: str) -> bool:
         few = self._counts[namespace] < self._of_namespace
-        return few and len(self.items) < self._limit
+        return few and len(self._merges) < self._limit
 
 
 class HistoryRead(msgspec.Struct, frozen=True):

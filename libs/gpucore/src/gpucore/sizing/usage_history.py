@@ -1,7 +1,8 @@
 """GPU memory and SMs that a workload had in use, as histograms of bounded size.
 
-A history belongs to one container of one workload on one node; :func:`merged` adds up those of
-several nodes. Old samples count less: :meth:`UsageHistory.faded` halves all buckets once a week.
+A history belongs to one container of one workload on one node; :mod:`gpucore.sizing.merging` adds
+up those of several nodes. Old samples count less: :meth:`UsageHistory.faded` halves all buckets
+once a week.
 
 The clock of a node may be wrong for some time. Once it is right again:
 
@@ -193,18 +194,26 @@ class UsageHistory(msgspec.Struct, rename="camel"):
         index = percentile_index(self.sm_buckets, percent)
         return None if index is None else sm_upper_edge(index)
 
+    @property
+    def is_forgotten(self) -> bool:
+        """It had samples, and none of them is left, nor a peak or an event."""
+        left = self.samples or self.peak_bytes or self.ran_out.at or self.reached.at
+        return bool(self.first_seen and not left)
+
     def faded(self, now: float) -> "UsageHistory":
         """The history with its samples halved for each full week that passed.
 
         Events of more than four weeks ago are forgotten. A peak of an earlier week of which no
-        sample is left falls to the highest bucket that has one. The peak of starts stays: a pod
-        that runs for weeks must be able to start again.
+        sample is left falls to the highest bucket that has one. The peak of starts stays as long as
+        the history has samples: a pod that runs for weeks must be able to start again.
         """
-        weeks = int(max(now - self.faded_at, 0.0) // FADE_SECONDS)
+        since = self.faded_at or self.first_seen
+        weeks = int(max(now - since, 0.0) // FADE_SECONDS)
         if not weeks:
             return self
         buckets = _halved(self.buckets, weeks)
         left = upper_edge(max(buckets)) if buckets else 0
+        start_peak = self.start_peak_bytes if buckets else 0
         week_peak = self.week_peak_bytes if weeks == 1 else 0
         ran_out = self.ran_out.kept(now)
         return msgspec.structs.replace(
@@ -212,64 +221,16 @@ class UsageHistory(msgspec.Struct, rename="camel"):
             buckets=buckets,
             sm_buckets=_halved(self.sm_buckets, weeks),
             samples=sum(buckets.values()),
-            peak_bytes=min(self.peak_bytes, max(left, week_peak, self.start_peak_bytes)),
+            peak_bytes=min(self.peak_bytes, max(left, week_peak, start_peak)),
+            start_peak_bytes=start_peak,
             week_peak_bytes=0,
-            faded_at=self.faded_at + weeks * FADE_SECONDS,
+            faded_at=since + weeks * FADE_SECONDS,
             out_of_memory=self.out_of_memory if ran_out.at else 0,
             ran_out=ran_out,
             reached=self.reached.kept(now),
         )
 
 
-def merged(one: UsageHistory, other: UsageHistory) -> UsageHistory:
-    """Both histories of a workload as one, whatever their order.
-
-    Request, limit, number of GPUs and whether these are claimed are those of the later sample.
-
-    Raises:
-        ValueError: they belong to different workloads.
-    """
-    if one.key != other.key:
-        raise ValueError(f"histories of different workloads: {one.key} and {other.key}")
-    newest = max((one, other), key=_last_settings)
-    return UsageHistory(
-        key=one.key,
-        first_seen=_first(one.first_seen, other.first_seen),
-        last_seen=newest.last_seen,
-        pods=one.pods + other.pods,
-        starts=one.starts + other.starts,
-        samples=one.samples + other.samples,
-        buckets=_sum(one.buckets, other.buckets),
-        sm_buckets=_sum(one.sm_buckets, other.sm_buckets),
-        peak_bytes=max(one.peak_bytes, other.peak_bytes),
-        start_peak_bytes=max(one.start_peak_bytes, other.start_peak_bytes),
-        out_of_memory=one.out_of_memory + other.out_of_memory,
-        requested_bytes=newest.requested_bytes,
-        limit_bytes=newest.limit_bytes,
-        faded_at=_first(one.faded_at, other.faded_at),
-        ran_out=max(one.ran_out, other.ran_out),
-        reached=max(one.reached, other.reached),
-        gpus=newest.gpus,
-        claims=newest.claims,
-        week_peak_bytes=max(one.week_peak_bytes, other.week_peak_bytes),
-    )
-
-
 def _halved(buckets: Mapping[int, int], weeks: int) -> dict[int, int]:
     halved = {index: count >> weeks for index, count in buckets.items()}
     return {index: count for index, count in halved.items() if count}
-
-
-def _sum(one: Mapping[int, int], other: Mapping[int, int]) -> dict[int, int]:
-    indexes = sorted(one.keys() | other.keys())
-    return {index: one.get(index, 0) + other.get(index, 0) for index in indexes}
-
-
-def _last_settings(history: UsageHistory) -> tuple[float, int, int, int, bool]:
-    sizes = (history.requested_bytes, history.limit_bytes, history.gpus)
-    return (history.last_seen, *sizes, history.claims)
-
-
-def _first(one: float, other: float) -> float:
-    """The earlier of two times, of which 0 is none."""
-    return min(one, other) if one and other else one or other

@@ -74,7 +74,7 @@ class HistoryReader:
         Raises:
             KubeError: the pods of the plugins cannot be listed.
         """
-        merged = MergedHistories(oldest=time.time() - WINDOW_SECONDS)
+        merged = MergedHistories(time.time(), window_seconds=WINDOW_SECONDS)
         failures: dict[str, str] = {}
         with self._connect() as kube:
             plugins = self._plugins(kube)

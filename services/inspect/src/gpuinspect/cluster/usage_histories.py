@@ -1,8 +1,8 @@
 """Measured memory of workloads from a snapshot or a file."""
 
+import math
 from collections.abc import Iterable
 from enum import StrEnum
-from functools import reduce
 from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
@@ -10,7 +10,8 @@ from pathlib import Path
 import msgspec
 
 from gpucore.sizing.history_documents import KIND, decode_histories
-from gpucore.sizing.usage_history import UsageHistory, merged
+from gpucore.sizing.merging import merged
+from gpucore.sizing.usage_history import UsageHistory
 from gpucore.wire.errors import WireError
 from gpuinspect.cluster.snapshots import ListedObjects
 from gpuinspect.errors import SnapshotError
@@ -43,18 +44,26 @@ class ReadHistories(msgspec.Struct, frozen=True):
     step_seconds: int = 0
 
 
-def of_snapshot(snapshot: ListedObjects) -> ReadHistories:
+def of_snapshot(snapshot: ListedObjects, now: float = math.inf) -> ReadHistories:
     """Those that were saved among the objects of a snapshot.
+
+    Args:
+        snapshot: the objects.
+        now: as of :func:`by_workload`.
 
     Raises:
         WireError: an object is no list of histories.
     """
     found = [each for raw in snapshot.all(KIND) for each in decode_histories(bytes(raw))]
-    return ReadHistories(by_workload(found), source=HistorySource.SNAPSHOT)
+    return ReadHistories(by_workload(found, now), source=HistorySource.SNAPSHOT)
 
 
-def of_file(path: Path) -> ReadHistories:
+def of_file(path: Path, now: float = math.inf) -> ReadHistories:
     """Those in a file with one document of a plugin on each line.
+
+    Args:
+        path: of the file.
+        now: as of :func:`by_workload`.
 
     Raises:
         SnapshotError: it cannot be read, or has something else.
@@ -72,10 +81,20 @@ def of_file(path: Path) -> ReadHistories:
                 f"{path}, line {number}: {error}; every line must be the answer of a device plugin"
                 " at /usage-history"
             ) from error
-    return ReadHistories(by_workload(found), source=HistorySource.FILE)
+    return ReadHistories(by_workload(found, now), source=HistorySource.FILE)
 
 
-def by_workload(histories: Iterable[UsageHistory]) -> tuple[UsageHistory, ...]:
-    """The histories of several nodes as one for each container of a workload, by name."""
+def by_workload(
+    histories: Iterable[UsageHistory], now: float = math.inf
+) -> tuple[UsageHistory, ...]:
+    """The histories of several nodes as one for each container of a workload, by name.
+
+    Args:
+        histories: of the nodes.
+        now: Unix seconds. Samples fade up to the newest one of all, or up to here where the clock
+            of a node is ahead; 0 where they do not fade.
+    """
     ordered = sorted(histories, key=attrgetter("key"))
-    return tuple(reduce(merged, group) for _, group in groupby(ordered, attrgetter("key")))
+    newest = max((each.last_seen for each in ordered), default=0.0)
+    found = (merged(group, min(newest, now)) for _, group in groupby(ordered, attrgetter("key")))
+    return tuple(each for each in found if each is not None)

@@ -147,7 +147,7 @@ def recommend(
         raise typer.BadParameter("--price needs --whatif")
     where = _where(reader, namespace, history, everywhere=all_namespaces)
     kind, name = _workload_of(workload)
-    known = of_file(history) if history is not None else None
+    known = of_file(history, ages.now().timestamp()) if history is not None else None
     if known is None and prometheus:
         seconds = reader.source.timeout_seconds
         known = of_prometheus(prometheus, namespace=where, days=days, seconds=seconds)

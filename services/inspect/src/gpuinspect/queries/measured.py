@@ -23,6 +23,7 @@ from gpuinspect.cluster.usage_histories import (
 from gpuinspect.queries.claims import DEVICE_CLASSES, claim_templates
 from gpuinspect.queries.plugin_pods import PLUGIN_PODS
 from gpuinspect.sources.prometheus_histories import prometheus_histories
+from gpuinspect.terminal import ages
 from gpukube.errors import ForbiddenError
 from gpukube.plugin_pods import plugin_addresses
 from gpukube.plugins import HISTORIES, read_plugins
@@ -71,7 +72,9 @@ def measured(
     if source.snapshot is not None:
         snapshot = snapshots.read(source.snapshot)
         return MeasuredCluster(
-            known or of_snapshot(snapshot), _node_infos(snapshot, names), snapshot
+            known or of_snapshot(snapshot, ages.now().timestamp()),
+            _node_infos(snapshot, names),
+            snapshot,
         )
     if known is not None and known.source is HistorySource.FILE and not pods:
         return MeasuredCluster(known)
@@ -98,7 +101,7 @@ def of_prometheus(url: str, *, namespace: str, days: float, seconds: float) -> R
     """
     found = prometheus_histories(url, namespace=namespace, days=days, seconds=seconds)
     return ReadHistories(
-        by_workload(found.items),
+        by_workload(found.items, now=0.0),
         source=HistorySource.PROMETHEUS,
         step_seconds=found.step_seconds,
     )
@@ -134,7 +137,8 @@ def histories_of_plugins(kube: "BlockingClient", plugins: Iterable[msgspec.Raw])
         plugins: the pods of the device plugins.
     """
     found = read_plugins(kube, plugin_addresses(plugins), HISTORIES)
-    items = by_workload(item for node in found.nodes.values() for item in node.items)
+    all_nodes = (item for node in found.nodes.values() for item in node.items)
+    items = by_workload(all_nodes, ages.now().timestamp())
     return ReadHistories(items, tuple(sorted(found.failures.items())), found.forbidden)
 
 

@@ -30,6 +30,7 @@ from gpuinspect.commands.options.reading import Reader, note, reading
 from gpuinspect.queries.claims import DEVICE_CLASSES, claim_templates
 from gpuinspect.queries.memory_in_use import MemoryInUse, memory_in_use
 from gpuinspect.queries.sizes import read_histories, series_of_week, sizes_of
+from gpuinspect.terminal import ages
 from gpuinspect.web.app import Job, make_app
 from gpuinspect.web.feed import Cached, Feed, Measure
 from gpuinspect.web.hosts import is_local, url_host
@@ -196,7 +197,8 @@ def _sizes(reader: Reader, prometheus: str) -> CachedSizes:
         seconds = reader.source.timeout_seconds
         return CachedSizes(sizes_of(partial(series_of_week, prometheus, seconds)))
     if reader.source.snapshot is not None:
-        return CachedSizes(sizes_of(of_snapshot, of_file=True))
+        saved = partial(of_snapshot, now=ages.now().timestamp())
+        return CachedSizes(sizes_of(saved, of_file=True))
     kube = reader.source.connect()
     return CachedSizes(sizes_of(partial(read_histories, kube)))
 
