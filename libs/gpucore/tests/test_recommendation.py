@@ -333,7 +333,8 @@ def test_what_is_missing_is_stated_where_it_was_measured_too_short() -> None:
     """How long it was measured, and what is needed."""
     found = found_in(measured(3, days=0.25, starts=1))
     assert sizing_sentence(found) == (
-        "measured for 6 hours and 1 start: a recommendation needs 1 day and 3 starts, or 7 days"
+        "measured for 6 hours and 1 start: a recommendation needs 1 day and 3 starts, or"
+        " 7 days and 20 samples"
     )
 
 

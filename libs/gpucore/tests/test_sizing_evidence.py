@@ -38,8 +38,14 @@ def test_a_day_with_three_starts_or_a_week_is_enough(
     days: float, starts: int, *, short: bool
 ) -> None:
     """Either alone; without samples nothing is."""
-    assert is_too_short(history(1, days=days, starts=starts), SizingRules()) is short
+    assert is_too_short(history(*[1] * 20, days=days, starts=starts), SizingRules()) is short
     assert is_too_short(history(days=days, starts=starts), SizingRules())
+
+
+def test_a_week_with_few_samples_is_not_enough() -> None:
+    """One sample a day on changing nodes hides what lies between; several starts are enough."""
+    assert is_too_short(history(*[1] * 19, days=7, starts=2), SizingRules())
+    assert not is_too_short(history(*[1] * 19, days=7, starts=3), SizingRules())
 
 
 @pytest.mark.parametrize(

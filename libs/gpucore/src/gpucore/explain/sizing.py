@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from gpucore.sizing.evidence import LEAST_SAMPLES
 from gpucore.sizing.recommendation import (
     OUT_OF_MEMORY_PERCENT,
     Recommendation,
@@ -50,7 +51,7 @@ def _too_short(found: Recommendation) -> str:
     return (
         f"measured for {_days(found.days)} and {counted(found.starts, 'start')}: a recommendation"
         f" needs {_days(rules.least_days)} and {counted(rules.least_starts, 'start')}, or"
-        f" {_days(rules.enough_days)}"
+        f" {_days(rules.enough_days)} and {LEAST_SAMPLES} samples"
     )
 
 

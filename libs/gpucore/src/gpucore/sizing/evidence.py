@@ -9,6 +9,8 @@ from gpucore.sizing.limit_events import LimitEvent
 from gpucore.sizing.usage_history import UsageHistory
 
 DAY: Final = 86400.0
+LEAST_SAMPLES: Final = 20
+"""Samples of a history that has few starts: the 95th percentile of fewer is their maximum."""
 TAKEN_PERCENT: Final = 70
 """Part of the limit from which a container counts as one that takes all it is given."""
 FLAT_PERCENT: Final = 10
@@ -30,7 +32,7 @@ class SizingRules(msgspec.Struct, frozen=True):
         percentile: of the samples, that the request covers where there is a burst limit.
         margin: added to what was measured, in percent.
         least_days, least_starts: both are needed for a recommendation,
-        enough_days: or these alone.
+        enough_days: or these, with :data:`LEAST_SAMPLES` samples.
         gpu_sizes: units of the GPUs of the cluster, each size once; empty unknown. No share exceeds
             the largest.
     """
@@ -73,7 +75,8 @@ def is_too_short(history: UsageHistory, rules: SizingRules) -> bool:
     """It was not measured long enough, or its pods did not start often enough."""
     days = days_of(history)
     several = days >= rules.least_days and history.starts >= rules.least_starts
-    return not history.samples or not (several or days >= rules.enough_days)
+    long = days >= rules.enough_days and history.samples >= LEAST_SAMPLES
+    return not history.samples or not (several or long)
 
 
 def takes_all(history: UsageHistory) -> bool:

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 
 NO_HISTORY: Final = (
     "no memory was measured yet: the device plugin measures the pods of its node from its start on,"
-    " and a recommendation needs 1 day and 3 starts of pods, or 7 days; it can tell pods on one GPU"
-    " apart only with devicePlugin.hostProcesses=true or in isolation mode driver"
+    " and a recommendation needs 1 day and 3 starts of pods, or 7 days and 20 samples; it can tell"
+    " pods on one GPU apart only with devicePlugin.hostProcesses=true or in isolation mode driver"
 )
 _LISTS: Final = (*COUNTED, DEVICE_CLASSES, claim_templates(""), SCHEDULER_CONFIGS, WEBHOOKS)
 
