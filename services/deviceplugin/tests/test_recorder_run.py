@@ -30,6 +30,7 @@ from gpudeviceplugin.node.pod_starts import PodControllers
 from gpudeviceplugin.node.recorder import SAVE_SECONDS, UsageRecorder
 from gpudeviceplugin.state import NodeState
 from gpudeviceplugin.web import Web
+from gpukube.testing.waiting import until
 
 pytestmark = pytest.mark.slow
 
@@ -160,6 +161,39 @@ async def test_the_plugin_serves_and_keeps_histories(tmp_path: Path) -> None:
     assert decode_histories(history.content) == [a_history()]
     assert decode_usage(usage.content).node == "n1"
     assert decode_histories((home / NAME).read_bytes()) == [a_history()]
+
+
+async def test_until_the_saved_histories_are_loaded_there_is_no_document(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A reader would take an empty one for a node on which nothing was measured."""
+    file = HistoryFile(tmp_path / "usage", "n1")
+    file.save([a_history()])
+    _, _, recorder = full_node(file)
+    loading, go_on = asyncio.Event(), asyncio.Event()
+
+    async def held(call: Callable[..., Any]) -> Any:
+        loading.set()
+        await go_on.wait()
+        return call()
+
+    monkeypatch.setattr("gpudeviceplugin.node.recorder.asyncio.to_thread", held)
+    web = Web(lambda: "", documents={"/usage-history": recorder.document})
+    port = await web.start("127.0.0.1", 0)
+    address = f"http://127.0.0.1:{port}/usage-history"
+    running = asyncio.create_task(recorder.run())
+    await loading.wait()
+    async with httpx2.AsyncClient() as client:
+        early = await client.get(address)
+        go_on.set()
+        await until("the histories are loaded", lambda: len(recorder.histories))
+        late = await client.get(address)
+    running.cancel()
+    await asyncio.wait({running})
+    await web.stop()
+    assert (early.status_code, late.status_code) == (503, 200)
+    assert "not known yet" in early.text
+    assert decode_histories(late.content) == [a_history()]
 
 
 async def test_a_status_with_a_failure_reaches_the_history(tmp_path: Path) -> None:

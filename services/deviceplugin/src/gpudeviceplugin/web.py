@@ -1,9 +1,9 @@
 """Metrics and health over HTTP, or over HTTPS with a directory of certificates.
 
 ``/metrics`` for Prometheus, ``/usage`` and ``/usage-history`` as JSON, ``/healthz`` while the
-process works, ``/readyz`` while it serves kubelet; its reply names what is missing. Every pod that
-reaches the port may call it, so connections are limited: a liveness probe without an answer would
-end every MPS client of the node.
+process works, ``/readyz`` while it serves kubelet; its reply names what is missing. A document that
+is not known yet is 503. Every pod that reaches the port may call it, so connections are limited: a
+liveness probe without an answer would end every MPS client of the node.
 """
 
 import ssl
@@ -32,7 +32,8 @@ class Web:
     Args:
         ready: returns what is still missing; empty when nothing is.
         certificates: to serve over TLS.
-        documents: JSON by path; each is rendered at most once a second.
+        documents: JSON by path, empty while it is not known; each is rendered at most once a
+            second.
 
     Attributes:
         gate: limits its connections.
@@ -105,7 +106,9 @@ def _document(render: Callable[[], bytes]) -> Handler:
     scrape = SharedScrape(rendered)
 
     async def document(_request: web.Request) -> web.Response:
-        return web.Response(body=await scrape.text(), content_type="application/json")
+        if text := await scrape.text():
+            return web.Response(body=text, content_type="application/json")
+        return web.Response(status=503, text="the device plugin is starting: not known yet\n")
 
     return document
 

@@ -69,12 +69,14 @@ class UsageRecorder:
         self._interval_seconds, self._clock = interval_seconds, clock
         self._starts, self._pods = PodStarts(), RecordedPods()
         self._monotonic, self._saved = monotonic, monotonic()
+        self._loaded = file is None
         self.histories = Histories()
 
     async def run(self) -> None:
         """Sample periodically until cancelled, and save at the end."""
         if self._file is not None:
             self.histories.put(await asyncio.to_thread(self._file.load))
+            self._loaded = True
         try:
             while True:
                 await asyncio.sleep(self._interval_seconds)
@@ -95,8 +97,8 @@ class UsageRecorder:
             self._file.save(self.histories.all())
 
     def document(self) -> bytes:
-        """The document of ``/usage-history``."""
-        return encode_histories(self._node, self.histories.all())
+        """The document of ``/usage-history``; empty until the file is loaded."""
+        return encode_histories(self._node, self.histories.all()) if self._loaded else b""
 
     def seen(self, pod: Pod, line: bytes) -> None:
         """An event of a pod: take the restarts and out-of-memory failures that it shows, each once.
