@@ -12,6 +12,12 @@ Object = dict[str, Any]
 NODES, PODS = "/api/v1/nodes", "/api/v1/pods"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
 LEASE = f"{LEASES}/gpushare-defrag"
+WEBHOOK = 'admission webhook "keep.example.com" denied the request: this pod stays'
+NO_ROLE = (
+    'pods "b" is forbidden: User "system:serviceaccount:gpushare:gpushare-idle" cannot create'
+    ' resource "pods/eviction" in API group "" in the namespace "default"'
+)
+QUOTA = 'events "b.1" is forbidden: exceeded quota: objects, requested: count/events=1'
 TWO_BUDGETS = (
     "This pod has more than one PodDisruptionBudget, which the eviction subresource does not"
     " support."
@@ -28,6 +34,7 @@ class EvictingServer(FakeApiServer):
         events: as they were created.
         before: called with the name of a pod before it is evicted; a race is written here.
         refused: status of the eviction of a pod by name, such as 429.
+        why: message of these refusals and of those of events; empty for that of a budget.
         lease: the Lease; ``None`` where there is none.
         no_events: status of the creation of events; 0 where they are taken.
 
@@ -56,6 +63,7 @@ class EvictingServer(FakeApiServer):
         self.events: list[Object] = []
         self.before: Callable[[str], None] = lambda _: None
         self.refused: dict[str, int] = {}
+        self.why = ""
         self.lease: Object | None = None
         self.no_events = 0
         self._lease_path = lease_path
@@ -80,7 +88,7 @@ class EvictingServer(FakeApiServer):
         if path.endswith("/eviction"):
             return self._eviction(body)
         if path.endswith("/events") and self.no_events:
-            return self.no_events, {"message": "the fake refuses"}
+            return self.no_events, {"message": self.why or "the fake refuses"}
         if path.endswith("/events"):
             self.events.append(body)
             return 201, body
@@ -118,7 +126,7 @@ class EvictingServer(FakeApiServer):
             return 409, {"message": "the precondition is not met"}
         if name in self.refused:
             status = self.refused[name]
-            budget = "it would violate the pod's disruption budget"
+            budget = self.why or "it would violate the pod's disruption budget"
             return status, {"message": TWO_BUDGETS if status == 500 else budget}
         (self.tried if dry_run else self.evicted).append(name)
         if not dry_run:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from drawncluster import FakeCluster, Gpu
-from evictingserver import EvictingServer
+from evictingserver import NO_ROLE, WEBHOOK, EvictingServer
 from invoking import Run, WhatIfOutcome
 
 pytestmark = pytest.mark.slow
@@ -151,6 +151,29 @@ def test_a_pod_that_the_cluster_keeps_does_not_stop_those_behind_it(
     assert outcome.out.splitlines()[-1] == "evicted 1 of 1 pod so that beta/second fits node n2"
     assert server.evicted == ["k"]
     assert "PodDisruptionBudget" in outcome.err
+
+
+@pytest.mark.parametrize("status", [400, 403])
+def test_a_pod_that_admission_keeps_does_not_stop_plans_for_others(
+    several: tuple[EvictingServer, Defrag], status: int
+) -> None:
+    """The webhook of one namespace must not stop the plans for all; its sentence is a note."""
+    server, defrag = several
+    server.refused["a"], server.why = status, WEBHOOK
+    outcome = defrag("--apply")
+    assert (outcome.code, server.evicted) == (0, ["k"])
+    assert f"note: admission rejects the request for default/a: {WEBHOOK}" in outcome.err
+
+
+def test_a_right_to_evict_that_is_missing_ends_the_run(
+    several: tuple[EvictingServer, Defrag],
+) -> None:
+    """It is missing for every pod."""
+    server, defrag = several
+    server.refused["a"], server.why = 403, NO_ROLE
+    outcome = defrag("--apply")
+    assert (outcome.code, server.evicted) == (1, [])
+    assert NO_ROLE in outcome.err
 
 
 def test_another_plan_for_the_same_pod_is_searched(

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from drawncluster import FakeCluster, Gpu
-from evictingserver import IDLE_LEASE, PODS, EvictingServer
+from evictingserver import IDLE_LEASE, NO_ROLE, PODS, QUOTA, WEBHOOK, EvictingServer
 from invoking import Run, WhatIfOutcome
 from test_memory_in_use import path, plugin
 
@@ -236,6 +236,44 @@ def test_two_disruption_budgets_of_a_pod_keep_it_and_no_other(idle: Idle) -> Non
     assert (outcome.code, idle.server.evicted) == (0, ["a"])
 
 
+@pytest.mark.parametrize("status", [400, 403])
+def test_a_pod_that_admission_keeps_keeps_no_other(idle: Idle, status: int) -> None:
+    """The webhook of one namespace must not stop the evictions of all; its sentence is shown."""
+    idle()
+    idle.later(24)
+    idle.server.refused["b"], idle.server.why = status, WEBHOOK
+    outcome = idle()
+    assert f"admission rejects the request for default/b: {WEBHOOK}" in outcome.out
+    assert (outcome.code, idle.server.evicted) == (0, ["a"])
+
+
+@pytest.mark.parametrize("status", [401, 403])
+def test_a_right_that_is_missing_ends_the_run(idle: Idle, status: int) -> None:
+    """It is missing for every pod, and the message names it."""
+    idle()
+    idle.later(24)
+    idle.server.refused["b"], idle.server.why = status, NO_ROLE
+    outcome = idle()
+    assert (outcome.code, idle.server.evicted) == (1, [])
+    assert NO_ROLE in outcome.err
+
+
+def test_a_lease_that_admission_refuses_ends_the_run(
+    idle: Idle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It says nothing about the pod whose turn it was."""
+    patched = idle.server.patched
+
+    def refused(path: str, operations: list[Object]) -> tuple[int, Object]:
+        held = idle.server.lease is not None and path == IDLE_LEASE
+        return (403, {"message": WEBHOOK}) if held else patched(path, operations)
+
+    monkeypatch.setattr(idle.server, "patched", refused)
+    outcome = idle()
+    assert (outcome.code, idle.notice("a"), idle.notice("b")) == (1, None, None)
+    assert "refused" not in outcome.out
+
+
 def test_another_failure_of_the_api_server_ends_the_run(idle: Idle) -> None:
     """It is not known whether the pod was evicted."""
     idle()
@@ -284,10 +322,18 @@ def test_a_run_evicts_and_notices_no_more_than_its_maximum(idle: Idle) -> None:
 
 def test_without_the_event_nobody_has_notice(idle: Idle) -> None:
     """The annotation, from which the grace time counts, is written after the event."""
-    idle.server.no_events = 403
+    idle.server.no_events, idle.server.why = 403, NO_ROLE
     outcome = idle()
     assert outcome.code == 1
     assert "postponed" in outcome.out
+    assert [idle.notice(name) for name in "ab"] == [None, None]
+
+
+def test_a_quota_of_events_keeps_the_pods_of_its_namespace_only(idle: Idle) -> None:
+    """They get no notice, and the run goes on with the next pod."""
+    idle.server.no_events, idle.server.why = 403, QUOTA
+    outcome = idle()
+    assert (outcome.code, outcome.out.count(QUOTA)) == (0, 2)
     assert [idle.notice(name) for name in "ab"] == [None, None]
 
 

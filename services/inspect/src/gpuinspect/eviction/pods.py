@@ -1,5 +1,6 @@
 """A pod that may be evicted, and why the cluster refuses it."""
 
+from http import HTTPStatus
 from typing import Final, Protocol
 
 from gpucore.units import PodUid
@@ -15,6 +16,8 @@ from gpukube.errors import (
 
 _UNPROCESSABLE: Final = 422
 """Status of a JSON patch whose test failed."""
+_NO_ROLE: Final = "is forbidden: User "
+"""Of the message of a request that no role allows; of each other 403, admission is the cause."""
 _SEVERAL_BUDGETS: Final = "more than one PodDisruptionBudget"
 """Of the message with which the Eviction API answers 500 for such a pod, without a reason."""
 
@@ -53,4 +56,12 @@ def refusal(pod: EvictablePod, error: KubeError) -> str:
     changed = isinstance(error, StatusError) and error.status == _UNPROCESSABLE
     if changed or isinstance(error, ConflictError | NotFoundError):
         return f"{pod} has changed: {message}"
-    return ""
+    return f"admission rejects the request for {pod}: {message}" if _not_admitted(error) else ""
+
+
+def _not_admitted(error: KubeError) -> bool:
+    """An admission webhook, a policy or a ResourceQuota rejected this one request."""
+    if not isinstance(error, StatusError):
+        return False
+    forbidden = error.status == HTTPStatus.FORBIDDEN and _NO_ROLE not in error.message
+    return forbidden or error.status == HTTPStatus.BAD_REQUEST

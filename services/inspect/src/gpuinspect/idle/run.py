@@ -166,13 +166,17 @@ class _Run:
             return IdlePodOutcome(pod, outcome, after)
         try:
             self._lease.renew()
+        except (LeaseError, KubeError) as error:
+            return self._ended(pod, after, str(error))
+        try:
             call()
-        except LeaseError as error:
-            self._stopped = str(error)
         except KubeError as error:
             if reason := refusal(pod, error):
                 return IdlePodOutcome(pod, IdleOutcome.REFUSED, after, reason)
-            self._stopped = str(error)
-        else:
-            return IdlePodOutcome(pod, outcome, after)
-        return IdlePodOutcome(pod, IdleOutcome.POSTPONED, after, self._stopped)
+            return self._ended(pod, after, str(error))
+        return IdlePodOutcome(pod, outcome, after)
+
+    def _ended(self, pod: MeasuredPod, after: float, reason: str) -> IdlePodOutcome:
+        """End the run before a change of this pod."""
+        self._stopped = reason
+        return IdlePodOutcome(pod, IdleOutcome.POSTPONED, after, reason)
