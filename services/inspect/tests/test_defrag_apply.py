@@ -10,6 +10,7 @@ import pytest
 from drawncluster import FakeCluster, Gpu
 from evictingserver import NO_ROLE, WEBHOOK, EvictingServer
 from invoking import Run, WhatIfOutcome
+from test_advice import configured
 
 pytestmark = pytest.mark.slow
 
@@ -375,6 +376,40 @@ def test_a_pod_has_to_wait_first(defrag: Defrag, server: EvictingServer) -> None
     server.pod("w")["metadata"]["creationTimestamp"] = moment
     assert "it has waited for less than 120 s" in defrag("--apply").err
     assert defrag("--waited", "0").out.endswith("fits node n1\n")
+
+
+def test_a_pod_for_which_its_scheduler_preempts_has_nobody_evicted(
+    defrag: Defrag, server: EvictingServer
+) -> None:
+    """kube-scheduler has nominated a node, and its victims are ending."""
+    server.pod("w")["status"]["nominatedNodeName"] = "n2"
+    assert "its scheduler makes room for it on node n2 already" in defrag("--apply").err
+    assert server.evicted == []
+
+
+def test_a_pod_that_fits_once_another_is_deleted_has_nobody_evicted(
+    defrag: Defrag, server: EvictingServer
+) -> None:
+    """A person deleted the pod, whose program takes its time to end."""
+    server.pod("e")["metadata"]["deletionTimestamp"] = "2026-01-02T04:00:00Z"
+    assert "it fits node n2 once the pods that are being deleted" in defrag("--apply").err
+    assert server.evicted == []
+
+
+def test_a_pod_of_an_unknown_scheduler_takes_no_room_of_a_plan(
+    run: Run, cluster: FakeCluster
+) -> None:
+    """It waits for ever, ahead of all others, and is named."""
+    metadata = {"creationTimestamp": "2025-12-01T00:00:00Z"}
+    scattered(cluster).pod("lost", 15, phase="Pending", metadata=metadata)
+    for pod in cluster.items:
+        if pod["kind"] == "Pod":
+            pod["spec"]["schedulerName"] = "gpushare-scheduler"
+    cluster.items[-1]["spec"]["schedulerName"] = "gpushare-schedular"
+    configured(cluster)
+    outcome = run("defrag", on=cluster)
+    assert outcome.out.endswith("so that default/w fits node n1\n")
+    assert "default/lost: no scheduler that calls the extender has the name" in outcome.err
 
 
 def test_unknown_allocations_end_the_run(defrag: Defrag, server: EvictingServer) -> None:

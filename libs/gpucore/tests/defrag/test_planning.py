@@ -48,6 +48,25 @@ def test_a_pod_that_fits_has_nobody_evicted() -> None:
     assert found.reasons["w"].startswith("it fits node n")
 
 
+@pytest.mark.parametrize("leaving", ["small", "y"], ids=["of the plan", "another"])
+def test_a_pod_that_fits_once_deleted_pods_are_gone_has_nobody_evicted(leaving: str) -> None:
+    """The capacity is free soon without an eviction."""
+    held_by = msgspec.structs.replace(scattered(), leaving=frozenset({PodUid(leaving)}))
+    found = find_plan(held_by, FREE)
+    node = "n1" if leaving == "small" else "n2"
+    assert found.plan is None
+    assert found.reasons == {
+        "w": f"it fits node {node} once the pods that are being deleted there are gone"
+    }
+
+
+def test_a_deleted_pod_whose_end_is_not_enough_stops_no_plan() -> None:
+    """The pods that stay on its node hold too much; the plan is the one without it."""
+    cluster = scattered(held("tiny", 1, "n2", 1, obstacle="it is not running"), waits("w", 12))
+    found = find_plan(msgspec.structs.replace(cluster, leaving=frozenset({PodUid("tiny")})), FREE)
+    assert names(found.plan) == ["small"]
+
+
 @pytest.mark.parametrize(
     "fields",
     [
@@ -105,6 +124,14 @@ def test_a_pod_ahead_in_the_queue_that_would_take_the_room_spoils_the_plan() -> 
     """What-if places the whole queue in its order, not the one pod alone."""
     ahead = waits("ahead", 11, priority=5, obstacle="it belongs to a gang")
     assert find_plan(scattered(ahead, waits("w", 12)), FREE).plan is None
+
+
+def test_a_pod_that_no_scheduler_places_takes_no_room() -> None:
+    """It would wait ahead of all others for ever, so no plan would ever hold."""
+    ahead = waits("ahead", 12, priority=5, obstacle="no scheduler has this name", unseen=True)
+    found = find_plan(scattered(ahead, waits("w", 12)), FREE)
+    assert names(found.plan) == ["small"]
+    assert found.reasons == {"ahead": "no scheduler has this name"}
 
 
 def test_budgets_hold_over_runs() -> None:

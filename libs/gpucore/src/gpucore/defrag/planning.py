@@ -95,6 +95,10 @@ def find_plan(state: DefragState, allowance: Allowance) -> PlanSearch:
             reasons[pod.uid] = tried.get(kind, TOO_MANY)
         elif fitting := fitting_node(state.nodes, pod):
             reasons[pod.uid] = tried[kind] = f"it fits node {fitting} already"
+        elif freed := freed_node(state, pod):
+            reasons[pod.uid] = tried[kind] = (
+                f"it fits node {freed} once the pods that are being deleted there are gone"
+            )
         elif (plan := _plan_for(pod, state, allowance, base)) is not None:
             return PlanSearch(plan, reasons)
         else:
@@ -141,7 +145,7 @@ def simulate(
     behind = [msgspec.structs.replace(pod, creation=LAST + pod.creation) for pod in replaced]
     missing = {waiting.uid, *pending, *(pod.uid for pod in replaced)}
     placed: dict[PodUid, Placement] = {}
-    for pod in sorted([*state.waiting[:MOST_WAITING], *behind], key=lambda one: one.queue_key):
+    for pod in sorted([*state.queue[:MOST_WAITING], *behind], key=lambda one: one.queue_key):
         outcome = simulated.grant(pod.whatif_pod)
         if pod.uid not in missing:
             continue
@@ -181,6 +185,15 @@ def fitting_node(cluster: Candidates, pod: DefragPod) -> str:
     """A node that the pod fits now; empty for none."""
     fits = (n for n in cluster.nodes if cluster.refusal(n, pod.requirements) is None)
     return next(fits, "")
+
+
+def freed_node(state: DefragState, pod: DefragPod) -> str:
+    """A node that the pod fits without the pods that are being deleted; empty for none."""
+    for name, node_info in state.nodes.node_infos.items():
+        leaving = state.leaving & node_info.allocations.keys()
+        if leaving and state.nodes.admits_without(name, pod.requirements, leaving) is not None:
+            return name
+    return ""
 
 
 def _plan_for(

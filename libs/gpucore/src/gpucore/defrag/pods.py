@@ -39,6 +39,7 @@ class DefragPod(msgspec.Struct, frozen=True):
         node: where it is bound; empty while it waits.
         resource_version: of the object that was read.
         obstacle: why it takes no part, as a sentence's end; empty where it does.
+        unseen: no scheduler that calls the extender sees it, so what-if does not place it.
     """
 
     uid: PodUid
@@ -53,6 +54,7 @@ class DefragPod(msgspec.Struct, frozen=True):
     resource_version: str = ""
     obstacle: str = ""
     controller: Controller | None = None
+    unseen: bool = False
 
     @property
     def requirements(self) -> PodRequirements:
@@ -79,7 +81,7 @@ class DefragState(msgspec.Struct, frozen=True):
 
     Attributes:
         nodes: every node.
-        waiting: pods without a node that a scheduler may place, in the order of the queue.
+        waiting: pods without a node, in the order of the queue.
         running: bound pods by UID.
         pods_of: pods of each controller that are not being deleted, by its UID.
         leaving: UIDs of pods that are being deleted.
@@ -94,6 +96,11 @@ class DefragState(msgspec.Struct, frozen=True):
     leaving: frozenset[PodUid] = frozenset()
     policy: ClusterPolicy = ClusterPolicy()
     with_claims: tuple[str, ...] = ()
+
+    @property
+    def queue(self) -> tuple[DefragPod, ...]:
+        """The waiting pods that a scheduler places, in its order."""
+        return tuple(pod for pod in self.waiting if not pod.unseen)
 
 
 def left_alone(nodes: Iterable[NodeInfo], waiting: Sequence[str] = ()) -> Iterator[str]:
@@ -115,6 +122,8 @@ def waiting_obstacle(pod: Pod, constraints: PodConstraints, unseen: str = "") ->
     """
     if unseen:
         return unseen
+    if pod.nominated:
+        return f"its scheduler makes room for it on node {pod.nominated} already"
     if gang_of(pod) is not None:
         return "it belongs to a gang, for which nothing is moved"
     if constraints.unsupported:

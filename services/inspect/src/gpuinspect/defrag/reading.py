@@ -4,6 +4,8 @@ from collections import Counter
 from datetime import datetime
 from typing import Final
 
+import msgspec
+
 from gpucore.accounting.ledger import Ledger
 from gpucore.defrag.pods import DefragPod, DefragState, running_obstacle, waiting_obstacle
 from gpucore.model import PodRequest
@@ -22,7 +24,6 @@ from gpuinspect.cluster.ledger import ledger_of
 from gpuinspect.cluster.schedulers import (
     SCHEDULER_CONFIGS,
     WEBHOOKS,
-    Schedulers,
     policy_of,
     schedulers_of,
 )
@@ -60,12 +61,14 @@ def defrag_state(
             obstacle = _stays(pod, controller, constraints, ledger, nodes)
             running[pod.uid] = _pod(pod, pod_request, constraints, obstacle, controller)
         elif not pod.gated and not pod.terminating:
+            unseen = schedulers.misses(pod.scheduler_name)
             obstacle = f"its scheduler is not {scheduler}"
             if not scheduler or same_scheduler(scheduler, pod.scheduler_name):
                 obstacle = _passed_over(
-                    pod, constraints, schedulers, now=now, waited_seconds=waited_seconds
+                    pod, constraints, unseen, now=now, waited_seconds=waited_seconds
                 )
-            waiting.append(_pod(pod, pod_request, constraints, obstacle))
+            found = _pod(pod, pod_request, constraints, obstacle)
+            waiting.append(msgspec.structs.replace(found, unseen=bool(unseen)))
     living = [pod for pod in snapshot.pods if not (pod.terminating or pod.finished)]
     return DefragState(
         nodes,
@@ -123,7 +126,7 @@ def _stays(
 def _passed_over(
     pod: Pod,
     constraints: PodConstraints,
-    schedulers: Schedulers,
+    unseen: str,
     *,
     now: datetime,
     waited_seconds: int,
@@ -132,7 +135,7 @@ def _passed_over(
         return "it uses ResourceClaims, for which nothing is moved"
     if _age(pod.creation, now) < waited_seconds:
         return f"it has waited for less than {waited_seconds} s"
-    return waiting_obstacle(pod, constraints, schedulers.misses(pod.scheduler_name))
+    return waiting_obstacle(pod, constraints, unseen)
 
 
 def _age(creation: str, now: datetime) -> float:
