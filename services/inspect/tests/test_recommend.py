@@ -138,8 +138,44 @@ def test_all_memory_of_a_gpu_is_found_where_nodes_count_in_different_units(
 ) -> None:
     """16 GiB are one of the GPUs of 16384 MiB."""
     cluster.node("n", gpus=[Gpu(40)]).node("m", gpus=[Gpu(16384)], unit="MiB")
-    out = run("recommend", "web", "--history", measured, "-o", "patch", on=cluster).out
-    assert out.startswith("# deployment default/web is not patched (it may have an exclusive GPU)")
+    out = run("recommend", "web", "--history", measured, "-o", "json", on=cluster).out
+    assert "it has all memory of a GPU" in items(out)["web"]["text"]
+
+
+DIFFERENT = "the nodes count GPU memory in different units (GiB, MiB)"
+
+
+@pytest.mark.parametrize("flags", [("-o", "patch"), ("--whatif",), ("--whatif", "-o", "json")])
+@pytest.mark.parametrize("unit", [(), ("--memory-unit", "MiB")], ids=["default", "chosen"])
+def test_there_are_no_patches_where_nodes_count_in_different_units(
+    run: Run, cluster: FakeCluster, measured: str, flags: tuple[str, ...], unit: tuple[str, ...]
+) -> None:
+    """A size that is right on one node would be a thousand times too much or little on another."""
+    cluster.node("n", gpus=[Gpu(40)]).node("m", gpus=[Gpu(16384)], unit="MiB").node("cpu")
+    outcome = run("recommend", "-A", "--history", measured, *unit, *flags, on=cluster)
+    assert (outcome.code, outcome.out) == (1, "")
+    assert DIFFERENT in " ".join(outcome.err.split())
+
+
+def test_sizes_name_the_different_units_of_the_nodes(
+    run: Run, cluster: FakeCluster, measured: str
+) -> None:
+    """On stderr beside the table, and in the document."""
+    cluster.node("n", gpus=[Gpu(40)]).node("m", gpus=[Gpu(16384)], unit="MiB")
+    given = ("recommend", "-A", "--history", measured)
+    sentence = f"{DIFFERENT}: all sizes here are in GiB"
+    assert sentence in " ".join(run(*given, on=cluster).err.split())
+    assert sentence in json.loads(run(*given, "-o", "json", on=cluster).out)["gaps"]
+
+
+def test_a_node_without_gpus_has_no_other_unit(
+    run: Run, cluster: FakeCluster, measured: str
+) -> None:
+    """It counts nothing."""
+    cluster.node("n", gpus=[Gpu(16384)], unit="MiB").node("cpu")
+    outcome = run("recommend", "web", "--history", measured, "-o", "json", on=cluster)
+    assert json.loads(outcome.out)["gaps"] == []
+    assert run("recommend", "-A", "--history", measured, "-o", "patch", on=cluster).code == 0
 
 
 def test_no_size_is_larger_than_the_largest_gpu(

@@ -6,7 +6,6 @@ from typing import Annotated, Final, NoReturn
 
 import typer
 
-from gpucore.accounting.node_info import common_unit
 from gpucore.sizing.evidence import SizingRules
 from gpucore.sizing.recommendation import Recommendation
 from gpucore.units import MemoryUnit, UnitError
@@ -35,7 +34,13 @@ from gpuinspect.queries.measured import (
     of_prometheus,
     unread_note,
 )
-from gpuinspect.queries.recommend import RecommendScope, recommendations, sizes_in, unit_in
+from gpuinspect.queries.recommend import (
+    RecommendScope,
+    recommendations,
+    sizes_in,
+    unit_in,
+    units_in,
+)
 from gpuinspect.queries.repacked import sizes_effect
 from gpuinspect.queries.workloads import kind_of
 from gpuinspect.terminal import ages
@@ -163,7 +168,7 @@ def recommend(
     scope = RecommendScope(where, kind, name, days, ages.now().timestamp())
     found = recommendations(source.histories.items, scope, unit, rules)
     claims = _claims(reader, found, source.histories) if output is RecommendFormat.PATCH else {}
-    shown = Shown(found, str(unit), rules, _gaps(source), source.histories, claims)
+    shown = Shown(found, str(unit), rules, _gaps(source, unit), source.histories, claims)
     if whatif and source.snapshot is not None:
         effect = sizes_effect(source.snapshot, found, reader.names, policy_of(source.snapshot, ""))
         notes = [*source_notes(source.histories, window), *shown.gaps]
@@ -204,12 +209,21 @@ def _unit(text: str, source: MeasuredCluster) -> MemoryUnit:
 
 def _demand_unit_of_nodes(unit: MemoryUnit, source: MeasuredCluster) -> None:
     """Patches and what-if count as the nodes do: in another unit, each size would be wrong."""
-    counted = common_unit(source.node_infos)
-    if counted not in {None, unit}:
+    units = units_in(source.node_infos)
+    if len(units) > 1:
+        fail(
+            f"{_different(units)}, and a size has one number for all nodes: -o patch and --whatif"
+            " need the same unit on every node"
+        )
+    if units and unit not in units:
         raise typer.BadParameter(
-            f"--memory-unit {unit}: the nodes count in {counted}, and so do -o patch and --whatif:"
+            f"--memory-unit {unit}: the nodes count in {units[0]}, and so do -o patch and --whatif:"
             " leave it out"
         )
+
+
+def _different(units: Sequence[MemoryUnit]) -> str:
+    return f"the nodes count GPU memory in different units ({', '.join(map(str, units))})"
 
 
 def _claims(
@@ -223,10 +237,12 @@ def _claims(
         return claim_sizes(kube, found)
 
 
-def _gaps(source: MeasuredCluster) -> list[str]:
-    """What could not be read, and what follows."""
-    unread = unread_note(source.histories)
-    return [*([unread] if unread else []), *([] if source.node_infos else [NO_NODES])]
+def _gaps(source: MeasuredCluster, unit: MemoryUnit) -> list[str]:
+    """What could not be read, or is not the same on all nodes, and what follows."""
+    units = units_in(source.node_infos)
+    sizes = f"{_different(units)}: all sizes here are in {unit}" if len(units) > 1 else ""
+    no_nodes = "" if source.node_infos else NO_NODES
+    return [each for each in (unread_note(source.histories), no_nodes, sizes) if each]
 
 
 def _fail_without_histories(histories: ReadHistories, where: str, window: str) -> NoReturn:

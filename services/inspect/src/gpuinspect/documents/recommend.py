@@ -58,7 +58,9 @@ class RecommendationDoc(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class RecommendationList(msgspec.Struct, frozen=True, rename="camel"):
-    """The answer of ``gpushare recommend -o json``; ``gaps`` is what could not be read.
+    """The answer of ``gpushare recommend -o json``.
+
+    ``gaps`` is what could not be read, and the units of nodes that count in different ones.
 
     ``source`` is ``plugins``, ``prometheus``, ``file`` or ``snapshot``. ``stepSeconds`` is the time
     between two samples of Prometheus, and 0 for the other sources, which have every sample.

@@ -66,6 +66,12 @@ def unit_in(node_infos: Iterable[NodeInfo]) -> MemoryUnit:
     return common_unit(node_infos) or GIB
 
 
+def units_in(node_infos: Iterable[NodeInfo]) -> tuple[MemoryUnit, ...]:
+    """The units of the nodes with GPUs, each once, the largest first."""
+    found = {unit_of(info) for info in node_infos if info.devices}
+    return tuple(sorted(found, key=lambda unit: -unit.mib))
+
+
 def sizes_in(node_infos: Iterable[NodeInfo], unit: MemoryUnit) -> tuple[int, ...]:
     """Sizes of the GPUs, each once, in whole ``unit`` whatever the unit of their node is."""
     found = {
