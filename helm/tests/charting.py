@@ -73,6 +73,7 @@ def render(
     *,
     chart: Path = CHART,
     release: str = RELEASE,
+    namespace: str = NAMESPACE,
     revision: int = 1,
     anew: bool = False,
 ) -> Rendered:
@@ -86,7 +87,7 @@ def render(
     chosen = {"image": {"registry": REGISTRY}, **(values or {})} if chart == CHART else values
     engine = _pickled.__wrapped__ if anew else _pickled
     objects, notes = pickle.loads(
-        engine(version, json.dumps(chosen or {}), chart, release, revision)
+        engine(version, json.dumps(chosen or {}), chart, release, namespace, revision)
     )
     return Rendered(objects, notes)
 
@@ -99,21 +100,19 @@ def parsed(text: str) -> Iterator[Any]:
 
 
 @functools.cache
-def _pickled(version: str, values: str, chart: Path, release: str, revision: int) -> bytes:
+def _pickled(version: str, values: str, chart: Path, *about: str | int) -> bytes:
     """Objects and notes, as bytes: unpickling is much quicker than parsing YAML."""
-    files = _rendered(version, values, chart, release, revision)
+    files = _rendered(version, values, chart, *about)
     notes = files.pop(f"{chart.name}/templates/NOTES.txt")
     documents = (item for file in files.values() for item in parsed(file))
     return pickle.dumps((tuple(item for item in documents if item), notes))
 
 
-def _rendered(
-    version: str, values: str, chart: Path, release: str, revision: int
-) -> dict[str, str]:
-    """Files by name."""
+def _rendered(version: str, values: str, chart: Path, *about: str | int) -> dict[str, str]:
+    """Files by name; ``about`` is the release, its namespace and its revision."""
     # The library's render() cannot be given the cluster's version; the call below it can.
-    about = {"name": release, "namespace": NAMESPACE, "revision": revision}
-    options = about | {"kube_version": f"v{version}"}
+    options = dict(zip(("name", "namespace", "revision"), about, strict=True))
+    options["kube_version"] = f"v{version}"
     with helm.Chart.load(chart) as loaded:
         loaded.validate_schema(json.loads(values))
         text: str = _native.call_string("helm_render", loaded._raw(), values, json.dumps(options))

@@ -1,10 +1,13 @@
 """Names of objects: the API server accepts them for every name that Helm accepts for a release."""
 
 import re
+from collections.abc import Iterator
+from pathlib import Path
 
 import helm_python as helm
 import pytest
-from charting import Object, Rendered, render
+from charting import CHART, SERVING, Object, Rendered, render
+from servingchart import MODEL
 
 pytestmark = pytest.mark.slow
 
@@ -56,6 +59,27 @@ def test_labels_stay_texts_for_every_release_name(release: str) -> None:
         assert labels.get("app.kubernetes.io/name", "off") == "off"
     for item in rendered.of("Deployment"):
         assert item["spec"]["selector"]["matchLabels"]["app.kubernetes.io/instance"] == release
+
+
+@pytest.mark.parametrize(("chart", "values"), [(CHART, EVERYTHING), (SERVING, MODEL)])
+def test_a_namespace_whose_name_is_a_number_stays_a_text(chart: Path, values: Object) -> None:
+    """YAML reads it unquoted as a number, which no object may have there."""
+    rendered = render("1.37.0", values, chart=chart, namespace="2024")
+    found = [*_namespaces(list(rendered.objects))]
+    assert "2024" in found
+    assert {type(each) for each in found} == {str}
+
+
+def _namespaces(part: object) -> Iterator[object]:
+    """Every value of a field ``namespace``, at any depth."""
+    if isinstance(part, list):
+        for each in part:
+            yield from _namespaces(each)
+    elif isinstance(part, dict):
+        for key, each in part.items():
+            if key == "namespace" and not isinstance(each, (list, dict)):
+                yield each
+            yield from _namespaces(each)
 
 
 def test_a_name_that_fits_is_not_shortened() -> None:
