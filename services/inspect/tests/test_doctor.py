@@ -40,7 +40,7 @@ FAULTS: list[tuple[str, Break]] = [
     ("kubelet-version", lambda c: rewrite(c, "n1", "v1.37.1", "v1.19.9")),
     ("kubelet-skew", lambda c: rewrite(c, "n1", "v1.37.1", "v1.29.0")),
     ("container-runtime", lambda c: rewrite(c, "n1", "containerd://", "rkt://")),
-    ("one-kind", lambda c: item(c, "n1")["status"]["capacity"].update({"nvidia.com/gpu": "2"})),
+    ("one-kind", lambda c: item(c, "n1")["status"]["allocatable"].update({"nvidia.com/gpu": "2"})),
     ("plugin-registered", lambda c: capacity(c, gpu_mem="0")),
     ("no-stale-offer", lambda c: rewrite(c, "n1", '"gpushare": "true"', '"gpushare": "false"')),
     (

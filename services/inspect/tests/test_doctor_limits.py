@@ -170,7 +170,14 @@ def only_gpus(cluster: FakeCluster) -> None:
 
 def both_plugins(cluster: FakeCluster) -> None:
     """NVIDIA's resource beside ours."""
-    item(cluster, "n1")["status"]["capacity"]["nvidia.com/gpu"] = "2"
+    for part in ("capacity", "allocatable"):
+        item(cluster, "n1")["status"][part]["nvidia.com/gpu"] = "2"
+
+
+def stopped_nvidia_plugin(cluster: FakeCluster) -> None:
+    """Kubelet keeps the capacity of its resource for minutes, with nothing of it allocatable."""
+    both_plugins(cluster)
+    item(cluster, "n1")["status"]["allocatable"]["nvidia.com/gpu"] = "0"
 
 
 def second_scheduler(cluster: FakeCluster) -> None:
@@ -182,6 +189,7 @@ def second_scheduler(cluster: FakeCluster) -> None:
 KUBE_SCHEDULER = "kube-scheduler-configured"
 INSTALLED = "--config=/etc/kubernetes/gpushare/scheduler-1.yaml"
 SOUND: list[tuple[str, str, Change]] = [
+    ("one-kind", "NVIDIA's plugin has just stopped", stopped_nvidia_plugin),
     (KUBE_SCHEDULER, "mode second", second_scheduler),
     (KUBE_SCHEDULER, "installed", lambda c: kube_scheduler(c, INSTALLED)),
     (KUBE_SCHEDULER, "a tenant's", lambda c: kube_scheduler(c, "--v=2", namespace="team")),

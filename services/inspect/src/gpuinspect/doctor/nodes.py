@@ -102,7 +102,7 @@ def _runtime(evidence: Evidence) -> Iterator[str]:
 )
 def _two_kinds(evidence: Evidence) -> Iterator[str]:
     for node, node_info in evidence.sharing:
-        if amount(node.capacity.get(NVIDIA_GPU, "0")):
+        if amount(node.allocatable.get(NVIDIA_GPU, "0")):
             kind = "shares" if node_info.shape.offers_shares else "exclusive GPUs"
             yield f"{node.name} offers {NVIDIA_GPU} and {kind} of the same GPUs"
 
