@@ -114,13 +114,12 @@ def probed(patch: Patch, **more: Any) -> bool:
 @pytest.mark.parametrize(
     ("action", "words"),
     [
-        (pynvml.NVML_GPU_RECOVERY_ACTION_GPU_RESET, "a reset of the GPU"),
-        (pynvml.NVML_GPU_RECOVERY_ACTION_NODE_REBOOT, "a reboot of the node"),
-        (pynvml.NVML_GPU_RECOVERY_ACTION_DRAIN_P2P, "the end of all peer-to-peer traffic"),
-        (
-            pynvml.NVML_GPU_RECOVERY_ACTION_DRAIN_AND_RESET,
-            "that its pods end, and a reset of the GPU",
-        ),
+        (1, "a reset of the GPU"),
+        (2, "a reboot of the node"),
+        (3, "the end of all peer-to-peer traffic"),
+        (4, "a reset of the GPU once its pods have ended"),
+        (6, "a reset of the GPU's bus"),
+        (7, "a reboot of the whole system"),
         (99, "recovery action 99 of NVML"),
     ],
 )
@@ -131,6 +130,15 @@ def test_any_recovery_that_a_gpu_needs_fails_its_probe(
     with pytest.raises(RecoveryNeededError) as raised:
         probed(monkeypatch, DeviceGetFieldValues=field_value(action))
     assert str(raised.value) == words
+
+
+def test_a_recovery_of_the_imex_domain_leaves_the_gpu_in_use(monkeypatch: Patch) -> None:
+    """A share needs no IMEX; with drivers before 610 the number means a reset of the bus."""
+    imex = {"DeviceGetFieldValues": field_value(5)}
+    assert probed(monkeypatch, **imex, SystemGetDriverVersion="610.43.01")
+    for older in ("580.159.04", failure(pynvml.NVML_ERROR_UNKNOWN)):
+        with pytest.raises(RecoveryNeededError, match="a reset of the GPU's bus"):
+            probed(monkeypatch, **imex, SystemGetDriverVersion=older)
 
 
 def test_a_recovery_is_sound_only_if_the_driver_reports_it(monkeypatch: Patch) -> None:
@@ -166,8 +174,10 @@ def test_a_row_that_cannot_be_remapped_fails_the_probe_and_one_that_waits_does_n
     assert not probed(monkeypatch, DeviceGetRemappedRows=(0, 1, 1, 0))
     with pytest.raises(RecoveryNeededError, match="cannot be remapped"):
         probed(monkeypatch, DeviceGetRemappedRows=(0, 8, 0, 1))
-    reported = field_value(0)
-    assert probed(monkeypatch, DeviceGetFieldValues=reported, DeviceGetRemappedRows=(0, 8, 0, 1))
+    for action, words in ((0, "cannot be remapped"), (1, "a reset of the GPU")):
+        reported = {"DeviceGetFieldValues": field_value(action)}
+        with pytest.raises(RecoveryNeededError, match=words):
+            probed(monkeypatch, **reported, DeviceGetRemappedRows=(0, 8, 0, 1))
 
 
 def process(pid: int, used: int | None) -> Any:
