@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple, Self
 from environments.processes import ChildProcess, free_port
 from hardware.clients import Client
 from hardware.fakeapi import FakeApi
-from hardware.fakedevicemanager import FakeDeviceManager
+from hardware.fakedevicemanager import DeviceRefusedError, FakeDeviceManager
 from hardware.grants import (
     INVENTORY,
     MEM,
@@ -35,6 +35,7 @@ NODE_PATH: Final = f"/api/v1/nodes/{NODE}"
 COMMAND: Final = Path(sys.executable).parent / "gpushare-device-plugin"
 READY_SECONDS: Final = 240
 ANSWER_SECONDS: Final = 60
+INDEX: Final = "ALIYUN_COM_GPU_MEM_IDX"
 LABELS: Final = {"gpushare": "true", "gputopology": "true"}
 
 
@@ -138,7 +139,7 @@ class BareNode:
         """Take a share as one pod, and give it back at the end.
 
         Raises:
-            hardware.fakedevicemanager.RefusedError: kubelet or the plugin refuses.
+            DeviceRefusedError: kubelet or the plugin refuses, or grants another GPU.
         """
         name = f"share-{uuid.uuid4().hex[:8]}"
         path = f"/api/v1/namespaces/default/pods/{name}"
@@ -147,6 +148,8 @@ class BareNode:
             envs: dict[str, str] = {}
             for resource, amount in share.limits().items():
                 envs |= self.kubelet.admit(f"default/{name}", resource, amount).envs
+            if envs[INDEX] != str(gpu):
+                raise DeviceRefusedError(f"a share of GPU {gpu} is granted on GPU {envs[INDEX]}")
             yield PodShare(name, envs)
         finally:
             self.kubelet.release(f"default/{name}")
@@ -188,7 +191,7 @@ def _node() -> dict[str, Any]:
 def bound_annotations(gpu: int, units: int, total: int) -> dict[str, str]:
     """What the extender's bind writes for a share of ``units`` of a GPU that has ``total``."""
     return {
-        "ALIYUN_COM_GPU_MEM_IDX": str(gpu),
+        INDEX: str(gpu),
         "ALIYUN_COM_GPU_MEM_DEV": str(total),
         "ALIYUN_COM_GPU_MEM_POD": str(units),
         "ALIYUN_COM_GPU_MEM_ASSIGNED": "false",

@@ -5,7 +5,7 @@ Only queries are made; nothing on a GPU is ever set.
 
 import shutil
 import subprocess
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 COMMAND: Final = "nvidia-smi"
@@ -19,12 +19,20 @@ _GPU_FIELDS: Final = (
     "compute_mode",
     "mig.mode.current",
 )
+_RECOVERY_FIELDS: Final = ("uuid", "gpu_recovery_action")
+_NO_RECOVERY: Final = "None"
 _PROCESS_FIELDS: Final = ("gpu_uuid", "pid", "used_memory")
 
 
 @dataclass(frozen=True)
 class SmiGpu:
-    """A GPU as nvidia-smi lists it; memory in MiB."""
+    """A GPU as nvidia-smi lists it.
+
+    Attributes:
+        memory_mib: total memory in MiB; 0 where nvidia-smi reports none.
+        recovery: that the driver requires, such as "Drain and Reset"; empty for none, and with
+            drivers that do not report it.
+    """
 
     index: int
     uuid: str
@@ -33,6 +41,7 @@ class SmiGpu:
     driver: str
     compute_mode: str
     mig: bool
+    recovery: str = ""
 
 
 class SmiError(Exception):
@@ -45,7 +54,12 @@ def listed() -> tuple[SmiGpu, ...]:
     Raises:
         SmiError: nobody can say.
     """
-    return parse_gpus(_query(f"--query-gpu={','.join(_GPU_FIELDS)}"))
+    gpus = parse_gpus(_query(f"--query-gpu={','.join(_GPU_FIELDS)}"))
+    try:
+        required = parse_recoveries(_query(f"--query-gpu={','.join(_RECOVERY_FIELDS)}"))
+    except SmiError:  # nvidia-smi of a driver before 565 has no such field
+        return gpus
+    return tuple(replace(gpu, recovery=required.get(gpu.uuid, "")) for gpu in gpus)
 
 
 def processes(uuid: str) -> dict[int, int]:
@@ -61,13 +75,23 @@ def parse_gpus(text: str) -> tuple[SmiGpu, ...]:
             index=int(index),
             uuid=uuid,
             model=model,
-            memory_mib=int(memory),
+            memory_mib=int(memory) if memory.isdecimal() else 0,
             driver=driver,
             compute_mode=mode,
             mig=mig == "Enabled",
         )
         for index, uuid, model, memory, driver, mode, mig in _rows(text)
     )
+
+
+def parse_recoveries(text: str) -> dict[str, str]:
+    """Required recoveries by UUID; values in brackets, such as ``[N/A]``, are no recovery."""
+    found = dict(_rows(text))
+    return {
+        uuid: action
+        for uuid, action in found.items()
+        if action != _NO_RECOVERY and not action.startswith("[")
+    }
 
 
 def parse_processes(text: str, uuid: str) -> dict[int, int]:

@@ -58,6 +58,10 @@ def obstacle(gpu: SmiGpu, processes: Mapping[int, int]) -> str:
     """Why the suite must leave a GPU alone; empty when it need not."""
     if gpu.mig:
         return "is cut into MIG instances, which the suite leaves as they are"
+    if gpu.recovery:
+        return f"needs a recovery before it can be used: {gpu.recovery}"
+    if not gpu.memory_mib:
+        return "has no memory of which nvidia-smi reports the size"
     if gpu.compute_mode != _SHARED_MODE:
         return f"has compute mode {gpu.compute_mode}, and sharing by time needs {_SHARED_MODE}"
     if processes:

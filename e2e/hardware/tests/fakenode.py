@@ -45,6 +45,7 @@ class FakeMachine:
         program.write_text(
             "#!/bin/sh\n"
             'case "$1" in\n'
+            "  *gpu_recovery_action) exit 2 ;;\n"  # as of a driver before 565
             f'  --query-gpu=*) cat "{folder}/gpus.csv" ;;\n'
             f'  --query-compute-apps=*) cat "{folder}/processes.csv" 2>/dev/null || : ;;\n'
             "esac\n"

@@ -50,6 +50,18 @@ def test_a_share_is_on_the_gpu_that_was_requested(node: BareNode) -> None:
         assert held.envs["ALIYUN_COM_GPU_MEM_DEV"] == "15"
 
 
+def test_a_share_of_another_gpu_is_refused(node: BareNode, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The plugin withdraws a GPU that needs a recovery; figures of another one are not its own."""
+    offered = node.kubelet.healthy(MEM)
+    second = {each for each in offered if SECOND_UUID in each}
+    monkeypatch.setattr(node.kubelet, "healthy", lambda _: second)
+    with (
+        pytest.raises(DeviceRefusedError, match="a share of GPU 0 is granted on GPU 1"),
+        node.share(ShareSize(4)),
+    ):
+        pytest.fail("it is on the other GPU")
+
+
 def test_a_share_is_given_back(node: BareNode) -> None:
     """After its end a share's units are free again, and a GPU never holds more than it has."""
     full_gpu = ShareSize(15, core=100)

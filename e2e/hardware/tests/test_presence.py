@@ -1,5 +1,6 @@
 """Which GPUs the suite leaves alone, and the sentences that say why."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,33 @@ def test_gpus_are_read_from_csv() -> None:
     assert (second.uuid[:12], second.driver, second.mig) == ("GPU-bbbbbbbb", "535.161.08", True)
 
 
+def test_memory_that_is_no_number_is_none() -> None:
+    """A GPU without memory of its own, or one that nvidia-smi cannot read."""
+    for word in ("[N/A]", "[Unknown Error]", "[GPU requires reset]"):
+        (gpu, _) = nvidiasmi.parse_gpus(CSV.replace("15360", word))
+        assert gpu.memory_mib == 0
+
+
+def test_recoveries_are_those_that_a_driver_requires() -> None:
+    """None, and what it does not report, is no recovery."""
+    text = "GPU-a, None\nGPU-b, Drain and Reset\nGPU-c, [N/A]\n"
+    assert nvidiasmi.parse_recoveries(text) == {"GPU-b": "Drain and Reset"}
+
+
+def test_a_driver_without_recoveries_lists_its_gpus(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Its nvidia-smi knows no such field and ends with an error."""
+    program = tmp_path / nvidiasmi.COMMAND
+    program.write_text(
+        f'#!/bin/sh\ncase "$1" in *recovery*) exit 2;; esac\nprintf "%s" "{CSV}"\n',
+        encoding="utf-8",
+    )
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert [gpu.recovery for gpu in nvidiasmi.listed()] == ["", ""]
+
+
 def test_processes_are_those_of_the_gpu() -> None:
     """Memory that the driver does not tell counts as none."""
     uuid = "GPU-aaaaaaaa-0000-0000-0000-000000000000"
@@ -46,6 +74,8 @@ def test_a_gpu_of_its_own_is_taken() -> None:
         (SmiGpu(0, "GPU-a", "A100", 1, "535", "Default", mig=True), {}, "MIG"),
         (SmiGpu(0, "GPU-a", "T4", 1, "535", "Exclusive_Process", mig=False), {}, "compute mode"),
         (GPU, {4711: 100, 12: 5}, "in use by process 12, 4711"),
+        (replace(GPU, recovery="Drain and Reset"), {}, "needs a recovery .*: Drain and Reset"),
+        (replace(GPU, memory_mib=0), {}, "has no memory"),
     ],
 )
 def test_a_gpu_is_left_alone(gpu: SmiGpu, processes: dict[int, int], words: str) -> None:
