@@ -68,6 +68,8 @@ def test_a_namespace_whose_name_is_a_number_stays_a_text(chart: Path, values: Ob
     found = [*_namespaces(list(rendered.objects))]
     assert "2024" in found
     assert {type(each) for each in found} == {str}
+    if chart == CHART:
+        assert rendered.scheduler_config()["leaderElection"]["resourceNamespace"] == "2024"
 
 
 def _namespaces(part: object) -> Iterator[object]:

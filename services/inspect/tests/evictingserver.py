@@ -13,6 +13,10 @@ NODES, PODS = "/api/v1/nodes", "/api/v1/pods"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
 LEASE = f"{LEASES}/gpushare-defrag"
 WEBHOOK = 'admission webhook "keep.example.com" denied the request: this pod stays'
+NO_KIND = (
+    'Eviction in version "v1" cannot be handled as a Eviction: no kind "Eviction" is registered for'
+    ' version "policy/v1"'
+)
 NO_ROLE = (
     'pods "b" is forbidden: User "system:serviceaccount:gpushare:gpushare-idle" cannot create'
     ' resource "pods/eviction" in API group "" in the namespace "default"'

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from drawncluster import FakeCluster, Gpu
-from evictingserver import IDLE_LEASE, NO_ROLE, PODS, QUOTA, WEBHOOK, EvictingServer
+from evictingserver import IDLE_LEASE, NO_KIND, NO_ROLE, PODS, QUOTA, WEBHOOK, EvictingServer
 from invoking import Run, WhatIfOutcome
 from test_memory_in_use import path, plugin
 
@@ -247,15 +247,15 @@ def test_a_pod_that_admission_keeps_keeps_no_other(idle: Idle, status: int) -> N
     assert (outcome.code, idle.server.evicted) == (0, ["a"])
 
 
-@pytest.mark.parametrize("status", [401, 403])
-def test_a_right_that_is_missing_ends_the_run(idle: Idle, status: int) -> None:
-    """It is missing for every pod, and the message names it."""
+@pytest.mark.parametrize(("status", "why"), [(401, NO_ROLE), (403, NO_ROLE), (400, NO_KIND)])
+def test_a_refusal_of_all_requests_ends_the_run(idle: Idle, status: int, why: str) -> None:
+    """A missing right, or a kind that the API server lacks; the message has its sentence."""
     idle()
     idle.later(24)
-    idle.server.refused["b"], idle.server.why = status, NO_ROLE
+    idle.server.refused["b"], idle.server.why = status, why
     outcome = idle()
     assert (outcome.code, idle.server.evicted) == (1, [])
-    assert NO_ROLE in outcome.err
+    assert why in outcome.err
 
 
 def test_a_lease_that_admission_refuses_ends_the_run(

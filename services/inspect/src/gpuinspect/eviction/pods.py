@@ -1,5 +1,6 @@
 """A pod that may be evicted, and why the cluster refuses it."""
 
+from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Final, Protocol
 
@@ -16,8 +17,12 @@ from gpukube.errors import (
 
 _UNPROCESSABLE: Final = 422
 """Status of a JSON patch whose test failed."""
-_NO_ROLE: Final = "is forbidden: User "
-"""Of the message of a request that no role allows; of each other 403, admission is the cause."""
+_ALL_REQUESTS: Final[Mapping[int, str]] = {
+    HTTPStatus.FORBIDDEN: "is forbidden: User ",
+    HTTPStatus.BAD_REQUEST: "cannot be handled as a",
+}
+"""Words of messages that concern all such requests: no role allows them, or the API server does not
+know the kind, such as ``policy/v1`` before 1.22. For each other message admission is the cause."""
 _SEVERAL_BUDGETS: Final = "more than one PodDisruptionBudget"
 """Of the message with which the Eviction API answers 500 for such a pod, without a reason."""
 
@@ -61,7 +66,6 @@ def refusal(pod: EvictablePod, error: KubeError) -> str:
 
 def _not_admitted(error: KubeError) -> bool:
     """An admission webhook, a policy or a ResourceQuota rejected this one request."""
-    if not isinstance(error, StatusError):
+    if not isinstance(error, StatusError) or error.status not in _ALL_REQUESTS:
         return False
-    forbidden = error.status == HTTPStatus.FORBIDDEN and _NO_ROLE not in error.message
-    return forbidden or error.status == HTTPStatus.BAD_REQUEST
+    return _ALL_REQUESTS[error.status] not in error.message
