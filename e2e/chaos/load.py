@@ -20,6 +20,9 @@ from environments.apicall import ApiCalls
 PODS: Final = "/api/v1/namespaces/default/pods"
 PREFIX: Final = "load-"
 LARGEST: Final = 10
+ROOM_SECONDS: Final = 10.0
+"""After this time without new pods a running one makes room for one that waits: a whole GPU may be
+requested while every GPU has a share."""
 ENDED: Final = frozenset({"Succeeded", "Failed"})
 AWAY: Final = (aiohttp.ClientError, OSError, TimeoutError, AssertionError)
 
@@ -127,8 +130,10 @@ class PodLoad:
         full = sum(self._sizes.values()) >= self._units
         if self.growing and (not full or self._random.random() < 0.3):
             await self._create()
-        if full and self._alive:
-            name = self._random.choice(sorted(self._alive))
+        makes_room = not self.growing and bool(self.waiting(ROOM_SECONDS))
+        leaving = self._alive.keys() - (self._pending_since.keys() if makes_room else set())
+        if (full or makes_room) and leaving:
+            name = self._random.choice(sorted(leaving))
             await self._delete(name, force=self._random.random() < 0.25)
 
     def _count(self, pod: Object) -> None:

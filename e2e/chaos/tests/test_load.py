@@ -1,11 +1,13 @@
 """The load of a chaos run: what it counts as lost, and what it replaces."""
 
 import random
+import time
 from typing import Any
 
 import msgspec
+import pytest
 
-from chaos.load import PODS, PodLoad
+from chaos.load import PODS, ROOM_SECONDS, PodLoad
 
 Object = dict[str, Any]
 
@@ -79,6 +81,34 @@ async def test_a_deletion_without_an_answer_is_sent_again() -> None:
     await one.step()
     await one.step()
     assert "load-000000" not in store.pods
+    assert one.lost == []
+
+
+async def test_running_pods_make_room_for_one_that_waits_while_none_is_created(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """No GPU may be entirely free for it; it stays itself, so one that is never placed is seen."""
+    now = 100.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    store = PodStore()
+    one = load(store)
+    for _ in range(3):
+        await one.step()
+    waits, *others = store.pods
+    for name in others:
+        store.pods[name]["status"] = {"phase": "Running"}
+    await one.step()
+    one.growing = False
+    now += ROOM_SECONDS
+    await one.step()
+    created = len(store.pods)
+    for _ in range(2 * created):
+        now += 1
+        await one.step()
+        for pod in store.pods.values():
+            if pod["metadata"]["name"] != waits:
+                pod["status"] = {"phase": "Running"}
+    assert [*store.pods] == [waits]
     assert one.lost == []
 
 
