@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any
 
 from drawncluster import FakeCluster
@@ -140,7 +141,7 @@ class EvictingServer(FakeApiServer):
     def _replace(self, pod: Object) -> None:
         """The pod is being deleted, and its controller creates another one."""
         other = copy.deepcopy(pod)
-        pod["metadata"]["deletionTimestamp"] = "2026-01-02T04:00:00Z"
+        pod["metadata"]["deletionTimestamp"] = datetime.now(UTC).isoformat(timespec="seconds")
         metadata = other["metadata"]
         metadata |= {"name": f"{metadata['name']}-new", "uid": f"{metadata['uid']}-new"}
         metadata |= {"annotations": {}, "creationTimestamp": "2026-01-02T04:00:00Z"}

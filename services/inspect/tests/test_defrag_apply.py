@@ -23,6 +23,12 @@ def owned(name: str, kind: str = "ReplicaSet") -> Object:
     return {"ownerReferences": [{**owner, "controller": True}]}
 
 
+def from_now(seconds: int) -> str:
+    """A time as the API server writes it."""
+    moment = datetime.now(UTC) + timedelta(seconds=seconds)
+    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
 def scattered(cluster: FakeCluster) -> FakeCluster:
     """``w`` waits for 15 units; b and c have to leave GPU 1 of n1, and fit n2."""
     for name in ("n1", "n2"):
@@ -391,9 +397,35 @@ def test_a_pod_that_fits_once_another_is_deleted_has_nobody_evicted(
     defrag: Defrag, server: EvictingServer
 ) -> None:
     """A person deleted the pod, whose program takes its time to end."""
-    server.pod("e")["metadata"]["deletionTimestamp"] = "2026-01-02T04:00:00Z"
+    server.pod("e")["metadata"]["deletionTimestamp"] = from_now(30)
     assert "it fits node n2 once the pods that are being deleted" in defrag("--apply").err
     assert server.evicted == []
+
+
+@pytest.mark.parametrize("seconds", [365 * 86400, -3600], ids=["long grace period", "stuck"])
+def test_a_deleted_pod_of_a_tenant_that_does_not_end_stops_no_eviction(
+    run: Run, cluster: FakeCluster, tmp_path: Path, seconds: int
+) -> None:
+    """``w`` would fit without the pod of another namespace, which may be there for a year."""
+    scattered(cluster).node("n3", gpus=[Gpu(15)])
+    metadata = {"deletionTimestamp": from_now(seconds)}
+    cluster.pod("kept", 15, node="n3", index=0, namespace="tenant", metadata=metadata)
+    with EvictingServer(cluster).serving() as server:
+        assert isinstance(server, EvictingServer)
+        Defrag(run, server, tmp_path)("--apply")
+    assert server.evicted == ["b", "c"]
+
+
+def test_an_evicted_pod_with_a_long_grace_period_stops_no_later_run(
+    defrag: Defrag, server: EvictingServer
+) -> None:
+    """A run waits for pods of an earlier one that end soon, not for as long as a tenant likes."""
+    defrag("--apply")
+    for name in "bc":
+        server.pod(name)["metadata"]["deletionTimestamp"] = from_now(365 * 86400)
+    outcome = defrag("--apply")
+    assert "still being deleted" not in outcome.out
+    assert "default/w: pods were evicted for it within the last hour" in outcome.err
 
 
 def test_a_pod_of_an_unknown_scheduler_takes_no_room_of_a_plan(

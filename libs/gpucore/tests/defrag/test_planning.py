@@ -8,11 +8,13 @@ from hypothesis import given, settings
 
 from gpucore.defrag.budgets import Allowance, Budgets, PastEviction, recent
 from gpucore.defrag.planning import EvictionPlan, find_plan, simulate
-from gpucore.defrag.pods import DefragPod, DefragState
+from gpucore.defrag.pods import DefragPod, DefragState, is_leaving
 from gpucore.units import NodeName, PodUid
 
 FREE = Allowance(Budgets())
 ACROSS = Budgets(across_namespaces=True)
+YEAR = 31_536_000
+NOW = 1_800_000_000.0
 
 
 def scattered(*more: DefragPod, **of_small: object) -> DefragState:
@@ -51,9 +53,9 @@ def test_a_pod_that_fits_has_nobody_evicted() -> None:
 @pytest.mark.parametrize("leaving", ["small", "y"], ids=["of the plan", "another"])
 def test_a_pod_that_fits_once_deleted_pods_are_gone_has_nobody_evicted(leaving: str) -> None:
     """The capacity is free soon without an eviction."""
-    held_by = msgspec.structs.replace(scattered(), leaving=frozenset({PodUid(leaving)}))
+    node = NodeName("n1" if leaving == "small" else "n2")
+    held_by = msgspec.structs.replace(scattered(), leaving={PodUid(leaving): node})
     found = find_plan(held_by, FREE)
-    node = "n1" if leaving == "small" else "n2"
     assert found.plan is None
     assert found.reasons == {
         "w": f"it fits node {node} once the pods that are being deleted there are gone"
@@ -63,8 +65,26 @@ def test_a_pod_that_fits_once_deleted_pods_are_gone_has_nobody_evicted(leaving: 
 def test_a_deleted_pod_whose_end_is_not_enough_stops_no_plan() -> None:
     """The pods that stay on its node hold too much; the plan is the one without it."""
     cluster = scattered(held("tiny", 1, "n2", 1, obstacle="it is not running"), waits("w", 12))
-    found = find_plan(msgspec.structs.replace(cluster, leaving=frozenset({PodUid("tiny")})), FREE)
+    leaving = {PodUid("tiny"): NodeName("n2")}
+    found = find_plan(msgspec.structs.replace(cluster, leaving=leaving), FREE)
     assert names(found.plan) == ["small"]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "leaving"),
+    [
+        (-YEAR, False),
+        (-301, False),
+        (-300, True),
+        (0, True),
+        (300, True),
+        (301, False),
+        (YEAR, False),
+    ],
+)
+def test_a_deleted_pod_leaves_within_minutes_or_does_not_count(seconds: int, leaving: bool) -> None:
+    """Neither a grace period of a year nor a pod that is stuck keeps capacity from others."""
+    assert is_leaving(NOW + seconds, NOW) is leaving
 
 
 @pytest.mark.parametrize(

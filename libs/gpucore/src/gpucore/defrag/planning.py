@@ -188,9 +188,9 @@ def fitting_node(cluster: Candidates, pod: DefragPod) -> str:
 
 
 def freed_node(state: DefragState, pod: DefragPod) -> str:
-    """A node that the pod fits without the pods that are being deleted; empty for none."""
+    """A node that the pod fits once the pods that leave it are gone; empty for none."""
     for name, node_info in state.nodes.node_infos.items():
-        leaving = state.leaving & node_info.allocations.keys()
+        leaving = state.leaving.keys() & node_info.allocations.keys()
         if leaving and state.nodes.admits_without(name, pod.requirements, leaving) is not None:
             return name
     return ""

@@ -27,6 +27,12 @@ MOST_NAMES: Final = 3
 """Claims or pods that a sentence names."""
 NODE_BOUND: Final = frozenset({"DaemonSet", "Node"})
 """Controllers whose pods return to the same node."""
+LEAVING_SECONDS: Final = 300
+"""Longest time before and after its ``deletionTimestamp`` that a deleted pod counts as leaving.
+
+Usual grace periods are shorter. A tenant may set one of a year, and a pod stays when its node
+fails: without a limit no pod would be evicted for any that fits once such a pod is gone.
+"""
 
 
 class DefragPod(msgspec.Struct, frozen=True):
@@ -84,7 +90,7 @@ class DefragState(msgspec.Struct, frozen=True):
         waiting: pods without a node, in the order of the queue.
         running: bound pods by UID.
         pods_of: pods of each controller that are not being deleted, by its UID.
-        leaving: UIDs of pods that are being deleted.
+        leaving: nodes of deleted pods that end soon, by UID of the pod.
         policy: of the extender.
         with_claims: names of waiting pods that use ResourceClaims, for which nothing is moved.
     """
@@ -93,7 +99,7 @@ class DefragState(msgspec.Struct, frozen=True):
     waiting: tuple[DefragPod, ...] = ()
     running: Mapping[PodUid, DefragPod] = {}
     pods_of: Mapping[str, int] = {}
-    leaving: frozenset[PodUid] = frozenset()
+    leaving: Mapping[PodUid, NodeName] = {}
     policy: ClusterPolicy = ClusterPolicy()
     with_claims: tuple[str, ...] = ()
 
@@ -129,6 +135,16 @@ def waiting_obstacle(pod: Pod, constraints: PodConstraints, unseen: str = "") ->
     if constraints.unsupported:
         return f"what-if does not evaluate its {', '.join(constraints.unsupported)}"
     return ""
+
+
+def is_leaving(deletion_end: float, now: float) -> bool:
+    """Whether a deleted pod ends soon.
+
+    Args:
+        deletion_end: its ``deletionTimestamp`` in Unix seconds.
+        now: Unix seconds.
+    """
+    return abs(deletion_end - now) <= LEAVING_SECONDS
 
 
 def running_obstacle(pod: Pod, controller: Controller | None, constraints: PodConstraints) -> str:

@@ -7,15 +7,22 @@ from typing import Final
 import msgspec
 
 from gpucore.accounting.ledger import Ledger
-from gpucore.defrag.pods import DefragPod, DefragState, running_obstacle, waiting_obstacle
+from gpucore.defrag.pods import (
+    DefragPod,
+    DefragState,
+    is_leaving,
+    running_obstacle,
+    waiting_obstacle,
+)
 from gpucore.model import PodRequest
 from gpucore.model.constraints import PodConstraints
 from gpucore.scheduling.candidates import Candidates
 from gpucore.scheduling.cluster_policy import same_scheduler
-from gpucore.units import PodUid
+from gpucore.units import NodeName, PodUid
 from gpucore.wire.constraints import pod_constraints
 from gpucore.wire.names import Names
 from gpucore.wire.pod.controllers import Controller, controller_of
+from gpucore.wire.pod.deletion import deletion_end
 from gpucore.wire.pod.spec import Pod
 from gpucore.wire.whole_requests import pod_request_of
 from gpuinspect.cluster.candidates import candidates
@@ -75,10 +82,18 @@ def defrag_state(
         tuple(sorted(waiting, key=lambda pod: pod.queue_key)),
         running,
         Counter(pod.owner for pod in living if pod.owner),
-        frozenset(pod.uid for pod in snapshot.pods if pod.terminating),
+        _leaving(snapshot, now),
         policy_of(snapshot),
         tuple(sorted(with_claims)) if nodes.offers.devices else (),
     )
+
+
+def _leaving(snapshot: Snapshot, now: datetime) -> dict[PodUid, NodeName]:
+    """The nodes of deleted pods that end soon."""
+    pods = zip(snapshot.pods, snapshot.all("Pod"), strict=True)
+    deleted = ((pod, raw) for pod, raw in pods if pod.terminating)
+    moment = now.timestamp()
+    return {pod.uid: pod.node for pod, raw in deleted if is_leaving(deletion_end(raw), moment)}
 
 
 def _waits_with_claims(pod: Pod) -> bool:
