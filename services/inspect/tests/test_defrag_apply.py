@@ -389,6 +389,7 @@ def test_a_pod_for_which_its_scheduler_preempts_has_nobody_evicted(
 ) -> None:
     """kube-scheduler has nominated a node, and its victims are ending."""
     server.pod("w")["status"]["nominatedNodeName"] = "n2"
+    server.pod("e")["metadata"]["deletionTimestamp"] = from_now(30)
     assert "its scheduler makes room for it on node n2 already" in defrag("--apply").err
     assert server.evicted == []
 
@@ -400,6 +401,15 @@ def test_a_pod_that_fits_once_another_is_deleted_has_nobody_evicted(
     server.pod("e")["metadata"]["deletionTimestamp"] = from_now(30)
     assert "it fits node n2 once the pods that are being deleted" in defrag("--apply").err
     assert server.evicted == []
+
+
+def test_a_nomination_without_a_preemption_stops_no_eviction(
+    defrag: Defrag, server: EvictingServer
+) -> None:
+    """Its victims are gone, and the pod does not fit; the evictions of the run are none of them."""
+    server.pod("w")["status"]["nominatedNodeName"] = "n1"
+    defrag("--apply")
+    assert server.evicted == ["b", "c"]
 
 
 @pytest.mark.parametrize("seconds", [365 * 86400, -3600], ids=["long grace period", "stuck"])

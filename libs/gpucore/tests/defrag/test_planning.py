@@ -7,12 +7,13 @@ from defragclusters import held, state, waits
 from hypothesis import given, settings
 
 from gpucore.defrag.budgets import Allowance, Budgets, PastEviction, recent
-from gpucore.defrag.planning import EvictionPlan, find_plan, simulate
+from gpucore.defrag.planning import NO_PLAN, EvictionPlan, find_plan, simulate
 from gpucore.defrag.pods import DefragPod, DefragState, is_leaving
 from gpucore.units import NodeName, PodUid
 
 FREE = Allowance(Budgets())
 ACROSS = Budgets(across_namespaces=True)
+VICTIM = PodUid("victim")
 YEAR = 31_536_000
 NOW = 1_800_000_000.0
 
@@ -66,6 +67,30 @@ def test_a_deleted_pod_whose_end_is_not_enough_stops_no_plan() -> None:
     """The pods that stay on its node hold too much; the plan is the one without it."""
     cluster = scattered(held("tiny", 1, "n2", 1, obstacle="it is not running"), waits("w", 12))
     leaving = {PodUid("tiny"): NodeName("n2")}
+    found = find_plan(msgspec.structs.replace(cluster, leaving=leaving), FREE)
+    assert names(found.plan) == ["small"]
+
+
+def test_a_pod_whose_scheduler_preempts_has_nobody_evicted() -> None:
+    """A victim leaves the nominated node; the reason is of that pod alone, not of its kind."""
+    preempting = waits("w", 12, nominated=NodeName("n2"))
+    cluster = scattered(preempting, waits("w2", 12, creation="2026-01-06T00:00:00Z"))
+    found = find_plan(msgspec.structs.replace(cluster, leaving={VICTIM: NodeName("n2")}), FREE)
+    assert found.reasons["w"] == "its scheduler makes room for it on node n2 already"
+    assert found.reasons["w2"] == NO_PLAN
+
+
+@pytest.mark.parametrize(
+    ("nominated", "leaves"),
+    [("n2", ""), ("n2", "n1"), ("removed", "removed")],
+    ids=["victims are gone", "a pod leaves another node", "the node is gone"],
+)
+def test_a_nomination_that_outlived_its_preemption_stops_no_plan(
+    nominated: str, leaves: str
+) -> None:
+    """kube-scheduler may leave the name on the pod for ever."""
+    cluster = scattered(waits("w", 12, nominated=NodeName(nominated)))
+    leaving = {VICTIM: NodeName(leaves)} if leaves else {}
     found = find_plan(msgspec.structs.replace(cluster, leaving=leaving), FREE)
     assert names(found.plan) == ["small"]
 

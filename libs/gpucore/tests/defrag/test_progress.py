@@ -7,7 +7,7 @@ from gpucore.defrag.budgets import Allowance, Budgets
 from gpucore.defrag.planning import EvictionPlan, find_plan
 from gpucore.defrag.pods import DefragPod, DefragState
 from gpucore.defrag.progress import check_plan
-from gpucore.units import PodUid
+from gpucore.units import NodeName, PodUid
 
 W = waits("w", 16)
 A = held("a", 15, "n1", 0)
@@ -67,3 +67,24 @@ def test_it_stops_when_somebody_took_the_places() -> None:
     full = held("more", 8, "n2", 1)
     found = check_plan(plan(), (), cluster(A, B, C, D, E, taken, full, W))
     assert found.reason == "what-if does not place every pod of the plan any more"
+
+
+def test_it_stops_when_the_scheduler_preempts_for_the_waiting_pod() -> None:
+    """The room that its victims leave needs no further eviction."""
+    now = preempting({PodUid("b"): NodeName("n1"), PodUid("victim"): NodeName("n1")})
+    found = check_plan(plan(), {PodUid("b")}, now)
+    assert found.reason.startswith("team/w needs no eviction: its scheduler makes room for it")
+
+
+def test_its_own_evictions_are_no_preemption() -> None:
+    """A nomination that is out of date names the node of the plan, which the evicted pod leaves."""
+    now = preempting({PodUid("b"): NodeName("n1")})
+    assert check_plan(plan(), {PodUid("b")}, now).reason == ""
+
+
+def preempting(leaving: dict[PodUid, NodeName]) -> DefragState:
+    """``w`` is nominated to n1, where b was evicted, and these pods leave."""
+    dying = msgspec.structs.replace(B, obstacle="it is not running")
+    waiting = msgspec.structs.replace(W, nominated=NodeName("n1"))
+    now = cluster(A, dying, C, D, E, waiting)
+    return msgspec.structs.replace(now, leaving=leaving, pods_of=dict(now.pods_of) | {"rs-b": 0})

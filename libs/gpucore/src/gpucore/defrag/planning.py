@@ -15,7 +15,7 @@ import msgspec
 
 from gpucore.accounting.node_info import NodeInfo
 from gpucore.defrag.budgets import Allowance
-from gpucore.defrag.pods import DefragPod, DefragState
+from gpucore.defrag.pods import DefragPod, DefragState, preemption
 from gpucore.model import Code, Placement
 from gpucore.scheduling.candidates import Candidates
 from gpucore.simulate.whatif import SimulatedCluster
@@ -89,8 +89,10 @@ def find_plan(state: DefragState, allowance: Allowance) -> PlanSearch:
     for pod in state.waiting[:MOST_WAITING]:
         kind = (pod.pod_request, pod.constraints, pod.priority)
         tried = kinds.setdefault(pod.namespace, {})
-        if pod.obstacle or allowance.served(pod.uid):
-            reasons[pod.uid] = pod.obstacle or SERVED
+        if obstacle := pod.obstacle or preemption(state, pod):
+            reasons[pod.uid] = obstacle
+        elif allowance.served(pod.uid):
+            reasons[pod.uid] = SERVED
         elif kind in tried or len(tried) == KINDS_OF_A_NAMESPACE:
             reasons[pod.uid] = tried.get(kind, TOO_MANY)
         elif fitting := fitting_node(state.nodes, pod):

@@ -4,7 +4,7 @@ A pod is evicted only where its controller creates another one that the plan can
 tenant writes into a pod decides about that pod alone.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -45,6 +45,7 @@ class DefragPod(msgspec.Struct, frozen=True):
         node: where it is bound; empty while it waits.
         resource_version: of the object that was read.
         obstacle: why it takes no part, as a sentence's end; empty where it does.
+        nominated: its ``status.nominatedNodeName``; empty where it has none.
         unseen: no scheduler that calls the extender sees it, so what-if does not place it.
     """
 
@@ -60,6 +61,7 @@ class DefragPod(msgspec.Struct, frozen=True):
     resource_version: str = ""
     obstacle: str = ""
     controller: Controller | None = None
+    nominated: NodeName = NodeName("")
     unseen: bool = False
 
     @property
@@ -128,8 +130,6 @@ def waiting_obstacle(pod: Pod, constraints: PodConstraints, unseen: str = "") ->
     """
     if unseen:
         return unseen
-    if pod.nominated:
-        return f"its scheduler makes room for it on node {pod.nominated} already"
     if gang_of(pod) is not None:
         return "it belongs to a gang, for which nothing is moved"
     if constraints.unsupported:
@@ -145,6 +145,21 @@ def is_leaving(deletion_end: float, now: float) -> bool:
         now: Unix seconds.
     """
     return abs(deletion_end - now) <= LEAVING_SECONDS
+
+
+def preemption(state: DefragState, pod: DefragPod, evicted: Collection[PodUid] = ()) -> str:
+    """Where the scheduler of a waiting pod makes room for it, as a sentence; empty for nowhere.
+
+    kube-scheduler preempts pods of the node that it nominates. A nomination can outlive them and
+    the node, so it counts only while a pod leaves that node.
+
+    Args:
+        evicted: UIDs of pods that defragmentation evicted for the waiting pod.
+    """
+    victims = (uid for uid, node in state.leaving.items() if node == pod.nominated)
+    if pod.nominated in state.nodes.nodes and any(uid not in evicted for uid in victims):
+        return f"its scheduler makes room for it on node {pod.nominated} already"
+    return ""
 
 
 def running_obstacle(pod: Pod, controller: Controller | None, constraints: PodConstraints) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Collection, Sequence
 import msgspec
 
 from gpucore.defrag.planning import Eviction, EvictionPlan, fitting_node, origin_of, simulate
-from gpucore.defrag.pods import DefragPod, DefragState
+from gpucore.defrag.pods import DefragPod, DefragState, preemption
 from gpucore.units import PodUid
 
 
@@ -35,8 +35,8 @@ def check_plan(plan: EvictionPlan, evicted: Collection[PodUid], state: DefragSta
     waiting = next((pod for pod in state.waiting if pod.uid == plan.waiting.uid), None)
     if waiting is None:
         return PlanCheck(f"{plan.waiting} does not wait any more", done=True)
-    if waiting.obstacle or waiting.pod_request != plan.waiting.pod_request:
-        return PlanCheck(f"{waiting} has changed")
+    if reason := _passed_over(waiting, plan, evicted, state):
+        return PlanCheck(reason)
     if fitting_node(state.nodes, waiting):
         return PlanCheck(f"{waiting} fits already", done=True)
     left = [one for one in plan.evictions if one.pod.uid not in evicted]
@@ -50,6 +50,16 @@ def check_plan(plan: EvictionPlan, evicted: Collection[PodUid], state: DefragSta
     if simulate(state, waiting, gone, replaced, pending=pending) is None:
         return PlanCheck("what-if does not place every pod of the plan any more")
     return PlanCheck()
+
+
+def _passed_over(
+    waiting: DefragPod, plan: EvictionPlan, evicted: Collection[PodUid], state: DefragState
+) -> str:
+    if waiting.obstacle or waiting.pod_request != plan.waiting.pod_request:
+        return f"{waiting} has changed"
+    if obstacle := preemption(state, waiting, evicted):
+        return f"{waiting} needs no eviction: {obstacle}"
+    return ""
 
 
 def _moved(eviction: Eviction, state: DefragState) -> str:

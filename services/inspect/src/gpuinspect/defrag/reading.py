@@ -122,6 +122,7 @@ def _pod(
         resource_version=pod.resource_version,
         obstacle=obstacle,
         controller=controller,
+        nominated=pod.nominated,
     )
 
 
