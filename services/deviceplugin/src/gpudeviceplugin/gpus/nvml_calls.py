@@ -52,6 +52,8 @@ def call_driver(function: Callable[..., T], *arguments: Any) -> T:
     """Call NVML about no GPU in particular; any error is raised as DriverUnavailableError."""
     try:
         return call(function, *arguments)
+    except DriverUnavailableError:
+        raise
     except DriverError as error:
         raise DriverUnavailableError(str(error)) from error
 
