@@ -27,6 +27,7 @@ from preflight.require import require
 
 _CREATE_TIMEOUT_S = 420.0
 _DELETE_TIMEOUT_S = 300.0
+_DELETE_TRIES = 3
 READY_TIMEOUT_S = 180.0
 # kind starts a node right after making it; a later start is another one.
 _FIRST_START_S = 120.0
@@ -106,12 +107,21 @@ def _named_cause(kind: Path, name: str) -> Iterator[None]:
 
 
 def down(name: str) -> None:
-    """Remove the cluster `name`; nothing happens when there is none."""
+    """Remove the cluster `name`; nothing happens when there is none.
+
+    On a busy machine Docker may report that it could not kill a node within its 10 s. The node ends
+    a moment later, and the next try removes it.
+    """
+    command = (str(tools.kind(offline.OLDEST)), "delete", "cluster", "--name", name)
     with step(f"delete cluster {name}"):
-        run_command(
-            [tools.kind(offline.OLDEST), "delete", "cluster", "--name", name],
-            timeout_s=_DELETE_TIMEOUT_S,
-        )
+        for _ in range(_DELETE_TRIES - 1):
+            try:
+                run_command(command, timeout_s=_DELETE_TIMEOUT_S)
+            except SetupError as error:
+                say(f"cluster {name} is deleted again: {str(error).strip().splitlines()[-1]}")
+            else:
+                return
+        run_command(command, timeout_s=_DELETE_TIMEOUT_S)
 
 
 def wait_ready(kubeconfig: Path, nodes: Sequence[str], *, kubectl: Path, timeout_s: float) -> None:

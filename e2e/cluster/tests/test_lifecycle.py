@@ -140,6 +140,29 @@ def test_a_failed_creation_names_what_the_nodes_logged_and_leaves_none(
     assert not made.exists()
 
 
+def test_a_cluster_that_docker_could_not_remove_at_once_is_removed(
+    programs: FakePrograms, made: Path
+) -> None:
+    """Docker gives a node 10 s to die; on a busy machine the next try finds it dead."""
+    made.touch()
+    once = (
+        f'[ "$1" = delete ] && [ ! -e "{made}.tried" ] && {{ : > "{made}.tried"; '
+        "echo 'tried to kill container, but did not receive an exit event' >&2; exit 1; }\n"
+    )
+    programs.add("kind", once + KIND.format(made=made, rm="/bin/rm"))
+    lifecycle.down("demo")
+    assert not made.exists()
+
+
+def test_a_cluster_that_cannot_be_removed_is_an_error(programs: FakePrograms) -> None:
+    """After the last try the error has Docker's own words."""
+    programs.add("kind", "echo 'did not receive an exit event' >&2; exit 1")
+    with pytest.raises(SetupError, match="exit event"):
+        lifecycle.down("demo")
+    deleted = [call for call in programs.calls() if "delete cluster" in call]
+    assert len(deleted) == 3
+
+
 def test_a_node_that_never_registers_is_named(programs: FakePrograms, tmp_path: Path) -> None:
     """Whoever labels it later would only learn that it is not found."""
     programs.add("kubectl", "echo node/demo-control-plane")
