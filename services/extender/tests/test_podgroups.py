@@ -16,7 +16,7 @@ from gpucore.scheduling.grouping import Rules
 from gpucore.scheduling.nominated import reserved_for_nominated
 from gpucore.scheduling.pending_pods import UnscheduledPod
 from gpucore.scheduling.policy import MAX_SCORE
-from gpucore.units import NodeName, PodUid
+from gpucore.units import GpuIndex, NodeName, PodUid
 from gpucore.wire.constraints import decode_pod
 from gpucore.wire.pod_groups import PodGroup
 from gpuextender.scheduling.gangs import BIND_SECONDS, RELEASE_LOOK_SECONDS, Gangs
@@ -169,6 +169,15 @@ def test_could_go_reserves_nothing() -> None:
     assert bench.gangs.could_go(pods[0], NODES)
     assert not bench.gangs.could_go(pods[0], (A, B))
     assert bench.held() == []
+
+
+def test_a_pod_that_holds_a_place_could_go_to_its_node_alone() -> None:
+    """It is being bound or is nominated: the group is not planned for it, also as its last pod."""
+    bench = Bench(1)
+    [pending] = bench.come(member(0))
+    bench.state.nominate(pending.pod, Placement(A, mem={GpuIndex(0): 6}), now_ns=NOW)
+    assert bench.gangs.could_go(pending, NODES)
+    assert not bench.gangs.could_go(pending, (B, C))
 
 
 def test_prioritize_begins_no_cycle() -> None:

@@ -1,7 +1,7 @@
 """Sending refused pods back, step by step: which pods, in which order, when, and when never."""
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from itertools import pairwise
 from typing import Any
 
@@ -15,6 +15,7 @@ from gpucore.model import Placement
 from gpucore.scheduling import requeue as queue
 from gpucore.scheduling.grouping import Rules
 from gpucore.units import GpuIndex, NodeName, PodUid
+from gpucore.wire.pod_groups import PodGroup
 from gpuextender import metrics
 from gpuextender.scheduling import requeue
 from gpuextender.scheduling.gangs import Gangs
@@ -527,3 +528,68 @@ async def test_other_work_goes_on_while_gangs_are_looked_at(
         turns += 1
         await asyncio.sleep(0)
     assert turns > 9
+
+
+def grouped(name: str, mem: int = 6) -> Object:
+    """A pod of the PodGroup ``g``."""
+    item = waits(name, mem)
+    item["spec"]["schedulingGroup"] = {"podGroupName": "g"}
+    return item
+
+
+async def started(look: Coroutine[Any, Any, bool]) -> asyncio.Future[bool]:
+    """A look that has begun, and that lets other requests run before it plans a gang."""
+    task = asyncio.ensure_future(look)
+    await asyncio.sleep(0)
+    assert not task.done()
+    return task
+
+
+@pytest.mark.parametrize("end", ["being bound", "bound", "deleted"])
+@pytest.mark.parametrize("gang", [member, grouped])
+async def test_a_pod_that_is_placed_during_a_look_is_left_out(
+    clock: FakeClock,
+    monkeypatch: pytest.MonkeyPatch,
+    gang: Callable[[str], Object],
+    end: str,
+) -> None:
+    """The look goes on with the other pods of its gang, which keep their turn."""
+    monkeypatch.setattr("gpukube.server.time_slices.SECONDS", 0)
+    bench = Bench(clock, "a", "b", "c")
+    bench.state.gangs.groups.on_update(PodGroup("default", "g", 2))
+    first, *others = items = [gang(name) for name in ("g0", "g1", "g2")]
+    bench.create(*items)
+    for item in items:
+        bench.refuse(item, "a", "b", "c")
+    for name in ("a", "b", "c"):
+        bench.free(name)
+    look = await started(bench.requeue.look())
+    if end == "being bound":
+        bench.state.assume(a_pod(first), Placement(NodeName("a"), mem={GPU: 6}), now_ns=1)
+    elif end == "bound":
+        bench.state.pod_changed(a_pod(placed(first, "a", 0)))
+    else:
+        bench.state.pod_gone(a_pod(first))
+    bench.reply(b"{}", b"{}")
+    await look
+    assert sorted(bench.sent()) == [item["metadata"]["name"] for item in others]
+
+
+async def test_a_gang_whose_pods_are_all_placed_during_a_look_is_left_out(
+    clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There is nothing to plan, and the next look forgets the pods."""
+    monkeypatch.setattr("gpukube.server.time_slices.SECONDS", 0)
+    bench = Bench(clock, "a", "b")
+    bench.state.gangs.groups.on_update(PodGroup("default", "g", 2))
+    items = [grouped("g0"), grouped("g1")]
+    bench.create(*items)
+    for item in items:
+        bench.refuse(item, "a", "b")
+    for name in ("a", "b"):
+        bench.free(name)
+    look = await started(bench.requeue.look())
+    for item, node in zip(items, "ab", strict=True):
+        bench.state.assume(a_pod(item), Placement(NodeName(node), mem={GPU: 6}), now_ns=1)
+    assert not await look
+    assert bench.sent() == []

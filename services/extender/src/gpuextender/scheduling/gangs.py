@@ -97,6 +97,9 @@ class Gangs:
         gang = self._state.gangs.gang_of(pending.pod)
         if gang is None or pending.pod_request is None or pending.pod_request.fault:
             return False
+        standing = self._state.ledger.allocation(pending.pod.uid)
+        if standing is not None:
+            return standing.placement.node in names
         if gang.is_group:
             return self.groups.could_go(pending, gang, names)
         return not isinstance(self._place_gang(gang, pending, pending.pod_request, names), str)

@@ -172,14 +172,14 @@ class Requeue:
             else:
                 one.looked = until
             await slices.yield_to_loop()
-        if not hopeful:
+        waiting = [(one, pending) for one in hopeful if (pending := self._waiting(one))]
+        if not waiting:
             return [], False
-        first = hopeful[0]
+        first, pending = waiting[0]
         gang = gang_of(first.pod)
-        crowd = [one for one in hopeful if gang_of(one.pod) == gang]
-        pending = self._state.pending_pod(first.pod.namespace, first.pod.name, first.refused.uid)
-        more = len(crowd) < len(hopeful)
-        if pending is not None and self._worth_a_try(pending, crowd):
+        crowd = [one for one, _ in waiting if gang_of(one.pod) == gang]
+        more = len(crowd) < len(waiting)
+        if self._worth_a_try(pending, crowd):
             return crowd, more
         for one in crowd:
             one.judged = self._pods.change
@@ -224,11 +224,13 @@ class Requeue:
 
     def _gone(self) -> Iterator[RememberedPod]:
         """Pods that are placed, or not there any more."""
-        for entry in self._pods.ranked():
-            pod = entry.pod
-            known = self._state.pending_pod(pod.namespace, pod.name, pod.uid)
-            if known is None or known.pod.gated or self._holds(pod.uid):
-                yield entry
+        return (entry for entry in self._pods.ranked() if self._waiting(entry) is None)
+
+    def _waiting(self, entry: RememberedPod) -> UnscheduledPod | None:
+        """The pod as it waits now; ``None`` if it was bound or deleted, or has gates."""
+        pod = entry.pod
+        known = self._state.pending_pod(pod.namespace, pod.name, pod.uid)
+        return None if known is None or known.pod.gated or self._holds(pod.uid) else known
 
     def _holds(self, uid: PodUid) -> bool:
         """The pod is bound or being bound; one that is nominated may still be refused."""
