@@ -446,6 +446,24 @@ async def test_one_gang_is_planned_at_a_time(clock: FakeClock) -> None:
     assert sorted(bench.sent()) == ["h0", "h1"]
 
 
+async def test_a_gang_that_never_fits_keeps_no_other_from_its_plan(clock: FakeClock) -> None:
+    """Nodes change all the time, so that it may fit at each look, and its priority is higher."""
+    bench = Bench(clock, "a")
+    never = {"gpu-topology": "never", "gpu-topology-replica": "2"}
+    other = {"gpu-topology": "other", "gpu-topology-replica": "2"}
+    items = [waits(name, 6, labels=never, priority=9) for name in ("never0", "never1")]
+    items += [waits(name, 2, labels=other) for name in ("other0", "other1")]
+    bench.create(*items)
+    for item in items:
+        bench.refuse(item, "a")
+    bench.free("a")
+    bench.reply(b"{}", b"{}")
+    for _ in range(2):
+        await bench.requeue.look()
+        bench.requeue.node_changed(NodeName("a"))
+    assert sorted(bench.sent()) == ["other0", "other1"]
+
+
 class Evaluations:
     """Nodes and pods that looks evaluate, in order."""
 

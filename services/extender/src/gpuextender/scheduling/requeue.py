@@ -11,17 +11,20 @@ The patch goes to ``pods/status``, which carries metadata and cannot change what
 scheduler has this right anyway, to write conditions.
 
 A pod is sent back once for a change, never twice a second, and after longer waits each time; all
-of them together at a bounded rate, those of highest priority first.
+of them together at a bounded rate, those of highest priority first. Gangs are planned in turn, so
+that one which never fits keeps no other waiting.
 """
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from time import time_ns
 from typing import Final
 
 import msgspec
 import structlog
 
+from gpucore.gang.pod_groups import Key
+from gpucore.gang.turns import GangTurns
 from gpucore.model import PodRequest
 from gpucore.scheduling.pending_pods import UnscheduledPod
 from gpucore.scheduling.requeue import RefusedPod, RefusedPods, RememberedPod, fitting
@@ -54,7 +57,7 @@ class Requeue:
 
     def __init__(self, state: State, api: KubeClient, gangs: Gangs) -> None:
         self._state, self._api, self._gangs = state, api, gangs
-        self._pods = RefusedPods()
+        self._pods, self._turns = RefusedPods(), GangTurns()
         self.on_refused: Callable[[UnscheduledPod], object] = lambda _: None
         self._changed = asyncio.Event()
         self._sending = asyncio.Semaphore(AT_ONCE)
@@ -123,6 +126,7 @@ class Requeue:
         """Send back every pod that fits now; whether there is more to do later."""
         self._prune()
         now, ranked = asyncio.get_running_loop().time(), self._pods.ranked()
+        self._turns.keep(gang.key for entry in ranked if (gang := gang_of(entry.pod)))
         ready = [entry for entry in ranked if entry.not_before <= now]
         found = await self._alone(ready)
         crowd, more = await self._together(ready)
@@ -159,7 +163,7 @@ class Requeue:
         Pods that were refused because some of the gang were missing go back too once all exist:
         their scheduler has to report the reason that holds now.
 
-        Planning a gang takes long on a large cluster, so that one is planned at a time.
+        Planning a gang takes long on a large cluster, so one is planned at a time, in turn.
         """
         changed, until = list(self._pods.changed_nodes()), self._pods.change
         hopeful, slices = list[RememberedPod](), TimeSlices()
@@ -172,18 +176,27 @@ class Requeue:
             else:
                 one.looked = until
             await slices.yield_to_loop()
-        waiting = [(one, pending) for one in hopeful if (pending := self._waiting(one))]
-        if not waiting:
+        crowds = self._crowds(hopeful)
+        turn = self._turns.take(crowds)
+        if turn is None:
             return [], False
-        first, pending = waiting[0]
-        gang = gang_of(first.pod)
-        crowd = [one for one, _ in waiting if gang_of(one.pod) == gang]
-        more = len(crowd) < len(waiting)
+        (pending, crowd), more = crowds[turn], len(crowds) > 1
         if self._worth_a_try(pending, crowd):
             return crowd, more
         for one in crowd:
             one.judged = self._pods.change
         return [], more
+
+    def _crowds(
+        self, hopeful: Iterable[RememberedPod]
+    ) -> dict[Key, tuple[UnscheduledPod, list[RememberedPod]]]:
+        """Those that still wait, by their gangs, each with the first of them as it is now."""
+        crowds: dict[Key, tuple[UnscheduledPod, list[RememberedPod]]] = {}
+        for one in hopeful:
+            gang, pending = gang_of(one.pod), self._waiting(one)
+            if gang is not None and pending is not None:
+                crowds.setdefault(gang.key, (pending, []))[1].append(one)
+        return crowds
 
     def _worth_a_try(self, pending: UnscheduledPod, crowd: Sequence[RememberedPod]) -> bool:
         """Its gang can be placed, or some pods of it were refused for another reason."""
