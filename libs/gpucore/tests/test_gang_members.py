@@ -1,6 +1,6 @@
 """Reservations are for pods that exist, and a namespace cannot hold GPUs in vain for ever."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 import pytest
@@ -8,6 +8,7 @@ from corebuilders import NAMES, ledger, make_gpus, pod, pod_request, share_node
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gpucore.accounting.ledger import Ledger
 from gpucore.explain.gangs import gang_sentence
 from gpucore.gang.members import (
     LIMIT_SECONDS,
@@ -22,6 +23,7 @@ from gpucore.gang.members import (
 )
 from gpucore.gang.placement import place_gang
 from gpucore.gang.values import GangPlacement
+from gpucore.model import Allocation
 from gpucore.scheduling.grouping import Rules
 from gpucore.units import NodeName, PodUid
 from gpucore.wire.names import GANG_LABELS
@@ -185,6 +187,78 @@ def test_places_that_are_chosen_anew_are_as_old_as_the_first() -> None:
         for allocation in found.reservations:
             book.reserve(allocation)
     assert [allocation.assume_time for allocation in book.gang("default", "g")] == [5, 5]
+
+
+def reserve(book: Ledger, asking: Pod, members: Members, now: int = 1) -> GangPlacement:
+    """Plan the places for a pod and those like it, and reserve them."""
+    gang, names = gang_of(asking), list(book.nodes())
+    assert gang is not None
+    found = place_gang(book, gang, pod_request(asking), names, RULES, members=members, now_ns=now)
+    assert isinstance(found, GangPlacement), found
+    for uid in found.given_up:
+        book.forget(uid)
+    for allocation in found.reservations:
+        book.reserve(allocation)
+    return found
+
+
+def amounts(held: Iterable[Allocation]) -> list[int]:
+    """Units of each place."""
+    return sorted(sum(one.placement.mem.values()) for one in held)
+
+
+@pytest.mark.parametrize("order", [(2, 6), (6, 2)])
+def test_places_of_other_requests_stay(order: tuple[int, int]) -> None:
+    """A job with workers of two sizes has a place for each, whoever is scheduled first."""
+    book, members = ledger(*(share_node(name, make_gpus(8, 8)) for name in "ab")), Members(4, 2)
+    for mem in (*order, *order):
+        found = reserve(book, labelled(f"p{mem}", 4, mem), members)
+        assert amounts(found.reservations) == [mem, mem]
+    assert amounts(book.gang("default", "g")) == [2, 2, 6, 6]
+    assert len(book.gang("default", "g")) == book.reserved("default")
+
+
+def test_requests_that_differ_in_compute_have_their_own_places() -> None:
+    """The memory alone does not make a place fit."""
+    book = ledger(share_node("n", make_gpus(16)))
+    for core in (10, 50):
+        labels = labelled("p", 2).labels
+        asking = pod(f"p{core}", 2, core=core, labels=labels)
+        reserve(book, asking, Members(exist=2, alike=1))
+    held = book.gang("default", "g")
+    assert sorted(sum(one.placement.core.values()) for one in held) == [10, 50]
+
+
+def test_places_of_other_requests_are_near() -> None:
+    """A node with places of the gang goes before the node that the pod fills."""
+    book = ledger(share_node("a", make_gpus(8, 8)), share_node("b", make_gpus(4)))
+    for mem in (8, 4):
+        found = reserve(book, labelled(f"p{mem}", 2, mem), Members(exist=2, alike=1))
+        assert [one.placement.node for one in found.reservations] == ["a"]
+
+
+def test_a_gang_has_no_more_places_than_its_size() -> None:
+    """Places of other requests beyond it are given up, as their pods are no members any more."""
+    book = ledger(share_node("n", make_gpus(16)))
+    reserve(book, labelled("a", 3, 1), Members(exist=3, alike=3))
+    reserve(book, labelled("b", 3, 2), Members(exist=5, alike=2))
+    assert amounts(book.gang("default", "g")) == [1, 2, 2]
+
+
+@given(
+    calls=st.lists(st.sampled_from(range(3)), max_size=12),
+    alike=st.lists(st.integers(1, 3), min_size=3, max_size=3),
+)
+def test_each_pod_of_a_gang_of_several_requests_has_one_place(
+    calls: Sequence[int], alike: Sequence[int]
+) -> None:
+    """However often filter is called for which of them."""
+    book, size = ledger(share_node("n", make_gpus(64))), sum(alike)
+    for kind in calls:
+        asking = labelled(f"p{kind}", size, kind + 1)
+        reserve(book, asking, Members(exist=size, alike=alike[kind]))
+    wanted = [kind + 1 for kind in set(calls) for _ in range(alike[kind])]
+    assert amounts(book.gang("default", "g")) == sorted(wanted)
 
 
 def test_a_namespace_pauses_until_half_of_its_limit_is_worked_off() -> None:

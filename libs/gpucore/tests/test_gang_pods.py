@@ -8,7 +8,7 @@ from gpucore.gang.gang_pods import GangPods
 from gpucore.gang.members import Member, Members
 from gpucore.gang.reservations import reservation_of, vanished_gangs
 from gpucore.model import Allocation, AllocationState, Placement
-from gpucore.units import NodeName, PodUid
+from gpucore.units import GpuIndex, NodeName, PodUid
 from gpucore.wire.pod.gangs import Gang
 from gpucore.wire.pod.spec import Pod
 from gpucore.wire.pod_groups import PodGroup
@@ -123,6 +123,21 @@ def test_a_gang_has_as_many_spare_places_as_fewer_pods_wait() -> None:
     found, held = known(labelled("a")), [reserved(number) for number in range(3)]
     assert found.spare(GANG, held, [PodUid("uid-new")]) == [held[2].uid]
     assert found.spare(GANG, held, []) == [held[1].uid, held[2].uid]
+
+
+def test_places_of_requests_that_no_pod_has_are_spare_first() -> None:
+    """The large pods were deleted: the places of those that wait stay."""
+    found = known(labelled("a", 2), labelled("b", 2))
+    gpu = GpuIndex(0)
+    held = [
+        msgspec.structs.replace(reserved(number), placement=Placement(NodeName("n"), {gpu: mem}))
+        for number, mem in enumerate((8, 2, 2))
+    ]
+    assert found.spare(GANG, held, []) == [held[0].uid]
+    found.note(labelled("c", 8))
+    assert found.spare(GANG, held, []) == []
+    found.drop(PodUid("uid-a"))
+    assert found.spare(GANG, held, []) == [held[2].uid]
 
 
 def test_a_pod_group_that_is_disrupted_as_a_whole_is_evicted_with_all_its_pods() -> None:

@@ -258,6 +258,39 @@ def test_a_member_takes_the_place_that_is_kept_on_its_node() -> None:
     assert bench.used() == {"a": 6, "b": 6}
 
 
+def test_a_member_of_another_request_takes_no_place_of_the_others() -> None:
+    """The places of two launchers stand while filter, could_go and a plan deal with a worker."""
+    bench = Bench()
+    workers = [member(f"w{number}", 4, mem=2) for number in range(2)]
+    launcher = bench.come(*(member(f"l{number}", 4, mem=6) for number in range(2)), *workers)
+    worker = bench.come(*workers)
+    places = bench.gangs.admit(launcher, NODES)
+    held = bench.state.ledger.gang("default", "g")
+    assert len(held) == 2
+    assert bench.gangs.could_go(worker, NODES)
+    planned, given_up = bench.gangs.plan(worker, dict.fromkeys(NODES, 2))
+    assert (len(planned), given_up) == (2, ())
+    assert bench.gangs.admit(worker, NODES)
+    assert bench.gangs.admit(worker, [C])
+    assert [one for one in bench.state.ledger.gang("default", "g") if one in held] == held
+    assert bench.gangs.admit(launcher, NODES) == places
+    for number in range(2):
+        pending = bench.come(member(f"l{number}", 4, mem=6))
+        assert isinstance(bench.take(pending, sorted(places or ())[number]), Placement)
+
+
+def test_a_refused_member_of_another_request_leaves_the_places_of_the_others() -> None:
+    """Nothing fits it beside them: it waits, and they are bound to their places."""
+    bench = Bench()
+    small = bench.come(*(member(f"s{number}", 4, mem=6) for number in range(3)), member("l", 4, 8))
+    large = bench.come(member("l", 4, mem=8))
+    assert bench.gangs.admit(small, NODES) == {A, B, C}
+    assert isinstance(bench.gangs.admit(large, NODES), str)
+    assert not bench.gangs.could_go(large, NODES)
+    assert bench.gangs.plan(large, dict.fromkeys(NODES, 1)) == ((), ())
+    assert bench.used() == {"a": 6, "b": 6, "c": 6}
+
+
 def test_a_member_takes_one_of_two_places_of_a_node() -> None:
     """The place on the named node is taken, not the first of the gang."""
     bench = Bench()

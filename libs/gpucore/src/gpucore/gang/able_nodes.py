@@ -6,11 +6,12 @@ from typing import Final
 
 from gpucore.accounting.ledger import Ledger
 from gpucore.accounting.node_info import NodeInfo
-from gpucore.model import Allocation, Placement, PodRequest
+from gpucore.gang.shapes import gpus_of
+from gpucore.model import Allocation, PodRequest
 from gpucore.scheduling.device_fit import per_device
 from gpucore.scheduling.filter import filter_nodes
 from gpucore.scheduling.fit import fit
-from gpucore.units import GpuIndex, NodeName
+from gpucore.units import NodeName
 
 MOST_COMPARED: Final = 20_000
 """Nodes that one plan compares, for all its requests together: for less than two seconds."""
@@ -63,11 +64,6 @@ def _still_open(node_info: NodeInfo, kept: Allocation, pod_request: PodRequest) 
             device and device.open and (device.empty or not pod_request.gpus) for device in gpus
         )
     )
-
-
-def gpus_of(placement: Placement) -> tuple[GpuIndex, ...]:
-    """The GPUs of a placement, exclusive or shared."""
-    return placement.group or tuple(placement.mem or placement.core)
 
 
 def able_nodes(

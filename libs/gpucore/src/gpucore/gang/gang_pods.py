@@ -1,12 +1,12 @@
 """The pods of each gang that exist, kept current as the watch brings and removes pods."""
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Final
 
 from gpucore.gang.members import Member, Members, member_of, members_of
 from gpucore.gang.pod_groups import PodGroups
 from gpucore.gang.reservations import reserved_of, spare
-from gpucore.model import Allocation
+from gpucore.model import Allocation, PodRequest
 from gpucore.units import NodeName, PodUid
 from gpucore.wire.names import Names
 from gpucore.wire.pod.gangs import Gang, gang_of
@@ -102,7 +102,10 @@ class GangPods:
             seen: UIDs of the gang's pods in requests of the scheduler.
         """
         if not gang.is_group:
-            return spare(allocations, gang.size, waiting=self.waiting(gang, seen))
+            requests = self._requests_without_place(gang)
+            return spare(
+                allocations, gang.size, waiting=self.waiting(gang, seen), requests=requests
+            )
         pending = {uid for uid, one in self._members(gang).items() if one.pending}
         waiting = {uid for uid in pending.union(seen) if not self._holds(uid)}
         return [
@@ -117,6 +120,12 @@ class GangPods:
         """
         pending = {uid for uid, one in self._members(gang).items() if one.pending}
         return sum(1 for uid in pending.union(requested) if not self._holds(uid))
+
+    def _requests_without_place(self, gang: Gang) -> Iterator[PodRequest]:
+        """Those of its pods that the watch has shown."""
+        for uid, one in self._members(gang).items():
+            if one.pod_request is not None and one.pending and not self._holds(uid):
+                yield one.pod_request
 
     def _members(self, gang: Gang) -> dict[PodUid, Member]:
         return self._watched.get((gang.namespace, gang.name), _NOBODY)

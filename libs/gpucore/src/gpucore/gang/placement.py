@@ -5,22 +5,24 @@ of the first pod then chooses placements for all pods with the same request. The
 those of the others (:data:`gpucore.model.AllocationState.RESERVED`) until the pods are scheduled or
 deleted, or the reservation expires. A later pod passes filter only on nodes with a reservation for
 its gang. After a restart the members that the API server shows are counted, and placements for the
-missing ones are chosen again.
+missing ones are chosen again. Places of pods with other requests stay, up to the size of the gang.
 
 Not guaranteed: that a half-running gang completes when other pods took the capacity while nothing
 was reserved, that pods of one gang with different requests are placed together, and the best of all
 sets of nodes: their number is minimal, and each next one is the best linked.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from heapq import nlargest
+from itertools import count
 from types import MappingProxyType
 from typing import Final
 
 from gpucore.accounting.ledger import Ledger
 from gpucore.accounting.node_info import NodeInfo, common_unit
-from gpucore.gang.able_nodes import able_nodes, gpus_of, standing_places, without_reservations
+from gpucore.gang.able_nodes import able_nodes, standing_places, without_reservations
 from gpucore.gang.members import MOST_RESERVED, Members, Postponed, incomplete, too_many
+from gpucore.gang.shapes import gpus_of, shape_of, shape_of_place
 from gpucore.gang.spread import NodeOffer, spread_over
 from gpucore.gang.values import GangPlacement, Shortage
 from gpucore.model import Allocation, AllocationState, FitError, Placement, PodRequest
@@ -66,15 +68,15 @@ def place_gang(
     if not placed and members.exist < gang.size:
         return incomplete(gang, members.exist)
     missing = max(min(gang.size - placed, members.alike), 1)
-    without = without_reservations(ledger, reservations)
-    kept = standing_places(without, reservations, pod_request)
+    replaced = _replaceable(reservations, pod_request, most_others=gang.size - placed - missing)
+    without = without_reservations(ledger, replaced.values())
+    kept = standing_places(without, replaced.values(), pod_request)
     if len(kept) >= missing and any(one.placement.node in names for one in kept):
         return GangPlacement(kept)
-    if ledger.reserved(gang.namespace) - len(reservations) + missing > MOST_RESERVED:
+    if ledger.reserved(gang.namespace) - len(replaced) + missing > MOST_RESERVED:
         return too_many(gang)
-    home = {
-        allocation.placement.node for allocation in allocations if allocation not in reservations
-    }
+    standing = {one.uid: one for one in allocations if one.uid not in replaced}
+    home = {one.placement.node for one in standing.values()}
     changed = beside_nominated(ledger, without, nominated)
     node_infos = able_nodes(ledger, changed, pod_request, names)
     offers = [
@@ -88,10 +90,11 @@ def place_gang(
         room = sum(one.room for one in offers)
         unit = common_unit(one for name in names if (one := ledger.node(name)))
         return Shortage(gang, pod_request, missing, room, len(offers), roomiest, unit)
-    placements = [placement for offer, count in chosen for placement in offer.load(count)]
+    placements = [placement for offer, pods in chosen for placement in offer.load(pods)]
     since = min((one.assume_time for one in reservations), default=now_ns)
-    fresh = _reserved(gang, placements, pod_request, ledger, since)
-    return GangPlacement(fresh, tuple(one.uid for one in reservations))
+    uids = (uid for uid in _uids(gang) if uid not in standing)
+    fresh = _reserved(gang, zip(uids, placements, strict=False), pod_request, ledger, since)
+    return GangPlacement(fresh, tuple(replaced))
 
 
 def taken(
@@ -107,16 +110,35 @@ def taken(
     return place(node_info, pod_request, rules.policy, choose_group=choose)
 
 
+def _replaceable(
+    reservations: Collection[Allocation], pod_request: PodRequest, *, most_others: int
+) -> dict[PodUid, Allocation]:
+    """The places that may be chosen anew for pods with a request, by UID.
+
+    Args:
+        most_others: maximum number of places for pods with other requests, which stay.
+    """
+    shape = shape_of(pod_request)
+    others = [one.uid for one in reservations if shape_of_place(one) != shape]
+    staying = frozenset(others[: max(most_others, 0)])
+    return {one.uid: one for one in reservations if one.uid not in staying}
+
+
+def _uids(gang: Gang) -> Iterator[PodUid]:
+    """UIDs of the places of a gang."""
+    return (PodUid(f"gang/{gang.namespace}/{gang.name}/{number}") for number in count())
+
+
 def _reserved(
     gang: Gang,
-    placements: Iterable[Placement],
+    placements: Iterable[tuple[PodUid, Placement]],
     pod_request: PodRequest,
     ledger: Ledger,
     now_ns: int,
 ) -> tuple[Allocation, ...]:
     return tuple(
         Allocation(
-            uid=PodUid(f"gang/{gang.namespace}/{gang.name}/{number}"),
+            uid=uid,
             namespace=gang.namespace,
             name=f"gang {gang.name}",
             state=AllocationState.RESERVED,
@@ -126,5 +148,5 @@ def _reserved(
             assume_time=now_ns,
             gang=gang.name,
         )
-        for number, placement in enumerate(placements)
+        for uid, placement in placements
     )

@@ -1,29 +1,50 @@
 """Reservations of gangs that are not needed any more, and a place that is kept after all."""
 
+from collections import Counter
 from collections.abc import Collection, Iterable
 
 import msgspec
 
 from gpucore.accounting.ledger import Ledger
-from gpucore.model import Allocation, AllocationState
+from gpucore.gang.shapes import shape_of, shape_of_place
+from gpucore.model import Allocation, AllocationState, PodRequest
 from gpucore.units import PodUid
 from gpucore.wire.pod.gangs import Gang
 
 
-def spare(allocations: Iterable[Allocation], size: int, *, waiting: int) -> list[PodUid]:
+def spare(
+    allocations: Iterable[Allocation],
+    size: int,
+    *,
+    waiting: int,
+    requests: Iterable[PodRequest] = (),
+) -> list[PodUid]:
     """Reservations of a gang that no pod will use.
 
     Args:
         allocations: all that are of the gang.
         size: pods it has in all.
         waiting: pods of the gang that exist and have no place.
+        requests: those of these pods that are known; places for others go first.
     """
     found = list(allocations)
-    reservations = [
-        allocation.uid for allocation in found if allocation.state is AllocationState.RESERVED
-    ]
+    reservations = [one for one in found if one.state is AllocationState.RESERVED]
     members = len(found) - len(reservations)
-    return reservations[max(min(size - members, waiting), 0) :]
+    used, unused = _by_use(reservations, requests)
+    return [*used, *unused][max(min(size - members, waiting), 0) :]
+
+
+def _by_use(
+    reservations: Iterable[Allocation], requests: Iterable[PodRequest]
+) -> tuple[list[PodUid], list[PodUid]]:
+    """The places that pods with these requests can take, and all others."""
+    wanted = Counter(map(shape_of, requests))
+    used, unused = list[PodUid](), list[PodUid]()
+    for one in reservations:
+        shape = shape_of_place(one)
+        (used if wanted[shape] > 0 else unused).append(one.uid)
+        wanted[shape] -= 1
+    return used, unused
 
 
 def vanished_gangs(allocations: Iterable[Allocation], gangs: Collection[Gang]) -> set[Gang]:
