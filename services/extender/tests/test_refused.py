@@ -2,6 +2,8 @@
 
 import pytest
 from decoded import a_pod
+from hypothesis import given
+from hypothesis import strategies as st
 from objects import pod
 
 from gpucore.model import ContainerRequest, PodRequest
@@ -24,12 +26,19 @@ def pods_of_nodes() -> RefusedPods:
 
 
 def remember(
-    pods: RefusedPods, name: str, *numbers: int, judged: int = 0, priority: int = 0, age: str = ""
+    pods: RefusedPods,
+    name: str,
+    *numbers: int,
+    judged: int = 0,
+    priority: int = 0,
+    age: str = "",
+    namespace: str = "default",
 ) -> RememberedPod:
     """Remember a pod that the nodes of these numbers refused."""
     nodes = [NODES[number] for number in numbers]
     one = RefusedPod(PodUid(name), DEMAND, priority, age)
-    return pods.remember(a_pod(pod(name, 2, uid=name)), one, nodes, judged=judged)
+    item = a_pod(pod(name, 2, uid=name, namespace=namespace))
+    return pods.remember(item, one, nodes, judged=judged)
 
 
 def names(pods: RefusedPods) -> list[str]:
@@ -114,6 +123,46 @@ def test_the_pod_that_was_refused_least_recently_is_dropped(
     remember(pods, "z", 1)
     assert sorted(names(pods)) == ["x", "z"]
     assert refused.REMEMBERED == 2
+
+
+def test_a_tenant_with_many_refused_pods_drops_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that were refused before it stay, however old they are."""
+    monkeypatch.setattr(refused, "REMEMBERED", 4)
+    pods = RefusedPods()
+    remember(pods, "theirs", namespace="other")
+    for number in range(9):
+        remember(pods, f"p{number}", namespace="tenant")
+    assert sorted(names(pods)) == ["p6", "p7", "p8", "theirs"]
+    remember(pods, "more", namespace="other")
+    assert sorted(names(pods)) == ["more", "p7", "p8", "theirs"]
+
+
+@given(
+    share=st.integers(1, 3),
+    calls=st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 6), st.booleans())),
+)
+def test_a_namespace_within_its_share_loses_no_pod(
+    share: int, calls: list[tuple[str, int, bool]]
+) -> None:
+    """Of the others the pods that were refused last are left, and the limit holds."""
+    pods = RefusedPods()
+    recent: dict[str, dict[str, None]] = {namespace: {} for namespace in "abc"}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(refused, "REMEMBERED", share * len(recent))
+        for namespace, number, gone in calls:
+            name, order = f"{namespace}{number}", recent[namespace]
+            order.pop(name, None)
+            if gone:
+                pods.forget(PodUid(name))
+            else:
+                order[name] = None
+                remember(pods, name, namespace=namespace)
+            left = names(pods)
+            assert len(left) == len(pods) <= share * len(recent)
+            for waiting in map(list, recent.values()):
+                kept = [name for name in waiting if name in left]
+                assert kept == waiting[len(waiting) - len(kept) :]
+                assert len(kept) >= min(len(waiting), share)
 
 
 def test_thousands_of_pods_are_remembered() -> None:

@@ -6,6 +6,9 @@ beside a free GPU.
 
 Each pod is stored with the nodes of the request and with the generation of the state that it was
 evaluated at. A node that changed later may fit it.
+
+A tenant may create any number of pods that fit nowhere. Where there are too many, one of the
+namespace with the most is dropped, so that no namespace takes the share of another.
 """
 
 from collections import OrderedDict
@@ -21,6 +24,7 @@ from gpucore.units import NodeName, PodUid
 from gpucore.wire.pod.spec import Pod
 
 REMEMBERED: Final = 4096
+"""Pods of all namespaces together."""
 
 
 class RefusedPod(msgspec.Struct, frozen=True):
@@ -132,7 +136,8 @@ class RefusedPods:
     """
 
     def __init__(self) -> None:
-        self._entries: OrderedDict[PodUid, RememberedPod] = OrderedDict()
+        self._entries: dict[PodUid, RememberedPod] = {}
+        self._namespaces: dict[str, OrderedDict[PodUid, None]] = {}
         self._changes: OrderedDict[NodeName, int] = OrderedDict()
         self._numbers = NodeNumbers()
         self._came = dict[NodeName, int]()
@@ -151,13 +156,15 @@ class RefusedPods:
         self, pod: Pod, refused: RefusedPod, nodes: Iterable[NodeName], *, judged: int
     ) -> RememberedPod:
         """No node of ``nodes`` can take the pod, as of the change ``judged``."""
-        known = self._entries.pop(refused.uid, None)
+        known = self._pop(refused.uid)
         entry = RememberedPod(pod, refused, self._numbers.set_of(nodes), judged)
         if known is not None:
             entry.wakeups, entry.not_before = known.wakeups, known.not_before
         self._entries[refused.uid] = entry
+        self._namespaces.setdefault(pod.namespace, OrderedDict())[refused.uid] = None
         if len(self._entries) > REMEMBERED:
-            self._entries.popitem(last=False)
+            most = max(self._namespaces.values(), key=len)
+            self._pop(next(iter(most)))
         return entry
 
     def was_offered(self, entry: RememberedPod, node: NodeName) -> bool:
@@ -175,7 +182,16 @@ class RefusedPods:
 
     def forget(self, uid: PodUid) -> None:
         """The pod fits somewhere, or is gone."""
-        self._entries.pop(uid, None)
+        self._pop(uid)
+
+    def _pop(self, uid: PodUid) -> RememberedPod | None:
+        entry = self._entries.pop(uid, None)
+        if entry is not None:
+            pods = self._namespaces[entry.pod.namespace]
+            del pods[uid]
+            if not pods:
+                del self._namespaces[entry.pod.namespace]
+        return entry
 
     def node_changed(self, node: NodeName, *, exists: bool) -> None:
         """The allocations of a node changed, or it is gone."""
