@@ -1,5 +1,6 @@
 """Which replica nominates: the one beside the scheduler that holds the Lease."""
 
+import asyncio
 import json
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -19,6 +20,8 @@ class Leases:
     def __init__(self) -> None:
         self.spec: dict[str, Any] | None = None
         self.reads = 0
+        self.responds = asyncio.Event()
+        self.responds.set()
 
     def held(self, holder: str | None, since: float = 0.0) -> None:
         """The holder renewed the Lease so many seconds ago."""
@@ -31,7 +34,9 @@ class Leases:
         self.reads += 1
         if self.spec is None:
             raise NotFoundError("no lease", status=404, message="not found")
-        return json.dumps({"spec": self.spec}).encode()
+        found = json.dumps({"spec": self.spec}).encode()
+        await self.responds.wait()
+        return found
 
 
 class Bench:
@@ -122,3 +127,40 @@ async def test_a_lease_that_was_lost_between_two_looks_begins_another_term() -> 
         assert await bench.leadership.leads()
         terms.append(bench.leadership.term)
     assert terms[0] == terms[1] != terms[2]
+
+
+@pytest.mark.parametrize(("renewed", "left"), [(0, 15), (10, 5), (-60, 15)])
+async def test_nobody_leads_beyond_the_end_of_the_lease_while_the_api_server_is_silent(
+    renewed: float, left: float
+) -> None:
+    """The client waits longer for a reply than a scheduler that renews nothing holds the Lease."""
+    bench = Bench()
+    bench.api.held("pod-a_1", since=renewed)
+    assert await bench.leadership.leads()
+    bench.api.responds.clear()
+    bench.now = left - 0.5
+    silent = asyncio.create_task(bench.leadership.leads())
+    await asyncio.sleep(0)
+    assert await bench.leadership.leads()
+    bench.now = left
+    assert not await bench.leadership.leads()
+    assert await bench.leadership.led_term() is None
+    bench.api.responds.set()
+    await silent
+
+
+async def test_a_late_reply_does_not_replace_a_newer_one() -> None:
+    """Another scheduler got the Lease, which the one of this pod had given up, in between."""
+    bench = Bench()
+    bench.api.held("pod-a_1")
+    reply = bench.api.responds = asyncio.Event()
+    late = asyncio.create_task(bench.leadership.leads())
+    await asyncio.sleep(0)
+    bench.api.held("pod-b_1")
+    bench.api.responds = asyncio.Event()
+    bench.api.responds.set()
+    bench.now += FRESH_SECONDS
+    assert not await bench.leadership.leads()
+    reply.set()
+    assert not await late
+    assert not await bench.leadership.leads()

@@ -77,34 +77,51 @@ class Leadership:
         self._path = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{name}"
         self._api, self._elected, self._host = api, bool(lease), host
         self._now, self._clock = now, clock
-        self._read_at = float("-inf")
-        self._leads = False
+        self._read_at = self._answered_at = self._until = float("-inf")
         self.term = 0
 
     async def leads(self) -> bool:
-        """The scheduler beside this process holds the Lease, as of a second ago at most."""
+        """The scheduler beside this process holds the Lease.
+
+        As of a second ago at most, or longer while the API server does not respond, but never
+        beyond the end of the Lease: another scheduler may hold it from then on.
+        """
         if not self._elected:
             return True
         if self._now() - self._read_at >= FRESH_SECONDS:
-            self._read_at = self._now()
-            self._leads = await self._holds()
-        return self._leads
+            await self._read()
+        return self._now() < self._until
 
     async def led_term(self) -> int | None:
         """The term in which this process leads; ``None`` while it does not."""
         return self.term if await self.leads() else None
 
-    async def _holds(self) -> bool:
+    async def _read(self) -> None:
+        """Read the Lease; of several reads at a time, the one that began last counts."""
+        begin = self._read_at = self._now()
+        spec = await self._get()
+        if begin < self._answered_at:
+            return
+        self._answered_at = begin
+        left = 0.0 if spec is None else self._left(spec)
+        self._until = self._now() + left
+
+    async def _get(self) -> _Spec | None:
         try:
-            spec = msgspec.json.decode(await self._api.get(self._path), type=_Lease).spec
+            return msgspec.json.decode(await self._api.get(self._path), type=_Lease).spec
         except (KubeError, msgspec.MsgspecError) as error:
             log.info("lease not read", error=str(error))
-            return False
+            return None
+
+    def _left(self, spec: _Spec) -> float:
+        """Seconds for which the scheduler beside this process still holds the Lease."""
         if not (spec.holder_identity or "").startswith(f"{self._host}_"):
-            return False
+            return 0.0
         self.term = spec.lease_transitions or 0
         lasts = timedelta(seconds=spec.lease_duration_seconds or 0)
-        return spec.renew_time is not None and self._clock() < spec.renew_time + lasts
+        if spec.renew_time is None:
+            return 0.0
+        return min(spec.renew_time + lasts - self._clock(), lasts).total_seconds()
 
 
 class Adoption:
