@@ -18,7 +18,7 @@ that one which never fits keeps no other waiting.
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from time import time_ns
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 import structlog
@@ -33,7 +33,6 @@ from gpucore.wire.names import RETRY
 from gpucore.wire.pod.gangs import gang_of
 from gpucore.wire.pod.spec import Pod
 from gpuextender import metrics
-from gpuextender.scheduling.gangs import Gangs
 from gpuextender.state import State
 from gpukube.client import KubeClient
 from gpukube.errors import KubeError, NotFoundError
@@ -52,10 +51,22 @@ AT_ONCE: Final = 16
 log = structlog.get_logger(__name__)
 
 
+class GangChecks(Protocol):
+    """Whether refused pods of a gang are worth another try."""
+
+    def complete(self, pending: UnscheduledPod) -> bool:
+        """All pods of its gang exist; a pod without a gang is complete."""
+        ...
+
+    def could_go(self, pending: UnscheduledPod, names: Sequence[NodeName]) -> bool:
+        """Its gang could be placed now, the pod on one of ``names``; nothing is reserved."""
+        ...
+
+
 class Requeue:
     """Remembers refused pods; :meth:`run` sends them back."""
 
-    def __init__(self, state: State, api: KubeClient, gangs: Gangs) -> None:
+    def __init__(self, state: State, api: KubeClient, gangs: GangChecks) -> None:
         self._state, self._api, self._gangs = state, api, gangs
         self._pods, self._turns = RefusedPods(), GangTurns()
         self.on_refused: Callable[[UnscheduledPod], object] = lambda _: None
