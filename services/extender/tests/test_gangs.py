@@ -332,6 +332,27 @@ def test_a_plan_puts_no_more_pods_on_a_node_than_kube_scheduler_admits() -> None
     assert bench.states() == []
 
 
+@pytest.mark.parametrize(
+    ("limits", "expected"),
+    [
+        ({A: 4, B: 2, C: 2}, ["a", "a"]),
+        ({A: 3, B: 2, C: 2}, ["a", "b"]),
+        ({A: 2, B: 2, C: 2}, ["b", "b"]),
+        ({A: 2, B: 1}, []),
+    ],
+)
+def test_a_plan_counts_the_reserved_places_of_other_requests(
+    limits: dict[NodeName, int], expected: list[str]
+) -> None:
+    """Their pods will be on the node ``a`` too, and need CPU and memory there."""
+    bench = Bench()
+    workers = [member(f"w{number}", 4, mem=1) for number in range(2)]
+    launcher = bench.come(*(member(f"l{number}", 4, mem=2) for number in range(2)), *workers)
+    assert bench.gangs.admit(launcher, [A]) == {A}
+    places, _ = bench.gangs.plan(bench.come(*workers), limits)
+    assert sorted(one.placement.node for one in places) == expected
+
+
 def test_a_plan_replaces_the_places_that_filter_reserved() -> None:
     """They are given back first; where one of them is on a node that may not be used, none fits."""
     bench = Bench()

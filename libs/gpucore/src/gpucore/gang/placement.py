@@ -12,6 +12,7 @@ was reserved, that pods of one gang with different requests are placed together,
 sets of nodes: their number is minimal, and each next one is the best linked.
 """
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from heapq import nlargest
 from itertools import count
@@ -57,7 +58,8 @@ def place_gang(
         members: the pods of the gang that exist.
         now_ns: when new reservations begin, in Unix nanoseconds; those that are chosen anew keep
             the time of the first.
-        limits: maximum number of the pods by node, for other reasons than GPUs.
+        limits: maximum number of the pods by node, for other reasons than GPUs; pods with reserved
+            places are not subtracted.
         nominated: pods that go before those of the gang, by the node that they are nominated for.
     """
     allocations = ledger.gang(gang.namespace, gang.name)
@@ -79,14 +81,16 @@ def place_gang(
     home = {one.placement.node for one in standing.values()}
     changed = beside_nominated(ledger, without, nominated)
     node_infos = able_nodes(ledger, changed, pod_request, names)
+    left = _left(limits, standing.values())
     offers = [
-        NodeOffer(one, pod_request, rules, most=min(missing, limits.get(one.name, missing)))
+        NodeOffer(one, pod_request, rules, most=most)
         for one in node_infos
+        if (most := min(missing, left.get(one.name, missing))) > 0
     ]
     chosen = spread_over(offers, missing, home)
     if not chosen:
-        most = nlargest(ROOMIEST, offers, key=lambda one: one.room)
-        roomiest = tuple((one.name, one.room) for one in most)
+        first = nlargest(ROOMIEST, offers, key=lambda one: one.room)
+        roomiest = tuple((one.name, one.room) for one in first)
         room = sum(one.room for one in offers)
         unit = common_unit(one for name in names if (one := ledger.node(name)))
         return Shortage(gang, pod_request, missing, room, len(offers), roomiest, unit)
@@ -122,6 +126,14 @@ def _replaceable(
     others = [one.uid for one in reservations if shape_of_place(one) != shape]
     staying = frozenset(others[: max(most_others, 0)])
     return {one.uid: one for one in reservations if one.uid not in staying}
+
+
+def _left(limits: Mapping[NodeName, int], standing: Iterable[Allocation]) -> dict[NodeName, int]:
+    """The limits less the places that stay reserved for pods of the gang, which are not there."""
+    reserved = Counter(
+        one.placement.node for one in standing if one.state is AllocationState.RESERVED
+    )
+    return {name: most - reserved[name] for name, most in limits.items()}
 
 
 def _uids(gang: Gang) -> Iterator[PodUid]:
