@@ -95,6 +95,25 @@ def test_pods_that_fit_nowhere_are_no_burst() -> None:
     assert cluster.chosen() == BURST
 
 
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"resourceClaims": [{"name": "c", "resourceClaimName": "missing"}]},
+        {"resourceClaims": [{"name": "c", "resourceClaimTemplateName": "missing"}]},
+        {"schedulingGroup": {"podGroupName": "never-complete"}},
+        {"schedulingGates": [{"name": "quota"}]},
+    ],
+    ids=["claim", "claim template", "PodGroup", "gate"],
+)
+def test_pods_that_kube_scheduler_may_never_try_are_no_burst(spec: Object) -> None:
+    """kube-scheduler holds such pods back without a condition; 33 of them would last for ever."""
+    cluster = Cluster()
+    cluster.waiting(range(33), **spec)
+    assert cluster.chosen() == EXACT
+    cluster.waiting(range(33, 42))
+    assert cluster.chosen() == BURST
+
+
 def test_a_deleted_pod_and_a_new_list_leave_the_count_right() -> None:
     """What the watch takes away counts no more."""
     cluster = Cluster()

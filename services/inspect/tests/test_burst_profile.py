@@ -94,6 +94,25 @@ def test_pods_that_fit_nowhere_do_not_make_a_burst(run: Run, tmp_path: Path) -> 
     assert (found["scheduler"], found["likely"]) == (EXACT, False)
 
 
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"resourceClaims": [{"name": "c", "resourceClaimName": "missing"}]},
+        {"schedulingGroup": {"podGroupName": "never-complete"}},
+    ],
+    ids=["claim", "PodGroup"],
+)
+def test_pods_that_kube_scheduler_may_never_try_do_not_make_a_burst(
+    run: Run, tmp_path: Path, spec: dict[str, Any]
+) -> None:
+    """What-if counts the pods that the webhook counts."""
+    on = cluster()
+    for number in range(20):
+        on.pod(f"r{number}", 1, phase="Pending", spec={"schedulerName": EXACT, **spec})
+    (found,) = whatif(run, on, pods(tmp_path))
+    assert (found["scheduler"], found["likely"]) == (EXACT, False)
+
+
 @pytest.mark.parametrize("named", [EXACT, BURST])
 def test_a_named_profile_is_kept(run: Run, tmp_path: Path, named: str) -> None:
     """The exact one is certain in a burst, the other one is not without."""

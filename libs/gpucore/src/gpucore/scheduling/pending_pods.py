@@ -24,6 +24,16 @@ class UnscheduledPod(msgspec.Struct, frozen=True):
     pod_request: PodRequest | None
 
 
+def awaits_first_try(pod: Pod) -> bool:
+    """Whether a pending pod waits for its turn, and for nothing else.
+
+    kube-scheduler does not try pods with scheduling gates, pods with a claim that does not exist,
+    and pods of a PodGroup with too few pods; it sets no condition on the last two.
+    """
+    held_back = pod.gated or pod.named_claims or pod.claim_templates or pod.pod_group
+    return not (held_back or pod.unschedulable)
+
+
 class PendingPods:
     """Pods without a node: by name as the watch has them, by UID as a scheduler's request had them.
 
@@ -40,10 +50,7 @@ class PendingPods:
         return len(self._waiting)
 
     def queued(self, schedulers: Iterable[str]) -> int:
-        """Number of pods that wait for their first try by one of these schedulers.
-
-        Pods that fit nowhere wait for something else than their turn.
-        """
+        """Number of pods that wait for their first try by one of these schedulers."""
         return sum(self._queued[name] for name in schedulers)
 
     def get(self, namespace: str, name: str, uid: PodUid) -> UnscheduledPod | None:
@@ -106,7 +113,7 @@ class PendingPods:
         self._queued.clear()
 
     def _count(self, pending: UnscheduledPod | None, change: int) -> None:
-        if pending is not None and not (pending.pod.gated or pending.pod.unschedulable):
+        if pending is not None and awaits_first_try(pending.pod):
             name = pending.pod.scheduler_name
             self._queued[name] += change
             if not self._queued[name]:

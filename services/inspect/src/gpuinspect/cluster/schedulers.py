@@ -17,6 +17,7 @@ from gpucore.scheduling.cluster_policy import (
     without_burst,
 )
 from gpucore.scheduling.grouping import BY_LINKS
+from gpucore.scheduling.pending_pods import awaits_first_try
 from gpucore.wire.names import POLICY_NAMES, TOPOLOGY_NAMES, Names
 from gpucore.wire.pod.spec import Pod
 from gpucore.wire.quantity import number
@@ -95,7 +96,7 @@ def queued_pods(snapshot: Snapshot, profiles: SchedulerProfiles, names: Names) -
     return sum(
         pod.scheduler_name in profiles.names and pod_request_of(pod, names) is not None
         for pod in snapshot.pods
-        if not (pod.node or pod.gated or pod.unschedulable or pod.finished or pod.terminating)
+        if awaits_first_try(pod) and not (pod.node or pod.finished or pod.terminating)
     )
 
 
