@@ -66,6 +66,7 @@ PENDING = of("gpushare_extender_pending_units", EXTENDER)
 BOUND = of("gpushare_extender_claims", EXTENDER, 'state="bound"')
 WAITING = of("gpushare_extender_waiting_units", EXTENDER)
 LEADS = of("leader_election_master_status", SCHEDULER, 'name="gpushare-scheduler"')
+LEADS_TOO = LEADS.replace("scheduler-0", "scheduler-1")
 ATTEMPTS = of("scheduler_schedule_attempts_total", SCHEDULER, 'result="error"')
 DISAGREEMENTS = of("gpushare_plugin_disagreements", PLUGIN)
 HEALTHY_GPU = of("gpushare_gpu_healthy", GPU)
@@ -99,6 +100,7 @@ HEALTHY: Mapping[str, str] = {
     units("used"): always(9),
     units("free"): always(6),
     LEADS: always(1),
+    LEADS_TOO: always(0),
     of("leader_election_master_status", 'job="other",name="kube-scheduler"'): always(0),
     ATTEMPTS: always(1),
     DISAGREEMENTS: always(0),
@@ -138,7 +140,9 @@ CASES: Mapping[str, Case] = {
         {READY: always(0), READY_TOO: SILENT},
         also={"GpushareExtenderNotReady": {**_POD, "job": "gpushare-extender"}},
     ),
-    "GpushareExtenderNotReady": Case({READY: always(0)}, {**_POD, "job": "gpushare-extender"}),
+    "GpushareExtenderNotReady": Case(
+        {READY_TOO: always(0)}, {**_POD, "pod": "scheduler-1", "job": "gpushare-extender"}
+    ),
     "GpushareExtenderStale": Case({AGE: always(85)}, _PODS),
     "GpushareExtenderApiErrors": Case({FAILURES: growing(1)}, _PODS),
     "GpushareExtenderSlow": Case(
@@ -160,6 +164,11 @@ CASES: Mapping[str, Case] = {
     "GpushareSharesUnconfirmed": Case({BOUND: always(2), binds("bound"): always(30)}),
     "GpushareRoomScattered": Case({WAITING: always(6)}),
     "GpushareSchedulerNoLeader": Case({LEADS: always(0)}),
+    "GpushareLeaderWithoutExtender": Case(
+        {READY: always(0)},
+        _POD,
+        also={"GpushareExtenderNotReady": {**_POD, "job": "gpushare-extender"}},
+    ),
     "GpushareSchedulerErrors": Case({ATTEMPTS: growing(1)}),
     "GpusharePluginDown": Case(
         {DISAGREEMENTS: SILENT, HEALTHY_GPU: SILENT, GPU_UNITS: SILENT, MPS: SILENT}, _NODE
@@ -216,6 +225,9 @@ CASES: Mapping[str, Case] = {
 """One for each alert, by its name."""
 
 FURTHER: Mapping[str, Case] = {
+    "the extender beside the leader does not run": Case(
+        {READY: SILENT}, also={"GpushareLeaderWithoutExtender": _POD}
+    ),
     "an error recurs soon after the plugin's pod was replaced": Case(
         {
             of("gpushare_gpu_xid_total", REPLACED, 'gpu="GPU-a",xid="79"'): "1x70 stale",
@@ -234,6 +246,12 @@ STILL_WELL: Mapping[str, Mapping[str, str]] = {
         units("free"): always(0),
     },
     "one of two extenders has just started": {READY: "1x77 0x2"},
+    "the leader's extender started four minutes ago": {READY: "1x75 0x4"},
+    "the other replica leads while the first starts": {
+        READY: "1x75 0x4",
+        LEADS: "1x75 0x4",
+        LEADS_TOO: "0x75 1x4",
+    },
     "many binds at once": {BOUND: always(50), binds("bound"): growing(3000)},
     "one bind of a quiet cluster was in flight at a scrape": {
         BOUND: "0x68 1 0x10",
