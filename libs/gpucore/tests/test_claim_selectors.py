@@ -31,6 +31,11 @@ DOMAIN = f"['{CLAIM_DRIVER}']"
         (f"device.attributes{DOMAIN}.index >= 1", False),
         (f"device.attributes{DOMAIN}.index == 0", True),
         (f"device.attributes{DOMAIN}.missing != 'x'", False),
+        (f"device.attributes{DOMAIN}.isolation in ['mps', \"driver+mps\"]", True),
+        (f"device.attributes{DOMAIN}.isolation in ['driver','driver+mps']", False),
+        (f"device.attributes{DOMAIN}['isolation'] in [ 'a && b', 'mps' ] && true", True),
+        (f"device.attributes{DOMAIN}.missing in ['x']", False),
+        (f"device.attributes{DOMAIN}.index in ['0']", False),
         ("device.attributes['other.example'].index == 0", False),
         ("device.attributes['resource.kubernetes.io'].numaNode == 1", True),
         ("device.attributes['resource.kubernetes.io'].numaNode == 0", False),
@@ -55,6 +60,10 @@ def test_simple_comparisons_are_evaluated(expression: str, matches: bool) -> Non
         f"device.capacity{DOMAIN}.memory.compareTo(quantity('many')) >= 0",
         "cel.bind(x, device.driver, x == 'a' && x == 'b')",
         "x" * 5000,
+        f"device.attributes{DOMAIN}.isolation in ['mps', device.driver]",
+        f"device.attributes{DOMAIN}.isolation in []",
+        f"device.attributes{DOMAIN}.isolation in ['mps',]",
+        f"!(device.attributes{DOMAIN}.isolation in ['mps'])",
     ],
 )
 def test_what_is_not_understood_excludes_nothing_and_is_named(expression: str) -> None:

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpucore.claims.convert import ClaimRequests, Conversion, convert
+from gpucore.claims.selectors import select, unknown_terms
 from gpucore.claims.share_template import (
     ShareRequest,
     ShareTemplate,
@@ -17,10 +18,12 @@ from gpucore.claims.share_template import (
     template_name,
     template_object,
 )
+from gpucore.model import IsolationMode
 from gpucore.units import GIB
 from gpucore.wire.claim.claim_specs import decode_template
+from gpucore.wire.claim.devices import SliceDevice
 from gpucore.wire.errors import WireError
-from gpucore.wire.names import CLAIM_TEMPLATE, DEFAULT_NAMES
+from gpucore.wire.names import CLAIM_DRIVER, CLAIM_TEMPLATE, DEFAULT_NAMES
 
 HOW = ClaimRequests(DEFAULT_NAMES, GIB)
 MEM, CORE, GPU = DEFAULT_NAMES.gpu_mem, DEFAULT_NAMES.gpu_core, DEFAULT_NAMES.gpu
@@ -145,15 +148,36 @@ def test_a_share_over_several_gpus_needs_distinct_gpus() -> None:
     assert devices["constraints"] == [{"distinctAttribute": "gpu.gpushare.io/uuid"}]
 
 
-def test_an_isolation_mode_is_a_selector() -> None:
-    """A GPU without it is never taken."""
-    found = converted(pod({MEM: "1"}, annotations={"gpushare/isolation": "mps", "other": "x"}))
-    assert found.template is not None
-    item = template_object(found.template, "ns", "gpushare")
-    exactly = item["spec"]["spec"]["devices"]["requests"][0]["exactly"]
-    assert exactly["selectors"] == [
-        {"cel": {"expression": 'device.attributes["gpu.gpushare.io"].isolation == "mps"'}}
-    ]
+def selectors(item: Object) -> list[str]:
+    """CEL expressions of the first request of the converted pod's template."""
+    found = converted(item)
+    assert found.template is not None, found.obstacle
+    devices = template_object(found.template, "ns", "gpushare")["spec"]["spec"]["devices"]
+    exactly = devices["requests"][0]["exactly"]
+    return [each["cel"]["expression"] for each in exactly.get("selectors", ())]
+
+
+@pytest.mark.parametrize("demanded", list(IsolationMode))
+def test_an_isolation_mode_selects_the_gpus_that_the_extender_would_take(
+    demanded: IsolationMode,
+) -> None:
+    """A GPU of mode driver+mps serves a pod that demands mps or driver."""
+    item = pod({MEM: "1"}, annotations={"gpushare/isolation": demanded.value, "other": "x"})
+    expressions = selectors(item)
+    assert unknown_terms(expressions) == ()
+    for mode in IsolationMode:
+        device = SliceDevice("gpu-0", isolation=mode.value)
+        assert select(device, CLAIM_DRIVER, expressions).matches is mode.gives(demanded)
+
+
+def test_the_selector_of_an_isolation_mode_is_written_for_one_value_and_for_several() -> None:
+    """Both forms are CEL of kube-scheduler; a pod without a mode has no selector."""
+    attribute = 'device.attributes["gpu.gpushare.io"].isolation'
+    strongest = pod({MEM: "1"}, annotations={"gpushare/isolation": "driver-mps"})
+    assert selectors(strongest) == [f'{attribute} == "driver+mps"']
+    weaker = pod({MEM: "1"}, annotations={"gpushare/isolation": "mps"})
+    assert selectors(weaker) == [f'{attribute} in ["mps", "driver+mps"]']
+    assert selectors(pod({MEM: "1"})) == []
 
 
 @pytest.mark.parametrize(
@@ -207,7 +231,7 @@ def test_names_are_bounded_and_follow_from_the_contents(mem: int, core: int, cou
     assert len(name) == 25
     assert decode_contents(encode_contents(contents)) == contents
     assert name != template_name(contents, "other")
-    other = msgspec.structs.replace(contents, isolation="mps")
+    other = msgspec.structs.replace(contents, modes=(IsolationMode.MPS,))
     assert name != template_name(other, "gpushare")
 
 
@@ -223,7 +247,8 @@ def test_names_are_bounded_and_follow_from_the_contents(mem: int, core: int, cou
         '{"requests":[{"compute":101}]}',
         '{"requests":[{}],"count":33}',
         '{"requests":[{},{}],"count":2}',
-        '{"requests":[{}],"isolation":"mps\\" || true"}',
+        '{"requests":[{}],"modes":["mps\\"] || true"]}',
+        '{"requests":[{}],"modes":["none","mps","driver","driver+mps","none"]}',
         '{"requests":[{}],"deviceClass":"admin"}',
         '{"requests":[{}],"namespace":"other"}',
         '{"requests":[{"deviceClassName":"admin"}]}',

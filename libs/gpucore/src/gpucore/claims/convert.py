@@ -110,9 +110,15 @@ def _template(pod: Pod, request: PodRequest, how: ClaimRequests) -> ShareTemplat
         max(containers[0].mem, most.mem), max(containers[0].core, most.core)
     )
     requests = tuple(_request(container, request, how.unit) for container in containers)
-    isolation = request.isolation
-    wanted = "" if isolation is IsolationMode.NONE else isolation.value
-    return decode_contents(encode_contents(ShareTemplate(requests, request.gpu_count, wanted)))
+    template = ShareTemplate(requests, request.gpu_count, _modes(request))
+    return decode_contents(encode_contents(template))
+
+
+def _modes(request: PodRequest) -> tuple[IsolationMode, ...]:
+    """The modes of the GPUs that the extender would take; empty where it would take any."""
+    if request.isolation is IsolationMode.NONE:
+        return ()
+    return tuple(mode for mode in IsolationMode if mode.gives(request.isolation))
 
 
 def _refuse_twice(body: Mapping[str, Any]) -> None:

@@ -1,8 +1,8 @@
 """CEL selectors of DeviceClasses and claims, as far as they are simple comparisons.
 
 Understood are terms that ``&&`` joins: the driver, ``allowMultipleAllocations``, attributes against
-a literal, and capacities with ``compareTo(quantity(...))``. Anything else is named as unknown and
-never guessed.
+a literal or a list of texts, and capacities with ``compareTo(quantity(...))``. Anything else is
+named as unknown and never guessed.
 """
 
 import operator
@@ -54,6 +54,9 @@ _SHARED: Final = re.compile(
 )
 _ATTRIBUTE: Final = re.compile(
     rf"device\.attributes{_FIELD}\s*{_OPERATOR}\s*(?P<value>{_TEXT}|-?\d{{1,18}})"
+)
+_MEMBER: Final = re.compile(
+    rf"device\.attributes{_FIELD}\s*\bin\s*\[\s*(?P<values>{_TEXT}(?:\s*,\s*{_TEXT})*)\s*\]"
 )
 _CAPACITY: Final = re.compile(
     rf"device\.capacity{_FIELD}\s*\.compareTo\(\s*quantity\(\s*(?P<value>{_TEXT})\s*\)\s*\)"
@@ -156,17 +159,16 @@ def _test(text: str) -> _Test | None:
     if found := _SHARED.fullmatch(text):
         wanted = (found["value"] != "false") != bool(found["no"])
         return lambda device, _driver: device.shared is wanted
-    if found := _ATTRIBUTE.fullmatch(text):
-        return _attribute(found)
-    if found := _CAPACITY.fullmatch(text):
-        return _capacity(found)
+    for pattern, read in ((_ATTRIBUTE, _attribute), (_MEMBER, _member), (_CAPACITY, _capacity)):
+        if found := pattern.fullmatch(text):
+            return read(found)
     return None
 
 
 def _attribute(found: re.Match[str]) -> _Test:
     compare, raw = _COMPARE[found["op"]], found["value"]
     value: Value = raw[1:-1] if raw[0] in "'\"" else int(raw)
-    name = f"{found['domain'][1:-1]}/{_name(found)}"
+    name = _full_name(found)
 
     def test(device: SliceDevice, driver: str) -> bool:
         """A device without the attribute, or with another type, does not match."""
@@ -174,6 +176,12 @@ def _attribute(found: re.Match[str]) -> _Test:
         return isinstance(has, type(value)) and bool(compare(has, value))
 
     return test
+
+
+def _member(found: re.Match[str]) -> _Test:
+    values = {each[1:-1] for each in re.findall(_TEXT, found["values"])}
+    name = _full_name(found)
+    return lambda device, driver: attributes_of(device, driver).get(name) in values
 
 
 def _capacity(found: re.Match[str]) -> _Test | None:
@@ -189,6 +197,10 @@ def _capacity(found: re.Match[str]) -> _Test | None:
         return domain == driver and bool(compare(has, wanted))
 
     return test
+
+
+def _full_name(found: re.Match[str]) -> str:
+    return f"{found['domain'][1:-1]}/{_name(found)}"
 
 
 def _name(found: re.Match[str]) -> str:

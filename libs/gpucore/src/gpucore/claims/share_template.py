@@ -6,12 +6,13 @@ these few fields in the namespace of the pod and nothing else.
 """
 
 import re
+from collections.abc import Sequence
 from hashlib import sha256
 from typing import Annotated, Any, Final
 
 import msgspec
 
-from gpucore.model import CORE_PER_GPU
+from gpucore.model import CORE_PER_GPU, IsolationMode
 from gpucore.wire.claim.devices import COMPUTE, GPU_UUID, MEMORY
 from gpucore.wire.claim.prepared import RESULTS_LIMIT
 from gpucore.wire.claim.resource_slices import API_VERSION
@@ -24,12 +25,12 @@ MAX_MIB: Final = (1 << 24) - 1
 """Of one GPU: 16 TiB."""
 _NAME: Final = re.compile(rf"{PREFIX}[0-9a-f]{{16}}")
 _MAX_TEXT: Final = 4096
-_ISOLATION: Final = 'device.attributes["{}"].isolation == "{}"'
+_ISOLATION: Final = f'device.attributes["{CLAIM_DRIVER}"].isolation'
 
 _Mib = Annotated[int, msgspec.Meta(ge=0, le=MAX_MIB)]
 _Percent = Annotated[int, msgspec.Meta(ge=0, le=CORE_PER_GPU)]
 _Count = Annotated[int, msgspec.Meta(ge=1, le=RESULTS_LIMIT)]
-_Mode = Annotated[str, msgspec.Meta(pattern=r"^(|mps|driver)\Z")]
+_Modes = Annotated[tuple[IsolationMode, ...], msgspec.Meta(max_length=len(IsolationMode))]
 
 
 class ShareRequest(
@@ -49,14 +50,14 @@ class ShareTemplate(
     Attributes:
         requests: of the containers, which are all on the same GPU.
         count: number of GPUs; more than 1 with one request only.
-        isolation: mode that the GPU must have; empty for any.
+        modes: isolation modes of which the GPU must have one; empty for any.
     """
 
     requests: Annotated[
         tuple[ShareRequest, ...], msgspec.Meta(min_length=1, max_length=MAX_REQUESTS)
     ]
     count: _Count = 1
-    isolation: _Mode = ""
+    modes: _Modes = ()
 
     def __post_init__(self) -> None:
         if self.count > 1 and len(self.requests) > 1:
@@ -131,7 +132,14 @@ def _exactly(template: ShareTemplate, request: ShareRequest, device_class: str) 
     wanted |= {COMPUTE: str(request.compute)} if request.compute else {}
     if wanted:
         found["capacity"] = {"requests": wanted}
-    if template.isolation:
-        expression = _ISOLATION.format(CLAIM_DRIVER, template.isolation)
-        found["selectors"] = [{"cel": {"expression": expression}}]
+    if template.modes:
+        found["selectors"] = [{"cel": {"expression": _expression(template.modes)}}]
     return found
+
+
+def _expression(modes: Sequence[IsolationMode]) -> str:
+    """CEL; every device of the driver has the attribute."""
+    texts = [f'"{mode.value}"' for mode in modes]
+    if len(texts) == 1:
+        return f"{_ISOLATION} == {texts[0]}"
+    return f"{_ISOLATION} in [{', '.join(texts)}]"
