@@ -23,9 +23,20 @@ from gpucore.units import GIB
 from gpucore.wire.claim.claim_specs import decode_template
 from gpucore.wire.claim.devices import SliceDevice
 from gpucore.wire.errors import WireError
-from gpucore.wire.names import CLAIM_DRIVER, CLAIM_TEMPLATE, DEFAULT_NAMES
+from gpucore.wire.names import (
+    CLAIM_DRIVER,
+    CLAIM_TEMPLATE,
+    DEFAULT_NAMES,
+    KAI_CONTAINER,
+    KAI_MEMORY_LIMIT,
+    LABEL_REQUIRE_WHOLE,
+    MEMORY_LIMIT,
+    REQUIRE_WHOLE_DEVICE,
+)
 
 HOW = ClaimRequests(DEFAULT_NAMES, GIB)
+KAI_LIMIT = f"{KAI_CONTAINER}c0{KAI_MEMORY_LIMIT}"
+ALONE = {LABEL_REQUIRE_WHOLE: REQUIRE_WHOLE_DEVICE}
 MEM, CORE, GPU = DEFAULT_NAMES.gpu_mem, DEFAULT_NAMES.gpu_core, DEFAULT_NAMES.gpu
 Object = dict[str, Any]
 
@@ -190,6 +201,8 @@ def test_the_selector_of_an_isolation_mode_is_written_for_one_value_and_for_seve
         (pod({MEM: "1", GPU: "1"}), "both exclusive GPUs and shares"),
         (pod({}, inits=({MEM: "1"},)), "only init containers"),
         (pod({MEM: "99999999999"}), "more than 16777215 MiB"),
+        (pod({MEM: "2"}, annotations={MEMORY_LIMIT: "4"}), "memory beyond the share"),
+        (pod({MEM: "2"}, annotations={KAI_LIMIT: "2049"}), "memory beyond the share"),
     ],
 )
 def test_what_is_not_converted_has_a_reason(item: Object, words: str) -> None:
@@ -197,6 +210,20 @@ def test_what_is_not_converted_has_a_reason(item: Object, words: str) -> None:
     found = converted(item)
     assert (found.template, found.changes) == (None, ())
     assert words in found.obstacle
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        pod({MEM: "2"}, annotations={MEMORY_LIMIT: "2"}),
+        pod({MEM: "2"}, annotations={KAI_LIMIT: "2048"}),
+        pod({MEM: "2"}, annotations={KAI_LIMIT.replace("c0", "other"): "4096"}),
+        pod({MEM: "2"}, annotations={MEMORY_LIMIT: "4"}, labels=ALONE),
+    ],
+)
+def test_a_memory_limit_that_gives_no_more_than_the_claim_is_no_obstacle(item: Object) -> None:
+    """It equals the share, is of another container, or the pod has all of its GPU."""
+    assert converted(item).template is not None
 
 
 def test_other_pods_are_left_alone() -> None:

@@ -2,7 +2,8 @@
 
 All containers of a pod get shares of one GPU, as from the extender. An init container uses the
 share of the first container, which is as large as the larger of the two. Requests that only the
-extender can serve (gangs, exact topology) are not converted; the reason is a value.
+extender or the device plugin can serve (gangs, memory beyond the share) are not converted; the
+reason is a value.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,6 +26,7 @@ from gpucore.units import MemoryUnit
 from gpucore.wire.errors import decoded
 from gpucore.wire.names import CLAIM_TEMPLATE, Names
 from gpucore.wire.pod.gangs import gang_of
+from gpucore.wire.pod.requests import kai_limit
 from gpucore.wire.pod.spec import Pod, decode_pod
 from gpucore.wire.quantity import amount, exact
 from gpucore.wire.whole_requests import pod_request_of
@@ -33,6 +35,7 @@ CLAIM: Final = "gpushare"
 """Name of the claim in the pod."""
 Change = Mapping[str, Any]
 """An operation of a JSON patch."""
+_BEYOND_SHARE: Final = "memory beyond the share is given by the device plugin only"
 _BODY: Final = msgspec.json.Decoder(dict[str, Any])
 
 
@@ -95,6 +98,8 @@ def conversion_obstacle(pod: Pod, request: PodRequest) -> str:
         return "a share of compute alone is placed by the extender only"
     if request.mem % request.gpu_count or request.core % request.gpu_count:
         return f"the amount does not divide evenly over {request.gpu_count} GPUs"
+    if request.burst and not request.whole_device:
+        return _BEYOND_SHARE
     return ""
 
 
@@ -103,6 +108,11 @@ def _template(pod: Pod, request: PodRequest, how: ClaimRequests) -> ShareTemplat
     containers = [container for container in _container_requests(pod, how.names) if container]
     if not containers:
         raise ValueError("only init containers request a share")
+    if (
+        not request.whole_device
+        and kai_limit(pod, how.unit, how.names) > request.mem * how.unit.mib
+    ):
+        raise ValueError(_BEYOND_SHARE)
     if request.gpu_count > 1 and len(containers) > 1:
         raise ValueError("several GPUs need one container")
     most = _init(pod, how.names)
