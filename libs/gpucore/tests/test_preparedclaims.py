@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpucore.wire.claim.devices import UNHEALTHY
 from gpucore.wire.claim.prepared import (
     RESULTS_LIMIT,
     AllocatedClaim,
@@ -51,6 +52,26 @@ def test_a_device_without_consumed_capacity_is_allocated_as_a_whole() -> None:
     assert decode_allocation(raw, CLAIM_DRIVER).devices == (
         DeviceShare("gpu", CLAIM_DRIVER, "n1", "gpu-0"),
     )
+
+
+@pytest.mark.parametrize(
+    ("toleration", "tolerates"),
+    [
+        ({"key": UNHEALTHY, "operator": "Exists", "effect": "NoSchedule"}, True),
+        ({"key": UNHEALTHY, "operator": "Equal", "value": "true", "effect": "NoExecute"}, True),
+        ({"operator": "Exists"}, True),
+        ({"key": UNHEALTHY, "operator": "Equal", "value": "false"}, False),
+        ({"key": "gpu.example.com/other", "operator": "Exists"}, False),
+        ({"key": UNHEALTHY, "operator": "Exists", "effect": "PreferNoSchedule"}, False),
+    ],
+)
+def test_the_tolerations_of_an_allocation_tell_whether_the_gpu_may_be_unhealthy(
+    toleration: dict[str, str], *, tolerates: bool
+) -> None:
+    """The API server copies those of the request into the status."""
+    raw = claim(result(tolerations=[toleration]), result())
+    shares = decode_allocation(raw, CLAIM_DRIVER).devices
+    assert [each.tolerates_unhealthy for each in shares] == [tolerates, False]
 
 
 def test_a_subrequest_is_named_by_its_request() -> None:

@@ -65,6 +65,15 @@ def test_a_gpu_that_is_unhealthy_takes_no_claim() -> None:
     assert prepared(share(4096, 1), gpus=gpus).devices[0].uuid == gpu(1).uuid
 
 
+def test_a_claim_that_tolerates_an_unhealthy_gpu_is_prepared_on_it() -> None:
+    """kube-scheduler allocates it such a GPU, and its pod would otherwise never start."""
+    gpus = (gpu(0, healthy=False), gpu(1))
+    claim = prepared(share(4096, tolerates_unhealthy=True), gpus=gpus)
+    assert claim.devices[0].uuid == gpu(0).uuid
+    with pytest.raises(ClaimError, match="GPU 0"):
+        prepared(share(4096, 1, tolerates_unhealthy=True), share(4096), gpus=gpus)
+
+
 def test_all_of_one_gpu_and_a_part_of_another_is_a_share_of_both() -> None:
     """Somebody else may be on the second, so the limits stay."""
     found = env(prepared(share(16 * 1024), share(4096, 1)))

@@ -109,7 +109,7 @@ def _gpu(device: DeviceShare, node: ClaimPreparation) -> Gpu:
     gpu = node.gpus.get(device.device)
     if gpu is None:
         raise ClaimError(f"this node has no device {device.device!r}")
-    if not gpu.healthy:
+    if not (gpu.healthy or device.tolerates_unhealthy):
         raise ClaimError(f"GPU {gpu.index} ({gpu.uuid}) is unhealthy")
     return gpu
 

@@ -102,7 +102,9 @@ class _Selector(msgspec.Struct):
     cel: _Cel | None = None
 
 
-class _Toleration(msgspec.Struct):
+class TolerationObject(msgspec.Struct):
+    """A toleration in the nesting of the API; :func:`toleration_of` fills in the defaults."""
+
     key: str | None = None
     operator: str | None = None
     value: str | None = None
@@ -118,7 +120,7 @@ class _Exact(msgspec.Struct, rename="camel"):
     allocation_mode: str | None = None
     count: int | None = None
     selectors: list[_Selector] | None = None
-    tolerations: list[_Toleration] | None = None
+    tolerations: list[TolerationObject] | None = None
     capacity: _Capacity | None = None
     admin_access: bool | None = None
 
@@ -255,7 +257,7 @@ def _choice(exact: _Exact) -> DeviceChoice:
         memory_mib=None if memory is None else -(-memory // MIB_BYTES),
         core=core or 0,
         selectors=_expressions(exact.selectors),
-        tolerations=tuple(map(_toleration, exact.tolerations or ())),
+        tolerations=tuple(map(toleration_of, exact.tolerations or ())),
         admin=bool(exact.admin_access),
     )
 
@@ -280,7 +282,8 @@ def _expressions(selectors: list[_Selector] | None) -> tuple[str, ...]:
     return tuple(each.cel.expression for each in selectors or () if each.cel)
 
 
-def _toleration(found: _Toleration) -> DeviceToleration:
+def toleration_of(found: TolerationObject) -> DeviceToleration:
+    """The toleration with the defaults of the API."""
     return DeviceToleration(
         found.key or "", found.operator or "Equal", found.value or "", found.effect or ""
     )

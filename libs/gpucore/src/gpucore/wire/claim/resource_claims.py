@@ -13,8 +13,20 @@ import msgspec
 
 from gpucore.model import Allocation, AllocationState, Placement
 from gpucore.units import MIB, GpuIndex, NodeName, PodUid
-from gpucore.wire.claim.claim_specs import ClaimSpec, decode_spec
-from gpucore.wire.claim.devices import COMPUTE, MEMORY, MIB_BYTES
+from gpucore.wire.claim.claim_specs import (
+    ClaimSpec,
+    TolerationObject,
+    decode_spec,
+    toleration_of,
+)
+from gpucore.wire.claim.devices import (
+    COMPUTE,
+    MEMORY,
+    MIB_BYTES,
+    NO_EXECUTE,
+    NO_SCHEDULE,
+    UNHEALTHY,
+)
 from gpucore.wire.errors import WireError, decoded
 from gpucore.wire.fields import Quantity
 from gpucore.wire.quantity import amount
@@ -32,6 +44,7 @@ class DeviceShare(msgspec.Struct, frozen=True):
         share_id: identity of a share; empty where the whole device is allocated.
         memory: bytes; ``None`` where the whole device is allocated.
         core: percent of compute.
+        tolerates_unhealthy: it may be on a GPU that is not healthy.
     """
 
     request: str
@@ -41,6 +54,7 @@ class DeviceShare(msgspec.Struct, frozen=True):
     share_id: str = ""
     memory: int | None = None
     core: int = 0
+    tolerates_unhealthy: bool = False
 
     @property
     def memory_mib(self) -> int:
@@ -90,6 +104,7 @@ class _Result(msgspec.Struct, rename="camel"):
     admin_access: bool | None = None
     share_id: str | None = msgspec.field(name="shareID", default=None)
     consumed_capacity: dict[str, Quantity] | None = None
+    tolerations: list[TolerationObject] | None = None
 
 
 class _Opaque(msgspec.Struct):
@@ -177,6 +192,16 @@ def _share(result: _Result) -> DeviceShare:
         share_id=result.share_id or "",
         memory=memory,
         core=core or 0,
+        tolerates_unhealthy=_tolerates_unhealthy(result),
+    )
+
+
+def _tolerates_unhealthy(result: _Result) -> bool:
+    """Its request tolerates the taint, whose effect is a setting of the device plugin."""
+    return any(
+        toleration_of(each).tolerates(UNHEALTHY, "true", effect)
+        for each in result.tolerations or ()
+        for effect in (NO_SCHEDULE, NO_EXECUTE)
     )
 
 
