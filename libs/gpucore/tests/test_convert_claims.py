@@ -13,6 +13,7 @@ from gpucore.claims.selectors import select, unknown_terms
 from gpucore.claims.share_template import (
     ShareRequest,
     ShareTemplate,
+    Tolerance,
     decode_contents,
     encode_contents,
     template_name,
@@ -21,7 +22,7 @@ from gpucore.claims.share_template import (
 from gpucore.model import IsolationMode
 from gpucore.units import GIB
 from gpucore.wire.claim.claim_specs import decode_template
-from gpucore.wire.claim.devices import SliceDevice
+from gpucore.wire.claim.devices import NO_EXECUTE, UNHEALTHY, SliceDevice
 from gpucore.wire.errors import WireError
 from gpucore.wire.names import (
     CLAIM_DRIVER,
@@ -191,6 +192,59 @@ def test_the_selector_of_an_isolation_mode_is_written_for_one_value_and_for_seve
     assert selectors(pod({MEM: "1"})) == []
 
 
+def tolerating(*tolerations: Object) -> Object:
+    """A pod with these tolerations."""
+    item = pod({MEM: "1"})
+    item["spec"]["tolerations"] = list(tolerations)
+    return item
+
+
+@pytest.mark.parametrize(
+    ("tolerations", "effects"),
+    [
+        ([], []),
+        ([{"operator": "Exists"}], []),
+        ([{"key": "nvidia.com/gpu", "operator": "Exists"}], []),
+        ([{"key": UNHEALTHY, "operator": "Equal", "value": "false"}], []),
+        ([{"key": UNHEALTHY, "operator": "Exists", "effect": "PreferNoSchedule"}], []),
+        ([{"key": UNHEALTHY, "operator": "Exists"}], ["NoExecute", "NoSchedule"]),
+        ([{"key": UNHEALTHY, "value": "true", "effect": "NoSchedule"}], ["NoSchedule"]),
+    ],
+)
+def test_a_toleration_of_an_unhealthy_gpu_is_one_of_the_claim(
+    tolerations: list[Object], effects: list[str]
+) -> None:
+    """Only one that names the taint: a pod that tolerates every node wants no broken GPU."""
+    found = converted(tolerating(*tolerations)).template
+    assert found is not None
+    raw = msgspec.json.encode(template_object(found, "ns", "gpushare"))
+    (choice,) = decode_template(raw)[2].requests[0].choices
+    for effect in ("NoSchedule", "NoExecute"):
+        tolerated = any(each.tolerates(UNHEALTHY, "true", effect) for each in choice.tolerations)
+        assert tolerated is (effect in effects)
+
+
+def test_the_shortest_time_on_an_unhealthy_gpu_counts() -> None:
+    """As for the taints of nodes; a negative time is 0, and one toleration may set none."""
+    stays = {"key": UNHEALTHY, "operator": "Exists", "effect": "NoExecute"}
+    times = [stays | {"tolerationSeconds": seconds} for seconds in (300, 60)]
+    found = converted(tolerating(stays, *times)).template
+    assert found == ShareTemplate((ShareRequest(1024),), tolerations=(Tolerance(NO_EXECUTE, 60),))
+    exactly = template_object(found, "", "gpushare")["spec"]["spec"]["devices"]["requests"][0]
+    assert exactly["exactly"]["tolerations"] == [stays | {"tolerationSeconds": 60}]
+    found = converted(tolerating(stays | {"tolerationSeconds": -1})).template
+    assert found is not None
+    assert found.tolerations == (Tolerance(NO_EXECUTE, 0),)
+
+
+def test_tolerations_that_are_none_are_an_obstacle() -> None:
+    """No text of a pod is an error of the webhook."""
+    item = pod({MEM: "1"}) | {"kind": "Pod"}
+    for odd in (5, [5], [{"key": 5}], [{"key": UNHEALTHY, "tolerationSeconds": "x"}]):
+        item["spec"]["tolerations"] = odd
+        assert converted(item).obstacle
+
+
 @pytest.mark.parametrize(
     ("item", "words"),
     [
@@ -276,6 +330,9 @@ def test_names_are_bounded_and_follow_from_the_contents(mem: int, core: int, cou
         '{"requests":[{},{}],"count":2}',
         '{"requests":[{}],"modes":["mps\\"] || true"]}',
         '{"requests":[{}],"modes":["none","mps","driver","driver+mps","none"]}',
+        '{"requests":[{}],"tolerations":[{"effect":"PreferNoSchedule"}]}',
+        '{"requests":[{}],"tolerations":[{"effect":"NoExecute","key":""}]}',
+        '{"requests":[{}],"tolerations":[{"effect":"NoExecute","seconds":-1}]}',
         '{"requests":[{}],"deviceClass":"admin"}',
         '{"requests":[{}],"namespace":"other"}',
         '{"requests":[{"deviceClassName":"admin"}]}',

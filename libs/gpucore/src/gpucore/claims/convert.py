@@ -12,10 +12,12 @@ from typing import Any, Final
 
 import msgspec
 
+from gpucore.claims.pod_tolerations import gpu_tolerations
 from gpucore.claims.share_template import (
     MAX_MIB,
     ShareRequest,
     ShareTemplate,
+    Tolerance,
     decode_contents,
     encode_contents,
     request_name,
@@ -80,7 +82,7 @@ def convert(raw: bytes | msgspec.Raw, how: ClaimRequests) -> Conversion:
         return Conversion(obstacle=obstacle)
     try:
         body = decoded(_BODY, raw, "no pod")
-        template = _template(pod, request, how)
+        template = _template(pod, request, how, gpu_tolerations(body["spec"]))
         _refuse_twice(body)
         _refuse_fractions(body, how.names)
     except (msgspec.MsgspecError, ValueError) as error:
@@ -103,7 +105,9 @@ def conversion_obstacle(pod: Pod, request: PodRequest) -> str:
     return ""
 
 
-def _template(pod: Pod, request: PodRequest, how: ClaimRequests) -> ShareTemplate:
+def _template(
+    pod: Pod, request: PodRequest, how: ClaimRequests, tolerations: tuple[Tolerance, ...]
+) -> ShareTemplate:
     """Raises: ValueError: the claim would be more than the API allows."""
     containers = [container for container in _container_requests(pod, how.names) if container]
     if not containers:
@@ -120,7 +124,7 @@ def _template(pod: Pod, request: PodRequest, how: ClaimRequests) -> ShareTemplat
         max(containers[0].mem, most.mem), max(containers[0].core, most.core)
     )
     requests = tuple(_request(container, request, how.unit) for container in containers)
-    template = ShareTemplate(requests, request.gpu_count, _modes(request))
+    template = ShareTemplate(requests, request.gpu_count, _modes(request), tolerations)
     return decode_contents(encode_contents(template))
 
 

@@ -13,7 +13,14 @@ from typing import Annotated, Any, Final
 import msgspec
 
 from gpucore.model import CORE_PER_GPU, IsolationMode
-from gpucore.wire.claim.devices import COMPUTE, GPU_UUID, MEMORY
+from gpucore.wire.claim.devices import (
+    COMPUTE,
+    GPU_UUID,
+    MEMORY,
+    NO_EXECUTE,
+    NO_SCHEDULE,
+    UNHEALTHY,
+)
 from gpucore.wire.claim.prepared import RESULTS_LIMIT
 from gpucore.wire.claim.resource_slices import API_VERSION
 from gpucore.wire.errors import WireError
@@ -23,6 +30,7 @@ PREFIX: Final = "gpushare-"
 MAX_REQUESTS: Final = 16
 MAX_MIB: Final = (1 << 24) - 1
 """Of one GPU: 16 TiB."""
+MAX_SECONDS: Final = (1 << 31) - 1
 _NAME: Final = re.compile(rf"{PREFIX}[0-9a-f]{{16}}")
 _MAX_TEXT: Final = 4096
 _ISOLATION: Final = f'device.attributes["{CLAIM_DRIVER}"].isolation'
@@ -30,6 +38,8 @@ _ISOLATION: Final = f'device.attributes["{CLAIM_DRIVER}"].isolation'
 _Mib = Annotated[int, msgspec.Meta(ge=0, le=MAX_MIB)]
 _Percent = Annotated[int, msgspec.Meta(ge=0, le=CORE_PER_GPU)]
 _Count = Annotated[int, msgspec.Meta(ge=1, le=RESULTS_LIMIT)]
+_Effect = Annotated[str, msgspec.Meta(pattern=rf"^({NO_SCHEDULE}|{NO_EXECUTE})\Z")]
+_Seconds = Annotated[int, msgspec.Meta(ge=0, le=MAX_SECONDS)]
 _Modes = Annotated[tuple[IsolationMode, ...], msgspec.Meta(max_length=len(IsolationMode))]
 
 
@@ -42,6 +52,20 @@ class ShareRequest(
     compute: _Percent = 0
 
 
+class Tolerance(
+    msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, rename="camel"
+):
+    """A toleration of the taint of an unhealthy GPU.
+
+    Attributes:
+        effect: of the taint.
+        seconds: for which a pod may stay on such a GPU; ``None`` for ever.
+    """
+
+    effect: _Effect
+    seconds: _Seconds | None = None
+
+
 class ShareTemplate(
     msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, rename="camel"
 ):
@@ -51,6 +75,7 @@ class ShareTemplate(
         requests: of the containers, which are all on the same GPU.
         count: number of GPUs; more than 1 with one request only.
         modes: isolation modes of which the GPU must have one; empty for any.
+        tolerations: of an unhealthy GPU.
     """
 
     requests: Annotated[
@@ -58,6 +83,7 @@ class ShareTemplate(
     ]
     count: _Count = 1
     modes: _Modes = ()
+    tolerations: Annotated[tuple[Tolerance, ...], msgspec.Meta(max_length=2)] = ()
 
     def __post_init__(self) -> None:
         if self.count > 1 and len(self.requests) > 1:
@@ -134,7 +160,15 @@ def _exactly(template: ShareTemplate, request: ShareRequest, device_class: str) 
         found["capacity"] = {"requests": wanted}
     if template.modes:
         found["selectors"] = [{"cel": {"expression": _expression(template.modes)}}]
+    if template.tolerations:
+        found["tolerations"] = [_toleration(each) for each in template.tolerations]
     return found
+
+
+def _toleration(found: Tolerance) -> dict[str, Any]:
+    toleration = {"key": UNHEALTHY, "operator": "Exists", "effect": found.effect}
+    timed = found.seconds is not None and found.effect == NO_EXECUTE
+    return toleration | ({"tolerationSeconds": found.seconds} if timed else {})
 
 
 def _expression(modes: Sequence[IsolationMode]) -> str:
