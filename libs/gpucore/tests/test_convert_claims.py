@@ -151,6 +151,13 @@ def test_an_init_container_uses_the_first_share() -> None:
     assert box["resources"]["claims"] == [{"name": "gpushare", "request": "gpu-0"}]
 
 
+def test_a_pod_that_is_alone_on_its_gpu_claims_all_of_it() -> None:
+    """The label ack.gpushare.placement: a claim without an amount of memory leaves none."""
+    assert converted(pod({MEM: "2"}, labels=ALONE)).template == ShareTemplate((ShareRequest(),))
+    beside = converted(pod({MEM: "2"}, {"cpu": "1"}, labels=ALONE))
+    assert beside.template == ShareTemplate((ShareRequest(),))
+
+
 def test_a_share_over_several_gpus_needs_distinct_gpus() -> None:
     """The label gpu-count; each GPU has its part."""
     found = converted(pod({MEM: "8", CORE: "20"}, labels={DEFAULT_NAMES.gpu_count: "2"}))
@@ -255,6 +262,7 @@ def test_tolerations_that_are_none_are_an_obstacle() -> None:
         (pod({MEM: "1", GPU: "1"}), "both exclusive GPUs and shares"),
         (pod({}, inits=({MEM: "1"},)), "only init containers"),
         (pod({MEM: "99999999999"}), "more than 16777215 MiB"),
+        (pod({MEM: "2"}, {MEM: "2"}, labels=ALONE), "a GPU of its own needs one container"),
         (pod({MEM: "2"}, annotations={MEMORY_LIMIT: "4"}), "memory beyond the share"),
         (pod({MEM: "2"}, annotations={KAI_LIMIT: "2049"}), "memory beyond the share"),
     ],

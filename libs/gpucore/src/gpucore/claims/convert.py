@@ -117,8 +117,9 @@ def _template(
         and kai_limit(pod, how.unit, how.names) > request.mem * how.unit.mib
     ):
         raise ValueError(_BEYOND_SHARE)
-    if request.gpu_count > 1 and len(containers) > 1:
-        raise ValueError("several GPUs need one container")
+    if len(containers) > 1 and (request.gpu_count > 1 or request.whole_device):
+        kind = "a GPU of its own needs" if request.whole_device else "several GPUs need"
+        raise ValueError(f"{kind} one container")
     most = _init(pod, how.names)
     containers[0] = ContainerRequest(
         max(containers[0].mem, most.mem), max(containers[0].core, most.core)
