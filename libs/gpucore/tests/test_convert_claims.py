@@ -22,7 +22,7 @@ from gpucore.claims.share_template import (
 from gpucore.model import IsolationMode
 from gpucore.units import GIB
 from gpucore.wire.claim.claim_specs import decode_template
-from gpucore.wire.claim.devices import NO_EXECUTE, UNHEALTHY, SliceDevice
+from gpucore.wire.claim.devices import MIG, NO_EXECUTE, UNHEALTHY, SliceDevice
 from gpucore.wire.errors import WireError
 from gpucore.wire.names import (
     CLAIM_DRIVER,
@@ -161,7 +161,8 @@ def test_a_pod_that_is_alone_on_its_gpu_claims_all_of_it() -> None:
 def test_a_share_over_several_gpus_needs_distinct_gpus() -> None:
     """The label gpu-count; each GPU has its part."""
     found = converted(pod({MEM: "8", CORE: "20"}, labels={DEFAULT_NAMES.gpu_count: "2"}))
-    assert found.template == ShareTemplate((ShareRequest(4 * 1024, 10),), count=2)
+    modes = (IsolationMode.NONE, IsolationMode.DRIVER)
+    assert found.template == ShareTemplate((ShareRequest(4 * 1024, 10),), count=2, modes=modes)
     devices = template_object(found.template, "ns", "gpushare")["spec"]["spec"]["devices"]
     assert devices["requests"][0]["exactly"]["count"] == 2
     assert devices["constraints"] == [{"distinctAttribute": "gpu.gpushare.io/uuid"}]
@@ -259,6 +260,14 @@ def test_tolerations_that_are_none_are_an_obstacle() -> None:
         (pod({CORE: "10"}), "compute alone"),
         (pod({MEM: "3"}, labels={DEFAULT_NAMES.gpu_count: "2"}), "evenly over 2 GPUs"),
         (pod({MEM: "2"}, {MEM: "2"}, labels={DEFAULT_NAMES.gpu_count: "2"}), "one container"),
+        (
+            pod(
+                {MEM: "8"},
+                labels={DEFAULT_NAMES.gpu_count: "2"},
+                annotations={"gpushare/isolation": "mps"},
+            ),
+            "several GPUs have no isolation mode with MPS",
+        ),
         (pod({MEM: "1", GPU: "1"}), "both exclusive GPUs and shares"),
         (pod({}, inits=({MEM: "1"},)), "only init containers"),
         (pod({MEM: "99999999999"}), "more than 16777215 MiB"),
@@ -292,6 +301,26 @@ def test_other_pods_are_left_alone() -> None:
     """No GPU, or exclusive GPUs, which kube-scheduler maps to claims itself."""
     assert converted(pod({"cpu": "1"})) == Conversion()
     assert converted(pod({GPU: "2"})) == Conversion()
+
+
+@pytest.mark.parametrize("demanded", [IsolationMode.NONE, IsolationMode.DRIVER])
+def test_several_gpus_are_those_that_one_program_can_use_together(demanded: IsolationMode) -> None:
+    """A program connects to one MPS daemon, and CUDA shows a process one MIG instance."""
+    expressions = selectors(
+        pod(
+            {MEM: "8"},
+            labels={DEFAULT_NAMES.gpu_count: "2"},
+            annotations={"gpushare/isolation": demanded.value},
+        )
+    )
+    for mode in (*(each.value for each in IsolationMode), MIG):
+        wanted = mode in {"none", "driver"} and (mode == "driver" or not demanded.uses_driver)
+        assert select(SliceDevice("g", isolation=mode), CLAIM_DRIVER, expressions).matches is wanted
+
+
+def test_one_gpu_may_be_in_any_mode() -> None:
+    """The DeviceClass decides about MIG instances."""
+    assert selectors(pod({MEM: "8"}, labels={DEFAULT_NAMES.gpu_count: "1"})) == []
 
 
 def test_a_claim_of_the_pods_own_stays() -> None:

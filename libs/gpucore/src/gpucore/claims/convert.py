@@ -24,6 +24,7 @@ from gpucore.claims.share_template import (
     template_name,
 )
 from gpucore.model import CORE_PER_GPU, ContainerRequest, IsolationMode, PodRequest
+from gpucore.scheduling.device_fit import isolates
 from gpucore.units import MemoryUnit
 from gpucore.wire.errors import decoded
 from gpucore.wire.names import CLAIM_TEMPLATE, Names
@@ -98,10 +99,16 @@ def conversion_obstacle(pod: Pod, request: PodRequest) -> str:
         return "pods of a gang are placed by the extender only"
     if not request.mem and not request.whole_device:
         return "a share of compute alone is placed by the extender only"
-    if request.mem % request.gpu_count or request.core % request.gpu_count:
-        return f"the amount does not divide evenly over {request.gpu_count} GPUs"
     if request.burst and not request.whole_device:
         return _BEYOND_SHARE
+    return _obstacle_of_several(request)
+
+
+def _obstacle_of_several(request: PodRequest) -> str:
+    if request.mem % request.gpu_count or request.core % request.gpu_count:
+        return f"the amount does not divide evenly over {request.gpu_count} GPUs"
+    if request.gpu_count > 1 and request.isolation.uses_mps:
+        return "several GPUs have no isolation mode with MPS, because a program uses one MPS daemon"
     return ""
 
 
@@ -130,10 +137,14 @@ def _template(
 
 
 def _modes(request: PodRequest) -> tuple[IsolationMode, ...]:
-    """The modes of the GPUs that the extender would take; empty where it would take any."""
-    if request.isolation is IsolationMode.NONE:
+    """The modes of the GPUs that the extender would take; empty where it would take any.
+
+    For several GPUs they are always given: ResourceSlices have ``mig`` in place of a mode, and CUDA
+    shows a process one MIG instance.
+    """
+    if request.isolation is IsolationMode.NONE and request.gpu_count == 1:
         return ()
-    return tuple(mode for mode in IsolationMode if mode.gives(request.isolation))
+    return tuple(mode for mode in IsolationMode if isolates(mode, request))
 
 
 def _refuse_twice(body: Mapping[str, Any]) -> None:

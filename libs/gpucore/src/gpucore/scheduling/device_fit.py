@@ -67,10 +67,13 @@ def _unable(device: DeviceInfo, pod_request: PodRequest, mem: int, core: int) ->
 
 
 def _isolates(device: DeviceInfo, pod_request: PodRequest) -> bool:
-    """Its isolation mode is enough; an MPS daemon serves one GPU, and a process has one daemon."""
-    isolation = device.gpu.isolation if device.gpu else IsolationMode.NONE
+    return isolates(device.gpu.isolation if device.gpu else IsolationMode.NONE, pod_request)
+
+
+def isolates(mode: IsolationMode, pod_request: PodRequest) -> bool:
+    """The mode of a GPU is enough; an MPS daemon serves one GPU, and a process has one daemon."""
     several = pod_request.gpu_count > 1
-    return isolation.gives(pod_request.isolation) and not (several and isolation.uses_mps)
+    return mode.gives(pod_request.isolation) and not (several and mode.uses_mps)
 
 
 def _occupied(device: DeviceInfo, pod_request: PodRequest) -> Code | None:
