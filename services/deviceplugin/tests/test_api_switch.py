@@ -12,7 +12,13 @@ from gpucore.node.grant import GrantPolicy
 from gpucore.units import GpuIndex, GpuUuid, NodeName
 from gpucore.wire.node.spec import Node
 from gpudeviceplugin.cluster.node_watch import NodeWatch
-from gpudeviceplugin.dra.switch import LOOK_SECONDS, PROBE_SECONDS, RETRY_SECONDS, ApiSwitch
+from gpudeviceplugin.dra.switch import (
+    LOOK_SECONDS,
+    PROBE_SECONDS,
+    RETRY_SECONDS,
+    SETTLED_SECONDS,
+    ApiSwitch,
+)
 from gpudeviceplugin.state import NodeState
 from gpukube.errors import ForbiddenError, NotFoundError
 from gpukube.testing.clock import FakeClock
@@ -225,6 +231,49 @@ async def test_the_end_of_the_last_share_is_found_without_a_signal(clock: FakeCl
     world.state.claims.drop("uid-c")
     await asyncio.sleep(LOOK_SECONDS)
     assert world.state.api == "devices"
+    running.cancel()
+    await asyncio.wait({running})
+
+
+@pytest.mark.parametrize("api", ["devices", "claims"])
+async def test_a_node_that_offers_what_is_requested_is_left_alone(
+    clock: FakeClock, monkeypatch: pytest.MonkeyPatch, api: str
+) -> None:
+    """It is compared once a minute, and at once when its label changes."""
+    world, decisions = World(default=api), list[float]()
+    decide = world.switch.decide
+
+    def counted() -> None:
+        decisions.append(clock.seconds)
+        decide()
+
+    monkeypatch.setattr(world.switch, "decide", counted)
+    world.state.certain.set()
+    world.label()
+    running = asyncio.create_task(world.switch.run())
+    await asyncio.sleep(SETTLED_SECONDS / 2)
+    assert world.state.api == api
+    decisions.clear()
+    await asyncio.sleep(5 * SETTLED_SECONDS)
+    assert len(decisions) == 5
+    world.label(gpushare_api="claims" if api == "devices" else "devices")
+    await asyncio.sleep(1)
+    assert world.state.api != api
+    running.cancel()
+    await asyncio.wait({running})
+
+
+async def test_devices_beside_claims_are_found_soon_after_a_restart(clock: FakeClock) -> None:
+    """Kubelet lists the holders of devices when the claims of the node are known already."""
+    world = World(default="claims")
+    world.state.claims.put(prepared("c", Gpu(GpuIndex(0), GpuUuid("GPU-0"), 15), 2))
+    world.label()
+    running = asyncio.create_task(world.switch.run())
+    await asyncio.sleep(5.5 * LOOK_SECONDS)
+    assert world.state.api == "claims"
+    world.state.claims.drop("uid-c")
+    await asyncio.sleep(LOOK_SECONDS)
+    assert world.state.api == ""
     running.cancel()
     await asyncio.wait({running})
 

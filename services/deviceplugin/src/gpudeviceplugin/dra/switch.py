@@ -18,6 +18,8 @@ log = structlog.get_logger()
 
 LOOK_SECONDS: Final = 2.0
 """Seconds between checks whether pods of the device plugin remain, since no event reports it."""
+SETTLED_SECONDS: Final = 60.0
+"""The same where the node offers what is requested: a change of the request is an event."""
 PROBE_SECONDS: Final = 300.0
 """Seconds between requests to an API server without consumable capacity."""
 RETRY_SECONDS: Final = 5.0
@@ -63,7 +65,12 @@ class ApiSwitch:
         while True:
             seen = self._state.outlook_changed.count
             self.decide()
-            await self._state.outlook_changed.beyond_or_after(seen, LOOK_SECONDS)
+            seconds = SETTLED_SECONDS if self._settled() else LOOK_SECONDS
+            await self._state.outlook_changed.beyond_or_after(seen, seconds)
+
+    def _settled(self) -> bool:
+        """The node offers what is requested, and it is known who holds devices."""
+        return bool(self._state.api) and not self.why and self._state.certain.is_set()
 
     def decide(self) -> None:
         """Compare what is requested with what is in use, and take over what can be."""
