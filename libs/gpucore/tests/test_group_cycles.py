@@ -453,6 +453,46 @@ def test_pods_of_an_owner_that_was_not_called_may_go_to_any_node() -> None:
     assert bench.node_of(third, (A, B)) in {"a", "b"}
 
 
+def nominated(number: int, node: NodeName) -> Pod:
+    """A pod of the group for which kube-scheduler has evicted others from a node."""
+    return msgspec.structs.replace(member(number), nominated=node)
+
+
+def test_nominated_pods_are_planned_on_their_own_nodes() -> None:
+    """kube-scheduler evicted pods on three nodes, and offers each pod its own node alone."""
+    bench = Bench(3)
+    pods = bench.come(*(nominated(number, node) for number, node in enumerate(NODES)))
+    nodes = [bench.node_of(one, (node,)) for one, node in zip(pods, NODES, strict=True)]
+    assert nodes == ["a", "b", "c"]
+
+
+def test_a_nominated_pod_whose_node_is_full_goes_to_an_offered_node() -> None:
+    """Another pod took the GPU: kube-scheduler offers the others next, without the nominated."""
+    bench = Bench(2)
+    first, second = bench.come(nominated(0, A), nominated(1, B))
+    bench.others_take("a")
+    assert not bench.node_of(first, (A,))
+    assert bench.node_of(first, (A, C)) == "c"
+    assert bench.node_of(second, (B,)) == "b"
+
+
+def test_pods_that_are_not_nominated_go_where_they_are_offered() -> None:
+    """The offer of a nominated pod, its own node, is none for the pods like it."""
+    bench = Bench(3)
+    first, second, third = bench.come(nominated(0, B), member(1), member(2))
+    assert bench.node_of(first, (B,)) == "b"
+    assert bench.node_of(second, (A,)) == "a"
+    assert bench.node_of(third, (A, C)) == "c"
+
+
+def test_a_nominated_pod_is_not_planned_on_a_node_that_it_is_not_offered() -> None:
+    """Its nomination is out of date: the node has no CPU left."""
+    bench = Bench(2)
+    first, second = bench.come(nominated(0, A), member(1))
+    assert bench.node_of(first, (B, C)) in {"b", "c"}
+    assert bench.node_of(second, (B, C)) in {"b", "c"}
+
+
 def test_a_group_that_is_refused_in_a_later_cycle_keeps_nothing() -> None:
     """It had places for the nodes of the cycle before."""
     bench = Bench(2)

@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Collection, Mapping
 from typing import Final
 
-from gpucore.gang.values import PlacementKind, Refused
+from gpucore.gang.values import GroupMember, PlacementKind, Refused
 from gpucore.model import Allocation
 from gpucore.units import NodeName, PodUid
 
@@ -57,8 +57,14 @@ class GroupCycle:
             self.earlier.append(self.answered)
             self.answered = {}
 
-    def offer(self, kind: PlacementKind, names: Collection[NodeName]) -> None:
-        """Remember what the last pod of a kind was offered, of :data:`MOST_KINDS` kinds."""
+    def offer(self, member: GroupMember, names: Collection[NodeName]) -> None:
+        """Remember what the last pod of a kind was offered, of :data:`MOST_KINDS` kinds.
+
+        kube-scheduler calls for a nominated pod with its node alone, which says nothing of others.
+        """
+        kind = member.kind
+        if len(names) == 1 and member.nominated in names:
+            return
         if kind in self.nodes or len(self.nodes) < MOST_KINDS:
             self.nodes[kind] = names
 

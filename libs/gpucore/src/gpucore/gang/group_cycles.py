@@ -76,7 +76,7 @@ class PodGroupCycles:
                 return shortage
         mine = view.members[0]
         offered = frozenset(names)
-        cycle.offer(mine.kind, offered)
+        cycle.offer(mine, offered)
         found = self._places.place(view, cycle, mine, offered)
         if isinstance(found, Allocation):
             cycle.answered[mine.uid] = found
@@ -93,7 +93,7 @@ class PodGroupCycles:
             return False
         kind, every = view.members[0].kind, self._state.ledger.nodes().keys()
         found = self._places.plan(
-            view, {}, view.members, lambda other: names if other == kind else every
+            view, {}, view.members, lambda one: names if one.kind == kind else every
         )
         return isinstance(found, dict)
 

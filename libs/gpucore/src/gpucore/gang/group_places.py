@@ -8,7 +8,7 @@ import msgspec
 from gpucore.accounting.ledger import Ledger
 from gpucore.gang.gang_pods import GangPods
 from gpucore.gang.group_cycle import GroupCycle, Places
-from gpucore.gang.group_plan import plan_group, reservation
+from gpucore.gang.group_plan import Nodes, plan_group, reservation
 from gpucore.gang.group_view import GroupView, standing
 from gpucore.gang.members import MOST_RESERVED, Postponed, ReservationTime, resting, too_many
 from gpucore.gang.values import (
@@ -16,7 +16,6 @@ from gpucore.gang.values import (
     GroupMember,
     GroupRefusal,
     GroupShortage,
-    PlacementKind,
     Refused,
 )
 from gpucore.model import Allocation
@@ -135,10 +134,16 @@ class GroupPlaces:
         """A new plan for all pods that were not called yet."""
         kept = {uid: one for uid, one in view.reserved.items() if uid in cycle.answered}
         kept.pop(mine.uid, None)
-        rest = [member for member in view.members if member.uid not in kept]
+        rest = [_on_offered(mine, names)]
+        rest += [one for one in view.members if one.uid not in kept and one.uid != mine.uid]
         every = self._state.ledger.nodes().keys()
-        known = {**cycle.nodes, mine.kind: names}
-        found = self.plan(view, kept, rest, lambda kind: known.get(kind, every))
+        known = cycle.nodes
+        found = self.plan(
+            view,
+            kept,
+            rest,
+            lambda one: names if one.uid == mine.uid else known.get(one.kind, every),
+        )
         if not isinstance(found, dict):
             if not kept:
                 self.keep_only(view, {})
@@ -153,7 +158,7 @@ class GroupPlaces:
         view: GroupView,
         kept: Places,
         members: Collection[GroupMember],
-        nodes: Callable[[PlacementKind], Collection[NodeName]],
+        nodes: Nodes,
     ) -> dict[PodUid, Allocation] | GroupShortage | Postponed:
         room, gang, now_ns = self._room(view), view.gang, self._clock()
         if view.needed > room or len(kept) >= room:
@@ -218,3 +223,10 @@ class GroupPlaces:
         )
         self._state.reserve(found)
         return found
+
+
+def _on_offered(mine: GroupMember, names: Collection[NodeName]) -> GroupMember:
+    """``mine``, nominated for a node that it is offered or for none."""
+    return (
+        mine if mine.nominated in names else msgspec.structs.replace(mine, nominated=NodeName(""))
+    )

@@ -3,7 +3,8 @@
 Unlike a gang that labels name, a PodGroup may have pods of different requests and more pods than it
 needs, and each of its pods has a place of its own: kube-scheduler calls filter for all of them
 before it binds the first. Pods with the same request that may go to the same nodes are placed
-together.
+together. A pod that kube-scheduler nominated gets a place on its own node if it can: evicted pods
+made room for it there, and kube-scheduler evaluates that node first.
 
 Requests are placed one after the other, the largest first. Not guaranteed: that a placement is
 found for pods of different requests whenever one exists. Many different requests on many nodes are
@@ -14,12 +15,14 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final
 
+import msgspec
+
 from gpucore.accounting.ledger import Ledger
 from gpucore.accounting.node_info import NodeInfo, common_unit
 from gpucore.gang.able_nodes import MOST_COMPARED, able_nodes, without_reservations
 from gpucore.gang.reservations import reservation_uid
 from gpucore.gang.spread import NodeOffer, spread_over
-from gpucore.gang.values import GroupMember, GroupShortage, PlacementKind
+from gpucore.gang.values import GroupMember, GroupShortage
 from gpucore.model import Allocation, AllocationState, Placement, PodRequest
 from gpucore.scheduling.grouping import Rules
 from gpucore.scheduling.nominated import NONE_NOMINATED, Nominated, beside_nominated
@@ -29,7 +32,7 @@ from gpucore.wire.pod.gangs import Gang
 LEAST_COMPARED: Final = 20
 """Nodes that are compared for each of the most requests that a group may have."""
 
-Nodes = Callable[[PlacementKind], Collection[NodeName]]
+Nodes = Callable[[GroupMember], Collection[NodeName]]
 
 
 def reservation(
@@ -65,7 +68,7 @@ def plan_group(
     """Places for ``members``, besides those that are kept; for the first ones if not for all.
 
     Args:
-        nodes: names of the nodes that pods of a kind may go to.
+        nodes: names of the nodes that a pod may go to; one object for pods that may go to the same.
         kept: reservations that stay, by the UIDs of their pods; all others of the group end.
         needed: number of places that the group needs, those that are kept included.
         nominated: pods that go before those of the group, by the node that they are nominated for.
@@ -78,16 +81,14 @@ def plan_group(
         _put(ledger, changed, one)
     changed = beside_nominated(ledger, changed, nominated)
     home.update(one.placement.node for one in kept.values())
-    found = dict[PodUid, Allocation]()
-    requests = _by_size(members, nodes)
+    filling = _Filling(ledger, gang, changed, rules, home, now_ns)
+    for alike, names in _nominated(members):
+        filling.place(alike, names, most=MOST_COMPARED)
+    found = filling.found
+    requests = _by_size([one for one in members if one.uid not in found], nodes)
     most = max(MOST_COMPARED // max(len(requests), 1), LEAST_COMPARED)
     for alike, names in requests:
-        able = able_nodes(ledger, changed, alike[0].pod_request, names, most=most)
-        places = _spread(able, alike, rules, home)
-        for member, placement in zip(alike, places, strict=False):
-            one = reservation(gang, member, placement, ledger, now_ns)
-            _put(ledger, changed, one)
-            found[member.uid] = one
+        filling.place(alike, names, most=most)
     if len(found) + len(kept) < needed:
         counts = Counter(member.pod_request for member in members)
         unit = common_unit(ledger.nodes().values())
@@ -95,18 +96,58 @@ def plan_group(
     return found
 
 
-def _by_size(
-    members: Sequence[GroupMember], nodes: Nodes
-) -> list[tuple[list[GroupMember], Collection[NodeName]]]:
+class _Filling(msgspec.Struct):
+    """The nodes while a plan fills them.
+
+    Attributes:
+        changed: nodes that differ from the ledger.
+        home: nodes on which the group is already.
+        found: the places so far.
+    """
+
+    ledger: Ledger
+    gang: Gang
+    changed: dict[NodeName, NodeInfo]
+    rules: Rules
+    home: Collection[NodeName]
+    now_ns: int
+    found: dict[PodUid, Allocation] = msgspec.field(default_factory=dict)
+
+    def place(
+        self, alike: Sequence[GroupMember], names: Collection[NodeName], *, most: int
+    ) -> None:
+        """Give places on these nodes to as many of equal pods as fit."""
+        able = able_nodes(self.ledger, self.changed, alike[0].pod_request, names, most=most)
+        places = _spread(able, alike, self.rules, self.home)
+        for member, placement in zip(alike, places, strict=False):
+            one = reservation(self.gang, member, placement, self.ledger, self.now_ns)
+            _put(self.ledger, self.changed, one)
+            self.found[member.uid] = one
+
+
+_Alike = tuple[list[GroupMember], Collection[NodeName]]
+"""Pods with one request, and the nodes that they may go to."""
+
+
+def _nominated(members: Sequence[GroupMember]) -> list[_Alike]:
+    """The nominated pods, with their own nodes."""
+    groups: dict[tuple[PodRequest, NodeName], list[GroupMember]] = {}
+    for one in members:
+        if one.nominated:
+            groups.setdefault((one.pod_request, one.nominated), []).append(one)
+    return [(alike, {node}) for (_, node), alike in groups.items()]
+
+
+def _by_size(members: Sequence[GroupMember], nodes: Nodes) -> list[_Alike]:
     """Pods with one request that may go to one set of nodes, the largest requests first.
 
     Their order stays. Pods with volumes are many kinds, which mostly may go to every node.
     """
     groups: dict[tuple[PodRequest, int], list[GroupMember]] = {}
-    names = {one.kind: nodes(one.kind) for one in members}
+    names = {one.uid: nodes(one) for one in members}
     for one in members:
-        groups.setdefault((one.pod_request, id(names[one.kind])), []).append(one)
-    found = [(alike, names[alike[0].kind]) for alike in groups.values()]
+        groups.setdefault((one.pod_request, id(names[one.uid])), []).append(one)
+    found = [(alike, names[alike[0].uid]) for alike in groups.values()]
     return sorted(found, key=lambda group: group[0][0].size, reverse=True)
 
 

@@ -61,11 +61,16 @@ class Shortage(msgspec.Struct, frozen=True):
 
 
 class GroupMember(msgspec.Struct, frozen=True):
-    """A pod of a group that has no node and requests something of ours."""
+    """A pod of a group that has no node and requests something of ours.
+
+    Attributes:
+        nominated: the node for which it is nominated; empty for none.
+    """
 
     uid: PodUid
     pod_request: PodRequest
     kind: PlacementKind
+    nominated: NodeName = NodeName("")
 
     @property
     def like(self) -> tuple[PodRequest, PlacementKind]:
@@ -84,7 +89,7 @@ def group_member(member: Member) -> GroupMember | None:
     request, pod = member.pod_request, member.pod
     if request is None or request.fault or not member.pending:
         return None
-    return GroupMember(pod.uid, request, _kind(pod))
+    return GroupMember(pod.uid, request, _kind(pod), pod.nominated)
 
 
 def _kind(pod: Pod) -> PlacementKind:
