@@ -12,14 +12,15 @@ from hypothesis import strategies as st
 from gpucore.accounting.ledger import Ledger
 from gpucore.accounting.node_info import NodeInfo
 from gpucore.gang import group_plan
-from gpucore.gang.able_nodes import able_nodes
+from gpucore.gang.able_nodes import MOST_COMPARED, able_nodes
 from gpucore.gang.gang_pods import GangPods
 from gpucore.gang.group_plan import plan_group, reservation
 from gpucore.gang.group_view import group_view, standing
+from gpucore.gang.kinds import GroupMember, PlacementKind
 from gpucore.gang.members import Member
 from gpucore.gang.pod_groups import PodGroups
 from gpucore.gang.reservations import reservation_uid, reserved_for
-from gpucore.gang.values import GroupMember, GroupShortage, PlacementKind, group_member
+from gpucore.gang.values import GroupShortage, group_member
 from gpucore.model import Allocation, AllocationState, Placement, PodRequest
 from gpucore.scheduling.grouping import Rules
 from gpucore.units import GIB, GpuIndex, NodeName, PodUid
@@ -56,6 +57,7 @@ def plan(
     members: list[GroupMember],
     needed: int,
     kept: dict[PodUid, Allocation] | None = None,
+    most: int = MOST_COMPARED,
 ) -> dict[PodUid, Allocation] | GroupShortage:
     """Places on any node."""
     names = list(book.nodes())
@@ -68,6 +70,7 @@ def plan(
         kept=kept or {},
         needed=needed,
         now_ns=1,
+        most=most,
     )
 
 
@@ -398,7 +401,6 @@ def test_many_requests_are_compared_on_the_nodes_with_most_left(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Two of four nodes for each of three requests; a few requests are compared on all nodes."""
-    monkeypatch.setattr(group_plan, "MOST_COMPARED", 7)
     monkeypatch.setattr(group_plan, "LEAST_COMPARED", 1)
     compared: list[set[str]] = []
 
@@ -409,10 +411,10 @@ def test_many_requests_are_compared_on_the_nodes_with_most_left(
 
     monkeypatch.setattr(group_plan, "able_nodes", noting)
     book = book_of(1, 2, 4, 3)
-    assert isinstance(plan(book, [member(n, 6 - n) for n in range(3)], 3), dict)
+    assert isinstance(plan(book, [member(n, 6 - n) for n in range(3)], 3, most=7), dict)
     assert compared == [{"n2", "n3"}] * 3
     compared.clear()
-    assert isinstance(plan(book, [member(n, 6) for n in range(3)], 3), dict)
+    assert isinstance(plan(book, [member(n, 6) for n in range(3)], 3, most=7), dict)
     assert compared == [{"n0", "n1", "n2", "n3"}]
 
 
@@ -436,3 +438,67 @@ def test_whether_one_place_stands_concerns_its_node_alone(monkeypatch: pytest.Mo
     uid, mine = next(iter(places.items()))
     assert standing(book, view, {uid: mine})
     assert set(copied) == {mine.placement.node}
+
+
+def placed_by_offers(
+    book: Ledger, requests: list[tuple[int, str]], most: int = MOST_COMPARED
+) -> dict[PodUid, Allocation] | GroupShortage:
+    """Places for one pod of each request, on the nodes that its kind is offered."""
+    members = [
+        msgspec.structs.replace(member(number, mem), requests=(("cpu", number),))
+        for number, (mem, _) in enumerate(requests)
+    ]
+    offered = {
+        one.requests: frozenset(names.split())
+        for one, (_, names) in zip(members, requests, strict=True)
+    }
+    return plan_group(
+        book,
+        GANG,
+        members,
+        Rules(),
+        nodes=lambda one: offered[one.requests],  # type: ignore[arg-type, return-value]
+        kept={},
+        needed=len(members),
+        now_ns=1,
+        most=most,
+    )
+
+
+def test_a_request_that_finds_too_few_places_goes_first_in_another_attempt() -> None:
+    """The larger request would take the only node that the smaller one is offered."""
+    found = placed_by_offers(book_of(1, 1), [(8, "n0 n1"), (2, "n0")])
+    assert isinstance(found, dict)
+    assert {uid: one.placement.node for uid, one in found.items()} == {
+        "uid-p0": "n1",
+        "uid-p1": "n0",
+    }
+
+
+@pytest.mark.parametrize(("most", "attempts"), [(7, 1), (8, 2), (1000, 2)])
+def test_all_attempts_together_compare_so_many_nodes(
+    most: int, attempts: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A group of different requests that never fits takes no more of the extender's time."""
+    compared: list[int] = []
+
+    def counting(*args: Any, **more: Any) -> Any:
+        compared.append(len(args[3]))
+        return able_nodes(*args, **more)
+
+    monkeypatch.setattr(group_plan, "able_nodes", counting)
+    monkeypatch.setattr(group_plan, "LEAST_COMPARED", 1)
+    found = placed_by_offers(book_of(1, 1), [(8, "n0"), (6, "n0"), (2, "n0 n1")], most)
+    assert isinstance(found, GroupShortage)
+    assert len(compared) == 3 * attempts
+
+
+def test_nominated_pods_go_elsewhere_if_the_group_fits_only_so() -> None:
+    """One of them is nominated for the only node with two GPUs, which another pod needs."""
+    book = book_of(1, 2)
+    small = msgspec.structs.replace(member(0, 8), nominated=NodeName("n1"))
+    spread = msgspec.structs.replace(pod_request(grouped(1, 16)), gpu_count=2)
+    large = msgspec.structs.replace(member(1, 8), pod_request=spread)
+    found = plan(book, [small, large], 2)
+    assert isinstance(found, dict)
+    assert found[small.uid].placement.node == "n0"

@@ -9,8 +9,8 @@ import pytest
 from decoded import a_node, a_pod, evicting, state_of
 from objects import Object, placed, pod
 
-from gpucore.gang.group_cycle import MOST_KINDS
 from gpucore.gang.group_cycles import RELEASE_SECONDS
+from gpucore.gang.group_offers import MOST_KINDS
 from gpucore.model import Allocation, AllocationState, Placement
 from gpucore.scheduling.grouping import Rules
 from gpucore.scheduling.nominated import reserved_for_nominated
@@ -456,7 +456,7 @@ def test_nodes_are_remembered_for_few_kinds_of_pods() -> None:
     for one, node in zip(pods, nodes, strict=True):
         assert bench.node_of(one, (node, A)) in {node, A}
     (cycle,) = bench.gangs.groups._cycles.values()
-    assert len(cycle.nodes) == MOST_KINDS
+    assert len(cycle.offers) == MOST_KINDS
 
 
 def test_released_gpus_reach_other_pods_before_kube_scheduler_tries_the_group_again() -> None:

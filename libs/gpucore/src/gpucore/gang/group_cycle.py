@@ -4,14 +4,13 @@ from collections import deque
 from collections.abc import Collection, Mapping
 from typing import Final
 
-from gpucore.gang.values import GroupMember, PlacementKind, Refused
+from gpucore.gang.group_offers import GroupOffers
+from gpucore.gang.values import Refused
 from gpucore.model import Allocation
 from gpucore.units import NodeName, PodUid
 
 SIMULATIONS: Final = 8
 """Earlier answers that are remembered: kube-scheduler may try several sets of nodes in a cycle."""
-MOST_KINDS: Final = 16
-"""Kinds of pods whose nodes are remembered: each pod with volumes is a kind of its own."""
 
 Places = Mapping[PodUid, Allocation]
 
@@ -22,7 +21,8 @@ class GroupCycle:
     Attributes:
         answered: the places that the current cycle was given.
         earlier: those of cycles before, and of other sets of nodes.
-        nodes: what was offered to each kind of pods.
+        offers: the nodes that its pods were offered.
+        again: places of the cycle before were not enough, so all are planned anew.
         shortage: why the whole group is refused, and in which state of the cluster, if it is
             refused.
         binding: a bind has come, so the answers hold until the pods are bound.
@@ -34,7 +34,8 @@ class GroupCycle:
         self.scheduled = False
         self.answered: dict[PodUid, Allocation] = {}
         self.earlier: deque[Places] = deque(maxlen=SIMULATIONS)
-        self.nodes: dict[PlacementKind, Collection[NodeName]] = {}
+        self.offers = GroupOffers()
+        self.again = False
         self.shortage: tuple[Refused, int] | None = None
         self.refused: set[PodUid] = set()
         self.binding = False
@@ -50,23 +51,13 @@ class GroupCycle:
         self.binding = self.binding and bool(self.answered)
         again = uid in self.answered and not self.binding
         if uid in self.refused or again:
+            self.again = bool(self.refused) and not self.binding
             self.refused.clear()
-            self.nodes.clear()
+            self.offers.begin()
             self.shortage = None
         if again:
             self.earlier.append(self.answered)
             self.answered = {}
-
-    def offer(self, member: GroupMember, names: Collection[NodeName]) -> None:
-        """Remember what the last pod of a kind was offered, of :data:`MOST_KINDS` kinds.
-
-        kube-scheduler calls for a nominated pod with its node alone, which says nothing of others.
-        """
-        kind = member.kind
-        if len(names) == 1 and member.nominated in names:
-            return
-        if kind in self.nodes or len(self.nodes) < MOST_KINDS:
-            self.nodes[kind] = names
 
     def answers_for(self, uid: PodUid, node: NodeName) -> Places | None:
         """The newest answers in which the pod was sent to ``node``."""

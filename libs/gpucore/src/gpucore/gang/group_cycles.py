@@ -76,7 +76,7 @@ class PodGroupCycles:
                 return shortage
         mine = view.members[0]
         offered = frozenset(names)
-        cycle.offer(mine, offered)
+        cycle.offers.add(mine, offered)
         found = self._places.place(view, cycle, mine, offered)
         if isinstance(found, Allocation):
             cycle.answered[mine.uid] = found
@@ -91,9 +91,9 @@ class PodGroupCycles:
         view = self._view(pending, gang)
         if view.exist < gang.size or not self._places.may_reserve(view):
             return False
-        kind, every = view.members[0].kind, self._state.ledger.nodes().keys()
+        like, every = view.members[0].like, self._state.ledger.nodes().keys()
         found = self._places.plan(
-            view, {}, view.members, lambda one: names if one.kind == kind else every
+            view, {}, view.members, lambda one: names if one.like == like else every
         )
         return isinstance(found, dict)
 

@@ -1,29 +1,27 @@
 """The place of one pod of a PodGroup: its own, that of another pod, or one of a new plan."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from typing import Protocol
 
 import msgspec
 
 from gpucore.accounting.ledger import Ledger
+from gpucore.gang.able_nodes import MOST_COMPARED
 from gpucore.gang.gang_pods import GangPods
 from gpucore.gang.group_cycle import GroupCycle, Places
-from gpucore.gang.group_plan import Nodes, plan_group, reservation
+from gpucore.gang.group_plan import plan_group, reservation
 from gpucore.gang.group_view import GroupView, standing
+from gpucore.gang.kinds import GroupMember, Nodes
 from gpucore.gang.members import MOST_RESERVED, Postponed, ReservationTime, resting, too_many
-from gpucore.gang.values import (
-    GroupCause,
-    GroupMember,
-    GroupRefusal,
-    GroupShortage,
-    Refused,
-)
+from gpucore.gang.values import GroupCause, GroupRefusal, GroupShortage, Refused
 from gpucore.model import Allocation
 from gpucore.model.constraints import PodConstraints
 from gpucore.scheduling.grouping import Rules
 from gpucore.scheduling.pending_pods import Nominations
 from gpucore.units import NodeName, PodUid
 from gpucore.wire.pod.spec import Pod
+
+Planned = dict[PodUid, Allocation] | GroupShortage | Postponed
 
 
 class GroupState(Protocol):
@@ -90,6 +88,9 @@ class GroupPlaces:
         self, view: GroupView, cycle: GroupCycle, mine: GroupMember, names: Collection[NodeName]
     ) -> Allocation | Refused:
         """The place of ``mine``: its own, that of another pod, or one of a new plan."""
+        again, cycle.again = cycle.again, False
+        if again:
+            return self._anew(view, cycle, mine, names)
         own = view.reserved.get(mine.uid)
         if own is not None and own.placement.node in names and self.stand(view, {mine.uid: own}):
             return own
@@ -137,13 +138,9 @@ class GroupPlaces:
         rest = [_on_offered(mine, names)]
         rest += [one for one in view.members if one.uid not in kept and one.uid != mine.uid]
         every = self._state.ledger.nodes().keys()
-        known = cycle.nodes
-        found = self.plan(
-            view,
-            kept,
-            rest,
-            lambda one: names if one.uid == mine.uid else known.get(one.kind, every),
-        )
+        tries = cycle.offers.nodes(rest, names, every)
+        most = MOST_COMPARED // len(tries)
+        found = _best((self.plan(view, kept, rest, nodes, most) for nodes in tries), mine)
         if not isinstance(found, dict):
             if not kept:
                 self.keep_only(view, {})
@@ -159,7 +156,9 @@ class GroupPlaces:
         kept: Places,
         members: Collection[GroupMember],
         nodes: Nodes,
-    ) -> dict[PodUid, Allocation] | GroupShortage | Postponed:
+        most: int = MOST_COMPARED,
+    ) -> Planned:
+        """Places for ``members`` beside those that are kept; ``most`` nodes are compared."""
         room, gang, now_ns = self._room(view), view.gang, self._clock()
         if view.needed > room or len(kept) >= room:
             return too_many(gang)
@@ -178,6 +177,7 @@ class GroupPlaces:
             needed=view.needed,
             now_ns=since,
             nominated=view.nominated,
+            most=most,
         )
 
     def unknown(
@@ -223,6 +223,18 @@ class GroupPlaces:
         )
         self._state.reserve(found)
         return found
+
+
+def _best(tries: Iterable[Planned], mine: GroupMember) -> Planned:
+    """The first plan with a place for ``mine``, else the first of all; or why there is none."""
+    found: Planned | None = None
+    for one in tries:
+        if isinstance(one, dict) and mine.uid in one:
+            return one
+        if not isinstance(found, dict):
+            found = one
+    assert found is not None
+    return found
 
 
 def _on_offered(mine: GroupMember, names: Collection[NodeName]) -> GroupMember:

@@ -6,13 +6,14 @@ before it binds the first. Pods with the same request that may go to the same no
 together. A pod that kube-scheduler nominated gets a place on its own node if it can: evicted pods
 made room for it there, and kube-scheduler evaluates that node first.
 
-Requests are placed one after the other, the largest first. Not guaranteed: that a placement is
-found for pods of different requests whenever one exists. Many different requests on many nodes are
+Requests are placed one after the other, the largest first. If that fails, the request that found
+too few places goes first in another attempt. Not guaranteed: that a placement is found for pods of
+different requests whenever one exists. Many different requests on many nodes are
 compared on the nodes with most left only, so that no group takes the extender's time.
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -20,19 +21,20 @@ import msgspec
 from gpucore.accounting.ledger import Ledger
 from gpucore.accounting.node_info import NodeInfo, common_unit
 from gpucore.gang.able_nodes import MOST_COMPARED, able_nodes, without_reservations
+from gpucore.gang.kinds import GroupMember, Nodes
 from gpucore.gang.reservations import reservation_uid
 from gpucore.gang.spread import NodeOffer, spread_over
-from gpucore.gang.values import GroupMember, GroupShortage
+from gpucore.gang.values import GroupShortage
 from gpucore.model import Allocation, AllocationState, Placement, PodRequest
 from gpucore.scheduling.grouping import Rules
 from gpucore.scheduling.nominated import NONE_NOMINATED, Nominated, beside_nominated
 from gpucore.units import NodeName, PodUid
 from gpucore.wire.pod.gangs import Gang
 
+MOST_ORDERS: Final = 8
+"""Orders of the requests that are tried."""
 LEAST_COMPARED: Final = 20
 """Nodes that are compared for each of the most requests that a group may have."""
-
-Nodes = Callable[[GroupMember], Collection[NodeName]]
 
 
 def reservation(
@@ -64,6 +66,7 @@ def plan_group(
     needed: int,
     now_ns: int,
     nominated: Nominated = NONE_NOMINATED,
+    most: int = MOST_COMPARED,
 ) -> dict[PodUid, Allocation] | GroupShortage:
     """Places for ``members``, besides those that are kept; for the first ones if not for all.
 
@@ -72,6 +75,7 @@ def plan_group(
         kept: reservations that stay, by the UIDs of their pods; all others of the group end.
         needed: number of places that the group needs, those that are kept included.
         nominated: pods that go before those of the group, by the node that they are nominated for.
+        most: maximum number of nodes that all attempts compare.
     """
     held = ledger.gang(gang.namespace, gang.name)
     reservations = [one for one in held if one.state is AllocationState.RESERVED]
@@ -81,19 +85,15 @@ def plan_group(
         _put(ledger, changed, one)
     changed = beside_nominated(ledger, changed, nominated)
     home.update(one.placement.node for one in kept.values())
-    filling = _Filling(ledger, gang, changed, rules, home, now_ns)
-    for alike, names in _nominated(members):
-        filling.place(alike, names, most=MOST_COMPARED)
-    found = filling.found
-    requests = _by_size([one for one in members if one.uid not in found], nodes)
-    most = max(MOST_COMPARED // max(len(requests), 1), LEAST_COMPARED)
-    for alike, names in requests:
-        filling.place(alike, names, most=most)
-    if len(found) + len(kept) < needed:
-        counts = Counter(member.pod_request for member in members)
-        unit = common_unit(ledger.nodes().values())
-        return GroupShortage(gang, needed - len(kept), len(found), tuple(counts.items()), unit)
-    return found
+    empty = _Filling(ledger, gang, changed, rules, home, now_ns)
+    room = 0
+    for found in _attempts(empty, members, nodes, most):
+        if len(found) + len(kept) >= needed:
+            return found
+        room = max(room, len(found))
+    counts = Counter(member.pod_request for member in members)
+    unit = common_unit(ledger.nodes().values())
+    return GroupShortage(gang, needed - len(kept), room, tuple(counts.items()), unit)
 
 
 class _Filling(msgspec.Struct):
@@ -113,20 +113,56 @@ class _Filling(msgspec.Struct):
     now_ns: int
     found: dict[PodUid, Allocation] = msgspec.field(default_factory=dict)
 
+    def copy(self) -> "_Filling":
+        """Nodes that are filled without a change of these."""
+        changed = {name: one.copy() for name, one in self.changed.items()}
+        return msgspec.structs.replace(self, changed=changed, found=dict(self.found))
+
     def place(
         self, alike: Sequence[GroupMember], names: Collection[NodeName], *, most: int
-    ) -> None:
-        """Give places on these nodes to as many of equal pods as fit."""
+    ) -> bool:
+        """Give places on these nodes to as many of equal pods as fit; whether all have one."""
         able = able_nodes(self.ledger, self.changed, alike[0].pod_request, names, most=most)
         places = _spread(able, alike, self.rules, self.home)
         for member, placement in zip(alike, places, strict=False):
             one = reservation(self.gang, member, placement, self.ledger, self.now_ns)
             _put(self.ledger, self.changed, one)
             self.found[member.uid] = one
+        return len(places) == len(alike)
 
 
 _Alike = tuple[list[GroupMember], Collection[NodeName]]
 """Pods with one request, and the nodes that they may go to."""
+
+
+def _attempts(
+    empty: _Filling, members: Sequence[GroupMember], nodes: Nodes, most: int
+) -> Iterator[dict[PodUid, Allocation]]:
+    """Places found with the nominated pods on their own nodes, and without."""
+    nominated = _nominated(members)
+    starts: list[list[_Alike]] = [nominated, []] if nominated else [[]]
+    for first in starts:
+        start = empty.copy()
+        for alike, names in first:
+            start.place(alike, names, most=most)
+        rest = [one for one in members if one.uid not in start.found]
+        yield from _orders(start, _by_size(rest, nodes), most // len(starts))
+
+
+def _orders(
+    start: _Filling, requests: Sequence[_Alike], most: int
+) -> Iterator[dict[PodUid, Allocation]]:
+    """Places found in several orders of the requests, while few nodes are compared for all."""
+    each = max(most // max(len(requests), 1), LEAST_COMPARED)
+    compared = sum(min(len(names), each) for _, names in requests)
+    limit = min(max(most // max(compared, 1), 1), MOST_ORDERS)
+    order, tried = tuple(range(len(requests))), set[tuple[int, ...]]()
+    while order not in tried and len(tried) < limit:
+        tried.add(order)
+        filling = start.copy()
+        short = [number for number in order if not filling.place(*requests[number], most=each)]
+        yield filling.found
+        order = (*short[:1], *(number for number in order if number not in short[:1]))
 
 
 def _nominated(members: Sequence[GroupMember]) -> list[_Alike]:

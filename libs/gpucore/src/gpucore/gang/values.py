@@ -1,32 +1,16 @@
 """The answers for gangs and PodGroups, and why there is none."""
 
-from collections.abc import Hashable
 from enum import StrEnum
 
 import msgspec
 
+from gpucore.gang.kinds import GroupMember, PlacementKind
 from gpucore.gang.members import Member, Postponed
 from gpucore.model import Allocation, PodRequest
 from gpucore.units import MemoryUnit, NodeName, PodUid
 from gpucore.wire.constraints import VOLUMES_UNSUPPORTED
 from gpucore.wire.pod.gangs import Gang
 from gpucore.wire.pod.spec import Pod
-
-
-class PlacementKind(msgspec.Struct, frozen=True):
-    """What pods of a group have in common that may go to the same nodes.
-
-    Attributes:
-        owner: UID of their controller.
-        scheduler: name of their scheduler.
-        selection: their node selector, required node affinity and tolerations.
-        pinned: UID of a pod with volumes, which may exist in one zone or on one node only.
-    """
-
-    owner: str
-    scheduler: str
-    selection: Hashable = None
-    pinned: str = ""
 
 
 class GangPlacement(msgspec.Struct, frozen=True):
@@ -60,36 +44,13 @@ class Shortage(msgspec.Struct, frozen=True):
     unit: MemoryUnit | None = None
 
 
-class GroupMember(msgspec.Struct, frozen=True):
-    """A pod of a group that has no node and requests something of ours.
-
-    Attributes:
-        nominated: the node for which it is nominated; empty for none.
-    """
-
-    uid: PodUid
-    pod_request: PodRequest
-    kind: PlacementKind
-    nominated: NodeName = NodeName("")
-
-    @property
-    def like(self) -> tuple[PodRequest, PlacementKind]:
-        """Equal for pods that could take each other's place."""
-        return self.pod_request, self.kind
-
-    @property
-    def size(self) -> tuple[int, int, int]:
-        """By which the largest request is placed first."""
-        request = self.pod_request
-        return request.gpus, request.mem, request.core
-
-
 def group_member(member: Member) -> GroupMember | None:
     """``member`` as one that is to be placed; ``None`` where it is not."""
     request, pod = member.pod_request, member.pod
     if request is None or request.fault or not member.pending:
         return None
-    return GroupMember(pod.uid, request, _kind(pod), pod.nominated)
+    requests = pod.constraints.requests if pod.constraints else ()
+    return GroupMember(pod.uid, request, _kind(pod), pod.nominated, requests)
 
 
 def _kind(pod: Pod) -> PlacementKind:
