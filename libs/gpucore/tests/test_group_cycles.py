@@ -338,6 +338,32 @@ def test_a_cycle_is_forgotten_in_the_end(seconds: float) -> None:
     assert "has no place for the pod" in str(bench.bind(pods[0], nodes[0]))
 
 
+def test_a_group_whose_pods_are_bound_is_forgotten() -> None:
+    """Its binds have come, so no place has to be found for one any more."""
+    bench = Bench(2)
+    pods = bench.come(member(0), member(1))
+    for one, node in [(one, bench.node_of(one)) for one in pods]:
+        bench.bind(one, node)
+    bench.groups.on_update(PodGroup("default", "g", 2, scheduled=True))
+    bench.wait(REMEMBER_SECONDS - 1)
+    assert bench.cycles._cycles
+    bench.wait(1)
+    assert not bench.cycles._cycles
+
+
+def test_a_pod_that_comes_after_all_binds_is_accepted_anew() -> None:
+    """The status of the PodGroup is that of the cycle before, though it came after the binds."""
+    bench = Bench(1)
+    [first] = bench.come(member(0))
+    bench.bind(first, bench.node_of(first))
+    bench.groups.on_update(PodGroup("default", "g", 1, scheduled=True))
+    bench.wait(1)
+    [second] = bench.come(member(1))
+    assert bench.node_of(second)
+    bench.wait(RELEASE_SECONDS)
+    assert bench.reserved() == []
+
+
 def test_a_later_cycle_of_a_group_that_runs_ends_like_any_other() -> None:
     """The status was true before, so it says nothing about this cycle."""
     bench = Bench(2)

@@ -5,6 +5,7 @@ from collections.abc import Collection, Mapping
 from typing import Final
 
 from gpucore.gang.group_offers import GroupOffers
+from gpucore.gang.node_sets import NodeSets
 from gpucore.gang.values import Refused
 from gpucore.model import Allocation
 from gpucore.units import NodeName, PodUid
@@ -30,11 +31,11 @@ class GroupCycle:
         called_ns: when the last call came.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, sets: NodeSets) -> None:
         self.scheduled = False
         self.answered: dict[PodUid, Allocation] = {}
         self.earlier: deque[Places] = deque(maxlen=SIMULATIONS)
-        self.offers = GroupOffers()
+        self.offers = GroupOffers(sets)
         self.again = False
         self.shortage: tuple[Refused, int] | None = None
         self.refused: set[PodUid] = set()

@@ -22,6 +22,7 @@ from gpucore.gang.group_cycle import GroupCycle
 from gpucore.gang.group_places import GroupPlaces, GroupState
 from gpucore.gang.group_view import GroupView, group_view
 from gpucore.gang.members import Member, incomplete
+from gpucore.gang.node_sets import NodeSets
 from gpucore.gang.pod_groups import Key
 from gpucore.gang.reservations import reservation_uid, reserved_for
 from gpucore.gang.values import GroupCause, GroupRefusal, Refused
@@ -53,6 +54,7 @@ class PodGroupCycles:
         self._state, self._clock = state, clock
         self._places = GroupPlaces(state, rules, clock)
         self._cycles: dict[Key, GroupCycle] = {}
+        self._sets = NodeSets()
         self._changes = 0
 
     def changed(self) -> None:
@@ -145,7 +147,9 @@ class PodGroupCycles:
         return cycle.binding
 
     def _cycle(self, key: Key) -> GroupCycle:
-        return self._cycles.setdefault(key, GroupCycle())
+        if key not in self._cycles:
+            self._cycles[key] = GroupCycle(self._sets)
+        return self._cycles[key]
 
     def release_ended(self) -> None:
         """Release what no call and no bind has touched for a while."""
@@ -154,7 +158,10 @@ class PodGroupCycles:
             idle = (now_ns - cycle.called_ns) / _SECOND
             if idle >= RELEASE_SECONDS:
                 self.release(key)
-            if idle < BINDING_SECONDS and self._accepted(key, cycle):
+            waits = self._accepted(key, cycle) and bool(
+                reserved_for(self._state.ledger, Gang(*key, 0))
+            )
+            if waits and idle < BINDING_SECONDS:
                 self._renew(key, now_ns)
             elif idle >= REMEMBER_SECONDS:
                 del self._cycles[key]

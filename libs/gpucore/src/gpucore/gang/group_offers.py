@@ -12,6 +12,7 @@ from collections.abc import Collection, Sequence
 from typing import Final
 
 from gpucore.gang.kinds import GroupMember, Like, Nodes
+from gpucore.gang.node_sets import NodeSet, NodeSets
 from gpucore.units import NodeName
 
 MOST_KINDS: Final = 16
@@ -19,10 +20,15 @@ MOST_KINDS: Final = 16
 
 
 class GroupOffers:
-    """What was offered for the pods of one group last."""
+    """What was offered for the pods of one group last.
 
-    def __init__(self) -> None:
-        self._offers: dict[Like, Collection[NodeName]] = {}
+    Args:
+        sets: of the nodes that were offered, which all groups share.
+    """
+
+    def __init__(self, sets: NodeSets) -> None:
+        self._sets = sets
+        self._offers: dict[Like, NodeSet] = {}
         self._certain = set[Like]()
 
     def __len__(self) -> int:
@@ -33,7 +39,7 @@ class GroupOffers:
         """Another cycle begins: what was offered before may be out of date."""
         self._certain.clear()
 
-    def add(self, member: GroupMember, names: Collection[NodeName]) -> None:
+    def add(self, member: GroupMember, names: frozenset[NodeName]) -> None:
         """Remember what a pod was offered, for :data:`MOST_KINDS` kinds: those of the last calls.
 
         kube-scheduler calls for a nominated pod with its node alone, which says nothing of others.
@@ -41,7 +47,7 @@ class GroupOffers:
         if len(names) == 1 and member.nominated in names:
             return
         self._offers.pop(member.like, None)
-        self._offers[member.like] = names
+        self._offers[member.like] = self._sets.of(names)
         self._certain.add(member.like)
         if len(self._offers) > MOST_KINDS:
             oldest = next(iter(self._offers))
@@ -51,7 +57,7 @@ class GroupOffers:
     def nodes(
         self,
         members: Sequence[GroupMember],
-        names: Collection[NodeName],
+        names: frozenset[NodeName],
         every: Collection[NodeName],
     ) -> list[Nodes]:
         """The nodes for a plan, and for a second one where the first goes by what is not certain.
@@ -61,13 +67,14 @@ class GroupOffers:
             every: all nodes.
         """
         mine = members[0].uid
-        certain = {like: self._offers[like] for like in self._certain}
-        selecting = {like[-1]: offered for like, offered in self._offers.items()}
+        offers = self._names(names)
+        certain = {like: offers[like] for like in self._certain}
+        selecting = {like[-1]: offered for like, offered in offers.items()}
 
         def likely(one: GroupMember) -> Collection[NodeName]:
             if one.uid == mine:
                 return names
-            return self._offers.get(one.like, selecting.get(one.kind, every))
+            return offers.get(one.like, selecting.get(one.kind, every))
 
         def possible(one: GroupMember) -> Collection[NodeName]:
             return names if one.uid == mine else certain.get(one.like, every)
@@ -75,3 +82,11 @@ class GroupOffers:
         if all(likely(one) is possible(one) for one in members):
             return [possible]
         return [likely, possible]
+
+    def _names(self, names: frozenset[NodeName]) -> dict[Like, frozenset[NodeName]]:
+        """The names of each offer: one object for equal offers, ``names`` among them."""
+        known = {self._sets.of(names).key: names}
+        for one in self._offers.values():
+            if one.key not in known:
+                known[one.key] = one.names()
+        return {like: known[one.key] for like, one in self._offers.items()}

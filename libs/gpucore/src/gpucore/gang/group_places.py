@@ -85,7 +85,7 @@ class GroupPlaces:
         return MOST_RESERVED - others
 
     def place(
-        self, view: GroupView, cycle: GroupCycle, mine: GroupMember, names: Collection[NodeName]
+        self, view: GroupView, cycle: GroupCycle, mine: GroupMember, names: frozenset[NodeName]
     ) -> Allocation | Refused:
         """The place of ``mine``: its own, that of another pod, or one of a new plan."""
         again, cycle.again = cycle.again, False
@@ -130,7 +130,7 @@ class GroupPlaces:
         return found[mine.uid]
 
     def _anew(
-        self, view: GroupView, cycle: GroupCycle, mine: GroupMember, names: Collection[NodeName]
+        self, view: GroupView, cycle: GroupCycle, mine: GroupMember, names: frozenset[NodeName]
     ) -> Allocation | Refused:
         """A new plan for all pods that were not called yet."""
         kept = {uid: one for uid, one in view.reserved.items() if uid in cycle.answered}
