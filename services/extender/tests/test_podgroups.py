@@ -388,6 +388,44 @@ def test_an_accepted_plan_is_kept_while_its_pods_may_wait_for_volumes() -> None:
             assert all(isinstance(one, Placement) for one in found)
 
 
+def accepted(bench: Bench) -> None:
+    """Two pods of the group have places, and kube-scheduler has accepted these."""
+    for one in bench.come(member(0), member(1)):
+        bench.node_of(one)
+    bench.state.gangs.groups.on_update(PodGroup("default", "g", 2, scheduled=True))
+    bench.wait(1)
+
+
+def bind_another(bench: Bench, number: int) -> None:
+    """A pod of the group comes late, is bound and deleted."""
+    (late,) = bench.come(member(number))
+    assert isinstance(bench.bind(late, bench.node_of(late)), Placement)
+    bench.state.pod_gone(late.pod)
+
+
+@pytest.mark.parametrize("calls", ["of its pods", "of a late pod", "binds of late pods"])
+def test_calls_for_the_pods_of_an_accepted_plan_do_not_prolong_it(calls: str) -> None:
+    """Its 600 s count from the acceptance; then its places expire, and the namespace pauses."""
+    bench = Bench(2)
+    accepted(bench)
+    held = set[str]()
+    for number in range(73):
+        bench.wait(10)
+        bench.state.expire(now_ns=bench.now, ttl_ns=120 * SECOND)
+        held = {one.uid for one in bench.held()}
+        if len(held) < 2:
+            break
+        if calls == "of its pods":
+            bench.node_of(bench.come(member(number % 2))[0])
+        elif calls == "of a late pod":
+            bench.node_of(bench.come(member(2))[0])
+        else:
+            bind_another(bench, 2 + number)
+    assert not held
+    assert number >= 59
+    assert "earlier reservations expired unused" in bench.why(bench.come(member(0))[0])
+
+
 def test_places_of_pods_that_a_list_lacks_are_given_back() -> None:
     """They were deleted while the watch was away; a pod that only a request brought may come."""
     bench = Bench(2)

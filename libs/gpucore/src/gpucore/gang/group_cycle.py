@@ -26,7 +26,8 @@ class GroupCycle:
         again: places of the cycle before were not enough, so all are planned anew.
         shortage: why the whole group is refused, and in which state of the cluster, if it is
             refused.
-        binding: a bind has come, so the answers hold until the pods are bound.
+        binding: kube-scheduler binds the pods, so the answers hold until they are bound.
+        accepted_ns: when that began.
         scheduled: kube-scheduler had placed the group before this cycle.
         called_ns: when the last call came.
     """
@@ -40,6 +41,7 @@ class GroupCycle:
         self.shortage: tuple[Refused, int] | None = None
         self.refused: set[PodUid] = set()
         self.binding = False
+        self.accepted_ns = 0
         self.called_ns = 0
 
     def called(
@@ -59,6 +61,11 @@ class GroupCycle:
         if again:
             self.earlier.append(self.answered)
             self.answered = {}
+
+    def accept(self, now_ns: int) -> None:
+        """kube-scheduler binds the pods; later calls and binds do not renew the time."""
+        if not self.binding:
+            self.binding, self.accepted_ns = True, now_ns
 
     def answers_for(self, uid: PodUid, node: NodeName) -> Places | None:
         """The newest answers in which the pod was sent to ``node``."""

@@ -9,8 +9,9 @@ for all that were not called.
 A plan is released when :data:`RELEASE_SECONDS` pass without a call and without a bind, or when
 another group is called: kube-scheduler runs one cycle after the other, and starts the binds of a
 cycle at its end. A bind that comes later reserves all places of its cycle again, or is refused with
-all others. A plan that kube-scheduler has accepted, by the status of the PodGroup, is kept while it
-may wait for volumes.
+all others. A plan that kube-scheduler has accepted, by the status of the PodGroup or by a bind, is
+kept while it may wait for volumes: its places are renewed for :data:`BINDING_SECONDS`, whatever
+calls come, and expire then like all others. The cycle ends with the last of them.
 """
 
 from collections.abc import Callable, Collection
@@ -114,7 +115,7 @@ class PodGroupCycles:
             if not isinstance(found, Allocation):
                 return found
             own = found
-        cycle.binding = True
+        cycle.accept(self._clock())
         return own
 
     # Release.
@@ -143,7 +144,9 @@ class PodGroupCycles:
     def _accepted(self, key: Key, cycle: GroupCycle) -> bool:
         """kube-scheduler binds the pods of the cycle."""
         if not cycle.scheduled and self._state.gangs.groups.scheduled(key):
-            cycle.scheduled, cycle.binding = True, bool(cycle.answered)
+            cycle.scheduled = True
+            if cycle.answered:
+                cycle.accept(self._clock())
         return cycle.binding
 
     def _cycle(self, key: Key) -> GroupCycle:
@@ -158,12 +161,12 @@ class PodGroupCycles:
             idle = (now_ns - cycle.called_ns) / _SECOND
             if idle >= RELEASE_SECONDS:
                 self.release(key)
-            waits = self._accepted(key, cycle) and bool(
-                reserved_for(self._state.ledger, Gang(*key, 0))
-            )
-            if waits and idle < BINDING_SECONDS:
-                self._renew(key, now_ns)
-            elif idle >= REMEMBER_SECONDS:
+            accepted = self._accepted(key, cycle)
+            late = accepted and (now_ns - cycle.accepted_ns) / _SECOND >= BINDING_SECONDS
+            if accepted and reserved_for(self._state.ledger, Gang(*key, 0)):
+                if not late:
+                    self._renew(key, now_ns)
+            elif late or idle >= REMEMBER_SECONDS:
                 del self._cycles[key]
 
     def _renew(self, key: Key, now_ns: int) -> None:
