@@ -19,14 +19,14 @@ from gpucore.gang.group_view import group_view, standing
 from gpucore.gang.kinds import GroupMember, PlacementKind
 from gpucore.gang.members import Member
 from gpucore.gang.pod_groups import PodGroups
-from gpucore.gang.reservations import reservation_uid, reserved_for
+from gpucore.gang.reservations import reserved_for
 from gpucore.gang.values import GroupShortage, group_member
 from gpucore.model import Allocation, AllocationState, Placement, PodRequest
 from gpucore.scheduling.grouping import Rules
 from gpucore.units import GIB, GpuIndex, NodeName, PodUid
 from gpucore.wire.errors import WireError
 from gpucore.wire.lists import event_of, page_of
-from gpucore.wire.pod.gangs import Gang, gang_of
+from gpucore.wire.pod.gangs import Gang, gang_of, reservation_uid
 from gpucore.wire.pod.spec import Pod, decode_pod
 from gpucore.wire.pod_groups import PodGroup, decode_pod_group, serves_pod_groups
 

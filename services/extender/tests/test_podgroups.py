@@ -12,6 +12,7 @@ from objects import Object, placed, pod
 from gpucore.gang.group_cycles import RELEASE_SECONDS
 from gpucore.gang.group_offers import MOST_KINDS
 from gpucore.model import Allocation, AllocationState, Placement
+from gpucore.scheduling.fit import fit
 from gpucore.scheduling.grouping import Rules
 from gpucore.scheduling.nominated import reserved_for_nominated
 from gpucore.scheduling.pending_pods import UnscheduledPod
@@ -451,6 +452,43 @@ def test_a_lost_bind_keeps_a_place_only_for_a_pod_that_waits() -> None:
         bench.state.relist_pods([] if change == "deleted" else [a_pod(item)])
         bench.state.forget(pending.pod.uid)
         assert len(bench.reserved()) == kept
+
+
+def low(bench: Bench) -> str:
+    """The node that a pod of lower priority gets beside the nominated pods, or empty."""
+    (pending,) = bench.come(pod("low", 6, priority=-5))
+    assert pending.pod_request is not None
+    for name in NODES:
+        node_info = bench.state.ledger.node(name)
+        assert node_info is not None
+        kept = reserved_for_nominated(
+            bench.state.nominations, node_info, pending.pod, pending.pod_request
+        )
+        if kept is None and fit(node_info, pending.pod_request) is None:
+            return name
+    return ""
+
+
+@pytest.mark.parametrize("first", ["nominated", "placed", "listed"])
+def test_a_nomination_counts_again_when_the_plan_of_its_group_is_released(first: str) -> None:
+    """Pods of lower priority leave the GPUs to it, whether or not it had a place meanwhile."""
+    bench = Bench(3)
+    items = [member(number) for number in range(3)]
+    pods = bench.come(*items)
+    nodes = [bench.node_of(one) for one in pods] if first != "nominated" else list(NODES)
+    for item, node in zip(items, nodes, strict=True):
+        item["status"]["nominatedNodeName"] = node
+    if first == "nominated":
+        pods = bench.come(*items)
+        assert [bench.node_of(one) for one in pods] == nodes
+    if first == "placed":
+        bench.come(*items)
+    if first == "listed":
+        bench.state.relist_pods(map(a_pod, items))
+    assert low(bench) == ""
+    bench.wait(RELEASE_SECONDS)
+    assert bench.reserved() == []
+    assert low(bench) == ""
 
 
 def test_a_group_leaves_the_gpus_that_are_kept_for_a_nominated_pod() -> None:

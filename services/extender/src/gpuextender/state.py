@@ -399,12 +399,17 @@ class State:
             self._member_added()
 
     def _has_place(self, pod: Pod) -> bool:
-        """Its gang holds a place on the node that the pod is nominated for.
+        """Its gang by labels holds a place on the node that the pod is nominated for.
 
-        kube-scheduler nominates every pod while it binds it, which takes long with volumes.
+        kube-scheduler nominates every pod while it binds it, which takes long with volumes. Of a
+        PodGroup, whose plan may be released before, the place of each pod is known by its UID.
         """
         gang = gang_of(pod) if pod.nominated else None
-        return gang is not None and any(
-            one.state is AllocationState.RESERVED and one.placement.node == pod.nominated
-            for one in self.ledger.gang(gang.namespace, gang.name)
+        return (
+            gang is not None
+            and not gang.is_group
+            and any(
+                one.state is AllocationState.RESERVED and one.placement.node == pod.nominated
+                for one in self.ledger.gang(gang.namespace, gang.name)
+            )
         )

@@ -25,13 +25,13 @@ from gpucore.gang.group_view import GroupView, group_view
 from gpucore.gang.members import Member, incomplete
 from gpucore.gang.node_sets import NodeSets
 from gpucore.gang.pod_groups import Key
-from gpucore.gang.reservations import reservation_uid, reserved_for
+from gpucore.gang.reservations import reserved_for
 from gpucore.gang.values import GroupCause, GroupRefusal, Refused
 from gpucore.model import Allocation
 from gpucore.scheduling.grouping import Rules
 from gpucore.scheduling.pending_pods import UnscheduledPod
 from gpucore.units import NodeName
-from gpucore.wire.pod.gangs import Gang
+from gpucore.wire.pod.gangs import Gang, reservation_uid
 
 RELEASE_SECONDS: Final = 2.0
 """kube-scheduler calls filter for the next pod of a group, or binds, within milliseconds."""

@@ -22,14 +22,13 @@ from gpucore.accounting.ledger import Ledger
 from gpucore.accounting.node_info import NodeInfo, common_unit
 from gpucore.gang.able_nodes import MOST_COMPARED, able_nodes, without_reservations
 from gpucore.gang.kinds import GroupMember, Nodes
-from gpucore.gang.reservations import reservation_uid
 from gpucore.gang.spread import NodeOffer, spread_over
 from gpucore.gang.values import GroupShortage
 from gpucore.model import Allocation, AllocationState, Placement, PodRequest
 from gpucore.scheduling.grouping import Rules
 from gpucore.scheduling.nominated import NONE_NOMINATED, Nominated, beside_nominated
 from gpucore.units import NodeName, PodUid
-from gpucore.wire.pod.gangs import Gang
+from gpucore.wire.pod.gangs import Gang, reservation_uid
 
 MOST_ORDERS: Final = 8
 """Orders of the requests that are tried."""

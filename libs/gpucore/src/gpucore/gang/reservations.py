@@ -9,7 +9,7 @@ from gpucore.accounting.ledger import Ledger
 from gpucore.gang.shapes import shape_of, shape_of_place
 from gpucore.model import Allocation, AllocationState, PodRequest
 from gpucore.units import PodUid
-from gpucore.wire.pod.gangs import Gang
+from gpucore.wire.pod.gangs import Gang, reservation_uid
 
 
 def spare(
@@ -63,11 +63,6 @@ def reservation_of(allocation: Allocation) -> Allocation:
     return msgspec.structs.replace(
         allocation, uid=uid, name=f"gang {allocation.gang}", state=AllocationState.RESERVED
     )
-
-
-def reservation_uid(gang: Gang, uid: PodUid) -> PodUid:
-    """The UID of the place that is reserved for a pod of ``gang``."""
-    return PodUid(f"gang/{gang.namespace}/{gang.name}/{uid}")
 
 
 def reserved_of(gang: Gang, allocations: Iterable[Allocation]) -> dict[PodUid, Allocation]:

@@ -79,11 +79,12 @@ def node_beside(node_info: NodeInfo, nominated: Sequence[NominatedPod]) -> NodeI
 def filled_by(node_info: NodeInfo, nominated: Iterable[NominatedPod]) -> NodeInfo:
     """A copy of a node with what the pods nominated for it are going to hold.
 
-    A nominated pod whose bind is under way holds GPUs already, and keeps these.
+    A nominated pod whose bind is under way holds GPUs already, and keeps these. So does one of a
+    PodGroup that has a plan with a place for the pod on this node.
     """
     filled = node_info.copy()
     for one in sorted(nominated, key=lambda one: -one.priority):
-        if one.uid not in filled.allocations:
+        if not filled.allocations.keys() & {one.uid, one.place}:
             filled.put(_held(filled, one))
     return filled
 

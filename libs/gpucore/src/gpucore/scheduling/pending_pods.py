@@ -9,7 +9,7 @@ import msgspec
 from gpucore.model import PodRequest
 from gpucore.units import NodeName, PodUid
 from gpucore.wire.names import Names
-from gpucore.wire.pod.gangs import Gang, gang_of
+from gpucore.wire.pod.gangs import Gang, gang_of, reservation_uid
 from gpucore.wire.pod.spec import Pod
 from gpucore.wire.whole_requests import pod_request_of
 
@@ -129,6 +129,11 @@ class NominatedPod(msgspec.Struct, frozen=True):
     priority: int = 0
     namespace: str = ""
     gang: str = ""
+
+    @property
+    def place(self) -> PodUid:
+        """The UID of the place that is reserved for it while its PodGroup has a plan."""
+        return reservation_uid(Gang(self.namespace, self.gang, 0), self.uid)
 
 
 def before(pods: Iterable[NominatedPod], uid: PodUid, priority: int) -> list[NominatedPod]:

@@ -17,14 +17,13 @@ from gpucore.explain.sentences import sentence
 from gpucore.gang.group_cycles import PodGroupCycles
 from gpucore.gang.members import Postponed, resting
 from gpucore.gang.placement import place_gang, taken
-from gpucore.gang.reservations import reservation_uid
 from gpucore.gang.values import GangPlacement, Shortage
 from gpucore.model import Allocation, AllocationState, Code, FitError, Placement, PodRequest
 from gpucore.scheduling.grouping import Rules
 from gpucore.scheduling.pending_pods import UnscheduledPod
 from gpucore.scheduling.policy import MAX_SCORE
 from gpucore.units import NodeName, PodUid, listed
-from gpucore.wire.pod.gangs import Gang, gang_of
+from gpucore.wire.pod.gangs import Gang, gang_of, reservation_uid
 from gpucore.wire.pod.spec import Pod
 from gpuextender.scheduling.messages import FilterStatuses
 from gpuextender.state import State

@@ -10,6 +10,7 @@ from typing import Final
 
 import msgspec
 
+from gpucore.units import PodUid
 from gpucore.wire import names as wire_names
 from gpucore.wire.names import GANG_LABELS
 from gpucore.wire.pod.spec import Pod
@@ -39,6 +40,11 @@ class Gang(msgspec.Struct, frozen=True):
     def is_group(self) -> bool:
         """It is a PodGroup, whose pods kube-scheduler places in one cycle."""
         return self.name.startswith(GROUP_PREFIX)
+
+
+def reservation_uid(gang: Gang, uid: PodUid) -> PodUid:
+    """The UID of the place that is reserved for a pod of ``gang``, a PodGroup."""
+    return PodUid(f"gang/{gang.namespace}/{gang.name}/{uid}")
 
 
 def gang_of(pod: Pod) -> Gang | None:
