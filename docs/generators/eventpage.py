@@ -117,6 +117,7 @@ ANSWERS: Final[Mapping[AllocationErrorCode, str]] = {
     AllocationErrorCode.SHARED_GPU: "The GPU has shares, so it cannot be allocated exclusively.",
     AllocationErrorCode.NO_GPU_FITS: "No GPU has enough free capacity for the request.",
     AllocationErrorCode.ISOLATION_MODE_MISSING: "The GPU lacks the demanded isolation mode.",
+    AllocationErrorCode.MIG_INSTANCE: "A container would get a MIG instance and further GPUs.",
     AllocationErrorCode.MAX_PODS: "The GPU has reached its maximum number of pods.",
     AllocationErrorCode.DEVICE_IN_USE: "A running pod uses the device.",
     AllocationErrorCode.OFFERED_AS_CLAIMS: "The node offers its GPUs as ResourceClaims.",

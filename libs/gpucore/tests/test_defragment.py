@@ -75,4 +75,4 @@ def test_what_a_plan_frees_is_given_to_a_pod(seed: int) -> None:
     assert fit(node_info, goal.pod_request) is None
     for device in map(node_info.devices.__getitem__, plan.gpus):
         assert device_fit_error(device, goal.pod_request) is None
-        assert units or exclusive_fit_error(device) is None
+        assert units or exclusive_fit_error(device, goal.pod_request) is None

@@ -178,7 +178,7 @@ def test_shares_and_whole_gpus_exclude_each_other() -> None:
     assert [gpu.code for gpu in share.gpus] == [Code.INSUFFICIENT_MEMORY, Code.TAKEN_WHOLE]
     node_info = book.node(N)
     assert node_info is not None
-    taken = exclusive_fit_error(node_info.devices[GpuIndex(1)])
+    taken = exclusive_fit_error(node_info.devices[GpuIndex(1)], pod_request(pod("p", gpus=1)))
     assert taken == DeviceFitError(GpuIndex(1), Code.TAKEN_WHOLE)
 
 

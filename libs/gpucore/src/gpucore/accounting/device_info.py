@@ -128,6 +128,11 @@ class DeviceInfo:
         return not self.holders
 
     @property
+    def mig(self) -> bool:
+        """It is a MIG instance."""
+        return self.gpu is not None and self.gpu.mig
+
+    @property
     def crowded(self) -> bool:
         """It takes no further pod, however small."""
         return bool(self.max_pods) and len(self.holders) >= self.max_pods

@@ -38,6 +38,7 @@ class NodeInfo:
         "_excess",
         "_free",
         "_free_parts",
+        "_full_room",
         "_largest",
         "_reckoned",
         "_share_room",
@@ -110,6 +111,12 @@ class NodeInfo:
         """How many exclusive GPUs fit now; -1 where none are offered."""
         self._reckon()
         return self._whole_room
+
+    @property
+    def free_full_gpus(self) -> int:
+        """As ``free_gpus``, of the GPUs that are no MIG instances."""
+        self._reckon()
+        return self._full_room
 
     def reserved_units(self) -> int:
         """Units to keep free: allocations on unknown GPUs, and amounts that exceed their GPU.
@@ -223,7 +230,7 @@ class NodeInfo:
         if self._reckoned:
             return
         self._reckoned = True
-        widest = empties = self._free = self._excess = self._crowd = 0
+        widest = empties = instances = self._free = self._excess = self._crowd = 0
         for device in self._devices.values():
             left = device.free
             self._excess += device.excess
@@ -233,13 +240,15 @@ class NodeInfo:
                 if device.open:
                     widest = max(widest, left)
                     empties += device.empty
-        self._share_room = self._whole_room = -1
+                    instances += device.empty and device.mig
+        self._share_room = self._whole_room = self._full_room = -1
         if self.inventory is not None and not self.inventory.serving:
             return
         if self.shape.offers_shares:
             self._share_room = max(min(widest, self._free - self.reserved_units()), 0)
         if self.shape.offers_gpus:
             self._whole_room = max(empties - self.reserved_gpus(), 0)
+            self._full_room = max(empties - instances - self.reserved_gpus(), 0)
 
     def reserved_gpus(self) -> int:
         """Exclusive GPUs to keep free, for the same reasons as units."""

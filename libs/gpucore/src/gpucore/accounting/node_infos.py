@@ -35,6 +35,7 @@ class NodeInfos:
         self.reshaped: Callable[[NodeName], object] = lambda _: None
         self._largest_shares: dict[NodeName, int] = {}
         self._free_gpu_counts: dict[NodeName, int] = {}
+        self._free_full_gpu_counts: dict[NodeName, int] = {}
         self._unpublished: dict[NodeName, None] = {}
         self._node_infos: dict[NodeName, NodeInfo] = {}
         self._objects: dict[NodeName, Node] = {}
@@ -64,6 +65,12 @@ class NodeInfos:
         """By node, how many exclusive GPUs fit now; -1 where none are offered."""
         self._publish()
         return self._free_gpu_counts
+
+    @property
+    def free_full_gpu_counts(self) -> Mapping[NodeName, int]:
+        """As ``free_gpu_counts``, of the GPUs that are no MIG instances."""
+        self._publish()
+        return self._free_full_gpu_counts
 
     def node_changed(self, node: Node) -> None:
         """A node was added or changed.
@@ -137,6 +144,7 @@ class NodeInfos:
         self._unpublished.pop(name, None)
         self._largest_shares.pop(name, None)
         self._free_gpu_counts.pop(name, None)
+        self._free_full_gpu_counts.pop(name, None)
 
     def _publish(self) -> None:
         """Update the largest shares and free GPUs of the nodes that changed since."""
@@ -144,6 +152,7 @@ class NodeInfos:
             node_info = self._node_infos[name]
             self._largest_shares[name] = node_info.max_allocatable_memory
             self._free_gpu_counts[name] = node_info.free_gpus
+            self._free_full_gpu_counts[name] = node_info.free_full_gpus
         self._unpublished.clear()
 
 

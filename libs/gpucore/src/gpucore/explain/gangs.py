@@ -15,6 +15,7 @@ from gpucore.gang.values import (
     Shortage,
 )
 from gpucore.model import Allocation
+from gpucore.scheduling.device_fit import exclusive_devices
 from gpucore.scheduling.grouping import Rules
 from gpucore.units import NodeName, counted
 
@@ -115,9 +116,7 @@ def _short(shortage: Shortage, ledger: Ledger, rules: Rules) -> Iterator[str]:
         if not gpus:
             yield f"{name} has capacity for {counted(room, 'member')}"
             continue
-        free = [
-            index for index, device in node_info.devices.items() if device.open and device.empty
-        ]
+        free = exclusive_devices(node_info.devices.values(), shortage.pod_request)
         best = rules.grouping.whole(node_info, free, gpus, shortage.pod_request)
         score = node_info.shape.matrix.sum_of(best)
         words = f", the best {gpus} of them {gpus_named(best)} (score {score})" if score else ""

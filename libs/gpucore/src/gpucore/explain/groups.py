@@ -21,6 +21,7 @@ from gpucore.explain.sentences import (
     with_unit,
 )
 from gpucore.model import Code, FitError
+from gpucore.model.codes import COUNTING
 from gpucore.steps import Steps
 from gpucore.units import MemoryUnit, NodeName
 
@@ -119,7 +120,7 @@ def _largest(refusal: FitError) -> int:
     """The largest free (or total) amount of one GPU; for exclusive GPUs, the number free."""
     if refusal.code in CONSTRAINT_CODES:
         return 0
-    if refusal.code in {Code.INSUFFICIENT_GPUS, Code.PENDING_UNITS}:
+    if refusal.code in {*COUNTING, Code.PENDING_UNITS}:
         return refusal.free
     gpus = [gpu for gpu in refusal.gpus if gpu.code is refusal.code]
     if refusal.code in {Code.TOO_LARGE, Code.COMPUTE_TOO_LARGE}:
@@ -128,7 +129,7 @@ def _largest(refusal: FitError) -> int:
 
 
 def _measure(code: Code, node_info: NodeInfo) -> str:
-    if code is Code.INSUFFICIENT_GPUS:
+    if code in COUNTING:
         return "gpus"
     return _PERCENT if code in _OF_COMPUTE else str(unit_of(node_info))
 

@@ -9,6 +9,7 @@ from typing import Final
 from gpucore.accounting.node_info import NodeInfo, unit_of
 from gpucore.explain.sentences import gpus_named, placement_sentence, sentence
 from gpucore.model import Allocation, FitError, Placement, PodRequest
+from gpucore.scheduling.device_fit import exclusive_devices
 from gpucore.scheduling.grouping import BY_LINKS, Grouping
 from gpucore.scheduling.policy import place, resolve
 from gpucore.units import GpuIndex
@@ -59,7 +60,7 @@ def _whole(
 ) -> str:
     matrix = without.shape.matrix
     name = pod_request.topology or f"{grouping.policy} (the default)"
-    free = sum(device.open and device.empty for device in without.devices.values())
+    free = len(exclusive_devices(without.devices.values(), pod_request))
     choice = f"of the {free} GPUs that are free without this pod"
     if set(mine) == set(again):
         score = f"; they score {matrix.sum_of(mine)}" if matrix.links and mine[1:] else ""

@@ -10,6 +10,7 @@ import msgspec
 
 from gpucore.accounting.node_info import NodeInfo, unit_of
 from gpucore.model import Code, DeviceFitError, FitError, GpuAmounts, Placement, PodRequest
+from gpucore.model.codes import COUNTING
 from gpucore.model.constraints import CPU
 from gpucore.units import MemoryUnit, counted
 
@@ -72,7 +73,7 @@ def _words(refusal: FitError) -> str:
             f"{refusal.total} "
             "are kept for pods on unknown GPUs"
         )
-    if refusal.code is Code.INSUFFICIENT_GPUS:
+    if refusal.code in COUNTING:
         return (
             f"requested {refusal.requested}, {refusal.free} of {refusal.total} GPUs are free"
             + _and(_gpus(refusal))
@@ -138,6 +139,7 @@ _GPU_WORDS: Final = {
     Code.UNHEALTHY: "is unhealthy",
     Code.SELECTOR: "does not match",
     Code.ISOLATION_MODE_MISSING: "does not have the demanded isolation mode",
+    Code.MIG_INSTANCE: "is a MIG instance",
 }
 
 

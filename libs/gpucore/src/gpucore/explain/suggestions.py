@@ -22,8 +22,8 @@ from gpucore.explain.sentences import (
 )
 from gpucore.model import Code, ContainerRequest, FitError, IsolationMode, PodRequest
 from gpucore.scheduling.candidates import Candidates, PodRequirements
-from gpucore.scheduling.device_fit import per_device
-from gpucore.scheduling.fit import fit
+from gpucore.scheduling.device_fit import exclusive_devices, per_device, usable_devices
+from gpucore.scheduling.fit import fit, free_gpus
 from gpucore.scheduling.grouping import BY_LINKS, Grouping
 from gpucore.simulate.endings import Step, for_gpus, for_share, smallest
 from gpucore.steps import Steps
@@ -33,6 +33,7 @@ NAMED: Final = 3
 """Pods or nodes that sentences name; the others are counted or left out."""
 
 _UNOFFERED: Final = frozenset({Code.NOT_SHARED, Code.NODE_UNKNOWN})
+_ONE_GPU: Final = PodRequest((ContainerRequest(gpus=1),), gpus=1)
 Refusals = Mapping[NodeName, FitError | None]
 
 
@@ -176,11 +177,12 @@ def _too_large(
     if not 0 < largest < mem:
         return []
     hint, most = "", 0
+    wide = msgspec.structs.replace(pod_request, gpu_count=2)
     for name, node_info in node_infos.items():
         refusal = refusals[name]
         if not hint and refusal is not None and refusal.code is Code.TOO_LARGE:
             hint = amount_hint(with_unit(refusal, node_info))
-        most = max(most, _capacity(node_info))
+        most = max(most, _capacity(node_info, wide))
         yield
     spread = ", or spread the pod over GPUs with the label gpu-count"
     possible = not hint and pod_request.isolation is IsolationMode.NONE and mem <= largest * most
@@ -214,9 +216,9 @@ def _for_gpus(
     offering = [node_info for node_info in node_infos.values() if node_info.shape.offers_gpus]
     large: list[NodeInfo] = []
     for node_info in offering:
-        large += [node_info] if _capacity(node_info) >= wanted else []
+        large += [node_info] if _capacity(node_info, pod.pod_request) >= wanted else []
         yield
-    steps = (for_gpus(cluster.node_infos[node_info.name], wanted) for node_info in large)
+    steps = (for_gpus(cluster.node_infos[node_info.name], pod.pod_request) for node_info in large)
     step = yield from smallest(steps, pod, cluster)
     if step is not None:
         names = _pods(step, cluster)
@@ -224,22 +226,25 @@ def _for_gpus(
         ends = "ends" if step.pods == 1 else "end"
         found.append(f"it fits {step.node} once {', '.join(names[:NAMED])}{more} {ends}")
     if offering and not large:
-        found.append(_too_many(wanted, offering, everywhere=everywhere))
+        found.append(_too_many(pod.pod_request, offering, everywhere=everywhere))
     elif large:
-        found += _short_of(wanted, max(large, key=lambda each: each.free_gpus))
+        roomy = max(large, key=lambda each: free_gpus(each, pod.pod_request))
+        found += _short_of(pod.pod_request, roomy)
     return found
 
 
-def _too_many(wanted: int, offering: Sequence[NodeInfo], *, everywhere: bool) -> str:
-    roomy = max(offering, key=_capacity)
-    most = _capacity(roomy)
+def _too_many(pod_request: PodRequest, offering: Sequence[NodeInfo], *, everywhere: bool) -> str:
+    wanted = pod_request.gpus
+    roomy = max(offering, key=lambda each: _capacity(each, pod_request))
+    most = _capacity(roomy, pod_request)
     where = "no node" if everywhere else "no node that the pod can use"
     least = f"; {roomy.name} has the most, {most}: request at most {most}" if most else ""
-    return f"{where} has {wanted} healthy GPUs{least}"
+    kind = " without MIG" if most < max(_capacity(each, _ONE_GPU) for each in offering) else ""
+    return f"{where} has {wanted} healthy GPUs{kind}{least}"
 
 
-def _short_of(wanted: int, roomy: NodeInfo) -> Iterator[str]:
-    missing = wanted - roomy.free_gpus
+def _short_of(pod_request: PodRequest, roomy: NodeInfo) -> Iterator[str]:
+    wanted, missing = pod_request.gpus, pod_request.gpus - free_gpus(roomy, pod_request)
     if missing > 0:
         short = f"{roomy.name} is {missing} free GPU{'s' if missing > 1 else ''} short"
         yield f"{short}; 'gpushare defrag --gpus {wanted}' finds pods to move"
@@ -252,20 +257,20 @@ def _fewer(
     grouping: Grouping,
 ) -> Iterator[str]:
     """The most GPUs that are free at once, where they are fewer than requested."""
-    roomy = max(node_infos.values(), key=lambda each: each.free_gpus, default=None)
-    if roomy is None or not 0 < roomy.free_gpus < pod.pod_request.gpus:
+    wanted = pod.pod_request
+    roomy = max(node_infos.values(), key=lambda each: free_gpus(each, wanted), default=None)
+    count = 0 if roomy is None else free_gpus(roomy, wanted)
+    if roomy is None or not 0 < count < wanted.gpus:
         return
-    less = msgspec.structs.replace(
-        pod.pod_request, gpus=roomy.free_gpus, containers=(ContainerRequest(gpus=roomy.free_gpus),)
-    )
+    less = msgspec.structs.replace(wanted, gpus=count, containers=(ContainerRequest(gpus=count),))
     if cluster.refusal(roomy.name, PodRequirements(less, pod.constraints)) is None:
-        best = _best(cluster.node_infos[roomy.name], roomy.free_gpus, less, grouping)
+        best = _best(cluster.node_infos[roomy.name], count, less, grouping)
         yield f"{best} can be had now, on {roomy.name}"
 
 
-def _capacity(node_info: NodeInfo) -> int:
-    """GPUs that could all be free one day."""
-    return sum(device.healthy and device.gpu is not None for device in node_info.devices.values())
+def _capacity(node_info: NodeInfo, pod_request: PodRequest) -> int:
+    """GPUs that the pod could all have one day."""
+    return len(usable_devices(node_info.devices.values(), pod_request))
 
 
 def _pods(step: Step, cluster: Candidates) -> list[str]:
@@ -284,7 +289,7 @@ def _remedies(refusals: Refusals) -> Iterator[str]:
 
 def _best(node_info: NodeInfo, count: int, pod_request: PodRequest, grouping: Grouping) -> str:
     """The best group that is free, and its score where links are known."""
-    free = [index for index, device in node_info.devices.items() if device.open and device.empty]
+    free = exclusive_devices(node_info.devices.values(), pod_request)
     group = grouping.whole(node_info, free, count, pod_request)
     score = node_info.shape.matrix.sum_of(group)
     return f"{gpus_named(group)} (score {score})" if score else gpus_named(group)

@@ -10,7 +10,7 @@ from gpucore.gang.shapes import gpus_of
 from gpucore.model import Allocation, PodRequest
 from gpucore.scheduling.device_fit import per_device
 from gpucore.scheduling.filter import filter_nodes
-from gpucore.scheduling.fit import fit
+from gpucore.scheduling.fit import fit, free_gpus
 from gpucore.units import NodeName
 
 MOST_COMPARED: Final = 20_000
@@ -61,7 +61,11 @@ def _still_open(node_info: NodeInfo, kept: Allocation, pod_request: PodRequest) 
         alike
         and all(units == mem for units in placement.mem.values())
         and all(
-            device and device.open and (device.empty or not pod_request.gpus) for device in gpus
+            device
+            and device.open
+            and (device.empty or not pod_request.gpus)
+            and not (device.mig and pod_request.combines_gpus)
+            for device in gpus
         )
     )
 
@@ -84,7 +88,9 @@ def able_nodes(
         node_info = without.get(name) or ledger.node(name)
         if node_info is None:
             return -1, name
-        return node_info.free_gpus if pod_request.gpus else node_info.free_units(), name
+        if pod_request.gpus:
+            return free_gpus(node_info, pod_request), name
+        return node_info.free_units(), name
 
     if len(names) > most:
         names = frozenset(nlargest(most, names, key=left))

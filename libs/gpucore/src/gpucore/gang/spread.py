@@ -10,7 +10,8 @@ from collections.abc import Collection, Iterator, Sequence
 from gpucore.accounting.device_info import DeviceInfo
 from gpucore.accounting.node_info import NodeInfo
 from gpucore.model import Allocation, AllocationState, FitError, Placement, PodRequest
-from gpucore.scheduling.device_fit import fitting_devices, per_device
+from gpucore.scheduling.device_fit import exclusive_devices, fitting_devices, per_device
+from gpucore.scheduling.fit import free_gpus
 from gpucore.scheduling.grouping import Rules
 from gpucore.scheduling.policy import ChooseGroup, place, score
 from gpucore.units import GpuIndex, NodeName, PodUid
@@ -35,7 +36,7 @@ class NodeOffer:
         self._rules = rules
         self._known: dict[int, float] = {}
         if pod_request.gpus:
-            self.room = min(node_info.free_gpus // pod_request.gpus, most)
+            self.room = min(free_gpus(node_info, pod_request) // pod_request.gpus, most)
         elif pod_request.whole_device:
             self.room = len(self._filled(most))
         else:
@@ -105,12 +106,8 @@ class NodeOffer:
 
     def _union(self, count: int) -> tuple[GpuIndex, ...]:
         """Exclusive GPUs for ``count`` pods."""
-        free = [
-            index
-            for index, device in self.node_info.devices.items()
-            if device.open and device.empty
-        ]
         pod_request = self._pod_request
+        free = exclusive_devices(self.node_info.devices.values(), pod_request)
         return self._rules.grouping.whole(
             self.node_info, free, count * pod_request.gpus, pod_request
         )

@@ -123,6 +123,7 @@ class PodRequest(msgspec.Struct, frozen=True):
         containers: one :class:`ContainerRequest` for each entry of ``spec.containers``, in order;
             then, where a sidecar (restartable init container) has a request, one for each sidecar.
         mem, core, gpus: the effective amounts of the pod, init containers and sidecars counted.
+        init_gpus: the most exclusive GPUs that one of its init containers requests.
         gpu_count: number of GPUs over which ``mem`` and ``core`` are spread evenly (label
             ``gpu-count``).
         whole_device: a share that must have its GPU to itself.
@@ -148,6 +149,14 @@ class PodRequest(msgspec.Struct, frozen=True):
     fault: str = ""
     cpu_milli: int = 0
     memory_mib: int = 0
+    init_gpus: int = 0
+
+    @property
+    def combines_gpus(self) -> bool:
+        """Whether one of its containers has several GPUs, which a MIG instance cannot be one of."""
+        if not self.gpus:
+            return self.gpu_count > 1
+        return self.init_gpus > 1 or any(request.gpus > 1 for request in self.containers)
 
 
 GpuAmounts = Mapping[GpuIndex, int]

@@ -4,7 +4,7 @@
 """
 
 from enum import StrEnum
-from typing import Self
+from typing import Final, Self
 
 
 class Code(StrEnum):
@@ -110,6 +110,14 @@ class Code(StrEnum):
             "shares over several GPUs need GPUs without MPS."
         ),
     )
+    MIG_INSTANCE = (
+        "MigInstance",
+        "The GPU is a MIG instance, and a process uses no GPU beside a MIG instance.",
+        (
+            "Request one GPU in each container and no label gpu-count, or turn MIG mode off on the "
+            "GPUs of a node."
+        ),
+    )
     PENDING_UNITS = (
         "PendingUnits",
         "Pods on the node have allocations on unknown GPUs, so the free capacity is uncertain.",
@@ -160,3 +168,7 @@ class Code(StrEnum):
         "GPUs of the node fit one by one, but not together under the constraints of the claim.",
         "Drop the constraint that the reason names, request fewer GPUs, or wait for a pod to end.",
     )
+
+
+COUNTING: Final = frozenset({Code.INSUFFICIENT_GPUS, Code.MIG_INSTANCE})
+"""Codes whose figures are numbers of GPUs: too few fit, however much each GPU has."""

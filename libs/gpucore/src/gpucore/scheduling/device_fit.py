@@ -5,6 +5,7 @@ from typing import Final
 
 from gpucore.accounting.device_info import DeviceInfo
 from gpucore.model import CORE_PER_GPU, Code, DeviceFitError, IsolationMode, PodRequest
+from gpucore.units import GpuIndex
 
 CURABLE: Final = frozenset(
     {
@@ -33,6 +34,8 @@ def fitting_devices(devices: Iterable[DeviceInfo], pod_request: PodRequest) -> l
         found = [one for one in found if core <= one.core_free]
     if pod_request.whole_device:
         found = [one for one in found if one.empty]
+    if pod_request.combines_gpus:
+        found = [one for one in found if not one.mig]
     if pod_request.gpu_count > 1 or pod_request.isolation is not IsolationMode.NONE:
         found = [one for one in found if _isolates(one, pod_request)]
     return found
@@ -61,6 +64,8 @@ def _unable(device: DeviceInfo, pod_request: PodRequest, mem: int, core: int) ->
         return Code.UNHEALTHY
     if not _isolates(device, pod_request):
         return Code.ISOLATION_MODE_MISSING
+    if pod_request.combines_gpus and device.mig:
+        return Code.MIG_INSTANCE
     if core > CORE_PER_GPU:
         return Code.COMPUTE_TOO_LARGE
     return Code.TOO_LARGE if mem > device.total else None
@@ -91,10 +96,24 @@ def _short(device: DeviceInfo, mem: int, core: int) -> Code | None:
     return Code.INSUFFICIENT_CORE if core > device.core_free else None
 
 
-def exclusive_fit_error(device: DeviceInfo) -> DeviceFitError | None:
+def usable_devices(devices: Iterable[DeviceInfo], pod_request: PodRequest) -> list[DeviceInfo]:
+    """The GPUs that a pod could have, alone or with others, without the allocations of others."""
+    found = [one for one in devices if one.healthy]
+    return [one for one in found if not one.mig] if pod_request.combines_gpus else found
+
+
+def exclusive_devices(devices: Iterable[DeviceInfo], pod_request: PodRequest) -> list[GpuIndex]:
+    """The GPUs that can be given away whole: those without an :func:`exclusive_fit_error`."""
+    usable = usable_devices(devices, pod_request)
+    return [one.index for one in usable if one.open and one.empty]
+
+
+def exclusive_fit_error(device: DeviceInfo, pod_request: PodRequest) -> DeviceFitError | None:
     """Why a GPU cannot be given away whole; ``None`` when it can."""
     if not device.healthy:
         return DeviceFitError(device.index, Code.UNHEALTHY)
+    if pod_request.combines_gpus and device.mig:
+        return DeviceFitError(device.index, Code.MIG_INSTANCE)
     if device.taken:
         return DeviceFitError(device.index, Code.TAKEN_WHOLE)
     if not device.empty:

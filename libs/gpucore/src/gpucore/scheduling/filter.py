@@ -67,7 +67,9 @@ def _roomy(
 ) -> list[NodeName]:
     """Names whose aggregate fits one GPU's part: exact for a plain request."""
     if pod_request.gpus:
-        room, need = node_infos.free_gpu_counts.get, pod_request.gpus
+        combines, need = pod_request.combines_gpus, pod_request.gpus
+        counts = node_infos.free_full_gpu_counts if combines else node_infos.free_gpu_counts
+        room = counts.get
     else:
         room, need = node_infos.largest_shares.get, -(-pod_request.mem // pod_request.gpu_count)
     return [name for name in names if room(name, -1) >= need]

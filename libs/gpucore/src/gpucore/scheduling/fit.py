@@ -9,6 +9,7 @@ from typing import Final
 from gpucore.accounting.node_info import NodeInfo
 from gpucore.kubescheduler.node_fit import constraint_refusals
 from gpucore.model import Code, DeviceFitError, FitError, IsolationMode, PodRequest
+from gpucore.model.codes import COUNTING
 from gpucore.model.constraints import CandidateNode, PodConstraints
 from gpucore.scheduling.device_fit import (
     CURABLE,
@@ -16,6 +17,7 @@ from gpucore.scheduling.device_fit import (
     exclusive_fit_error,
     fitting_devices,
     per_device,
+    usable_devices,
 )
 
 _TELLING: Final = (
@@ -26,6 +28,7 @@ _TELLING: Final = (
     Code.TAKEN_WHOLE,
     Code.UNHEALTHY,
     Code.ISOLATION_MODE_MISSING,
+    Code.MIG_INSTANCE,
     Code.COMPUTE_TOO_LARGE,
     Code.TOO_LARGE,
 )
@@ -49,10 +52,15 @@ def fit(node_info: NodeInfo, pod_request: PodRequest) -> FitError | None:
 def fits(node_info: NodeInfo, pod_request: PodRequest) -> bool:
     """Whether :func:`fit` has no reason, by the aggregates of the node where these decide."""
     if pod_request.gpus:
-        left = node_info.free_gpus - pod_request.gpus
+        left = free_gpus(node_info, pod_request) - pod_request.gpus
     else:
         left = node_info.max_allocatable_memory - -(-pod_request.mem // pod_request.gpu_count)
     return left >= 0 and (is_plain(pod_request) or fit(node_info, pod_request) is None)
+
+
+def free_gpus(node_info: NodeInfo, pod_request: PodRequest) -> int:
+    """How many GPUs the pod could have exclusively now; -1 where none are offered."""
+    return node_info.free_full_gpus if pod_request.combines_gpus else node_info.free_gpus
 
 
 def _unfit_node(node_info: NodeInfo, pod_request: PodRequest) -> FitError | None:
@@ -121,7 +129,7 @@ def _refused(
     code = next((code for code in _TELLING if code in codes), Code.INSUFFICIENT_GPUS)
     curable = sum(refusal.code in CURABLE for refusal in refusals)
     fitting = len(node_info.devices) - len(refusals)
-    in_gpus = code is Code.INSUFFICIENT_GPUS  # all GPUs fit their part, but there are too few
+    in_gpus = code in COUNTING
     return FitError(
         node_info.name,
         code,
@@ -135,19 +143,23 @@ def _refused(
 
 
 def _unfit_gpus(node_info: NodeInfo, pod_request: PodRequest) -> FitError | None:
-    if node_info.free_gpus >= pod_request.gpus:
+    free = free_gpus(node_info, pod_request)
+    if free >= pod_request.gpus:
         return None
-    refusals = [r for c in node_info.devices.values() if (r := exclusive_fit_error(c))]
-    healthy = sum(gpu.healthy for gpu in node_info.devices.values())
+    devices = node_info.devices.values()
+    refusals = [r for c in devices if (r := exclusive_fit_error(c, pod_request))]
+    healthy = sum(gpu.healthy for gpu in devices)
+    usable = len(usable_devices(devices, pod_request))
+    by_mig = usable < pod_request.gpus <= healthy
     return FitError(
         node_info.name,
-        Code.INSUFFICIENT_GPUS,
+        Code.MIG_INSTANCE if by_mig else Code.INSUFFICIENT_GPUS,
         gpus=tuple(refusals),
         unit=node_info.unit,
         requested=pod_request.gpus,
-        free=node_info.free_gpus,
+        free=free,
         total=len(node_info.shape.inventory.gpus) if node_info.shape.inventory else 0,
-        unresolvable=healthy < pod_request.gpus,
+        unresolvable=usable < pod_request.gpus,
     )
 
 

@@ -15,7 +15,7 @@ from gpucore.kubescheduler.node_fit import avoided
 from gpucore.model import FitError, PodRequest
 from gpucore.model.constraints import CandidateNode
 from gpucore.scheduling.candidates import PodRequirements
-from gpucore.scheduling.fit import admit
+from gpucore.scheduling.fit import admit, free_gpus
 from gpucore.scheduling.grouping import Grouping
 from gpucore.scheduling.policy import place, rate, resolve
 from gpucore.units import NodeName
@@ -157,5 +157,5 @@ def rate_node(
 def may_fit(node_info: NodeInfo, request: PodRequest) -> bool:
     """By the node's aggregates, which cost next to nothing; :func:`place` decides."""
     if request.gpus:
-        return node_info.free_gpus >= request.gpus
+        return free_gpus(node_info, request) >= request.gpus
     return node_info.max_allocatable_memory >= -(-request.mem // request.gpu_count)

@@ -13,7 +13,7 @@ import msgspec
 from gpucore.accounting.device_info import DeviceInfo, rating, utilization
 from gpucore.accounting.node_info import NodeInfo
 from gpucore.model import CORE_PER_GPU, FitError, GpuAmounts, Placement, PodRequest
-from gpucore.scheduling.device_fit import fitting_devices, per_device
+from gpucore.scheduling.device_fit import exclusive_devices, fitting_devices, per_device
 from gpucore.scheduling.fit import fit
 from gpucore.scheduling.fragmentation import STEP, Work, growth, steps, usual_work
 from gpucore.scheduling.grouping import BY_LINKS, Grouping
@@ -115,7 +115,7 @@ def resolve(node_info: NodeInfo, pod_request: PodRequest, policy: str | Policy) 
 def _whole(
     node_info: NodeInfo, pod_request: PodRequest, grouping: Grouping, choose: ChooseGroup | None
 ) -> Placement:
-    free = [i for i, device in node_info.devices.items() if device.open and device.empty]
+    free = exclusive_devices(node_info.devices.values(), pod_request)
     if choose is None:
         group = grouping.whole(node_info, free, pod_request.gpus, pod_request)
     else:

@@ -24,7 +24,7 @@ from gpucore.model import (
     Placement,
     PodRequest,
 )
-from gpucore.scheduling.device_fit import device_fit_error, exclusive_fit_error
+from gpucore.scheduling.device_fit import device_fit_error, exclusive_fit_error, usable_devices
 from gpucore.scheduling.fit import fit
 from gpucore.simulate.whatif import SimulatedCluster, WhatIfPod
 from gpucore.units import GpuIndex, NodeName, PodUid
@@ -111,9 +111,7 @@ def _candidates(node_info: NodeInfo, goal: Goal) -> Iterator[_Candidate]:
     why = fit(node_info, goal.pod_request)
     if why is not None and why.unresolvable:
         return
-    gpus = [
-        device for device in node_info.devices.values() if device.gpu is not None and device.healthy
-    ]
+    gpus = usable_devices(node_info.devices.values(), goal.pod_request)
     if goal.gpus:
         gpus.sort(key=lambda device: (len(device.holders), device.used, device.index))
         for chosen in combinations(sorted(gpus[: goal.gpus + SPARE], key=_index), goal.gpus):
@@ -205,7 +203,7 @@ def _fits(moved: NodeInfo, candidate: _Candidate, goal: Goal) -> bool:
     node_info.drop(ROOM)
     for index in candidate.gpus:
         device = node_info.devices[index]
-        if exclusive_fit_error(device) if goal.gpus else device_fit_error(device, request):
+        if exclusive_fit_error(device, request) if goal.gpus else device_fit_error(device, request):
             return False
     return fit(node_info, request) is None
 

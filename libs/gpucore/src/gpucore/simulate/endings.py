@@ -12,7 +12,12 @@ from gpucore.accounting.device_info import DeviceInfo
 from gpucore.accounting.node_info import NodeInfo
 from gpucore.model import PodRequest
 from gpucore.scheduling.candidates import Candidates, PodRequirements
-from gpucore.scheduling.device_fit import CURABLE, device_fit_error, per_device
+from gpucore.scheduling.device_fit import (
+    CURABLE,
+    device_fit_error,
+    per_device,
+    usable_devices,
+)
 from gpucore.steps import Steps
 from gpucore.units import GpuIndex, NodeName, PodUid
 
@@ -87,11 +92,9 @@ def _freeing_gpu(
         yield Step(len(chosen), units, node_info.name, device.index, tuple(chosen))
 
 
-def for_gpus(node_info: NodeInfo, wanted: int) -> Iterator[Step]:
-    """The pods of the GPUs that are cleared with the fewest, so that ``wanted`` are free."""
-    gpus = [
-        device for device in node_info.devices.values() if device.gpu is not None and device.healthy
-    ]
+def for_gpus(node_info: NodeInfo, pod_request: PodRequest) -> Iterator[Step]:
+    """The pods of the GPUs that are cleared with the fewest, so that enough are free."""
+    wanted, gpus = pod_request.gpus, usable_devices(node_info.devices.values(), pod_request)
     gpus.sort(key=lambda device: (len(device.holders), device.used, device.index))
     chosen = gpus[:wanted]
     uids = tuple(dict.fromkeys(uid for device in chosen for uid in device.holders))

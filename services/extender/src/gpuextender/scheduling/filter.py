@@ -319,7 +319,8 @@ class Filter:
             return list(compress(names, [rating < 0 for rating in ratings]))
         if not is_plain(pod_request):
             return names
-        free = await self._cache.results("free", names, attrgetter("free_gpus"), unknown=-1)
+        kind = "free_full_gpus" if pod_request.combines_gpus else "free_gpus"
+        free = await self._cache.results(kind, names, attrgetter(kind), unknown=-1)
         return list(compress(names, [gpus < pod_request.gpus for gpus in free]))
 
     async def _failed(

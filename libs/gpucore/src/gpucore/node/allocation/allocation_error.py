@@ -22,6 +22,7 @@ class AllocationErrorCode(StrEnum):
     SHARED_GPU = "SharedGpu"
     NO_GPU_FITS = "NoGpuFits"
     ISOLATION_MODE_MISSING = "IsolationModeMissing"
+    MIG_INSTANCE = "MigInstance"
     MAX_PODS = "MaxPods"
     DEVICE_IN_USE = "DeviceInUse"
     NO_CDI_FILE = "NoCdiFile"

@@ -6,13 +6,13 @@ pending pods are avoided while any other GPU fits.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
 from gpucore.accounting.device_info import MPS_CLIENTS
 from gpucore.model import GpuAmounts, IsolationMode
 from gpucore.node.allocation.admission_queue import AdmissionQueue
-from gpucore.node.allocation.allocation_error import AllocationError, AllocationErrorCode
+from gpucore.node.allocation.allocation_error import AllocationError, AllocationErrorCode, gpu_list
 from gpucore.node.allocation.device_ids import SHARES, DeviceTable, Resource
 from gpucore.node.allocation.expected import Expected
 from gpucore.node.allocation.holdings import NOBODY_KNOWN, Holder, Holdings
@@ -37,9 +37,15 @@ class NodeDevices(NamedTuple):
     isolations: Mapping[GpuIndex, IsolationMode]
 
     def clash(
-        self, resource: Resource, gpus: Iterable[GpuIndex], pod: Expected | None
+        self, resource: Resource, gpus: Collection[GpuIndex], pod: Expected | None
     ) -> AllocationError | None:
-        """Whole and shared do not mix; nor is a share put where it is not enforced as demanded."""
+        """Whole and shared do not mix; nor is a share put where it is not enforced as demanded.
+
+        A MIG instance is used alone: CUDA shows a process no GPU beside it.
+        """
+        instances = self.single.intersection(gpus)
+        if instances and len(gpus) > 1:
+            return _beside_others(instances)
         shared = resource in SHARES
         others = (Resource.GPU,) if shared else SHARES
         for gpu in gpus:
@@ -104,6 +110,16 @@ def _clash(gpu: GpuIndex, *, shared: bool, who: Holder) -> AllocationError:
     )
 
 
+def _beside_others(instances: Iterable[GpuIndex]) -> AllocationError:
+    gpus = tuple(sorted(instances))
+    noun = "is a MIG instance" if len(gpus) == 1 else "are MIG instances"
+    sentence = (
+        f"{gpu_list(gpus)} {noun}, and a process uses no GPU beside a MIG instance: "
+        "a container with several GPUs needs GPUs without MIG"
+    )
+    return AllocationError(AllocationErrorCode.MIG_INSTANCE, sentence, gpus)
+
+
 class DevicePicker(NamedTuple):
     """One choice: an amount of a resource, from the ids that kubelet lists as available.
 
@@ -135,7 +151,11 @@ class DevicePicker(NamedTuple):
         if len(fitting) < count:
             fitting = self._fitting(pod, leave_promised=False)
         if len(fitting) < count:
-            return self._unfit(pod) or self._too_few_free(self._need(pod), tuple(self.table.ids))
+            return (
+                self._unfit(pod)
+                or self._unusable(pod)
+                or self._too_few_free(self._need(pod), tuple(self.table.ids))
+            )
         kind = Resource.MEM if pod and pod.pod_request.mem else self.table.resource
         chosen = sorted(fitting, key=lambda gpu: (self._free(kind, gpu), gpu))[:count]
         return self.on(tuple(sorted(chosen)), pod)
@@ -150,8 +170,20 @@ class DevicePicker(NamedTuple):
         rest = sorted(free, key=lambda gpu: (unpromised[gpu] > 0, gpu))
         chosen = list(dict.fromkeys((*required, *wanted, *rest)))[: self.amount]
         if len(chosen) < self.amount:
-            return self._too_few_free(dict.fromkeys(chosen, 1), tuple(self.table.ids))
+            missing = dict.fromkeys(chosen, 1)
+            return self._unusable(pod) or self._too_few_free(missing, tuple(self.table.ids))
         return dict.fromkeys(chosen, 1)
+
+    def _several(self, pod: Expected | None) -> bool:
+        """Whether the container gets several GPUs."""
+        if self.table.resource is Resource.GPU:
+            return self.amount > 1
+        return pod is not None and pod.gpu_count > 1
+
+    def _unusable(self, pod: Expected | None) -> AllocationError | None:
+        """The reason where only MIG instances are left for a container with several GPUs."""
+        left = [gpu for gpu in self.table.ids if gpu in self.room.single and self.available[gpu]]
+        return _beside_others(left) if left and self._several(pod) else None
 
     def _unfit(self, pod: Expected | None) -> AllocationError | None:
         """A more precise reason than too few free devices."""
@@ -173,6 +205,7 @@ class DevicePicker(NamedTuple):
 
     def _fitting(self, pod: Expected | None, *, leave_promised: bool) -> list[GpuIndex]:
         kinds = SHARES if self.table.resource in SHARES else (Resource.GPU,)
+        several = self._several(pod)
         promised = {
             each: self.room.promised(each, pod) if leave_promised else Counter() for each in kinds
         }
@@ -180,6 +213,7 @@ class DevicePicker(NamedTuple):
             gpu
             for gpu in self.table.ids
             if gpu not in self.room.closed
+            and not (several and gpu in self.room.single)
             and self.room.clash(self.table.resource, (gpu,), pod) is None
             and all(
                 self._free(each, gpu) - promised[each][gpu] >= self._share(pod, each)

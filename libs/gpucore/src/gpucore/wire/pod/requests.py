@@ -68,7 +68,9 @@ def request_in(texts: Texts, names: Names) -> PodRequest | None:
     if not total:
         return None
     sidecars = tuple(_container_request(each, names) for each in pod.sidecars)
-    return _shaped(pod, names, requests + sidecars if any(sidecars) else requests, total)
+    inits = (_container_request(each, names) for each in pod.init_containers)
+    found = _shaped(pod, names, requests + sidecars if any(sidecars) else requests, total)
+    return msgspec.structs.replace(found, init_gpus=max((one.gpus for one in inits), default=0))
 
 
 def kai_limit(pod: Pod, unit: MemoryUnit, names: Names) -> int:
