@@ -84,9 +84,9 @@ class NodeOffer:
         """One group of GPUs for all pods, cut into theirs."""
         union = self._union(count)
 
-        def cut(filled: NodeInfo, free: Sequence[GpuIndex], many: int) -> tuple[GpuIndex, ...]:
+        def cut(filled: NodeInfo, free: Sequence[GpuIndex], _: int) -> tuple[GpuIndex, ...]:
             mine = [gpu for gpu in free if gpu in union]
-            return self._rules.grouping.whole(filled, mine, many, self._pod_request)
+            return self._rules.grouping.exclusive(filled, mine, self._pod_request)
 
         return cut
 

@@ -43,8 +43,28 @@ class Grouping(msgspec.Struct, frozen=True):
     def whole(
         self, node_info: NodeInfo, free: Sequence[GpuIndex], count: int, pod_request: PodRequest
     ) -> tuple[GpuIndex, ...]:
-        """``count`` of the GPUs ``free`` (ascending, enough), in the order containers see them."""
+        """``count`` of the GPUs ``free`` (ascending, enough), in the order one container sees."""
         return self._group(node_info, free, count, pod_request).gpus
+
+    def exclusive(
+        self, node_info: NodeInfo, free: Sequence[GpuIndex], pod_request: PodRequest
+    ) -> tuple[GpuIndex, ...]:
+        """The pod's GPUs, those of its first container first, as the device plugin cuts them.
+
+        The pod's group is chosen as for one container. Each container then gets GPUs of it that are
+        well joined with each other, the largest container first; ``simple`` cuts it by index.
+        """
+        group = self.whole(node_info, free, pod_request.gpus, pod_request)
+        sizes = [request.gpus for request in pod_request.containers]
+        unjoined = self._name(pod_request) == SIMPLE or not _known(node_info.shape.matrix)
+        if unjoined or max(sizes, default=0) in {0, 1, len(group)} or sum(sizes) > len(group):
+            return group
+        left, parts = sorted(group), dict[int, tuple[GpuIndex, ...]]()
+        for place in sorted(range(len(sizes)), key=lambda place: -sizes[place]):
+            if sizes[place]:
+                parts[place] = self.whole(node_info, left, sizes[place], pod_request)
+                left = [gpu for gpu in left if gpu not in parts[place]]
+        return tuple(gpu for place in sorted(parts) for gpu in parts[place]) + tuple(left)
 
     def shared(
         self, node_info: NodeInfo, ranked: Sequence[GpuIndex], pod_request: PodRequest

@@ -117,7 +117,7 @@ def _whole(
 ) -> Placement:
     free = exclusive_devices(node_info.devices.values(), pod_request)
     if choose is None:
-        group = grouping.whole(node_info, free, pod_request.gpus, pod_request)
+        group = grouping.exclusive(node_info, free, pod_request)
     else:
         group = choose(node_info, free, pod_request.gpus)
     return Placement(node_info.name, group=group)
