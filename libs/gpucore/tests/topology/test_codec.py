@@ -118,9 +118,11 @@ def test_the_description_explains_what_the_abbreviation_cannot() -> None:
 
 def test_more_than_six_nvlinks_have_a_number() -> None:
     """Newer machines than the format keep their count."""
-    text = encode_annotation(decode_matrix('{"gpus": 2, "links": {"0-1": ["NV18", "SYS"]}}'))
-    assert text == '{"GPU_NV18_0_1":"18 NVLinks"}'
-    assert decode_annotation(text).between(0, 1) == ("NV18",)
+    for count in (18, 36):
+        document = f'{{"gpus": 2, "links": {{"0-1": ["NV{count}", "SYS"]}}}}'
+        text = encode_annotation(decode_matrix(document))
+        assert text == f'{{"GPU_NV{count}_0_1":"{count} NVLinks"}}'
+        assert decode_annotation(text).between(0, 1) == (f"NV{count}",)
 
 
 def test_odd_entries_cost_no_others() -> None:

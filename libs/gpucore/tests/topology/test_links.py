@@ -13,7 +13,7 @@ from gpucore.units import GpuIndex, GpuUuid
 from gpucore.wire.node.matrices import matrix_of
 
 FOUR = tuple(map(GpuIndex, range(4)))
-names = st.sampled_from([*WORTH, "N-A", "NV0", "NV19", "PIXX", "", "nv2", "NV٣"])
+names = st.sampled_from([*WORTH, "N-A", "NV0", "NV1000", "PIXX", "", "nv2", "NV٣"])
 
 
 def test_nearer_paths_and_more_nvlinks_score_more() -> None:
@@ -21,20 +21,21 @@ def test_nearer_paths_and_more_nvlinks_score_more() -> None:
     assert [score_of([name]) for name in ("SYS", "NODE", "PHB", "PXB", "PIX", "PSB")] == [
         *range(10, 61, 10)
     ]
-    counts = [score_of([f"NV{count}"]) for count in range(1, 19)]
-    assert counts == list(range(100, 1801, 100))
+    counts = [score_of([f"NV{count}"]) for count in range(1, 37)]
+    assert counts == list(range(100, 3601, 100))
     assert score_of(["NV2", "PHB"]) == 230
 
 
-@pytest.mark.parametrize("name", ["N-A", "NV0", "NV19", "NV", "PIXX", "", "nv2", "NV٣"])
+@pytest.mark.parametrize("name", ["N-A", "NV0", "NV036", "NV1000", "NV", "PIXX", "", "nv2", "NV٣"])
 def test_what_is_no_link_scores_nothing(name: str) -> None:
     """Unknown and absurd names are worth 0 rather than an error."""
     assert score_of([name]) == 0
 
 
 def test_no_report_makes_a_pair_worth_more_than_can_be() -> None:
-    """Ten times 18 NVLinks are still one pair's most."""
-    assert score_of(["NV18"] * 10) == MAX_SCORE == 1860
+    """Ten times 18 NVLinks are still one pair's most, and so is any larger number."""
+    assert score_of(["NV18"] * 10) == MAX_SCORE == 7260
+    assert score_of(["NV999", "PSB"]) == MAX_SCORE
 
 
 @given(

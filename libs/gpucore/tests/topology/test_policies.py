@@ -181,6 +181,20 @@ def test_an_nvswitch_machine_gives_neighbours() -> None:
     assert (octet.gpus, pair.gpus) == (tuple(range(8)), (5, 6))
 
 
+@pytest.mark.parametrize("policy", ["best-effort", "bandwidth"])
+def test_the_strongest_links_of_sixteen_gpus_are_compared_exactly(policy: str) -> None:
+    """No sum, and no square of one, exceeds what the tables hold; one weaker link decides."""
+    gpus = tuple(map(GpuIndex, range(16)))
+    weak = {(0, 1): ["NV71", "PSB"]}
+    pairs = [((a, b), weak.get((a, b), ["NV72", "PSB"])) for a in gpus for b in gpus if a < b]
+    matrix, most = merge(gpus, pairs), 7260
+    assert plan(matrix, gpus, 15, policy=policy) == GpuGroup((0, *gpus[2:]), 105 * most, 105 * most)
+    assert plan(matrix, gpus, 16, policy=policy) == GpuGroup(
+        gpus, 120 * most - 100, 120 * most - 100
+    )
+    assert plan(matrix, gpus, 2, policy=policy) == GpuGroup((0, 2), most, 8 * most)
+
+
 def mark(score: int, gpus: int) -> int:
     """The rating of a group of this score."""
     return rating(GpuGroup(tuple(map(GpuIndex, range(gpus))), score, score))

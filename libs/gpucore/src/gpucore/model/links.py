@@ -20,13 +20,18 @@ PCIE: Final = {"SYS": 10, "NODE": 20, "PHB": 30, "PXB": 40, "PIX": 50, "PSB": 60
 NVLINK: Final = 100
 """Score of one NVLink."""
 
-MAX_NVLINKS: Final = 18
-"""NVLinks a pair can have at most (fourth generation and later)."""
+MAX_NVLINKS: Final = 72
+"""NVLinks of a pair that count at most: NVML enumerates 36 of a GPU, and further ones are named."""
+
+NAMED_NVLINKS: Final = 999
+"""The largest number of NVLinks in a name."""
 
 MAX_SCORE: Final = PCIE["PSB"] + MAX_NVLINKS * NVLINK
 """The most that a pair is ever worth, whatever a file claims."""
 
-WORTH: Final = PCIE | {f"NV{count}": count * NVLINK for count in range(1, MAX_NVLINKS + 1)}
+WORTH: Final = PCIE | {
+    f"NV{count}": min(count, MAX_NVLINKS) * NVLINK for count in range(1, NAMED_NVLINKS + 1)
+}
 """Score of every link by its abbreviation."""
 
 NO_LINK: Final = "N-A"

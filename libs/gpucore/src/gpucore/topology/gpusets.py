@@ -19,10 +19,10 @@ Rows = Sequence[Sequence[int]]
 MAX_EXACT: Final = 16
 """Maximum number of GPUs."""
 
-SQUARES: Final = 36
-"""Bits for the squares: 16 GPUs score at most 223,200, of which the square has 36 bits."""
+SQUARES: Final = 40
+"""Bits for the squares: 16 GPUs score at most 871,200, of which the square has 40 bits."""
 
-MAX_PAIR: Final = 1 << 11
+MAX_PAIR: Final = 1 << 13
 """More than any pair scores; the smallest pair of a single GPU."""
 
 BATCH: Final = 16
@@ -38,7 +38,7 @@ class GpuSets:
 
     Attributes:
         every: the set of all GPUs.
-        worth: ``sum * 2**36`` less the square of the sum, which is over the pairs of the set.
+        worth: ``sum * 2**40`` less the square of the sum, which is over the pairs of the set.
         rank: larger is better: by the sum, the fewest NUMA nodes, the lowest indexes. The set
             itself is in the lowest bits.
         bandwidth_rank: by the smallest pair, then as ``rank``.

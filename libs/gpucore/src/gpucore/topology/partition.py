@@ -10,7 +10,7 @@ answer can leave behind, computed from smaller sets: where GPUs are left over, e
 is tried, otherwise every group with the lowest GPU. An answer tries each group once and looks up
 what the other GPUs can still make.
 
-The value of a partition is ``sum * 2**36`` less the squares of the sums of its groups. So the
+The value of a partition is ``sum * 2**40`` less the squares of the sums of its groups. So the
 larger sum wins, and of equal sums the partition whose groups are most alike: pods that come later
 are then served alike, which is also what NVIDIA's tests expect of the pairs of a DGX-1 with V100.
 Further ties are decided by the sum of the group, the fewest NUMA nodes and the lowest indexes.
