@@ -594,3 +594,58 @@ def test_links_of_two_gpus_are_those_that_both_have(
         DeviceGetNvLinkRemotePciInfo=lambda handle, _: SimpleNamespace(busId=f"BUS-{1 - handle}"),
     )
     assert machine.links == {"0-1": links}
+
+
+GPU_A100, SWITCH_A100, CPU_POWER9 = 0x20B010DE, 0x1AF110DE, 0x04EA1014
+
+
+@pytest.mark.parametrize(
+    ("far", "links"),
+    [
+        ([SWITCH_A100] * 12, ("NODE", "NV12")),
+        ([SWITCH_A100] * 6 + [GPU_A100] * 2, ("NODE", "NV6")),
+        ([GPU_A100] * 12, ("NODE",)),
+        ([CPU_POWER9] * 3, ("NODE",)),
+        ([0] * 3, ("NODE",)),
+    ],
+)
+@pytest.mark.parametrize(
+    "code", [pynvml.NVML_ERROR_FUNCTION_NOT_FOUND, pynvml.NVML_ERROR_NOT_SUPPORTED]
+)
+def test_a_driver_without_the_type_of_the_far_end_has_links_through_switches(
+    monkeypatch: Patch, far: list[int], links: tuple[str, ...], code: int
+) -> None:
+    """Drivers of CUDA 11.0 to 11.3: the PCI device shows a switch.
+
+    A GPU of the same model that is not listed, such as a lost one, and a CPU are no switches.
+    """
+    machine = two_gpus(
+        monkeypatch,
+        DeviceGetTopologyCommonAncestor=pynvml.NVML_TOPOLOGY_NODE,
+        DeviceGetPciInfo=lambda handle: SimpleNamespace(
+            busId=f"bus-{handle}".encode(), pciDeviceId=GPU_A100
+        ),
+        DeviceGetNvLinkState=lambda _, link: int(link < len(far)),
+        DeviceGetNvLinkRemoteDeviceType=failure(code),
+        DeviceGetNvLinkRemotePciInfo=lambda _, link: SimpleNamespace(
+            busId=f"far-{link}".encode(), pciDeviceId=far[link]
+        ),
+    )
+    assert machine.links == {"0-1": links}
+
+
+def test_direct_links_need_no_type_of_the_far_end(monkeypatch: Patch) -> None:
+    """The bus id is that of the other GPU; 36 links are counted."""
+    machine = two_gpus(
+        monkeypatch,
+        DeviceGetTopologyCommonAncestor=pynvml.NVML_TOPOLOGY_SYSTEM,
+        DeviceGetPciInfo=lambda handle: SimpleNamespace(
+            busId=f"bus-{handle}".encode(), pciDeviceId=GPU_A100
+        ),
+        DeviceGetNvLinkState=1,
+        DeviceGetNvLinkRemoteDeviceType=failure(pynvml.NVML_ERROR_FUNCTION_NOT_FOUND),
+        DeviceGetNvLinkRemotePciInfo=lambda handle, _: SimpleNamespace(
+            busId=f"bus-{1 - handle}".encode(), pciDeviceId=GPU_A100
+        ),
+    )
+    assert machine.links == {"0-1": ("SYS", "NV36")}

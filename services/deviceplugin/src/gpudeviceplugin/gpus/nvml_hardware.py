@@ -37,6 +37,8 @@ PCI_KINDS: Final = {
     pynvml.NVML_TOPOLOGY_SYSTEM: "SYS",
 }
 TO_SWITCH: Final = "switch"
+UNKNOWN_END: Final = -1
+NVIDIA_VENDOR: Final = 0x10DE
 NUMA_WORDS: Final = 16
 NUMA_BITS: Final = 64
 
@@ -161,17 +163,36 @@ def _links(handles: Mapping[int, Any]) -> dict[str, tuple[str, ...]]:
 
 def _nvlink_ends(handle: Any) -> Counter[str]:
     """Active NVLinks of a GPU by the bus id of the GPU at the other end, or by ``switch``."""
-    ends: Counter[str] = Counter()
-    for link in range(pynvml.NVML_NVLINK_MAX_LINKS):
-        if not call_or_unknown(0, pynvml.nvmlDeviceGetNvLinkState, handle, link):
-            continue
-        kind = call_or_unknown(-1, pynvml.nvmlDeviceGetNvLinkRemoteDeviceType, handle, link)
-        if kind == pynvml.NVML_NVLINK_DEVICE_TYPE_SWITCH:
-            ends[TO_SWITCH] += 1
-        else:
-            remote = call_or_unknown(None, pynvml.nvmlDeviceGetNvLinkRemotePciInfo, handle, link)
-            ends[_bus_text(remote)] += remote is not None
+    links = (
+        link
+        for link in range(pynvml.NVML_NVLINK_MAX_LINKS)
+        if call_or_unknown(0, pynvml.nvmlDeviceGetNvLinkState, handle, link)
+    )
+    ends = Counter(_far_end(handle, link) for link in links)
+    del ends[""]
     return ends
+
+
+def _far_end(handle: Any, link: int) -> str:
+    """The bus id of the GPU at the other end of an NVLink, or ``switch``; empty unknown."""
+    query = pynvml.nvmlDeviceGetNvLinkRemoteDeviceType
+    kind = call_or_unknown(UNKNOWN_END, query, handle, link)
+    if kind == pynvml.NVML_NVLINK_DEVICE_TYPE_SWITCH:
+        return TO_SWITCH
+    remote = call_or_unknown(None, pynvml.nvmlDeviceGetNvLinkRemotePciInfo, handle, link)
+    if kind == UNKNOWN_END and _is_switch(remote, handle):
+        return TO_SWITCH
+    return _bus_text(remote)
+
+
+def _is_switch(remote: Any, handle: Any) -> bool:
+    """Whether a device is NVIDIA's, but no GPU of the same model: drivers before 470 lack its type.
+
+    NVLinks join GPUs of one model only. On POWER9 they end at CPUs too, which are not NVIDIA's.
+    """
+    device = getattr(remote, "pciDeviceId", 0)
+    own = call_or_unknown(None, pynvml.nvmlDeviceGetPciInfo, handle)
+    return device & 0xFFFF == NVIDIA_VENDOR and device != getattr(own, "pciDeviceId", device)
 
 
 def _bus_id(handle: Any) -> str:
