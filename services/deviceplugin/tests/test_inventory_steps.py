@@ -28,7 +28,7 @@ def test_an_instance_keeps_its_index_while_it_stays_in_its_slot() -> None:
     found = {gpu.uuid: gpu.index for gpu in inventory.gpus}
     assert found == {"MIG-0-0": 2, "MIG-0-6": 8, "MIG-1-0": 9}
     assert [gpu.index for gpu in inventory.gpus] == [2, 8, 9]
-    assert (inventory.links, inventory.driver) == ({"0-1": ("SYS",)}, "570.1")
+    assert (inventory.links, inventory.driver) == ({}, "570.1")
     silent = inventory_of(NodeHardware("570.1", (cut(1, 0, 3),), silent={0: "is lost"}), GIB)
     assert {gpu.uuid: gpu.index for gpu in silent.gpus} == {"MIG-1-0": 9, "MIG-1-3": 12}
 

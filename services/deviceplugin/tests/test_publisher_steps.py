@@ -23,7 +23,7 @@ from gpudeviceplugin.cluster.publisher import (
     Publisher,
     differing,
 )
-from gpudeviceplugin.gpus.devices import NodeHardware
+from gpudeviceplugin.gpus.devices import MigInstance, NodeHardware
 from gpudeviceplugin.gpus.inventory import inventory_of
 from gpudeviceplugin.state import NodeState
 from gpukube.errors import KubeError, UnreachableError
@@ -68,7 +68,7 @@ class World:
         written = Node(
             node.name,
             node.labels | metadata.get("labels", {}),
-            node.annotations | metadata.get("annotations", {}),
+            merged(node.annotations, metadata.get("annotations", {})),
             node.capacity | status.get("capacity", {}),
             node.allocatable | status.get("allocatable", {}),
         )
@@ -88,6 +88,12 @@ class World:
         running.cancel()
         await asyncio.wait({running})
         return [at for at, path, _ in self.writes if path == NODE_PATH]
+
+
+def merged(texts: dict[str, str], patch: dict[str, str | None]) -> dict[str, str]:
+    """A JSON merge patch: ``null`` removes a field."""
+    found = texts | patch
+    return {key: text for key, text in found.items() if text is not None}
 
 
 @pytest.fixture
@@ -279,8 +285,40 @@ async def test_gpus_without_links_have_no_topology(world: World) -> None:
     assert status[1]["status"]["capacity"] == {COUNT: "1"}
 
 
+async def test_the_topology_of_a_node_that_has_no_links_any_more_is_removed(world: World) -> None:
+    """A GPU was removed, or is in MIG mode: what is published must not stay as it was."""
+    await world.publish()
+    assert world.watch.node is not None
+    cut = replace(t4(1), mig=True, slots=1, instances=(MigInstance(0, "MIG-0", "1g", 4864),))
+    for gpus in ((t4(0),), (t4(0), cut)):
+        world.state.equip(inventory_of(replace(MACHINE, gpus=(t4(0), t4(1))), GIB))
+        await world.publish()
+        assert "GPU_TOPOLOGY" in world.watch.node.annotations
+        links = MACHINE.links if len(gpus) > 1 else {}
+        world.state.equip(inventory_of(NodeHardware("535.1", gpus, links=links), GIB))
+        metadata, *_ = await world.publish()
+        assert metadata[1]["metadata"]["annotations"]["GPU_TOPOLOGY"] is None
+        assert "GPU_TOPOLOGY" not in world.watch.node.annotations
+        assert await world.publish() == []
+
+
+async def test_mig_instances_have_no_row_in_the_topology(world: World) -> None:
+    """56 instances would be 1,540 pairs, of which CUDA connects none."""
+    instances = tuple(MigInstance(slot, f"MIG-{slot}", "1g", 4864) for slot in range(7))
+    cut = replace(t4(2), mig=True, slots=7, instances=instances)
+    links = {"0-1": ("SYS",), "0-2": ("SYS",), "1-2": ("PIX",)}
+    machine = NodeHardware("535.1", (t4(0), t4(1), cut), links=links)
+    world.state.equip(inventory_of(machine, GIB))
+    metadata, _ = await world.publish()
+    annotations = metadata[1]["metadata"]["annotations"]
+    assert json.loads(annotations["GPU_TOPOLOGY"]) == {"GPU_SYS_0_1": "Cross CPU socket"}
+    assert json.loads(annotations[INVENTORY])["links"] == {"0-1": ["SYS"]}
+    assert len(json.loads(annotations[INVENTORY])["gpus"]) == 9
+
+
 def test_what_differs_is_what_is_missing_or_another_text() -> None:
-    """Fields of other programs are left alone."""
+    """Fields of other programs are left alone, and a field that must not be there is removed."""
+    assert differing({"a": "1"}, {"a": None, "b": None}) == {"a": None}
     assert differing({"a": "1", "b": "2", "z": "9"}, {"a": "1", "b": "3", "c": ""}) == {
         "b": "3",
         "c": "",

@@ -7,6 +7,7 @@ another client keeps overwriting the fields, each further write waits longer.
 """
 
 import asyncio
+from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
@@ -92,31 +93,39 @@ class Publisher:
         self._state.serve(serving=False)
         await self._publish()
 
-    def _metadata(self, node: Node) -> dict[str, dict[str, str]]:
+    def _metadata(self, node: Node) -> dict[str, dict[str, str | None]]:
         """The difference, in one write, so that a client of the label finds the annotations too."""
-        annotations = self._annotations(node)
-        labels = {wire_names.INVENTORY_HASH: inventory_hash(annotations[wire_names.INVENTORY])}
+        inventory = self._inventory_text()
+        annotations = {
+            wire_names.INVENTORY: inventory,
+            wire_names.NODE_TOPOLOGY: self._topology(),
+            **self._kind(node),
+        }
+        labels = {wire_names.INVENTORY_HASH: inventory_hash(inventory)}
         wrong = {
             "annotations": differing(node.annotations, annotations),
             "labels": differing(node.labels, labels),
         }
         return {field: texts for field, texts in wrong.items() if texts}
 
-    def _annotations(self, node: Node) -> dict[str, str]:
-        inventory = self._state.inventory
+    def _inventory_text(self) -> str:
         claims = self._state.api == wire_names.API_CLAIMS
         serving = self._state.serving and self._state.api == wire_names.API_DEVICES
         api = wire_names.API_CLAIMS if claims else ""
-        published = msgspec.structs.replace(inventory, serving=serving, api=api)
-        texts = {wire_names.INVENTORY: encode_inventory(published)}
-        if inventory.links:
-            texts[wire_names.NODE_TOPOLOGY] = encode_annotation(matrix_of(inventory))
+        inventory = self._state.inventory
+        return encode_inventory(msgspec.structs.replace(inventory, serving=serving, api=api))
+
+    def _kind(self, node: Node) -> dict[str, str]:
         kind = self._node_type or next(
             (node.labels[key] for key in INSTANCE_TYPE_LABELS if key in node.labels), ""
         )
-        if kind:
-            texts[wire_names.NODE_TYPE] = kind
-        return texts
+        return {wire_names.NODE_TYPE: kind} if kind else {}
+
+    def _topology(self) -> str | None:
+        """The links of the GPUs without MIG; ``None`` removes the annotation where none are."""
+        inventory = self._state.inventory
+        full = tuple(gpu.index for gpu in inventory.gpus if not gpu.mig)
+        return encode_annotation(matrix_of(inventory).part(full)) if inventory.links else None
 
     def _count(self, node: Node) -> dict[str, Any]:
         name = self._state.policy.names.gpu_count
@@ -129,6 +138,8 @@ class Publisher:
         return {field: {name: count} for field in wrong}
 
 
-def differing(current: dict[str, str], wanted: dict[str, str]) -> dict[str, str]:
-    """The part of ``wanted`` that the Node does not have yet."""
+def differing(
+    current: Mapping[str, str], wanted: Mapping[str, str | None]
+) -> dict[str, str | None]:
+    """The part of ``wanted`` that the Node does not have yet; ``None`` removes a field."""
     return {key: text for key, text in wanted.items() if current.get(key) != text}

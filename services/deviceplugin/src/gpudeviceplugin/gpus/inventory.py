@@ -34,7 +34,17 @@ def inventory_of(machine: NodeHardware, unit: MemoryUnit, *, reserve_mib: int = 
     ]
     counted = (_counted(gpu, unit, reserve_mib) for gpu in gpus)
     ordered = tuple(sorted(counted, key=lambda gpu: gpu.index))
-    return Inventory(gpus=ordered, unit=unit, links=machine.links, driver=machine.driver)
+    return Inventory(gpus=ordered, unit=unit, links=_links(machine), driver=machine.driver)
+
+
+def _links(machine: NodeHardware) -> dict[str, tuple[str, ...]]:
+    """The links between GPUs that are offered; CUDA connects no MIG instances."""
+    cut = {device.index for device in machine.gpus if device.mig}
+    return {
+        pair: names
+        for pair, names in machine.links.items()
+        if cut.isdisjoint(map(int, pair.split("-")))
+    }
 
 
 def with_silent(answer: NodeHardware, known: Iterable[DriverGpu]) -> NodeHardware:
