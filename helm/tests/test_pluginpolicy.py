@@ -61,6 +61,21 @@ def test_of_its_node_a_stolen_token_changes_the_inventory_alone(
 
 
 @pytest.mark.parametrize(
+    ("left", "sentence"), [({"note": "1"}, ""), ({"GPU_TOPOLOGY": "{}"}, "inventory annotations")]
+)
+def test_of_its_node_the_plugin_removes_the_topology_alone(
+    rendered: Rendered, left: Object, sentence: str
+) -> None:
+    """A node without links has none; annotations of others stay."""
+    node: Object = {"metadata": {"name": "n1"}, "spec": {}}
+    before = held_by(node, annotations={"note": "1", "GPU_TOPOLOGY": "{}"})
+    answer = Policy(rendered, "-device-plugin").refuses(
+        request(SELF, node="n1", resource="nodes"), before, held_by(node, annotations=left)
+    )
+    assert (sentence in answer) if sentence else not answer
+
+
+@pytest.mark.parametrize(
     ("status", "allowed"),
     [
         ({"capacity": {"cpu": "8", "aliyun.com/gpu-count": "4"}}, True),
