@@ -21,18 +21,21 @@ from linkedgpus import BRIDGED, VOLTA, bare_node, indexes, linked_node
 from gpucore.accounting.ledger import Ledger
 from gpucore.accounting.node_info import NodeInfo
 from gpucore.model import FitError, Placement
-from gpucore.model.links import Matrix
+from gpucore.model.links import Matrix, merge
 from gpucore.scheduling.fit import fit
 from gpucore.scheduling.grouping import Grouping, prepare, prepared
 from gpucore.scheduling.policy import place, score
 from gpucore.simulate.whatif import WhatIfPod, what_if
 from gpucore.topology.choice import KEPT_LARGE
-from gpucore.topology.policies import plan
+from gpucore.topology.machines import V100_GUIDE
+from gpucore.topology.policies import GpuGroup, plan
 from gpucore.topology.static import decode_static
 from gpucore.units import NodeName
 from gpucore.wire import names as wire_names
 from gpucore.wire.node.matrices import encode_annotation
 from gpucore.wire.pod.spec import Pod
+
+GUIDE = V100_GUIDE.matrix
 
 
 def node_info(book: Ledger, name: str = "n") -> NodeInfo:
@@ -292,3 +295,37 @@ def test_a_wide_share_is_joined_as_well_as_the_gpus_that_fit_allow(
         best = plan(BRIDGED, fitting, count)
         assert set(placement.mem) <= set(fitting)
         assert BRIDGED.sum_of(placement.mem) >= best.score  # type: ignore[union-attr]
+
+
+@given(
+    used_units=st.lists(st.integers(0, 16), min_size=8, max_size=8),
+    count=st.integers(2, 4),
+    policy=st.sampled_from(["binpack", "spread"]),
+)
+def test_a_wide_share_has_no_slower_pair_than_exclusive_gpus_with_bandwidth(
+    used_units: list[int], count: int, policy: str
+) -> None:
+    """A ring is as fast as its slowest link: a larger sum does not make up for a slow pair."""
+    pods = [
+        pod(f"h{i}", units, node="n", annotations={NAMES.mem_idx: str(i)})
+        for i, units in enumerate(used_units)
+        if units
+    ]
+    requested = wide(4 * count, count, **{wire_names.TOPOLOGY: "bandwidth"})
+    placement = on_node(ledger(linked_node("n", GUIDE), *pods), "n", requested, policy)
+    fitting = [gpu for gpu, units in enumerate(used_units) if units <= 12]
+    if isinstance(placement, Placement):
+        best = plan(GUIDE, fitting, count, policy="bandwidth")
+        assert isinstance(best, GpuGroup)
+        mine = GUIDE.slowest_of(placement.mem), GUIDE.sum_of(placement.mem)
+        assert mine >= (GUIDE.slowest_of(best.gpus), best.score)
+
+
+def test_bandwidth_prefers_the_fuller_of_groups_without_a_slow_pair() -> None:
+    """GPUs 2, 3 and 4 share a switch; a bridge to GPU 0 has the larger sum, and a slow pair."""
+    near = {(0, 1): ["NV4"], (2, 3): ["PIX"], (2, 4): ["PIX"], (3, 4): ["PIX"]}
+    gpus = indexes(*range(6))
+    pairs = [((a, b), near.get((a, b), ["SYS"])) for a in gpus for b in gpus if a < b]
+    full = pod("h", 8, node="n", annotations={NAMES.mem_idx: "0"})
+    requested = wide(12, 3, **{wire_names.TOPOLOGY: "bandwidth"})
+    assert shared(ledger(linked_node("n", merge(gpus, pairs)), full), requested) == [2, 3, 4]

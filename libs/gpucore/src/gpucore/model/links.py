@@ -8,6 +8,7 @@ matrix orders pairs by their links, not by their speed.
 
 from collections.abc import Iterable, Mapping
 from functools import cached_property
+from itertools import combinations
 from typing import Final
 
 import msgspec
@@ -82,6 +83,10 @@ class Matrix(msgspec.Struct, frozen=True, dict=True):
         """Score of a set of GPUs: the sum over its pairs."""
         ordered = sorted(gpus)
         return sum(self.score(a, b) for i, a in enumerate(ordered) for b in ordered[i + 1 :])
+
+    def slowest_of(self, gpus: Iterable[int]) -> int:
+        """Score of the worst joined pair of a set of GPUs; a single GPU has none and scores 0."""
+        return min((self.score(a, b) for a, b in combinations(sorted(gpus), 2)), default=0)
 
     @cached_property
     def scores(self) -> tuple[tuple[int, ...], ...]:

@@ -22,6 +22,7 @@ from gpucore.topology.static import StaticSets
 from gpucore.units import GpuIndex
 
 BEST_EFFORT: Final = "best-effort"
+BANDWIDTH: Final = "bandwidth"
 STATIC: Final = "static"
 SIMPLE: Final = "simple"
 
@@ -71,8 +72,9 @@ class Grouping(msgspec.Struct, frozen=True):
     ) -> tuple[GpuIndex, ...]:
         """GPUs for a share over several, from those that can take their part.
 
-        The group that the topology policy would choose decides how well joined the GPUs must be; of
-        the groups that are, it takes the one with the GPU policy's first choices in it.
+        The group that the topology policy would choose decides how well joined the GPUs must be,
+        for ``bandwidth`` by the smallest pair first; of the groups that are, it takes the one with
+        the GPU policy's first choices in it.
 
         Args:
             ranked: the GPUs that can take it, the GPU policy's first choice first; enough.
@@ -80,15 +82,19 @@ class Grouping(msgspec.Struct, frozen=True):
         name, count = self._name(pod_request), pod_request.gpu_count
         if name == SIMPLE or count == 1 or not _known(node_info.shape.matrix):
             return tuple(sorted(ranked[:count]))
-        free = sorted(ranked)
+        free, matrix = sorted(ranked), node_info.shape.matrix
         best = self._group(node_info, free, count, pod_request)
         if name == STATIC:
             return best.gpus
+
+        def worth(group: GpuGroup) -> tuple[int, int]:
+            return matrix.slowest_of(group.gpus) if name == BANDWIDTH else 0, group.score
+
         settled: list[GpuIndex] = []
         for gpu in ranked:
             if gpu not in best.gpus and len(settled) < count:
                 other = self._group(node_info, free, count, pod_request, require=(*settled, gpu))
-                best = other if other.score >= best.score else best
+                best = other if worth(other) >= worth(best) else best
             if gpu in best.gpus:
                 settled.append(gpu)
         return best.gpus
