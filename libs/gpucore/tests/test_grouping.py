@@ -20,7 +20,7 @@ from linkedgpus import BRIDGED, VOLTA, bare_node, indexes, linked_node
 
 from gpucore.accounting.ledger import Ledger
 from gpucore.accounting.node_info import NodeInfo
-from gpucore.model import FitError, Placement
+from gpucore.model import ContainerRequest, FitError, Gpu, Inventory, Placement, PodRequest
 from gpucore.model.links import Matrix, merge
 from gpucore.scheduling.fit import fit
 from gpucore.scheduling.grouping import Grouping, prepare, prepared
@@ -30,9 +30,10 @@ from gpucore.topology.choice import KEPT_LARGE
 from gpucore.topology.machines import V100_GUIDE
 from gpucore.topology.policies import GpuGroup, plan
 from gpucore.topology.static import decode_static
-from gpucore.units import NodeName
+from gpucore.units import GpuIndex, GpuUuid, NodeName
 from gpucore.wire import names as wire_names
 from gpucore.wire.node.matrices import encode_annotation
+from gpucore.wire.node.spec import Node
 from gpucore.wire.pod.spec import Pod
 
 GUIDE = V100_GUIDE.matrix
@@ -329,3 +330,65 @@ def test_bandwidth_prefers_the_fuller_of_groups_without_a_slow_pair() -> None:
     full = pod("h", 8, node="n", annotations={NAMES.mem_idx: "0"})
     requested = wide(12, 3, **{wire_names.TOPOLOGY: "bandwidth"})
     assert shared(ledger(linked_node("n", merge(gpus, pairs)), full), requested) == [2, 3, 4]
+
+
+def unlinked_node(instances: int, linked: int = 0) -> Node:
+    """A node of GPUs that are all joined, and then of MIG instances on two NUMA nodes."""
+    gpus = [Gpu(GpuIndex(i), GpuUuid(f"GPU-{i}"), 16, numa=i % 2) for i in range(linked)]
+    slots = range(linked, linked + instances)
+    gpus += [Gpu(GpuIndex(i), GpuUuid(f"M-{i}"), 4, numa=i % 2, mig=True) for i in slots]
+    links = {f"{a}-{b}": ("NV4",) for a in range(linked) for b in range(a + 1, linked)}
+    return share_node("n", Inventory(gpus=tuple(gpus), links=links), whole=True)
+
+
+def of_single_gpus(count: int) -> PodRequest:
+    """A pod whose containers request one exclusive GPU each, so that MIG instances serve it."""
+    return PodRequest((ContainerRequest(gpus=1),) * count, gpus=count)
+
+
+@pytest.mark.parametrize(
+    ("instances", "linked", "gpus"), [(56, 0, (0, 1)), (28, 4, (0, 2)), (20, 8, (0, 2))]
+)
+def test_of_many_mig_instances_no_more_are_compared_than_the_group_takes(
+    monkeypatch: pytest.MonkeyPatch, instances: int, linked: int, gpus: tuple[int, ...]
+) -> None:
+    """They have no links. The linked GPUs are searched exactly, also by their NUMA nodes."""
+    info = node_info(ledger(unlinked_node(instances, linked)))
+    monkeypatch.delattr("gpucore.topology.greedy.grow")
+    placement = place(info, of_single_gpus(2))
+    assert isinstance(placement, Placement)
+    assert placement.group == gpus
+
+
+def test_the_rest_of_a_large_node_is_not_partitioned_for_a_placement(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its score takes longest of all, and only 'gpushare topology' prints it."""
+    info = node_info(ledger(unlinked_node(0, 24)))
+    monkeypatch.delattr("gpucore.topology.greedy.cut")
+    placement = place(info, pod_request(pod("p", gpus=2)))
+    assert isinstance(placement, Placement)
+    assert placement.group == (0, 1)
+
+
+@given(
+    linked=st.integers(0, 10),
+    taken=st.sets(st.integers(0, 39)),
+    count=st.integers(2, 6),
+    policy=st.sampled_from(["best-effort", "bandwidth", "simple"]),
+)
+def test_what_is_left_out_of_the_search_would_make_no_better_group(
+    linked: int, taken: set[int], count: int, policy: str
+) -> None:
+    """The group scores no less than one of all free GPUs, and ``simple`` takes the lowest."""
+    node = unlinked_node(40 - linked, linked)
+    info = node_info(ledger(node, *(holding(f"h{gpu}", gpu) for gpu in sorted(taken))))
+    free = sorted(set(range(40)) - taken)
+    placement = place(info, of_single_gpus(count), grouping=Grouping(policy))
+    if not isinstance(placement, Placement):
+        return
+    best = plan(info.shape.matrix, free, count, policy=policy)
+    assert isinstance(best, GpuGroup)
+    assert info.shape.matrix.sum_of(placement.group) >= best.score
+    if policy == "simple":
+        assert list(placement.group) == free[:count]

@@ -98,6 +98,11 @@ class Matrix(msgspec.Struct, frozen=True, dict=True):
         """NUMA node of each GPU in the order of ``gpus``, -1 unknown."""
         return tuple(self.numa.get(gpu, -1) for gpu in self.gpus)
 
+    @cached_property
+    def linked(self) -> frozenset[int]:
+        """The GPUs that have a link."""
+        return frozenset(gpu for pair in self.links for gpu in pair)
+
     def part(self, gpus: tuple[GpuIndex, ...]) -> "Matrix":
         """The same machine seen as some of its GPUs only."""
         return self if gpus == self.gpus else msgspec.structs.replace(self, gpus=gpus)

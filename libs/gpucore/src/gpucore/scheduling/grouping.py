@@ -17,6 +17,7 @@ from gpucore.model import PodRequest
 from gpucore.model.links import Matrix
 from gpucore.topology import choice
 from gpucore.topology.choice import MAX_IMMEDIATE
+from gpucore.topology.gpusets import MAX_EXACT
 from gpucore.topology.policies import MAX_RATING, GpuGroup, Impossible, plan, rating
 from gpucore.topology.static import StaticSets
 from gpucore.units import GpuIndex
@@ -119,7 +120,7 @@ class Grouping(msgspec.Struct, frozen=True):
             return packing
         if not matrix.links:
             return packing / MAX_RATING
-        return rating(GpuGroup(tuple(gpus), matrix.sum_of(gpus), 0)) / MAX_RATING
+        return rating(GpuGroup(tuple(gpus), matrix.sum_of(gpus))) / MAX_RATING
 
     def _name(self, pod_request: PodRequest) -> str:
         return pod_request.topology or self.policy
@@ -134,21 +135,38 @@ class Grouping(msgspec.Struct, frozen=True):
     ) -> GpuGroup:
         shape, name = node_info.shape, self._name(pod_request)
         if name != STATIC and (count == 1 or not _known(shape.matrix)):
-            return GpuGroup(tuple(free[:count]), 0, 0)
+            return GpuGroup(tuple(free[:count]), 0)
         for policy in (name, BEST_EFFORT):
+            among = free if policy == STATIC else _different(shape.matrix, free, count, require)
             group = plan(
                 shape.matrix,
-                free,
+                among,
                 count,
                 require,
                 policy=policy,
                 node_type=shape.node_type,
                 static=self.static,
                 wait=self.wait,
+                partition=False,
             )
             if not isinstance(group, Impossible):
                 return group
         raise ValueError(f"{count} of {len(free)} GPUs: the caller found that they fit")
+
+
+def _different(
+    matrix: Matrix, free: Sequence[GpuIndex], count: int, require: Sequence[GpuIndex]
+) -> Sequence[GpuIndex]:
+    """The free GPUs among which a group is searched: of equal ones no more than it could take.
+
+    GPUs without links, such as MIG instances, differ by nothing but their index; a node has up to
+    56 of them and more.
+    """
+    if len(free) <= MAX_EXACT:
+        return free
+    unlinked = [gpu for gpu in free if gpu not in matrix.linked and gpu not in require]
+    dropped = frozenset(unlinked[count:])
+    return [gpu for gpu in free if gpu not in dropped]
 
 
 BY_LINKS: Final = Grouping()

@@ -34,12 +34,13 @@ class GpuGroup(msgspec.Struct, frozen=True):
     Attributes:
         gpus: in the order containers see them.
         score: sum over the pairs of the group.
-        partition_score: sum over all groups of the best cut of the free GPUs that has this one.
+        partition_score: sum over all groups of the best cut of the free GPUs that has this one; 0
+            where it was not computed.
     """
 
     gpus: tuple[GpuIndex, ...]
     score: int
-    partition_score: int
+    partition_score: int = 0
 
 
 class Impossible(msgspec.Struct, frozen=True):
@@ -89,6 +90,7 @@ def plan(
     node_type: str | None = None,
     static: Mapping[str, StaticSets] | None = None,
     wait: bool = True,
+    partition: bool = True,
 ) -> GpuGroup | Impossible:
     """Choose ``count`` of the GPUs ``free``.
 
@@ -101,6 +103,8 @@ def plan(
         static: configured sets by node type; they overrule the shipped ones.
         wait: where the tables of a machine of 9 to 16 GPUs are missing, compute them, which can
             take a second; otherwise the answer is a good group, not always the best.
+        partition: compute the score of the best cut too, which takes longest of all where a machine
+            has more than 16 GPUs.
     """
     choose = POLICIES.get(policy.replace("_", "-"))
     if choose is None:
@@ -119,7 +123,9 @@ def plan(
         STATIC_SETS if static is None else {**STATIC_SETS, **static},
     )
     gpus = choose(question)
-    return gpus if isinstance(gpus, Impossible) else _scored(question, gpus)
+    if isinstance(gpus, Impossible):
+        return gpus
+    return _scored(question, gpus) if partition else GpuGroup(gpus, matrix.sum_of(gpus))
 
 
 def rating(group: GpuGroup) -> int:
