@@ -7,17 +7,21 @@ from typing import Any
 
 import msgspec
 import pytest
-from corebuilders import NAMES
+from corebuilders import NAMES, share_node
 
+from gpucore.accounting.ledger import Ledger
 from gpucore.claims.pending import PendingClaimPods
 from gpucore.claims.selectors import select
 from gpucore.kubescheduler.candidate_nodes import CandidateNodes
+from gpucore.model import Gpu, Inventory
 from gpucore.scheduling.host_rooms import arrival_of
 from gpucore.scheduling.pending_pods import PendingPods, UnscheduledPod
+from gpucore.units import GpuIndex, GpuUuid
 from gpucore.wire import names as wire_names
 from gpucore.wire.claim.claim_specs import decode_claim_template, decode_device_class
 from gpucore.wire.claim.devices import SliceDevice
 from gpucore.wire.constraints import decode_pod
+from gpucore.wire.node.matrices import encode_annotation, matrix_of
 from gpucore.wire.pod.allocations import allocation_of
 from gpucore.wire.pod.spec import Pod
 from gpucore.wire.whole_requests import pod_request_of
@@ -118,6 +122,28 @@ def test_a_pod_that_was_read_leaves_nothing(comes: Callable[[int], Pod]) -> None
         assert allocation.pending > 0
 
     assert kept_bytes(read) < MOST_BYTES
+
+
+@pytest.mark.parametrize("annotation", [wire_names.INVENTORY, wire_names.NODE_TOPOLOGY])
+def test_links_of_a_node_that_is_gone_leave_nothing(annotation: str) -> None:
+    """A node writes its own annotations, and may change them as often as it likes."""
+    book = Ledger(NAMES)
+
+    def comes_and_goes(number: int) -> None:
+        pairs = [(a, b) for a in range(64) for b in range(a + 1, 64)]
+        links = {f"{a}-{b}": (f"NV{number + 2}", "SYS") for a, b in pairs}
+        gpus = tuple(Gpu(GpuIndex(index), GpuUuid(""), 1) for index in range(64))
+        inventory = Inventory(gpus=gpus, links=links)
+        node = share_node("n", inventory, whole=True)
+        if annotation == wire_names.NODE_TOPOLOGY:
+            texts = {annotation: encode_annotation(matrix_of(inventory))}
+            capacity = node.capacity | {NAMES.gpu_count: "64"}
+            node = msgspec.structs.replace(node, annotations=texts, capacity=capacity)
+        book.node_changed(node)
+        assert len(book.nodes()[node.name].shape.matrix.links) == len(pairs)
+        book.node_gone(node.name)
+
+    assert kept_bytes(comes_and_goes) < MOST_BYTES
 
 
 @pytest.mark.parametrize("end", ["Failed", "deleted"])

@@ -17,6 +17,10 @@ from gpucore.wire.node.matrices import joined
 
 MACHINES: Final = 1024
 """Kinds of machines whose links are kept read."""
+KEPT_GPUS: Final = 128
+"""GPUs and MIG instances of a machine whose links are kept."""
+KEPT_LENGTH: Final = 8192
+"""Characters of the links of a machine that are kept; those of 16 GPUs have fewer than 5,000."""
 
 
 class NodeCapacity(msgspec.Struct, frozen=True, dict=True):
@@ -67,7 +71,10 @@ class NodeCapacity(msgspec.Struct, frozen=True, dict=True):
         if self.inventory is None:
             return Matrix(gpus=())
         gpus = tuple((gpu.index, gpu.numa) for gpu in self.inventory.gpus)
-        return _matrix(gpus, tuple(self.inventory.links.items()), self.topology)
+        links = tuple(self.inventory.links.items())
+        lengths = (len(pair) + sum(map(len, names)) for pair, names in links)
+        small = len(gpus) <= KEPT_GPUS and len(self.topology) + sum(lengths) <= KEPT_LENGTH
+        return (_matrix if small else _read_matrix)(gpus, links, self.topology)
 
     def devices_without_allocations(self) -> dict[GpuIndex, DeviceInfo]:
         """The state of every GPU without allocations, in order of index."""
@@ -93,12 +100,15 @@ class NodeCapacity(msgspec.Struct, frozen=True, dict=True):
 ABSENT = NodeCapacity(present=False)
 
 
-@lru_cache(MACHINES)
-def _matrix(
+def _read_matrix(
     numas: tuple[tuple[GpuIndex, int], ...],
     links: tuple[tuple[str, tuple[str, ...]], ...],
     text: str,
 ) -> Matrix:
-    """The matrix of all nodes whose GPUs (index and NUMA node) are joined alike: one reading."""
+    """The matrix of all nodes whose GPUs (index and NUMA node) are joined alike."""
     gpus = tuple(Gpu(index, GpuUuid(""), 0, numa=numa) for index, numa in numas)
     return joined(Inventory(gpus=gpus, links=dict(links)), text)
+
+
+_matrix: Final = lru_cache(MACHINES)(_read_matrix)
+"""One reading for all equal machines. Nodes may write any links, so large ones are not kept."""

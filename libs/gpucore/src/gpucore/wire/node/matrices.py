@@ -156,6 +156,10 @@ def matrix_of(inventory: Inventory) -> Matrix:
     ]
     lost = [f"{key!r} names no pair" for key in inventory.links if pair_of(key) is None]
     numa = {int(gpu.index): gpu.numa for gpu in inventory.gpus if gpu.numa >= 0}
+    linked = len({index for pair, _ in reports for index in pair})
+    if linked > MAX_GPUS:
+        sentence = f"links of {linked} GPUs are ignored: a machine has {MAX_GPUS} at most"
+        return Matrix(gpus, numa=numa, notes=(sentence,))
     return merge(gpus, reports, numa=numa, notes=lost)
 
 
