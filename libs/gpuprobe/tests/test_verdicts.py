@@ -241,6 +241,18 @@ def test_a_share_that_arrives_passes() -> None:
     assert share.accounting_proof(ASKED, arrived()).verdict is PASS
 
 
+def test_a_gpu_that_comes_by_cdi_is_judged_by_what_cuda_sees() -> None:
+    """NVIDIA's runtime in CDI mode sets the variable to void, for the right GPU and a wrong one."""
+    by_cdi = {"NVIDIA_VISIBLE_DEVICES": "void"}
+    proof = share.share_proof(ASKED, arrived(**by_cdi))
+    assert proof.verdict is PASS
+    assert "came by CDI" in proof.seen
+    wrong = share.share_proof(ASKED, arrived({"uuid": "GPU-x"}, **by_cdi))
+    assert (wrong.verdict, wrong.seen) == (FAIL, "CUDA sees GPU GPU-x")
+    more = share.share_proof(ASKED, arrived({"gpus_seen": 2}, **by_cdi))
+    assert (more.verdict, more.seen) == (FAIL, "CUDA sees 2 GPUs")
+
+
 @pytest.mark.parametrize(
     ("answers", "words"),
     [

@@ -133,6 +133,16 @@ def test_without_isolation_the_limit_is_known_not_to_hold(serve: Serve, verify: 
     assert "beyond its share" in rows["memory"]["seen"]
 
 
+def test_gpus_that_come_by_cdi_pass(serve: Serve, verify: Verify) -> None:
+    """Containers of NVIDIA's runtime in CDI mode have void as the name of every GPU."""
+    server = serve("driver")
+    server.cdi = True
+    rows = verify.rows(server, "--only", "quick")
+    assert verdicts(rows) == dict.fromkeys(("share", "accounting", "memory"), "pass"), rows
+    _wrong_cdi(server)
+    assert verify.rows(server, "--only", "quick")["share"]["verdict"] == "fail"
+
+
 def test_two_that_share_do_work_of_one_size(serve: Serve, verify: Verify) -> None:
     """The first settles the size alone; seen on an H100, turns of the other would be in it else."""
     server = serve("none")

@@ -53,6 +53,7 @@ class VerifyingServer(FakeApiServer):
         denied: rights that are refused, as ``verb resource``.
         misplaced: UUIDs that a wrong CDI file gives in place of others.
         limits: whether the driver has the limits of pods.
+        cdi: the runtime adds GPUs as CDI devices, and hides that from the variables.
         refused: a variable with which no pod is accepted, by a policy.
         runtime: whether containers get the GPU that their variable names, without a share.
         before: called with each pod before it is created; ``after`` once it runs.
@@ -77,6 +78,7 @@ class VerifyingServer(FakeApiServer):
         self.misplaced: dict[str, str] = {}
         self.limits = True
         self.runtime = True
+        self.cdi = False
         self.refused = ""
         self.before: Callable[[Object], None] = lambda _: None
         self.after: Callable[[Object], None] = lambda _: None
@@ -157,6 +159,7 @@ class VerifyingServer(FakeApiServer):
         if gpu.isolation.uses_driver and self.limits:
             most = int(meta["annotations"].get("gpushare/memory-limit", units)) * 1024
             self._limit(meta["uid"], index, most)
+        env |= {ENV_VISIBLE_DEVICES: "void"} if self.cdi else {}
         env |= {f"FAKECUDA_GPU_{index}": self.misplaced.get(gpu.uuid, gpu.uuid)}
         self._run(meta, container, env)
         pod["status"] = {"phase": "Running"}

@@ -8,6 +8,9 @@ from gpuprobe.checks import answers as reading
 from gpuprobe.checks.verdicts import Answer, Proof, Step, judged
 
 ALONE: Final = "alone"
+VISIBLE: Final = "NVIDIA_VISIBLE_DEVICES"
+BY_CDI: Final = "void"
+"""Of ``NVIDIA_VISIBLE_DEVICES``: the runtime adds the GPUs as CDI devices, and names none here."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,13 +88,19 @@ def share_proof(asked: RequestedShare, answers: Sequence[Answer]) -> Proof:
         "share",
         holds=not faults,
         expected=f"{asked.units} units of {asked.unit_mib} MiB on one GPU, {asked.uuid}",
-        seen="; ".join(faults) or f"variables and CUDA name that GPU and {asked.granted_mib} MiB",
+        seen="; ".join(faults) or _arrived(asked, variables),
         next_step=(
             "compare the node's CDI files (/var/run/cdi) with the pod's annotations, and check"
             " its container runtime: gpushare doctor"
         ),
         figures=figures,
     )
+
+
+def _arrived(asked: RequestedShare, variables: Mapping[str, str]) -> str:
+    if variables.get(VISIBLE) == BY_CDI:
+        return f"CUDA names that GPU, which came by CDI, and the variables {asked.granted_mib} MiB"
+    return f"variables and CUDA name that GPU and {asked.granted_mib} MiB"
 
 
 def _amounts(asked: RequestedShare, variables: Mapping[str, str]) -> Iterable[str]:
@@ -114,9 +123,9 @@ def _amounts(asked: RequestedShare, variables: Mapping[str, str]) -> Iterable[st
 def _gpu(
     asked: RequestedShare, variables: Mapping[str, str], cuda: Mapping[str, Any]
 ) -> Iterable[str]:
-    visible = variables.get("NVIDIA_VISIBLE_DEVICES", "not set")
-    if visible not in {asked.uuid, str(asked.index)}:
-        yield f"NVIDIA_VISIBLE_DEVICES is {visible}"
+    visible = variables.get(VISIBLE, "not set")
+    if visible not in {asked.uuid, str(asked.index), BY_CDI}:
+        yield f"{VISIBLE} is {visible}"
     if cuda["gpus_seen"] != 1:
         yield f"CUDA sees {cuda['gpus_seen']} GPUs"
     if cuda["uuid"] != asked.uuid:
