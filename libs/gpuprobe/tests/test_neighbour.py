@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from gpuprobe.checks import neighbour
+from gpuprobe.checks.answers import MissingAnswerError
 
 Span = tuple[float, float, int]
 """Begin and end of a report of the neighbour in seconds, and its requests."""
@@ -14,7 +15,7 @@ def offender() -> list[dict[str, Any]]:
     """Takes all memory at 10 and holds it from 11 to 12, crashes at 13, is killed at 16."""
 
     def child(name: str, start: float, end: float, answer: dict[str, Any]) -> dict[str, Any]:
-        ok = {"answers": [answer]}
+        ok = {"answers": [{"ok": {}}, answer]}
         return {"do": "child", "name": name, "from": start, "to": end, "ok": ok}
 
     def stay(start: float, end: float) -> dict[str, Any]:
@@ -68,3 +69,14 @@ def test_a_short_pause_of_the_host_is_no_loss_of_speed() -> None:
 def test_a_neighbour_without_a_report_in_a_phase_did_nothing_in_it() -> None:
     """Its work may have ended before."""
     assert speeds((9, 10, 100)) == (100, 0)
+
+
+@pytest.mark.parametrize("phase", [neighbour.GREEDY, neighbour.FAULT])
+def test_an_offender_that_could_not_open_the_gpu_shows_nothing(phase: str) -> None:
+    """It neither took memory nor crashed, so that neither row may hold."""
+    refusal = {"error": {"name": "CUDA_ERROR_OUT_OF_MEMORY", "code": 2, "call": "cuInit"}}
+    found = offender()
+    (child,) = [each for each in found if each.get("name") == phase]
+    child["ok"] = {"answers": [refusal]}
+    with pytest.raises(MissingAnswerError, match="cuInit: CUDA_ERROR_OUT_OF_MEMORY"):
+        neighbour.figures(reported((9, 10, 100)), found)

@@ -201,6 +201,11 @@ def _wrong_amount(server: VerifyingServer) -> None:
     server.before = changed
 
 
+def _no_burst(server: VerifyingServer) -> None:
+    """The driver holds the pod to its share, whatever limit it asked for."""
+    server.before = lambda pod: pod["metadata"]["annotations"].pop("gpushare/memory-limit", None)
+
+
 FAULTS: dict[str, tuple[str, Callable[[VerifyingServer], None], str, str]] = {
     "limit off": ("driver", _limit_off, "memory", "no refusal"),
     "driver ignores the limit": (
@@ -237,6 +242,7 @@ FAULTS: dict[str, tuple[str, Callable[[VerifyingServer], None], str, str]] = {
         "overhead",
         "% slower",
     ),
+    "no burst": ("driver", _no_burst, "burst", "after 1948 MiB"),
     "burst without end": ("driver", _limit_off, "burst", "no refusal"),
 }
 """Faults by name: isolation mode, what breaks, the row that must be red, and words of it."""

@@ -13,11 +13,15 @@ AGAIN: Final = "again"
 
 
 def steps(limit_mib: int) -> list[Step]:
-    """Two processes one after the other: the second has what the first gave back."""
+    """Two processes one after the other: the second has what the first gave back.
+
+    The first ends before the second begins: its CUDA context would count for the limit.
+    """
     size = min(STEP_MIB, max(limit_mib // 8, 2))
     exhaust = {"do": "exhaust", "step_mib": size, "most_mib": int(limit_mib * 1.5)}
     return [
         {"do": "child", "name": FIRST, "steps": [exhaust, {"do": "release"}]},
+        {"do": "leave", "name": FIRST},
         {"do": "child", "name": AGAIN, "steps": [exhaust]},
     ]
 
@@ -40,15 +44,14 @@ def figures(share_mib: int, limit_mib: int, answers: Sequence[Answer]) -> Figure
 
 
 def proof(found: Figures) -> Proof:
-    """The row ``burst``."""
+    """The row ``burst``: a process that stays within the share has shown no burst."""
     share, limit = found["share_mib"], found["limit_mib"]
-    least = max(limit - 2 * CONTEXT_MIB, share // 4)
+    least = max(limit - CONTEXT_MIB, share + 1)
     reached, again = found["reached_mib"], found["again_mib"]
-    ends = reached <= limit and found["refusal"] == OUT_OF_MEMORY
-    above = reached > share - min(CONTEXT_MIB, share // 2) and reached >= least
+    ends = max(reached, again) <= limit and found["refusal"] == OUT_OF_MEMORY
     return judged(
         "burst",
-        holds=ends and above and again >= least,
+        holds=ends and min(reached, again) >= least,
         expected=f"out of memory at {limit} MiB, not at the share of {share} MiB, and again after",
         seen=(
             f"{found['refusal'] or 'no refusal'} after {reached} MiB;"

@@ -65,7 +65,8 @@ def figures(neighbour: Sequence[Answer], offender: Sequence[Answer]) -> Figures:
     """Speed of the neighbour before and in each phase, and what became of both.
 
     Raises:
-        MissingAnswerError: one of them did not get to its end.
+        MissingAnswerError: one of them did not get to its end, or the offender could not open the
+            GPU or take memory of it.
     """
     windows, reports = _windows(offender), begun(neighbour, "the neighbour")
     found: dict[str, Any] = {"before_per_s": rate(reports, -math.inf, offender[0]["from"])}
@@ -73,10 +74,15 @@ def figures(neighbour: Sequence[Answer], offender: Sequence[Answer]) -> Figures:
         found[f"{phase}_per_s"] = rate(reports, start, end)
     found["neighbour"] = next((reading.outcome(r) for r in reports if "error" in r), "fine")
     found["intact"] = all(each["ok"]["intact"] for each in reports if "ok" in each)
-    greedy = reading.child(offender, GREEDY)[-1]
-    found["greedy_mib"] = 0 if "error" in greedy else greedy["ok"]["held_mib"]
-    found["fault"] = reading.outcome(reading.child(offender, FAULT)[-1])
+    found["greedy_mib"] = reading.step(reading.child(offender, GREEDY), 1)["held_mib"]
+    found["fault"] = reading.outcome(_begun(reading.child(offender, FAULT))[-1])
     return found
+
+
+def _begun(child: Sequence[Answer]) -> Sequence[Answer]:
+    """A child that opened the GPU."""
+    reading.step(child, 0)
+    return child
 
 
 def proof(found: Figures, mode: str) -> Proof:
@@ -89,6 +95,8 @@ def proof(found: Figures, mode: str) -> Proof:
         faults.append(f"the neighbour's work ended with {found['neighbour']}")
     if not found["intact"]:
         faults.append("memory of the neighbour was changed")
+    if not found["greedy_mib"]:
+        faults.append("the other took no memory, which shows nothing")
     if kept < LEAST_SPEED:
         faults.append(f"the neighbour kept {kept:.0%} of its speed")
     spreads = "mps" in mode and found["neighbour"] != "fine" and len(faults) == 1
@@ -99,12 +107,14 @@ def proof(found: Figures, mode: str) -> Proof:
         known=spreads,
         expected=f"no error, memory intact, at least {LEAST_SPEED:.0%} of its speed",
         seen="; ".join(faults) or f"{kept:.0%} of its speed and intact, while {took}",
-        next_step=_next(spreads=spreads, slow=kept < LEAST_SPEED),
+        next_step=_next(found, spreads=spreads, slow=kept < LEAST_SPEED),
         figures=figures_with,
     )
 
 
-def _next(*, spreads: bool, slow: bool) -> str:
+def _next(found: Figures, *, spreads: bool, slow: bool) -> str:
+    if not found["greedy_mib"]:
+        return "look for other users of the GPU, and for memory that the driver reserves"
     if spreads:
         return "with MPS a fault reaches all clients of a GPU: isolation mode driver separates them"
     if slow:
