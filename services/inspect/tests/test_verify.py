@@ -330,6 +330,22 @@ def test_pods_stay_within_free_units(serve: Serve, verify: Verify) -> None:
     assert verdicts(rows)["neighbour"] == verdicts(rows)["processes"] == "skip"
 
 
+@pytest.mark.parametrize(("user", "verdict"), [(1000, "skip"), (65532, "fail")])
+def test_a_pod_that_waits_for_those_of_another_user_is_no_fault_of_the_gpu(
+    user: int, verdict: str, serve: Serve, verify: Verify, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """MPS lets it wait for ever: at its deadline the row names the users, and the pod goes."""
+    spec = {"securityContext": {"runAsUser": user}}
+    cluster = FakeCluster().node("n1", gpus=[Gpu(16, mode="mps")])
+    cluster.pod("theirs", 2, node="n1", index=0, spec=spec)
+    monkeypatch.setattr("gpuinspect.verify.site.END_SECONDS", 0.5)
+    monkeypatch.setattr(share, "steps", lambda _: [{"do": "stay", "seconds": 600}])
+    row = verify.rows(serve("mps", on=cluster), "--only", "share")["share"]
+    assert row["verdict"] == verdict, row
+    assert "not in 0.5 s" in row["seen"]
+    assert ("others on this GPU as user 1000" in row["seen"]) == (verdict == "skip")
+
+
 def test_a_full_gpu_is_refused_with_what_would_be_needed(serve: Serve, verify: Verify) -> None:
     """Nothing is created."""
     cluster = FakeCluster().node("n1", gpus=[Gpu(16)]).pod("theirs", 15, node="n1", index=0)

@@ -22,7 +22,8 @@ NAMESPACE_PREFIX: Final = "gpushare-verify-"
 OUTSIDE: Final = "outside.json"
 GRACE_SECONDS: Final = 30
 """Time that a run has to end by itself before the guard ends it."""
-_USER: Final = 65532
+USER: Final = 65532
+"""Of the pods of the checks."""
 
 
 class RunPlace(msgspec.Struct, frozen=True, kw_only=True):
@@ -207,9 +208,9 @@ def _pod_spec(place: RunPlace, command: Sequence[str], *, resources: Object) -> 
         "tolerations": [{"operator": "Exists"}],
         "securityContext": {
             "runAsNonRoot": True,
-            "runAsUser": _USER,
-            "runAsGroup": _USER,
-            "fsGroup": _USER,
+            "runAsUser": USER,
+            "runAsGroup": USER,
+            "fsGroup": USER,
             "seccompProfile": {"type": "RuntimeDefault"},
         },
         "containers": [_container(place, command, resources)],

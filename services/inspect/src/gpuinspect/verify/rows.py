@@ -12,8 +12,9 @@ import msgspec
 from gpucore.wire.names import MEMORY_LIMIT, Names
 from gpuinspect.cluster.snapshots import Snapshot
 from gpuinspect.verify.placing import STAY, GpuPods
-from gpuinspect.verify.site import PodFailedError, PodRefusedError, VerifySite
+from gpuinspect.verify.site import PodFailedError, PodLateError, PodRefusedError, VerifySite
 from gpuinspect.verify.targets import SHARE_MIB, ProofTarget, device_now
+from gpuinspect.verify.users import waits_for
 from gpukube.errors import KubeError
 from gpuprobe.checks import (
     burst,
@@ -80,11 +81,21 @@ class RowRunner:
         try:
             found = {proof.row: proof for proof in step()}
         except (PodFailedError, MissingAnswerError, KubeError) as error:
-            found = {row: ended_early(row, str(error)) for row in rows}
+            found = self._failed(rows, error)
         finally:
             with suppress(PodFailedError, KubeError):  # the end of the run removes what is left
                 self._pods.clear()
         yield from (found[row] for row in rows if row in found)
+
+    def _failed(self, rows: Sequence[str], error: Exception) -> dict[str, Proof]:
+        """Rows that have no measurement: where MPS makes pods wait for others, that is no fault."""
+        waits = ""
+        if isinstance(error, PodLateError):
+            with suppress(KubeError):
+                waits = waits_for(self._read(), self._names, self.target)
+        if waits:
+            return {row: skipped(row, f"{error}: {waits}") for row in rows}
+        return {row: ended_early(row, str(error)) for row in rows}
 
     def _asked(self, item: Mapping[str, Any], units: int) -> RequestedShare:
         """The share as the pod's annotations and the node's inventory have it."""

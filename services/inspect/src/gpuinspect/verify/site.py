@@ -31,6 +31,7 @@ if TYPE_CHECKING:  # the import takes a while
 
 LOOK_SECONDS: Final = 0.3
 START_SECONDS: Final = 120.0
+END_SECONDS: Final = 180.0
 GONE_SECONDS: Final = 90.0
 PASSING: Final = (UnreachableError, ThrottledError, ServerError)
 """What a wait outlasts, such as an API server that restarts."""
@@ -40,6 +41,10 @@ _REFUSALS: Final = (HTTPStatus.FORBIDDEN, HTTPStatus.UNPROCESSABLE_ENTITY)
 
 class PodFailedError(Exception):
     """A pod of a check did not start, or did not get to its end; a sentence for its row."""
+
+
+class PodLateError(PodFailedError):
+    """A pod runs, and did not end in time."""
 
 
 class PodRefusedError(PodFailedError):
@@ -263,11 +268,12 @@ class VerifySite:
             raise PodFailedError(f"{error}: {waiting_reason(found.get('pod', {}))}") from None
         return found["pod"]
 
-    def ended(self, name: str, seconds: float = 180.0) -> Object:
+    def ended(self, name: str) -> Object:
         """Wait until a pod has run its plan; the pod.
 
         Raises:
-            PodFailedError: it did not start, or not in time.
+            PodLateError: it runs, and did not end in time.
+            PodFailedError: it did not start in time.
         """
         found: dict[str, Object] = {}
 
@@ -276,9 +282,11 @@ class VerifySite:
             return _phase(item) in {"Succeeded", "Failed"}
 
         try:
-            self.wait(over, f"pod {name} ends", seconds)
+            self.wait(over, f"pod {name} ends", END_SECONDS)
         except PodFailedError as error:
-            raise PodFailedError(f"{error}: {waiting_reason(found.get('pod', {}))}") from None
+            item = found.get("pod", {})
+            failure = PodLateError if _phase(item) == "Running" else PodFailedError
+            raise failure(f"{error}: {waiting_reason(item)}") from None
         return found["pod"]
 
     def _check_time(self) -> None:

@@ -1,0 +1,108 @@
+"""Users of the pods on a GPU behind MPS, whose daemon serves the clients of one user at a time.
+
+A client of another user waits until the last client of the first has ended, however long that
+takes. In multi-user mode nobody waits.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+import msgspec
+
+from gpucore.wire.names import Names
+from gpuinspect.cluster.release import own_plugins
+from gpuinspect.cluster.snapshots import Snapshot
+from gpuinspect.verify.objects import USER
+from gpuinspect.verify.targets import ProofTarget, device_now
+
+MULTI_USER_FLAGS: Final = {"--mps-multi-user": True, "--no-mps-multi-user": False}
+"""Of the device plugin; the last one counts."""
+MULTI_USER_VARIABLE: Final = "mps_multi_user"
+"""Of the device plugin, in any case; a flag takes precedence."""
+_TRUE: Final = frozenset({"true", "t", "yes", "y", "on", "1"})
+
+
+class _Security(msgspec.Struct, rename="camel"):
+    run_as_user: int | None = None
+
+
+class _Variable(msgspec.Struct):
+    name: str = ""
+    value: str = ""
+
+
+class _Container(msgspec.Struct, rename="camel"):
+    args: list[str] | None = None
+    command: list[str] | None = None
+    env: list[_Variable] | None = None
+    security_context: _Security | None = None
+
+
+class _Spec(msgspec.Struct, rename="camel"):
+    containers: list[_Container] = []
+    host_users: bool | None = None
+    security_context: _Security | None = None
+
+
+class _Pod(msgspec.Struct):
+    spec: _Spec = msgspec.field(default_factory=_Spec)
+
+
+def waits_for(snapshot: Snapshot, names: Names, target: ProofTarget) -> str:
+    """Why a pod of a check may wait for pods of other users; empty where MPS makes none wait."""
+    if "mps" not in target.mode or multi_user(snapshot, target.node):
+        return ""
+    found = sorted(set(_users(snapshot, names, target)) - {_named(USER)})
+    if not found:
+        return ""
+    return (
+        f"MPS serves one user at a time, and the pods of verify run as user {USER}, others on this"
+        f" GPU as {', '.join(found)}: mps.multiUser in the values serves all at once"
+    )
+
+
+def multi_user(snapshot: Snapshot, node: str) -> bool:
+    """Whether the device plugin of a node starts its MPS daemons in multi-user mode."""
+    for pod, raw in own_plugins(snapshot):
+        if pod.node == node:
+            containers = msgspec.json.decode(raw, type=_Pod).spec.containers
+            return any(_is_multi_user(each) for each in containers)
+    return False
+
+
+def _is_multi_user(container: _Container) -> bool:
+    words = [*(container.command or ()), *(container.args or ())]
+    flags = [MULTI_USER_FLAGS[word] for word in words if word in MULTI_USER_FLAGS]
+    if flags:
+        return flags[-1]
+    found = [each.value for each in container.env or () if _is_variable(each)]
+    return bool(found) and found[-1].lower() in _TRUE
+
+
+def _is_variable(variable: _Variable) -> bool:
+    return variable.name.lower() == MULTI_USER_VARIABLE
+
+
+def _users(snapshot: Snapshot, names: Names, target: ProofTarget) -> Iterator[str]:
+    """The users of the pods that hold a part of the GPU."""
+    device = device_now(snapshot, names, target)
+    holders = device.holders if device is not None else {}
+    for pod, raw in zip(snapshot.pods, snapshot.all("Pod"), strict=True):
+        if pod.uid in holders:
+            yield from users_of(msgspec.json.decode(raw, type=_Pod).spec)
+
+
+def users_of(spec: _Spec) -> Iterable[str]:
+    """The users of a pod's containers: in a user namespace an id is another user on the node."""
+    inside = spec.host_users is False
+    for container in spec.containers:
+        for context in (container.security_context, spec.security_context):
+            if context is not None and context.run_as_user is not None:
+                yield _named(context.run_as_user) + (" of a user namespace" if inside else "")
+                break
+        else:
+            yield "the user of an image"
+
+
+def _named(user: int) -> str:
+    return f"user {user}"
