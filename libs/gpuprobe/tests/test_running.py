@@ -32,6 +32,7 @@ def env(tmp_path: Path) -> dict[str, str]:
     (tmp_path / "exchange").mkdir()
     return {
         "PATH": os.environ["PATH"],
+        "PYTHONPATH": os.pathsep.join(sys.path),
         "LD_LIBRARY_PATH": str(build.ensure()),
         "FAKECUDA_ROOT": str(tmp_path),
         "FAKECUDA_POD": "u-1",
@@ -59,6 +60,12 @@ def test_a_plan_answers_each_step_and_goes_on_after_a_refusal(env: dict[str, str
     assert found[0]["error"]["name"] == "CUDA_ERROR_OUT_OF_MEMORY"
     assert found[1]["ok"] == {"held_mib": 4}
     assert found[0]["from"] <= found[0]["to"] <= found[1]["from"]
+
+
+def test_a_process_leaves_what_it_is_told_to_leave(env: dict[str, str]) -> None:
+    """Where no limit holds, memory that is free may be needed by others at once."""
+    (found,) = run(env, EXHAUST | {"spare_mib": 100})
+    assert found["ok"] == {"held_mib": 512 - 100, "refusal": ""}
 
 
 @pytest.mark.parametrize("how", ["fork", "exec"])

@@ -103,6 +103,7 @@ CASES = [
     (case(memory.proof, FILLED, "driver", released=False), FAIL, "could not be released"),
     (case(memory.proof, FILLED, "none", reached_mib=6144, refusal=""), KNOWN, "no refusal"),
     (case(memory.proof, FILLED, "none", reached_mib=100), FAIL, "after 100 MiB"),
+    (case(memory.proof, FILLED, "none", reached_mib=1500, refusal=""), KNOWN, "rest of the GPU"),
     (case(processes.proof, TOGETHER, "driver"), PASS, "3548 MiB"),
     (case(processes.proof, TOGETHER, "driver", sum_mib=4097), FAIL, "4097 MiB"),
     (case(processes.proof, TOGETHER, "driver+mps", sum_mib=8000), FAIL, "8000 MiB"),
@@ -158,6 +159,23 @@ def test_a_verdict_follows_from_the_figures(number: int) -> None:
     assert words in proof.seen
     assert bool(proof.next_step) == (verdict is not PASS)
     assert proof.row in ROWS
+
+
+@pytest.mark.parametrize("free", [7424, 8000, 16384, 143771])
+def test_three_processes_stay_within_what_is_free_with_their_contexts(free: int) -> None:
+    """Where no limit holds each takes what it asks for, and its CUDA context beside that."""
+    granted = processes.most_granted_mib(free)
+    assert granted >= 2048
+    first, second, _ = processes.steps(granted)
+    steps = [*first["steps"], *second["steps"], *processes.outside_steps(granted)]
+    taken = sum(each["most_mib"] + memory.MARGIN_MIB for each in steps)
+    assert taken <= processes.needed_mib(granted) <= free
+
+
+@pytest.mark.parametrize("mode", ["none", "mps", "driver", "driver+mps"])
+def test_only_a_limit_is_tried_until_it_refuses(mode: str) -> None:
+    """Without one the whole GPU would be taken, and its other pods would run out of memory."""
+    assert (memory.spare_mib(mode) == 0) == (mode in memory.LIMITED)
 
 
 def test_every_row_has_a_verdict_that_is_red() -> None:

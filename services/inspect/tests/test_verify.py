@@ -24,7 +24,7 @@ from gpuinspect.verify.record import joined
 from gpuinspect.verify.targets import ProofTarget
 from gpukube.errors import UnreachableError
 from gpukube.testing.plugin_pods import plugin_pod
-from gpuprobe.checks import compute, neighbour, share
+from gpuprobe.checks import compute, memory, neighbour, share
 from standins.cuda import build
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
@@ -326,7 +326,7 @@ def test_pods_stay_within_free_units(serve: Serve, verify: Verify) -> None:
     """Beside a pod that runs nothing is taken that it may need, and rows that would are skipped."""
     cluster = FakeCluster().node("n1", gpus=[Gpu(16)]).pod("theirs", 11, node="n1", index=0)
     rows = verify.rows(serve("none", on=cluster), "--only", "memory,neighbour,processes")
-    assert rows["memory"]["figures"]["reached_mib"] <= 5 * 1024
+    assert rows["memory"]["figures"]["reached_mib"] <= 5 * 1024 - memory.MARGIN_MIB
     assert verdicts(rows)["neighbour"] == verdicts(rows)["processes"] == "skip"
 
 
@@ -344,6 +344,13 @@ def test_a_pod_that_waits_for_those_of_another_user_is_no_fault_of_the_gpu(
     assert row["verdict"] == verdict, row
     assert "not in 0.5 s" in row["seen"]
     assert ("others on this GPU as user 1000" in row["seen"]) == (verdict == "skip")
+
+
+def test_what_a_pod_takes_leaves_room_for_its_context(serve: Serve, verify: Verify) -> None:
+    """Where no limit holds it is taken from the neighbour, which has 2,048 MiB of 16,384."""
+    row = verify.rows(serve("none"), "--only", "neighbour")["neighbour"]
+    assert row["verdict"] == "pass", row
+    assert row["figures"]["greedy_mib"] <= 16384 - 2048 - memory.MARGIN_MIB
 
 
 def test_a_full_gpu_is_refused_with_what_would_be_needed(serve: Serve, verify: Verify) -> None:

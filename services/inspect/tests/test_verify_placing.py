@@ -145,3 +145,5 @@ def test_a_share_leaves_memory_to_try_more_than_it() -> None:
         assert (target.share, target.refusal) == (share, "")
     short = ProofTarget(**values, **more, unit_mib=1024, free=2)  # type: ignore[arg-type]
     assert "needs 3 units (3072 MiB)" in short.refusal
+    large = ProofTarget(**values, **more, unit_mib=3072, free=1)  # type: ignore[arg-type]
+    assert "needs 2 units (6144 MiB)" in large.refusal

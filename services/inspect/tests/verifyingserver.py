@@ -179,6 +179,7 @@ class VerifyingServer(FakeApiServer):
         exchange.mkdir()
         env = own | {
             "PATH": os.environ["PATH"],
+            "PYTHONPATH": os.pathsep.join(sys.path),  # the sources that the test runs with
             "LD_LIBRARY_PATH": str(self.library),
             "GPUPROBE_FOLDER": str(exchange),
             "FAKECUDA_ROOT": str(self.folder),

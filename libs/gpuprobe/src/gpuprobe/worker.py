@@ -53,8 +53,12 @@ class CudaWorker:
         self._held.append((address, mib))
         return self._holding()
 
-    def exhaust(self, step_mib: int, most_mib: int) -> Answer:
+    def exhaust(self, step_mib: int, most_mib: int, spare_mib: int = 0) -> Answer:
         """Take memory until it is refused or ``most_mib`` are held, in steps that get smaller.
+
+        Args:
+            spare_mib: what it leaves free for others, by what the driver reports; 0 to go on until
+                it is refused.
 
         Returns:
             ``held_mib``, and ``refusal``: the name of the last error, empty if none came.
@@ -64,6 +68,9 @@ class CudaWorker:
         """
         refusal = ""
         while step_mib >= SMALLEST_STEP_MIB and self._held_mib() + step_mib <= most_mib:
+            if spare_mib and self._free_mib() < step_mib + spare_mib:
+                step_mib //= 2
+                continue
             try:
                 self.fill(step_mib)
             except CudaError as error:
@@ -150,6 +157,9 @@ class CudaWorker:
         self._copy(1, _UNMAPPED, _UNMAPPED, kernels.THREADS)
         self._gpu.finish()
         return {}
+
+    def _free_mib(self) -> int:
+        return self._gpu.memory()[0] // MIB
 
     def _held_mib(self) -> int:
         return sum(mib for _, mib in self._held)

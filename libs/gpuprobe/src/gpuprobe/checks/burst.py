@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from gpuprobe.checks import answers as reading
-from gpuprobe.checks.memory import CONTEXT_MIB, STEP_MIB
+from gpuprobe.checks.memory import BEYOND, CONTEXT_MIB, STEP_MIB
 from gpuprobe.checks.verdicts import Answer, Figures, Proof, Step, judged
 from gpuprobe.names import OUT_OF_MEMORY
 
@@ -12,13 +12,21 @@ FIRST: Final = "first"
 AGAIN: Final = "again"
 
 
-def steps(limit_mib: int) -> list[Step]:
+def steps(limit_mib: int, *, most_mib: int) -> list[Step]:
     """Two processes one after the other: the second has what the first gave back.
 
     The first ends before the second begins: its CUDA context would count for the limit.
+
+    Args:
+        limit_mib: of the pod.
+        most_mib: what a process tries to take at most.
     """
     size = min(STEP_MIB, max(limit_mib // 8, 2))
-    exhaust = {"do": "exhaust", "step_mib": size, "most_mib": int(limit_mib * 1.5)}
+    exhaust = {
+        "do": "exhaust",
+        "step_mib": size,
+        "most_mib": min(int(limit_mib * BEYOND), most_mib),
+    }
     return [
         {"do": "child", "name": FIRST, "steps": [exhaust, {"do": "release"}]},
         {"do": "leave", "name": FIRST},

@@ -12,21 +12,32 @@ BEYOND: Final = 1.5
 """How far beyond its grant a process tries to go, as a multiple."""
 CONTEXT_MIB: Final = 1536
 """More than a CUDA context takes of its own limit on any GPU we know of."""
+MARGIN_MIB: Final = 768
+"""Memory of the GPU that a process uses besides what it takes: its CUDA context and its kernels.
+
+That is a few hundred MiB; nothing else counts it where no limit holds.
+"""
 LIMITED: Final = frozenset({"mps", "driver", "driver+mps"})
 """Isolation modes that promise a limit of memory."""
 
 
-def steps(granted_mib: int, *, most_mib: int = 0) -> list[Step]:
+def spare_mib(mode: str) -> int:
+    """What a process leaves free of the GPU: only a limit that holds is reached without harm."""
+    return 0 if mode in LIMITED else MARGIN_MIB
+
+
+def steps(granted_mib: int, *, most_mib: int = 0, spare_mib: int = 0) -> list[Step]:
     """Take all, check it, give it back, and take a little again.
 
     Args:
         granted_mib: the share.
         most_mib: what it tries to take at most; 0 for :data:`BEYOND`.
+        spare_mib: what it leaves free of the GPU.
     """
     most = most_mib or int(granted_mib * BEYOND)
     exhaust = {"do": "exhaust", "step_mib": min(STEP_MIB, max(granted_mib // 4, 2))}
     return [
-        exhaust | {"most_mib": most},
+        exhaust | {"most_mib": most, "spare_mib": spare_mib},
         {"do": "verify"},
         {"do": "release"},
         {"do": "fill", "mib": 2},
@@ -73,8 +84,10 @@ def proof(figures: Figures, mode: str) -> Proof:
         expected = f"a process may take more than its {granted} MiB: isolation mode {mode}"
     if figures["refusal"]:
         seen = f"{figures['refusal']} after {reached} MiB"
-    else:
+    elif reached > granted:
         seen = f"no refusal: it holds {reached} MiB, {reached - granted} MiB beyond its share"
+    else:
+        seen = f"no refusal: it holds {reached} MiB, and leaves the rest of the GPU to others"
     if not whole:
         seen += "; what it held was not intact, or could not be released"
     return judged(

@@ -28,9 +28,14 @@ def watching(seconds: float) -> list[Step]:
     return [watch | {"milliseconds": KERNEL_MS, "mib": HELD_MIB}]
 
 
-def offending(gpu_mib: int) -> list[Step]:
-    """The offender, each time as a process of its own."""
-    exhaust = {"do": "exhaust", "step_mib": 512, "most_mib": gpu_mib}
+def offending(gpu_mib: int, *, spare_mib: int = 0) -> list[Step]:
+    """The offender, each time as a process of its own.
+
+    Args:
+        gpu_mib: what it tries to take at most.
+        spare_mib: what it leaves free of the GPU.
+    """
+    exhaust = {"do": "exhaust", "step_mib": 512, "most_mib": gpu_mib, "spare_mib": spare_mib}
     burn = {"do": "compute", "blocks": 1, "rounds": 1, "launches": 1, "seconds": 10.0}
     stay = {"do": "stay", "seconds": STAY_SECONDS}
     return [

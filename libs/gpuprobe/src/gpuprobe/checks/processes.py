@@ -4,18 +4,27 @@ from collections.abc import Sequence
 from typing import Final
 
 from gpuprobe.checks import answers as reading
-from gpuprobe.checks.memory import LIMITED, STEP_MIB
+from gpuprobe.checks.memory import LIMITED, MARGIN_MIB, STEP_MIB
 from gpuprobe.checks.verdicts import Answer, Figures, Proof, Step, judged
 
 FIRST: Final = "fork"
 SECOND: Final = "second program"
 
 
-def steps(granted_mib: int) -> list[Step]:
+def needed_mib(granted_mib: int) -> int:
+    """What the three processes take where no limit holds, with a CUDA context each."""
+    return granted_mib // 2 + 2 * granted_mib + 3 * MARGIN_MIB
+
+
+def most_granted_mib(free_mib: int) -> int:
+    """The largest share whose processes stay within what is free; 0 or less for none."""
+    return (free_mib - 3 * MARGIN_MIB) * 2 // 5
+
+
+def steps(granted_mib: int, *, spare_mib: int = 0) -> list[Step]:
     """A forked process takes half of the share, and the second tries to take all of it."""
-    size = min(STEP_MIB, max(granted_mib // 8, 2))
-    half = [{"do": "exhaust", "step_mib": size, "most_mib": granted_mib // 2}]
-    all_of_it = [{"do": "exhaust", "step_mib": size, "most_mib": granted_mib}]
+    half = _exhausting(granted_mib, granted_mib // 2, spare_mib)
+    all_of_it = _exhausting(granted_mib, granted_mib, spare_mib)
     return [
         {"do": "child", "name": FIRST, "how": "fork", "steps": half},
         {"do": "child", "name": SECOND, "how": "exec", "steps": all_of_it},
@@ -23,10 +32,14 @@ def steps(granted_mib: int) -> list[Step]:
     ]
 
 
-def outside_steps(granted_mib: int) -> list[Step]:
+def outside_steps(granted_mib: int, *, spare_mib: int = 0) -> list[Step]:
     """What a process that enters the running container does."""
+    return _exhausting(granted_mib, granted_mib, spare_mib)
+
+
+def _exhausting(granted_mib: int, most_mib: int, spare_mib: int) -> list[Step]:
     size = min(STEP_MIB, max(granted_mib // 8, 2))
-    return [{"do": "exhaust", "step_mib": size, "most_mib": granted_mib}]
+    return [{"do": "exhaust", "step_mib": size, "most_mib": most_mib, "spare_mib": spare_mib}]
 
 
 def figures(granted_mib: int, answers: Sequence[Answer]) -> Figures:

@@ -97,6 +97,10 @@ class RowRunner:
             return {row: skipped(row, f"{error}: {waits}") for row in rows}
         return {row: ended_early(row, str(error)) for row in rows}
 
+    @property
+    def _spare(self) -> int:
+        return memory.spare_mib(self.target.mode)
+
     def _asked(self, item: Mapping[str, Any], units: int) -> RequestedShare:
         """The share as the pod's annotations and the node's inventory have it."""
         names, notes = self._names, item["metadata"].get("annotations", {})
@@ -115,8 +119,8 @@ class RowRunner:
     def _share(self) -> Sequence[Proof]:
         units = self.target.share
         granted = units * self.target.unit_mib
-        most = min(int(granted * memory.BEYOND), self.target.free_mib)
-        inner = memory.steps(granted, most_mib=most)
+        most = min(int(granted * memory.BEYOND), self.target.takable_mib)
+        inner = memory.steps(granted, most_mib=most, spare_mib=self._spare)
         name = self._pods.start("share", share.steps(inner), units)
         item = self._pods.confirmed(name)
         self._site.ended(name)
@@ -128,20 +132,18 @@ class RowRunner:
         return [*proofs, memory.proof(figures, self.target.mode)]
 
     def _processes(self) -> Sequence[Proof]:
-        units = self.target.share
+        most = processes.most_granted_mib(self.target.free_mib) // self.target.unit_mib
+        units = min(self.target.share, most)
         granted = units * self.target.unit_mib
-        if self.target.free_mib < 3 * granted:
-            granted_free = self.target.free_mib // 3
-            units = granted_free // self.target.unit_mib
-            granted = units * self.target.unit_mib
         if granted < SHARE_MIB:
-            why = f"needs {3 * SHARE_MIB} MiB free, {self.target.free_mib} are: three processes"
+            needed = processes.needed_mib(self.target.units(SHARE_MIB) * self.target.unit_mib)
+            why = f"needs {needed} MiB free, {self.target.free_mib} are: three processes"
             return [skipped("processes", f"{why} may take as much as one where no limit holds")]
         name = self._pods.start(
             "processes",
-            processes.steps(granted),
+            processes.steps(granted, spare_mib=self._spare),
             units,
-            outside=processes.outside_steps(granted),
+            outside=processes.outside_steps(granted, spare_mib=self._spare),
         )
         self._site.ended(name)
         figures = processes.figures(granted, parsed(self._site.log(name)))
@@ -153,8 +155,9 @@ class RowRunner:
             return [skipped("neighbour", _EMPTY), skipped("health", _EMPTY)]
         one = self._pods.start("neighbour", neighbour.watching(WATCH_SECONDS), units)
         self._reports(one, BEFORE)
-        most = self.target.free_mib - units * self.target.unit_mib
-        other = self._pods.start("offender", neighbour.offending(most), units)
+        most = self.target.takable_mib - units * self.target.unit_mib
+        work = neighbour.offending(most, spare_mib=self._spare)
+        other = self._pods.start("offender", work, units)
         self._site.ended(other)
         so_far = len(stints(parsed(self._site.log(one))))
         self._reports(one, so_far + 1)
@@ -204,7 +207,8 @@ class RowRunner:
             why = f"needs {3 * granted} MiB free, {self.target.free_mib} are"
             return [skipped("burst", why)]
         notes = {MEMORY_LIMIT: str(2 * units)}
-        name = self._pods.start("burst", burst.steps(limit), units, annotations=notes)
+        work = burst.steps(limit, most_mib=self.target.takable_mib)
+        name = self._pods.start("burst", work, units, annotations=notes)
         self._site.ended(name)
         return [burst.proof(burst.figures(granted, limit, parsed(self._site.log(name))))]
 

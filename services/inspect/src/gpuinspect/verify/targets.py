@@ -18,11 +18,12 @@ from gpucore.wire.node.spec import Node
 from gpuinspect.cluster.ledger import ledger_of
 from gpuinspect.cluster.snapshots import Snapshot
 from gpuinspect.errors import InspectError, MissingObjectError
+from gpuprobe.checks.memory import MARGIN_MIB
 
 SHARE_MIB = 2048
 """A share in which a CUDA context leaves room for a measurement."""
-NEEDED_MIB = 3072
-"""A share, and memory beyond it that no pod holds, for a process that tries to take more."""
+BEYOND_MIB = 1024
+"""Memory beyond the share that no pod holds, for a process that tries to take more."""
 WANTED_MIB = 4096
 PREFERRED_POLICIES = ("spread", "binpack", "fragmentation")
 
@@ -71,9 +72,14 @@ class ProofTarget(msgspec.Struct, frozen=True, kw_only=True):
         return self.free * self.unit_mib
 
     @property
+    def takable_mib(self) -> int:
+        """What a process may take of it, its CUDA context left out."""
+        return self.free_mib - MARGIN_MIB
+
+    @property
     def refusal(self) -> str:
         """Why nothing can be verified here, with what would be needed; empty otherwise."""
-        needed = self.units(NEEDED_MIB)
+        needed = self.units(self.units(SHARE_MIB) * self.unit_mib + BEYOND_MIB)
         if self.free >= needed:
             return ""
         return (
