@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from gpuprobe.checks import answers as reading
-from gpuprobe.checks.memory import BEYOND, CONTEXT_MIB, STEP_MIB
+from gpuprobe.checks.memory import BEYOND, CONTEXT_MIB, STEP_MIB, exhausting
 from gpuprobe.checks.verdicts import Answer, Figures, Proof, Step, judged
 from gpuprobe.names import OUT_OF_MEMORY
 
@@ -22,11 +22,7 @@ def steps(limit_mib: int, *, most_mib: int) -> list[Step]:
         most_mib: what a process tries to take at most.
     """
     size = min(STEP_MIB, max(limit_mib // 8, 2))
-    exhaust = {
-        "do": "exhaust",
-        "step_mib": size,
-        "most_mib": min(int(limit_mib * BEYOND), most_mib),
-    }
+    exhaust = exhausting(size, min(int(limit_mib * BEYOND), most_mib))
     return [
         {"do": "child", "name": FIRST, "steps": [exhaust, {"do": "release"}]},
         {"do": "leave", "name": FIRST},

@@ -35,13 +35,18 @@ def steps(granted_mib: int, *, most_mib: int = 0, spare_mib: int = 0) -> list[St
         spare_mib: what it leaves free of the GPU.
     """
     most = most_mib or int(granted_mib * BEYOND)
-    exhaust = {"do": "exhaust", "step_mib": min(STEP_MIB, max(granted_mib // 4, 2))}
     return [
-        exhaust | {"most_mib": most, "spare_mib": spare_mib},
+        exhausting(min(STEP_MIB, max(granted_mib // 4, 2)), most, spare_mib),
         {"do": "verify"},
         {"do": "release"},
         {"do": "fill", "mib": 2},
     ]
+
+
+def exhausting(step_mib: int, most_mib: int, spare_mib: int = 0) -> Step:
+    """Take memory in steps, and leave some of the GPU free where that is wanted."""
+    step = {"do": "exhaust", "step_mib": step_mib, "most_mib": most_mib}
+    return step | ({"spare_mib": spare_mib} if spare_mib else {})
 
 
 def filled(granted_mib: int, described: Answer, answers: Sequence[Answer]) -> Figures:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from gpuprobe.checks import answers as reading
+from gpuprobe.checks.memory import STEP_MIB, exhausting
 from gpuprobe.checks.rates import begun, rate
 from gpuprobe.checks.verdicts import Answer, Figures, Proof, Step, judged, skipped
 
@@ -35,7 +36,7 @@ def offending(gpu_mib: int, *, spare_mib: int = 0) -> list[Step]:
         gpu_mib: what it tries to take at most.
         spare_mib: what it leaves free of the GPU.
     """
-    exhaust = {"do": "exhaust", "step_mib": 512, "most_mib": gpu_mib, "spare_mib": spare_mib}
+    exhaust = exhausting(STEP_MIB, gpu_mib, spare_mib)
     burn = {"do": "compute", "blocks": 1, "rounds": 1, "launches": 1, "seconds": 10.0}
     stay = {"do": "stay", "seconds": STAY_SECONDS}
     return [

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from gpuprobe.checks import answers as reading
-from gpuprobe.checks.memory import LIMITED, MARGIN_MIB, STEP_MIB
+from gpuprobe.checks.memory import LIMITED, MARGIN_MIB, STEP_MIB, exhausting
 from gpuprobe.checks.verdicts import Answer, Figures, Proof, Step, judged
 
 FIRST: Final = "fork"
@@ -39,7 +39,7 @@ def outside_steps(granted_mib: int, *, spare_mib: int = 0) -> list[Step]:
 
 def _exhausting(granted_mib: int, most_mib: int, spare_mib: int) -> list[Step]:
     size = min(STEP_MIB, max(granted_mib // 8, 2))
-    return [{"do": "exhaust", "step_mib": size, "most_mib": most_mib, "spare_mib": spare_mib}]
+    return [exhausting(size, most_mib, spare_mib)]
 
 
 def figures(granted_mib: int, answers: Sequence[Answer]) -> Figures:
