@@ -208,6 +208,20 @@ def test_the_guard_deletes_its_namespace(
 def test_a_guard_without_a_namespace_only_waits() -> None:
     """The end of its Job removes the pods that it owns."""
     assert guard.main(["0", ""]) == 0
+    assert guard.main(["60", "", "1"]) == 0
+
+
+def test_a_guard_that_starts_again_waits_for_the_rest_of_its_time() -> None:
+    """It has a time to end at, and no time to run: a node may restart in the middle."""
+    assert guard.remaining(1000, 930, now=100) == 900
+    assert guard.remaining(1000, 930, now=990) == 10
+    assert guard.remaining(1000, 930, now=1020) == 0
+
+
+@pytest.mark.parametrize("until", [1e12, float("inf")])
+def test_a_guard_waits_no_longer_than_its_run(until: float) -> None:
+    """Whatever the clock of its node is, and where no time is known."""
+    assert guard.remaining(until, 930, now=0) == 930
 
 
 def test_lines_are_complete_at_once() -> None:

@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -404,6 +405,28 @@ def test_every_pod_ends_by_itself_where_the_command_cannot_end_it(
         (owner,) = pod["metadata"]["ownerReferences"]
         assert owner["kind"] == "Job"
         assert guard.endswith(owner["name"])
+
+
+def test_the_guard_waits_until_a_time_of_the_api_server(serve: Serve, verify: Verify) -> None:
+    """Its pod may be started again, and the clock of the user's machine may be wrong."""
+    server = serve()
+    verify(server, "--only", "quick", "--timeout", "120")
+    (job,) = server.jobs
+    command = job["spec"]["template"]["spec"]["containers"][0]["command"]
+    end = datetime.fromisoformat(server.clock) + timedelta(seconds=150)
+    assert [command[3], command[5]] == ["150", f"{end.timestamp():.0f}"]
+    assert job["spec"]["activeDeadlineSeconds"] > 150 + 60  # it may have to be started again
+
+
+def test_in_a_namespace_of_others_the_deadline_of_its_job_ends_the_guard(
+    serve: Serve, verify: Verify
+) -> None:
+    """The job controller counts from the start of the Job, however often its pod starts."""
+    server = serve()
+    verify(server, "-n", "team", "--only", "quick", "--timeout", "120")
+    (job,) = server.jobs
+    command = job["spec"]["template"]["spec"]["containers"][0]["command"]
+    assert command[3:] == ["150", "", ""]
 
 
 def left_namespace(name: str, until: str, **labels: str) -> dict[str, Any]:

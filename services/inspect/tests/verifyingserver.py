@@ -50,11 +50,13 @@ class VerifyingServer(FakeApiServer):
 
     Attributes:
         created: paths of what was created, in order; ``gone`` of what was deleted.
+        jobs: what was created of them.
         denied: rights that are refused, as ``verb resource``.
         misplaced: UUIDs that a wrong CDI file gives in place of others.
         limits: whether the driver has the limits of pods.
         cdi: the runtime adds GPUs as CDI devices, and hides that from the variables.
         refused: a variable with which no pod is accepted, by a policy.
+        clock: time of its clock.
         runtime: whether containers get the GPU that their variable names, without a share.
         before: called with each pod before it is created; ``after`` once it runs.
     """
@@ -74,9 +76,11 @@ class VerifyingServer(FakeApiServer):
         (folder / "state").write_text("")
         self.created: list[str] = []
         self.gone: list[str] = []
+        self.jobs: list[Object] = []
         self.denied: set[str] = set()
         self.misplaced: dict[str, str] = {}
         self.limits = True
+        self.clock = "2026-01-02T03:04:05Z"
         self.runtime = True
         self.cdi = False
         self.refused = ""
@@ -128,7 +132,7 @@ class VerifyingServer(FakeApiServer):
         if self.refused and f'"{self.refused}"' in json.dumps(body):
             return 422, {"message": f"a container sets {self.refused}"}
         meta = body["metadata"]
-        meta["uid"] = str(uuid.uuid4())
+        meta |= {"uid": str(uuid.uuid4()), "creationTimestamp": self.clock}
         at = f"{path}/{meta['name']}"
         if body["kind"] == "Pod":
             self.before(body)
@@ -136,6 +140,8 @@ class VerifyingServer(FakeApiServer):
                 self._start(body)
                 self.lists[PODS].append(body)
             self.after(body)
+        elif body["kind"] == "Job":
+            self.jobs.append(body)
         self.created.append(at)
         self.objects[at] = body
         return 201, body

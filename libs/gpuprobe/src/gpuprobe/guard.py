@@ -1,6 +1,10 @@
 """The guard of a run: at the deadline it deletes the namespace that a run could not.
 
-python -m gpuprobe.guard SECONDS [NAMESPACE]
+python -m gpuprobe.guard SECONDS [NAMESPACE [UNTIL]]
+
+UNTIL is the Unix time of the deadline: a guard that is started again waits for the rest of the time
+only, and so tries again at once where the API server did not answer. It waits SECONDS at most, also
+where the clock of its node is wrong.
 
 Without a namespace it only ends: its Job is then deleted, and with that all pods it owns.
 """
@@ -19,11 +23,16 @@ ANSWER_SECONDS: Final = 30
 
 def main(arguments: list[str]) -> int:
     """Wait, then delete the namespace."""
-    seconds, *rest = arguments
-    time.sleep(float(seconds))
-    if rest and rest[0]:
-        delete(rest[0], ACCOUNT)
+    seconds, namespace, until = (*arguments, "", "")[:3]
+    time.sleep(remaining(float(until or "inf"), float(seconds), time.time()))
+    if namespace:
+        delete(namespace, ACCOUNT)
     return 0
+
+
+def remaining(until: float, most: float, now: float) -> float:
+    """Seconds to wait."""
+    return min(max(until - now, 0.0), most)
 
 
 def delete(namespace: str, account: Path, server: str = "") -> None:

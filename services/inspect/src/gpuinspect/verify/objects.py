@@ -22,6 +22,8 @@ NAMESPACE_PREFIX: Final = "gpushare-verify-"
 OUTSIDE: Final = "outside.json"
 GRACE_SECONDS: Final = 30
 """Time that a run has to end by itself before the guard ends it."""
+RETRY_SECONDS: Final = 3 * GRACE_SECONDS
+"""Time that the guard has to delete the namespace, and to be started again for that."""
 USER: Final = 65532
 """Of the pods of the checks."""
 
@@ -76,7 +78,8 @@ def expired(item: Object, now: float) -> bool:
     until = str(meta.get("annotations", {}).get(VERIFY_UNTIL, ""))
     of_a_run = labels("namespace").items() <= meta.get("labels", {}).items()
     named = meta["name"].startswith(NAMESPACE_PREFIX)
-    return named and of_a_run and until.isdecimal() and int(until) + 4 * GRACE_SECONDS < now
+    last = GRACE_SECONDS + RETRY_SECONDS
+    return named and of_a_run and until.isdecimal() and int(until) + last < now
 
 
 def guard_rights(place: RunPlace) -> list[tuple[str, Object]]:
@@ -103,10 +106,17 @@ def guard_rights(place: RunPlace) -> list[tuple[str, Object]]:
     ]
 
 
-def guard(place: RunPlace, seconds: int) -> Object:
-    """The Job that ends the run at its deadline if the run has not."""
+def guard(place: RunPlace, seconds: int, created: float | None = None) -> Object:
+    """The Job that ends the run at its deadline if the run has not.
+
+    Args:
+        seconds: from now to the deadline.
+        created: Unix time of now by the clock of the API server; ``None`` unknown. The guard
+            waits until a fixed time, since its pod may be started again.
+    """
     target = place.namespace if place.own else ""
-    command = ["python3", "-m", "gpuprobe.guard", str(seconds), target]
+    until = "" if created is None else f"{created + seconds:.0f}"
+    command = ["python3", "-m", "gpuprobe.guard", str(seconds), target, until]
     spec: Object = {
         **_pod_spec(place, command, resources={}),
         "restartPolicy": "Never",
@@ -120,8 +130,8 @@ def guard(place: RunPlace, seconds: int) -> Object:
         "kind": "Job",
         "metadata": meta,
         "spec": {
-            "backoffLimit": 2,
-            "activeDeadlineSeconds": seconds + GRACE_SECONDS,
+            "backoffLimit": 4,
+            "activeDeadlineSeconds": seconds + RETRY_SECONDS,
             "ttlSecondsAfterFinished": 0,
             "template": {"metadata": {"labels": labels("guard")}, "spec": spec},
         },

@@ -8,6 +8,7 @@ import itertools
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from datetime import datetime
 from http import HTTPStatus
 from threading import Event
 from typing import TYPE_CHECKING, Any, Final, Self
@@ -37,6 +38,15 @@ PASSING: Final = (UnreachableError, ThrottledError, ServerError)
 """What a wait outlasts, such as an API server that restarts."""
 _REFUSALS: Final = (HTTPStatus.FORBIDDEN, HTTPStatus.UNPROCESSABLE_ENTITY)
 """Of admission: a policy, a webhook, a quota."""
+
+
+class _Metadata(msgspec.Struct, rename="camel"):
+    uid: str = ""
+    creation_timestamp: datetime | None = None
+
+
+class _Created(msgspec.Struct):
+    metadata: _Metadata
 
 
 class PodFailedError(Exception):
@@ -108,14 +118,17 @@ class VerifySite:
     def _open(self) -> None:
         place = self.place
         self._begun = True
+        created = None
         if place.own:
             self._remove_expired()
-            self._kube.post("/api/v1/namespaces", objects.namespace(place))
+            made = self._kube.post("/api/v1/namespaces", objects.namespace(place))
+            created = msgspec.json.decode(made, type=_Created).metadata.creation_timestamp
             for path, item in objects.guard_rights(place):
                 self._kube.post(path, item)
-        job = objects.guard(place, self._seconds + objects.GRACE_SECONDS)
-        made = msgspec.json.decode(self._kube.post(self._jobs, job))
-        self.place = msgspec.structs.replace(place, guard_uid=made["metadata"]["uid"])
+        seconds = self._seconds + objects.GRACE_SECONDS
+        job = objects.guard(place, seconds, created.timestamp() if created else None)
+        guard = msgspec.json.decode(self._kube.post(self._jobs, job), type=_Created)
+        self.place = msgspec.structs.replace(place, guard_uid=guard.metadata.uid)
 
     def _remove_expired(self) -> None:
         """Remove namespaces of runs that were killed before their guard was there.
