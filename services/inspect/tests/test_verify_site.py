@@ -46,10 +46,10 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gpuinspect.verify.site.LOOK_SECONDS", 0)
 
 
-def site(client: FailingClient) -> VerifySite:
+def site(client: Any, *, own: bool = True) -> VerifySite:
     """A run of a minute whose objects are not created."""
-    place = RunPlace(namespace="v", own=True, image="i", node="n", until=1)
-    return VerifySite(client, place, seconds=60)  # type: ignore[arg-type]
+    place = RunPlace(namespace="v", own=own, image="i", node="n", until=1)
+    return VerifySite(client, place, seconds=60)
 
 
 def test_a_wait_outlasts_an_api_server_that_restarts() -> None:

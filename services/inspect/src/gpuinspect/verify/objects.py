@@ -143,6 +143,13 @@ def guard_name(place: RunPlace) -> str:
     return GUARD if place.own else f"{GUARD}-{place.until}"
 
 
+def deletion(place: RunPlace) -> str:
+    """The command that deletes every object of a run."""
+    if place.own:
+        return f"kubectl delete namespace {place.namespace}"
+    return f"kubectl delete job {guard_name(place)} -n {place.namespace}"
+
+
 def pod(
     place: RunPlace,
     name: str,

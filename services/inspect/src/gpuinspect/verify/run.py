@@ -32,6 +32,7 @@ if TYPE_CHECKING:  # the import takes a while
 
 Report = Callable[[ProofTarget, Proof], None]
 _NAME_BYTES: Final = 3
+_STOPS: Final = (signal.SIGTERM, signal.SIGHUP)
 NODES_AT_ONCE: Final = 8
 """Nodes do not disturb each other; the pods of one node do, and come one after the other."""
 
@@ -68,27 +69,34 @@ class VerifyRun(msgspec.Struct, frozen=True):
 
     Attributes:
         described: what CUDA reported of each GPU, by UUID.
-        left: path of an object that could not be removed; empty for none.
+        left: the command that deletes what could not be removed; empty for none.
+        kept: the command that deletes what was to be kept; empty for none.
         unrecorded: why results could not be recorded.
     """
 
     outcomes: tuple[RowOutcome, ...]
     described: Mapping[str, Mapping[str, object]] = msgspec.field(default_factory=dict)
     left: str = ""
+    kept: str = ""
     unrecorded: tuple[str, ...] = ()
 
 
 class _Stopped(BaseException):
-    """SIGTERM: as Ctrl-C, what was created is removed first."""
+    """SIGTERM or SIGHUP: as after Ctrl-C, what was created is removed first."""
 
 
 def verify(
-    kube: "BlockingClient", names: Names, wanted: VerifySettings, report: Report
+    kube: "BlockingClient",
+    names: Names,
+    wanted: VerifySettings,
+    report: Report,
+    ended: Callable[[VerifyRun], None],
 ) -> VerifyRun:
     """Run the rows on every target.
 
     Args:
         report: called with every row as soon as it is known, from one thread at a time.
+        ended: called with what is left of the objects where an error or a signal ended the run.
 
     Raises:
         InspectError: nothing can be verified, or a right is missing; nothing was created.
@@ -118,12 +126,18 @@ def verify(
             described[target.uuid] = runner.described
         return VerifyRun(tuple(outcomes), described)
 
-    with _stopping(), site:
-        runs = _on_all_nodes(site, found, on_node)
+    try:
+        with _stopping(site), site:
+            site.open()
+            runs = _on_all_nodes(site, found, on_node)
+    except BaseException:
+        site.end()  # a signal may have come between the two contexts
+        ended(VerifyRun((), left=site.left_behind, kept=site.kept))
+        raise
     outcomes = tuple(outcome for run in runs for outcome in run.outcomes)
     described = {uuid: seen for run in runs for uuid, seen in run.described.items()}
     errors = record(kube, snapshot, names, outcomes) if wanted.record else []
-    return VerifyRun(outcomes, described, site.left_behind, tuple(errors))
+    return VerifyRun(outcomes, described, site.left_behind, site.kept, tuple(errors))
 
 
 def _on_all_nodes(
@@ -182,16 +196,23 @@ def _check_rights(kube: "BlockingClient", place: RunPlace) -> None:
 
 
 @contextmanager
-def _stopping() -> Iterator[None]:
-    """SIGTERM ends the run as Ctrl-C does, so that its objects are removed."""
+def _stopping(site: VerifySite) -> Iterator[None]:
+    """SIGTERM and SIGHUP end the run as Ctrl-C does, so that its objects are removed.
 
-    def stop(_number: int, _frame: FrameType | None) -> None:
-        raise _Stopped
+    The removal goes on where one of them comes during it: the run is at its end already.
+    """
 
-    before = signal.signal(signal.SIGTERM, stop)
+    def stop(number: int, _frame: FrameType | None) -> None:
+        if not site.closing:
+            raise _Stopped(signal.Signals(number).name)
+
+    handled = [each for each in _STOPS if signal.getsignal(each) is not signal.SIG_IGN]
+    before = {each: signal.signal(each, stop) for each in handled}
     try:
         yield
-    except _Stopped:
-        raise InspectError("stopped by SIGTERM; what was created is removed") from None
+    except _Stopped as stopped:
+        rest = "" if site.left_behind or site.kept else "; what was created is removed"
+        raise InspectError(f"stopped by {stopped}{rest}") from None
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for each, handler in before.items():
+            signal.signal(each, handler)

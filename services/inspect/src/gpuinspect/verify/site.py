@@ -1,6 +1,6 @@
 """One run on a cluster: its objects come, its pods run, everything goes.
 
-Whatever ends a run, :meth:`VerifySite.close` removes its objects; where not even that can run, the
+Whatever ends a run, the end of the context removes its objects; where not even that can run, the
 guard does. A pod's answers are its log, so nothing here needs to enter a container.
 """
 
@@ -18,6 +18,7 @@ import msgspec
 from gpuinspect.verify import objects
 from gpuinspect.verify.objects import Object, RunPlace
 from gpukube.errors import (
+    ConflictError,
     ForbiddenError,
     KubeError,
     NotFoundError,
@@ -79,7 +80,8 @@ class VerifySite:
         keep: leave the objects until the deadline of the guard.
 
     Attributes:
-        left_behind: path of an object that was not gone in time at the end; empty for none.
+        closing: the objects of the run are being removed.
+        left_behind: the command that deletes what was not gone at the end; empty for none.
     """
 
     def __init__(
@@ -95,27 +97,42 @@ class VerifySite:
         self._seconds = seconds
         self._numbers = itertools.count(1)
         self._stopped = Event()
-        self._begun = False
+        self._begun = self.closing = False
         self.left_behind = ""
 
     def __enter__(self) -> Self:
-        try:
-            self._open()
-        except BaseException:
-            self.close()
-            raise
         return self
 
     def __exit__(self, *_: object) -> None:
-        if not self._keep:
-            self.left_behind = self.close()
+        self.end()
+
+    def end(self) -> None:
+        """Remove the objects of the run, once; with ``keep`` the guard does."""
+        if self.closing:
+            return
+        self.closing = True
+        if not self._begun or (self._keep and self.place.guard_uid):
+            return
+        self.left_behind = objects.deletion(self.place)  # also where Ctrl-C ends the removal
+        if self._close():
+            self.left_behind = ""
+
+    @property
+    def kept(self) -> str:
+        """The command that deletes what the guard deletes later; empty where nothing is kept."""
+        return objects.deletion(self.place) if self._keep and self.place.guard_uid else ""
 
     @property
     def left(self) -> float:
         """Seconds until the end of the run."""
         return self._end - time.monotonic()
 
-    def _open(self) -> None:
+    def open(self) -> None:
+        """Create the namespace and the guard.
+
+        Raises:
+            KubeError: the API server refuses one of them, or does not answer.
+        """
         place = self.place
         self._begun = True
         created = None
@@ -156,22 +173,34 @@ class VerifySite:
         """End what waits in other threads: it raises RunStoppedError."""
         self._stopped.set()
 
-    def close(self) -> str:
-        """Remove every object of the run and wait until they are gone; what is left, if any."""
-        if not self._begun:
-            return ""
+    def _close(self) -> bool:
+        """Remove every object of the run and wait until they are gone; whether they are.
+
+        An API server that does not answer may come back.
+        """
         place = self.place
         path = f"/api/v1/namespaces/{place.namespace}"
         if not place.own:
             path = f"{self._jobs}/{objects.guard_name(place)}"
-        with suppress(NotFoundError):
-            self._kube.delete(path, {"propagationPolicy": "Foreground"})
-        deadline = time.monotonic() + GONE_SECONDS
+        deadline, accepted = time.monotonic() + GONE_SECONDS, False
         while time.monotonic() < deadline:
-            if self._gone(path):
-                return ""
+            try:
+                accepted = accepted or self._accepts_deletion(path)
+                if accepted and self._gone(path):
+                    return True
+            except KubeError:
+                return False
             time.sleep(LOOK_SECONDS)
-        return path
+        return False
+
+    def _accepts_deletion(self, path: str) -> bool:
+        try:
+            self._kube.delete(path, {"propagationPolicy": "Foreground"})
+        except PASSING:
+            return False
+        except (NotFoundError, ConflictError):  # it is gone, or being deleted
+            return True
+        return True
 
     def _gone(self, path: str) -> bool:
         try:

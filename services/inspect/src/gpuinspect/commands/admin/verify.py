@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import msgspec
 import typer
@@ -13,8 +13,9 @@ import typer
 from gpuinspect.commands.options.answers import namespaces as complete_namespaces
 from gpuinspect.commands.options.answers import nodes as complete_nodes
 from gpuinspect.commands.options.formats import Format, NoHeaders, emit, names_only
-from gpuinspect.commands.options.reading import Reader, fail, note, reading
+from gpuinspect.commands.options.reading import Reader, fail, note, read_errors, reading
 from gpuinspect.documents.verify import VerifyReport, holds, junit, verify_report
+from gpuinspect.errors import InspectError
 from gpuinspect.terminal import output as terminal
 from gpuinspect.terminal.output import align, wrapped
 from gpuinspect.verify.rows import RowOutcome
@@ -22,6 +23,12 @@ from gpuinspect.verify.run import VerifyRun, VerifySettings
 from gpuinspect.verify.run import verify as run_verify
 from gpuinspect.verify.targets import ProofTarget
 from gpuprobe.checks.verdicts import QUICK, ROWS, Proof, ProofVerdict
+
+if TYPE_CHECKING:  # the import takes a while
+    from gpukube.blocking import BlockingClient
+
+INTERRUPTED: Final = 130
+"""Exit code after Ctrl-C."""
 
 
 class VerifyFormat(StrEnum):
@@ -129,14 +136,37 @@ def verify(
     )
     with reader.source.connect() as kube:
         kubernetes = msgspec.json.decode(kube.get("/version"), type=_Version).git_version
-        found = run_verify(kube, reader.names, wanted, _progress)
+        found = _run(reader, kube, wanted)
     _print(found, output, kubernetes, headers=not no_headers)
-    if found.left:
-        fail(f"an object could not be removed in time: {found.left}")
     if found.unrecorded:
-        fail("; ".join(found.unrecorded))
-    if not holds(found):
+        note(f"error: {'; '.join(found.unrecorded)}")
+    _note_left(found)
+    if found.left or found.unrecorded or not holds(found):
         raise typer.Exit(1)
+
+
+def _run(reader: Reader, kube: "BlockingClient", wanted: VerifySettings) -> VerifyRun:
+    """The run; where it ended early, what it left is printed after the reason."""
+    unfinished: list[VerifyRun] = []
+    try:
+        with read_errors(reader.source):
+            return run_verify(kube, reader.names, wanted, _progress, unfinished.append)
+    except InspectError as error:
+        fail(error)
+    except KeyboardInterrupt:
+        note("error: interrupted")
+        raise typer.Exit(INTERRUPTED) from None
+    finally:
+        for each in unfinished:
+            _note_left(each)
+
+
+def _note_left(found: VerifyRun) -> None:
+    """The last line: the command that deletes what is left."""
+    if found.left:
+        note(f"error: left behind, delete it: {found.left}")
+    if found.kept:
+        note(f"kept until its deadline, or: {found.kept}")
 
 
 def _rows(only: str) -> tuple[str, ...]:
