@@ -109,8 +109,13 @@ class CudaWorker:
             took = self._quickest(partial(self._burn, blocks, rounds))
         return {"rounds": max(int(rounds * milliseconds / 1e3 / took), 1)}
 
-    def compute(self, blocks: int, rounds: int, launches: int, seconds: float) -> Answer:
+    def compute(
+        self, blocks: int, rounds: int, launches: int, seconds: float, *, warm: bool = False
+    ) -> Answer:
         """Answer requests of ``launches`` kernels, one after the other, for a while.
+
+        Args:
+            warm: the GPU works already, so that the first request counts too.
 
         Returns:
             ``requests``, ``seconds``, ``operations`` and ``milliseconds``: how long each took.
@@ -120,7 +125,7 @@ class CudaWorker:
             for _ in range(launches):
                 self._burn(blocks, rounds)
 
-        times = self._repeat(request, seconds)
+        times = self._repeat(request, seconds, warm=warm)
         each = launches * kernels.operations(blocks=blocks, rounds=rounds)
         return _figures(times) | {"operations": each * len(times)}
 
@@ -195,9 +200,12 @@ class CudaWorker:
         """Of three: a host that is busy makes one or two late, and a size would be wrong by far."""
         return min(self._timed(work) for _ in range(3))
 
-    def _repeat(self, work: Callable[[], None], seconds: float) -> list[float]:
-        """Once to warm up, then until the time is over; seconds of each."""
-        self._timed(work)
+    def _repeat(
+        self, work: Callable[[], None], seconds: float, *, warm: bool = False
+    ) -> list[float]:
+        """Once to warm up, unless it is warm, then until the time is over; seconds of each."""
+        if not warm:
+            self._timed(work)
         end = time.monotonic() + seconds
         times = [self._timed(work)]
         while time.monotonic() < end:
