@@ -53,26 +53,81 @@ def measured(
     return found
 
 
-@st.composite
-def histories(draw: st.DrawFn) -> UsageHistory:
-    """Any history of a container whose request is known."""
-    sizes = st.floats(0, 300)
-    found = measured(
-        *draw(st.lists(sizes, max_size=8)),
-        requested=draw(st.floats(0.1, 300)),
-        limit=draw(st.one_of(st.just(0.0), sizes)),
-        days=draw(st.floats(0, 30)),
-        starts=draw(st.integers(0, 20)),
-        pods=draw(st.integers(0, 9)),
-        start_peak=draw(sizes),
-        out_of_memory=draw(st.sampled_from([0, 0, 0, 1, 5])),
-        failed_at=draw(sizes),
-        failed_days_ago=draw(st.sampled_from([0.0, 0.9, 1.1, 20.0])),
-        gpus=draw(st.sampled_from([0, 1, 1, 2, 8])),
-    )
-    if draw(st.booleans()):
-        found.reached = LimitEvent(found.last_seen, int(draw(sizes) * BYTES))
+SIZES = st.floats(0, 300)
+ANY: dict[str, st.SearchStrategy[Any]] = {
+    "used": st.lists(SIZES, max_size=8),
+    "requested": st.floats(0.1, 300),
+    "limit": st.one_of(st.just(0.0), SIZES),
+    "days": st.floats(0, 30),
+    "starts": st.integers(0, 20),
+    "pods": st.integers(0, 9),
+    "start_peak": SIZES,
+    "out_of_memory": st.sampled_from([0, 0, 0, 1, 5]),
+    "failed_at": st.one_of(st.just(0.0), st.floats(0.001, 300)),
+    "failed_days_ago": st.sampled_from([0.0, 0.9, 1.1, 20.0]),
+    "gpus": st.sampled_from([0, 1, 1, 2, 8]),
+    "reached": st.one_of(st.just(0.0), SIZES),
+    "roomy": st.sampled_from(["", "", "limit", "request"]),
+}
+"""The arguments of :func:`measured`, a limit that was reached, and what is twice the peak."""
+LONG: dict[str, st.SearchStrategy[Any]] = {
+    "used": st.lists(SIZES, min_size=1, max_size=8),
+    "days": st.floats(1, 30),
+    "starts": st.integers(3, 20),
+    "reached": st.just(0.0),
+    "roomy": st.sampled_from(["limit", "request"]),
+}
+"""Measured long enough, far below its limit."""
+FAILED: dict[str, st.SearchStrategy[Any]] = {"out_of_memory": st.sampled_from([1, 5])}
+NEVER_FAILED: dict[str, st.SearchStrategy[Any]] = {"out_of_memory": st.just(0)}
+LATELY: dict[str, st.SearchStrategy[Any]] = {"failed_days_ago": st.sampled_from([0.0, 0.9])}
+LONG_AGO: dict[str, st.SearchStrategy[Any]] = {"failed_days_ago": st.sampled_from([1.1, 20.0])}
+
+
+def histories(**narrowed: st.SearchStrategy[Any]) -> st.SearchStrategy[UsageHistory]:
+    """Any history of a container whose request is known, with some arguments narrowed."""
+    return st.fixed_dictionaries(ANY | narrowed).map(_history)
+
+
+def _history(drawn: dict[str, Any]) -> UsageHistory:
+    used, reached, roomy = (drawn.pop(name) for name in ("used", "reached", "roomy"))
+    found = measured(*used, **drawn)
+    if roomy == "limit":
+        found.limit_bytes = max(found.limit_bytes, 2 * highest_peak(found))
+    if roomy == "request":
+        found.requested_bytes = max(found.requested_bytes, 2 * highest_peak(found))
+    if reached:
+        found.reached = LimitEvent(found.last_seen, int(reached * BYTES))
     return found
+
+
+def measured_histories(**narrowed: st.SearchStrategy[Any]) -> st.SearchStrategy[UsageHistory]:
+    """Histories whose measured use decides: without an event, or a day after it."""
+    fine = histories(**LONG | NEVER_FAILED | narrowed)
+    return st.one_of(fine, histories(**LONG | FAILED | LONG_AGO | narrowed))
+
+
+def failed_histories(**narrowed: st.SearchStrategy[Any]) -> st.SearchStrategy[UsageHistory]:
+    """Histories of containers that ran out of memory, and get a recommendation."""
+    lately = histories(**FAILED | LATELY | narrowed)
+    return st.one_of(lately, histories(**LONG | FAILED | LONG_AGO | narrowed))
+
+
+def sized_histories(**narrowed: st.SearchStrategy[Any]) -> st.SearchStrategy[UsageHistory]:
+    """Histories that get a recommendation, by any of the rules that give one."""
+    reached = {"reached": st.floats(0.001, 300)}
+    return st.one_of(
+        measured_histories(**narrowed),
+        failed_histories(**narrowed),
+        histories(**LONG | NEVER_FAILED | reached | narrowed),
+    )
+
+
+def short_histories() -> st.SearchStrategy[UsageHistory]:
+    """Histories without an event of less than a day, or of few starts in less than a week."""
+    quiet = NEVER_FAILED | {"reached": st.just(0.0)}
+    seldom = {"days": st.floats(0, 6.9), "starts": st.integers(0, 2)}
+    return st.one_of(histories(**quiet, days=st.floats(0, 0.9)), histories(**quiet, **seldom))
 
 
 def in_bytes(units: int, unit: MemoryUnit) -> int:
@@ -80,25 +135,23 @@ def in_bytes(units: int, unit: MemoryUnit) -> int:
     return units * unit.mib * (1 << 20)
 
 
-@given(histories(), UNITS, RULES)
+@given(sized_histories(), UNITS, RULES)
 def test_the_limit_covers_every_peak_with_the_margin(
     history: UsageHistory, unit: MemoryUnit, rules: SizingRules
 ) -> None:
     """Also the peak at the start of a pod."""
     size = recommend(history, unit, rules).size
-    assume(size is not None)
     assert size is not None
     needed = highest_peak(history) * (100 + rules.margin)
     assert 100 * in_bytes(size.limit, unit) >= needed
 
 
-@given(histories(), UNITS, RULES)
+@given(sized_histories(), UNITS, RULES)
 def test_the_request_covers_the_percentile_and_without_a_burst_limit_the_peak(
     history: UsageHistory, unit: MemoryUnit, rules: SizingRules
 ) -> None:
     """A share without a burst limit cannot use more than it requests."""
     size = recommend(history, unit, rules).size
-    assume(size is not None)
     assert size is not None
     covered = history.percentile(rules.percentile) if size.burst else highest_peak(history)
     assert 100 * in_bytes(size.request, unit) >= covered * (100 + rules.margin)
@@ -106,14 +159,13 @@ def test_the_request_covers_the_percentile_and_without_a_burst_limit_the_peak(
 
 
 @pytest.mark.slow
-@given(histories(), UNITS, RULES)
+@given(measured_histories(roomy=st.just("limit")), UNITS, RULES)
 def test_the_size_is_the_smallest_that_covers(
     history: UsageHistory, unit: MemoryUnit, rules: SizingRules
 ) -> None:
     """Rounding adds less than one unit of each GPU to the limit."""
-    history.limit_bytes = max(history.limit_bytes, 2 * highest_peak(history))
     found = recommend(history, unit, rules)
-    assume(found.size is not None and found.reason is SizingReason.MEASURED)
+    assert found.reason is SizingReason.MEASURED
     assert found.size is not None
     most = max(highest_peak(history), history.ran_out.limit_bytes + 1)
     one_less = 100 * in_bytes(found.size.limit - max(history.gpus, 1), unit)
@@ -121,12 +173,11 @@ def test_the_size_is_the_smallest_that_covers(
 
 
 @pytest.mark.slow
-@given(histories(), UNITS, RULES)
+@given(histories(**FAILED | LATELY), UNITS, RULES)
 def test_a_container_that_ran_out_of_memory_is_raised_and_not_shrunk_for_a_day(
     history: UsageHistory, unit: MemoryUnit, rules: SizingRules
 ) -> None:
     """By at least a fifth of the limit that was not enough, however short it was measured."""
-    assume(history.out_of_memory and history.last_seen - history.ran_out.at < DAY)
     found = recommend(history, unit, rules)
     assert found.size is not None
     assert 5 * in_bytes(found.size.limit, unit) >= 6 * history.ran_out.limit_bytes
@@ -136,25 +187,23 @@ def test_a_container_that_ran_out_of_memory_is_raised_and_not_shrunk_for_a_day(
 
 
 @pytest.mark.slow
-@given(histories(), UNITS, RULES)
+@given(failed_histories(), UNITS, RULES)
 def test_a_limit_that_was_not_enough_is_never_recommended_again(
     history: UsageHistory, unit: MemoryUnit, rules: SizingRules
 ) -> None:
     """As long as the event is known, also after the day and without a margin."""
     size = recommend(history, unit, rules).size
-    assume(size is not None and history.ran_out.limit_bytes)
     assert size is not None
     assert in_bytes(size.limit, unit) > history.ran_out.limit_bytes
 
 
 @pytest.mark.slow
-@given(histories(), UNITS, RULES)
+@given(failed_histories(), UNITS, RULES)
 def test_a_raised_limit_that_was_applied_is_not_raised_again(
     history: UsageHistory, unit: MemoryUnit, rules: SizingRules
 ) -> None:
     """One event raises once, however often the recommendation is applied."""
     size = recommend(history, unit, rules).size
-    assume(size is not None and history.out_of_memory)
     assert size is not None
     history.requested_bytes = in_bytes(size.request, unit)
     history.limit_bytes = in_bytes(size.limit, unit)
@@ -163,46 +212,41 @@ def test_a_raised_limit_that_was_applied_is_not_raised_again(
 
 
 @pytest.mark.slow
-@given(histories(), UNITS, RULES)
+@given(sized_histories(gpus=st.sampled_from([2, 8])), UNITS, RULES)
 def test_the_size_of_a_pod_with_several_gpus_is_a_multiple_of_their_number(
     history: UsageHistory, unit: MemoryUnit, rules: SizingRules
 ) -> None:
     """Each of its GPUs gives the same number of units."""
     size = recommend(history, unit, rules).size
-    assume(size is not None and history.gpus > 1)
     assert size is not None
     assert size.request % history.gpus == size.limit % history.gpus == 0
 
 
 @pytest.mark.slow
-@given(histories(), UNITS, RULES)
+@given(short_histories(), UNITS, RULES)
 def test_nothing_is_recommended_for_what_was_measured_too_short(
     history: UsageHistory, unit: MemoryUnit, rules: SizingRules
 ) -> None:
     """Less than a day, or fewer than three starts in less than a week."""
-    days = (history.last_seen - history.first_seen) / DAY
-    assume(not history.out_of_memory and not history.reached.at)
-    assume(days < 7 and (days < 1 or history.starts < 3))
     found = recommend(history, unit, rules)
     assert (found.size, found.reason) == (None, SizingReason.TOO_SHORT)
 
 
 @pytest.mark.slow
-@given(histories(), UNITS, RULES, st.integers(1, 400))
+@given(sized_histories(), UNITS, RULES, st.integers(1, 400))
 def test_no_share_is_recommended_beyond_the_largest_gpu(
     history: UsageHistory, unit: MemoryUnit, rules: SizingRules, largest: int
 ) -> None:
     """Unless the container has more than that already: its share is spread over several GPUs."""
     capped = SizingRules(percentile=rules.percentile, margin=rules.margin, gpu_sizes=(1, largest))
     found = recommend(history, unit, capped)
-    assume(found.size is not None)
     assert found.size is not None
     assert found.size.limit <= max(largest * max(history.gpus, 1), found.current.limit)
     assert found.capped == (found.size != recommend(history, unit, rules).size)
 
 
 @pytest.mark.slow
-@given(histories(), UNITS, RULES)
+@given(measured_histories(), UNITS, RULES)
 def test_a_recommended_size_that_was_applied_is_right(
     history: UsageHistory, unit: MemoryUnit, rules: SizingRules
 ) -> None:
@@ -210,7 +254,6 @@ def test_a_recommended_size_that_was_applied_is_right(
     history.out_of_memory, history.ran_out, history.reached = 0, LimitEvent(), LimitEvent()
     history.first_seen = min(history.first_seen, history.last_seen - 7 * DAY)
     size = recommend(history, unit, rules).size
-    assume(size is not None)
     assert size is not None
     history.requested_bytes = in_bytes(size.request, unit)
     history.limit_bytes = in_bytes(size.limit, unit)
