@@ -63,6 +63,12 @@ def test_all_users_are_named_once() -> None:
     assert "theirs" not in found
 
 
+def test_few_of_many_users_are_named() -> None:
+    """Tenants choose how many there are."""
+    found = reason(cluster(*map(run_as, range(1000, 1006))))
+    assert "as user 1000, user 1001, user 1002, 3 more:" in found
+
+
 def test_pods_of_the_same_user_are_served_at_once() -> None:
     """Also a GPU that nobody uses, and one without MPS, makes no pod wait."""
     assert reason(cluster(run_as(65532))) == ""

@@ -119,7 +119,7 @@ class RowRunner:
     def _share(self) -> Sequence[Proof]:
         units = self.target.share
         granted = units * self.target.unit_mib
-        most = min(int(granted * memory.BEYOND), self.target.takable_mib)
+        most = min(int(granted * memory.BEYOND), self.target.usable_mib)
         inner = memory.steps(granted, most_mib=most, spare_mib=self._spare)
         name = self._pods.start("share", share.steps(inner), units)
         item = self._pods.confirmed(name)
@@ -155,7 +155,7 @@ class RowRunner:
             return [skipped("neighbour", _EMPTY), skipped("health", _EMPTY)]
         one = self._pods.start("neighbour", neighbour.watching(WATCH_SECONDS), units)
         self._reports(one, BEFORE)
-        most = self.target.takable_mib - units * self.target.unit_mib
+        most = self.target.usable_mib - units * self.target.unit_mib
         work = neighbour.offending(most, spare_mib=self._spare)
         other = self._pods.start("offender", work, units)
         self._site.ended(other)
@@ -207,7 +207,7 @@ class RowRunner:
             why = f"needs {3 * granted} MiB free, {self.target.free_mib} are"
             return [skipped("burst", why)]
         notes = {MEMORY_LIMIT: str(2 * units)}
-        work = burst.steps(limit, most_mib=self.target.takable_mib)
+        work = burst.steps(limit, most_mib=self.target.usable_mib)
         name = self._pods.start("burst", work, units, annotations=notes)
         self._site.ended(name)
         return [burst.proof(burst.figures(granted, limit, parsed(self._site.log(name))))]

@@ -72,8 +72,8 @@ class ProofTarget(msgspec.Struct, frozen=True, kw_only=True):
         return self.free * self.unit_mib
 
     @property
-    def takable_mib(self) -> int:
-        """What a process may take of it, its CUDA context left out."""
+    def usable_mib(self) -> int:
+        """What a process may allocate of it, besides its CUDA context."""
         return self.free_mib - MARGIN_MIB
 
     @property

@@ -19,6 +19,8 @@ MULTI_USER_FLAGS: Final = {"--mps-multi-user": True, "--no-mps-multi-user": Fals
 """Of the device plugin; the last one counts."""
 MULTI_USER_VARIABLE: Final = "mps_multi_user"
 """Of the device plugin, in any case; a flag takes precedence."""
+SHOWN: Final = 3
+"""Users that a sentence names: a GPU may have pods of many."""
 _TRUE: Final = frozenset({"true", "t", "yes", "y", "on", "1"})
 
 
@@ -55,9 +57,10 @@ def waits_for(snapshot: Snapshot, names: Names, target: ProofTarget) -> str:
     found = sorted(set(_users(snapshot, names, target)) - {_named(USER)})
     if not found:
         return ""
+    shown = found[:SHOWN] + ([f"{len(found) - SHOWN} more"] if len(found) > SHOWN else [])
     return (
         f"MPS serves one user at a time, and the pods of verify run as user {USER}, others on this"
-        f" GPU as {', '.join(found)}: mps.multiUser in the values serves all at once"
+        f" GPU as {', '.join(shown)}: mps.multiUser in the values serves all at once"
     )
 
 
@@ -89,10 +92,10 @@ def _users(snapshot: Snapshot, names: Names, target: ProofTarget) -> Iterator[st
     holders = device.holders if device is not None else {}
     for pod, raw in zip(snapshot.pods, snapshot.all("Pod"), strict=True):
         if pod.uid in holders:
-            yield from users_of(msgspec.json.decode(raw, type=_Pod).spec)
+            yield from _users_of(msgspec.json.decode(raw, type=_Pod).spec)
 
 
-def users_of(spec: _Spec) -> Iterable[str]:
+def _users_of(spec: _Spec) -> Iterable[str]:
     """The users of a pod's containers: in a user namespace an id is another user on the node."""
     inside = spec.host_users is False
     for container in spec.containers:
