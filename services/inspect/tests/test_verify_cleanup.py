@@ -10,6 +10,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from drawncluster import FakeCluster, Gpu
 from invoking import Run, WhatIfOutcome
@@ -105,6 +106,7 @@ ENDS: dict[str, tuple[Callable[[], None], str]] = {
     "Ctrl-C": (raising(KeyboardInterrupt()), "interrupted"),
     "SIGTERM": (sent(signal.SIGTERM), "stopped by SIGTERM"),
     "SIGHUP": (sent(signal.SIGHUP), "stopped by SIGHUP"),
+    "an odd object": (raising(msgspec.ValidationError("odd")), "cannot be parsed: odd"),
     "a lost reply": (raising(UnreachableError("POST: connection reset")), "connection reset"),
 }
 """Ends of a run by name, and words of the message."""

@@ -13,9 +13,8 @@ import typer
 from gpuinspect.commands.options.answers import namespaces as complete_namespaces
 from gpuinspect.commands.options.answers import nodes as complete_nodes
 from gpuinspect.commands.options.formats import Format, NoHeaders, emit, names_only
-from gpuinspect.commands.options.reading import Reader, fail, note, read_errors, reading
+from gpuinspect.commands.options.reading import Reader, command_errors, note, reading
 from gpuinspect.documents.verify import VerifyReport, holds, junit, verify_report
-from gpuinspect.errors import InspectError
 from gpuinspect.terminal import output as terminal
 from gpuinspect.terminal.output import align, wrapped
 from gpuinspect.verify.rows import RowOutcome
@@ -149,10 +148,8 @@ def _run(reader: Reader, kube: "BlockingClient", wanted: VerifySettings) -> Veri
     """The run; where it ended early, what it left is printed after the reason."""
     unfinished: list[VerifyRun] = []
     try:
-        with read_errors(reader.source):
+        with command_errors(reader.source):
             return run_verify(kube, reader.names, wanted, _progress, unfinished.append)
-    except InspectError as error:
-        fail(error)
     except KeyboardInterrupt:
         note("error: interrupted")
         raise typer.Exit(INTERRUPTED) from None

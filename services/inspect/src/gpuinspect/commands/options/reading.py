@@ -106,18 +106,25 @@ def reading(command: Callable[Concatenate[Reader, P], None]) -> Callable[..., No
     @functools.wraps(command)
     def wrapper(*args: Any, **kwargs: Any) -> None:
         reader = _flags(**{flag.name: kwargs.pop(flag.name) for flag in _FLAGS})
-        try:
-            with read_errors(reader.source):
-                command(reader, *args, **kwargs)
-        except (*FAILURES, WireError) as error:
-            fail(error)
-        except msgspec.MsgspecError as error:
-            fail(f"an object of the cluster cannot be parsed: {error}")
+        with command_errors(reader.source):
+            command(reader, *args, **kwargs)
 
     own = list(inspect.signature(command).parameters.values())[1:]
     by_name = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own]
     setattr(wrapper, "__signature__", inspect.Signature([*by_name, *_FLAGS]))  # noqa: B010
     return wrapper
+
+
+@contextmanager
+def command_errors(source: ClusterSource) -> Iterator[None]:
+    """End with the reason on stderr and exit code 1."""
+    try:
+        with read_errors(source):
+            yield
+    except (*FAILURES, WireError) as error:
+        fail(error)
+    except msgspec.MsgspecError as error:
+        fail(f"an object of the cluster cannot be parsed: {error}")
 
 
 def note(text: str) -> None:
