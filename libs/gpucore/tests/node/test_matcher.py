@@ -239,6 +239,22 @@ def test_a_taken_gpu_of_a_group_is_replaced_and_shared_gpus_are_passed_by() -> N
     assert make_gpus(kubelet.take(2, GPU)) == {1: 1, 2: 1}
 
 
+@pytest.mark.parametrize("required", [(), (2,)], ids=["free choice", "kubelet requires GPU 2"])
+def test_an_unknown_pod_gets_several_exclusive_gpus(required: tuple[int, ...]) -> None:
+    """A static pod, or one ahead of the watch, gets what is free and promised to no other pod."""
+    waiting = expected("planned", {"gpu": 1}, annotations={DEFAULT_NAMES.group: "0"})
+    state = matcher(machine(8, 8, 8, 8), waiting)
+    state.holdings.take(MEM, ids(state, {1: 2}), Holder("default", "x", "c0"))
+    question = ids(state, dict.fromkeys(required, 1), GPU)
+    assert make_gpus(Kubelet(state).take(2, GPU, question)) == {2: 1, 3: 1}
+
+
+def test_an_unknown_pod_with_more_exclusive_gpus_than_are_free_is_refused() -> None:
+    """The plugin refuses three of two free GPUs to a pod that the watch has yet to deliver."""
+    sentence = denied(Kubelet(matcher(machine(8, 8))).take(3, GPU), AllocationErrorCode.NO_GPU_FITS)
+    assert "GPU 0 has 1 of 1 free, GPU 1 has 1 of 1 free" in sentence
+
+
 def test_a_gpu_had_whole_is_not_shared_and_a_shared_gpu_is_not_had_whole() -> None:
     """Shares and exclusive GPUs never meet on a GPU, and the sentence names who is there."""
     whole = expected("w", {"gpu": 1}, annotations={DEFAULT_NAMES.group: "0"})

@@ -161,7 +161,7 @@ class DevicePicker(NamedTuple):
         return self.on(tuple(sorted(chosen)), pod)
 
     def whole(
-        self, pod: Expected, plan: GpuAmounts, required: tuple[GpuIndex, ...]
+        self, pod: Expected | None, plan: GpuAmounts, required: tuple[GpuIndex, ...]
     ) -> GpuAmounts | AllocationError:
         """Exclusive GPUs: those of the plan that can be had, then the lowest free ones."""
         free = self._fitting(pod, leave_promised=False)

@@ -138,8 +138,11 @@ class AllocationMatcher:
 
     def _best_fit(self, question: PreferenceRequest) -> tuple[str, ...] | AllocationError:
         required = tuple(sorted(self.tables[question.resource].per_device(question.required)))
+        choosing = self._choosing(None, question)
+        if question.resource is Resource.GPU:
+            return self._answer(None, question, choosing.whole(None, {}, required))
         follows = () if required else self._unplanned_gpus(question)
-        fixed, choosing = required or follows, self._choosing(None, question)
+        fixed = required or follows
         gpus = choosing.on(fixed, None) if fixed else choosing.anywhere(None)
         if isinstance(gpus, AllocationError) and not follows:
             gpus = choosing.anywhere(None)
