@@ -6,11 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from claimholding import prepared
 from limitsworld import FIRST, World, share
 
 from gpucore.node.isolation.driver_limits import NO_LIMIT, MemoryLimit
 from gpucore.node.isolation.overuse import AGAIN_SECONDS
-from gpucore.units import PodUid
+from gpucore.units import NodeName, PodUid
+from gpucore.wire.pod.spec import Pod
+from gpudeviceplugin.isolation.awaited_cgroups import AWAITED_SECONDS, LOOK_SECONDS
 from gpudeviceplugin.isolation.cgroup_tree import CgroupTree
 from gpudeviceplugin.isolation.driver_limits import BROKEN_SECONDS, PENDING_SECONDS, DriverLimits
 from gpukube.testing.clock import FakeClock
@@ -140,6 +143,41 @@ async def test_the_cgroup_of_a_new_pod_is_looked_for_with_pauses_that_grow(paced
     began = 12 * EVERY
     fresh = [at - began for at in await paced.follow(0.4)]
     assert fresh == pytest.approx([0, first, 3 * first, 7 * first])
+
+
+def uses_claim(paced: Paced, name: str, phase: str = "Pending") -> None:
+    """The watch delivers a pod that uses claim c, which kubelet has prepared for another pod."""
+    gpu = paced.world.state.inventory.gpus[0]
+    paced.world.state.claims.put(prepared("c", gpu, 4))
+    pod = Pod(PodUid(f"uid-{name}"), "team", name, NodeName("n1"), phase, claims=("c",))
+    paced.world.state.on_update(pod, b"{}")
+    paced.limits.seen(pod)
+
+
+async def test_a_later_pod_of_a_prepared_claim_is_limited_as_its_cgroup_appears(
+    paced: Paced,
+) -> None:
+    """Kubelet makes no call for it, so nothing else keeps it from running without a limit."""
+    paced.world.cgroup("p").mkdir()
+    uses_claim(paced, "p", "Running")
+    await paced.follow(20)
+    assert paced.world.in_force("p") == share(4)
+    uses_claim(paced, "q")
+    await paced.follow(3)
+    paced.world.cgroup("q").mkdir()
+    await paced.follow(LOOK_SECONDS)
+    assert [paced.world.in_force(name) for name in ("p", "q")] == [share(2)] * 2
+    assert await paced.follow(EVERY / 2) == []
+
+
+async def test_the_short_pauses_for_a_later_pod_of_a_claim_end(paced: Paced) -> None:
+    """Kubelet may never make the cgroup; further events of the pod do not prolong the time."""
+    uses_claim(paced, "q")
+    looks = await paced.follow(AWAITED_SECONDS - 1)
+    assert len(looks) == pytest.approx((AWAITED_SECONDS - 1) / LOOK_SECONDS, rel=0.05)
+    uses_claim(paced, "q")
+    await paced.follow(2)
+    assert len(await paced.follow(5 * EVERY)) < 15
 
 
 async def test_a_limit_that_stays_off_is_reported_again_after_ten_minutes(

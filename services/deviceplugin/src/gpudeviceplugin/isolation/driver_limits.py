@@ -24,6 +24,7 @@ from gpudeviceplugin import telemetry
 from gpudeviceplugin.cluster.events import WARNING, Events, Subject
 from gpudeviceplugin.gpus.devices import DriverError
 from gpudeviceplugin.gpus.driver import PatientDriver
+from gpudeviceplugin.isolation.awaited_cgroups import AwaitedCgroups
 from gpudeviceplugin.isolation.cgroup_tree import CgroupTree
 from gpudeviceplugin.isolation.limit_changes import LimitChange, LimitChanges
 from gpudeviceplugin.isolation.shares import granted_limits, share_limit
@@ -72,6 +73,7 @@ class DriverLimits:
         self._driver = driver
         self._events = events
         self._tree = tree
+        self._awaited = AwaitedCgroups(tree)
         self._interval_seconds = interval_seconds
         self._wanted: frozenset[str] = frozenset()
         self._holding: set[str] = set()
@@ -101,18 +103,20 @@ class DriverLimits:
     def seen(self, pod: Pod) -> None:
         """A pod has changed: its annotation may ask for another maximum.
 
-        A look that is under way may have read the annotation before.
+        A look that is under way may have read the annotation before. kubelet makes no call for a
+        new pod that uses a claim which is prepared already.
         """
-        if self._setting.locked() or self._asks_for_other(pod.uid):
+        if self._setting.locked() or self._asks_for_other(pod):
             self._changed.fire()
 
-    def _asks_for_other(self, uid: PodUid) -> bool:
+    def _asks_for_other(self, pod: Pod) -> bool:
+        new = pod.phase == "Pending" and self._state.claims.uses(pod)
         gpus = [gpu for gpu in self._state.inventory.gpus if gpu.uuid in self._wanted]
-        known = {gpu: self._confirmed.get(_Key(gpu.uuid, uid)) for gpu in gpus}
+        known = {gpu: self._confirmed.get(_Key(gpu.uuid, pod.uid)) for gpu in gpus}
         return any(
-            confirmed.limit != granted_limits(self._state, gpu).get(uid)
+            (confirmed and confirmed.limit) != granted_limits(self._state, gpu).get(pod.uid)
             for gpu, confirmed in known.items()
-            if confirmed is not None
+            if new or confirmed is not None
         )
 
     def look_soon(self) -> None:
@@ -175,7 +179,7 @@ class DriverLimits:
             pauses = [self._interval_seconds]
             pauses += [BROKEN_SECONDS] if Finding.BROKEN in findings else []
             pauses += [pending] if Finding.PENDING in findings else []
-            await self._changed.beyond_or_after(seen, min(pauses))
+            await self._awaited.wait(self._changed, seen, min(pauses))
             fresh = self._changed.count > seen
             pending = PENDING_SECONDS if fresh else min(pending * 2, self._interval_seconds)
 
@@ -198,8 +202,16 @@ class DriverLimits:
         for gpu in gpus:
             for key in [key for key in wanted if key.uuid == gpu.uuid]:
                 found[key] = await self._keep(gpu, key, wanted[key])
+        self._awaited.expect(self._later_pods(found))
         self._publish(gpus, found)
         return set(found.values())
+
+    def _later_pods(self, found: Mapping[_Key, Finding]) -> set[PodUid]:
+        """Pods with claims whose cgroups kubelet is about to make."""
+        claims = self._state.claims
+        pending = {key.pod for key, finding in found.items() if finding is Finding.PENDING}
+        pods = [self._state.pods[uid] for uid in pending & self._state.pods.keys()]
+        return {pod.uid for pod in pods if not pod.terminating and claims.uses(pod)}
 
     async def _keep(self, gpu: Gpu, key: _Key, wanted: MemoryLimit) -> Finding:
         pod = self._state.pods.get(key.pod)
