@@ -111,9 +111,11 @@ async def test_without_an_answer_nothing_is_offered_but_what_runs() -> None:
     world.failure = ForbiddenError("POST", status=403, message="not yet")
     world.label()
     assert await world.api() == ""
+    assert not world.state.api_chosen
     world.failure = None
     world.state.certain.set()
     assert await world.api() == "claims"
+    assert world.state.api_chosen
 
 
 async def test_devices_need_no_question() -> None:

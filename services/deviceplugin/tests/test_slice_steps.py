@@ -13,17 +13,19 @@ from sliceagent import Agent
 
 from gpucore.model import Inventory, IsolationMode
 from gpucore.units import GIB, NodeName
+from gpucore.wire.claim.devices import NO_EXECUTE, NO_SCHEDULE
 from gpucore.wire.claim.resource_slices import PATH, ResourceSlice
 from gpucore.wire.names import CLAIM_DRIVER, DEFAULT_NAMES
 from gpucore.wire.node.spec import Node
-from gpudeviceplugin.dra.publisher import LOOK_SECONDS
-from gpudeviceplugin.dra.slices import SliceWatch, wanted_slice
+from gpudeviceplugin.dra.publisher import LOOK_SECONDS, UNKNOWN_SECONDS
+from gpudeviceplugin.dra.slices import SliceWatch, wanted_slice, without_new_claims
 from gpudeviceplugin.gpus.devices import NodeHardware
 from gpudeviceplugin.gpus.inventory import inventory_of
 from gpudeviceplugin.signals import Signal
 from gpukube.errors import KubeError, NotFoundError, ThrottledError
 from gpukube.testing.clock import FakeClock
 
+NAME = f"n1-{CLAIM_DRIVER}"
 LABELS = {"gpushare": "true", "gpushare/api": "claims"}
 
 
@@ -112,6 +114,12 @@ class World:
         await asyncio.wait({running})
         return self.api.writes
 
+    def effects(self) -> list[str]:
+        """Effects of the taints, one of each tainted device."""
+        assert self.api.stored is not None
+        devices = self.api.stored["spec"]["devices"]
+        return [taint["effect"] for each in devices for taint in each.get("taints", ())]
+
     def ill(self, *indexes: int) -> None:
         """These GPUs are unhealthy."""
         now = self.agent.state.inventory
@@ -171,6 +179,54 @@ async def test_a_taint_keeps_its_time_while_others_come(world: World) -> None:
     second = world.api.taints()
     assert set(second) == {0, 1}
     assert second[0] == first[0] != second[1]
+
+
+async def test_a_node_whose_driver_is_missing_after_a_restart_takes_no_new_claims(
+    world: World,
+) -> None:
+    """The slice stays; its devices have a taint that evicts no pod, until the driver answers."""
+    await world.publish(1)
+    found = world.agent.state.inventory
+    world.agent.state.equip(Inventory(gpus=(), unit=GIB))
+    assert await world.publish(UNKNOWN_SECONDS - 1) == []
+    assert [what for _, what in await world.publish(UNKNOWN_SECONDS + LOOK_SECONDS + 1)] == [
+        "update"
+    ]
+    assert world.effects() == ["NoSchedule"] * 3
+    world.agent.state.equip(found)
+    assert [what for _, what in await world.publish(5)] == ["update"]
+    assert world.effects() == []
+
+
+async def test_a_taint_that_evicts_is_not_replaced_where_the_driver_is_missing(
+    world: World,
+) -> None:
+    """The GPU was unhealthy before, and a toleration of its taint may name the effect."""
+    await world.publish(1)
+    (present,) = world.agent.slices.slices.values()
+    first, *others = present.devices
+    devices = (msgspec.structs.replace(first, taint=NO_EXECUTE), *others)
+    tainted = without_new_claims(msgspec.structs.replace(present, devices=devices))
+    assert [each.taint for each in tainted.devices] == [NO_EXECUTE, NO_SCHEDULE, NO_SCHEDULE]
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["driver", "no driver"])
+async def test_an_undecided_api_at_the_start_leaves_the_slice(world: World, known: bool) -> None:
+    """One request to the API server that fails must not take the GPUs from the scheduler."""
+    await world.publish(1)
+    if not known:
+        world.agent.state.equip(Inventory(gpus=(), unit=GIB))
+    world.agent.state.offer("", chosen=False)
+    assert await world.publish(UNKNOWN_SECONDS - 1) == []
+    await world.publish(UNKNOWN_SECONDS + LOOK_SECONDS + 1)
+    assert world.effects() == ["NoSchedule"] * 3
+
+
+async def test_a_node_with_shares_of_both_kinds_has_no_slice(world: World) -> None:
+    """It offers neither, and that is known."""
+    await world.publish(1)
+    world.agent.state.offer("")
+    assert [what for _, what in await world.publish(5)] == [f"delete {PATH}/{NAME}"]
 
 
 def made(name: str, generation: int) -> ResourceSlice:

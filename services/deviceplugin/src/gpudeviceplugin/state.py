@@ -76,7 +76,9 @@ class NodeState:
             to list.
         serving: kubelet takes devices from this plugin; schedulers are notified.
         claims: the ResourceClaims that are prepared on this node.
-        api: ``devices`` or ``claims``, what the node offers; empty while that is not decided.
+        api: ``devices`` or ``claims``, what the node offers; empty while that is not decided, and
+            where pods hold shares of both kinds.
+        api_chosen: it is known what the node should offer.
     """
 
     def __init__(self, policy: GrantPolicy) -> None:
@@ -87,6 +89,7 @@ class NodeState:
         self.pods: dict[PodUid, Pod] = {}
         self.claims = HeldClaims()
         self.api = API_DEVICES
+        self.api_chosen = True
         self.inherited = Inherited()
         self._held: list[Held] = []
         self._lost_pods: set[PodUid] = set()
@@ -134,10 +137,10 @@ class NodeState:
             self.serving = serving
             self.outlook_changed.fire()
 
-    def offer(self, api: str) -> None:
+    def offer(self, api: str, *, chosen: bool = True) -> None:
         """Set how the node offers its GPUs: ``devices``, ``claims``, or empty for neither."""
-        if api != self.api:
-            self.api = api
+        if (api, chosen) != (self.api, self.api_chosen):
+            self.api, self.api_chosen = api, chosen
             self.outlook_changed.fire()
 
     def _offer(self) -> None:

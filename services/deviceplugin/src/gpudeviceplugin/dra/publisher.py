@@ -3,6 +3,9 @@
 One slice holds the pool of the node. Its generation grows with every change, also when the slice is
 created again. An update names the version that it replaces, so a slice that changed meanwhile is
 read again and never overwritten unseen.
+
+The slice of an earlier plugin stays while this one has found no driver, or has not learned yet by
+which API the node offers its GPUs. It takes no new claims once that lasts.
 """
 
 import asyncio
@@ -23,10 +26,10 @@ from gpucore.wire.claim.resource_slices import (
     with_taint_times,
 )
 from gpucore.wire.errors import WireError
-from gpucore.wire.names import API_CLAIMS, CLAIM_DRIVER
+from gpucore.wire.names import API_CLAIMS, API_DEVICES, CLAIM_DRIVER
 from gpucore.wire.node.spec import Node
 from gpudeviceplugin.cluster.node_watch import NodeWatch
-from gpudeviceplugin.dra.slices import SliceWatch, wanted_slice
+from gpudeviceplugin.dra.slices import SliceWatch, wanted_slice, without_new_claims
 from gpudeviceplugin.state import NodeState
 from gpukube.backoff import Backoff
 from gpukube.client import KubeClient
@@ -39,6 +42,8 @@ DEBOUNCE_SECONDS: Final = 0.2
 """Changes within this time are one write."""
 LOOK_SECONDS: Final = 10.0
 """Longest time between two comparisons of what is published with what should be."""
+UNKNOWN_SECONDS: Final = 30.0
+"""Time for driver and API server to answer after the start of the plugin, without a taint."""
 WRITES_PER_SECOND: Final = 2.0
 LONGEST_PAUSE_SECONDS: Final = 60.0
 
@@ -71,9 +76,11 @@ class SlicePublisher:
         self._backoff = Backoff(last=LONGEST_PAUSE_SECONDS)
         self._limiter = RateLimiter(burst=1, quiet=WRITES_PER_SECOND, busy=WRITES_PER_SECOND)
         self._failed_at = float("-inf")
+        self._began = float("inf")
 
     async def run(self) -> None:
         """Publish after every change, until cancelled."""
+        self._began = time.monotonic()
         while True:
             seen = self._state.outlook_changed.count
             try:
@@ -95,7 +102,10 @@ class SlicePublisher:
     async def _publish(self) -> None:
         """Write what differs."""
         node = self._watch.node
-        if node is None or not self._slices.known or not self._state.inventory.driver:
+        if node is None or not self._slices.known:
+            return
+        if not self._state.inventory.driver or not self._state.api_chosen:
+            await self._taint()
             return
         wanted = self._wanted(node)
         for name in sorted(self._slices.slices):
@@ -108,6 +118,15 @@ class SlicePublisher:
             await self._create(wanted)
         elif not _same(wanted, present):
             await self._replace(wanted, present)
+
+    async def _taint(self) -> None:
+        """Keep new claims from GPUs of which this plugin has learned nothing for a while."""
+        if self._state.api == API_DEVICES or time.monotonic() < self._began + UNKNOWN_SECONDS:
+            return
+        for present in list(self._slices.slices.values()):
+            tainted = without_new_claims(present)
+            if tainted.devices != present.devices:
+                await self._replace(tainted, present)
 
     def _wanted(self, node: Node) -> ResourceSlice | None:
         if self._state.api != API_CLAIMS:

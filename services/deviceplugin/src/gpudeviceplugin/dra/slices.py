@@ -123,6 +123,15 @@ def wanted_slice(
     )
 
 
+def without_new_claims(present: ResourceSlice) -> ResourceSlice:
+    """The slice with a taint ``NoSchedule`` on each device that has none: running pods stay."""
+    devices = tuple(
+        each if each.taint else msgspec.structs.replace(each, taint=NO_SCHEDULE)
+        for each in present.devices
+    )
+    return msgspec.structs.replace(present, devices=devices)
+
+
 def _devices(
     node_info: NodeInfo, order: Iterable[GpuIndex], unhealthy: str
 ) -> tuple[SliceDevice, ...]:

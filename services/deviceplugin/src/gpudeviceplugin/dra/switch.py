@@ -52,7 +52,7 @@ class ApiSwitch:
         self._on_refused = on_refused
         self._supported: bool | None = None
         self.why = ""
-        state.api = ""  # not known yet
+        state.api, state.api_chosen = "", False  # not known yet
 
     async def run(self) -> None:
         """Follow until cancelled."""
@@ -89,7 +89,7 @@ class ApiSwitch:
         self.why = offer.why
         if offer.api != state.api:
             log.info("the node offers its GPUs", api=offer.api or "not yet")
-        state.offer(offer.api)
+        state.offer(offer.api, chosen=bool(offer.api or offer.why))
 
     async def _probe(self) -> None:
         """Test the API server from when a setting or label needs claims until it supports them."""
