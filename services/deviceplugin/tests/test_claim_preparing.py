@@ -5,8 +5,9 @@ import threading
 from pathlib import Path
 
 import pytest
-from fakedra.claims import INVENTORY, FakeClaims, cdi_claims, node
+from fakedra.claims import INVENTORY, FakeClaims, cdi_claims, holding, node
 from fakedra.disk import recorded
+from moduletime import Clock
 from prometheus_client import REGISTRY
 from structlog.testing import capture_logs
 
@@ -15,9 +16,10 @@ from gpucore.node.claims.prepared import PreparedClaim
 from gpucore.node.grant import GrantPolicy
 from gpudeviceplugin.dra.checkpoint import ClaimFiles
 from gpudeviceplugin.dra.holding import ClaimHolder
-from gpudeviceplugin.dra.preparing import ClaimPreparer
+from gpudeviceplugin.dra.preparing import RECOUNT_SECONDS, ClaimPreparer
 from gpudeviceplugin.state import NodeState
 from gpukube.errors import ServerError, UnreachableError
+from gpukube.testing.waiting import until
 
 pytestmark = pytest.mark.slow
 
@@ -163,6 +165,54 @@ async def test_the_claims_of_an_earlier_process_count_after_a_restart(world: Wor
     await world.restarted().restore()
     assert world.state.claims.names == ["team/c-a"]
     assert cdi_claims(world.cdi) == {"a"}
+
+
+async def test_claims_of_another_plugin_count_from_their_files(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A rolling update: kubelet calls either plugin, and both write the same directory."""
+    clock = Clock()
+    clock.rule(monkeypatch, "gpudeviceplugin.dra.preparing")
+    files = ClaimFiles(world.checkpoints.parent, world.cdi)
+    other = ClaimPreparer(world.claims, files, node, holder=holding())
+    for uid in ("a", "b"):
+        world.claims.add(uid, 0)
+    await world.prepare("a")
+    await other.prepare("team", "c-b", "b")
+    await other.unprepare("a")
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(ClaimFiles, "uids", _refused)
+        following = asyncio.create_task(world.preparer.follow())
+        await until("tried twice", lambda: len(clock.slept) > 2)
+        assert world.state.claims.names == ["team/c-a", "team/c-b"]
+    await until("recounted", lambda: world.state.claims.names == ["team/c-b"])
+    assert set(clock.slept) == {RECOUNT_SECONDS}
+    following.cancel()
+    await asyncio.wait({following})
+
+
+async def test_a_recount_keeps_claims_that_are_being_prepared_and_damaged_ones(
+    world: World,
+) -> None:
+    """The first has no files yet; containers of the second may run."""
+    for uid in ("a", "b"):
+        world.claims.add(uid, 0)
+    await world.prepare("b")
+    (world.checkpoints / "b.json").write_text("")
+    counted = []
+
+    def look(_what: str, _name: str) -> None:
+        counted.append("a" in world.state.claims)
+
+    with recorded() as disk:
+        disk.before = look
+        await asyncio.gather(world.prepare("a"), world.preparer.recount())
+    assert all(counted)
+    assert world.state.claims.uids == {"a", "b"}
+
+
+def _refused(_files: ClaimFiles) -> set[str]:
+    raise ReadOnlyError
 
 
 async def test_a_claim_that_was_deleted_meanwhile_counts_no_longer(world: World) -> None:

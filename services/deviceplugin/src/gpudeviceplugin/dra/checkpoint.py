@@ -135,6 +135,14 @@ class ClaimFiles:
         paths = sorted(self._checkpoints.glob("*.json"))
         return [claim for path in paths if (claim := self.read(path.stem)) is not None]
 
+    def uids(self) -> set[str]:
+        """UIDs of the claims that have a checkpoint, damaged ones included."""
+        return {
+            path.stem
+            for end in (".json", _UNREADABLE)
+            for path in self._checkpoints.glob(f"*{end}")
+        }
+
     def _restore(self, path: Path) -> bool:
         """False where the checkpoint is damaged: it is set aside, and its CDI file stays.
 

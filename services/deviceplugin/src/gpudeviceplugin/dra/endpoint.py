@@ -80,7 +80,7 @@ class DraEndpoint:
         await self.start()
         try:
             await self._preparer.remove_deleted()
-            await asyncio.Event().wait()
+            await self._preparer.follow()
         finally:
             await to_its_end(self.stop())
 

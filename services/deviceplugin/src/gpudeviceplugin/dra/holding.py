@@ -1,5 +1,7 @@
 """Passes to the node state which claims hold its GPUs."""
 
+from collections.abc import Collection
+
 from gpucore.node.claims.prepared import PreparedClaim
 from gpudeviceplugin import telemetry
 from gpudeviceplugin.state import NodeState
@@ -24,6 +26,11 @@ class ClaimHolder:
         """A claim is not prepared any more."""
         if self._state.claims.drop(uid):
             self._changed()
+
+    def release_all_but(self, uids: Collection[str]) -> None:
+        """Release the claims with other UIDs than these."""
+        for uid in self._state.claims.uids.difference(uids):
+            self.release(uid)
 
     def _changed(self) -> None:
         telemetry.CLAIMS.set(len(self._state.claims))

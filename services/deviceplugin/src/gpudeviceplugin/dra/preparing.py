@@ -21,6 +21,7 @@ from gpukube.errors import KubeError, NotFoundError, ServerError, ThrottledError
 log = structlog.get_logger()
 
 CLAIMS: Final = "/apis/resource.k8s.io/v1/namespaces/{namespace}/resourceclaims/{name}"
+RECOUNT_SECONDS: Final = 30.0
 
 
 class Enforcer(Protocol):
@@ -67,6 +68,7 @@ class ClaimPreparer:
         self._files = files
         self._node = node
         self._driver = driver
+        self._changing = asyncio.Lock()
         self._holder, self._refusal, self._enforce = holder, refusal, enforce
 
     async def prepare(self, namespace: str, name: str, uid: str) -> PreparedClaim:
@@ -101,13 +103,14 @@ class ClaimPreparer:
         self, claim: PreparedClaim, raw: bytes, known: PreparedClaim | None
     ) -> PreparedClaim:
         """The claim counts before its files exist, so that the node cannot change its API."""
-        self._holder.hold(claim)
-        try:
-            prepared = await asyncio.to_thread(self._files.prepare, claim)
-        except OSError:
-            if known is None:
-                self._holder.release(claim.uid)
-            raise
+        async with self._changing:
+            self._holder.hold(claim)
+            try:
+                prepared = await asyncio.to_thread(self._files.prepare, claim)
+            except OSError:
+                if known is None:
+                    self._holder.release(claim.uid)
+                raise
         await self._holder.stop_sweep()
         if self._enforce is not None:
             await self._enforce(claim, [uid for uid, _ in decode_claim(raw).pods])
@@ -129,8 +132,32 @@ class ClaimPreparer:
         Raises:
             OSError: a file cannot be removed.
         """
-        await asyncio.to_thread(self._files.unprepare, uid)
-        self._holder.release(uid)
+        async with self._changing:
+            await asyncio.to_thread(self._files.unprepare, uid)
+            self._holder.release(uid)
+
+    async def follow(self) -> None:
+        """Recount the claims periodically, until cancelled.
+
+        During a rolling update kubelet may call the other plugin, whose steps show in the files.
+        """
+        while True:
+            await asyncio.sleep(RECOUNT_SECONDS)
+            try:
+                await self.recount()
+            except OSError as error:
+                log.warning("cannot recount the prepared claims", why=str(error))
+
+    async def recount(self) -> None:
+        """Count the claims that have files, and no others.
+
+        Raises:
+            OSError: the files cannot be read.
+        """
+        async with self._changing:
+            for claim in await asyncio.to_thread(self._files.prepared):
+                self._holder.hold(claim)
+            self._holder.release_all_but(await asyncio.to_thread(self._files.uids))
 
     async def remove_deleted(self) -> None:
         """Unprepare the claims that do not exist any more.

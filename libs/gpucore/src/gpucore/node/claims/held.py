@@ -35,6 +35,11 @@ class HeldClaims:
         """``<namespace>/<name>`` of every prepared claim."""
         return [f"{each.namespace}/{each.name}" for each in self._claims.values()]
 
+    @property
+    def uids(self) -> frozenset[str]:
+        """UIDs of the prepared claims."""
+        return frozenset(self._claims)
+
     def put(self, claim: PreparedClaim) -> bool:
         """Note a prepared claim; false where that is no news."""
         known = self._claims.get(claim.uid)
