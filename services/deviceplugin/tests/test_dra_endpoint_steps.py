@@ -124,6 +124,34 @@ async def test_the_service_socket_of_a_killed_plugin_is_removed(stage: Stage) ->
     await second.stop()
 
 
+async def test_sockets_have_short_names_where_paths_are_too_long(
+    stage: Stage, tmp_path: Path
+) -> None:
+    """A long root directory of kubelet; a dead plugin's short names are removed as well."""
+    long = tmp_path / ("k" * (70 - len(str(tmp_path))))
+    registry, home = long / "registry", long / "gpu"
+    registry.mkdir(parents=True)
+    dead = registry / "gpushare-00000000.sock"
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(dead))
+    driver = DraEndpoint(
+        registry=registry,
+        home=home,
+        preparer=stage.preparer,
+        node=node,
+        changed=Signal(),
+        instance="7d9a6d0e-3f0d-4a2c-9d53-0123456789ab",
+    )
+    await driver.start()
+    kubelet = DraKubelet(registry)
+    await kubelet.register()
+    assert driver.registered.is_set()
+    (registered,) = registry.glob("*.sock")
+    (served,) = home.glob("*.sock")
+    assert (registered.name[:9], served.name[:4]) == ("gpushare-", "dra-")
+    await driver.stop()
+
+
 async def test_a_driver_that_was_stopped_is_not_registered(stage: Stage) -> None:
     """The next kubelet call is a new registration; readiness waits for that."""
     await stage.kubelet()

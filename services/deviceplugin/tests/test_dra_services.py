@@ -419,9 +419,10 @@ async def test_the_driver_serves_until_it_is_cancelled(stage: DraStage) -> None:
 
 
 async def test_a_start_that_fails_leaves_nothing_served(tmp_path: Path) -> None:
-    """The name of a socket can be too long for Linux: the driver is not half registered."""
+    """The path of a socket can be too long for Linux: the driver is not half registered."""
     stage = DraStage(tmp_path)
-    driver = stage.new_driver("x" * 200)
+    driver = stage.new_driver("x")
+    driver.socket = stage.home / f"dra-{'x' * 200}.sock"
     with pytest.raises((OSError, RuntimeError)):
         await driver.start()
     assert list(stage.registry.iterdir()) == []

@@ -21,6 +21,7 @@ from gpudeviceplugin.kubelet.endpoint import (
     socket_identity,
 )
 from gpudeviceplugin.proto import deviceplugin_pb2 as api
+from gpudeviceplugin.sockets import LONGEST_SOCKET
 
 MODULE = "gpudeviceplugin.kubelet.endpoint"
 NAME = "aliyun.com/gpu-core.percentage"
@@ -226,6 +227,21 @@ async def test_every_resource_has_a_short_socket_of_its_own(
         Resource.GPU: "gpushare-gpu.sock",
     }
     assert socket == tmp_path / names[resource]
+
+
+@pytest.mark.parametrize("resource", Resource)
+async def test_a_socket_fits_in_every_directory_in_which_that_of_kubelet_fits(
+    resource: Resource,
+) -> None:
+    """A long root directory of kubelet; the names differ, and end alike."""
+    directory = Path("/" + "k" * (LONGEST_SOCKET - len("/kubelet.sock/")))
+    sockets = {
+        str(Endpoint(each, "x", None, directory).socket)  # type: ignore[arg-type]
+        for each in Resource
+    }
+    mine = Endpoint(resource, "x", None, directory).socket  # type: ignore[arg-type]
+    assert len(sockets) == len(Resource)
+    assert (len(str(mine)), mine.suffix) == (LONGEST_SOCKET, ".sock")
 
 
 async def test_kubelet_is_called_localhost(monkeypatch: pytest.MonkeyPatch) -> None:

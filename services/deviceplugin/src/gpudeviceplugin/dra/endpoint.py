@@ -25,11 +25,14 @@ from gpudeviceplugin.dra.services import DraServicer
 from gpudeviceplugin.proto import dra_health_v1_pb2, dra_v1_pb2, pluginregistration_pb2
 from gpudeviceplugin.rpc import handler
 from gpudeviceplugin.signals import Signal
+from gpudeviceplugin.sockets import socket_in
 
 log = structlog.get_logger()
 
 STOP_SECONDS: Final = 5.0
 """Longest wait at the end for calls of kubelet that are being answered."""
+SHORT: Final = "gpushare-"
+"""Begin of the name of a registration socket whose full name makes a path that is too long."""
 _HEALTH: Final = dra_health_v1_pb2.DESCRIPTOR.services_by_name["DRAResourceHealth"]
 _DRA: Final = dra_v1_pb2.DESCRIPTOR.services_by_name["DRAPlugin"]
 _REGISTRATION: Final = pluginregistration_pb2.DESCRIPTOR.services_by_name["Registration"]
@@ -58,8 +61,8 @@ class DraEndpoint:
     ) -> None:
         suffix = f"-{instance}" if instance else ""
         self._registry, self._home, self._driver = registry, home, driver
-        self.registry_socket = registry / f"{driver}{suffix}-reg.sock"
-        self.socket = home / f"dra{suffix}.sock"
+        self.registry_socket = socket_in(registry, f"{driver}{suffix}-reg.sock", short=SHORT)
+        self.socket = socket_in(home, f"dra{suffix}.sock", short="dra-")
         self._preparer = preparer
         self._make_health = partial(HealthServicer, node, changed)
         self._health = self._make_health()
@@ -94,6 +97,7 @@ class DraEndpoint:
         for directory in (self._registry, self._home):
             directory.mkdir(parents=True, exist_ok=True)
         _remove_dead(self._registry.glob(f"{self._driver}*-reg.sock"))
+        _remove_dead(self._registry.glob(f"{SHORT}*.sock"))
         _remove_dead(self._home.glob("dra*.sock"))
         for path in (self.socket, self.registry_socket):
             path.unlink(missing_ok=True)

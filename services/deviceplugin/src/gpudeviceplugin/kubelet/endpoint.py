@@ -17,6 +17,7 @@ from gpudeviceplugin.cancelling import to_its_end
 from gpudeviceplugin.kubelet.servicer import Servicer
 from gpudeviceplugin.proto import deviceplugin_pb2 as api
 from gpudeviceplugin.rpc import caller, handler
+from gpudeviceplugin.sockets import socket_in
 
 log = structlog.get_logger()
 
@@ -51,7 +52,7 @@ class Endpoint:
     @property
     def socket(self) -> Path:
         """The socket on which kubelet calls this plugin."""
-        return self._directory / f"gpushare-{self.resource.split('.')[0]}.sock"
+        return socket_in(self._directory, f"gpushare-{self.resource.split('.')[0]}.sock")
 
     async def start(self) -> None:
         """Serve the socket and register it; what fails or is cancelled leaves nothing served.

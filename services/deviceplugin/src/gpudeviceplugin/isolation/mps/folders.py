@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from gpudeviceplugin.isolation.mps.errors import FolderError
+from gpudeviceplugin.sockets import LONGEST_SOCKET
 
 SOCKETS: Final = ("control", "control_privileged")
 LOCK: Final = "control_lock"
@@ -27,7 +28,6 @@ CUDA_FILES: Final = "cuda.shm."
 """Segments of daemons and clients."""
 SWEEP_ENTRIES: Final = 100_000
 """Maximum entries that one sweep removes: it keeps the names of directories in memory."""
-LONGEST_SOCKET: Final = 107
 """Maximum bytes of the path of a unix socket on Linux."""
 LOG_BYTES: Final = 4 * 1024 * 1024
 """A log larger than this is emptied: under /run it would eat the node's memory."""

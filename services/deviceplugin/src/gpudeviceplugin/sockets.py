@@ -1,0 +1,17 @@
+"""Names of unix sockets: a path that is too long for Linux gets a short name instead."""
+
+import os
+from pathlib import Path
+from typing import Final
+from zlib import crc32
+
+LONGEST_SOCKET: Final = 107
+"""Bytes of the path of a socket in Linux."""
+
+
+def socket_in(directory: Path, name: str, *, short: str = "") -> Path:
+    """The socket of this name, or ``short`` and a hash of 7 digits where its path is too long."""
+    path = directory / name
+    if len(os.fsencode(path)) <= LONGEST_SOCKET:
+        return path
+    return directory / f"{short}{crc32(name.encode()) % 16**7:07x}.sock"
