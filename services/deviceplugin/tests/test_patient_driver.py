@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 from fakedriver import FakeDriver, t4
 
-from gpudeviceplugin.gpus.devices import GpuLostError, Usage, Xid
+from gpudeviceplugin.gpus.devices import DriverError, GpuLostError, Usage, Xid
 from gpudeviceplugin.gpus.driver import (
     ENUMERATE_SECONDS,
     EVENT_WAIT_MS,
@@ -62,12 +62,20 @@ class Driver(FakeDriver):
         return Xid(79, FIRST)
 
 
+async def probe(patient: PatientDriver, uuid: str) -> bool:
+    """The answer of one GPU. Raises DriverError."""
+    answer = (await patient.probes([uuid]))[uuid]
+    if isinstance(answer, DriverError):
+        raise answer
+    return answer
+
+
 async def answers(patient: PatientDriver) -> bool:
     """Wait until questions about GPU 0 are put again."""
     async with asyncio.timeout(SECONDS):
         while True:
             try:
-                return await patient.probe(FIRST)
+                return await probe(patient, FIRST)
             except DriverTimeoutError:
                 await asyncio.sleep(0.005)
 
@@ -104,7 +112,7 @@ async def test_answers_and_errors_are_the_drivers(driver: Driver, patient: Patie
     assert await patient.usages([SECOND]) == {SECOND: usage}
     driver.lost.add(SECOND)
     with pytest.raises(GpuLostError, match="is lost"):
-        await patient.probe(SECOND)
+        await probe(patient, SECOND)
     assert await patient.next_xid() == Xid(79, FIRST)
     assert driver.calls[-2:] == [f"wait {EVENT_WAIT_MS}", "waited"]
 
@@ -130,7 +138,7 @@ async def test_a_connection_is_not_begun_anew_under_a_wait_for_an_event(
     waiting = asyncio.create_task(patient.next_xid())
     await asyncio.to_thread(driver.waiting.wait, SECONDS)
     opening = asyncio.create_task(patient.open())
-    await patient.probe(SECOND)  # a call to the driver and back
+    await probe(patient, SECOND)  # a call to the driver and back
     driver.event.set()
     await asyncio.gather(waiting, opening)
     assert driver.calls[2:] == [f"wait {EVENT_WAIT_MS}", "waited", "close", "open"]
@@ -163,7 +171,7 @@ async def test_a_wait_for_events_may_take_longer_than_the_driver_is_instructed_t
 
     monkeypatch.setattr(patient, "_ask", ask)
     await patient.next_xid()
-    await patient.probe(FIRST)
+    await patient.memory_used(FIRST, "pod")
     await patient.machine()
     names, seconds = zip(*seen, strict=True)
     assert names == ("events", FIRST, "driver")
@@ -177,13 +185,13 @@ async def test_a_gpu_that_hangs_is_not_queried_until_it_answered(
     """The others answer meanwhile, and afterwards it is queried as before."""
     driver.let_go.clear()
     with pytest.raises(DriverTimeoutError, match=rf"{FIRST} did not return within 0\.5 s"):
-        await patient.probe(FIRST)
+        await probe(patient, FIRST)
     for _ in range(3):
         await asyncio.sleep(0.002)
         with pytest.raises(DriverTimeoutError, match="has not returned yet"):
             await patient.memory_limit(FIRST, "pod")
-    await patient.probe(SECOND)
-    assert len(await asyncio.gather(*(patient.probe(SECOND) for _ in range(3)))) == 3
+    await probe(patient, SECOND)
+    assert len(await asyncio.gather(*(probe(patient, SECOND) for _ in range(3)))) == 3
     driver.let_go.set()
     await answers(patient)
 
@@ -192,7 +200,7 @@ async def test_questions_about_one_gpu_are_put_one_after_the_other(
     driver: Driver, patient: PatientDriver
 ) -> None:
     """NVML need not take two at a time."""
-    await asyncio.gather(*(patient.probe(SECOND) for _ in range(8)))
+    await asyncio.gather(*(probe(patient, SECOND) for _ in range(8)))
     assert driver.most_at_once == 1
 
 
@@ -206,7 +214,7 @@ async def test_a_late_failure_is_read_by_nobody_and_reported_by_nobody(
     driver.let_go.clear()
     driver.lost.add(FIRST)
     with pytest.raises(DriverTimeoutError):
-        await patient.probe(FIRST)
+        await probe(patient, FIRST)
     driver.let_go.set()
     async with asyncio.timeout(SECONDS):
         while patient._hanging:  # noqa: ASYNC110 - a thread ends it
@@ -224,7 +232,7 @@ async def test_a_connection_with_a_question_that_hangs_is_left_as_it_is(driver: 
         hanging = PatientDriver(driver)
         driver.let_go.clear()
         with pytest.raises(DriverTimeoutError):
-            await hanging.probe(FIRST)
+            await probe(hanging, FIRST)
         hanging.close()
         assert driver.calls == ["close"]
         driver.let_go.set()
@@ -236,7 +244,7 @@ async def test_a_process_that_stood_still_needs_more_time(
 ) -> None:
     """A machine that stops the whole plugin longer than the deadline reports nothing of the GPU."""
     driver.let_go.clear()
-    question = asyncio.create_task(patient.probe(FIRST))
+    question = asyncio.create_task(probe(patient, FIRST))
     await asyncio.sleep(0)
     threading.Event().wait(1.2)  # the event loop does not run
     for _ in range(5):
@@ -251,14 +259,25 @@ async def test_a_cancelled_question_keeps_its_gpu_until_it_returns(
 ) -> None:
     """The thread of a cancelled question still runs: no second one joins it."""
     driver.let_go.clear()
-    question = asyncio.create_task(patient.probe(FIRST))
+    question = asyncio.create_task(probe(patient, FIRST))
     await asyncio.sleep(0.01)
     question.cancel()
     await asyncio.wait({question})
     with pytest.raises(DriverTimeoutError, match="has not returned yet"):
-        await patient.probe(FIRST)
+        await probe(patient, FIRST)
     driver.let_go.set()
     await answers(patient)
+
+
+async def test_all_gpus_are_probed_in_one_thread(driver: Driver, patient: PatientDriver) -> None:
+    """A node where nothing happens is woken once a round and not for each GPU."""
+    threads = list[int]()
+    touch = driver.probe
+    driver.probe = lambda uuid: (threads.append(threading.get_ident()), touch(uuid))[1]  # type: ignore[method-assign]
+    driver.lost.add(SECOND)
+    found = await patient.probes([FIRST, SECOND])
+    assert (found[FIRST], str(found[SECOND])) == (True, f"{SECOND} is lost")
+    assert (len(threads), len(set(threads))) == (2, 1)
 
 
 async def test_usage_of_all_gpus_is_read_in_one_thread(

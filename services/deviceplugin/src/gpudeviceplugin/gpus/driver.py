@@ -64,12 +64,12 @@ class PatientDriver:
         """Enumerate the GPUs. Raises DriverError."""
         return await self._ask("driver", ENUMERATE_SECONDS, self._driver.machine)
 
-    async def probe(self, uuid: str) -> bool:
-        """Touch one GPU; true if the driver reports that it needs no recovery. Raises DriverError.
+    async def probes(self, uuids: Collection[str]) -> Mapping[str, bool | DriverError]:
+        """Touch each GPU, in one thread: its answer, or the error of each that fails.
 
         See :meth:`gpudeviceplugin.gpus.devices.Driver.probe`.
         """
-        return await self._ask(uuid, PROBE_SECONDS, self._driver.probe, uuid)
+        return await self._ask_each(uuids, PROBE_SECONDS, self._driver.probe)
 
     async def usages(self, uuids: Collection[str]) -> Mapping[str, Usage | DriverError]:
         """The processes that use each GPU, read in one thread; the error of each that fails."""

@@ -86,17 +86,17 @@ class HealthMonitor:
         """Probe every GPU periodically, until cancelled."""
         while True:
             await asyncio.sleep(self._interval_seconds)
-            await asyncio.gather(*map(self._probe, self._book))
+            answers = await self._driver.probes(list(self._book))
+            for uuid, answer in answers.items():
+                self._probed(uuid, answer=answer)
 
-    async def _probe(self, uuid: str) -> None:
-        try:
-            recovered = await self._driver.probe(uuid)
-        except RecoveryNeededError as error:
-            self.withdraw({uuid: needs_recovery(str(error))})
-        except DriverError as error:
-            self.withdraw({uuid: no_response(str(error))})
+    def _probed(self, uuid: str, *, answer: bool | DriverError) -> None:
+        if isinstance(answer, RecoveryNeededError):
+            self.withdraw({uuid: needs_recovery(str(answer))})
+        elif isinstance(answer, DriverError):
+            self.withdraw({uuid: no_response(str(answer))})
         else:
-            self._tell(self._book.clean(uuid, time.monotonic(), recovered=recovered))
+            self._tell(self._book.clean(uuid, time.monotonic(), recovered=answer))
 
     async def listen(self) -> None:
         """Take error events as they come, until cancelled."""
