@@ -5,7 +5,9 @@ make idle ARGS='--seconds 300'     longer
 
 Control plane and plugin are the real programs, the driver is a mock and the kubelet that of
 :mod:`chaos.kubelet`. The plugin has the packages, compiled modules and variables of its image. The
-run fails where it takes more memory or more of a core than its bounds.
+run fails where it takes more memory or more of a core than its bounds. The driver's library sleeps
+until an event comes, so the mock polls its files as rarely as the plugin waits; with
+``--mock-polls`` it polls them as often as in other tests.
 """
 
 import argparse
@@ -13,6 +15,7 @@ import asyncio
 import json
 import sys
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -30,6 +33,7 @@ MACHINE: Final = "h100-nvswitch-8x80"
 SETTLE_SECONDS: Final = 20
 MOST_MIB: Final = 50.0
 MOST_PERCENT: Final = 0.3
+RARE_POLLS: Final = {"GPUSHARE_MOCK_NVML_EVENT_POLL_MS": "60000"}
 
 
 def main() -> None:
@@ -40,14 +44,16 @@ def main() -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--seconds", type=int, default=60)
-    found = asyncio.run(_measure(parser.parse_args().seconds))
+    parser.add_argument("--mock-polls", action="store_true", help="poll for events as in tests")
+    arguments = parser.parse_args()
+    found = asyncio.run(_measure(arguments.seconds, mock_polls=arguments.mock_polls))
     print(json.dumps(found, indent=2))
     if found["mib"] > MOST_MIB or found["percent_of_a_core"] > MOST_PERCENT:
         say(f"the bounds are {MOST_MIB} MiB and {MOST_PERCENT} % of a core")
         sys.exit(1)
 
 
-async def _measure(seconds: int) -> dict[str, Any]:
+async def _measure(seconds: int, *, mock_polls: bool) -> dict[str, Any]:
     rig = StackRig()
     try:
         with step("start the control plane"):
@@ -55,7 +61,7 @@ async def _measure(seconds: int) -> dict[str, Any]:
         async with ApiCalls.to(rig.plane) as calls:
             await calls.create("/api/v1/nodes", [node_object(NODE)])
         with step("start the node"):
-            pid = await asyncio.to_thread(_start_node, rig)
+            pid = await asyncio.to_thread(_start_node, rig, {} if mock_polls else RARE_POLLS)
             await asyncio.sleep(SETTLE_SECONDS)
         with step(f"measure for {seconds} s"):
             before, wakes = spent(pid), _wakes(pid)
@@ -66,6 +72,7 @@ async def _measure(seconds: int) -> dict[str, Any]:
             "machine": about_machine(),
             "code": code(),
             "load_average": load(),
+            "mock_polls": mock_polls,
             "mib": round(_mib(pid, "Pss"), 1),
             "resident_mib": round(_mib(pid, "Rss"), 1),
             "percent_of_a_core": round(100 * used / seconds, 2),
@@ -77,12 +84,13 @@ async def _measure(seconds: int) -> dict[str, Any]:
         await asyncio.to_thread(rig.stop)
 
 
-def _start_node(rig: StackRig) -> int:
+def _start_node(rig: StackRig, polls: Mapping[str, str]) -> int:
     """The process id of the plugin, once its kubelet has its devices."""
     root = rig.plane.folder / NODE
     root.mkdir()
     python = ImagePython(root / "python")
-    plugin = rig.plugin(NODE, MACHINE, root, python.command, usage_seconds=4, **python.environ)
+    environ = {**python.environ, **polls}
+    plugin = rig.plugin(NODE, MACHINE, root, python.command, usage_seconds=4, **environ)
     rig.kubelet(NODE, root)
     until(
         "the node offers its GPUs",

@@ -173,19 +173,30 @@ static unsigned long long milliseconds_now(void)
     return (unsigned long long)now.tv_sec * 1000 + (unsigned long long)now.tv_nsec / 1000000;
 }
 
+/* The driver's library sleeps until an event comes: a measurement of idle cost makes the poll rare. */
+static unsigned long long poll_milliseconds(void)
+{
+    const char *text = getenv("GPUSHARE_MOCK_NVML_EVENT_POLL_MS");
+    unsigned long long found = text ? strtoull(text, NULL, 10) : 0;
+    return found ? found : POLL_MILLISECONDS;
+}
+
 nvmlReturn_t nvmlEventSetWait_v2(nvmlEventSet_t set, nvmlEventData_t *data,
                                  unsigned int timeout_ms)
 {
     if (!data)
         return NVML_ERROR_INVALID_ARGUMENT;
+    unsigned long long poll = poll_milliseconds();
     unsigned long long deadline = milliseconds_now() + timeout_ms;
     for (;;) { /* a poll and not inotify: it sees replaced files and needs no watch per mount */
         nvmlReturn_t answer = look(set, data);
         unsigned long long now = milliseconds_now();
         if (answer != NVML_ERROR_TIMEOUT || now >= deadline)
             return answer;
-        unsigned long long pause = deadline - now < POLL_MILLISECONDS ? deadline - now : POLL_MILLISECONDS;
-        nanosleep(&(struct timespec){.tv_nsec = (long)pause * 1000 * 1000}, NULL);
+        unsigned long long pause = deadline - now < poll ? deadline - now : poll;
+        struct timespec rest = {.tv_sec = (time_t)(pause / 1000),
+                                .tv_nsec = (long)(pause % 1000) * 1000 * 1000};
+        nanosleep(&rest, NULL);
     }
 }
 

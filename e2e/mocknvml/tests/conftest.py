@@ -30,14 +30,16 @@ def start(starter: NvmlStarter, tmp_path: Path) -> Iterator[Start]:
     """Start a worker, not initialized yet, on a shipped machine (by name) or the text of one."""
     with ExitStack() as workers:
 
-        def begin(name: str = "", *, text: str = "", state: str = "") -> NvmlProcess:
+        def begin(
+            name: str = "", *, text: str = "", state: str = "", **variables: str
+        ) -> NvmlProcess:
             machine = build.machine(name)
             if text:
                 machine = tmp_path / "described.machine"
                 machine.write_text(text)
             worker_state = tmp_path / "state"
             worker_state.write_text(state)
-            worker = NvmlProcess(starter, machine=machine, state=worker_state)
+            worker = NvmlProcess(starter, machine=machine, state=worker_state, **variables)
             workers.callback(worker.close)
             return worker
 
@@ -48,8 +50,8 @@ def start(starter: NvmlStarter, tmp_path: Path) -> Iterator[Start]:
 def nvml(start: Start) -> Start:
     """Start a worker and initialize the library in it."""
 
-    def begin(name: str = "", *, text: str = "", state: str = "") -> NvmlProcess:
-        worker = start(name, text=text, state=state)
+    def begin(name: str = "", *, text: str = "", state: str = "", **variables: str) -> NvmlProcess:
+        worker = start(name, text=text, state=state, **variables)
         worker.call("nvmlInit")
         return worker
 

@@ -58,12 +58,15 @@ class NvmlStarter:
 class NvmlProcess:
     """One worker with its own machine and state file; `close` ends it."""
 
-    def __init__(self, starter: NvmlStarter, *, machine: Path, state: Path) -> None:
+    def __init__(
+        self, starter: NvmlStarter, *, machine: Path, state: Path, **variables: str
+    ) -> None:
         self.machine = machine
         self.state = state
         environment = {
             "GPUSHARE_MOCK_NVML_MACHINE": str(machine),
             "GPUSHARE_MOCK_NVML_STATE": str(state),
+            **variables,
         }
         their_stdin, stdin = os.pipe()
         stdout, their_stdout = os.pipe()
@@ -78,6 +81,11 @@ class NvmlProcess:
         finally:
             for stream in theirs:
                 os.close(stream)
+
+    def waits(self) -> int:
+        """How often the worker has gone to sleep until something woke it."""
+        text = Path(f"/proc/{self._pid}/status").read_text()
+        return int(text.partition("\nvoluntary_ctxt_switches:")[2].split()[0])
 
     def send(self, function: str, *arguments: Any) -> None:
         """Start a call; `receive` has its outcome."""

@@ -103,6 +103,22 @@ def test_waiter_is_woken_by_an_edit(nvml: Start) -> None:
     assert worker.receive()["value"]["eventData"] == 48
 
 
+def test_a_wait_for_an_event_may_poll_rarely(nvml: Start) -> None:
+    """The driver's library sleeps until an event comes; an event is found at the deadline then."""
+    rare = nvml("t4-2x16", GPUSHARE_MOCK_NVML_EVENT_POLL_MS="60000")
+    often = nvml("t4-2x16")
+    waits = []
+    for worker in (rare, often):
+        events = listen(worker, *worker.gpus())
+        before = worker.waits()
+        worker.send("nvmlEventSetWait", events, 1_000)
+        worker.append("xid 48 gpu 1")
+        assert worker.receive()["value"]["eventData"] == 48
+        assert worker.failure("nvmlEventSetWait", events, 1_000) == "NVMLError_Timeout"
+        waits.append(worker.waits() - before)
+    assert waits[0] < 8 < waits[1]
+
+
 def test_xid_of_other_gpus_and_of_the_past_is_not_delivered(nvml: Start) -> None:
     """A set hears neither of GPUs it did not register nor of what was before it registered."""
     worker = nvml("t4-2x16", state="xid 13 gpu 0\n")
