@@ -182,6 +182,19 @@ async def test_only_ids_that_kubelet_calls_available_are_preferred() -> None:
     assert state.matcher.tables[Resource.MEM].per_device(taken) == {1: 3}
 
 
+async def test_a_refusal_shows_kubelet_no_other_pod_and_logs_them() -> None:
+    """Kubelet writes the error into the status of the pod, which a tenant reads."""
+    state = node()
+    state.on_update(pod("secret", {"gpu-mem": 3}, 0), b"")
+    ids = state.matcher.tables[Resource.MEM].ids
+    await servicer(state).Allocate(allocation(list(ids[GpuIndex(0)][:3])), CONTEXT)
+    whole = state.matcher.tables[Resource.GPU].ids[GpuIndex(0)]
+    with capture_logs() as logged, pytest.raises(RefusedError) as refused:
+        await servicer(state, Resource.GPU).Allocate(allocation(list(whole)), CONTEXT)
+    assert str(refused.value) == "FAILED_PRECONDITION: GPU 0 is shared by one other pod"
+    assert logged[-1]["pods"] == ("default/secret",)
+
+
 async def test_a_preference_that_no_gpu_can_serve_is_refused_with_its_reason() -> None:
     """More than a GPU has: kubelet shows the sentence in the status of the pod."""
     state = node()

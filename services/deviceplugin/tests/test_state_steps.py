@@ -374,7 +374,8 @@ async def test_a_kubelet_that_restarted_gives_nobody_what_running_pods_had(world
     assert (world.state.suspicious, world.fired()) == (True, {"grant_made"})
     denial = world.state.grant(Resource.MEM, world.ids(0)[:1])
     assert isinstance(denial, AllocationError)
-    assert "is in use by pod team/p" in denial.sentence
+    assert "is in use by another pod" in denial.sentence
+    assert denial.pods == ("team/p",)
 
 
 async def test_what_a_pod_runs_with_stays_its_own_until_kubelet_lists_the_pod(world: World) -> None:

@@ -186,7 +186,8 @@ def test_reserved_devices_are_neither_advised_nor_granted() -> None:
     denial = node.allocate(Resource.MEM, rows["c0"][Resource.MEM])
     assert isinstance(denial, AllocationError)
     assert denial.code is AllocationErrorCode.DEVICE_IN_USE
-    assert "default/old" in denial.sentence
+    assert "is in use by another pod" in denial.sentence
+    assert denial.pods == ("default/old",)
     node.release("default", "old")
     assert isinstance(node.allocate(Resource.MEM, rows["c0"][Resource.MEM]), Granted)
 

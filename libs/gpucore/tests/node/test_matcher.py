@@ -256,16 +256,32 @@ def test_an_unknown_pod_with_more_exclusive_gpus_than_are_free_is_refused() -> N
 
 
 def test_a_gpu_had_whole_is_not_shared_and_a_shared_gpu_is_not_had_whole() -> None:
-    """Shares and exclusive GPUs never meet on a GPU, and the sentence names who is there."""
+    """Shares and exclusive GPUs never meet on a GPU, and the sentence counts who is there."""
     whole = expected("w", {"gpu": 1}, annotations={DEFAULT_NAMES.group: "0"})
     state = matcher(machine(15, 15), whole)
     Kubelet(state).take(1, GPU)
     sentence = denied(state.allocate(MEM, ids(state, {0: 2})), AllocationErrorCode.TAKEN_WHOLE)
-    assert sentence == "GPU 0 is used exclusively by pod default/w"
-    other = matcher(machine(15), expected("s", {"gpu-mem": 1}))
-    Kubelet(other).take(1)
-    sentence = denied(other.allocate(GPU, ids(other, {0: 1}, GPU)), AllocationErrorCode.SHARED_GPU)
-    assert sentence == "GPU 0 is shared by pod default/s"
+    assert sentence == "GPU 0 is used exclusively by another pod"
+    shares = [expected(name, {"gpu-mem": 1}) for name in ("s", "t")]
+    for pods, count in ((shares[:1], "one other pod"), (shares, "2 other pods")):
+        other = matcher(machine(15), *pods)
+        kubelet = Kubelet(other)
+        for _ in pods:
+            kubelet.take(1)
+        answer = other.allocate(GPU, ids(other, {0: 1}, GPU))
+        sentence = denied(answer, AllocationErrorCode.SHARED_GPU)
+        assert sentence == f"GPU 0 is shared by {count}"
+
+
+def test_a_refusal_names_other_pods_for_the_log_of_the_node_only() -> None:
+    """Kubelet shows the sentence to the pod's owner, who may be another tenant than theirs."""
+    state = matcher(machine(15), expected("secret", {"gpu-mem": 1}))
+    Kubelet(state).take(1)
+    state.allocate(MEM, ids(state, {0: 2})[1:])  # of a pod that the watch has yet to deliver
+    answer = state.allocate(GPU, ids(state, {0: 1}, GPU))
+    assert "secret" not in denied(answer, AllocationErrorCode.SHARED_GPU)
+    assert isinstance(answer, AllocationError)
+    assert answer.pods == ("default/secret",)
 
 
 def test_a_mig_instance_serves_one_pod_at_a_time() -> None:

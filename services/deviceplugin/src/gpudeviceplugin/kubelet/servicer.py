@@ -220,7 +220,13 @@ class Servicer:
 
     async def _refuse(self, denial: AllocationError, context: Context) -> None:
         telemetry.REFUSALS.labels(self._resource, denial.code).inc()
-        log.warning("refused", resource=self._resource, code=denial.code, why=denial.sentence)
+        log.warning(
+            "refused",
+            resource=self._resource,
+            code=denial.code,
+            why=denial.sentence,
+            pods=denial.pods,
+        )
         await context.abort(grpc.StatusCode.FAILED_PRECONDITION, denial.sentence)
 
     async def PreStartContainer(  # noqa: N802 - the protocol's name

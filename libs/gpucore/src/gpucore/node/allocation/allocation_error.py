@@ -1,6 +1,7 @@
 """Reasons why the node refuses an allocation; each becomes one gRPC error with one message.
 
-kubelet shows the sentence in the status of the pod, so it is written for the pod's owner.
+kubelet shows the sentence in the status of the pod, so it is written for the pod's owner, and
+counts pods of other owners without their names.
 """
 
 from collections.abc import Iterable
@@ -35,11 +36,13 @@ class AllocationError(msgspec.Struct, frozen=True):
     Attributes:
         sentence: for the pod's status.
         gpus: the GPUs concerned.
+        pods: ``<namespace>/<name>`` of other pods that are in the way, for the log of the node.
     """
 
     code: AllocationErrorCode
     sentence: str
     gpus: tuple[GpuIndex, ...] = ()
+    pods: tuple[str, ...] = ()
 
 
 def gpu_list(gpus: Iterable[GpuIndex]) -> str:

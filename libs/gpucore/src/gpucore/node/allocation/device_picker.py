@@ -57,7 +57,7 @@ class NodeDevices(NamedTuple):
                 mine = (pod.namespace, pod.name) if pod else NOBODY_KNOWN[:2]
                 holders += [each for each in self._holders(SHARES, gpu) if each[:2] != mine]
             if holders:
-                return _clash(gpu, shared=shared, who=holders[0])
+                return _clash(gpu, shared=shared, holders=holders)
         return None
 
     def _unenforced(self, gpu: GpuIndex, pod: Expected | None) -> AllocationError | None:
@@ -99,15 +99,15 @@ class NodeDevices(NamedTuple):
         return total
 
 
-def _clash(gpu: GpuIndex, *, shared: bool, who: Holder) -> AllocationError:
-    holder = f"pod {who.namespace}/{who.pod}" if who.pod else "another pod"
+def _clash(gpu: GpuIndex, *, shared: bool, holders: Iterable[Holder]) -> AllocationError:
+    others = {each[:2] for each in holders}
+    pods = tuple(sorted(f"{namespace}/{name}" for namespace, name in others if name))
     if shared:
-        return AllocationError(
-            AllocationErrorCode.TAKEN_WHOLE, f"GPU {gpu} is used exclusively by {holder}", (gpu,)
-        )
-    return AllocationError(
-        AllocationErrorCode.SHARED_GPU, f"GPU {gpu} is shared by {holder}", (gpu,)
-    )
+        sentence = f"GPU {gpu} is used exclusively by another pod"
+        return AllocationError(AllocationErrorCode.TAKEN_WHOLE, sentence, (gpu,), pods)
+    count = "one other pod" if len(others) == 1 else f"{len(others)} other pods"
+    sentence = f"GPU {gpu} is shared by {count}"
+    return AllocationError(AllocationErrorCode.SHARED_GPU, sentence, (gpu,), pods)
 
 
 def _beside_others(instances: Iterable[GpuIndex]) -> AllocationError:

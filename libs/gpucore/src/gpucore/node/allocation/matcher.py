@@ -311,10 +311,11 @@ class AllocationMatcher:
             holder = self._reserved.get((resource, one))
             if holder is not None and holder != _holder(turn):
                 sentence = (
-                    f"device {one} is in use by pod {holder.namespace}/{holder.pod}, although "
-                    "kubelet has lost its record; delete that pod to release it"
+                    f"device {one} is in use by another pod, although kubelet has lost its record; "
+                    "the log of the node's device plugin names the pod, whose deletion releases it"
                 )
-                return AllocationError(AllocationErrorCode.DEVICE_IN_USE, sentence)
+                pods = (f"{holder.namespace}/{holder.pod}",)
+                return AllocationError(AllocationErrorCode.DEVICE_IN_USE, sentence, pods=pods)
         return None
 
     def _closed(self, gpus: tuple[GpuIndex, ...]) -> AllocationError | None:
