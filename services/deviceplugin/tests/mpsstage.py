@@ -17,7 +17,8 @@ from pathlib import Path
 from gpudeviceplugin.isolation.mps.control import Control
 from gpudeviceplugin.isolation.mps.errors import ControlError
 from gpudeviceplugin.isolation.mps.folders import Folders, prepare
-from gpudeviceplugin.isolation.mps.supervisor import MpsDaemonPhase, Program, Supervisor, Timing
+from gpudeviceplugin.isolation.mps.phase import MpsDaemonPhase
+from gpudeviceplugin.isolation.mps.supervisor import Program, Supervisor, Timing
 
 PROGRAM = Path(__file__).parents[3] / "e2e/standins/mps/nvidia-cuda-mps-control"
 UUID = "GPU-00000000-0000-0000-0000-000000000000"

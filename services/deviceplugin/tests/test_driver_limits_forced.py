@@ -11,7 +11,7 @@ from gpucore.node.allocation.device_ids import Resource
 from gpucore.node.isolation.driver_limits import NO_LIMIT, MemoryLimit
 from gpucore.units import PodUid
 from gpudeviceplugin.gpus.driver import PatientDriver
-from gpudeviceplugin.isolation.driver_limits import limits_of
+from gpudeviceplugin.isolation.configured import configured_limits
 from gpudeviceplugin.settings import DevicePluginSettings
 
 
@@ -70,7 +70,7 @@ def test_there_are_limits_where_the_settings_enable_them(
     settings = DevicePluginSettings(
         node_name="n1", driver_limits=enabled, cgroup_root=tmp_path, driver_limits_seconds=60
     )
-    found = limits_of(settings, world.state, PatientDriver(world.driver), world)  # type: ignore[arg-type]
+    found = configured_limits(settings, world.state, PatientDriver(world.driver), world)  # type: ignore[arg-type]
     assert (found is not None) == enabled
     assert found is None or found.ready()
 

@@ -12,7 +12,8 @@ from gpucore.node.isolation.mps_grant import MpsPlace
 from gpudeviceplugin.isolation.mps.errors import FolderError
 from gpudeviceplugin.isolation.mps.fleet import Fleet
 from gpudeviceplugin.isolation.mps.folders import Folders
-from gpudeviceplugin.isolation.mps.supervisor import MpsDaemonPhase, Program, Supervisor, Timing
+from gpudeviceplugin.isolation.mps.phase import MpsDaemonPhase
+from gpudeviceplugin.isolation.mps.supervisor import Program, Supervisor, Timing
 from gpukube.testing.clock import FakeClock
 
 MODULE = "gpudeviceplugin.isolation.mps.fleet"

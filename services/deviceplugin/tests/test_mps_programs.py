@@ -18,7 +18,8 @@ from mpsstage import PROGRAM, SECONDS, UUID, answers, holder, leftover, mps_stag
 import offline
 from gpudeviceplugin.isolation.mps.errors import ControlError
 from gpudeviceplugin.isolation.mps.folders import held, prepare
-from gpudeviceplugin.isolation.mps.supervisor import MpsDaemonPhase, Timing
+from gpudeviceplugin.isolation.mps.phase import MpsDaemonPhase
+from gpudeviceplugin.isolation.mps.supervisor import Timing
 from host.testing.obtaining import obtained
 
 pytestmark = pytest.mark.slow

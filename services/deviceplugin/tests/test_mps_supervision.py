@@ -21,7 +21,8 @@ from gpudeviceplugin.isolation.mps.folders import (
     prepare,
     trim_logs,
 )
-from gpudeviceplugin.isolation.mps.supervisor import MpsDaemonPhase, Timing, pause_after
+from gpudeviceplugin.isolation.mps.phase import MpsDaemonPhase
+from gpudeviceplugin.isolation.mps.supervisor import Timing, pause_after
 
 pytestmark = pytest.mark.slow
 

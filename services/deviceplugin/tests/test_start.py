@@ -7,7 +7,10 @@ import pytest
 
 UNUSED = {
     *("kubernetes", "pydantic", "requests", "urllib3", "yaml"),
-    "gpudeviceplugin.dra.driver",  # where claims are enabled
+    *("gpudeviceplugin.dra.driver", "gpudeviceplugin.dra.support"),  # where claims are enabled
+    *("gpucore.node.claims.prepared", "gpucore.wire.claim.resource_claims"),
+    *("gpudeviceplugin.isolation.driver_limits", "gpudeviceplugin.isolation.claim_limits"),
+    "gpudeviceplugin.isolation.mps.fleet",  # where MPS is enabled
 }
 
 

@@ -17,7 +17,8 @@ from gpudeviceplugin.isolation.mps.errors import (
 )
 from gpudeviceplugin.isolation.mps.fleet import Fleet
 from gpudeviceplugin.isolation.mps.folders import Folders
-from gpudeviceplugin.isolation.mps.supervisor import MpsDaemonPhase, Program, Supervisor, Timing
+from gpudeviceplugin.isolation.mps.phase import MpsDaemonPhase
+from gpudeviceplugin.isolation.mps.supervisor import Program, Supervisor, Timing
 
 MODULE = "gpudeviceplugin.isolation.mps.supervisor"
 TIMING = Timing(first_pause=1.0, longest_pause=8.0, calm=300.0)

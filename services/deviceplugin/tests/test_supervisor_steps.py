@@ -17,10 +17,10 @@ from gpudeviceplugin.isolation.mps.errors import (
     NoDaemonError,
 )
 from gpudeviceplugin.isolation.mps.folders import Folders
+from gpudeviceplugin.isolation.mps.phase import MpsDaemonPhase
 from gpudeviceplugin.isolation.mps.supervisor import (
     HEALTH_COMMAND,
     NEWS_SECONDS,
-    MpsDaemonPhase,
     Program,
     Supervisor,
     Timing,

@@ -20,7 +20,7 @@ from gpucore.wire.pod.spec import Pod
 from gpudeviceplugin.cluster.health_events import DAEMON_FAILED, DAEMON_SERVES, NodeEvent
 from gpudeviceplugin.gpus.devices import NodeHardware
 from gpudeviceplugin.gpus.inventory import inventory_of
-from gpudeviceplugin.isolation.mps.supervisor import MpsDaemonPhase
+from gpudeviceplugin.isolation.mps.phase import MpsDaemonPhase
 from gpudeviceplugin.plugin import Plugin
 from gpudeviceplugin.settings import DevicePluginSettings
 from gpukube.testing.scripted import ScriptedClient

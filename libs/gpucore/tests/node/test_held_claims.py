@@ -4,6 +4,7 @@ import msgspec
 from nodepods import make_gpu
 
 from gpucore.model import Gpu
+from gpucore.node.claims.allocations import allocations
 from gpucore.node.claims.held import HeldClaims
 from gpucore.node.claims.prepared import PreparedClaim, PreparedDevice
 from gpucore.units import NodeName, PodUid
@@ -69,11 +70,11 @@ def test_allocations_follow_the_gpu_and_not_its_index() -> None:
         msgspec.structs.replace(gpu, index=other.index)
         for gpu, other in zip(GPUS, GPUS[::-1], strict=True)
     ]
-    (before,) = held.allocations(NodeName("n1"), GPUS)
-    (after,) = held.allocations(NodeName("n1"), swapped)
+    (before,) = allocations(held, NodeName("n1"), GPUS)
+    (after,) = allocations(held, NodeName("n1"), swapped)
     assert before.placement.mem == {GPUS[0].index: 4096}
     assert after.placement.mem == {GPUS[1].index: 4096}
-    assert held.allocations(NodeName("n2"), GPUS) == []
+    assert allocations(held, NodeName("n2"), GPUS) == []
 
 
 def test_a_pod_holds_what_its_claims_hold() -> None:
@@ -119,5 +120,5 @@ def test_an_allocation_is_that_of_its_claim() -> None:
     """The ledger keeps it by the claim's UID, and shows its namespace and name."""
     held = HeldClaims()
     held.put(claim("u", GPUS[0]))
-    (found,) = held.allocations(NodeName("n1"), GPUS)
+    (found,) = allocations(held, NodeName("n1"), GPUS)
     assert (found.uid, found.namespace, found.name) == ("u", "ns", "c-u")

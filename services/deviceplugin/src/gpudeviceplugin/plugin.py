@@ -33,12 +33,10 @@ from gpudeviceplugin.gpus.devices import Driver
 from gpudeviceplugin.gpus.driver import PatientDriver
 from gpudeviceplugin.gpus.health import health_of
 from gpudeviceplugin.isolation.cdi import CdiFiles
-from gpudeviceplugin.isolation.claim_limits import ClaimLimits
-from gpudeviceplugin.isolation.driver_limits import limits_of
+from gpudeviceplugin.isolation.configured import configured_fleet, configured_limits
 from gpudeviceplugin.isolation.limits import LimitWatch
 from gpudeviceplugin.isolation.modes import Isolation
-from gpudeviceplugin.isolation.mps.fleet import configured_fleet
-from gpudeviceplugin.isolation.mps.supervisor import MpsDaemonPhase
+from gpudeviceplugin.isolation.mps.phase import MpsDaemonPhase
 from gpudeviceplugin.isolation.start_turns import StartTurns
 from gpudeviceplugin.kubelet.draining import Drain
 from gpudeviceplugin.kubelet.endpoint import Endpoint
@@ -83,7 +81,7 @@ class Plugin:
         self._health = health_of(settings, self._driver)
         self._node = NodeWatch(self.state.outlook_changed)
         self._fleet = configured_fleet(settings)
-        self._driver_limits = limits_of(settings, self.state, self._driver, self._events)
+        self._driver_limits = configured_limits(settings, self.state, self._driver, self._events)
         self._isolation = Isolation(
             self.state,
             self._node,
@@ -223,8 +221,11 @@ class Plugin:
     def _claim_driver(self) -> "ClaimDriver":
         from gpudeviceplugin.dra.driver import ClaimDriver  # noqa: PLC0415 - see that module
 
-        limits = self._driver_limits
-        enforce = ClaimLimits(self.state, limits).enforce if limits else None
+        enforce = None
+        if self._driver_limits is not None:
+            from gpudeviceplugin.isolation.claim_limits import ClaimLimits  # noqa: PLC0415
+
+            enforce = ClaimLimits(self.state, self._driver_limits).enforce
         return ClaimDriver(self._settings, self.state, self._node, self._kube, enforce=enforce)
 
     def _serving(self, *, serving: bool) -> None:

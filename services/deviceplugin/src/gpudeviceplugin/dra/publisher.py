@@ -15,6 +15,7 @@ from typing import Final
 import msgspec
 import structlog
 
+from gpucore.node.claims.allocations import allocations
 from gpucore.units import NodeName
 from gpucore.wire.claim.devices import NO_SCHEDULE
 from gpucore.wire.claim.resource_slices import (
@@ -135,7 +136,7 @@ class SlicePublisher:
         return wanted_slice(
             node,
             self._state.inventory,
-            self._state.claims.allocations(NodeName(node.name), gpus),
+            allocations(self._state.claims, NodeName(node.name), gpus),
             driver=self._driver,
             policy=self._policy,
             names=self._state.policy.names,

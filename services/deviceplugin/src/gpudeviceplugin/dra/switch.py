@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import structlog
 
@@ -10,9 +10,11 @@ from gpucore.node.claims.offer import requested, settled
 from gpucore.wire.errors import WireError
 from gpucore.wire.names import API, API_DEVICES, CLAIM_DRIVER
 from gpudeviceplugin.cluster.node_watch import NodeWatch
-from gpudeviceplugin.dra.support import DryRuns, has_consumable_capacity
 from gpudeviceplugin.state import NodeState
 from gpukube.errors import KubeError
+
+if TYPE_CHECKING:
+    from gpudeviceplugin.dra.support import DryRuns
 
 log = structlog.get_logger()
 
@@ -41,7 +43,7 @@ class ApiSwitch:
         self,
         state: NodeState,
         watch: NodeWatch,
-        kube: DryRuns,
+        kube: "DryRuns",
         *,
         default: str,
         enabled: bool,
@@ -106,6 +108,10 @@ class ApiSwitch:
         return node is not None and node.labels.get(API, self._default) != API_DEVICES
 
     async def _ask(self) -> None:
+        from gpudeviceplugin.dra.support import (  # noqa: PLC0415 - needed with claims only
+            has_consumable_capacity,
+        )
+
         node = self._watch.node
         if node is None:
             return

@@ -301,10 +301,8 @@ class DriverLimits:
 
 def limits_of(
     settings: DevicePluginSettings, state: NodeState, driver: PatientDriver, events: Events
-) -> DriverLimits | None:
-    """The driver limits that the settings configure; ``None`` where they are disabled."""
-    if not settings.driver_limits:
-        return None
+) -> DriverLimits:
+    """The driver limits that the settings configure."""
     tree = CgroupTree(settings.cgroup_root, settings.cgroup_parent)
     return DriverLimits(
         state, driver, events, tree, interval_seconds=settings.driver_limits_seconds

@@ -8,7 +8,7 @@ not be published as open first and as isolated a moment later.
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import structlog
 
@@ -25,9 +25,11 @@ from gpucore.node.isolation.modes import (
 from gpucore.units import GpuUuid
 from gpucore.wire.node.spec import Node
 from gpudeviceplugin.cluster.node_watch import NodeWatch
-from gpudeviceplugin.isolation.driver_limits import DriverLimits
-from gpudeviceplugin.isolation.mps.fleet import Fleet
 from gpudeviceplugin.state import NodeState, ignore
+
+if TYPE_CHECKING:
+    from gpudeviceplugin.isolation.driver_limits import DriverLimits
+    from gpudeviceplugin.isolation.mps.fleet import Fleet
 
 log = structlog.get_logger()
 
@@ -53,10 +55,10 @@ class Isolation:
         self,
         state: NodeState,
         watch: NodeWatch,
-        fleet: Fleet | None,
+        fleet: "Fleet | None",
         *,
         default: IsolationMode | None,
-        limits: DriverLimits | None = None,
+        limits: "DriverLimits | None" = None,
     ) -> None:
         self._state = state
         self._watch = watch

@@ -7,17 +7,19 @@ that a limit is never set on the pod that a guess named.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from gpucore.node.allocation.device_ids import Resource
 from gpucore.node.isolation.starting import StartingPod, starting_pod
 from gpucore.units import GpuIndex
 from gpucore.wire.pod.spec import Pod
-from gpudeviceplugin.isolation.driver_limits import DriverLimits
 from gpudeviceplugin.isolation.modes import Isolation
 from gpudeviceplugin.isolation.start_turns import StartTurns
 from gpudeviceplugin.kubelet.pod_resources import PodResourcesError
 from gpudeviceplugin.state import NodeState
+
+if TYPE_CHECKING:
+    from gpudeviceplugin.isolation.driver_limits import DriverLimits
 
 WAIT_SECONDS: Final = 20.0
 """kubelet waits 30 seconds, and retries a start that was refused."""
@@ -38,7 +40,7 @@ class StartGate:
     def __init__(
         self,
         state: NodeState,
-        limits: DriverLimits | None,
+        limits: "DriverLimits | None",
         turns: StartTurns | None,
         read: Callable[[], Awaitable[object]],
         isolation: Isolation,
@@ -121,7 +123,7 @@ class StartGate:
 
 def gate_of(
     state: NodeState,
-    limits: DriverLimits | None,
+    limits: "DriverLimits | None",
     turns: StartTurns | None,
     read: Callable[[], Awaitable[object]],
     isolation: Isolation,

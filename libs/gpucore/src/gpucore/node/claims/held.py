@@ -1,15 +1,20 @@
-"""The claims that hold GPUs of this node: those that are prepared for kubelet."""
+"""The claims that hold GPUs of this node: those that are prepared for kubelet.
+
+It imports nothing of the formats of claims: on a node that offers devices there are none.
+"""
 
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterator
+from typing import TYPE_CHECKING, Final
 
-from gpucore.model import Allocation, Gpu
-from gpucore.node.claims.prepared import PreparedClaim
-from gpucore.units import GpuUuid, NodeName, PodUid
-from gpucore.wire.claim.devices import MIB_BYTES, device_indexes
-from gpucore.wire.claim.resource_claims import ResourceClaim, allocation_of_claim
-from gpucore.wire.names import CLAIM_DRIVER
+from gpucore.model import Gpu
+from gpucore.units import GpuUuid, PodUid
 from gpucore.wire.pod.spec import Pod
+
+if TYPE_CHECKING:
+    from gpucore.node.claims.prepared import PreparedClaim
+
+_MIB_BYTES: Final = 1024 * 1024
 
 
 class HeldClaims:
@@ -17,6 +22,10 @@ class HeldClaims:
 
     def __init__(self) -> None:
         self._claims: dict[str, PreparedClaim] = {}
+
+    def __iter__(self) -> "Iterator[PreparedClaim]":
+        """The claims, in the order in which they were noted."""
+        return iter(self._claims.values())
 
     def __bool__(self) -> bool:
         """Any claim is prepared."""
@@ -40,7 +49,7 @@ class HeldClaims:
         """UIDs of the prepared claims."""
         return frozenset(self._claims)
 
-    def put(self, claim: PreparedClaim) -> bool:
+    def put(self, claim: "PreparedClaim") -> bool:
         """Note a prepared claim; false where that is no news."""
         known = self._claims.get(claim.uid)
         self._claims[claim.uid] = claim
@@ -58,13 +67,6 @@ class HeldClaims:
         """Some claim of the pod is prepared."""
         return any(_uses(pod, claim) for claim in self._claims.values())
 
-    def allocations(self, node: NodeName, gpus: Iterable[Gpu]) -> list[Allocation]:
-        """What the claims hold, for the ledger's figures and the order of the devices."""
-        indexes = device_indexes(gpus)
-        claims = map(_claim, self._claims.values())
-        found = (allocation_of_claim(each, node, CLAIM_DRIVER, indexes) for each in claims)
-        return [each for each in found if each is not None]
-
     def bytes_on(self, gpu: Gpu, pods: Collection[Pod]) -> dict[PodUid, int]:
         """Bytes of the GPU that each pod holds; pods that use one claim have equal parts of it."""
         held: Counter[PodUid] = Counter()
@@ -75,10 +77,10 @@ class HeldClaims:
         return {uid: size for uid, size in held.items() if size}
 
 
-def bytes_on(claim: PreparedClaim, gpu: Gpu) -> int:
+def bytes_on(claim: "PreparedClaim", gpu: Gpu) -> int:
     """Bytes of the GPU that a claim holds; all of them where it has no share."""
     allocated = zip(claim.allocated.devices, claim.devices, strict=True)
-    whole = gpu.allocatable_mib * MIB_BYTES
+    whole = gpu.allocatable_mib * _MIB_BYTES
     return sum(
         whole if share.memory is None else share.memory
         for share, device in allocated
@@ -86,10 +88,5 @@ def bytes_on(claim: PreparedClaim, gpu: Gpu) -> int:
     )
 
 
-def _uses(pod: Pod, claim: PreparedClaim) -> bool:
+def _uses(pod: Pod, claim: "PreparedClaim") -> bool:
     return pod.namespace == claim.namespace and claim.name in pod.claims
-
-
-def _claim(claim: PreparedClaim) -> ResourceClaim:
-    shares = claim.allocated.devices
-    return ResourceClaim(PodUid(claim.uid), claim.namespace, claim.name, shares)

@@ -13,7 +13,8 @@ from gpucore.node.isolation.mps_grant import SHM, MpsPlace
 from gpudeviceplugin import telemetry
 from gpudeviceplugin.isolation.mps.errors import FolderError
 from gpudeviceplugin.isolation.mps.folders import Folders, lay_out, open_to_all, sweep
-from gpudeviceplugin.isolation.mps.supervisor import MpsDaemonPhase, Program, Supervisor, Timing
+from gpudeviceplugin.isolation.mps.phase import MpsDaemonPhase
+from gpudeviceplugin.isolation.mps.supervisor import Program, Supervisor, Timing
 from gpudeviceplugin.settings import DevicePluginSettings
 from gpudeviceplugin.signals import Signal
 from gpudeviceplugin.state import ignore
@@ -147,11 +148,8 @@ class Fleet:
         return Folders(pipe, pipe.parent / "log")
 
 
-def configured_fleet(settings: DevicePluginSettings) -> Fleet | None:
-    """The MPS daemons that these settings require; ``None`` without MPS."""
-    place = settings.mps_place
-    if place is None:
-        return None
+def fleet_of(settings: DevicePluginSettings, place: MpsPlace) -> Fleet:
+    """The MPS daemons that these settings require."""
     return Fleet(
         place,
         control=settings.mps_control,

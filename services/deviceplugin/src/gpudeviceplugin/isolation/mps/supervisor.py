@@ -13,7 +13,6 @@ import asyncio
 import random
 import time
 from collections.abc import Callable
-from enum import StrEnum
 from typing import Final
 
 import msgspec
@@ -29,6 +28,7 @@ from gpudeviceplugin.isolation.mps.errors import (
     NoDaemonError,
 )
 from gpudeviceplugin.isolation.mps.folders import Folders, trim_logs
+from gpudeviceplugin.isolation.mps.phase import MpsDaemonPhase
 from gpudeviceplugin.state import ignore
 
 log = structlog.get_logger()
@@ -37,14 +37,6 @@ HEALTH_COMMAND: Final = "get_server_list"
 """Checks that the daemon responds; the reply is empty while it has no server."""
 NEWS_SECONDS: Final = 1.0
 """A silent daemon may have ended: its exit status, a moment later, is more precise."""
-
-
-class MpsDaemonPhase(StrEnum):
-    """The phase of the daemon of a GPU."""
-
-    STARTING = "starting"
-    SERVING = "serving"
-    FAILED = "failed"
 
 
 class Timing(msgspec.Struct, frozen=True):
