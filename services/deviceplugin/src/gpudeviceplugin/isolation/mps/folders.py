@@ -28,7 +28,6 @@ CUDA_FILES: Final = "cuda.shm."
 """Segments of daemons and clients."""
 SWEEP_ENTRIES: Final = 100_000
 """Maximum entries that one sweep removes: it keeps the names of directories in memory."""
-"""Maximum bytes of the path of a unix socket on Linux."""
 LOG_BYTES: Final = 4 * 1024 * 1024
 """A log larger than this is emptied: under /run it would eat the node's memory."""
 _OPEN: Final = 0o755
