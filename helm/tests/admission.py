@@ -108,9 +108,15 @@ class Policy:
         self._rights = frozenset(rights)
         self._spec: Object = rendered.one("ValidatingAdmissionPolicy", name)["spec"]
 
-    def refuses(self, request: Object, before: Object | None, after: Object) -> str:
-        """The message of the first rule that is broken; empty where the request may pass."""
-        return self._judged(request, before, after, celpy.json_to_cel)
+    def refuses(
+        self, request: Object, before: Object | None, after: Object, params: Object | None = None
+    ) -> str:
+        """The message of the first rule that is broken; empty where the request may pass.
+
+        Args:
+            params: the object that the binding selects, where the policy has parameters.
+        """
+        return self._judged(request, before, after, celpy.json_to_cel, params)
 
     def counted(self, request: Object, before: Object | None, after: Object) -> tuple[str, int]:
         """That message, and how many entries of the objects the expressions looped over."""
@@ -119,9 +125,15 @@ class Policy:
         return answer, len(seen)
 
     def _judged(
-        self, request: Object, before: Object | None, after: Object, converted: Callable[..., Any]
+        self,
+        request: Object,
+        before: Object | None,
+        after: Object,
+        converted: Callable[..., Any],
+        params: Object | None = None,
     ) -> str:
         known = {"request": request, "oldObject": before or {}, "object": after, "authorizer": ""}
+        known |= {"params": params} if params is not None else {}
         values = {name: converted(value) for name, value in known.items()}
         if not all(self._ask(each["expression"], values) for each in self._conditions):
             return ""

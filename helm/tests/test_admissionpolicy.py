@@ -69,7 +69,8 @@ def test_policies_are_installed_by_default_where_the_cluster_has_them(
     rendered = render(version, values)
     found = {each["metadata"]["name"] for each in rendered.of("ValidatingAdmissionPolicy")}
     expected = {
-        f"gpushare-{each}" for each in ("allocation", "device-plugin", "environment", "extender")
+        f"gpushare-{each}"
+        for each in ("allocation", "device-plugin", "environment", "extender", "quota")
     }
     assert found == (expected if installed else set())
 

@@ -11,8 +11,10 @@ POLICIES: dict[str, list[tuple[list[str], list[str]]]] = {
         (["pods"], ["CREATE"]),
         (["pods/ephemeralcontainers"], ["UPDATE"]),
     ],
+    "quota": [(["pods", "pods/status"], ["CREATE", "UPDATE"])],
 }
 """Resources and operations of each; a subresource is not part of its resource."""
+ACTIONS = "validationActions"
 CORE = {"apiGroups": [""], "apiVersions": ["v1"]}
 
 
@@ -52,11 +54,11 @@ def test_each_policy_is_in_force(action: str) -> None:
     """A policy without a binding does nothing; what it does is the operator's choice."""
     found = render(values={"admissionPolicy": {"action": action}})
     bindings = {
-        item["metadata"]["name"]: item["spec"]
+        item["metadata"]["name"]: {key: item["spec"][key] for key in ("policyName", ACTIONS)}
         for item in found.of("ValidatingAdmissionPolicyBinding")
     }
     assert bindings == {
-        f"gpushare-{name}": {"policyName": f"gpushare-{name}", "validationActions": [action]}
+        f"gpushare-{name}": {"policyName": f"gpushare-{name}", ACTIONS: [action]}
         for name in POLICIES
     }
 

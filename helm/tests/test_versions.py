@@ -82,7 +82,9 @@ def test_admission_policy_is_valid_where_clusters_have_it(version: str) -> None:
     rendered = render(f"{version}.0", {"admissionPolicy": {"enabled": True}})
     for kind in ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"):
         found = rendered.of(kind)
-        assert len(found) == len(("allocation", "device-plugin", "environment", "extender"))
+        assert len(found) == len(
+            ("allocation", "device-plugin", "environment", "extender", "quota")
+        )
         for item in found:
             validate(item, version)
 
