@@ -36,8 +36,7 @@ class View(NamedTuple):
 
     Attributes:
         seen: what its watch delivered since it started, as far as it could matter: the last
-            object, and the one before where the GPU changed; never whether it is assigned,
-            which no decision looks at.
+            object, and the one before where the GPU changed.
         assumed: what it reserved and nobody confirmed yet.
     """
 
@@ -46,7 +45,6 @@ class View(NamedTuple):
 
     def after(self, current: Object) -> "View":
         """Once the watch has delivered ``current``."""
-        current = current._replace(assigned=False)
         moved = self.seen and self.seen[-1].spot != current.spot
         return View((*self.seen[-1:], current) if moved else (current,))
 

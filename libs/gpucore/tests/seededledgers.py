@@ -5,9 +5,12 @@ A check that does not fail on these checks nothing.
 
 from collections.abc import Iterable
 
+import msgspec
+
 from gpucore.accounting.device_info import DeviceInfo
 from gpucore.accounting.ledger import Ledger
 from gpucore.accounting.node_info import NodeInfo
+from gpucore.model import Allocation, AllocationState
 from gpucore.units import NodeName, PodUid
 from gpucore.wire.node.spec import Node
 from gpucore.wire.pod.spec import Pod
@@ -144,6 +147,14 @@ class Gullible(Ledger):
             gpu.__class__ = GullibleGpu
         node_info._reckon()
         super()._note(node_info)
+
+
+class Premature(Ledger):
+    """A pod counts as confirmed as soon as it has a node, so that no excess of it is kept free."""
+
+    def _hold(self, allocation: Allocation) -> None:
+        confirmed = AllocationState.CONFIRMED
+        super()._hold(msgspec.structs.replace(allocation, state=confirmed))
 
 
 class StickyNomination(Ledger):

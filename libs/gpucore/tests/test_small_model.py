@@ -8,7 +8,7 @@ import pytest
 from modelsearch import Explored, ViolationError, explore
 from modelstate import World
 from modelsteps import Defects
-from seededledgers import EarlyRelease, Gullible, HastyDrop, StuckClaim, Underflow
+from seededledgers import EarlyRelease, Gullible, HastyDrop, Premature, StuckClaim, Underflow
 
 from gpucore.accounting.ledger import Ledger
 
@@ -50,6 +50,7 @@ def test_a_bind_of_unknown_outcome_keeps_its_reservation() -> None:
         (EarlyRelease, DELETES, "more than node|counts"),
         (StuckClaim, SOLE_SWAPS, "counts"),
         (Gullible, SOLE_SWAPS, "more than node|refused"),
+        (Premature, SOLE_SWAPS, "more than node|refused"),
     ],
 )
 def test_a_bug_of_the_ledger_is_found(bug: type[Ledger], world: World, words: str) -> None:

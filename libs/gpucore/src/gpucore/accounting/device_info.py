@@ -27,12 +27,14 @@ class DeviceAllocation(msgspec.Struct, frozen=True):
         core: percent.
         whole: the GPU was given away whole.
         alone: a share that has its GPU to itself.
+        confirmed: kubelet has allocated this GPU to the pod, so that no correction moves it.
     """
 
     mem: int = 0
     core: int = 0
     whole: bool = False
     alone: bool = False
+    confirmed: bool = False
 
 
 class DeviceInfo:
@@ -155,14 +157,26 @@ class DeviceInfo:
 
     @property
     def excess(self) -> int:
-        """Units held beyond what the GPU has: their pods are, or will be, on another GPU."""
+        """Units beyond what the GPU has, of pods that are, or will be, on another GPU.
+
+        A confirmed pod is on this one, however full it is.
+        """
         held = self.used + self._whole * self.total
-        return held - self.total if held > self.total and self.gpu is not None else 0
+        if held <= self.total or self.gpu is None:
+            return 0
+        movable = sum(hold.mem + hold.whole * self.total for hold in self._movable())
+        return min(held - self.total, movable)
 
     @property
     def crowd(self) -> int:
-        """Pods beyond the one that has the GPU whole, or to itself."""
-        return len(self.holders) - 1 if self.gpu is not None and self.taken else 0
+        """Pods beyond the one that has the GPU whole, or to itself, as in :attr:`excess`."""
+        if self.gpu is None or not self.taken:
+            return 0
+        return min(len(self.holders) - 1, len(self._movable()))
+
+    def _movable(self) -> list[DeviceAllocation]:
+        """Allocations that a correction may still move to another GPU."""
+        return [hold for hold in self.holders.values() if not hold.confirmed]
 
     def take(self, uid: PodUid, hold: DeviceAllocation) -> None:
         """Enter what ``uid`` holds; it holds nothing here yet."""

@@ -12,7 +12,7 @@ from typing import Final
 
 from gpucore.accounting.device_info import DeviceAllocation, DeviceInfo
 from gpucore.accounting.node_capacity import ABSENT, NodeCapacity
-from gpucore.model import Allocation, Inventory
+from gpucore.model import Allocation, AllocationState, Inventory
 from gpucore.units import GIB, MIB, GpuIndex, MemoryUnit, NodeName, PodUid
 from gpucore.workload.pod_mix import HostRoom
 
@@ -122,7 +122,8 @@ class NodeInfo:
         """Units to keep free: allocations on unknown GPUs, and amounts that exceed their GPU.
 
         Two equal pods that swapped GPUs are corrected one after the other: in between, one GPU
-        looks over-full and the other looks free; the excess shows that it is in use.
+        looks over-full and the other looks free; the excess shows that it is in use. A GPU may stay
+        over-full, such as after its node's oversell was lowered: its confirmed pods close no other.
         """
         self._reckon()
         return self.pending + self._excess + self.pending_gpus * self._largest
@@ -211,12 +212,14 @@ class NodeInfo:
 
     def _holds(self, allocation: Allocation) -> dict[GpuIndex, DeviceAllocation]:
         placement = allocation.placement
+        confirmed = allocation.state is AllocationState.CONFIRMED or allocation.users is not None
         return {
             index: DeviceAllocation(
                 mem=self.shape.counted(placement.mem.get(index, 0), allocation.unit),
                 core=placement.core.get(index, 0),
                 whole=index in placement.group,
                 alone=allocation.exclusive,
+                confirmed=confirmed,
             )
             for index in _indexes(allocation)
         }
