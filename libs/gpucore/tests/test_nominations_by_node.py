@@ -4,6 +4,7 @@ import msgspec
 from corebuilders import ledger, make_gpus, pod, pod_request, share_node
 
 from gpucore.accounting.node_info import NodeInfo
+from gpucore.explain.sentences import sentence
 from gpucore.model import PodRequest
 from gpucore.scheduling.nominated import reserved_for_nominated
 from gpucore.scheduling.pending_pods import Nominations
@@ -74,19 +75,31 @@ def test_nothing_is_known_after_a_new_list() -> None:
 
 
 def test_memory_is_kept_from_the_same_and_lower_priorities_on_that_node_alone() -> None:
-    """A pod is not in its own way; the reason names the pods for which it is kept."""
+    """A pod is not in its own way; the reason counts the pods for which it is kept."""
     found = noted(to("n", "second", priority=5), to("n", "first", priority=5), to("m", "third"))
     rival = to("", "rival", 1, priority=5)
     assert [one.name for one in found.before(N, rival)] == ["second", "first"]
     refusal = reserved_for_nominated(found, info(), rival, pod_request(rival))
     assert refusal is not None
-    assert refusal.reserved_for == ("first", "second")
+    assert refusal.reserved_for == 2
     higher = to("", "rival", 1, priority=6)
     assert reserved_for_nominated(found, info(), higher, pod_request(higher)) is None
     own = to("n", "first", 8, priority=5)
     assert reserved_for_nominated(found, info(), own, pod_request(own)) is None
     assert reserved_for_nominated(found, info("other"), rival, pod_request(rival)) is None
     assert reserved_for_nominated(found, None, rival, pod_request(rival)) is None
+
+
+def test_a_refusal_counts_the_nominated_pods_and_names_none() -> None:
+    """They may be of other tenants, and the refusal is in the events of the refused pod."""
+    rival = to("", "rival", 1)
+    one, two = noted(to("n", "theirs", 16)), noted(to("n", "theirs", 8), to("n", "others", 8))
+    for found, counted in ((one, "1 pod"), (two, "2 pods")):
+        refusal = reserved_for_nominated(found, info(), rival, pod_request(rival))
+        assert refusal is not None
+        words = sentence(refusal)
+        assert words.endswith(f"; capacity is reserved for {counted} nominated to this node")
+        assert not {"theirs", "others"} & set(words.replace(",", " ").split())
 
 
 def test_no_nomination_is_given_as_the_reason_of_a_node_that_is_too_small() -> None:

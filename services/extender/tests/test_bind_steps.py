@@ -201,14 +201,14 @@ async def test_an_unknown_node_is_refused(clock: FakeClock) -> None:
 
 
 async def test_room_that_is_kept_for_a_nominated_pod_is_not_given_away(clock: FakeClock) -> None:
-    """The reason names the nominated pod."""
+    """The reason counts the nominated pods."""
     bench = Bench(clock)
     urgent = pod("urgent", 15, uid="urgent", priority=10)
     urgent["status"]["nominatedNodeName"] = "n"
     bench.state.pod_changed(a_pod(urgent))
     found = await bench.run_bind()
     assert found.fate == "refused"
-    assert found.error.endswith("; capacity is reserved for urgent, nominated to this node")
+    assert found.error.endswith("; capacity is reserved for 1 pod nominated to this node")
     assert "; " in found.error
     assert bench.used() == 0
 

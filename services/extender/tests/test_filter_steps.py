@@ -66,12 +66,14 @@ async def test_a_pod_without_gpus_fits_every_full_node() -> None:
 async def test_gpus_of_a_nominated_pod_go_to_higher_priorities_only(
     priority: int, expected: list[str]
 ) -> None:
-    """The reason names the pod for which they are reserved; preemption may help."""
+    """The reason counts the pods for which they are reserved; preemption may help."""
     calls = Calls(state_of(a_node("n", 16)))
     urgent = waits(calls, "urgent", 16, "n", priority=10)
     found = await calls.filter(waits(calls, "other", 8, priority=priority), ["n", "unknown"])
     assert fits(found) == expected
-    assert ("capacity is reserved for urgent" in found.failed_nodes.get("n", "")) != bool(expected)
+    assert ("capacity is reserved for 1 pod nominated" in found.failed_nodes.get("n", "")) != bool(
+        expected
+    )
     assert found.failed_and_unresolvable_nodes.keys() == {"unknown"}
     assert fits(await calls.filter(urgent, ["n"])) == ["n"]
 

@@ -95,16 +95,16 @@ def test_after_a_relist_nothing_is_known() -> None:
 
 
 def test_room_is_kept_from_the_same_and_lower_priorities() -> None:
-    """The sentence names every pod for which it is kept; a pod is not in its own way."""
+    """The sentence counts the pods for which it is kept; a pod is not in its own way."""
     bench = Bench(Nominations())
     bench.note("second", "n", priority=10)
     assert bench.refusal("other", 8, 10) == ""
-    expected = "capacity is reserved for second, nominated to this node"
+    expected = "capacity is reserved for 1 pod nominated to this node"
     assert bench.refusal("other", 9, 10) == expected
     assert bench.refusal("other", 9, 11) == ""
     assert bench.refusal("second", 16, 10) == ""
     bench.note("first", "n", priority=10)
-    expected = "capacity is reserved for first, second, nominated to this node"
+    expected = "capacity is reserved for 2 pods nominated to this node"
     assert bench.refusal("other", 1, 10) == expected
 
 

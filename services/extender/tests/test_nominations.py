@@ -42,7 +42,7 @@ async def one_gpu(cluster: FakeApiServer, extender: Running, used: int) -> None:
 async def test_room_of_a_nominated_pod_goes_to_higher_priorities_only(
     cluster: FakeApiServer, extender: Running, priority: int, *, fits: bool
 ) -> None:
-    """Filter and bind refuse the others, and say for whom the room is kept."""
+    """Filter and bind refuse the others, and state for how many pods capacity is reserved."""
     await one_gpu(cluster, extender, used=0)
     item = nominated(pod("urgent", 16, priority=10), "n")
     await wait_for(cluster, extender, item)
@@ -50,10 +50,10 @@ async def test_room_of_a_nominated_pod_goes_to_higher_priorities_only(
     answer = await extender.filter(other, "n")
     assert answer["NodeNames"] == (["n"] if fits else [])
     if not fits:
-        assert "capacity is reserved for urgent" in answer["FailedNodes"]["n"]
+        assert "capacity is reserved for 1 pod nominated" in answer["FailedNodes"]["n"]
         assert answer["FailedAndUnresolvableNodes"] == {}
         code, error = await extender.bind(other, "n")
-        assert (code, "capacity is reserved for urgent" in error) == (500, True)
+        assert (code, "capacity is reserved for 1 pod nominated" in error) == (500, True)
     assert (await extender.filter(item, "n"))["NodeNames"] == ["n"]
     assert (await extender.bind(item, "n"))[0] == 200
 
@@ -106,7 +106,7 @@ async def test_read_api_promises_nothing_that_filter_refuses(
     low = await wait_for(cluster, extender, pod("low", 12))
     _, text = await extender.get("/api/v1/pods/default/low/explain")
     assert json.loads(text)["helps"] == [Code.INSUFFICIENT_MEMORY.remedy]
-    reserved = "capacity is reserved for urgent, nominated to this node"
+    reserved = "capacity is reserved for 1 pod nominated to this node"
     refused, placed_before = await what_if(extender, 10), await what_if(extender, 11)
     assert (placed_before["fits"], refused["fits"]) == (True, False)
     assert reserved in refused["refusals"][0]["text"]

@@ -61,11 +61,11 @@ def reserved(cluster: FakeCluster) -> FakeCluster:
 def test_capacity_reserved_for_a_nominated_pod_is_not_free(
     run: Run, cluster: FakeCluster, priority: int
 ) -> None:
-    """A pod of the same or a lower priority waits behind it, and reads the name of that pod."""
+    """A pod of the same or a lower priority waits behind it, and reads that there is one."""
     reserved(cluster).pod("waits", 4, phase="Pending", spec={"priority": priority})
     found = json.loads(run("explain", "pod", "waits", "-o", "json", on=cluster).out)
     assert found["state"] == "Waiting"
-    assert found["helps"][0] == "n1: capacity is reserved for first, nominated to this node"
+    assert found["helps"][0] == "n1: capacity is reserved for 1 pod nominated to this node"
 
 
 @pytest.mark.parametrize(("name", "priority"), [("more", 6), ("first", 5)])

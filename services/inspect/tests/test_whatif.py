@@ -58,13 +58,13 @@ def test_pods_are_placed_as_the_extender_would(
 def test_capacity_reserved_for_a_nominated_pod(
     run: Run, two_gpus: FakeCluster, manifest: Path, priority: int, *, fits: bool
 ) -> None:
-    """A new pod of the same or a lower priority does not get it, and reads for which pod it is."""
+    """A new pod of the same or a lower priority does not get it, and reads why."""
     first = {"status": {"nominatedNodeName": "n"}, "spec": {"priority": 5}}
     two_gpus.pod("first", 15, phase="Pending", **first).pod("b", 1, node="n", index=1)
     manifest.write_text(POD.replace("spec:", f"spec:\n  priority: {priority}"))
     outcome = run("whatif", "-f", str(manifest), on=two_gpus)
     assert outcome.code == (0 if fits else 1)
-    assert ("capacity is reserved for first, nominated to this node" in outcome.out) is not fits
+    assert ("capacity is reserved for 1 pod nominated to this node" in outcome.out) is not fits
 
 
 def test_a_priority_class_is_named_where_priorities_decide(

@@ -90,9 +90,10 @@ def reserved_hint(refusal: FitError) -> str:
     return f"; {reserved_words(refusal.reserved_for)}" if refusal.reserved_for else ""
 
 
-def reserved_words(nominated: Sequence[str]) -> str:
-    """For which nominated pods a node reserves its free GPUs."""
-    return f"capacity is reserved for {', '.join(nominated)}, nominated to this node"
+def reserved_words(nominated: int) -> str:
+    """For how many nominated pods a node reserves its free GPUs."""
+    pods = "1 pod" if nominated == 1 else f"{nominated} pods"
+    return f"capacity is reserved for {pods} nominated to this node"
 
 
 def resource_words(refusal: FitError) -> str:

@@ -251,8 +251,9 @@ class FitError(msgspec.Struct, frozen=True):
         free, total: figures of the node in the same unit, where the code is about the node.
         detail: words that no figure carries.
         unresolvable: no eviction of pods could help, so preemption is useless.
-        reserved_for: names of the pods nominated to the node beside which the request does not fit;
-            empty where it does not fit without them either.
+        reserved_for: number of pods nominated to the node beside which the request does not fit; 0
+            where it does not fit without them either. No refusal names them: they may be of other
+            tenants.
     """
 
     node: NodeName
@@ -264,4 +265,4 @@ class FitError(msgspec.Struct, frozen=True):
     total: int = 0
     detail: str = ""
     unresolvable: bool = False
-    reserved_for: tuple[str, ...] = ()
+    reserved_for: int = 0

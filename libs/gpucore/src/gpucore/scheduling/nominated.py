@@ -67,8 +67,7 @@ def refusal_beside(
     refusal = fit(filled_by(node_info, nominated), pod_request)
     if refusal is None:
         return None
-    names = tuple(sorted(one.name for one in nominated))
-    return msgspec.structs.replace(refusal, reserved_for=names)
+    return msgspec.structs.replace(refusal, reserved_for=len(nominated))
 
 
 def node_beside(node_info: NodeInfo, nominated: Sequence[NominatedPod]) -> NodeInfo:
