@@ -4,9 +4,12 @@ from pathlib import Path
 
 import pytest
 
+from gpucore.accounting.node_info import NodeInfo
 from gpucore.explain.catalogue import catalogue_page
+from gpucore.explain.groups import figures, grouped
 from gpucore.explain.sentences import headline, placement_sentence, sentence
 from gpucore.model import Code, DeviceFitError, FitError, Placement
+from gpucore.steps import complete
 from gpucore.units import GIB, GpuIndex, MemoryUnit, NodeName
 
 N = NodeName("n")
@@ -98,6 +101,11 @@ def make_gpu(
             "on unknown GPUs"),
         ),
         (
+            FitError(N, Code.PENDING_COMPUTE, (), GIB, 50, free=40, total=60),
+            ("Pods on the node have compute on unknown GPUs, so the free compute is uncertain: "
+            "requested 50 percent, 40 free on the node after 60 are kept for pods on unknown GPUs"),
+        ),
+        (
             FitError(
                 N,
                 Code.INSUFFICIENT_GPUS,
@@ -159,6 +167,13 @@ def test_headlines_can_be_counted(code: Code) -> None:
 def test_a_placement_is_a_sentence(placement: Placement, words: str) -> None:
     """Where a pod sits, in the unit of the node."""
     assert placement_sentence(placement, GIB) == words
+
+
+def test_pending_compute_has_figures_in_percent() -> None:
+    """Of the node, since nobody knows on which GPU the compute is."""
+    refusal = FitError(N, Code.PENDING_COMPUTE, (), GIB, 50, free=40, total=60)
+    (group,) = complete(grouped({N: refusal}, {N: NodeInfo(N)}))
+    assert figures(group) == "free on the node 40 percent, requested 50"
 
 
 def test_every_code_has_a_sentence_and_a_remedy() -> None:

@@ -206,9 +206,21 @@ def test_pending_units_are_kept_free() -> None:
 def test_pending_compute_is_kept_free() -> None:
     """Compute on unknown GPUs is kept free as memory is."""
     book = ledger(share_node("n", make_gpus(10)), pod("stray", core=60, node="n"))
-    assert refused(book, pod("p", 1, core=50)).code is Code.PENDING_UNITS
+    refusal = refused(book, pod("p", 1, core=50))
+    assert (refusal.code, refusal.requested, refusal.free, refusal.total) == (
+        Code.PENDING_COMPUTE, 50, 40, 60,
+    )  # fmt: skip
+    assert not refusal.unresolvable
+    assert refused(book, pod("p", core=50)).code is Code.PENDING_COMPUTE
     assert isinstance(on_node(book, "n", pod("p", 1, core=40)), Placement)
     assert isinstance(on_node(book, "n", pod("p", 1)), Placement)
+
+
+def test_memory_is_the_reason_where_memory_and_compute_are_pending() -> None:
+    """The reason is about compute only where the memory of the node is enough."""
+    book = ledger(share_node("n", make_gpus(10)), pod("stray", 6, core=60, node="n"))
+    assert refused(book, pod("p", 5, core=50)).code is Code.PENDING_UNITS
+    assert refused(book, pod("p", 4, core=50)).code is Code.PENDING_COMPUTE
 
 
 def test_pending_whole_gpus_are_kept_free() -> None:

@@ -25,17 +25,21 @@ from gpucore.model.codes import COUNTING
 from gpucore.steps import Steps
 from gpucore.units import MemoryUnit, NodeName
 
-_OF_COMPUTE: Final = frozenset({Code.INSUFFICIENT_CORE, Code.COMPUTE_TOO_LARGE})
+_OF_COMPUTE: Final = frozenset(
+    {Code.INSUFFICIENT_CORE, Code.COMPUTE_TOO_LARGE, Code.PENDING_COMPUTE}
+)
 _MEASURED: Final = frozenset(
     {
         Code.INSUFFICIENT_MEMORY,
         Code.INSUFFICIENT_CORE,
         Code.INSUFFICIENT_GPUS,
         Code.PENDING_UNITS,
+        Code.PENDING_COMPUTE,
         Code.TOO_LARGE,
     }
 )
 """Reasons with figures; the others are given in words."""
+_NOUNS: Final = {Code.TOO_LARGE: "largest GPU", Code.PENDING_COMPUTE: "free on the node"}
 _PERCENT: Final = "percent"
 _Ranked = tuple[int, NodeName, FitError]
 
@@ -106,8 +110,8 @@ def _detail(refusal: FitError) -> str:
 
 
 def _requested(refusal: FitError) -> int:
-    """The requested amount in the measure of the code: of compute, percent of a GPU."""
-    if refusal.code not in _OF_COMPUTE:
+    """The requested amount in the measure of the code: of a GPU's compute, its percent."""
+    if refusal.code not in _OF_COMPUTE or refusal.code is Code.PENDING_COMPUTE:
         return refusal.requested
     return max((gpu.requested for gpu in refusal.gpus if gpu.code is refusal.code), default=0)
 
@@ -120,7 +124,7 @@ def _largest(refusal: FitError) -> int:
     """The largest free (or total) amount of one GPU; for exclusive GPUs, the number free."""
     if refusal.code in CONSTRAINT_CODES:
         return 0
-    if refusal.code in {*COUNTING, Code.PENDING_UNITS}:
+    if refusal.code in {*COUNTING, Code.PENDING_UNITS, Code.PENDING_COMPUTE}:
         return refusal.free
     gpus = [gpu for gpu in refusal.gpus if gpu.code is refusal.code]
     if refusal.code in {Code.TOO_LARGE, Code.COMPUTE_TOO_LARGE}:
@@ -142,7 +146,7 @@ def figures(group: Group) -> str:
         return f"a GPU has {group.largest} percent, requested {group.requested}"
     if not group.requested or group.code not in _MEASURED:
         return group.reason.partition(":")[0] + group.detail
-    noun = "largest GPU" if group.code is Code.TOO_LARGE else "largest free block"
+    noun = _NOUNS.get(group.code, "largest free block")
     if group.measure == "gpus":
         plural = "" if group.largest == 1 else "s"
         return f"{group.largest} GPU{plural} free, requested {group.requested}{group.detail}"

@@ -28,8 +28,10 @@ _SHARE_CODES: Final = frozenset(
         Code.COMPUTE_TOO_LARGE,
         Code.ISOLATION_MODE_MISSING,
         Code.PENDING_UNITS,
+        Code.PENDING_COMPUTE,
     }
 )
+_PENDING_CODES: Final = frozenset({Code.PENDING_UNITS, Code.PENDING_COMPUTE})
 CONSTRAINT_CODES: Final = frozenset(
     {
         Code.NODE_UNSCHEDULABLE,
@@ -65,11 +67,12 @@ def sentence(refusal: FitError) -> str:
 
 def _words(refusal: FitError) -> str:
     unit = f" {unit_words(refusal.unit)}"
-    if refusal.code in _SHARE_CODES and refusal.code is not Code.PENDING_UNITS:
+    if refusal.code in _SHARE_CODES and refusal.code not in _PENDING_CODES:
         return _share_words(refusal, unit)
-    if refusal.code is Code.PENDING_UNITS:
+    if refusal.code in _PENDING_CODES:
+        counted = " percent" if refusal.code is Code.PENDING_COMPUTE else unit
         return (
-            f"requested {refusal.requested}{unit}, {refusal.free} free on the node after "
+            f"requested {refusal.requested}{counted}, {refusal.free} free on the node after "
             f"{refusal.total} "
             "are kept for pods on unknown GPUs"
         )

@@ -247,7 +247,7 @@ class FitError(msgspec.Struct, frozen=True):
     Attributes:
         code: the reason of the node as a whole.
         gpus: one for each GPU that does not fit its part.
-        requested: units, percent or GPUs requested of one GPU (of the node for PENDING_UNITS).
+        requested: units, percent or GPUs requested of one GPU (of the node for PENDING_*).
         free, total: figures of the node in the same unit, where the code is about the node.
         detail: words that no figure carries.
         unresolvable: no eviction of pods could help, so preemption is useless.

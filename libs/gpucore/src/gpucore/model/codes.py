@@ -123,6 +123,11 @@ class Code(StrEnum):
         "Pods on the node have allocations on unknown GPUs, so the free capacity is uncertain.",
         "Schedule those pods through the extender; it ends once the plugin has corrected them.",
     )
+    PENDING_COMPUTE = (
+        "PendingCompute",
+        "Pods on the node have compute on unknown GPUs, so the free compute is uncertain.",
+        "Schedule those pods through the extender; it ends once the plugin has corrected them.",
+    )
     GANG = (
         "GangWaits",
         "All pods of a gang are placed together: some do not exist yet, or do not fit.",

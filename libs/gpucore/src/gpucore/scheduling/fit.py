@@ -102,7 +102,7 @@ def _unfit_shares(node_info: NodeInfo, pod_request: PodRequest) -> FitError | No
         refusals = [r for c in devices if (r := device_fit_error(c, pod_request))]
         return _refused(node_info, pod_request, refusals, per_device(pod_request)[0])
     free = node_info.free_units() - node_info.reserved_units()
-    if pod_request.mem > free or _core_is_pending(node_info, pod_request):
+    if pod_request.mem > free:
         return FitError(
             node_info.name,
             Code.PENDING_UNITS,
@@ -111,15 +111,25 @@ def _unfit_shares(node_info: NodeInfo, pod_request: PodRequest) -> FitError | No
             free=max(free, 0),
             total=node_info.reserved_units(),
         )
-    return None
+    return _pending_compute(node_info, pod_request)
 
 
-def _core_is_pending(node_info: NodeInfo, pod_request: PodRequest) -> bool:
+def _pending_compute(node_info: NodeInfo, pod_request: PodRequest) -> FitError | None:
     """Compute held on no known GPU leaves too little of the node's for this request."""
     if not (pod_request.core and node_info.pending_core):
-        return False
+        return None
     free = sum(device.core_free for device in node_info.devices.values() if device.healthy)
-    return pod_request.core > free - node_info.pending_core
+    left = max(free - node_info.pending_core, 0)
+    if pod_request.core <= left:
+        return None
+    return FitError(
+        node_info.name,
+        Code.PENDING_COMPUTE,
+        unit=node_info.unit,
+        requested=pod_request.core,
+        free=left,
+        total=node_info.pending_core,
+    )
 
 
 def _refused(
