@@ -86,6 +86,13 @@ def test_a_group_of_which_the_scheduler_names_a_part_stays() -> None:
     assert evicted(state, "g0", "g1", "a", gpus=3) == ["g0", "g1", "a"]
 
 
+def test_victims_beside_a_group_keep_the_order_of_the_scheduler() -> None:
+    """It compares the priority of the PodGroup, which the extender does not read."""
+    state = running_group("n", "n")
+    state.pod_changed(a_pod(placed(pod("a", 15, uid="a", priority=9), "n", 2)))
+    assert evicted(state, "g0", "g1", "a", gpus=3) == ["g0", "g1", "a"]
+
+
 def test_a_group_that_may_end_in_parts_again_is_read_anew() -> None:
     """The PodGroup was deleted and made again with the default."""
     state = running_group("n", "n")

@@ -74,9 +74,9 @@ def test_the_lowest_priority_that_alone_makes_room_goes() -> None:
     assert evicted(state, 15, "a", "b") == evicted(state, 15, "b", "a") == ["b"]
 
 
-def test_victims_keep_the_order_of_the_scheduler() -> None:
+def test_victims_of_equal_priority_keep_the_order_of_the_scheduler() -> None:
     """Foreign ones among them too."""
-    state = state_with(("a", 8, 0, 1), ("b", 7, 0, 2), ("k", 15, 1, 200))
+    state = state_with(("a", 8, 0, 0), ("b", 7, 0, 0), ("k", 15, 1, 200))
     assert evicted(state, 15, "b", "other", "a") == ["b", "other", "a"]
 
 
@@ -257,6 +257,42 @@ def test_the_first_victim_is_the_one_of_highest_priority() -> None:
     assert evicted(state, 15, "a") == ["b", "a"]
 
 
+def test_a_victim_without_gpus_keeps_its_place_by_its_priority() -> None:
+    """The reply names it before a pod of lower priority that the extender adds."""
+    state = state_with(("b", 15, 0, 7), ("k", 15, 1, 200))
+    foreign = pod("foreign", uid="foreign", priority=50)
+    foreign["spec"]["nodeName"] = "n"
+    state.pod_changed(a_pod(foreign))
+    assert evicted(state, 15, "foreign") == ["foreign", "b"]
+
+
+def test_victims_are_named_by_priority_whichever_a_budget_protects() -> None:
+    """Older schedulers propose the pods first that a PodDisruptionBudget protects."""
+    state = state_with(("a", 8, 0, 1), ("b", 7, 0, 2), ("k", 15, 1, 200))
+    assert evicted(state, 15, "a", "b") == ["b", "a"]
+
+
+@pytest.mark.parametrize(
+    ("starts", "expected"),
+    [
+        (("02", "01"), ["b", "a"]),
+        (("01", "02"), ["a", "b"]),
+        (("", "01"), ["b", "a"]),
+        (("01", ""), ["a", "b"]),
+    ],
+)
+def test_of_equal_priority_the_victim_that_started_first_is_named_first(
+    starts: tuple[str, str], expected: list[str]
+) -> None:
+    """kube-scheduler orders its own victims so; one that has not started comes last."""
+    state = state_with(("k", 15, 1, 200))
+    for name, amount, start in (("a", 8, starts[0]), ("b", 7, starts[1])):
+        item = placed(pod(name, amount, uid=name), "n", 0)
+        item["status"] |= {"startTime": f"2026-11-{start}T00:00:00Z"} if start else {}
+        state.pod_changed(a_pod(item))
+    assert evicted(state, 15, "a") == expected
+
+
 @pytest.mark.parametrize("units", [(15,), (15, 15)], ids=["one GPU", "two GPUs"])
 def test_a_node_that_is_sent_without_victims_gets_some(units: tuple[int, ...]) -> None:
     """A kube-scheduler that sees enough units in total leaves the choice to the extender."""
@@ -321,7 +357,7 @@ def test_a_proposed_pod_goes_where_a_rule_is_not_evaluated() -> None:
     pending = pod("p", 15, uid="p", priority=100)
     assert victims_of(Preempt(state), pending, "a", "b") == ["a"]
     pending["spec"]["containers"][0]["ports"] = [{"hostPort": 80}]
-    assert victims_of(Preempt(state), pending, "a", "b") == ["a", "b"]
+    assert victims_of(Preempt(state), pending, "a", "b") == ["b", "a"]
 
 
 @given(

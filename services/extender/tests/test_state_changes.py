@@ -8,6 +8,7 @@ from objects import Object, placed, pod
 
 from gpucore.scheduling import pending_pods
 from gpucore.scheduling.grouping import Rules
+from gpucore.scheduling.preemption import Victim
 from gpucore.units import NodeName, PodUid
 from gpucore.wire.pod.gangs import gang_of
 from gpuextender.scheduling.gangs import Gangs
@@ -106,21 +107,22 @@ def test_a_relist_touches_the_nodes_whose_claims_changed() -> None:
     assert touched.taken() == set()
 
 
-def test_priorities_are_kept_of_pods_that_hold_memory() -> None:
+@pytest.mark.parametrize("units", [(4,), ()], ids=["holds memory", "holds none"])
+def test_priorities_are_kept_of_pods_that_have_a_node(units: tuple[int, ...]) -> None:
     """Preemption compares them; they go with the pod, its end, or a list without it."""
     state, _ = two_nodes()
-    item = pod("p", 4, uid="p", priority=7)
+    item, uid = pod("p", *units, uid="p", priority=7), PodUid("p")
     state.pod_changed(a_pod(item))
-    assert state.priority(PodUid("p")) == 0
+    assert state.victim(uid) == Victim(uid)
     state.pod_changed(a_pod(placed(item, "a", 0)))
-    assert state.priority(PodUid("p")) == 7
+    assert state.victim(uid).priority == 7
     state.pod_changed(a_pod(placed(item, "a", 0, phase="Succeeded")))
-    assert state.priority(PodUid("p")) == 0
+    assert state.victim(uid) == Victim(uid)
     for end in (lambda: state.relist_pods([]), lambda: state.pod_gone(a_pod(item))):
         state.pod_changed(a_pod(placed(item, "a", 0)))
-        assert state.priority(PodUid("p")) == 7
+        assert state.victim(uid).priority == 7
         end()
-        assert state.priority(PodUid("p")) == 0
+        assert state.victim(uid) == Victim(uid)
 
 
 def test_pods_that_are_being_deleted_are_known() -> None:

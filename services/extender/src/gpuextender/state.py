@@ -25,7 +25,7 @@ from gpucore.wire.names import Names
 from gpucore.wire.node.inventories import unhealthy_indexes
 from gpucore.wire.node.spec import Node
 from gpucore.wire.pod.gangs import Gang, gang_of
-from gpucore.wire.pod.spec import Pod, created
+from gpucore.wire.pod.spec import Pod, created, started
 from gpucore.wire.whole_requests import pod_request_of
 from gpucore.workload.history import LearnedMix
 
@@ -77,6 +77,7 @@ class State:
         self.candidates.on_change = self._on_host
         self._pending = PendingPods()
         self._priorities: dict[PodUid, int] = {}
+        self._starts: dict[PodUid, float] = {}
         self._terminating = set[PodUid]()
         self._passing: dict[PodUid, NodeName] = {}  # what may expire; cleared of the rest then
 
@@ -130,9 +131,9 @@ class State:
         """The pods of a gang that exist, for one of them that has no place."""
         return self.gangs.members(Member(pending.pod, pending.pod_request), gang)
 
-    def priority(self, uid: PodUid) -> int:
-        """Priority of a bound pod that holds an allocation; 0 where nothing is known."""
-        return self._priorities.get(uid, 0)
+    def victim(self, uid: PodUid) -> Victim:
+        """A bound pod as one to evict: its priority, and its start where it holds GPUs."""
+        return Victim(uid, self._priorities.get(uid, 0), self._starts.get(uid, 0.0))
 
     def terminates(self, uid: PodUid) -> bool:
         """The pod is being deleted."""
@@ -242,6 +243,7 @@ class State:
         self._freed(self.nominations.drop(pod.uid))
         self._pending.gone(pod)
         self._priorities.pop(pod.uid, None)
+        self._starts.pop(pod.uid, None)
         self._terminating.discard(pod.uid)
         self._trim(gang_of(pod))
 
@@ -256,6 +258,7 @@ class State:
         self._touch_changed(before)
         self._pending.clear()
         self._priorities.clear()
+        self._starts.clear()
         self._terminating.clear()
         self.gangs.clear()
         self.nominations.clear()
@@ -380,11 +383,8 @@ class State:
             self._node_changed(node)
 
     def _note(self, pod: Pod) -> None:
-        """Keep the list of waiting pods, and the priority of those that hold something."""
-        if pod.priority and self.ledger.allocation(pod.uid) is not None:
-            self._priorities[pod.uid] = pod.priority
-        else:
-            self._priorities.pop(pod.uid, None)
+        """Keep the list of waiting pods, and how important those are that have a node."""
+        self._rank(pod)
         (self._terminating.add if pod.terminating else self._terminating.discard)(pod.uid)
         self._count(pod)
         joined = self.gangs.note(pod)
@@ -397,6 +397,18 @@ class State:
                 self._freed(self.nominations.note(pod, pod_request))
         if joined:
             self._member_added()
+
+    def _rank(self, pod: Pod) -> None:
+        """Keep what :meth:`victim` needs; nothing for most pods of priority 0."""
+        holds = self.ledger.allocation(pod.uid) is not None
+        if pod.priority and (holds or (pod.node and not pod.finished)):
+            self._priorities[pod.uid] = pod.priority
+        else:
+            self._priorities.pop(pod.uid, None)
+        if holds:
+            self._starts[pod.uid] = started(pod)
+        else:
+            self._starts.pop(pod.uid, None)
 
     def _has_place(self, pod: Pod) -> bool:
         """Its gang by labels holds a place on the node that the pod is nominated for.

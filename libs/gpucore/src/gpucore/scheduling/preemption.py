@@ -28,10 +28,19 @@ from gpucore.units import PodUid
 
 
 class Victim(msgspec.Struct, frozen=True):
-    """A pod that may be evicted; higher priority is more worth keeping."""
+    """A pod that may be evicted; higher priority is more worth keeping.
+
+    Attributes:
+        started: Unix seconds; 0 where it is not known.
+    """
 
     uid: PodUid
     priority: int = 0
+    started: float = 0.0
+
+    def is_more_important(self, other: "Victim") -> bool:
+        """kube-scheduler names it first: it has a higher priority, or started earlier."""
+        return (-self.priority, self.started) < (-other.priority, other.started)
 
 
 class NodeRules(msgspec.Struct, frozen=True):
@@ -131,12 +140,20 @@ def needed(
     return [*kept, *(one for one in evicted if one not in kept)]
 
 
+def by_priority(proposed: Iterable[Victim]) -> list[Victim]:
+    """Higher ones first: kube-scheduler takes the first for the one of highest priority.
+
+    Patch releases without its own fix put those first that a PodDisruptionBudget protects.
+    """
+    return sorted(proposed, key=lambda one: -one.priority)
+
+
 def in_order(proposed: Sequence[Victim], added: Iterable[Victim]) -> Sequence[Victim]:
-    """All of them: kube-scheduler takes the first for the one of highest priority."""
+    """All of them by their importance, where kube-scheduler proposed some in this order."""
     found = list(proposed)
     for one in added:
-        lower = (i for i, other in enumerate(found) if other.priority < one.priority)
-        found.insert(next(lower, len(found)), one)
+        less = (i for i, other in enumerate(found) if one.is_more_important(other))
+        found.insert(next(less, len(found)), one)
     return found
 
 

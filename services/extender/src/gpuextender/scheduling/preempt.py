@@ -21,12 +21,19 @@ from gpucore.accounting.node_info import NodeInfo
 from gpucore.model import Allocation, AllocationState, PodRequest
 from gpucore.model.constraints import PodConstraints
 from gpucore.scheduling.pending_pods import UnscheduledPod
-from gpucore.scheduling.preemption import FitCheck, NodeRules, Victim, in_order, needed
+from gpucore.scheduling.preemption import (
+    FitCheck,
+    NodeRules,
+    Victim,
+    by_priority,
+    in_order,
+    needed,
+)
 from gpucore.units import NodeName, PodUid
 from gpucore.wire.constraints import all_constraints
 from gpucore.wire.errors import WireError
 from gpucore.wire.pod.gangs import GROUP_PREFIX, gang_of
-from gpucore.wire.pod.spec import Pod, decode_pod
+from gpucore.wire.pod.spec import Pod, decode_pod, started
 from gpuextender.scheduling import messages
 from gpuextender.scheduling.messages import (
     MessageError,
@@ -107,15 +114,20 @@ class Preempt:
         return found if here and len(found) == len(nodes) else ()
 
     def _identify(self, pods: Iterable[msgspec.Raw]) -> list[Victim]:
-        """Victims as whole pods, or by UID alone."""
-        return [self._victim(raw) for raw in pods]
+        """Victims as whole pods, or by UID alone, by priority.
+
+        PodGroups stay where kube-scheduler has put them: it does not compare the pods' priorities.
+        """
+        found = [self._victim(raw) for raw in pods]
+        groups = any(self._state.gangs.evicted_with(one.uid) for one in found)
+        return found if groups else by_priority(found)
 
     def _victim(self, raw: msgspec.Raw) -> Victim:
         uid = PodUid(messages.decode(raw, MetaPod).uid)
         if uid:
-            return Victim(uid, self._state.priority(uid))
+            return self._state.victim(uid)
         pod: Pod = decode_pod(raw)
-        return Victim(pod.uid, pod.priority)
+        return Victim(pod.uid, pod.priority, started(pod))
 
     def _evicted(
         self,
@@ -160,7 +172,7 @@ class Preempt:
         """The other pods of the node that ``pod`` may evict."""
         known = {one.uid for one in listed}
         found = (
-            Victim(uid, self._state.priority(uid))
+            self._state.victim(uid)
             for uid, allocation in node_info.allocations.items()
             if uid not in known and self._may_be_added(allocation)
         )

@@ -5,6 +5,7 @@ Everything else of a pod is skipped while parsing: fifty thousand pods are held 
 
 from collections.abc import Iterable
 from datetime import datetime
+from math import inf
 from typing import Final
 
 import msgspec
@@ -50,6 +51,7 @@ class Pod(msgspec.Struct, frozen=True, gc=False):
         terminating: deletion was requested; its containers may still run.
         priority: of preemption; 0 where none is set.
         creation: RFC 3339 time.
+        start: RFC 3339 time at which kubelet took it; empty where it has not.
         reason, message: why the pod is in its phase, as kubelet reports.
         owner: UID of the controller that created it; empty where none did.
         gated: it has scheduling gates, so no scheduler tries it yet.
@@ -92,6 +94,7 @@ class Pod(msgspec.Struct, frozen=True, gc=False):
     claim_templates: tuple[str, ...] = ()
     pod_group: str = ""
     unschedulable: bool = False
+    start: str = ""
 
     @property
     def finished(self) -> bool:
@@ -106,10 +109,19 @@ class Pod(msgspec.Struct, frozen=True, gc=False):
 
 def created(pod: Pod) -> float:
     """Unix seconds of the pod's creation; 0 where the text is none."""
+    return _unix_seconds(pod.creation, 0.0)
+
+
+def started(pod: Pod) -> float:
+    """Unix seconds of the pod's start; later than all others where it has not started."""
+    return _unix_seconds(pod.start, inf)
+
+
+def _unix_seconds(text: str, otherwise: float) -> float:
     try:
-        return datetime.fromisoformat(pod.creation).timestamp()
+        return datetime.fromisoformat(text).timestamp()
     except ValueError:
-        return 0.0
+        return otherwise
 
 
 class Present(msgspec.Struct, gc=False):
@@ -215,6 +227,7 @@ class StatusObject(msgspec.Struct, rename="camel", gc=False):
     reason: str | None = None
     message: str | None = None
     nominated_node_name: str | None = None
+    start_time: str | None = None
     resource_claim_statuses: list[_ClaimName] | None = None
     extended_resource_claim_status: _ClaimName | None = None
     conditions: msgspec.Raw = NO_CONDITIONS
@@ -272,6 +285,7 @@ def flat(pod: PodObject, constraints: PodConstraints | None = None) -> Pod:
         claim_templates=_templates(spec.resource_claims) if spec.resource_claims else (),
         pod_group=(group.pod_group_name or "") if (group := spec.scheduling_group) else "",
         unschedulable=not spec.node_name and _tried_in_vain(status.conditions),
+        start=status.start_time or "",
     )
 
 
