@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpucore.model import FitError, Placement
+from gpucore.scheduling.host_rooms import MOST_SELECTORS
 from gpucore.scheduling.policy import POLICIES, place
 from gpucore.simulate.hosts import Host
 from gpucore.simulate.traces import TraceNode, TracePod
@@ -16,12 +17,12 @@ from gpucore.units import PodUid
 from gpucore.workload.arrivals import HALF_LIFE_SECONDS, Arrival, NodeLabels
 from gpucore.workload.history import (
     FEWEST_PODS,
-    MOST_DIFFERENT,
     LearnedMix,
     PodHistory,
     deciding,
     difference,
 )
+from gpucore.workload.known_selectors import MOST_OF_ALL, MOST_OF_ONE
 from gpucore.workload.pod_mix import PodKind, PodMix
 
 SMALL, LARGE = PodKind(mem=2), PodKind(gpus=4)
@@ -107,16 +108,64 @@ def test_models_follow_from_the_selector() -> None:
     assert learned == {SMALL: 20.0, PodKind(mem=2, models=("T4",)): 20.0}
 
 
+def on(value: str) -> NodeLabels:
+    """A selector of one label."""
+    return NodeLabels((("k", value),))
+
+
+def selecting(namespace: str, *values: str, days: float = 0.0) -> list[Arrival]:
+    """A pod for each of these selectors."""
+    return [Arrival(namespace, SMALL, on(each), NOW - days * 86400) for each in values]
+
+
 def test_different_selectors_are_bounded() -> None:
-    """Of a tenant who invents selectors, the further ones count as none."""
-    found = history(
-        *(
-            Arrival("a", SMALL, NodeLabels((("k", f"{n}"),)), NOW)
-            for n in range(MOST_DIFFERENT + 9)
-        ),
-        limit=10**6,
-    )
-    assert len(found.selectors()) == MOST_DIFFERENT
+    """Of a tenant who invents selectors, the further ones count as none; others keep theirs."""
+    invented = selecting("a", *(f"{n}" for n in range(MOST_OF_ONE + 9)))
+    found = history(*invented, *selecting("b", "z"), limit=10**6)
+    selectors = complete(found.selectors())
+    assert len(selectors) == MOST_OF_ONE
+    many = [pod for n in range(40) for pod in selecting(f"n{n}", *(f"{n}-{m}" for m in range(200)))]
+    assert len(complete(history(*many, limit=10**6).selectors())) == MOST_OF_ALL
+
+
+def test_a_selector_goes_with_its_last_pod() -> None:
+    """Then another one is kept: a namespace that changed its labels is not stuck with the old."""
+    found = history(*selecting("a", *(f"old{n}" for n in range(MOST_OF_ONE))), limit=MOST_OF_ONE)
+    for number in range(MOST_OF_ONE):
+        found.note(PodUid(f"new{number}"), *selecting("a", f"new{number}"))
+    assert {one.labels[0][1][:3] for one in complete(found.selectors())} == {"new"}
+
+
+def test_selectors_come_by_the_weight_of_their_pods() -> None:
+    """Old pods count less, and the pods of any node have none."""
+    pods = selecting("a", "old", "old", "old", days=9) + selecting("a", "one", "two", "two")
+    assert complete(history(*pods, *of(SMALL, 9)).selectors()) == [on("two"), on("one"), on("old")]
+
+
+def test_small_namespaces_have_no_say_about_selectors_either() -> None:
+    """Their pods do not count for the mix."""
+    found = history(*selecting("a", *["x"] * 91), *selecting("odd", *["y"] * 9))
+    assert complete(found.selectors()) == [on("x")]
+
+
+@given(
+    st.lists(st.lists(st.sampled_from("stuvwxyz"), min_size=20, max_size=60), max_size=7),
+    st.integers(0, 300),
+    st.integers(-1, 1),
+)
+def test_no_tenant_keeps_selectors_of_others_out(
+    namespaces: list[list[str]], invented: int, age: int
+) -> None:
+    """Of eight namespaces, each with eight selectors, those of all others are compared."""
+    flood = [f"a{number}" for number in range(invented)]
+    others = {f"n{number}": values for number, values in enumerate(namespaces)}
+    pods = [pod for name, values in others.items() for pod in selecting(name, *values, days=1)]
+    tenant = selecting("tenant", *flood, days=1 + age)
+    learned = complete(history(*tenant, *pods, limit=10**6).selectors())
+    weight = 2.0 ** (-age / 3) * invented
+    counts = {name: float(len(values)) for name, values in others.items()} | {"tenant": weight}
+    expected = {on(each) for name in deciding(counts) for each in others.get(name, ())}
+    assert expected <= set(learned[:MOST_SELECTORS])
 
 
 def test_small_namespaces_do_not_decide_beside_large_ones() -> None:

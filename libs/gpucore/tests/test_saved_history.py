@@ -105,7 +105,7 @@ def test_the_selectors_of_what_was_saved_are_evaluated_again() -> None:
     """By the nodes of now, as those of pods that exist."""
     old = {PodUid("old"): Arrival("a", KINDS[0], T4, created=NOW - DAY)}
     new = {PodUid("new"): Arrival("a", KINDS[0], created=NOW)}
-    assert T4 in history(new, text_of(history(old | new))).selectors()
+    assert T4 in complete(history(new, text_of(history(old | new))).selectors())
 
 
 def test_what_was_saved_counts_less_with_time() -> None:

@@ -235,8 +235,8 @@ async def test_the_metrics_and_the_log_have_the_mix_in_use() -> None:
     assert metrics.MIX_CHANGES._value.get() == before + 1
 
 
-async def test_node_selectors_become_gpu_models() -> None:
-    """Those of the nodes that the labels of the pods allow."""
+def two_models() -> State:
+    """A node of the model T4 and one of A10, with the model as a label."""
     nodes = []
     for name, model in (("a", "T4"), ("b", "A10")):
         item = node(name, 16, unit="GiB")
@@ -244,11 +244,29 @@ async def test_node_selectors_become_gpu_models() -> None:
         annotations = item["metadata"]["annotations"]
         annotations[INVENTORY] = annotations[INVENTORY].replace("T4", model)
         nodes.append(decode_node(json.dumps(item).encode()))
-    learning = Learning(state := state_of(*nodes))
+    return state_of(*nodes)
+
+
+async def test_node_selectors_become_gpu_models() -> None:
+    """Those of the nodes that the labels of the pods allow."""
+    learning = Learning(state := two_models())
     came(state, FEWEST_PODS, 8, selector="A10")
     await learning.learner.learn()
     [kind] = host(state, A).mix.kinds
     assert kind == PodKind(mem=8, cpu_milli=2000, models=("A10",))
+
+
+async def test_selectors_that_a_tenant_invents_leave_those_of_others() -> None:
+    """More than are compared with the nodes, and before all others by their text."""
+    learning = Learning(state := two_models())
+    came(state, 20 * FEWEST_PODS, 8, selector="A10")
+    for number in range(65):
+        item = pod(f"t{number}", 8, namespace="tenant")
+        item["spec"]["nodeSelector"] = {"a": f"{number}"}
+        state.pod_changed(constraints.decode_pod(json.dumps(item).encode()))
+    await learning.learner.learn()
+    kinds = host(state, A).mix.kinds
+    assert PodKind(mem=8, cpu_milli=2000, models=("A10",)) in kinds
 
 
 async def test_pods_with_claims_are_counted_before_it_learns() -> None:

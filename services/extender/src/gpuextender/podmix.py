@@ -82,7 +82,8 @@ class MixLearner:
             for name, node_info in list(state.ledger.nodes().items())
             if (node := state.candidates.version(name)) is not None
         )
-        models = await slices.finish(allowed_models(state.mix.history.selectors(), nodes))
+        selectors = await slices.finish(state.mix.history.selectors())
+        models = await slices.finish(allowed_models(selectors, nodes))
         unit = await slices.finish(usual_unit(list(state.ledger.nodes().values())))
         changed = await slices.finish(state.mix.learn(models, unit))
         in_use = state.mix.mix

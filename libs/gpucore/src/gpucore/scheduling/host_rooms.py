@@ -15,7 +15,7 @@ from gpucore.workload.pod_mix import UNLIMITED, HostRoom, PodKind, PodMix
 
 MEMORY: Final = "memory"
 MOST_SELECTORS: Final = 64
-"""Selectors that are evaluated; pods with further ones count as pods without."""
+"""Selectors that are compared with the nodes; pods with further ones count as pods without."""
 NODES_A_STEP: Final = 100
 
 
@@ -86,8 +86,12 @@ def request_on_host(requests: Resources) -> PodRequest:
 def allowed_models(
     selectors: Iterable[NodeLabels], nodes: Iterable[tuple[NodeInfo, CandidateNode]]
 ) -> Steps[Models]:
-    """The GPU models of the nodes that each selector allows, in steps."""
-    known = sorted((each for each in selectors if each != ANY_NODE), key=repr)[:MOST_SELECTORS]
+    """The GPU models of the nodes that each selector allows, in steps.
+
+    Args:
+        selectors: the first :data:`MOST_SELECTORS` of these count.
+    """
+    known = [each for each in selectors if each != ANY_NODE][:MOST_SELECTORS]
     found: dict[NodeLabels, set[str]] = {selector: set() for selector in known}
     everything: set[str] = set()
     for number, (node_info, node) in enumerate(nodes):

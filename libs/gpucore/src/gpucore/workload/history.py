@@ -13,14 +13,13 @@ floods the cluster with odd pods moves nothing before it is a tenth of all pods.
 
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
-from typing import Final, TypeVar
+from typing import Final
 
 import msgspec
 
 from gpucore.steps import Steps
 from gpucore.units import GIB, MemoryUnit, PodUid
 from gpucore.workload.arrivals import (
-    ANY_NODE,
     EMPTY,
     MOST_PODS,
     VERSION,
@@ -31,11 +30,9 @@ from gpucore.workload.arrivals import (
     aged,
     bounded,
     saved_part,
-    small_selector,
 )
+from gpucore.workload.known_selectors import KnownSelectors, in_turn, weights_by_namespace
 from gpucore.workload.pod_mix import PodKind, PodMix, usual_mix
-
-T = TypeVar("T")
 
 FEWEST_PODS: Final = 20
 """With fewer pods the mix is not known."""
@@ -46,7 +43,7 @@ MOST: Final = 0.5
 DIFFERENCE: Final = 0.15
 """Part of the weight by which two mixes may differ and count as one."""
 MOST_DIFFERENT: Final = 1024
-"""Different kinds and selectors that are kept once for all their pods."""
+"""Different kinds that are kept once for all their pods."""
 PODS_A_STEP: Final = 500
 SETTLED_SECONDS: Final = 60.0
 """Pods that are this much older than the newest are saved: all of them have come by the watch."""
@@ -63,7 +60,7 @@ class PodHistory:
         self._limit = limit
         self._arrivals: OrderedDict[PodUid, Arrival] = OrderedDict()
         self._kinds: dict[PodKind, PodKind] = {}
-        self._selectors: dict[NodeLabels, NodeLabels] = {ANY_NODE: ANY_NODE}
+        self._selectors = KnownSelectors()
         self._earlier = EMPTY
 
     def __len__(self) -> int:
@@ -89,16 +86,19 @@ class PodHistory:
         if not self.misses(uid, arrival.created):
             return
         if len(self._arrivals) >= self._limit:
-            self._arrivals.popitem(last=False)
+            self._drop(next(iter(self._arrivals)))
         self._arrivals[uid] = msgspec.structs.replace(
             arrival,
-            kind=_shared(self._kinds, arrival.kind, arrival.kind),
-            selector=_shared(self._selectors, small_selector(arrival.selector), ANY_NODE),
+            kind=self._shared(arrival.kind),
+            selector=self._selectors.add(arrival.namespace, arrival.selector),
         )
 
-    def selectors(self) -> list[NodeLabels]:
-        """Different selectors of the pods, at most :data:`MOST_DIFFERENT`."""
-        return list(self._selectors)
+    def selectors(self) -> Steps[list[NodeLabels]]:
+        """Different selectors of the namespaces that decide the mix, by turns, in steps."""
+        counted = list(self._counted(self._newest()))
+        namespaces = yield from weights_by_namespace(counted)
+        pods = {namespace: sum(weights.values()) for namespace, weights in namespaces.items()}
+        return in_turn({namespace: namespaces[namespace] for namespace in deciding(pods)})
 
     def weights(self, models: Models, unit: MemoryUnit = GIB) -> Steps[dict[PodKind, float]]:
         """Weight of each kind of pods; empty while there are too few, in steps.
@@ -138,9 +138,17 @@ class PodHistory:
         self._earlier = saved
         late = [uid for uid, each in self._arrivals.items() if each.created < saved.until]
         for uid in late:
-            del self._arrivals[uid]
-        for part in saved.parts:
-            _shared(self._selectors, part.selector, ANY_NODE)
+            self._drop(uid)
+
+    def _drop(self, uid: PodUid) -> None:
+        gone = self._arrivals.pop(uid)
+        self._selectors.drop(gone.namespace, gone.selector)
+
+    def _shared(self, kind: PodKind) -> PodKind:
+        """Equal kinds as one object, as far as few enough differ."""
+        if kind in self._kinds or len(self._kinds) < MOST_DIFFERENT:
+            return self._kinds.setdefault(kind, kind)
+        return kind
 
     def _oldest(self) -> Arrival:
         return next(iter(self._arrivals.values()))
@@ -163,13 +171,6 @@ class PodHistory:
         for arrival in self._arrivals.values():
             if arrival.created < before:
                 yield arrival, aged(at - arrival.created)
-
-
-def _shared(known: dict[T, T], value: T, further: T) -> T:
-    """Equal values as one object; ``further`` where too many differ."""
-    if value in known or len(known) < MOST_DIFFERENT:
-        return known.setdefault(value, value)
-    return further
 
 
 def _together(tenants: Mapping[str, Mapping[PodKind, float]]) -> dict[PodKind, float]:

@@ -191,6 +191,6 @@ def learned_mix(
     for uid, arrival in arrivals.items():
         found.history.note(uid, arrival)
     pairs = ((nodes.node_infos[name], node) for name, node in nodes.nodes.items())
-    models = complete(allowed_models(found.history.selectors(), pairs))
+    models = complete(allowed_models(complete(found.history.selectors()), pairs))
     complete(found.learn(models, complete(usual_unit(nodes.node_infos.values()))))
     return found

@@ -22,6 +22,7 @@ from gpucore.units import MILLI, NodeName, PodUid
 from gpucore.wire.constraints import all_constraints
 from gpucore.wire.pod.container_statuses import last_end
 from gpucore.wire.pod.spec import Pod, created
+from gpucore.workload.known_selectors import in_turn, weights_by_namespace
 from gpucore.workload.pod_mix import PodKind
 from gpuinspect.cluster.mix import cluster_arrivals
 from gpuinspect.cluster.snapshots import Snapshot
@@ -98,7 +99,8 @@ def _traced(
     if not sizes or not arrivals:
         raise InspectError("the cluster has no GPUs, or no pods that request them")
     pairs = ((infos[name], node) for name, node in nodes.nodes.items())
-    models = complete(allowed_models({one.selector for one in arrivals.values()}, pairs))
+    namespaces = complete(weights_by_namespace((one, 1.0) for one in arrivals.values()))
+    models = complete(allowed_models(in_turn(namespaces), pairs))
     unit, ((units, _), *_) = complete(usual_unit(infos.values())), sizes.most_common(1)
     kinds = {uid: one.kind_on(models(one.selector), unit) for uid, one in arrivals.items()}
     with_gpus = [pod for pod in snapshot.pods if pod.uid in kinds]
