@@ -122,7 +122,7 @@ def test_limits_that_are_none_are_faults(text: str) -> None:
     assert (shape.max_pods, shape.oversell) == (0, 1)
     assert shape.faults == (
         f"label {wire_names.LABEL_MAX_POD} is not a number from 1 to 1023",
-        f"label {wire_names.LABEL_OVERSELL} is not a number from 1 to 1023",
+        f"label {wire_names.LABEL_OVERSELL} is not a number from 1 to 16",
     )
 
 

@@ -131,7 +131,7 @@ def test_any_labels_make_a_shape(labels: dict[str, str], inventory: str) -> None
     """Labels that say nothing sensible are faults, and limits stay sensible."""
     node = Node(NodeName("n"), labels=labels, annotations={wire_names.INVENTORY: inventory})
     shape = capacity_of(node, NAMES, frozenset())
-    assert 1 <= shape.oversell < 1024
+    assert 1 <= shape.oversell <= 16
     assert 0 <= shape.max_pods < 1024
 
 

@@ -5,11 +5,10 @@ import pytest
 from gpucore.node.allocation.device_ids import Resource
 from gpucore.units import NodeName
 from gpucore.wire.node.spec import Node
-from gpudeviceplugin.cluster.node_watch import MOST_OVERSELL, NodeWatch, oversell_of, resources_of
+from gpudeviceplugin.cluster.node_watch import NodeWatch, resources_of
 from gpudeviceplugin.signals import Signal
 
 NODE = Node(NodeName("n1"))
-LABEL = "ack.node.gpu.schedule.oversell"
 
 
 def test_a_deleted_node_is_unknown_from_then_on() -> None:
@@ -40,19 +39,3 @@ def test_a_deleted_node_is_unknown_from_then_on() -> None:
 def test_labels_choose_the_resources(labels: dict[str, str], resources: list[Resource]) -> None:
     """Shares, exclusive GPUs, both, or nothing."""
     assert list(resources_of(labels)) == resources
-
-
-@pytest.mark.parametrize(
-    ("text", "times"),
-    [
-        ("2", 2),
-        (str(MOST_OVERSELL), MOST_OVERSELL),
-        (str(MOST_OVERSELL + 1), MOST_OVERSELL),
-        ("65535", MOST_OVERSELL),
-        *((text, 1) for text in ("65536", "0", "-1", "1.5", "x")),
-    ],
-)
-def test_memory_is_oversold_sixteen_times_at_most(text: str, times: int) -> None:
-    """A larger number means the most; what is no number means once."""
-    assert oversell_of({LABEL: text}) == times
-    assert oversell_of({}) == 1

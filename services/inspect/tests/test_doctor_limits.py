@@ -168,6 +168,18 @@ def only_gpus(cluster: FakeCluster) -> None:
     found["status"]["capacity"] = found["status"]["allocatable"] = {"aliyun.com/gpu": "2"}
 
 
+def oversold(cluster: FakeCluster, ratio: str, offered: int) -> None:
+    """The label of n1 and the units that its kubelet has."""
+    item(cluster, "n1")["metadata"]["labels"]["ack.node.gpu.schedule.oversell"] = ratio
+    capacity(cluster, gpu_mem=f"{offered}")
+
+
+def oversold_units(cluster: FakeCluster, amount: int, ratio: str) -> None:
+    """Units of MiB, offered several times over."""
+    units(cluster, amount)
+    oversold(cluster, ratio, amount * int(ratio))
+
+
 def both_plugins(cluster: FakeCluster) -> None:
     """NVIDIA's resource beside ours."""
     for part in ("capacity", "allocatable"):
@@ -230,6 +242,9 @@ SOUND: list[tuple[str, str, Change]] = [
     ("gpu-count-agrees", "unknown", uncounted),
     ("one-plugin", "on no node", pending_plugins),
     ("inventory-agrees", "exclusive GPUs alone", only_gpus),
+    ("inventory-agrees", "oversold", lambda c: oversold(c, "2", 60)),
+    ("inventory-agrees", "a ratio above the largest", lambda c: oversold(c, "17", 480)),
+    ("message-size", "the largest oversold", lambda c: oversold_units(c, 34_952, "2")),
 ]
 
 
@@ -244,6 +259,16 @@ def test_what_is_still_sound_is_not_named(run: Run, name: str, change: Change) -
 
 
 FOUND: list[tuple[str, Change, list[str]]] = [
+    (
+        "inventory-agrees",
+        lambda c: oversold(c, "2", 30),
+        ["n1: GPUs of 60 GiB in total, kubelet has 30"],
+    ),
+    (
+        "message-size",
+        lambda c: oversold_units(c, 34_954, "2"),
+        ["n1: 69908 device IDs, one for each MiB, are too many for kubelet; use 256MiB"],
+    ),
     (
         KUBE_SCHEDULER,
         lambda c: kube_scheduler(c, "--leader-elect=true"),

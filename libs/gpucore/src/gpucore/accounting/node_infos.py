@@ -18,6 +18,7 @@ from gpucore.wire import names as wire_names
 from gpucore.wire.names import Names
 from gpucore.wire.node.inventories import inventory_of
 from gpucore.wire.node.matrices import joined
+from gpucore.wire.node.oversell import oversell_fault, oversell_of
 from gpucore.wire.node.spec import Node
 from gpucore.wire.quantity import amount, number
 
@@ -188,8 +189,8 @@ def capacity_of(
         offers_shares=amount(node.capacity.get(names.gpu_mem, "0")) > 0,
         offers_gpus=amount(node.capacity.get(names.gpu, "0")) > 0,
         policy=_policy(node.labels, faults),
-        max_pods=_positive(node.labels, wire_names.LABEL_MAX_POD, 0, faults),
-        oversell=_positive(node.labels, wire_names.LABEL_OVERSELL, 1, faults),
+        max_pods=_max_pods(node.labels, faults),
+        oversell=_oversell(node.labels, faults),
         unhealthy=unhealthy,
         node_type=node.annotations.get(wire_names.NODE_TYPE, ""),
         topology=node.annotations.get(wire_names.NODE_TOPOLOGY, "") if silent else "",
@@ -234,12 +235,19 @@ def _policy(labels: Mapping[str, str], faults: list[str]) -> str:
     return ""
 
 
-def _positive(labels: Mapping[str, str], key: str, default: int, faults: list[str]) -> int:
-    text = labels.get(key)
+def _max_pods(labels: Mapping[str, str], faults: list[str]) -> int:
+    text = labels.get(wire_names.LABEL_MAX_POD)
     if text is None:
-        return default
+        return 0
     value = number(text, below=1 << 10)
     if value:
         return value
-    faults.append(f"label {key} is not a number from 1 to 1023")
-    return default
+    faults.append(f"label {wire_names.LABEL_MAX_POD} is not a number from 1 to 1023")
+    return 0
+
+
+def _oversell(labels: Mapping[str, str], faults: list[str]) -> int:
+    fault = oversell_fault(labels)
+    if fault:
+        faults.append(fault)
+    return oversell_of(labels)

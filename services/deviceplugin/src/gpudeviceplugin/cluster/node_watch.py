@@ -8,10 +8,7 @@ from collections.abc import Collection, Iterable, Mapping
 from gpucore.node.allocation.device_ids import SHARES, Resource
 from gpucore.wire import names as wire_names
 from gpucore.wire.node.spec import Node
-from gpucore.wire.quantity import number
 from gpudeviceplugin.signals import Signal
-
-MOST_OVERSELL = 16
 
 
 class NodeWatch:
@@ -45,9 +42,3 @@ def resources_of(labels: Mapping[str, str]) -> Collection[Resource]:
     if labels.get(wire_names.LABEL_TOPOLOGY) == "true":
         wanted.append(Resource.GPU)
     return wanted
-
-
-def oversell_of(labels: Mapping[str, str]) -> int:
-    """The factor by which memory is oversold; 1 unless the label is a small number."""
-    text = labels.get(wire_names.LABEL_OVERSELL, "1")
-    return min(number(text, below=1 << 16) or 1, MOST_OVERSELL)

@@ -27,6 +27,12 @@ def _explicit(evidence: Evidence) -> Iterator[tuple[Node, NodeInfo]]:
     return ((n, node_info) for n, node_info in evidence.sharing if node_info.unit is not None)
 
 
+def _offered_units(node_info: NodeInfo) -> int:
+    """Memory units that the device plugin advertises, oversold ones included."""
+    gpus = node_info.inventory.gpus if node_info.inventory else ()
+    return sum(gpu.units for gpu in gpus) * node_info.shape.oversell
+
+
 @check(
     "inventory-published",
     Level.WARN,
@@ -62,7 +68,7 @@ def _readable(evidence: Evidence) -> Iterator[str]:
 )
 def _total_agrees(evidence: Evidence) -> Iterator[str]:
     for node, node_info in _explicit(evidence):
-        published = sum(gpu.units for gpu in node_info.inventory.gpus) if node_info.inventory else 0
+        published = _offered_units(node_info)
         offered = amount(node.capacity.get(evidence.names.gpu_mem, "0"))
         if node_info.shape.offers_shares and published != offered:
             total = memory_words(published, node_info.unit)
@@ -116,7 +122,7 @@ def _one_unit(evidence: Evidence) -> Iterator[str]:
 )
 def _message_size(evidence: Evidence) -> Iterator[str]:
     for node, node_info in _explicit(evidence):
-        units = sum(gpu.units for gpu in node_info.inventory.gpus) if node_info.inventory else 0
+        units = _offered_units(node_info)
         if units * DEVICE_BYTES > MESSAGE_BYTES:
             coarser = "256MiB" if node_info.unit == MIB else "GiB"
             ids = f"{units} device IDs, one for each {node_info.unit}"
