@@ -103,6 +103,32 @@ def test_a_pod_whose_only_requester_is_an_init_container_is_confirmed(
     assert (allocation.state, allocation.pending, allocation.pending_gpus) == ("confirmed", 0, 0)
 
 
+@pytest.mark.parametrize("mem", [{}, {"gpu-mem": 2}], ids=["no memory", "memory"])
+def test_an_empty_map_of_an_init_containers_compute_is_no_edit(mem: dict[str, int]) -> None:
+    """The extender writes it where no container requests compute; nothing is found or corrected."""
+    pod = make_pod("p", mem, inits=[{"gpu-core.percentage": 30}], annotations=plan(1, 2))
+    written = {wire_names.V3_CORE_PERCENTAGE: "{}"}
+    pod = replace(pod, annotations={**pod.annotations, **written}, phase="Running")
+    allocation = allocation_of(pod, NAMES)
+    assert allocation is not None
+    assert (dict(allocation.placement.core), allocation.faults) == ({1: 30}, ())
+    assert allocation.pending_core == 0
+
+
+@pytest.mark.parametrize(
+    ("core", "text"), [({"gpu-core.percentage": 20}, "{}"), ({}, "{ }"), ({}, '{"0":{}}')]
+)
+def test_a_map_that_the_extender_does_not_write_is_an_edit(core: dict[str, int], text: str) -> None:
+    """An empty one where a container requests compute, or another text without a GPU."""
+    texts = plan(1) | {wire_names.V3_CORE_PERCENTAGE: text}
+    pod = make_pod("p", core, inits=[{"gpu-core.percentage": 30}], annotations=texts)
+    allocation = allocation_of(pod, NAMES)
+    assert allocation is not None
+    fault = f"annotation {wire_names.V3_CORE_PERCENTAGE} does not name a GPU"
+    assert allocation.faults == (fault,)
+    assert dict(allocation.placement.core) == {1: 30}
+
+
 def test_an_init_container_that_kubelet_does_not_list_keeps_its_plan_once_the_pod_runs() -> None:
     """After a restart of the plugin nobody can tell the GPU; that kubelet gave it is certain."""
     pod = make_pod("p", {}, inits=[{"gpu-mem": 3}], annotations=plan(1, 3))

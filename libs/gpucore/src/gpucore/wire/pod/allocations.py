@@ -16,7 +16,13 @@ from gpucore.wire import names as wire_names
 from gpucore.wire.kept import kept_where
 from gpucore.wire.names import Names
 from gpucore.wire.pod.gangs import gang_of
-from gpucore.wire.pod.placements import MAX_INDEX, AllocationMap, decode_allocation, per_device
+from gpucore.wire.pod.placements import (
+    EMPTY_ALLOCATION,
+    MAX_INDEX,
+    AllocationMap,
+    decode_allocation,
+    per_device,
+)
 from gpucore.wire.pod.requests import kai_limit, request_in
 from gpucore.wire.pod.spec import Pod
 from gpucore.wire.pod.texts import Texts, texts_of
@@ -118,7 +124,7 @@ class _Reader:
         if not pod_request.mem:
             return {}, {}
         requests = [request.mem for request in pod_request.containers]
-        found = self._map((wire_names.V2_ALLOCATION, wire_names.V3_MEMORY))
+        found = self._map((wire_names.V2_ALLOCATION, wire_names.V3_MEMORY), requests)
         if found is not None:
             return found, self._counted(found, requests, pod_request.mem)
         index = self._index()
@@ -132,17 +138,17 @@ class _Reader:
         pod_request = self._pod_request
         if not pod_request.core:
             return {}
-        found = self._map((wire_names.V3_CORE_PERCENTAGE,))
+        requests = [request.core for request in pod_request.containers]
+        found = self._map((wire_names.V3_CORE_PERCENTAGE,), requests)
         if found is not None:
-            return self._counted(
-                found, [request.core for request in pod_request.containers], pod_request.core
-            )
+            return self._counted(found, requests, pod_request.core)
         index = self._index()
         gpus = list(mem) if mem else [] if index is None else [index]
         count = max(len(gpus), pod_request.gpu_count)
         return dict.fromkeys(gpus, -(-pod_request.core // count))
 
-    def _map(self, keys: Sequence[str]) -> AllocationMap | None:
+    def _map(self, keys: Sequence[str], requests: Sequence[int]) -> AllocationMap | None:
+        """The first map that names a GPU; an empty one is no fault without ``requests``."""
         for key in keys:
             text = self._pod.annotations.get(key)
             if text is None:
@@ -150,7 +156,8 @@ class _Reader:
             found = decode_allocation(text)
             if found is not None:
                 return found
-            self._faults.append(f"annotation {key} does not name a GPU")
+            if any(requests) or text != EMPTY_ALLOCATION:
+                self._faults.append(f"annotation {key} does not name a GPU")
         return None
 
     def _counted(self, found: AllocationMap, requests: Sequence[int], effective: int) -> GpuAmounts:

@@ -23,6 +23,8 @@ AllocationMap = Mapping[int, GpuAmounts]
 """Container position to GPU to amount."""
 
 MAX_INDEX: Final = 1 << 10
+EMPTY_ALLOCATION: Final = "{}"
+"""The map of containers that request nothing, where only init containers do."""
 _MAX_AMOUNT: Final = 1 << 40
 _DECODER: Final = msgspec.json.Decoder(dict[str, dict[str, int]])
 
