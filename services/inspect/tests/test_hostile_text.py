@@ -1,10 +1,13 @@
 """Text of tenants that the API server does not validate, in what operators read on a terminal."""
 
+import json
+import shlex
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+import yaml
 from drawncluster import FakeCluster, Gpu
 from invoking import Run
 
@@ -14,6 +17,8 @@ from gpucore.wire.pod.controllers import Controller
 from gpucore.wire.pod.spec import decode_pod
 from gpuinspect.idle.outcomes import IdleOutcome, IdlePodOutcome, IdleRun
 from gpuinspect.layout.idle import idle, idle_eviction
+from gpuinspect.layout.patches import claim_line
+from gpuinspect.queries.claim_sizes import ClaimSize, MeasuredWorkload
 from gpuinspect.queries.idle import IdleShare, IdleShares
 from gpuinspect.terminal.output import align, align_rows, wrapped
 
@@ -83,6 +88,34 @@ def test_no_text_of_a_tenant_reaches_a_terminal_raw(
     assert found.out
     assert harmless(found.out)
     assert harmless(found.err)
+
+
+@pytest.mark.parametrize("name", ["affinity", "scheduler"])
+@pytest.mark.parametrize("form", ["json", "yaml"])
+def test_documents_escape_what_a_terminal_obeys(
+    run: Run, hostile: FakeCluster, name: str, form: str
+) -> None:
+    """JSON permits U+009B and marks that change the direction of text; programs read the same."""
+    found = run("explain", "pod", name, "-o", form, on=hostile)
+    assert harmless(found.out)
+    load = json.loads if form == "json" else yaml.safe_load
+    assert ESCAPES in str_of(load(found.out))
+
+
+def str_of(document: object) -> str:
+    """All texts of a document."""
+    if isinstance(document, dict | list):
+        return "".join(map(str_of, document.values() if isinstance(document, dict) else document))
+    return str(document)
+
+
+def test_commands_to_read_before_they_run_show_no_other_order_of_text() -> None:
+    """A line of a script reads as the shell reads it, whatever is in the template of a tenant."""
+    metadata = {"name": "t", "annotations": {"note": ESCAPES}}
+    size = ClaimSize({"metadata": metadata}, {"name": "gpu"})
+    line = claim_line(MeasuredWorkload("Deployment", "team", "a"), (), size)
+    assert harmless(line)
+    assert json.loads(shlex.split(line)[2]) == {"metadata": metadata}
 
 
 def test_an_owner_forges_no_row_of_idle_pods() -> None:

@@ -21,7 +21,7 @@ from gpucore.sizing.recommendation import Recommendation, SizingAdvice
 from gpucore.sizing.usage_history import ALL_CONTAINERS
 from gpucore.wire.names import MEMORY_LIMIT, Names
 from gpuinspect.queries.claim_sizes import POD_TEMPLATES, ClaimSize, MeasuredWorkload
-from gpuinspect.terminal.output import one_line
+from gpuinspect.terminal.output import one_line, plain_json
 
 NOT_READ: Final = "its claims are not read from a file or a snapshot"
 
@@ -96,7 +96,7 @@ def _memory_limit(containers: Sequence[Recommendation]) -> str:
 
 
 def _command(workload: MeasuredWorkload, body: Mapping[str, Any]) -> str:
-    text = msgspec.json.encode(body).decode()
+    text = plain_json(msgspec.json.encode(body).decode())
     target = f"{workload.kind.lower()}/{workload.name}"
     where = f"--namespace={workload.namespace}"
     return shlex.join(["kubectl", "patch", target, where, "--type=strategic", f"--patch={text}"])
@@ -137,7 +137,7 @@ def claim_line(
 def _claim_commands(workload: MeasuredWorkload, size: ClaimSize) -> str:
     """One line: the new template, and if it exists, the reference to it."""
     where = f"--namespace={workload.namespace}"
-    manifest = msgspec.json.encode(size.template).decode()
+    manifest = plain_json(msgspec.json.encode(size.template).decode())
     create = shlex.join(["printf", "%s", manifest])
     apply = shlex.join(["kubectl", "apply", where, "--filename=-"])
     refer = _of_workload(workload.kind, {"spec": {"resourceClaims": [size.reference]}})

@@ -111,3 +111,25 @@ def one_line(text: str) -> str:
 def plain(text: str) -> str:
     """The text with a space in place of each line break and each control character."""
     return text if text.isprintable() else "".join(c if c.isprintable() else " " for c in text)
+
+
+def plain_json(text: str) -> str:
+    """The same JSON with escapes for what standard output may lack and what a terminal obeys.
+
+    JSON has escapes for U+0000 to U+001F alone: U+009B begins a control sequence as well, and
+    others change the order in which a line is shown.
+    """
+    return "\n".join(map(_plain_line, text.split("\n")))
+
+
+def _plain_line(line: str) -> str:
+    shown = shows(line)
+    if shown and line.isprintable():
+        return line
+    return "".join(c if c.isprintable() and (shown or c.isascii()) else _escaped(c) for c in line)
+
+
+def _escaped(character: str) -> str:
+    """As JSON: by the units of its UTF-16."""
+    units = character.encode("utf-16-be").hex()
+    return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))

@@ -1,6 +1,5 @@
 """``-o``: the output formats, and the documents that programs read."""
 
-import json
 import sys
 from collections.abc import Iterable
 from enum import StrEnum
@@ -9,7 +8,7 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from gpuinspect.terminal.output import shows
+from gpuinspect.terminal.output import plain_json
 
 
 class Format(StrEnum):
@@ -45,9 +44,4 @@ def emit(document: Any, form: Format) -> None:
         yaml.safe_dump(msgspec.to_builtins(document, str_keys=True), sys.stdout, sort_keys=False)
     else:
         text = msgspec.json.format(msgspec.json.encode(document), indent=2).decode()
-        sys.stdout.write((text if shows(text) else _escaped(text)) + "\n")
-
-
-def _escaped(text: str) -> str:
-    """The same JSON without characters that standard output may be unable to encode."""
-    return "".join(each if each.isascii() else json.dumps(each)[1:-1] for each in text)
+        sys.stdout.write(plain_json(text) + "\n")
