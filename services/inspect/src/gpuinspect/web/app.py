@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import MutableHeaders
 from starlette.middleware import Middleware
 from starlette.middleware.gzip import GZipMiddleware
@@ -32,6 +33,7 @@ from gpuinspect.web.pages import (
 from gpuinspect.web.pages.frame import content, page, sentence
 from gpuinspect.web.readapi import api_routes
 from gpuinspect.web.rendering import View
+from gpuinspect.web.turns import RETRY_SECONDS, PageTurns, TooManyPagesError
 
 HEADERS: Final = {
     "Content-Security-Policy": (
@@ -47,6 +49,8 @@ HEARTBEAT_SECONDS: Final = 15.0
 """Seconds between two signs of life of an event stream, so that proxies keep it open."""
 REVISION: Final = "X-Revision"
 """Header of a part of a page: the revision that it shows."""
+_GONE: Final = 499
+"""Nobody receives it."""
 Job = Callable[[], Coroutine[None, None, None]]
 Render = Callable[[Frame, Mapping[str, str]], View | None]
 
@@ -77,6 +81,8 @@ def make_app(
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
+    turns = PageTurns()
+    what_if = _shown(feed, "What if", whatifpage.whatif, here="/whatif", live=False)
     routes = [
         Route("/", _shown(feed, "Cluster", clusterpage.cluster, here="/")),
         Route("/nodes/{node}", _shown(feed, "Node", _node, here="")),
@@ -84,8 +90,8 @@ def make_app(
         Route("/health", _shown(feed, "GPU health", _health, here="/health")),
         Route("/usage", _shown(feed, "Usage", usagepage.usage, here="/usage")),
         Route("/sizes", _shown(feed, "Used against requested", sizespage.sizes, here="/sizes")),
-        Route("/pods/{namespace}/{pod}", _shown(feed, "Pod", _pod, here="")),
-        Route("/whatif", _shown(feed, "What if", whatifpage.whatif, here="/whatif", live=False)),
+        Route("/pods/{namespace}/{pod}", _in_turn(turns, _shown(feed, "Pod", _pod, here=""))),
+        Route("/whatif", _in_turn(turns, what_if)),
         *api_routes(feed),
         Route("/events", _events(feed)),
         Route("/healthz", _healthz),
@@ -122,6 +128,25 @@ def _shown(
         shown = revision if live else ""
         text = page(name, main, frame=frame, here=here, revision=shown)
         return HTMLResponse(text, status_code=status)
+
+    return render_page
+
+
+def _in_turn(
+    turns: PageTurns, shown: Callable[[Request], Response]
+) -> Callable[[Request], Coroutine[None, None, Response]]:
+    """A page that is computed for each viewer; it waits for others without a thread."""
+
+    async def render_page(request: Request) -> Response:
+        try:
+            async with turns.turn():
+                if await request.is_disconnected():
+                    return Response(status_code=_GONE)
+                return await run_in_threadpool(shown, request)
+        except TooManyPagesError:
+            text = f"too many pages are being computed; try again in {RETRY_SECONDS} seconds"
+            head = {"Retry-After": str(RETRY_SECONDS)}
+            return PlainTextResponse(text, status_code=429, headers=head)
 
     return render_page
 
