@@ -16,7 +16,7 @@ from gpukube.testing.certificates import make_certificate
 
 @pytest.mark.parametrize("blocking", [True, False])
 async def test_the_certificate_may_be_for_another_name(tmp_path: Path, *, blocking: bool) -> None:
-    """The name in ``tls-server-name`` is checked instead of the host's, by both clients."""
+    """Both clients check ``tls-server-name`` in place of the host's; an empty one is none."""
     make_certificate(tmp_path, "x")  # for the address, and not for the name localhost
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(tmp_path / "tls.crt", tmp_path / "tls.key")
@@ -28,7 +28,7 @@ async def test_the_certificate_may_be_for_another_name(tmp_path: Path, *, blocki
     port = runner.addresses[0][1]
     path = tmp_path / "kubeconfig"
     try:
-        for name in ("127.0.0.1", ""):
+        for name in ("127.0.0.1", "", None):
             path.write_text(_kubeconfig(f"https://localhost:{port}", tmp_path / "tls.crt", name))
             if name:
                 assert await _version(path, blocking=blocking) == b"{}"
@@ -56,9 +56,9 @@ async def _reply(_: web.Request) -> web.Response:
     return web.Response(body=b"{}")
 
 
-def _kubeconfig(host: str, authority: Path, name: str) -> str:
+def _kubeconfig(host: str, authority: Path, name: str | None) -> str:
     cluster = {"server": host, "certificate-authority": str(authority)}
-    named = {"tls-server-name": name} if name else {}
+    named = {} if name is None else {"tls-server-name": name}
     document = {
         "current-context": "c",
         "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],

@@ -89,7 +89,7 @@ class PlainKubeconfig:
     def __init__(self, cluster: _Cluster, user: _User, folder: Path) -> None:
         self.host = cluster.server.rstrip("/")
         self.tls = _context(cluster, user, folder) if self.host.startswith("https:") else None
-        self.server_name = cluster.tls_server_name
+        self.server_name = cluster.tls_server_name or None
         self.proxy = cluster.proxy_url
         self._text = f"Bearer {user.token}" if user.token else ""
 
