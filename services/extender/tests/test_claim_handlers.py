@@ -127,7 +127,7 @@ async def test_over_commitment_raises_the_figure_of_the_alert(state: State) -> N
     slices, claims = handlers(state)
     slices.on_replace(page_of(listed(resource_slice()), decode_slice).items)
     claims.on_replace(page_of(listed(claim("a", "8Gi"), claim("b", "7Gi")), decode_claim).items)
-    gauges = LedgerMetrics(state.ledger, lambda: ())
+    gauges = LedgerMetrics(state.ledger, lambda: (), state.candidates)
     assert "gpushare_extender_overfull_gpus 0" in (await gauges.render()).decode()
     claims.on_replace(page_of(listed(claim("a", "8Gi"), claim("b", "8Gi")), decode_claim).items)
     gauges.node_changed(N1)

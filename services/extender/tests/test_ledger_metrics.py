@@ -19,7 +19,7 @@ NODES = 3 * YIELD_EVERY
 def a_cluster() -> tuple[State, LedgerMetrics]:
     """Nodes with one GPU of 15 GiB each, and their metrics."""
     state = state_of(*(a_node(f"n{number}", 15) for number in range(NODES)))
-    gauges = LedgerMetrics(state.ledger, state.waiting_requests)
+    gauges = gauges_of(state)
     state.add_event_handler(gauges.node_changed)
     return state, gauges
 
@@ -74,9 +74,14 @@ def test_a_node_that_is_replaced_during_a_scrape_is_shown_as_it_is_afterwards() 
     assert ("n0", "total") not in found
 
 
+def gauges_of(state: State) -> LedgerMetrics:
+    """The metrics of a state."""
+    return LedgerMetrics(state.ledger, state.waiting_requests, state.candidates)
+
+
 def units(state: State) -> dict[str, int]:
     """Units of the GPUs of node ``n`` by kind."""
-    found = scrape(LedgerMetrics(state.ledger, state.waiting_requests))
+    found = scrape(gauges_of(state))
     return {kind: amount for (name, kind), amount in found.items() if name == "n"}
 
 
@@ -101,11 +106,31 @@ def test_an_unhealthy_gpu_has_no_free_units(*, healthy: bool, free: int) -> None
     assert units(state) == {"total": 15, "used": 4, "free": free}
 
 
+@pytest.mark.parametrize("why", ["cordoned", "not ready"])
+def test_a_node_that_accepts_no_pods_has_no_free_units(why: str) -> None:
+    """A cordon changes the figures of the next scrape, and so does its end."""
+    state = state_of(a_node("n", 15))
+    state.pod_changed(a_pod(placed(pod("p", 4, uid="u"), "n", 0)))
+    gauges = gauges_of(state)
+    state.add_event_handler(gauges.node_changed)
+    assert scrape(gauges)["n", "free"] == 11
+    item = node("n", 15, unit="GiB")
+    if why == "cordoned":
+        item["spec"] = {"unschedulable": True}
+    else:
+        item["status"]["conditions"] = [{"type": "Ready", "status": "Unknown"}]
+    state.node_changed(decode_node(encoded(item)))
+    found = scrape(gauges)
+    assert (found["n", "total"], found["n", "used"], found["n", "free"]) == (15, 4, 0)
+    state.node_changed(a_node("n", 15))
+    assert scrape(gauges)["n", "free"] == 11
+
+
 def test_a_gpu_that_its_node_lost_is_neither_shown_nor_over_full() -> None:
     """A pod that outlives its GPU, or its node, shares nothing that could run out of memory."""
     state = state_of(a_node("n", 15))
     state.pod_changed(a_pod(placed(pod("p", 4, uid="u"), "n", 1)))
-    gauges = LedgerMetrics(state.ledger, state.waiting_requests)
+    gauges = gauges_of(state)
     assert units(state) == {"total": 15, "used": 0, "free": 15}
     assert "overfull_gpus 0" in rendered(gauges)
     state.node_gone(NodeName("n"))
@@ -118,14 +143,14 @@ def test_a_gpu_with_more_allocated_than_it_has_is_over_full() -> None:
     state = state_of(a_node("n", 15))
     for uid in "ab":
         state.pod_changed(a_pod(placed(pod(uid, 8, uid=uid), "n", 0)))
-    assert "overfull_gpus 1" in rendered(LedgerMetrics(state.ledger, state.waiting_requests))
+    assert "overfull_gpus 1" in rendered(gauges_of(state))
     assert units(state) == {"total": 15, "used": 16, "free": 0}
 
 
 def test_a_state_without_allocations_is_zero() -> None:
     """A rule over some time would take the gaps of an absent series for nothing at all."""
     state = state_of(a_node("n", 15))
-    gauges = LedgerMetrics(state.ledger, state.waiting_requests)
+    gauges = gauges_of(state)
     state.pod_changed(a_pod(placed(pod("p", 4, uid="u"), "n", 0)))
     found = dict(re.findall(r'claims{state="(\w+)"} (\d+)', rendered(gauges)))
     assert found == {

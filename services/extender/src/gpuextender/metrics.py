@@ -27,6 +27,7 @@ from prometheus_client.process_collector import ProcessCollector
 from gpucore.accounting.device_info import DeviceInfo
 from gpucore.accounting.ledger import Ledger
 from gpucore.accounting.node_info import NodeInfo
+from gpucore.kubescheduler.candidate_nodes import CandidateNodes
 from gpucore.model import AllocationState, PodRequest
 from gpucore.units import NodeName
 
@@ -172,11 +173,17 @@ class LedgerMetrics:
 
     Args:
         waiting: the requests of pods that are not bound.
+        nodes: the nodes as kube-scheduler's filters see them.
     """
 
-    def __init__(self, ledger: Ledger, waiting: Callable[[], Iterable[PodRequest]]) -> None:
-        self._ledger, self._waiting = ledger, waiting
-        self._lines: dict[NodeName, bytes] = {}
+    def __init__(
+        self,
+        ledger: Ledger,
+        waiting: Callable[[], Iterable[PodRequest]],
+        nodes: CandidateNodes,
+    ) -> None:
+        self._ledger, self._waiting, self._nodes = ledger, waiting, nodes
+        self._lines: dict[NodeName, tuple[bool, bytes]] = {}
 
     def node_changed(self, node: NodeName) -> None:
         """The ledger entry of ``node`` changed."""
@@ -186,15 +193,22 @@ class LedgerMetrics:
         """All gauges as text."""
         gpus, fresh = list[bytes](), 0
         for name in list(self._ledger.nodes()):
-            line, node_info = self._lines.get(name), self._ledger.node(name)
-            if line is None and node_info is not None:
-                line = self._lines[name] = _samples(_gpu_units([node_info]))
+            accepts, node_info = self._accepts_pods(name), self._ledger.node(name)
+            known, line = self._lines.get(name, (None, b""))
+            if known is not accepts and node_info is not None:
+                line = _samples(_gpu_units([node_info], accepts_pods=accepts))
+                self._lines[name] = accepts, line
                 fresh += 1
                 if fresh % YIELD_EVERY == 0:
                     await asyncio.sleep(0)
-            gpus.append(line or b"")
+            gpus.append(line)
         totals = self._totals(list(self._ledger.nodes().values()))
         return _text(_gpu_units([])) + b"".join(gpus) + _text(*totals)
+
+    def _accepts_pods(self, name: NodeName) -> bool:
+        """Whether the node takes new pods; where it is not listed, its GPUs alone decide."""
+        node = self._nodes.version(name)
+        return node is None or node.accepts_pods
 
     def _totals(self, node_infos: list[NodeInfo]) -> Iterator[Metric]:
         amounts = [pod_request.mem for pod_request in self._waiting()]
@@ -235,10 +249,10 @@ def _overfull_gpus(node_info: NodeInfo) -> int:
     return sum(node_info.devices[index].gpu is not None for index in node_info.overfull)
 
 
-def _gpu_units(node_infos: Iterable[NodeInfo]) -> Metric:
+def _gpu_units(node_infos: Iterable[NodeInfo], *, accepts_pods: bool = True) -> Metric:
     """Units of the GPUs that nodes have; all units of an exclusive GPU are used.
 
-    Free units are those that a further share may take.
+    Free units are those that a further share may take: none on cordoned and unready nodes.
     """
     family = GaugeMetricFamily(
         "gpushare_extender_gpu_units",
@@ -249,14 +263,15 @@ def _gpu_units(node_infos: Iterable[NodeInfo]) -> Metric:
         for index, device in node_info.devices.items():
             if device.gpu is None:
                 continue
-            for kind, units in _units(device).items():
+            for kind, units in _units(device, accepts_pods=accepts_pods).items():
                 family.add_metric((node_info.name, str(index), kind), units)
     return family
 
 
-def _units(device: DeviceInfo) -> dict[str, int]:
+def _units(device: DeviceInfo, *, accepts_pods: bool) -> dict[str, int]:
     used = max(device.used, device.total) if device.taken else device.used
-    return {"total": device.total, "used": used, "free": device.free if device.open else 0}
+    free = device.free if device.open and accepts_pods else 0
+    return {"total": device.total, "used": used, "free": free}
 
 
 class _Families(NamedTuple):

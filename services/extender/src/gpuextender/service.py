@@ -100,7 +100,9 @@ class ExtenderService:
             self.state, gangs, self._cache, policy=settings.policy, grouping=self._grouping
         )
         self._warm = best.warm
-        self._gauges = LedgerMetrics(self.state.ledger, self.state.waiting_requests)
+        self._gauges = LedgerMetrics(
+            self.state.ledger, self.state.waiting_requests, self.state.candidates
+        )
         self._tables = TopologyTables(self.state.ledger, self._node_changed)
         batches = BindBatches(self.state.pending, lambda: self.state.filtered)
         writer = BindingWriter(api, deadline=settings.bind_deadline, batches=batches)

@@ -174,6 +174,11 @@ class CandidateNode(msgspec.Struct, frozen=True):
     requested: Mapping[str, int] = {}
     pods: int = 0
 
+    @property
+    def accepts_pods(self) -> bool:
+        """It is ready and not cordoned."""
+        return self.ready and not self.unschedulable
+
     def copy(self) -> "CandidateNode":
         """The node with amounts that do not change when those of this one do."""
         return msgspec.structs.replace(self, requested=dict(self.requested))

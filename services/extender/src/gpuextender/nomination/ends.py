@@ -129,7 +129,7 @@ class NominationEnds:
         if node_info.overfull or self._state.candidates.oversubscribed(name):
             return True
         ill = any(not gpu.healthy for gpu in node_info.devices.values())
-        return ill or bool(node.taints) or node.unschedulable or not node.ready
+        return ill or bool(node.taints) or not node.accepts_pods
 
     def _stands(self, name: NodeName, pod: Pod, kind: PodRequirements) -> bool:
         node_info, node = self._state.ledger.node(name), self._state.candidates.node(name)
