@@ -160,7 +160,60 @@ async def test_an_authority_near_its_end_is_replaced_with_all_that_it_signed(
     assert data(server, "authorities")["server.crt"] != before["server.crt"]
     assert data(server, "server")["ca.crt"] == data(server, "authorities")["server.crt"]
     assert data(server, "client")["ca.crt"] == data(server, "authorities")["server.crt"]
-    assert trusted(server) == [data(server, "authorities")["server.crt"]]
+    new = data(server, "authorities")["server.crt"]
+    await CertificateIssuer(client, PLAN, NOW + timedelta(days=3301)).renew()
+    assert trusted(server) == [new]
+
+
+@pytest.mark.parametrize("emptied", [True, False])
+async def test_the_webhook_is_called_while_its_pods_serve_the_certificate_before(
+    server: FakeApiServer, client: HttpKubeClient, tmp_path: Path, *, emptied: bool
+) -> None:
+    """Pods reload a Secret within two minutes; the API server trusts both authorities then."""
+    first = datetime.now(UTC)
+    await CertificateIssuer(client, PLAN, first).renew()
+    before = context(server, "server", tmp_path / "before", ssl.PROTOCOL_TLS_SERVER)
+    if emptied:
+        await server.put("secrets", secret("authorities"))
+    else:
+        await expire(server, first)
+    for minutes in (0, 2):
+        run = first + timedelta(minutes=minutes)
+        assert await CertificateIssuer(client, PLAN, run).renew() == (0 if minutes else 5)
+        after = context(server, "server", tmp_path / "after", ssl.PROTOCOL_TLS_SERVER)
+        for serving in (before, after):
+            serving.verify_mode = ssl.CERT_NONE
+            shake_hands(serving, webhook_client(server), "server.ns.svc")
+    assert await CertificateIssuer(client, PLAN, first + timedelta(days=1)).renew() == 1
+    shake_hands(after, webhook_client(server), "server.ns.svc")
+    with pytest.raises(ssl.SSLError):
+        shake_hands(before, webhook_client(server), "server.ns.svc")
+
+
+async def expire(server: FakeApiServer, now: datetime) -> None:
+    """Replace the authorities by such as end in a year."""
+    pairs = {name: Authority.create(name, now - timedelta(days=3300)).pair for name in NAMES}
+    values = {f"{name}.crt": pair.certificate for name, pair in pairs.items()}
+    values |= {f"{name}.key": pair.key for name, pair in pairs.items()}
+    encoded = {key: b64encode(value).decode() for key, value in values.items()}
+    await server.put("secrets", secret("authorities") | {"data": encoded})
+
+
+def webhook_client(server: FakeApiServer) -> ssl.SSLContext:
+    """The API server as it calls the webhook."""
+    (bundle,) = trusted(server)
+    return ssl.create_default_context(cadata=bundle.decode())
+
+
+async def test_a_bundle_that_cannot_be_read_is_replaced(
+    server: FakeApiServer, client: HttpKubeClient
+) -> None:
+    """Nothing of it is kept."""
+    hook = server.find("mutatingwebhookconfigurations", "hook")
+    hook["webhooks"][0]["clientConfig"]["caBundle"] = b64encode(b"no PEM").decode()
+    await server.put("mutatingwebhookconfigurations", hook)
+    await CertificateIssuer(client, PLAN, NOW).renew()
+    assert trusted(server) == [data(server, "server")["ca.crt"]]
 
 
 async def test_what_a_clock_ahead_issued_is_issued_again_by_the_right_time(

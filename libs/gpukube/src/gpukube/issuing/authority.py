@@ -81,6 +81,7 @@ class Authority:
         certificate = (
             builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
             .add_extension(usage, critical=True)
+            .add_extension(_identifier(key), critical=False)
             .sign(key, hashes.SHA256())
         )
         return cls(_pair(certificate, key))
@@ -99,12 +100,14 @@ class Authority:
         subject = _common_name(request.names[0])
         valid = timedelta(days=request.valid_days)
         builder = _builder(subject, self._certificate.subject, key.public_key(), now, valid)
+        signer = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
         use = ExtendedKeyUsageOID.CLIENT_AUTH if request.client else ExtendedKeyUsageOID.SERVER_AUTH
         certificate = (
             builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
             .add_extension(_key_usage(signs_certificates=False), critical=True)
             .add_extension(x509.ExtendedKeyUsage([use]), critical=False)
             .add_extension(_alternative_names(request.names), critical=False)
+            .add_extension(signer, critical=False)
             .sign(self._key, hashes.SHA256())
         )
         return _pair(certificate, key)
@@ -138,6 +141,22 @@ class Authority:
         return True
 
 
+def issued_since(pair: CertificateAndKey, now: datetime) -> timedelta:
+    """The time since a certificate of :meth:`Authority.sign` was issued."""
+    certificate = x509.load_pem_x509_certificate(pair.certificate)
+    return now - (certificate.not_valid_before_utc + CLOCK_SKEW)
+
+
+def with_authorities_of(bundle: bytes, other: bytes) -> bytes:
+    """A CA bundle in PEM, and after it the certificates of another one, which may be broken."""
+    try:
+        found = x509.load_pem_x509_certificates(other)
+    except ValueError:
+        return bundle
+    texts = [each.public_bytes(Encoding.PEM) for each in found]
+    return bundle + b"".join(text for text in texts if text != bundle)
+
+
 def _reason_by_time(certificate: x509.Certificate, now: datetime) -> str:
     if _valid_later(certificate, now):
         return "it is not valid yet"
@@ -149,6 +168,11 @@ def _reason_by_time(certificate: x509.Certificate, now: datetime) -> str:
 
 def _valid_later(certificate: x509.Certificate, now: datetime) -> bool:
     return certificate.not_valid_before_utc > now
+
+
+def _identifier(key: ec.EllipticCurvePrivateKey) -> x509.SubjectKeyIdentifier:
+    """Distinguishes the authority from the one before, which has the same name."""
+    return x509.SubjectKeyIdentifier.from_public_key(key.public_key())
 
 
 def _common_name(name: str) -> x509.Name:

@@ -8,7 +8,7 @@ from base64 import b64decode, b64encode
 from binascii import Error as NotBase64
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 import msgspec
@@ -16,12 +16,19 @@ import structlog
 
 from gpukube.errors import KubeError
 from gpukube.interface import KubeClient
-from gpukube.issuing.authority import Authority, CertificateAndKey
+from gpukube.issuing.authority import (
+    Authority,
+    CertificateAndKey,
+    issued_since,
+    with_authorities_of,
+)
 from gpukube.issuing.plan import Plan, PlanError, SecretPlan, WebhookPlan
 
 CERTIFICATE: Final = "tls.crt"
 KEY: Final = "tls.key"
 AUTHORITY: Final = "ca.crt"
+RELOADED: Final = timedelta(minutes=10)
+"""Time after which every pod serves a new certificate; kubelet takes up to two minutes."""
 WEBHOOKS: Final = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/"
 
 log = structlog.get_logger(__name__)
@@ -64,16 +71,18 @@ class CertificateIssuer:
                 does not exist yet; Helm changes the configuration after the Job.
         """
         authorities, written = await self._authorities()
-        bundles: dict[str, bytes] = {}
+        in_place: dict[str, CertificateAndKey] = {}
         failures: list[str] = []
         for each in self._plan.secrets:
             with _collecting(failures):
-                written += await self._secret(each, authorities[each.authority])
-                bundles[each.secret] = authorities[each.authority].pair.certificate
+                in_place[each.secret], new = await self._secret(each, authorities[each.authority])
+                written += new
         for hooks in self._plan.webhooks:
             with _collecting(failures):
-                if hooks.secret in bundles:
-                    written += await self._trust(hooks, bundles[hooks.secret])
+                if hooks.secret in in_place:
+                    bundle = authorities[hooks.secret].pair.certificate
+                    since = issued_since(in_place[hooks.secret], self._now)
+                    written += await self._trust(hooks, bundle, alone=since >= RELOADED)
         if failures:
             raise RenewalError("; ".join(failures))
         return written
@@ -95,31 +104,44 @@ class CertificateIssuer:
             await self._write(path, stored.version, new)
         return found, int(bool(new))
 
-    async def _secret(self, each: SecretPlan, authority: Authority) -> int:
+    async def _secret(
+        self, each: SecretPlan, authority: Authority
+    ) -> tuple[CertificateAndKey, int]:
+        """The certificate in place, and how many objects were written for it."""
         path = self._path(each.secret)
         stored = await self._read(path)
         bundle = authority.pair.certificate
-        reason = authority.renewal_reason(stored.pair(CERTIFICATE, KEY), each.request, self._now)
+        found = stored.pair(CERTIFICATE, KEY)
+        reason = authority.renewal_reason(found, each.request, self._now)
         if not reason and stored.values.get(AUTHORITY) == bundle:
-            return 0
+            return found, 0
         pair = authority.sign(each.request, self._now)
         data = {CERTIFICATE: pair.certificate, KEY: pair.key, AUTHORITY: bundle}
         await self._write(path, stored.version, data)
         log.info("certificate issued", secret=each.secret, reason=reason or "another authority")
-        return 1
+        return pair, 1
 
-    async def _trust(self, hooks: WebhookPlan, bundle: bytes) -> int:
-        """Make the API server trust the certificate of the webhooks, once all of them exist."""
+    async def _trust(self, hooks: WebhookPlan, bundle: bytes, *, alone: bool) -> int:
+        """Make the API server trust the certificate of the webhooks, once all of them exist.
+
+        Args:
+            bundle: the authority of that certificate.
+            alone: trust no other any more; until pods have reloaded it, they serve the one before.
+        """
         path = f"{WEBHOOKS}{hooks.configuration}"
         document: dict[str, Any] = msgspec.json.decode(await self._client.get(path))
-        text = b64encode(bundle).decode()
         webhooks = document.get("webhooks", [])
         missing = set(hooks.names) - {one["name"] for one in webhooks}
         if missing:
             raise PlanError(f"{hooks.configuration} has no webhook {', '.join(sorted(missing))}")
-        if all(one["clientConfig"].get("caBundle") == text for one in webhooks):
+        before = [one["clientConfig"].get("caBundle", "") for one in webhooks]
+        wanted = [
+            bundle if alone else with_authorities_of(bundle, _decoded(text)) for text in before
+        ]
+        texts = [b64encode(each).decode() for each in wanted]
+        if texts == before:
             return 0
-        for one in webhooks:
+        for one, text in zip(webhooks, texts, strict=True):
             one["clientConfig"]["caBundle"] = text
         version = document["metadata"]["resourceVersion"]
         await self._client.patch(
