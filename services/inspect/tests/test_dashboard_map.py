@@ -57,6 +57,12 @@ def few() -> TestClient:
     return opened(cluster, Figures(gpus=used))
 
 
+def test_only_gpus_of_nodes_that_accept_pods_are_free(few: TestClient) -> None:
+    """Two of n1 in whole and two in part; those of the cordoned and of the unready node are not."""
+    text = few.get("/").text
+    assert re.search(r"Free</dt>\s*<dd>2\.5 GPUs", text)
+
+
 def test_a_cell_names_its_gpu_with_all_figures(few: TestClient) -> None:
     """Node, index, model, memory, health and pods; as text, so that colour is not needed."""
     assert cells(few)["n1/1"][1] == (

@@ -97,6 +97,11 @@ class NodeSummary(msgspec.Struct, frozen=True, rename="camel"):
     pods: tuple[PodSummary, ...]
 
     @property
+    def accepts_pods(self) -> bool:
+        """It is ready and not cordoned."""
+        return self.ready and not self.cordoned
+
+    @property
     def lost(self) -> int:
         """Units on GPUs that the node no longer has."""
         return self.used - self.pending - sum(gpu.used for gpu in self.gpus)
@@ -152,7 +157,7 @@ class ClusterView(msgspec.Struct, frozen=True):
     @property
     def schedulable(self) -> "ClusterView":
         """The part of it that takes new pods: healthy GPUs of ready nodes without a cordon."""
-        nodes = (node for node in self.nodes if node.ready and not node.cordoned)
+        nodes = (node for node in self.nodes if node.accepts_pods)
         return ClusterView(tuple(node.healthy_part for node in nodes), self.unit)
 
 

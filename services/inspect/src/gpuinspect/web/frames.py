@@ -129,9 +129,12 @@ class Frame:
 
     @cached_property
     def fragments(self) -> tuple[float, float]:
-        """GPUs that are free, and how many of these the pods that usually come could not use."""
+        """GPUs that are free, and how many of these the pods that usually come could not use.
+
+        GPUs of cordoned and unready nodes are not free.
+        """
         infos = {**self.ledger.nodes(), **self.candidates.node_infos}
-        shown = [infos[node.name] for node in self.view.nodes]
+        shown = [infos[node.name] for node in self.view.nodes if node.accepts_pods]
         free = sum(sum(node_info.free_parts().values()) for node_info in shown) / MILLI
         return free, sum(map(fragments, shown))
 
