@@ -56,7 +56,9 @@ class World:
         self.error: KubeError | None = None
         self.requests: list[tuple[float, str, str]] = []
         self.events: list[tuple[Subject, str, str, str]] = []
-        self.announcer = HealthEventRecorder(self.state, self, self, "n1")  # type: ignore[arg-type]
+        self.node_uid = "first"
+        api: Any = self
+        self.announcer = HealthEventRecorder(self.state, api, api, "n1", lambda: self.node_uid)
 
     async def event(self, subject: Subject, reason: str, message: str, *, kind: str) -> None:
         """As the event recorder's."""
@@ -83,7 +85,9 @@ class World:
         """As the API server's."""
         self._request("PATCH", path)
         assert self.map is not None
-        self.map = self.map | {"data": self.map.get("data", {}) | body["data"]}
+        metadata = self.map["metadata"] | body.get("metadata", {})
+        data = self.map.get("data", {}) | body["data"]
+        self.map = self.map | {"metadata": metadata, "data": data}
 
     async def delete(self, path: str) -> None:
         """As the API server's."""
@@ -206,7 +210,12 @@ async def test_unhealthy_gpus_are_listed_in_a_config_map_of_ours(world: World) -
     assert world.map == {
         "apiVersion": "v1",
         "kind": "ConfigMap",
-        "metadata": {"name": "unhealthy-gpu-n1", "namespace": "kube-system", "labels": OURS},
+        "metadata": {
+            "name": "unhealthy-gpu-n1",
+            "namespace": "kube-system",
+            "labels": OURS,
+            "ownerReferences": owners("first"),
+        },
         "data": {"gpus": "0"},
     }
     assert await world.look() == [("GET", MAP)]
@@ -216,6 +225,40 @@ async def test_unhealthy_gpus_are_listed_in_a_config_map_of_ours(world: World) -
     world.healthy(True, True)
     assert await world.look() == [("GET", MAP), ("DELETE", MAP)]
     assert world.map is None
+
+
+def owners(uid: str) -> list[dict[str, str]]:
+    """The Node with this UID."""
+    return [{"apiVersion": "v1", "kind": "Node", "name": "n1", "uid": uid}]
+
+
+async def test_the_config_map_is_deleted_with_its_node(world: World) -> None:
+    """The Node owns it, and so does one that is created again; one of before gets its owner."""
+    world.healthy(False, True)
+    await world.look()
+    assert world.map is not None
+    del world.map["metadata"]["ownerReferences"]
+    for uid in ("first", "again"):
+        world.node_uid = uid
+        assert await world.look() == [("GET", MAP), ("PATCH", MAP)]
+        assert world.map["metadata"]["ownerReferences"] == owners(uid)
+        assert world.map["metadata"]["labels"] == OURS
+        assert await world.look() == [("GET", MAP)]
+
+
+async def test_no_config_map_is_created_without_a_node(world: World) -> None:
+    """Nobody would delete it; it is created soon after the Node."""
+    world.node_uid = ""
+    world.healthy(False, True)
+    keeping = asyncio.create_task(world.announcer.keep_map())
+    await asyncio.sleep(1)
+    assert world.map is None
+    world.node_uid = "again"
+    await asyncio.sleep(AGAIN_SECONDS)
+    keeping.cancel()
+    await asyncio.wait({keeping})
+    assert world.map is not None
+    assert world.map["metadata"]["ownerReferences"] == owners("again")
 
 
 @pytest.mark.parametrize("flags", [(False, True), (True, True)])
@@ -274,7 +317,8 @@ async def test_a_node_without_gpus_lists_nothing(clock: FakeClock) -> None:
     """Nothing is known before the driver has answered: what there is stays."""
     world = World(clock)
     world.state.equip(replace(INVENTORY, gpus=()))
-    world.map = {"metadata": {"labels": OURS}, "data": {"gpus": "1"}}
+    metadata = {"labels": OURS, "ownerReferences": owners("first")}
+    world.map = {"metadata": metadata, "data": {"gpus": "1"}}
     keeping = asyncio.create_task(world.announcer.keep_map())
     await asyncio.sleep(1)
     assert world.requests == []

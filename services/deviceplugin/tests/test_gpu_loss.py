@@ -51,6 +51,10 @@ async def test_a_fatal_xid_withdraws_one_gpu_everywhere(tmp_path: Path) -> None:
         await stage.offered(15)
         await stage.eventually(lambda: stage.gpus("healthy") == [(False,), (True,)])
         await stage.eventually(lambda: unhealthy(stage) == "0")
+        [owner] = stage.cluster.stores["configmaps"].objects[CONFIG_MAP]["metadata"][
+            "ownerReferences"
+        ]
+        assert owner["uid"] == stage.node()["metadata"]["uid"]
         await stage.eventually(lambda: stage.reasons("on0") == ["GpuUnhealthy"])
         await stage.eventually(lambda: stage.reasons("n1") == ["GpuUnhealthy"])
         assert stage.reasons("on1") == []

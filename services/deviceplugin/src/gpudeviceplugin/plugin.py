@@ -121,7 +121,7 @@ class Plugin:
         self._cdi = CdiFiles(settings.cdi_dir, settings.cdi)
         self._labels = LabelFollower(self.state, self._node, self.registrar, self._cdi)
         self._health_events = HealthEventRecorder(
-            self.state, kube, self._events, settings.node_name
+            self.state, kube, self._events, settings.node_name, self._node_uid
         )
         self._switch = ApiSwitch(
             self.state,
@@ -262,6 +262,11 @@ class Plugin:
         if self._recorder is not None:
             await self._pods.synced.wait()
             await self._recorder.run()
+
+    def _node_uid(self) -> str:
+        """UID of the Node; empty while none is listed."""
+        node = self._node.node
+        return "" if node is None else node.uid
 
     def _limits_replaced(self) -> bool:
         """The runtime applies our environment over a pod's."""

@@ -1,11 +1,12 @@
 """Records events when a GPU becomes unhealthy or healthy again.
 
 The pods on it get an event, and the node gets one. Where it is requested, the ConfigMap
-``unhealthy-gpu-<node>`` lists the unhealthy GPUs for an original extender. A ConfigMap of another
-program is left alone.
+``unhealthy-gpu-<node>`` lists the unhealthy GPUs for an original extender. The Node owns it, so the
+two are deleted together. A ConfigMap of another program is left alone.
 """
 
 import asyncio
+from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -49,8 +50,9 @@ class NodeEvent(NamedTuple):
     good: bool = False
 
 
-class _Metadata(msgspec.Struct):
+class _Metadata(msgspec.Struct, rename="camel"):
     labels: dict[str, str] | None = None
+    owner_references: list[dict[str, Any]] | None = None
 
 
 class _ConfigMap(msgspec.Struct):
@@ -59,10 +61,22 @@ class _ConfigMap(msgspec.Struct):
 
 
 class HealthEventRecorder:
-    """Events and the ConfigMap of one node."""
+    """Events and the ConfigMap of one node.
 
-    def __init__(self, state: NodeState, kube: KubeClient, events: Events, node: str) -> None:
+    Args:
+        node_uid: UID of the Node; empty while there is none.
+    """
+
+    def __init__(
+        self,
+        state: NodeState,
+        kube: KubeClient,
+        events: Events,
+        node: str,
+        node_uid: Callable[[], str],
+    ) -> None:
         self._state = state
+        self._node_uid = node_uid
         self._kube = kube
         self._events = events
         self._node = node
@@ -138,7 +152,7 @@ class HealthEventRecorder:
             log.warning("cannot write the list of unhealthy GPUs", why=str(error))
             return AGAIN_SECONDS
         self._forbidden = False
-        return LOOK_SECONDS
+        return LOOK_SECONDS if self._node_uid() else AGAIN_SECONDS
 
     async def _write_map(self) -> None:
         ill = ",".join(str(gpu.index) for gpu in self._state.inventory.gpus if not gpu.healthy)
@@ -153,22 +167,29 @@ class HealthEventRecorder:
 
     async def _settle(self, ill: str, found: _ConfigMap | None) -> None:
         """An empty list is no ConfigMap: the original reads an empty text as GPU 0."""
-        data = {wire_names.UNHEALTHY_KEY: ill}
+        data, owners = {wire_names.UNHEALTHY_KEY: ill}, self._owners()
         if found is None:
-            if ill:
-                await self._kube.post(self._collection, self._body(data))
+            if ill and owners:
+                await self._kube.post(self._collection, self._body(data, owners))
         elif not kept_by_plugin(found.metadata.labels):
             log.debug("another program writes the list of unhealthy GPUs")
         elif not ill:
             await self._kube.delete(f"{self._collection}/{self._name}")
-        elif found.data != data:
-            await self._kube.patch(f"{self._collection}/{self._name}", {"data": data})
+        elif found.data != data or (owners and found.metadata.owner_references != owners):
+            body = {"data": data} | ({"metadata": {"ownerReferences": owners}} if owners else {})
+            await self._kube.patch(f"{self._collection}/{self._name}", body)
 
-    def _body(self, data: dict[str, str]) -> dict[str, Any]:
+    def _owners(self) -> list[dict[str, str]]:
+        """The Node; none while it does not exist: what would be created then would stay."""
+        uid = self._node_uid()
+        return [{"apiVersion": "v1", "kind": "Node", "name": self._node, "uid": uid}] if uid else []
+
+    def _body(self, data: dict[str, str], owners: list[dict[str, str]]) -> dict[str, Any]:
         labels = {wire_names.MANAGED_BY: wire_names.PLUGIN}
         metadata = {
             "name": self._name,
             "namespace": wire_names.UNHEALTHY_NAMESPACE,
             "labels": labels,
+            "ownerReferences": owners,
         }
         return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}
