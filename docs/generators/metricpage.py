@@ -18,6 +18,7 @@ from prometheus_client.metrics import MetricWrapperBase
 from prometheus_client.parser import text_string_to_metric_families
 
 from gpucore.accounting.ledger import Ledger
+from gpucore.kubescheduler.candidate_nodes import CandidateNodes
 from gpucore.wire.names import Names
 from gpucore.wire.node.spec import decode_node
 from gpucore.wire.pod.spec import decode_pod
@@ -129,7 +130,8 @@ def _declared(module: ModuleType) -> Iterator[Metric]:
 
 def _of_ledger() -> Iterator[Metric]:
     """Those that the extender writes itself, as it writes them."""
-    text = asyncio.run(LedgerMetrics(_ledger(), tuple).render()).decode()
+    ledger_metrics = LedgerMetrics(_ledger(), tuple, CandidateNodes(Names()))
+    text = asyncio.run(ledger_metrics.render()).decode()
     for family in text_string_to_metric_families(text):
         labels = dict.fromkeys(label for sample in family.samples for label in sample.labels)
         yield Metric(family.name, family.type, tuple(labels), family.documentation)

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import commandpage
 import eventpage
+import metricpage
 import namepage
 import sizesexample
 
@@ -27,6 +28,11 @@ def test_every_name_on_the_cluster_is_on_its_page_with_a_word_about_it() -> None
 def test_every_event_and_every_answer_of_a_node_is_on_its_page() -> None:
     """docs/reference/events.md is what `python docs/generators/eventpage.py` writes."""
     assert eventpage.PAGE.read_text() == eventpage.page()
+
+
+def test_every_metric_of_the_services_is_on_its_page() -> None:
+    """docs/metrics.md is what `python docs/generators/metricpage.py` writes."""
+    assert metricpage.PAGE.read_text() == metricpage.page()
 
 
 def test_the_example_of_sizes_is_what_its_generator_writes() -> None:
