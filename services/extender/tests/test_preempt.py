@@ -90,12 +90,12 @@ async def test_nobody_is_evicted_for_room_that_is_kept(
 async def test_victims_make_room_beside_the_nominated_pod(
     cluster: FakeApiServer, extender: Running
 ) -> None:
-    """One victim would be enough but for the nominated pod, which gets the first free GPU."""
+    """One victim would be enough but for the nominated pod; the higher priority is named first."""
     await run(cluster, extender, ("a", 15, 0, 0), ("b", 15, 1, 1))
     victims = {"n": meta("a", "b")}
     assert await ask(extender, pod("p", 15, priority=10), victims) == {"n": ["a"]}
     await waiting(cluster, extender, "urgent", 15, 10)
-    assert await ask(extender, pod("p", 15, priority=10), victims) == {"n": ["a", "b"]}
+    assert await ask(extender, pod("p", 15, priority=10), victims) == {"n": ["b", "a"]}
 
 
 async def test_a_pod_is_not_in_its_own_way(cluster: FakeApiServer, extender: Running) -> None:
