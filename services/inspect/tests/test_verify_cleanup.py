@@ -42,6 +42,14 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gpuinspect.verify.site.END_SECONDS", 0.2)
 
 
+@pytest.fixture(autouse=True)
+def interrupts() -> Iterator[None]:
+    """Ctrl-C interrupts, also where the shell of the tests has started them in the background."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[StillServer]:
     """One node with one GPU."""
