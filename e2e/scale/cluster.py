@@ -16,6 +16,8 @@ from environments import fakenodes
 from environments.apicall import ApiCalls
 from environments.controlplane import ControlPlane
 from environments.processes import ChildProcess
+from gpukube.watch.first_list import FIRST_LIST, NODES_PATH, PODS_PATH
+from gpukube.watch.lister import PIECE_BYTES
 from host.progress import step
 from host.stopping import end_on_signals
 
@@ -50,6 +52,7 @@ async def measured(plan: ScalePlan, *, seconds: float) -> dict[str, Any]:
 async def _measured(plan: ScalePlan, plane: ControlPlane, calls: ApiCalls) -> dict[str, Any]:
     before = load()
     rates = await _create(plan, calls)
+    listing = [await _list_seconds(calls) for _ in range(plan.runs)]
     subject, ready = await _starts(plane, plan.runs)
     latencies = await _latencies(subject, plan)
     url = subject.url
@@ -65,6 +68,7 @@ async def _measured(plan: ScalePlan, plane: ControlPlane, calls: ApiCalls) -> di
         "runs": plan.runs,
         "kubernetes": offline.chosen_version(),
         "created_per_second": rates,
+        "list_seconds": digest.spread(listing),
         "ready_seconds": digest.spread(ready),
         "latency_ms": digest.latencies(latencies),
         "pods_per_second": round(rate.per_second, 1),
@@ -89,6 +93,20 @@ async def _create(plan: ScalePlan, calls: ApiCalls) -> dict[str, float]:
             count = await calls.create(path, objects)
             rates[name] = round(count / (time.monotonic() - begin), 1)
     return rates
+
+
+async def _list_seconds(calls: ApiCalls) -> float:
+    """Seconds in which the API server sends nodes and pods to a client that decodes nothing."""
+    begin = time.monotonic()
+    await asyncio.gather(*(_read(calls, path) for path in (NODES_PATH, PODS_PATH)))
+    return time.monotonic() - begin
+
+
+async def _read(calls: ApiCalls, path: str) -> None:
+    async with calls.session.get(path, params=FIRST_LIST) as answer:
+        answer.raise_for_status()
+        async for _ in answer.content.iter_chunked(PIECE_BYTES):
+            pass
 
 
 async def _starts(plane: ControlPlane, runs: int) -> tuple[Subject, list[float]]:
