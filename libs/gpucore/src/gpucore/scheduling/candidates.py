@@ -83,7 +83,6 @@ def candidates_of(ledger: NodeInfos, known: CandidateNodes, *, copies: bool) -> 
     """Every node of the cluster, by name.
 
     Args:
-        ledger: allocations of GPUs.
         known: the nodes of the same cluster with the requests of their pods.
         copies: take a copy of each node's allocations, where the ledger may change meanwhile.
     """

@@ -36,7 +36,6 @@ class Replayed(msgspec.Struct, frozen=True):
     """The result of a replay, in exclusive GPUs except for the counts of pods.
 
     Attributes:
-        gpus: GPUs of all nodes.
         requested: by all arrivals.
         placed: of that, given.
         failed: of that, refused.
@@ -70,7 +69,6 @@ def replay(
         arrivals: pods in the order they come; may be endless, if pods with GPUs are among them.
         policy: one of ``REPLAY_POLICIES``.
         workload: the pods that usually come, for the fragmentation policies.
-        pick: random choice, for the random policy.
         target: arrivals over capacity.
         progress: called after every arrival.
     """

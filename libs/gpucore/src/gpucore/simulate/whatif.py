@@ -112,8 +112,6 @@ class SimulatedCluster:
         policy, grouping: as in :func:`gpucore.scheduling.policy.place`.
         nodes: the input of kube-scheduler's own rules; a node without one fits everything.
         kinds: maximum number of different pods whose results are cached; ``None`` caches all.
-        offers: what the nodes offer to claims.
-        nominations: waiting pods for which capacity of nodes is reserved; ``None`` for none.
     """
 
     def __init__(
@@ -309,7 +307,6 @@ def what_if(
 
     Args:
         node_infos: the current state, which is not changed.
-        whatif_pods: the wanted pods.
         policy, grouping: as in :func:`gpucore.scheduling.policy.place`.
         nodes: as in :class:`SimulatedCluster`.
     """

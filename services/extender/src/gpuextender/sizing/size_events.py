@@ -71,10 +71,8 @@ class SizeEvents:
     """Records at most one event a day for each container of a workload.
 
     Args:
-        known: the histories.
         namespaces: what their owners allow.
         connect: a client of the API server for one round.
-        rules: of the recommendation.
         clock: Unix seconds.
         monotonic: seconds of the clock of the histories.
     """

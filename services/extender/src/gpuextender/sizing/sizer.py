@@ -47,10 +47,7 @@ class PodSizer:
     """Decides about new pods.
 
     Args:
-        names: of the resources.
-        known: the histories.
         namespaces: what their owners allow.
-        rules: of the recommendation.
         clock: seconds of a monotonic clock.
     """
 
@@ -71,8 +68,6 @@ class PodSizer:
         """What to change of a pod that is about to be created.
 
         Args:
-            pod: that is created.
-            raw: its object.
             namespace: of the request; the object may lack it.
             node_infos: state of all nodes; none while it is unknown.
 

@@ -238,7 +238,6 @@ class LiveReader:
     """Reads a cluster again and again; a list that is forbidden is requested seldom.
 
     Args:
-        kube: the API server.
         wanted: as of :func:`live`.
         clock: seconds that only grow.
     """

@@ -29,7 +29,6 @@ def read(source: ClusterSource, namespace: str, *wanted: ListRequest) -> Snapsho
     """Nodes, pods and the ``wanted`` lists, as far as they may be read.
 
     Args:
-        source: where to read.
         namespace: whose pods are needed; empty for those of all namespaces.
         wanted: lists that are of use but not needed.
 
@@ -100,7 +99,6 @@ def gaps(snapshot: ListedObjects, follows: Mapping[str, str]) -> Iterator[str]:
     """What could not be read, what follows, and which role gives the right; one sentence each.
 
     Args:
-        snapshot: what could be read.
         follows: what follows where a kind cannot be read; other kinds are not mentioned.
     """
     role = f"ClusterRole {VIEWER} of the chart gives the right"

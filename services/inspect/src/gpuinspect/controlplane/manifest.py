@@ -32,7 +32,6 @@ class StaticPod(msgspec.Struct, frozen=True):
 
     Attributes:
         flags: of kube-scheduler, without the dashes; one without a value is ``true``.
-        image: of kube-scheduler.
     """
 
     text: str

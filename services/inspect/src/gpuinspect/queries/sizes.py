@@ -47,7 +47,6 @@ def series_of_week(url: str, seconds: float, _snapshot: Snapshot) -> ReadHistori
     """The histories that Prometheus has of the last seven days.
 
     Args:
-        url: of Prometheus.
         seconds: timeout of each request.
 
     Raises:
@@ -79,9 +78,7 @@ def workload_sizes(
     """Sizes of what was measured.
 
     Args:
-        histories: of the workloads.
         snapshot: the cluster, whose running pods are counted.
-        node_infos: its nodes.
         of_file: the histories are those of a snapshot in a file.
 
     Raises:

@@ -114,10 +114,7 @@ def by_pods(
 
     Args:
         snapshot: the cluster, or what may be read of it.
-        names: of the resources.
-        name_of: the group of a pod.
         namespace: whose pods are counted; empty for all.
-        figures: memory in use.
         quotas: the groups are namespaces, whose quotas are their limits.
     """
     shown = _view(snapshot, names)
@@ -179,10 +176,7 @@ def grouped(
     """All pods or GPUs of the cluster in groups.
 
     Args:
-        snapshot: the cluster.
-        names: of the resources.
         by: ``node``, ``model``, ``namespace`` or ``label:KEY``.
-        figures: memory in use.
     """
     known = figures or NO_FIGURES
     if by in {"node", "model"}:

@@ -70,7 +70,6 @@ class WorkloadRef(msgspec.Struct, frozen=True):
     name: str
 
     def __str__(self) -> str:
-        """Kind, namespace and name."""
         return f"{self.kind} {self.namespace}/{self.name}"
 
     @property

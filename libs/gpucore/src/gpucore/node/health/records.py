@@ -109,7 +109,6 @@ class HealthRecords:
         """A probe that found nothing wrong.
 
         Args:
-            uuid: of the GPU.
             now: the time in seconds.
             recovered: the driver reports that the GPU needs no recovery, such as a reset.
         """

@@ -115,8 +115,6 @@ def scheduler_record(
     """What schedulers have recorded about the pod of a raw object.
 
     Args:
-        pod: the object.
-        events: those of any pod.
         complete: these are all events.
 
     Raises:
