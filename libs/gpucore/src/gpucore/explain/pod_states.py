@@ -23,7 +23,7 @@ class PodFacts(msgspec.Struct, frozen=True):
     """What is known of the pod that is explained.
 
     Attributes:
-        demand: what it requests of GPUs; ``None`` for nothing.
+        pod_request: what it requests of GPUs; ``None`` for nothing.
         unseen: why no scheduler that calls the extender sees it; empty where one may.
         members: the pods of its gang; ``None`` where it has none.
         gang: its gang, with the size of a PodGroup; ``None``: as the pod alone states it.
@@ -84,7 +84,7 @@ class Explanation(msgspec.Struct, frozen=True):
         fits: nodes that admit it now, by all rules that are evaluated.
         helps: suggestions, the smallest step first.
         gates: names of its scheduling gates.
-        demand: what it requests; ``None`` for nothing.
+        pod_request: what it requests; ``None`` for nothing.
         refusals: why nodes refuse it, by name of the node.
     """
 

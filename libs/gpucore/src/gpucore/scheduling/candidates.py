@@ -35,7 +35,7 @@ class Candidates(msgspec.Struct, frozen=True):
     """The nodes that a pod could go to.
 
     Attributes:
-        accounts: allocations of GPUs by node.
+        node_infos: allocations of GPUs by node.
         nodes: the same nodes as kube-scheduler's own rules see them.
         requests: of pods that are bound or about to be.
         offers: what the nodes offer to claims.

@@ -81,7 +81,7 @@ class WhatIfResult(msgspec.Struct, frozen=True):
 
     Attributes:
         outcomes: one for each wanted pod, in order.
-        accounts: the state of every node afterwards.
+        node_infos: the state of every node afterwards.
         nodes: the candidate nodes likewise.
     """
 
