@@ -16,8 +16,9 @@ from gpuinspect.documents.recommend import recommendation_list, sizes_effect_doc
 from gpuinspect.layout import recommend as effect_layout
 from gpuinspect.layout.patches import patches
 from gpuinspect.layout.recommend import recommend as table
-from gpuinspect.queries.claim_sizes import ClaimSize, MeasuredWorkload
+from gpuinspect.queries.claim_sizes import ClaimSize
 from gpuinspect.queries.repacked import SizesEffect
+from gpuinspect.queries.workloads import WorkloadRef
 
 
 class RecommendFormat(StrEnum):
@@ -45,7 +46,7 @@ class Shown(msgspec.Struct, frozen=True):
     rules: SizingRules
     gaps: list[str]
     histories: ReadHistories
-    claims: Mapping[MeasuredWorkload, ClaimSize | str] = {}
+    claims: Mapping[WorkloadRef, ClaimSize | str] = {}
 
 
 def print_effect(
