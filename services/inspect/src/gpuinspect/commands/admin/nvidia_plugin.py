@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from gpuinspect.cluster.collect import ClusterSource
-from gpuinspect.commands.admin.controlplane import Apply
+from gpuinspect.commands.admin.controlplane import SHOWN, Apply
 from gpuinspect.commands.options.reading import (
     Context,
     Kubeconfig,
@@ -88,7 +88,7 @@ def _finish(kube: BlockingClient, patches: Iterable[Patch], *, apply: bool) -> N
     if not patches:
         note("nothing to do")
     elif not apply:
-        note("nothing was changed; run the command with --apply to apply it")
+        note(SHOWN)
 
 
 def _items(kube: BlockingClient, path: str) -> list[dict[str, Any]]:
