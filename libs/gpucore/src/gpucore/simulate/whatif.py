@@ -8,7 +8,7 @@ The result of each node for a pod is cached until the node's state changes, so a
 cost one evaluation of every node and a hundred of the node that took the last one.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
@@ -74,20 +74,6 @@ class WhatIfOutcome(msgspec.Struct, frozen=True):
     placement: Placement | None = None
     refusals: Mapping[NodeName, FitError] = {}
     fitting: int = 0
-
-
-class WhatIfResult(msgspec.Struct, frozen=True):
-    """The answer.
-
-    Attributes:
-        outcomes: one for each wanted pod, in order.
-        node_infos: the state of every node afterwards.
-        nodes: the candidate nodes likewise.
-    """
-
-    outcomes: tuple[WhatIfOutcome, ...]
-    node_infos: Mapping[NodeName, NodeInfo]
-    nodes: Mapping[NodeName, CandidateNode] = NO_NODES
 
 
 class Rated(msgspec.Struct, frozen=True):
@@ -293,26 +279,6 @@ class SimulatedCluster:
         rated = rate(node_info, request, placement, chosen, grouping=self._grouping)
         last = avoided(node, constraints) if node is not None else 0
         return Rated(placement, (-last, *rated))
-
-
-def what_if(
-    node_infos: Mapping[NodeName, NodeInfo],
-    whatif_pods: Iterable[WhatIfPod],
-    policy: str | Policy = "",
-    *,
-    grouping: Grouping = BY_LINKS,
-    nodes: Mapping[NodeName, CandidateNode] = NO_NODES,
-) -> WhatIfResult:
-    """Place ``whatif_pods`` in order, each on the best node of those that fit.
-
-    Args:
-        node_infos: the current state, which is not changed.
-        policy, grouping: as in :func:`gpucore.scheduling.policy.place`.
-        nodes: as in :class:`SimulatedCluster`.
-    """
-    simulated = SimulatedCluster(node_infos, policy, grouping=grouping, nodes=nodes)
-    outcomes = tuple(simulated.grant(whatif_pod) for whatif_pod in whatif_pods)
-    return WhatIfResult(outcomes, simulated.node_infos, simulated.nodes)
 
 
 def allocation_for(whatif_pod: WhatIfPod, placement: Placement) -> Allocation:
