@@ -105,27 +105,6 @@ class NamedObject(msgspec.Struct):
     metadata: ObjectMeta
 
 
-class WebhookClientConfig(msgspec.Struct, rename="camel"):
-    """How the API server calls a webhook."""
-
-    ca_bundle: str | None = None
-
-
-class MutatingWebhook(msgspec.Struct, rename="camel"):
-    """One webhook of a configuration."""
-
-    name: str = ""
-    client_config: WebhookClientConfig = msgspec.field(default_factory=WebhookClientConfig)
-    failure_policy: str | None = None
-
-
-class WebhookConfiguration(msgspec.Struct):
-    """A mutating webhook configuration."""
-
-    metadata: ObjectMeta
-    webhooks: list[MutatingWebhook] | None = None
-
-
 def node_versions(raw: msgspec.Raw) -> NodeVersions:
     """Versions of a node."""
     status = msgspec.json.decode(raw, type=_Node).status
