@@ -18,9 +18,8 @@ from gpucore.wire.pod.spec import decode_pod
 from gpuinspect.idle.outcomes import IdleOutcome, IdlePodOutcome, IdleRun
 from gpuinspect.layout.idle import idle, idle_eviction
 from gpuinspect.layout.patches import claim_line
-from gpuinspect.queries.claim_sizes import ClaimSize
+from gpuinspect.queries.claim_sizes import ClaimSize, MeasuredWorkload
 from gpuinspect.queries.idle import IdleShare, IdleShares
-from gpuinspect.queries.workloads import WorkloadRef
 from gpuinspect.terminal.output import align, align_rows, wrapped
 
 ESCAPES = "\x1b]0;owned\x07\x1b[2J\x9b31m\u202e"
@@ -114,7 +113,7 @@ def test_commands_to_read_before_they_run_show_no_other_order_of_text() -> None:
     """A line of a script reads as the shell reads it, whatever is in the template of a tenant."""
     metadata = {"name": "t", "annotations": {"note": ESCAPES}}
     size = ClaimSize({"metadata": metadata}, {"name": "gpu"})
-    line = claim_line(WorkloadRef("Deployment", "team", "a"), (), size)
+    line = claim_line(MeasuredWorkload("Deployment", "team", "a"), (), size)
     assert harmless(line)
     assert json.loads(shlex.split(line)[2]) == {"metadata": metadata}
 

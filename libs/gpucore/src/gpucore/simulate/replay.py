@@ -103,7 +103,6 @@ class RunningPod(msgspec.Struct, frozen=True):
 
     pod: TracePod
     host: Host
-    placement: Placement
     uid: PodUid
 
 
@@ -142,7 +141,7 @@ class ReplayCluster:
         """Give ``pod`` this placement, which fits."""
         uid = host.take(pod, placement)
         self._ranking.node_changed(host.node_info.name)
-        return RunningPod(pod, host, placement, uid)
+        return RunningPod(pod, host, uid)
 
     def end(self, running: RunningPod) -> None:
         """The pod ended."""

@@ -129,11 +129,6 @@ class SimulatedCluster:
         """The current state."""
         return self._node_infos
 
-    @property
-    def nodes(self) -> Mapping[NodeName, CandidateNode]:
-        """The candidate nodes with the requests of the pods that were placed."""
-        return self._nodes
-
     def branch(self) -> "SimulatedCluster":
         """Another one that begins here; this one must not change while the other is used."""
         other = SimulatedCluster(
@@ -197,14 +192,8 @@ class SimulatedCluster:
             self._nodes[node_info.name] = node.plus(whatif_pod.constraints.requests)
         return WhatIfOutcome(whatif_pod.name, best.placement, fitting=fitting)
 
-    def verdicts(
-        self, pod_request: PodRequest, constraints: PodConstraints = UNCONSTRAINED
-    ) -> Verdicts:
-        """The result of every node now; only changed nodes are evaluated again."""
-        return complete(self.verdicts_of((pod_request, constraints, (), 0)))
-
     def verdicts_of(self, kind: _Kind) -> Steps[Verdicts]:
-        """The result of every node for a kind of pods, in steps."""
+        """The result of every node for a kind of pods; only changed nodes are evaluated again."""
         if kind not in self._known:
             if len(self._known) == self._kinds:
                 oldest = next(iter(self._known))

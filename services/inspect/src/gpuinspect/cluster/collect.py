@@ -179,7 +179,6 @@ def _as_they_arrive(kube: "BlockingClient", wanted: Sequence[ListRequest]) -> Ar
         nodes=found.nodes,
         raw={kind: raw for kind, raw in found.raw.items() if kind != PODS.kind},
         missing=found.missing,
-        forbidden=found.forbidden,
         pods=_decoded(pages),
     )
 

@@ -26,7 +26,7 @@ from gpuinspect.commands.options.namespaces import (
 from gpuinspect.commands.options.reading import Reader, fail, note, note_all, reading
 from gpuinspect.commands.recommended import RecommendFormat, Shown, print_effect, print_sizes
 from gpuinspect.layout.recommend import source_notes
-from gpuinspect.queries.claim_sizes import ClaimSize, claim_sizes
+from gpuinspect.queries.claim_sizes import ClaimSize, MeasuredWorkload, claim_sizes
 from gpuinspect.queries.measured import (
     NO_HISTORY,
     MeasuredCluster,
@@ -42,7 +42,7 @@ from gpuinspect.queries.recommend import (
     units_in,
 )
 from gpuinspect.queries.repacked import sizes_effect
-from gpuinspect.queries.workloads import WorkloadRef, kind_of
+from gpuinspect.queries.workloads import kind_of
 from gpuinspect.terminal import ages
 
 NO_NODES: Final = (
@@ -228,7 +228,7 @@ def _different(units: Sequence[MemoryUnit]) -> str:
 
 def _claims(
     reader: Reader, found: Sequence[Recommendation], histories: ReadHistories
-) -> Mapping[WorkloadRef, ClaimSize | str]:
+) -> Mapping[MeasuredWorkload, ClaimSize | str]:
     """What to change of workloads whose memory is claimed; nothing is read without a cluster."""
     offline = reader.source.snapshot is not None or histories.source is HistorySource.FILE
     if offline or not any(each.claims for each in found):

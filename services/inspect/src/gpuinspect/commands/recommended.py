@@ -16,9 +16,8 @@ from gpuinspect.documents.recommend import recommendation_list, sizes_effect_doc
 from gpuinspect.layout import recommend as effect_layout
 from gpuinspect.layout.patches import patches
 from gpuinspect.layout.recommend import recommend as table
-from gpuinspect.queries.claim_sizes import ClaimSize
+from gpuinspect.queries.claim_sizes import ClaimSize, MeasuredWorkload
 from gpuinspect.queries.repacked import SizesEffect
-from gpuinspect.queries.workloads import WorkloadRef
 
 
 class RecommendFormat(StrEnum):
@@ -46,7 +45,7 @@ class Shown(msgspec.Struct, frozen=True):
     rules: SizingRules
     gaps: list[str]
     histories: ReadHistories
-    claims: Mapping[WorkloadRef, ClaimSize | str] = {}
+    claims: Mapping[MeasuredWorkload, ClaimSize | str] = {}
 
 
 def print_effect(

@@ -34,7 +34,6 @@ class StaticPod(msgspec.Struct, frozen=True):
         flags: of kube-scheduler, without the dashes; one without a value is ``true``.
     """
 
-    text: str
     flags: Mapping[str, str]
     image: str
 
@@ -54,7 +53,7 @@ def read(text: str) -> StaticPod:
     document = _document(text)
     container = _container(document)
     flags = {name: value for _, name, value in _flags(container[_key(container)])}
-    return StaticPod(text, flags, str(container.get("image", "")))
+    return StaticPod(flags, str(container.get("image", "")))
 
 
 def configured(text: str, config: str, *, without: Sequence[str] = ()) -> str:

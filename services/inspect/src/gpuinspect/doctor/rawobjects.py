@@ -85,11 +85,10 @@ class _Pod(msgspec.Struct):
 
 
 class ObjectMeta(msgspec.Struct):
-    """Name and labels of an object; ``namespace`` is empty for those of the cluster."""
+    """Name of an object; ``namespace`` is empty for those of the cluster."""
 
     name: str = ""
     namespace: str = ""
-    labels: Mapping[str, str] | None = None
 
 
 class RawConfigMap(msgspec.Struct):

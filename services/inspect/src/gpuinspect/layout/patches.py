@@ -20,8 +20,7 @@ import msgspec
 from gpucore.sizing.recommendation import Recommendation, SizingAdvice
 from gpucore.sizing.usage_history import ALL_CONTAINERS
 from gpucore.wire.names import MEMORY_LIMIT, Names
-from gpuinspect.queries.claim_sizes import POD_TEMPLATES, ClaimSize
-from gpuinspect.queries.workloads import WorkloadRef
+from gpuinspect.queries.claim_sizes import POD_TEMPLATES, ClaimSize, MeasuredWorkload
 from gpuinspect.terminal.output import one_line, plain_json
 
 NOT_READ: Final = "its claims are not read from a file or a snapshot"
@@ -30,7 +29,7 @@ NOT_READ: Final = "its claims are not read from a file or a snapshot"
 def patches(
     found: Sequence[Recommendation],
     names: Names,
-    claims: Mapping[WorkloadRef, ClaimSize | str] = MappingProxyType({}),
+    claims: Mapping[MeasuredWorkload, ClaimSize | str] = MappingProxyType({}),
 ) -> Iterator[str]:
     """Lines of a shell script; workloads whose sizes are right have none.
 
@@ -70,8 +69,8 @@ def _of_workload(kind: str, template: dict[str, Any]) -> dict[str, Any]:
     return template
 
 
-def _workload(found: Recommendation) -> WorkloadRef:
-    return WorkloadRef(found.key.kind, found.key.namespace, found.key.name)
+def _workload(found: Recommendation) -> MeasuredWorkload:
+    return MeasuredWorkload(found.key.kind, found.key.namespace, found.key.name)
 
 
 def _changes(found: Recommendation) -> bool:
@@ -96,14 +95,14 @@ def _memory_limit(containers: Sequence[Recommendation]) -> str:
     return str(limit) if limit > sum(size.request for size in sizes) else ""
 
 
-def _command(workload: WorkloadRef, body: Mapping[str, Any]) -> str:
+def _command(workload: MeasuredWorkload, body: Mapping[str, Any]) -> str:
     text = plain_json(msgspec.json.encode(body).decode())
     target = f"{workload.kind.lower()}/{workload.name}"
     where = f"--namespace={workload.namespace}"
     return shlex.join(["kubectl", "patch", target, where, "--type=strategic", f"--patch={text}"])
 
 
-def _comment(workload: WorkloadRef, containers: Sequence[Recommendation], names: Names) -> str:
+def _comment(workload: MeasuredWorkload, containers: Sequence[Recommendation], names: Names) -> str:
     """A comment is one line: what comes from the cluster cannot begin another one."""
     sizes = ", ".join(_amount(each, names) for each in containers)
     limit = _memory_limit(containers)
@@ -119,7 +118,7 @@ def _amount(found: Recommendation, names: Names) -> str:
 
 
 def claim_line(
-    workload: WorkloadRef, found: Sequence[Recommendation], size: ClaimSize | str
+    workload: MeasuredWorkload, found: Sequence[Recommendation], size: ClaimSize | str
 ) -> str:
     """The commands, or a comment where nothing can be changed.
 
@@ -135,7 +134,7 @@ def claim_line(
     return _claim_commands(workload, size)
 
 
-def _claim_commands(workload: WorkloadRef, size: ClaimSize) -> str:
+def _claim_commands(workload: MeasuredWorkload, size: ClaimSize) -> str:
     """One line: the new template, and if it exists, the reference to it."""
     where = f"--namespace={workload.namespace}"
     manifest = plain_json(msgspec.json.encode(size.template).decode())
@@ -145,7 +144,7 @@ def _claim_commands(workload: WorkloadRef, size: ClaimSize) -> str:
     return f"{create} | {apply} && {_command(workload, refer)}"
 
 
-def _claim_comment(workload: WorkloadRef, found: Sequence[Recommendation], why: str) -> str:
+def _claim_comment(workload: MeasuredWorkload, found: Sequence[Recommendation], why: str) -> str:
     """A comment is one line: what comes from the cluster cannot begin another one."""
     mib = sum((each.size or each.current).request * each.unit.mib for each in found)
     amount = f"{mib} MiB" if mib % 1024 else f"{mib // 1024} GiB"

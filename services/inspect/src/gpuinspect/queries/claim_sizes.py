@@ -17,7 +17,6 @@ from gpucore.wire.errors import WireError
 from gpucore.wire.names import CLAIM_DRIVER
 from gpucore.wire.quantity import amount
 from gpuinspect.cluster.collect import RESOURCE_API
-from gpuinspect.queries.workloads import WorkloadRef
 from gpukube.errors import KubeError
 
 if TYPE_CHECKING:
@@ -42,6 +41,14 @@ _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 _SIZE: Final = re.compile(r"-[0-9]+[gm]i$")
 _MOST_NAME: Final = 240
 _MIB: Final = 1 << 20
+
+
+class MeasuredWorkload(NamedTuple):
+    """A workload whose size changes; ``kind`` as in its manifest."""
+
+    kind: str
+    namespace: str
+    name: str
 
 
 class ClaimSize(msgspec.Struct, frozen=True):
@@ -81,14 +88,14 @@ class _MemoryRequest(NamedTuple):
 
 def claim_sizes(
     kube: "BlockingClient", found: Iterable[Recommendation]
-) -> dict[WorkloadRef, ClaimSize | str]:
+) -> dict[MeasuredWorkload, ClaimSize | str]:
     """Of each workload with claims whose size changes, what to do, or why nothing can be done."""
     changes = {SizingAdvice.RAISE, SizingAdvice.SHRINK}
-    sizes: dict[WorkloadRef, ClaimSize | str] = {}
+    sizes: dict[MeasuredWorkload, ClaimSize | str] = {}
     for each in found:
         if not each.claims or each.advice not in changes:
             continue
-        workload = WorkloadRef(each.key.kind, each.key.namespace, each.key.name)
+        workload = MeasuredWorkload(each.key.kind, each.key.namespace, each.key.name)
         if workload in sizes:
             sizes[workload] = "it was measured by several containers"
         elif len(sizes) >= MOST_WORKLOADS:
@@ -99,7 +106,7 @@ def claim_sizes(
 
 
 def _size_or_reason(
-    kube: "BlockingClient", workload: WorkloadRef, found: Recommendation
+    kube: "BlockingClient", workload: MeasuredWorkload, found: Recommendation
 ) -> ClaimSize | str:
     try:
         return _claim_size(kube, workload, found)
@@ -110,7 +117,7 @@ def _size_or_reason(
 
 
 def _claim_size(
-    kube: "BlockingClient", workload: WorkloadRef, found: Recommendation
+    kube: "BlockingClient", workload: MeasuredWorkload, found: Recommendation
 ) -> ClaimSize | str:
     if workload.kind not in _PATHS or not _named(workload.namespace, workload.name):
         return "its template of pods cannot change"
