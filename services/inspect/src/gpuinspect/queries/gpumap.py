@@ -63,6 +63,11 @@ class GpuCell(msgspec.Struct, frozen=True, rename="camel"):
     fits: bool | None = None
 
     @property
+    def waste(self) -> float | None:
+        """Memory that is allocated and not in use; ``None`` where use is unknown."""
+        return None if self.in_use is None else max(self.allocated - self.in_use, 0.0)
+
+    @property
     def namespaces(self) -> tuple[str, ...]:
         """Those of its pods, each once."""
         return tuple(dict.fromkeys(pod.namespace for pod in self.pods))
