@@ -240,6 +240,12 @@ FURTHER: Mapping[str, Case] = {
 
 STILL_WELL: Mapping[str, Mapping[str, str]] = {
     "memory given out twice by label": {units("total"): always(30)},
+    "a GPU is smaller than a unit": {
+        GPU_UNITS: always(0),
+        units("total"): always(0),
+        units("used"): always(0),
+        units("free"): always(0),
+    },
     "pods wait for more than there is": {WAITING: always(60)},
     "pods wait while what is left is on an unhealthy GPU": {
         WAITING: always(6),
