@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from time import process_time
 from typing import Any
 
 import msgspec
@@ -127,6 +128,22 @@ async def test_a_pod_gets_its_template_once(
     await templates.create_due()
     assert set(server.items) == {("team", name_of(7)), ("other", name_of(7))}
     assert server.posts == 2
+
+
+@pytest.mark.budget
+async def test_thousands_of_templates_take_no_time_once_they_exist(
+    server: TemplateServer, templates: ClaimTemplates
+) -> None:
+    """The event loop also serves reviews: each template is looked up by itself."""
+    spaces = [f"team-{number}" for number in range(8000)]
+    server.items = {(space, name_of(7)): {} for space in spaces}
+    server.page = len(spaces)
+    await templates.sweep()
+    templates.on_replace(sized("a", 7, space) for space in spaces)
+    began = process_time()
+    await templates.create_due()
+    assert process_time() - began < 0.25
+    assert server.posts == 0
 
 
 async def test_another_replica_may_have_been_first(

@@ -185,7 +185,7 @@ class ClaimTemplates:
             if len(names) > MAX_PER_NAMESPACE:
                 metrics.CLAIM_TEMPLATES.labels("limited").inc()
             for name, contents in allowed:
-                if not {(namespace, name)} & (self._known | self._refused):
+                if (namespace, name) not in self._known and (namespace, name) not in self._refused:
                     yield (namespace, name), contents
 
     async def _create(self, key: Key, contents: ShareTemplate) -> None:
