@@ -20,7 +20,14 @@ from gpucore.claims.share_template import (
 from gpucore.wire.names import CLAIM_TEMPLATE
 from gpucore.wire.pod.spec import Pod, decode_pod
 from gpuextender import metrics
-from gpuextender.claims.templates import ALL, API, MAX_PER_NAMESPACE, SWEEP_SECONDS, ClaimTemplates
+from gpuextender.claims.templates import (
+    ALL,
+    API,
+    MAX_EXISTING,
+    MAX_PER_NAMESPACE,
+    SWEEP_SECONDS,
+    ClaimTemplates,
+)
 from gpukube.errors import ConflictError, KubeError, NotFoundError, UnreachableError, failure_of
 from gpukube.testing.clock import FakeClock
 
@@ -201,6 +208,26 @@ async def test_a_namespace_has_a_limit_and_others_do_not_notice(
     await templates.sweep()
     await templates.create_due()
     assert [key for key in server.items if key[0] == "team"] == [("team", name_of(1000))]
+
+
+async def test_pods_that_come_and_go_leave_a_bounded_number_of_templates(
+    server: TemplateServer, templates: ClaimTemplates
+) -> None:
+    """Attack: a tenant deletes each pod and creates another size, until a sweep deletes some."""
+    before = counted("limited")
+    for gib in range(1, 2 * MAX_EXISTING):
+        templates.on_update(sized("a", gib), b"")
+        await templates.create_due()
+    assert len(server.items) == MAX_EXISTING
+    assert counted("limited") > before
+    templates.on_update(sized("a", 7, "other"), b"")
+    await templates.create_due()
+    assert ("other", name_of(7)) in server.items
+    templates.on_update(sized("a", 1000), b"")
+    for _ in range(2):
+        await templates.sweep()
+    await templates.create_due()
+    assert set(server.items) == {("other", name_of(7)), ("team", name_of(1000))}
 
 
 @pytest.mark.parametrize(
