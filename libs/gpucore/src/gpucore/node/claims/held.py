@@ -5,16 +5,14 @@ It imports nothing of the formats of claims: on a node that offers devices there
 
 from collections import Counter
 from collections.abc import Collection, Iterator
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from gpucore.model import Gpu
-from gpucore.units import GpuUuid, PodUid
+from gpucore.units import MIB_BYTES, GpuUuid, PodUid
 from gpucore.wire.pod.spec import Pod
 
 if TYPE_CHECKING:
     from gpucore.node.claims.prepared import PreparedClaim
-
-_MIB_BYTES: Final = 1024 * 1024
 
 
 class HeldClaims:
@@ -80,7 +78,7 @@ class HeldClaims:
 def bytes_on(claim: "PreparedClaim", gpu: Gpu) -> int:
     """Bytes of the GPU that a claim holds; all of them where it has no share."""
     allocated = zip(claim.allocated.devices, claim.devices, strict=True)
-    whole = gpu.allocatable_mib * _MIB_BYTES
+    whole = gpu.allocatable_mib * MIB_BYTES
     return sum(
         whole if share.memory is None else share.memory
         for share, device in allocated
