@@ -162,6 +162,24 @@ async def test_a_refused_registration_is_tried_again_every_second(
     }
 
 
+async def test_a_refused_registration_does_not_follow_its_own_steps(world: World) -> None:
+    """Each attempt creates and removes sockets in the directory: none of that is a reason to retry.
+
+    Another kubelet is one, without a pause.
+    """
+    world.refuses = {Resource.GPU}
+    notices = iter(range(20))
+    world.meanwhile = lambda: world.directory.notice() if next(notices, None) is not None else None
+    world.registrar.want([Resource.GPU])
+    starts = [at for at, effect in await world.until(2.5) if effect == "start gpu"]
+    assert starts == [0, RETRY_SECONDS, 2 * RETRY_SECONDS]
+    (world.directory.path / KUBELET_SOCKET).rename(world.directory.path / "old")
+    world.directory.kubelet()
+    world.refuses = set()
+    world.directory.notice()
+    assert (2.5, "serving True") in await world.until(2.6)
+
+
 async def test_a_kubelet_that_is_away_is_looked_for_every_second(
     tmp_path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
