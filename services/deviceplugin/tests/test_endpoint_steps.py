@@ -10,6 +10,7 @@ import pytest
 from prometheus_client import REGISTRY
 
 from gpucore.node.allocation.device_ids import Resource
+from gpucore.node.grant import GrantPolicy
 from gpudeviceplugin.kubelet.endpoint import (
     KUBELET_SOCKET,
     LIST_SECONDS,
@@ -20,8 +21,10 @@ from gpudeviceplugin.kubelet.endpoint import (
     kubelet_channel,
     socket_identity,
 )
+from gpudeviceplugin.kubelet.servicer import Servicer
 from gpudeviceplugin.proto import deviceplugin_pb2 as api
 from gpudeviceplugin.sockets import LONGEST_SOCKET
+from gpudeviceplugin.state import NodeState
 
 MODULE = "gpudeviceplugin.kubelet.endpoint"
 NAME = "aliyun.com/gpu-core.percentage"
@@ -263,3 +266,13 @@ def test_a_socket_that_was_made_anew_is_another_one_though_its_number_was_used_a
     monkeypatch.setattr(Path, "stat", lambda _self: found.pop(0))
     first, same, other = (socket_identity(tmp_path / "kubelet.sock") for _ in range(3))
     assert first == same != other
+
+
+async def test_a_socket_that_cannot_be_made_is_a_failed_registration(tmp_path: Path) -> None:
+    """It is tried again a second later: kubelet may be creating its directory anew."""
+    state = NodeState(GrantPolicy())
+    servicer = Servicer(state, Resource.CORE, patience_seconds=0, numa_hints=False)
+    endpoint = Endpoint(Resource.CORE, NAME, servicer, tmp_path / "missing")
+    with pytest.raises(RegistrationError, match=f"^{NAME}: cannot listen: "):
+        await endpoint.start()
+    await endpoint.stop()

@@ -58,15 +58,11 @@ class Endpoint:
         """Serve the socket and register it; what fails or is cancelled leaves nothing served.
 
         Raises:
-            RegistrationError: kubelet does not answer or does not want it.
+            RegistrationError: kubelet does not answer or does not want it, or there can be no
+                socket, such as where another plugin of an update makes it at this moment.
         """
         await self.stop()
-        self.socket.unlink(missing_ok=True)
-        options = [("grpc.max_receive_message_length", RECEIVE_LIMIT_BYTES)]
-        server = grpc.aio.server(options=options)
-        server.add_generic_rpc_handlers([handler(self._servicer, _SERVICES["DevicePlugin"])])
-        server.add_insecure_port(f"unix:{self.socket}")
-        self._server = server
+        self._server = server = self._bound()
         try:
             await to_its_end(server.start())  # half a start cannot be stopped
             self._servicer.begin()
@@ -75,6 +71,18 @@ class Endpoint:
         except BaseException:
             await to_its_end(self.stop())
             raise
+
+    def _bound(self) -> grpc.aio.Server:
+        """A server at the socket, instead of what is there."""
+        options = [("grpc.max_receive_message_length", RECEIVE_LIMIT_BYTES)]
+        server = grpc.aio.server(options=options)
+        server.add_generic_rpc_handlers([handler(self._servicer, _SERVICES["DevicePlugin"])])
+        try:
+            self.socket.unlink(missing_ok=True)
+            server.add_insecure_port(f"unix:{self.socket}")
+        except (OSError, RuntimeError) as error:
+            raise RegistrationError(f"{self._full_name}: cannot listen: {error}") from error
+        return server
 
     async def _register(self) -> None:
         request = api.RegisterRequest(
