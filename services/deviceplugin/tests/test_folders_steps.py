@@ -1,5 +1,6 @@
 """Whether a living daemon has a directory of pipes, and which logs are emptied."""
 
+import os
 import socket
 import subprocess
 import sys
@@ -94,6 +95,25 @@ def test_no_tenant_holds_the_pipes(pipe: Path, call: str, kind: str) -> None:
     """Its mount is read-only, which leaves it every lock but the one that a daemon has."""
     (pipe / LOCK).touch()
     with locking(pipe / LOCK, "rb", call, kind):
+        assert not held(pipe)
+
+
+@pytest.mark.parametrize("kind", ["pipe", "link", "socket"])
+def test_what_is_no_file_is_no_lock(pipe: Path, sockets: ExitStack, kind: str) -> None:
+    """Root in a container with writable pipes can put it there.
+
+    The plugin neither waits for it nor looks where it leads.
+    """
+    if kind == "pipe":
+        os.mkfifo(pipe / LOCK)
+    elif kind == "link":
+        (pipe / "other").touch()
+        (pipe / LOCK).symlink_to(pipe / "other")
+    else:
+        sockets.enter_context(socket.socket(socket.AF_UNIX)).bind(str(pipe / LOCK))
+    with ExitStack() as locked:
+        if kind == "link":
+            locked.enter_context(locking(pipe / "other", "r+b", "lockf", "LOCK_EX"))
         assert not held(pipe)
 
 

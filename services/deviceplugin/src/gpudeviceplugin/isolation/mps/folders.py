@@ -14,6 +14,7 @@ import fcntl
 import os
 import secrets
 import socket
+import stat
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
@@ -35,6 +36,8 @@ _PRIVATE: Final = 0o750
 _STICKY: Final = 0o1777
 _BLOCK: Final = 512
 _NOBODY: Final = frozenset({errno.ECONNREFUSED, errno.ENOENT, errno.ENOTSOCK})
+_NO_LOCK: Final = frozenset({errno.ENOENT, errno.ELOOP, errno.ENXIO})
+"""A missing file, a link, and a socket."""
 
 
 class Folders(NamedTuple):
@@ -208,15 +211,19 @@ def _listens(path: Path) -> bool:
 def _locked(path: Path) -> bool:
     """Whether a process has the write lock of POSIX, as NVIDIA's daemon does.
 
-    Other locks are no daemon's: tenants can take them, for whom the file is read-only.
+    Other locks are no daemon's: tenants can take them, for whom the file is read-only. Neither are
+    pipes and links, with which root in a container could make this wait or look elsewhere.
     """
     try:
-        with path.open("rb") as lock:
-            fcntl.lockf(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except FileNotFoundError:
-        return False
+        lock = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError as error:
+        return error.errno not in _NO_LOCK
+    try:
+        fcntl.lockf(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except OSError:
-        return True
+        return stat.S_ISREG(os.fstat(lock).st_mode)
+    finally:
+        os.close(lock)
     return False
 
 
