@@ -1,6 +1,7 @@
 """One socket of the plugin, step by step: what kubelet can see of it, and when."""
 
 import asyncio
+import socket
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Self
@@ -16,6 +17,7 @@ from gpudeviceplugin.kubelet.endpoint import (
     LIST_SECONDS,
     REGISTER_SECONDS,
     STOP_SECONDS,
+    UNWATCHED_SECONDS,
     Endpoint,
     RegistrationError,
     kubelet_channel,
@@ -50,6 +52,7 @@ class World:
         self.effects: list[Any] = []
         self.requests: list[api.RegisterRequest] = []
         self.refuses = False
+        self.unwatched_seconds = 0.0
         self.endpoint = Endpoint(Resource.CORE, NAME, self, directory)  # type: ignore[arg-type]
         self.options = api.DevicePluginOptions(get_preferred_allocation_available=True)
         self.server_options: Any = None
@@ -276,3 +279,26 @@ async def test_a_socket_that_cannot_be_made_is_a_failed_registration(tmp_path: P
     with pytest.raises(RegistrationError, match=f"^{NAME}: cannot listen: "):
         await endpoint.start()
     await endpoint.stop()
+
+
+async def test_a_registration_counts_as_dropped_while_kubelet_runs_and_does_not_watch(
+    world: World,
+) -> None:
+    """A kubelet that is away has left its socket behind, and comes back as another one.
+
+    Two plugins of an update do not take the registration from each other.
+    """
+    path = world.directory / KUBELET_SOCKET
+    await world.endpoint.start()
+    with socket.socket(socket.AF_UNIX) as kubelet:
+        kubelet.bind(str(path))
+        world.unwatched_seconds = UNWATCHED_SECONDS
+        assert not world.endpoint.dropped
+        kubelet.listen()
+        assert world.endpoint.dropped
+        world.unwatched_seconds = UNWATCHED_SECONDS - 1
+        assert not world.endpoint.dropped
+        world.unwatched_seconds = UNWATCHED_SECONDS
+        (world.directory / "other").touch()
+        (world.directory / "other").replace(world.endpoint.socket)
+        assert not world.endpoint.dropped

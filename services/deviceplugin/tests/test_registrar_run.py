@@ -61,9 +61,11 @@ class Endpoint:
         self.world = world
         self.resource = resource
         self.socket = world.directory.path / f"{resource}.sock"
+        self.dropped = False
 
     async def start(self) -> None:
         """Serve and register; what is refused leaves nothing served."""
+        self.dropped = False
         self.socket.unlink(missing_ok=True)
         self.world.note(f"start {self.resource}")
         self.world.meanwhile()
@@ -145,6 +147,17 @@ async def test_what_is_registered_is_looked_at_every_five_seconds(world: World) 
         (LOOK_SECONDS, "start gpu"),
         (LOOK_SECONDS, "serving True"),
     ]
+
+
+async def test_what_kubelet_has_dropped_is_registered_again(world: World, logs: list[Any]) -> None:
+    """Its socket is there, and so is kubelet; the other resource stays as it is."""
+    world.registrar.want([Resource.GPU, Resource.MEM])
+    await world.until(1)
+    world.registrar._serving[Resource.GPU].dropped = True  # type: ignore[misc]
+    done = [effect for _, effect in await world.until(LOOK_SECONDS + 1)]
+    assert done == ["start gpu", "serving True"]
+    assert [line["event"] for line in logs] == ["kubelet does not watch the devices"]
+    assert {effect for _, effect in await world.until(3 * LOOK_SECONDS)} == {"serving True"}
 
 
 async def test_a_refused_registration_is_tried_again_every_second(

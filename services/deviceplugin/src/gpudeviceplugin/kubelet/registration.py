@@ -113,7 +113,7 @@ class Registrar:
             self._kubelet_restarted()
         anew, self._anew = self._anew, False
         fresh = anew or kubelet != self._kubelet
-        lost = [each for each in self._serving.values() if fresh or not each.socket.exists()]
+        lost = [each for each in self._serving.values() if fresh or _is_lost(each)]
         new = [self._make(resource) for resource in self._wanted - set(self._serving)]
         done = await self._start([*lost, *new], kubelet)
         self._anew |= anew and not done
@@ -135,3 +135,13 @@ class Registrar:
             self.registered.set()
             self._on_serving(serving=True)
         return True
+
+
+def _is_lost(endpoint: Endpoint) -> bool:
+    """Its socket was removed, or kubelet has dropped it, as after an error of the stream."""
+    if not endpoint.socket.exists():
+        return True
+    if endpoint.dropped:
+        log.warning("kubelet does not watch the devices", resource=endpoint.resource)
+        return True
+    return False
