@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from gpudeviceplugin.isolation.mps.folders import LOCK, LOG_BYTES, held, trim_logs
+from gpudeviceplugin.isolation.mps.errors import FolderError
+from gpudeviceplugin.isolation.mps.folders import LOCK, LOG_BYTES, clear, held, trim_logs
 
 
 @pytest.fixture
@@ -115,6 +116,20 @@ def test_what_is_no_file_is_no_lock(pipe: Path, sockets: ExitStack, kind: str) -
         if kind == "link":
             locked.enter_context(locking(pipe / "other", "r+b", "lockf", "LOCK_EX"))
         assert not held(pipe)
+
+
+def test_any_number_of_files_in_the_pipes_is_removed_step_by_step(
+    pipe: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each attempt to start the daemon removes some, and the plugin goes on in between."""
+    monkeypatch.setattr("gpudeviceplugin.isolation.mps.folders.SWEEP_ENTRIES", 3)
+    for number in range(5):
+        (pipe / f"{number}").touch()
+    with pytest.raises(FolderError, match="more than 3 files"):
+        clear(pipe)
+    assert len(list(pipe.iterdir())) < 3
+    clear(pipe)
+    assert list(pipe.iterdir()) == []
 
 
 def test_a_log_is_emptied_when_it_is_larger_than_its_limit(tmp_path: Path) -> None:

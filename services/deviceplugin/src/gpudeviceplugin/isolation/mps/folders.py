@@ -17,6 +17,7 @@ import socket
 import stat
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, contextmanager, suppress
+from math import inf
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -28,7 +29,7 @@ LOCK: Final = "control_lock"
 CUDA_FILES: Final = "cuda.shm."
 """Segments of daemons and clients."""
 SWEEP_ENTRIES: Final = 100_000
-"""Maximum entries that one sweep removes: it keeps the names of directories in memory."""
+"""Maximum entries that are removed at once: the names of directories are kept in memory."""
 LOG_BYTES: Final = 4 * 1024 * 1024
 """A log larger than this is emptied: under /run it would eat the node's memory."""
 _OPEN: Final = 0o755
@@ -100,11 +101,15 @@ def sweep(shm: Path, stopped: Callable[[], bool]) -> None:
                 return
 
 
-def _empty(folder: Path) -> None:
-    """Remove all that is in a directory. Raises OSError where something stays."""
+def _empty(folder: Path, most: float = inf) -> None:
+    """Remove all that is in a directory, or this number of entries.
+
+    Raises OSError where something stays.
+    """
     with _opened(folder) as top:
-        for _ in _removals(top):
-            continue
+        for count, _ in enumerate(_removals(top), start=1):
+            if count > most:
+                raise OSError(f"more than {most} files, which are removed step by step")
     for left in folder.iterdir():
         left.unlink()  # raises the reason
 
@@ -228,9 +233,12 @@ def _locked(path: Path) -> bool:
 
 
 def clear(pipe: Path) -> None:
-    """Remove the files of a dead daemon, if no process holds its pipes. Raises FolderError."""
+    """Remove the files of a dead daemon, if no process holds its pipes. Raises FolderError.
+
+    Root in a container with writable pipes chooses how many there are.
+    """
     try:
-        _empty(pipe)
+        _empty(pipe, SWEEP_ENTRIES)
     except OSError as error:
         raise FolderError(f"cannot clear {pipe}: {error}") from error
 
