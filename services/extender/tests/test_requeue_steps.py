@@ -593,6 +593,26 @@ async def test_a_pod_that_is_placed_during_a_look_is_left_out(
     assert sorted(bench.sent()) == [item["metadata"]["name"] for item in others]
 
 
+@pytest.mark.parametrize("gang", [member, grouped])
+async def test_nodes_that_come_one_after_the_other_count_together(
+    clock: FakeClock, gang: Callable[[str], Object]
+) -> None:
+    """kube-scheduler offered them before this process knew them; the gang needs both."""
+    bench = Bench(clock, "a")
+    bench.state.gangs.groups.on_update(PodGroup("default", "g", 2))
+    items = [gang("g0"), gang("g1")]
+    bench.create(*items)
+    for item in items:
+        bench.refuse(item, "a", "c", "d")
+    bench.state.node_changed(a_node("c", 8))
+    await bench.requeue.look()
+    assert bench.sent() == []
+    bench.state.node_changed(a_node("d", 8))
+    bench.reply(b"{}", b"{}")
+    await bench.requeue.look()
+    assert bench.sent()
+
+
 async def test_a_gang_whose_pods_are_all_placed_during_a_look_is_left_out(
     clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -195,7 +195,7 @@ class Requeue:
         if self._worth_a_try(pending, crowd):
             return crowd, more
         for one in crowd:
-            one.judged = self._pods.change
+            one.looked = self._pods.change
         return [], more
 
     def _crowds(
@@ -227,7 +227,7 @@ class Requeue:
             changed: nodes with their changes, newest first.
             fits: what was found for other pods, which most pods of a gang are like.
         """
-        if self._pods.members_changed > entry.judged:
+        if self._pods.members_changed > entry.considered:
             return True
         for node, change in changed:
             if change <= entry.considered:
