@@ -364,6 +364,34 @@ def test_a_pod_that_comes_after_all_binds_is_accepted_anew() -> None:
     assert bench.reserved() == []
 
 
+def test_a_pod_that_comes_right_after_all_binds_is_accepted_anew() -> None:
+    """No job has looked at the status since the binds."""
+    bench = Bench(1)
+    [first] = bench.come(member(0))
+    bench.bind(first, bench.node_of(first))
+    bench.groups.on_update(PodGroup("default", "g", 1, scheduled=True))
+    [second] = bench.come(member(1))
+    assert bench.node_of(second)
+    bench.wait(RELEASE_SECONDS)
+    assert bench.reserved() == []
+
+
+def test_a_plan_that_takes_long_is_kept_as_long_as_any_other() -> None:
+    """Its time begins when it is made."""
+    bench = Bench(2)
+    first, _ = bench.come(member(0), member(1))
+    reserve = bench.state.reserve
+
+    def late(allocation: Allocation) -> None:
+        reserve(allocation)
+        bench.state.now += int(RELEASE_SECONDS) * SECOND
+
+    bench.state.reserve = late  # type: ignore[method-assign]
+    bench.node_of(first)
+    bench.wait(0)
+    assert len(bench.reserved()) == 2
+
+
 def test_a_later_cycle_of_a_group_that_runs_ends_like_any_other() -> None:
     """The status was true before, so it says nothing about this cycle."""
     bench = Bench(2)

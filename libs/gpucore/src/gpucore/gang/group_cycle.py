@@ -49,8 +49,8 @@ class GroupCycle:
     ) -> None:
         """Filter is called for a pod; a second call for it begins another cycle."""
         self.called_ns = now_ns
-        self.scheduled = scheduled and (self.scheduled or not self.answered)
         self.answered = {key: one for key, one in self.answered.items() if key in waiting}
+        self.scheduled = scheduled and (self.scheduled or not self.answered)
         self.binding = self.binding and bool(self.answered)
         again = uid in self.answered and not self.binding
         if uid in self.refused or again:

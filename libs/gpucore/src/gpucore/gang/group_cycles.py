@@ -81,6 +81,7 @@ class PodGroupCycles:
         offered = frozenset(names)
         cycle.offers.add(mine, offered)
         found = self._places.place(view, cycle, mine, offered)
+        cycle.called_ns = self._clock()
         if isinstance(found, Allocation):
             cycle.answered[mine.uid] = found
             return found
