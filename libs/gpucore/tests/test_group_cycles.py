@@ -547,6 +547,25 @@ def test_a_nominated_pod_is_not_planned_on_a_node_that_it_is_not_offered() -> No
     assert bench.node_of(second, (B, C)) in {"b", "c"}
 
 
+def test_a_nominated_pod_goes_to_a_node_that_it_is_offered() -> None:
+    """Its own node has no CPU left, which the plan for the first pod could not know."""
+    bench = Bench(2)
+    first, second = bench.come(member(0), nominated(1, B))
+    node = bench.node_of(first)
+    [other] = {A, C}.difference({node})
+    assert bench.place_of(second) == B
+    assert bench.node_of(second, (A, C)) == other
+
+
+def test_a_bind_that_nobody_remembers_gets_a_place_on_its_own_node() -> None:
+    """The pod is nominated for another node, where kube-scheduler does not bind it."""
+    bench = Bench(2)
+    first, _ = bench.come(nominated(0, C), member(1))
+    placement = bench.bind(first, "b")
+    assert isinstance(placement, Placement)
+    assert placement.node == "b"
+
+
 def test_a_group_that_is_refused_in_a_later_cycle_keeps_nothing() -> None:
     """It had places for the nodes of the cycle before."""
     bench = Bench(2)

@@ -88,6 +88,7 @@ class GroupPlaces:
         self, view: GroupView, cycle: GroupCycle, mine: GroupMember, names: frozenset[NodeName]
     ) -> Allocation | Refused:
         """The place of ``mine``: its own, that of another pod, or one of a new plan."""
+        mine = _on_offered(mine, names)
         again, cycle.again = cycle.again, False
         if again:
             return self._anew(view, cycle, mine, names)
@@ -135,7 +136,7 @@ class GroupPlaces:
         """A new plan for all pods that were not called yet."""
         kept = {uid: one for uid, one in view.reserved.items() if uid in cycle.answered}
         kept.pop(mine.uid, None)
-        rest = [_on_offered(mine, names)]
+        rest = [mine]
         rest += [one for one in view.members if one.uid not in kept and one.uid != mine.uid]
         every = self._state.ledger.nodes().keys()
         tries = cycle.offers.nodes(rest, names, every)
@@ -193,7 +194,7 @@ class GroupPlaces:
             if uid in cycle.answered and uid != mine.uid
         }
         alone = msgspec.structs.replace(view, needed=1)
-        first = self.plan(alone, kept, [mine], lambda _: {node})
+        first = self.plan(alone, kept, [_on_offered(mine, {node})], lambda _: {node})
         if not isinstance(first, dict):
             return first
         rest = [member for member in view.members if member.uid not in kept | first]
