@@ -1,13 +1,20 @@
 """The places of a PodGroup in one cycle of kube-scheduler, and what becomes of them after it."""
 
+from typing import Any
+
 import msgspec
 import pytest
 from corebuilders import NAMES, ledger, make_gpus, pod, pod_request, share_node
 
+from gpucore.accounting.ledger import Ledger
 from gpucore.explain.gangs import group_sentence
+from gpucore.gang import group_places
 from gpucore.gang.gang_pods import GangPods
 from gpucore.gang.group_cycle import SIMULATIONS
 from gpucore.gang.group_cycles import RELEASE_SECONDS, REMEMBER_SECONDS, PodGroupCycles
+from gpucore.gang.group_places import MOST_IN_VAIN
+from gpucore.gang.group_plan import plan_group
+from gpucore.gang.kinds import GroupMember
 from gpucore.gang.members import LIMIT_SECONDS, MOST_RESERVED, ReservationTime
 from gpucore.gang.placement import taken
 from gpucore.model import Allocation, AllocationState, Placement
@@ -390,6 +397,49 @@ def test_a_plan_that_takes_long_is_kept_as_long_as_any_other() -> None:
     bench.node_of(first)
     bench.wait(0)
     assert len(bench.reserved()) == 2
+
+
+@pytest.fixture
+def planned(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The number of pods of each plan."""
+    found: list[int] = []
+
+    def counting(
+        ledger: Ledger, gang: Gang, members: list[GroupMember], *rest: Any, **more: Any
+    ) -> Any:
+        found.append(len(members))
+        return plan_group(ledger, gang, members, *rest, **more)
+
+    monkeypatch.setattr(group_places, "plan_group", counting)
+    return found
+
+
+def test_pods_beyond_the_capacity_are_refused_without_a_plan_for_all(planned: list[int]) -> None:
+    """A group of thousands, of which few fit, is called pod by pod: others wait meanwhile."""
+    bench = Bench(1)
+    pods = bench.come(*map(member, range(20)))
+    assert len(list(filter(None, map(bench.node_of, pods)))) == 3
+    assert planned == [20, *[1] * 17]
+    bench.add_node("d")
+    assert bench.node_of(pods[19], (*NODES, D)) == "d"
+
+
+def test_pods_that_find_no_place_stop_planning_for_others_after_some_attempts(
+    planned: list[int],
+) -> None:
+    """Larger pods have the places, and are called last; the next cycle plans again."""
+    bench = Bench(1)
+    sizes = [6, *[3] * (MOST_IN_VAIN + 4), 8, 8]
+    pods = bench.come(*(member(number, mem) for number, mem in enumerate(sizes)))
+    nodes = [bench.node_of(one) for one in pods[:-5]]
+    planned.clear()
+    nodes += [bench.node_of(one) for one in pods[-5:]]
+    assert planned == [1, 1, 1]
+    assert nodes[1:-2] == [""] * (MOST_IN_VAIN + 4)
+    assert all((nodes[0], *nodes[-2:]))
+    planned.clear()
+    assert not bench.node_of(pods[1])
+    assert max(planned) > 1
 
 
 def test_a_later_cycle_of_a_group_that_runs_ends_like_any_other() -> None:

@@ -103,7 +103,8 @@ class PodGroupCycles:
 
     def complete(self, pending: UnscheduledPod, gang: Gang) -> bool:
         """As many pods exist as are placed together."""
-        return self._view(pending, gang).exist >= gang.size
+        pods = self._state.gangs.group(Member(pending.pod, pending.pod_request), gang)
+        return len(pods) >= gang.size
 
     def take(self, pending: UnscheduledPod, gang: Gang, node: NodeName) -> Allocation | Refused:
         """The place of a pod that is being bound to ``node``; or why it has none."""

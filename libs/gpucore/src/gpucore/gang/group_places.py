@@ -1,7 +1,7 @@
 """The place of one pod of a PodGroup: its own, that of another pod, or one of a new plan."""
 
 from collections.abc import Callable, Collection, Iterable
-from typing import Protocol
+from typing import Final, Protocol
 
 import msgspec
 
@@ -20,6 +20,9 @@ from gpucore.scheduling.grouping import Rules
 from gpucore.scheduling.pending_pods import Nominations
 from gpucore.units import NodeName, PodUid
 from gpucore.wire.pod.spec import Pod
+
+MOST_IN_VAIN: Final = 8
+"""Plans in one cycle without a place for the pod that was called; each may take long."""
 
 Planned = dict[PodUid, Allocation] | GroupShortage | Postponed
 
@@ -98,16 +101,22 @@ class GroupPlaces:
         exchanged = self._exchange(view, cycle, mine, names)
         if exchanged is not None:
             return exchanged
-        alone = self._beside(view, mine, names)
-        return alone or self._anew(view, cycle, mine, names)
+        kept = {uid: one for uid, one in view.reserved.items() if uid != mine.uid}
+        alone = self._beside(view, kept, mine, names)
+        if alone is not None:
+            return alone
+        if view.needed <= len(kept) < self._room(view) and _in_vain(cycle, kept):
+            return GroupRefusal(view.gang, GroupCause.OTHERS_ONLY, placed=len(kept))
+        return self._anew(view, cycle, mine, names)
 
     def _exchange(
         self, view: GroupView, cycle: GroupCycle, mine: GroupMember, names: Collection[NodeName]
     ) -> Allocation | None:
         """The place of an equal pod that was not called yet, which gets the place of ``mine``."""
+        like = mine.like
         for other in view.members[1:]:
             theirs = view.reserved.get(other.uid)
-            if other.like != mine.like or theirs is None or other.uid in cycle.answered:
+            if theirs is None or other.uid in cycle.answered or other.like != like:
                 continue
             if theirs.placement.node in names and self.stand(view, {other.uid: theirs}):
                 own = view.reserved.get(mine.uid)
@@ -118,10 +127,9 @@ class GroupPlaces:
         return None
 
     def _beside(
-        self, view: GroupView, mine: GroupMember, names: Collection[NodeName]
+        self, view: GroupView, kept: Places, mine: GroupMember, names: Collection[NodeName]
     ) -> Allocation | None:
         """A place beside all others that are reserved for the group."""
-        kept = {uid: one for uid, one in view.reserved.items() if uid != mine.uid}
         if not kept or len(kept) >= self._room(view):
             return None
         found = self.plan(view, kept, [mine], lambda _: names)
@@ -134,12 +142,14 @@ class GroupPlaces:
         self, view: GroupView, cycle: GroupCycle, mine: GroupMember, names: frozenset[NodeName]
     ) -> Allocation | Refused:
         """A new plan for all pods that were not called yet."""
-        kept = {uid: one for uid, one in view.reserved.items() if uid in cycle.answered}
-        kept.pop(mine.uid, None)
+        kept = {
+            uid: one
+            for uid, one in view.reserved.items()
+            if uid in cycle.answered and uid != mine.uid
+        }
         rest = [mine]
         rest += [one for one in view.members if one.uid not in kept and one.uid != mine.uid]
-        every = self._state.ledger.nodes().keys()
-        tries = cycle.offers.nodes(rest, names, every)
+        tries = cycle.offers.nodes(rest, names, self._state.ledger.nodes().keys())
         most = MOST_COMPARED // len(tries)
         found = _best((self.plan(view, kept, rest, nodes, most) for nodes in tries), mine)
         if not isinstance(found, dict):
@@ -149,6 +159,7 @@ class GroupPlaces:
         self.keep_only(view, kept | found)
         if mine.uid in found:
             return found[mine.uid]
+        cycle.in_vain += 1
         return GroupRefusal(view.gang, GroupCause.OTHERS_ONLY, placed=len(kept) + len(found))
 
     def plan(
@@ -224,6 +235,15 @@ class GroupPlaces:
         )
         self._state.reserve(found)
         return found
+
+
+def _in_vain(cycle: GroupCycle, kept: Places) -> bool:
+    """A new plan has no place for a pod without one: no place in ``kept`` may be given up for it.
+
+    Also after so many plans in vain: thousands of pods of one group may find no place, and others
+    wait meanwhile.
+    """
+    return kept.keys() <= cycle.answered.keys() or cycle.in_vain >= MOST_IN_VAIN
 
 
 def _best(tries: Iterable[Planned], mine: GroupMember) -> Planned:
