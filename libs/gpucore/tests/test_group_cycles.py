@@ -383,6 +383,29 @@ def test_a_pod_that_comes_right_after_all_binds_is_accepted_anew() -> None:
     assert bench.reserved() == []
 
 
+def test_answers_of_a_cycle_stay_if_its_plan_is_released_before_its_end() -> None:
+    """kube-scheduler pauses between two pods, and binds the first where it was sent."""
+    bench = Bench(3)
+    pods = bench.come(*map(member, range(3)))
+    nodes = [bench.node_of(pods[0])]
+    bench.wait(RELEASE_SECONDS)
+    assert bench.reserved() == []
+    nodes += [bench.node_of(one) for one in pods[1:]]
+    assert sorted(nodes) == ["a", "b", "c"]
+    for one, node in zip(pods, nodes, strict=True):
+        assert isinstance(bench.bind(one, node), Placement)
+
+
+def test_answers_of_a_cycle_that_was_released_give_way_to_a_plan_that_needs_their_nodes() -> None:
+    """The second pod may go to the node of the first alone, which is called again."""
+    bench = Bench(2)
+    first, second = bench.come(member(0), member(1, 7))
+    node = NodeName(bench.node_of(first))
+    bench.wait(RELEASE_SECONDS)
+    assert bench.node_of(second, (node,)) == node
+    assert bench.node_of(first) not in {"", node}
+
+
 def test_a_plan_that_takes_long_is_kept_as_long_as_any_other() -> None:
     """Its time begins when it is made."""
     bench = Bench(2)

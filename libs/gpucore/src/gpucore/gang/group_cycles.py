@@ -9,9 +9,11 @@ for all that were not called.
 A plan is released when :data:`RELEASE_SECONDS` pass without a call and without a bind, or when
 another group is called: kube-scheduler runs one cycle after the other, and starts the binds of a
 cycle at its end. A bind that comes later reserves all places of its cycle again, or is refused with
-all others. A plan that kube-scheduler has accepted, by the status of the PodGroup or by a bind, is
-kept while it may wait for volumes: its places are renewed for :data:`BINDING_SECONDS`, whatever
-calls come, and expire then like all others. The cycle ends with the last of them.
+all others; a call that comes later in the same cycle reserves the places that were answered again,
+if they are free and its pod has a place beside them. A plan that kube-scheduler has accepted, by
+the status of the PodGroup or by a bind, is kept while it may wait for volumes: its places are
+renewed for :data:`BINDING_SECONDS`, whatever calls come, and expire then like all others. The cycle
+ends with the last of them.
 """
 
 from collections.abc import Callable, Collection

@@ -147,11 +147,12 @@ class GroupPlaces:
             for uid, one in view.reserved.items()
             if uid in cycle.answered and uid != mine.uid
         }
-        rest = [mine]
-        rest += [one for one in view.members if one.uid not in kept and one.uid != mine.uid]
-        tries = cycle.offers.nodes(rest, names, self._state.ledger.nodes().keys())
-        most = MOST_COMPARED // len(tries)
-        found = _best((self.plan(view, kept, rest, nodes, most) for nodes in tries), mine)
+        released = self._released(view, cycle, mine)
+        found = self._planned(view, cycle, released, mine, names) if released else None
+        if released and isinstance(found, dict) and mine.uid in found:
+            kept = released
+        else:
+            found = self._planned(view, cycle, kept, mine, names)
         if not isinstance(found, dict):
             if not kept:
                 self.keep_only(view, {})
@@ -161,6 +162,34 @@ class GroupPlaces:
             return found[mine.uid]
         cycle.in_vain += 1
         return GroupRefusal(view.gang, GroupCause.OTHERS_ONLY, placed=len(kept) + len(found))
+
+    def _released(
+        self, view: GroupView, cycle: GroupCycle, mine: GroupMember
+    ) -> dict[PodUid, Allocation] | None:
+        """The answers of a cycle whose plan was released; ``None`` where they are no longer free.
+
+        kube-scheduler may pause longer in a cycle than a plan is kept, and binds the pods where it
+        was answered.
+        """
+        answered = {uid: one for uid, one in cycle.answered.items() if uid != mine.uid}
+        if cycle.binding or answered.keys() <= view.reserved.keys():
+            return None
+        return self.stand(view, answered)
+
+    def _planned(
+        self,
+        view: GroupView,
+        cycle: GroupCycle,
+        kept: Places,
+        mine: GroupMember,
+        names: frozenset[NodeName],
+    ) -> Planned:
+        """A plan for all pods without a place in ``kept``, ``mine`` first."""
+        rest = [mine]
+        rest += [one for one in view.members if one.uid not in kept and one.uid != mine.uid]
+        tries = cycle.offers.nodes(rest, names, self._state.ledger.nodes().keys())
+        most = MOST_COMPARED // len(tries)
+        return _best((self.plan(view, kept, rest, nodes, most) for nodes in tries), mine)
 
     def plan(
         self,
