@@ -5,6 +5,7 @@ The API server is one that creates and deletes; no container runs.
 
 import os
 import signal
+import threading
 from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
@@ -16,6 +17,7 @@ from drawncluster import FakeCluster, Gpu
 from invoking import Run, WhatIfOutcome
 from verifyingserver import VerifyingServer
 
+from gpuinspect.verify.site import VerifySite
 from gpukube.blocking import BlockingClient
 from gpukube.errors import ForbiddenError, KubeError, ServerError, UnreachableError
 
@@ -282,3 +284,41 @@ def test_nothing_is_kept_before_the_guard_is_there(
     outcome = verify("--keep")
     assert "kubectl delete" not in outcome.err
     assert not left(server)
+
+
+def test_ctrl_c_waits_for_no_thread_that_the_api_server_does_not_answer(
+    server: StillServer, verify: Callable[..., WhatIfOutcome], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its lists may take minutes to fail, one after the other."""
+    monkeypatch.setattr("gpuinspect.verify.run.STOP_SECONDS", 0.1)
+    answer, answered, get = threading.Event(), threading.Event(), BlockingClient.get
+
+    def silent(self: BlockingClient, path: str, params: Any = None) -> bytes:
+        if path == "/api/v1/nodes" and threading.current_thread() is not threading.main_thread():
+            sent(signal.SIGINT)()
+            answer.wait(20)
+            answered.set()
+        return get(self, path, params)
+
+    monkeypatch.setattr(BlockingClient, "get", silent)
+    outcome = verify()
+    assert not answered.is_set()
+    answer.set()
+    assert outcome.code == 130
+    assert not left(server)
+
+
+def test_a_run_that_is_stopped_reports_no_row_as_failed(
+    server: StillServer, verify: Callable[..., WhatIfOutcome], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a request of a stopped run comes to says nothing about the GPU."""
+
+    def stopped(self: VerifySite, name: str) -> Any:
+        sent(signal.SIGINT)()
+        self._stopped.wait(20)
+        raise RESET
+
+    monkeypatch.setattr(VerifySite, "ended", stopped)
+    outcome = verify()
+    assert outcome.code == 130
+    assert "fail" not in outcome.err

@@ -88,7 +88,12 @@ class RowRunner:
         yield from (found[row] for row in rows if row in found)
 
     def _failed(self, rows: Sequence[str], error: Exception) -> dict[str, Proof]:
-        """Rows that have no measurement: where MPS makes pods wait for others, that is no fault."""
+        """Rows that have no measurement: where MPS makes pods wait for others, that is no fault.
+
+        Raises:
+            RunStoppedError: the run was stopped, which is no fault either.
+        """
+        self._site.check_running()
         waits = ""
         if isinstance(error, PodLateError):
             with suppress(KubeError):
