@@ -17,6 +17,9 @@ from drawncluster import FakeCluster, Gpu
 from invoking import Run, WhatIfOutcome
 from verifyingserver import VerifyingServer
 
+from gpucore.wire.names import VERIFY_UNTIL
+from gpuinspect.verify import objects
+from gpuinspect.verify.objects import RunPlace
 from gpuinspect.verify.site import VerifySite
 from gpukube.blocking import BlockingClient
 from gpukube.errors import ForbiddenError, KubeError, ServerError, UnreachableError
@@ -322,3 +325,29 @@ def test_a_run_that_is_stopped_reports_no_row_as_failed(
     outcome = verify()
     assert outcome.code == 130
     assert "fail" not in outcome.err
+
+
+def test_an_annotation_that_is_no_number_ends_no_run(
+    server: StillServer, verify: Callable[..., WhatIfOutcome]
+) -> None:
+    """In a namespace of others, its users may write to the pods of the run."""
+
+    def edited(pod: dict[str, Any]) -> None:
+        pod["metadata"]["annotations"]["ALIYUN_COM_GPU_MEM_POD"] = "many"
+        pod["status"] = {"phase": "Succeeded"}
+
+    server.after = edited
+    outcome = verify("-n", "team")
+    assert "3 rows: 3 fail" in outcome.out
+    assert not left(server)
+
+
+@pytest.mark.parametrize("until", ["9" * 5000, "soon", "-1", "\u00b2"])
+def test_a_namespace_with_an_odd_deadline_is_no_expired_run(until: str) -> None:
+    """Whoever may create namespaces chooses its name, its labels and its annotations."""
+    item = objects.namespace(
+        RunPlace(namespace="gpushare-verify-x", own=True, image="", node="n", until=1)
+    )
+    assert objects.expired(item, 1000.0)
+    item["metadata"]["annotations"][VERIFY_UNTIL] = until
+    assert not objects.expired(item, 1000.0)
