@@ -251,6 +251,7 @@ class ReadApi:
 
     def __init__(self, state: State, health: Readiness, questions: PodQuestions) -> None:
         self._state, self._health, self._questions = state, health, questions
+        self._lists = Turns()
 
     def router(self) -> APIRouter:
         """All openapi."""
@@ -271,12 +272,17 @@ class ReadApi:
         )
         return router
 
-    async def nodes(self) -> Response:
+    async def nodes(self, request: Request) -> Response:
         """Every node with its GPUs and who is on them."""
         if unready := self._unready():
             return unready
-        slices = TimeSlices()
-        return await _long(await views.nodes_view(self._state.ledger, slices), slices)
+        return await _answered(request, self._all_nodes())
+
+    async def _all_nodes(self) -> Response:
+        """One list at a time, so that those of large clusters do not add up."""
+        async with self._lists.turn():
+            slices = TimeSlices()
+            return await _long(await views.nodes_view(self._state.ledger, slices), slices)
 
     async def node(self, node: str) -> Response:
         """One node."""
