@@ -1,4 +1,4 @@
-"""Docstrings describe the parameters that exist: a renamed one is renamed there too."""
+"""Docstrings describe parameters and attributes that exist: a renamed one is renamed there too."""
 
 import ast
 import re
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-SECTION = re.compile(r"^Args:\n((?: {4,}.*\n?|\n)+)", re.MULTILINE)
+ENTRIES = r"\n((?: {4,}.*\n?|\n)+)"
 ENTRY = re.compile(r"^ {4}(\*{0,2}\w+(?:, \*{0,2}\w+)*):", re.MULTILINE)
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -20,10 +20,11 @@ def sources() -> Iterator[Path]:
             yield path
 
 
-def described(node: ast.AST) -> list[str]:
-    """Names below `Args:` in the docstring of a function or class."""
+def described(node: ast.AST, title: str) -> list[str]:
+    """Names below `Args:` or `Attributes:` in the docstring of a function or class."""
     assert isinstance(node, Function | ast.ClassDef)
-    section = SECTION.search(ast.get_docstring(node) or "")
+    text = ast.get_docstring(node) or ""
+    section = re.search(f"^{title}:{ENTRIES}", text, re.MULTILINE)
     entries = ENTRY.findall(section.group(1)) if section else []
     return [name.lstrip("*") for entry in entries for name in entry.split(", ")]
 
@@ -44,25 +45,55 @@ def parameters(node: ast.AST) -> set[str]:
     return {each.arg for each in names if each}
 
 
+def attributes(node: ast.ClassDef) -> Iterator[str]:
+    """Names of fields, methods, and what methods assign."""
+    for each in ast.walk(node):
+        if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store):
+            yield each.id
+        elif isinstance(each, ast.Attribute) and isinstance(each.ctx, ast.Store):
+            yield each.attr
+        elif isinstance(each, Function):
+            yield each.name
+
+
 def stale(text: str) -> list[str]:
-    """`where: name` for each name that a docstring describes and nothing takes."""
+    """`where: name` for each name that a docstring describes and nothing takes or has."""
     return [
         f"{node.name}: {name}"
         for node in ast.walk(ast.parse(text))
-        if isinstance(node, Function) or (isinstance(node, ast.ClassDef) and not node.bases)
-        for name in described(node)
-        if name not in parameters(node)
+        if isinstance(node, Function | ast.ClassDef)
+        for name in [*_stale_parameters(node), *_stale_attributes(node)]
     ]
 
 
+def _stale_parameters(node: Function | ast.ClassDef) -> Iterator[str]:
+    """The construction of a class with bases may take what a base takes."""
+    if isinstance(node, Function) or not node.bases:
+        yield from (name for name in described(node, "Args") if name not in parameters(node))
+
+
+def _stale_attributes(node: Function | ast.ClassDef) -> Iterator[str]:
+    if isinstance(node, ast.ClassDef):
+        known = set(attributes(node))
+        yield from (name for name in described(node, "Attributes") if name not in known)
+
+
 @pytest.mark.slow
-def test_a_docstring_describes_no_parameter_that_is_not_there() -> None:
+def test_a_docstring_describes_nothing_that_is_not_there() -> None:
     """In all modules of the product."""
     assert {
         str(path.relative_to(ROOT)): found
         for path in sources()
         if (found := stale(path.read_text(encoding="utf-8")))
     } == {}
+
+
+def test_a_renamed_attribute_is_noticed() -> None:
+    """A field, a property and what a method assigns are attributes; another name is reported."""
+    fields = "    a: int\n\n    @property\n    def b(self):\n        self.c = 1\n"
+    text = "a: it.\n        b: it.\n        c: it.\n        d: it."
+    class_ = f'class C(Base):\n    """It.\n\n    Attributes:\n        {text}\n    """\n\n{fields}'
+    assert stale(class_) == ["C: d"]
 
 
 def test_a_renamed_parameter_is_noticed() -> None:

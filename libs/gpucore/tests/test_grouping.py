@@ -25,7 +25,7 @@ from gpucore.model.links import Matrix, merge
 from gpucore.scheduling.fit import fit
 from gpucore.scheduling.grouping import Grouping, prepare, prepared
 from gpucore.scheduling.policy import place, score
-from gpucore.simulate.whatif import WhatIfPod, what_if
+from gpucore.simulate.whatif import SimulatedCluster, WhatIfPod
 from gpucore.topology.choice import KEPT_LARGE
 from gpucore.topology.machines import V100_GUIDE
 from gpucore.topology.policies import GpuGroup, plan
@@ -205,7 +205,8 @@ def test_what_if_takes_the_node_with_the_better_group() -> None:
         share_node("a", make_gpus(16, 16), whole=True), linked_node("b"), linked_node("c", BRIDGED)
     )
     whatif_pods = [WhatIfPod(f"w{i}", pod_request(pod("p", gpus=4))) for i in range(3)]
-    outcomes = what_if(book.nodes(), whatif_pods).outcomes
+    cluster = SimulatedCluster(book.nodes())
+    outcomes = [cluster.grant(each) for each in whatif_pods]
     assert [outcome.placement and outcome.placement.node for outcome in outcomes] == ["b", "b", "c"]
 
 

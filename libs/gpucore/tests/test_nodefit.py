@@ -13,7 +13,7 @@ from gpucore.kubescheduler.node_fit import constraint_refusals, pods_admitted
 from gpucore.model import Code
 from gpucore.model.constraints import CandidateNode, PodConstraints, Taint
 from gpucore.scheduling.fit import admit
-from gpucore.simulate.whatif import WhatIfPod, what_if
+from gpucore.simulate.whatif import SimulatedCluster, WhatIfPod
 from gpucore.units import NodeName
 from gpucore.wire.constraints import candidate_node, pod_constraints
 from gpucore.wire.errors import WireError
@@ -316,7 +316,8 @@ def test_pods_that_were_placed_use_up_cpu() -> None:
     whatif_pods = [
         WhatIfPod(name, pod_request(pod(name, 2)), pod_constraints) for name in ("a", "b")
     ]
-    first, second = what_if(book.nodes(), whatif_pods, nodes=nodes).outcomes
+    cluster = SimulatedCluster(book.nodes(), nodes=nodes)
+    first, second = (cluster.grant(each) for each in whatif_pods)
     assert first.placement is not None
     assert sentence(second.refusals[N]) == "Insufficient cpu: requested 2, 1 of 3 free"
 

@@ -17,6 +17,7 @@ from gpucore.explain.answers import (
 )
 from gpucore.explain.whatif_documents import WhatIfDoc, what_if_document
 from gpucore.kubescheduler.candidate_nodes import CandidateNodes
+from gpucore.model.constraints import UNCONSTRAINED
 from gpucore.scheduling.candidates import Candidates, candidates_of
 from gpucore.scheduling.cluster_policy import ClusterPolicy
 from gpucore.simulate.manifests import wanted_pods
@@ -89,7 +90,7 @@ def test_verdicts_are_kept_for_a_few_kinds_of_pods() -> None:
     nodes = cluster(2)
     simulated = SimulatedCluster(nodes.node_infos, nodes=nodes.nodes, kinds=KINDS)
     for whatif_pod in pods_requesting(*range(1, 9)):
-        simulated.verdicts(whatif_pod.pod_request)
+        complete(simulated.verdicts_of((whatif_pod.pod_request, UNCONSTRAINED, (), 0)))
     assert len(simulated._known) == len(simulated._stale) == KINDS
 
 

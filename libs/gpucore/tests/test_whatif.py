@@ -1,6 +1,6 @@
 """What would happen if these pods came now."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import hypothesis.strategies as st
 import msgspec
@@ -12,7 +12,12 @@ from gpucore.accounting.node_info import NodeInfo
 from gpucore.model import Code, ContainerRequest, Placement, PodRequest
 from gpucore.scheduling.fit import fit
 from gpucore.scheduling.policy import place, rate, resolve
-from gpucore.simulate.whatif import SimulatedCluster, WhatIfPod, allocation_for, what_if
+from gpucore.simulate.whatif import (
+    SimulatedCluster,
+    WhatIfOutcome,
+    WhatIfPod,
+    allocation_for,
+)
 from gpucore.units import NodeName
 from gpucore.wire import names as wire_names
 
@@ -22,23 +27,29 @@ def whatif_pods(*amounts: int) -> list[WhatIfPod]:
     return [WhatIfPod(f"w{i}", pod_request(pod(f"w{i}", units))) for i, units in enumerate(amounts)]
 
 
+def granted(cluster: SimulatedCluster, pods: Iterable[WhatIfPod]) -> list[WhatIfOutcome]:
+    """The outcomes of pods that come one after the other."""
+    return [cluster.grant(each) for each in pods]
+
+
 def test_wishes_are_placed_one_after_the_other() -> None:
     """Each takes what is left by those before it; the last fits nowhere and states why."""
     book = ledger(legacy_node("a", 15, 1), legacy_node("b", 15, 1))
-    answer = what_if(book.nodes(), whatif_pods(8, 8, 7, 8))
-    homes = [o.placement.node if o.placement else None for o in answer.outcomes]
+    cluster = SimulatedCluster(book.nodes())
+    outcomes = granted(cluster, whatif_pods(8, 8, 7, 8))
+    homes = [o.placement.node if o.placement else None for o in outcomes]
     assert homes == ["a", "b", "a", None]
-    assert {n: r.code for n, r in answer.outcomes[3].refusals.items()} == {
+    assert {n: r.code for n, r in outcomes[3].refusals.items()} == {
         "a": Code.INSUFFICIENT_MEMORY,
         "b": Code.INSUFFICIENT_MEMORY,
     }
-    assert [node_info.used_units for node_info in answer.node_infos.values()] == [15, 8]
+    assert [node_info.used_units for node_info in cluster.node_infos.values()] == [15, 8]
 
 
 def test_the_books_stay_as_they_are() -> None:
     """Asking changes nothing, whatever the answer."""
     book = ledger(legacy_node("a", 15, 1))
-    what_if(book.nodes(), whatif_pods(8, 3))
+    granted(SimulatedCluster(book.nodes()), whatif_pods(8, 3))
     node_info = book.node(NodeName("a"))
     assert node_info is not None
     assert not node_info.allocations
@@ -50,7 +61,7 @@ def test_the_policy_chooses_the_node() -> None:
     used = pod("p", 3, node="b", annotations={NAMES.mem_idx: "0"})
     book = ledger(legacy_node("a", 15, 1), legacy_node("b", 15, 1), used)
     for policy, node in (("binpack", "b"), ("spread", "a")):
-        outcome = what_if(book.nodes(), whatif_pods(4), policy).outcomes[0]
+        (outcome,) = granted(SimulatedCluster(book.nodes(), policy), whatif_pods(4))
         assert outcome.placement is not None
         assert outcome.placement.node == node
 
@@ -60,16 +71,14 @@ def test_exclusive_wishes_keep_their_gpu() -> None:
     labels = {wire_names.LABEL_REQUIRE_WHOLE: wire_names.REQUIRE_WHOLE_DEVICE}
     book = ledger(share_node("n", make_gpus(15)))
     alone = WhatIfPod("alone", pod_request(pod("alone", 1, labels=labels)))
-    first, second = what_if(book.nodes(), [alone, *whatif_pods(1)]).outcomes
+    first, second = granted(SimulatedCluster(book.nodes()), [alone, *whatif_pods(1)])
     assert first.placement is not None
     assert second.placement is None
 
 
-def test_nothing_wished_nothing_changed() -> None:
-    """No pods, or no nodes, are questions too."""
-    book = ledger(legacy_node("a", 15, 1))
-    assert what_if(book.nodes(), []).outcomes == ()
-    lonely = what_if({}, whatif_pods(1)).outcomes[0]
+def test_a_cluster_without_nodes_takes_no_pod() -> None:
+    """The pod has no place, and no node that refuses it."""
+    (lonely,) = granted(SimulatedCluster({}), whatif_pods(1))
     assert (lonely.placement, dict(lonely.refusals)) == (None, {})
 
 

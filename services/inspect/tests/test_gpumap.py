@@ -30,10 +30,10 @@ def test_a_cell_has_the_figures_and_pods_of_its_gpu() -> None:
     cluster = FakeCluster().node("n1", gpus=[Gpu(15), Gpu(15)])
     cluster.pod("web-10", 4, node="n1", index=0).pod("web-2", 2, node="n1", index=0)
     first, second = cells_of(cluster, {"GPU-n1-0": 1.5}).values()
-    assert (first.allocated, first.total, first.in_use, first.waste) == (6, 15, 1.5, 4.5)
+    assert (first.allocated, first.total, first.in_use) == (6, 15, 1.5)
     assert [pod.name for pod in first.pods] == ["web-2", "web-10"]
     assert first.model == "Tesla T4"
-    assert (second.in_use, second.waste, second.pods) == (None, None, ())
+    assert (second.in_use, second.pods) == (None, ())
 
 
 def test_amounts_are_in_gib_where_nodes_count_in_different_units() -> None:

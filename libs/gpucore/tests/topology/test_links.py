@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from gpucore.model import Gpu, Inventory
 from gpucore.model.links import MAX_SCORE, PCIE, WORTH, Matrix, merge, score_of
-from gpucore.topology.machines import DGX1_VOLTA, DGX2, MACHINES, RTX8000
+from gpucore.topology.machines import DGX1_VOLTA, DGX2
 from gpucore.units import GpuIndex, GpuUuid
 from gpucore.wire.node.matrices import matrix_of
 
@@ -104,13 +104,6 @@ def test_an_inventory_with_odd_keys_keeps_its_other_links() -> None:
     odd = Inventory(gpus=inventory(0, 1).gpus, links={"0-1": ("PIX",), "zero-one": ("PIX",)})
     matrix = matrix_of(odd)
     assert (matrix.score(0, 1), matrix.notes) == (50, ("'zero-one' names no pair",))
-
-
-def test_an_nvswitch_machine_is_recognised() -> None:
-    """All pairs of a DGX-2 have the same NVLinks, those of other machines do not."""
-    switched = {name for name, machine in MACHINES.items() if machine.matrix.switched}
-    assert switched == {"dgx2"}
-    assert not RTX8000.matrix.part((GpuIndex(0), GpuIndex(3))).switched
 
 
 def test_a_dgx2_has_a_pcie_tree_below_its_switches() -> None:

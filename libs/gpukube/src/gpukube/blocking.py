@@ -87,9 +87,7 @@ class BlockingClient:
         """Credentials as kubectl finds them, or those of the pod this runs in.
 
         Args:
-            kubeconfig: that the user names, if any.
             context: name of a context in it; empty for the current one.
-            user_agent: name of this program in the audit log of the API server.
             seconds: timeout of a request.
             as_user: user to impersonate; empty for none.
 
@@ -100,14 +98,12 @@ class BlockingClient:
         return cls(found, headers_of(user_agent), seconds, as_user)
 
     def __enter__(self) -> Self:
-        """The client itself."""
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
-        """Close all connections."""
         self._server.clear()
 
     def get(self, path: str, params: Mapping[str, str] | None = None) -> bytes:
@@ -125,7 +121,6 @@ class BlockingClient:
         """GET something that another program than the API server may have written.
 
         Args:
-            path: of the object.
             most_bytes: maximum size of a reply.
             seconds: for each wait, and for the reply as a whole: it takes at most twice this.
 
@@ -136,7 +131,6 @@ class BlockingClient:
         return self._request("GET", path, bound=Bound(most_bytes, time.monotonic() + seconds))
 
     def post(self, path: str, body: Body) -> bytes:
-        """Create an object."""
         return self._request("POST", path, body=encoded(body), kind=JSON)
 
     def delete(self, path: str, params: Mapping[str, str] | None = None) -> bytes:
@@ -158,7 +152,6 @@ class BlockingClient:
         the list as it is by then.
 
         Args:
-            path: of the list.
             params: query of the list, such as a selector.
             cached: read from the watch cache of the API server, which spares etcd; for lists that
                 are read again and again.

@@ -50,7 +50,6 @@ class HttpKubeClient:
         found: address and credentials of the API server.
         kubeconfig: file that is read again when the server answers 401.
         context: name of the context in it; empty for the current one.
-        user_agent: name of this program in the audit log of the API server.
         seconds: timeout of a request.
         as_user: user to impersonate; empty for none.
     """
@@ -112,7 +111,6 @@ class HttpKubeClient:
         await self.close()
 
     async def close(self) -> None:
-        """Close all connections."""
         for prefetch in self._prefetched.values():
             await prefetch.close()
         await self._session.close()
@@ -122,7 +120,6 @@ class HttpKubeClient:
         self._prefetched[_query(path, params)] = Prefetch(path, self._list(path, params))
 
     async def get(self, path: str, *, params: Mapping[str, str] | None = None) -> bytes:
-        """GET an object or a list."""
         return await self._request("GET", path, params=params)
 
     async def get_in_chunks(
@@ -139,7 +136,6 @@ class HttpKubeClient:
         return self._stream(f"GET {path}", path, params, self._seconds)
 
     async def post(self, path: str, body: Body) -> bytes:
-        """Create an object."""
         return await self._request("POST", path, body=body, content=JSON)
 
     async def dry_run(self, path: str, body: Body) -> bytes:
@@ -156,7 +152,6 @@ class HttpKubeClient:
         return await self._request("PATCH", path, body=body, content=JSON_PATCH)
 
     async def delete(self, path: str) -> bytes:
-        """Delete an object."""
         return await self._request("DELETE", path)
 
     async def watch(

@@ -112,8 +112,6 @@ class EventRecorder:
         """Record an event.
 
         Args:
-            about: the object.
-            type_: ``Normal`` or ``Warning``.
             reason: CamelCase.
             message: a sentence; a long one is cut to what the API server accepts.
             topic: events of the same reason about the same object are repetitions of each other

@@ -5,25 +5,18 @@ Libraries that log through :mod:`logging` (uvicorn, aiohttp) are printed in the 
 
 import logging
 import sys
-from typing import Final
 
 import structlog
 from structlog.typing import Processor
-
-_LEVELS: Final = {
-    "debug": logging.DEBUG,
-    "info": logging.INFO,
-    "warn": logging.WARNING,
-    "error": logging.ERROR,
-}
 
 
 def configure_logs(level: str) -> None:
     """Send all logs to stderr.
 
     Args:
-        level: ``debug``, ``info``, ``warn`` or ``error``.
+        level: name of a level of :mod:`logging`, such as ``warn``, in lower or upper case.
     """
+    least = logging.getLevelNamesMapping()[level.upper()]
     shared: list[Processor] = [
         structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_logger_name,
@@ -33,7 +26,7 @@ def configure_logs(level: str) -> None:
     ]
     structlog.configure(
         processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
-        wrapper_class=structlog.make_filtering_bound_logger(_LEVELS[level]),  # costs nothing below
+        wrapper_class=structlog.make_filtering_bound_logger(least),  # costs nothing below
         logger_factory=structlog.stdlib.LoggerFactory(),
         cache_logger_on_first_use=True,
     )
@@ -44,7 +37,7 @@ def configure_logs(level: str) -> None:
             processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, _renderer()],
         )
     )
-    logging.basicConfig(handlers=[handler], level=_LEVELS[level], force=True)
+    logging.basicConfig(handlers=[handler], level=least, force=True)
 
 
 def _renderer() -> Processor:

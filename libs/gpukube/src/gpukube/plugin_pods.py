@@ -126,9 +126,6 @@ def plugin_addresses(plugins: Iterable[msgspec.Raw]) -> list[PluginAddress]:
 
     Any tenant can give a pod the labels of a plugin. Pod Security forbids tenants to mount a
     directory of kubelet, and a pod that does controls its node anyway.
-
-    Args:
-        plugins: their pods.
     """
     found = list(_addresses(plugins))
     served = {(each.namespace, each.node) for each in found if each.running}

@@ -124,8 +124,6 @@ def read_plugins(
 
     Args:
         kube: the API server, with the rights of the caller.
-        plugins: where the plugins serve it.
-        document: which one.
     """
     from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - the import takes a while
 

@@ -30,7 +30,6 @@ class Prefetch:
             await self.close()
 
     async def close(self) -> None:
-        """Read no more."""
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
 

@@ -33,7 +33,6 @@ def proxy_for(host: str, named: str | None) -> Proxy | None:
     takes longer than the rest of the request.
 
     Args:
-        host: URL of the API server.
         named: ``proxy-url`` of the kubeconfig, if any; exceptions are for the environment's only.
 
     Raises:

@@ -60,7 +60,6 @@ class Session:
         )
 
     async def close(self) -> None:
-        """Close all connections."""
         await self._session.close()
 
     async def request(

@@ -52,7 +52,6 @@ class CudaError(Exception):
     """A call that the driver refused.
 
     Attributes:
-        call: its name.
         code: the number of ``CUresult``.
         name: the word for it, such as ``CUDA_ERROR_OUT_OF_MEMORY``.
     """

@@ -15,7 +15,6 @@ from typing import Final
 import msgspec
 import structlog
 
-from gpudeviceplugin import logs
 from gpudeviceplugin.command_line import SettingsError, read
 from gpudeviceplugin.gpus.devices import Driver
 from gpudeviceplugin.gpus.nvml import Nvml
@@ -25,6 +24,7 @@ from gpudeviceplugin.plugin import Plugin
 from gpudeviceplugin.settings import DevicePluginSettings
 from gpudeviceplugin.stacks import show_on_sigquit
 from gpukube.errors import ConfigError
+from gpukube.logs import configure_logs
 
 PROGRAM: Final = "gpushare-device-plugin"
 END_SECONDS: Final = 5.0
@@ -69,7 +69,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except SettingsError as error:
         print(*(f"{PROGRAM}: {fault}" for fault in error.faults), sep="\n", file=sys.stderr)
         return 2
-    logs.configure(settings.log_level, node=settings.node_name)
+    configure_logs(settings.log_level)
+    structlog.contextvars.bind_contextvars(node=settings.node_name)
     show_on_sigquit()
     for name in given.ignored:
         log.info("a flag of the original plugin changes nothing", flag=name, why=IGNORED[name])

@@ -40,7 +40,6 @@ class Setting(NamedTuple):
     """One setting, as the class describes it.
 
     Attributes:
-        kind: its type.
         constrained: its type with bounds and description.
         default: ``msgspec.NODEFAULT`` where it is required.
     """

@@ -34,9 +34,6 @@ class Web:
         certificates: to serve over TLS.
         documents: JSON by path, empty while it is not known; each is rendered at most once a
             second.
-
-    Attributes:
-        gate: limits its connections.
     """
 
     def __init__(

@@ -237,7 +237,6 @@ class Informers:
         accounts: slices and claims in the ledger of the state.
         pods, claims: to which further handlers can be added.
         vital: those that readiness depends on.
-        all: every one.
         relisted: set whenever all pods were listed.
     """
 
@@ -296,13 +295,11 @@ class Informers:
         await asyncio.gather(*(informer.wait_for_sync() for informer in self.vital))
 
     def listed(self, name: str) -> None:
-        """A list is complete."""
         metrics.REFLECTOR_LISTS.labels(name).inc()
         if name == PODS.name:
             self.relisted.set()
 
     def failed(self, name: str) -> None:
-        """A list or a watch failed."""
         metrics.REFLECTOR_FAILURES.labels(name).inc()
 
     def _informer(self, collection: Collection[Any], handler: EventHandler[Any]) -> Informer[Any]:

@@ -34,7 +34,6 @@ class MixHistory:
     """Reads and writes the ConfigMap.
 
     Args:
-        history: the pods that came lately.
         where: namespace and name of the ConfigMap, separated by a slash; empty: nothing is kept.
         leads: whether this process writes.
         clock: Unix seconds.

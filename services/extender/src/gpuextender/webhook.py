@@ -224,11 +224,6 @@ def review_claims(
 ) -> AdmissionAnswer:
     """The answer for a pod of a namespace whose shares are claims.
 
-    Args:
-        raw: the object of the pod.
-        answer: of :func:`review_pod`.
-        how: pods are converted.
-
     Raises:
         WireError: an amount is no Kubernetes quantity.
     """
@@ -255,9 +250,6 @@ def with_size(
     """The answer for a pod that may get the size that its workload was measured to need.
 
     Args:
-        raw: the object of the pod.
-        answer: of :func:`review_pod`.
-        sizer: decides.
         namespace: of the request.
         node_infos: state of all nodes; none while it is unknown.
 
@@ -339,9 +331,6 @@ class AdmissionWebhook:
 
     def review(self, body: bytes, claims: ClaimRequests | None = None) -> dict[str, Any]:
         """The review with its response.
-
-        Args:
-            claims: how shares become claims; ``None`` where they do not.
 
         Raises:
             MessageError: the body is no review of a pod.

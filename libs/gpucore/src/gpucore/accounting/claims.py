@@ -46,7 +46,6 @@ class ClaimAccounts:
         self._offer(NodeName(found.node))
 
     def slice_gone(self, name: str) -> None:
-        """A ResourceSlice was deleted."""
         known = self._slices.pop(name, None)
         if known is not None:
             node = NodeName(known.node)
@@ -78,7 +77,6 @@ class ClaimAccounts:
             self._hold(claim, node)
 
     def claim_gone(self, uid: PodUid) -> None:
-        """A ResourceClaim was deleted."""
         known = self._claims.pop(uid, None)
         node = None if known is None else node_of_claim(known, self._driver)
         if node is not None:

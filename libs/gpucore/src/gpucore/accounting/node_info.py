@@ -262,8 +262,10 @@ class NodeInfo:
 
 def unit_of(node_info: NodeInfo) -> MemoryUnit:
     """The unit of the node: as its plugin publishes it, else as the original guesses it."""
+    if node_info.unit is not None:
+        return node_info.unit
     largest = max((gpu.total for gpu in node_info.devices.values()), default=0)
-    return node_info.unit or (MIB if largest > GIB_GPUS_END else GIB)
+    return MIB if largest > GIB_GPUS_END else GIB
 
 
 def common_unit(node_infos: Iterable[NodeInfo]) -> MemoryUnit | None:
@@ -276,6 +278,16 @@ def common_unit(node_infos: Iterable[NodeInfo]) -> MemoryUnit | None:
                 return None
             common = unit
     return common
+
+
+def gpu_sizes(node_infos: Iterable[NodeInfo], unit: MemoryUnit) -> tuple[int, ...]:
+    """Sizes of the GPUs, each once, in whole ``unit`` whatever the unit of their node is."""
+    found = {
+        gpu.total * unit_of(info).mib // unit.mib
+        for info in node_infos
+        for gpu in info.devices.values()
+    }
+    return tuple(sorted(found))
 
 
 def _indexes(allocation: Allocation) -> frozenset[GpuIndex]:

@@ -104,7 +104,6 @@ class ClaimArrivals:
         self._missing: dict[MissingObject, dict[PodUid, None]] = {}
 
     def __len__(self) -> int:
-        """How many pods wait for an object."""
         return len(self._waiting)
 
     def pods_listed(self, pods: Iterable[Pod]) -> None:
@@ -116,7 +115,6 @@ class ClaimArrivals:
             self.pod_changed(pod)
 
     def pod_changed(self, pod: Pod) -> None:
-        """A pod was added or changed."""
         if (pod.claims or pod.claim_templates) and pod.uid not in self._history:
             self._ready[pod.uid] = pod
 

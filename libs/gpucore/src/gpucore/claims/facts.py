@@ -20,8 +20,6 @@ class ClaimFacts(msgspec.Struct, frozen=True):
     """What is known of a pod with claims.
 
     Attributes:
-        rules: what its claims request.
-        held: what its claims hold.
         missing: claims, templates and classes that do not exist, on which they depend.
     """
 

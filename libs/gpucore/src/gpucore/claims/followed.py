@@ -70,7 +70,6 @@ class FollowedClaims:
         """What is known of a pod with claims; ``None`` where it uses no claim for GPUs of ours.
 
         Args:
-            raw: the object of the pod.
             lists: lists with the claims that it names, those that exist.
 
         Raises:

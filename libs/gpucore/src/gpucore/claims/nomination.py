@@ -96,7 +96,6 @@ def rate_for_claims(
     """How good a node is for the pod; ``None`` where it does not admit it.
 
     Args:
-        node: GPUs with their devices.
         candidate: the same node as kube-scheduler's other filters see it.
         policy: default that the node's label overrules.
     """

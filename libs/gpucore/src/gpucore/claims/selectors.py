@@ -26,8 +26,6 @@ from gpucore.wire.errors import WireError
 from gpucore.wire.quantity import exact
 
 Value = str | int
-Match = bool | None
-"""``None`` where an expression is not understood."""
 _Test = Callable[[SliceDevice, str], bool]
 
 _LONGEST: Final = 4096

@@ -80,7 +80,6 @@ class DefragPod(msgspec.Struct, frozen=True):
         return -self.priority, self.creation, self.namespace, self.name
 
     def __str__(self) -> str:
-        """Namespace and name."""
         return f"{self.namespace}/{self.name}"
 
 
@@ -88,7 +87,6 @@ class DefragState(msgspec.Struct, frozen=True):
     """What is known of the cluster at one moment.
 
     Attributes:
-        nodes: every node.
         waiting: pods without a node, in the order of the queue.
         running: bound pods by UID.
         pods_of: pods of each controller that are not being deleted, by its UID.

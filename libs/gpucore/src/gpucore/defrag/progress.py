@@ -7,26 +7,13 @@ are where they were, and what-if still places the waiting pod and every replacem
 
 from collections.abc import Collection, Sequence
 
-import msgspec
-
 from gpucore.defrag.planning import Eviction, EvictionPlan, fitting_node, origin_of, simulate
 from gpucore.defrag.pods import DefragPod, DefragState, preemption
 from gpucore.units import PodUid
 
 
-class PlanCheck(msgspec.Struct, frozen=True):
-    """Why nothing more is evicted; empty where the plan goes on.
-
-    Attributes:
-        done: the waiting pod needs no further eviction.
-    """
-
-    reason: str = ""
-    done: bool = False
-
-
-def check_plan(plan: EvictionPlan, evicted: Collection[PodUid], state: DefragState) -> PlanCheck:
-    """Whether to evict the next pod of a plan.
+def check_plan(plan: EvictionPlan, evicted: Collection[PodUid], state: DefragState) -> str:
+    """Why no further pod of a plan is evicted; empty where the next one is.
 
     Args:
         evicted: UIDs of those that this plan has evicted.
@@ -34,22 +21,22 @@ def check_plan(plan: EvictionPlan, evicted: Collection[PodUid], state: DefragSta
     """
     waiting = next((pod for pod in state.waiting if pod.uid == plan.waiting.uid), None)
     if waiting is None:
-        return PlanCheck(f"{plan.waiting} does not wait any more", done=True)
+        return f"{plan.waiting} does not wait any more"
     if reason := _passed_over(waiting, plan, evicted, state):
-        return PlanCheck(reason)
+        return reason
     if fitting_node(state.nodes, waiting):
-        return PlanCheck(f"{waiting} fits already", done=True)
+        return f"{waiting} fits already"
     left = [one for one in plan.evictions if one.pod.uid not in evicted]
     for each in left:
         if reason := _moved(each, state):
-            return PlanCheck(reason)
+            return reason
     gone = [one.pod.uid for one in plan.evictions]
     owners = {one.pod.owner for one in plan.evictions if one.pod.uid in evicted}
     pending = [pod.uid for pod in state.waiting if pod.owner in owners]
     replaced = [*(one.pod for one in left), *_without_replacement(plan, evicted, state)]
     if simulate(state, waiting, gone, replaced, pending=pending) is None:
-        return PlanCheck("what-if does not place every pod of the plan any more")
-    return PlanCheck()
+        return "what-if does not place every pod of the plan any more"
+    return ""
 
 
 def _passed_over(

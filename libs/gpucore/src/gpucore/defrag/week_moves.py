@@ -43,9 +43,7 @@ class WeekMoves:
     """The moves of one week.
 
     Args:
-        nodes: of the week.
         policy: of the week; one that the extender does not have counts as the default one.
-        budgets: of evictions in an hour.
     """
 
     def __init__(

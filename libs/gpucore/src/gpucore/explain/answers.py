@@ -86,10 +86,8 @@ def answers(
 
     Args:
         cluster: every node, by name; it is not changed.
-        whatif_pods: the pods.
         policy: what holds where neither pod nor node names a policy.
         queued: number of pods that wait for the scheduler now.
-        nominations: waiting pods for which capacity of nodes is reserved; ``None`` for none.
     """
     simulated = SimulatedCluster(
         cluster.node_infos,
@@ -198,7 +196,6 @@ def evaluated_nodes(nodes: int, percentage: int) -> int:
     """How many of the nodes that fit by its own rules kube-scheduler passes to an extender.
 
     Args:
-        nodes: of the cluster.
         percentage: ``percentageOfNodesToScore``; 0 is the default, which depends on ``nodes``.
     """
     part = percentage or max(50 - nodes // 125, 5)
@@ -212,12 +209,7 @@ def uncertainties(
     nodes: int,
     profile: ExpectedProfile,
 ) -> Iterator[str]:
-    """What may make the cluster decide otherwise, in words; nothing where the answer is certain.
-
-    Args:
-        nodes: of the cluster.
-        profile: that the pod gets.
-    """
+    """What may make the cluster decide otherwise, in words; nothing where the answer is certain."""
     if whatif_pod.gang:
         yield "the pods of its gang are placed together"
     constraints = whatif_pod.constraints
@@ -253,11 +245,7 @@ def _why_few(profile: ExpectedProfile) -> str:
 def notes_of(
     wanted: WorkloadPods, names: Names, nominations: Nominations | None = None
 ) -> Iterator[str]:
-    """What an answer leaves open about a pod, as sentences.
-
-    Args:
-        nominations: waiting pods for which capacity of nodes is reserved; ``None`` for none.
-    """
+    """What an answer leaves open about a pod, as sentences."""
     name, needs = wanted.pod.name, wanted.constraints
     if wanted.per_node:
         yield f"{name}: {PER_NODE}"

@@ -66,12 +66,7 @@ class PodExplanation(msgspec.Struct, frozen=True, rename="camel"):
 
 
 def pod_explanation(found: Explanation, cluster: Cluster) -> Steps[PodExplanation]:
-    """The document of one pod.
-
-    Args:
-        found: what was explained.
-        cluster: on which it was.
-    """
+    """The document of one pod."""
     pod, policy = found.pod, found.policy
     scores = yield from _scores(found, cluster)
     refusals = yield from refusal_docs(found.refusals[name] for name in sorted(found.refusals))

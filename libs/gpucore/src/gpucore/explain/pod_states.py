@@ -23,9 +23,7 @@ class PodFacts(msgspec.Struct, frozen=True):
     """What is known of the pod that is explained.
 
     Attributes:
-        demand: what it requests of GPUs; ``None`` for nothing.
-        constraints: what it requires of its node besides GPUs.
-        scheduler_record: what schedulers have recorded about it.
+        pod_request: what it requests of GPUs; ``None`` for nothing.
         unseen: why no scheduler that calls the extender sees it; empty where one may.
         members: the pods of its gang; ``None`` where it has none.
         gang: its gang, with the size of a PodGroup; ``None``: as the pod alone states it.
@@ -46,7 +44,6 @@ class Cluster(msgspec.Struct, frozen=True):
     Attributes:
         ledger: allocations of the whole cluster; a gang is tried on it.
         nodes: every node, by name; they must stay as they are while a question is answered.
-        nominations: waiting pods for which capacity of nodes is reserved; ``None`` for none.
     """
 
     ledger: Ledger
@@ -87,8 +84,7 @@ class Explanation(msgspec.Struct, frozen=True):
         fits: nodes that admit it now, by all rules that are evaluated.
         helps: suggestions, the smallest step first.
         gates: names of its scheduling gates.
-        policy: of the cluster.
-        demand: what it requests; ``None`` for nothing.
+        pod_request: what it requests; ``None`` for nothing.
         refusals: why nodes refuse it, by name of the node.
     """
 

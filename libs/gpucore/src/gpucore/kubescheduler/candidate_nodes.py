@@ -41,9 +41,6 @@ class _Sum(msgspec.Struct):
 class CandidateNodes:
     """Candidate nodes by name.
 
-    Args:
-        names: of the resources of GPUs.
-
     Attributes:
         on_change: called with the name of a node whose answer to a pod may have changed.
         avoided: nodes with PreferNoSchedule taints.
@@ -104,7 +101,6 @@ class CandidateNodes:
     # Nodes.
 
     def node_changed(self, node: Node) -> None:
-        """A node was added or changed."""
         known = self._objects.get(node.name)
         self._objects[node.name] = node
         if known is None or not _alike(known, node):
@@ -114,7 +110,6 @@ class CandidateNodes:
             self.on_change(node.name)
 
     def node_gone(self, name: NodeName) -> None:
-        """A node was deleted."""
         self._objects.pop(name, None)
         self.avoided.discard(name)
         if self._nodes.pop(name, None) is not None:
@@ -130,7 +125,6 @@ class CandidateNodes:
             self._put(pod.uid, pod.node, self._of(pod), bound=True)
 
     def pod_gone(self, uid: PodUid) -> None:
-        """A pod object was deleted."""
         self._drop(uid)
 
     def relist_pods(self, pods: Iterable[Pod]) -> None:

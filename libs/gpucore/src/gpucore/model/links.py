@@ -107,13 +107,6 @@ class Matrix(msgspec.Struct, frozen=True, dict=True):
         """The same machine seen as some of its GPUs only."""
         return self if gpus == self.gpus else msgspec.structs.replace(self, gpus=gpus)
 
-    @property
-    def switched(self) -> bool:
-        """All pairs of more than two GPUs have the same NVLinks: what an NVSwitch looks like."""
-        gpus = self.gpus
-        counts = {nvlinks_of(self.between(a, b)) for a in gpus for b in gpus if a < b}
-        return len(gpus) > 2 and len(counts) == 1 and 0 not in counts
-
 
 def pair_of(key: str) -> tuple[int, int] | None:
     """Read ``"0-1"``; ``None`` for anything else."""

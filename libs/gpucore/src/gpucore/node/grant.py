@@ -75,8 +75,6 @@ def grant(
     Args:
         resource: the one that kubelet allocated ids of.
         counts: ids on each GPU, in the order containers see them; all are in ``inventory``.
-        inventory: of the node.
-        policy: of the node.
         core_follows: the container requests compute too, so its memory does not determine compute.
         bursts: its pod may use more than its share.
     """

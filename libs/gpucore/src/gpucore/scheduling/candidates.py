@@ -35,7 +35,7 @@ class Candidates(msgspec.Struct, frozen=True):
     """The nodes that a pod could go to.
 
     Attributes:
-        accounts: allocations of GPUs by node.
+        node_infos: allocations of GPUs by node.
         nodes: the same nodes as kube-scheduler's own rules see them.
         requests: of pods that are bound or about to be.
         offers: what the nodes offer to claims.
@@ -83,7 +83,6 @@ def candidates_of(ledger: NodeInfos, known: CandidateNodes, *, copies: bool) -> 
     """Every node of the cluster, by name.
 
     Args:
-        ledger: allocations of GPUs.
         known: the nodes of the same cluster with the requests of their pods.
         copies: take a copy of each node's allocations, where the ledger may change meanwhile.
     """

@@ -33,7 +33,6 @@ def device_order(
     """All GPUs of the node, the one to fill first at the front; full GPUs come last.
 
     Args:
-        node_info: what claims hold on the node.
         policy: as in :func:`gpucore.scheduling.policy.place`.
         usual: units of the usual share; 0 takes :func:`usual_share`.
     """

@@ -47,7 +47,6 @@ def growth(
 
     Args:
         node_info: the state of the node without the placement.
-        placement: what would come.
         before: the work that usually comes, as far as the node could run it now.
         after: the same once the placement is there; ``None`` where that changes nothing.
     """

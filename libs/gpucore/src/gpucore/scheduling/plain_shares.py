@@ -61,7 +61,6 @@ def share_ratings(node_info: NodeInfo, pod_request: PodRequest, policy: str) -> 
     (:mod:`gpucore.accounting.device_info`), which follows from a few figures of each GPU.
 
     Args:
-        node_info: state of the node.
         pod_request: a plain share, whose own policy counts and whose amount does not.
         policy: name of the default policy.
 

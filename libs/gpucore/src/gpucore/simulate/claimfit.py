@@ -58,7 +58,6 @@ class ClaimFit:
 
     Args:
         nodes: the hosts as they are when empty.
-        how: see :class:`ClaimOrder`.
     """
 
     def __init__(self, nodes: Sequence[TraceNode], how: ClaimOrder) -> None:

@@ -37,7 +37,6 @@ class Host:
     def _changed(self) -> None:
         room = HostRoom(self._mix, self.model, MILLI, self.cpu_milli, self.memory_mib)
         self.node_info.host = room
-        self.free = tuple(gpu.free for gpu in self.node_info.devices.values())
 
     def runs(self, pod: TracePod) -> bool:
         """CPU, memory and model suit ``pod``, whatever its GPUs are like."""

@@ -104,8 +104,6 @@ def jobs(
     """The jobs of the week in the order of arrival.
 
     Args:
-        gpus: of the cluster.
-        pick: random choice.
         fits: pods that do not fit the empty cluster are left out, and gangs are single pods.
 
     Raises:

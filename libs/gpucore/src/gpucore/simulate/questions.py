@@ -60,7 +60,6 @@ class Question(msgspec.Struct, frozen=True):
     """A decoded what-if request.
 
     Attributes:
-        whatif_pods: the pods.
         wanted: the manifests that create some of them.
     """
 
@@ -108,7 +107,6 @@ def requested_pods(body: bytes, names: Names) -> RequestedPods:
 
     Args:
         body: a :class:`WhatIfQuestion` as JSON.
-        names: of the resources in manifests.
 
     Raises:
         WireError: the body is no such question.
@@ -141,10 +139,6 @@ def _check_names(pod: Pod) -> None:
 def question_of(requested: RequestedPods, names: Names, known: ClaimSpecs = NO_CLAIMS) -> Question:
     """The pods to place.
 
-    Args:
-        names: of the resources in manifests.
-        known: claims and templates of the cluster.
-
     Raises:
         WireError: a pod requests no GPU, or names a claim that is not known.
     """
@@ -175,9 +169,6 @@ def whatif_pods_of(
     wanted: WorkloadPods, names: Names, known: ClaimSpecs = NO_CLAIMS
 ) -> list[WhatIfPod]:
     """The pods of a manifest.
-
-    Args:
-        known: claims and templates of the cluster.
 
     Raises:
         WireError: they request nothing of GPUs, or a claim of theirs is not known.

@@ -45,7 +45,6 @@ def repack(
     Args:
         cluster: the nodes without ``running``; it is not changed.
         running: pods that have a place now; names differ.
-        waiting: pods that wait.
         policy: what holds where neither pod nor node names a policy.
     """
     simulated = SimulatedCluster(
@@ -78,7 +77,6 @@ def overcommitted(
     """Number of GPUs whose pods could use more memory together than the GPU has.
 
     Args:
-        cluster: the nodes.
         placements: of the pods, by name.
         extra: units that a pod may use beyond its request, by name.
     """

@@ -36,7 +36,6 @@ class Replayed(msgspec.Struct, frozen=True):
     """The result of a replay, in exclusive GPUs except for the counts of pods.
 
     Attributes:
-        gpus: GPUs of all nodes.
         requested: by all arrivals.
         placed: of that, given.
         failed: of that, refused.
@@ -70,7 +69,6 @@ def replay(
         arrivals: pods in the order they come; may be endless, if pods with GPUs are among them.
         policy: one of ``REPLAY_POLICIES``.
         workload: the pods that usually come, for the fragmentation policies.
-        pick: random choice, for the random policy.
         target: arrivals over capacity.
         progress: called after every arrival.
     """
@@ -105,7 +103,6 @@ class RunningPod(msgspec.Struct, frozen=True):
 
     pod: TracePod
     host: Host
-    placement: Placement
     uid: PodUid
 
 
@@ -144,7 +141,7 @@ class ReplayCluster:
         """Give ``pod`` this placement, which fits."""
         uid = host.take(pod, placement)
         self._ranking.node_changed(host.node_info.name)
-        return RunningPod(pod, host, placement, uid)
+        return RunningPod(pod, host, uid)
 
     def end(self, running: RunningPod) -> None:
         """The pod ended."""

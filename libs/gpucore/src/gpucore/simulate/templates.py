@@ -23,7 +23,6 @@ class PodTemplate(msgspec.Struct, frozen=True):
 
     Attributes:
         role: such as ``worker``; empty where the object has one template.
-        replicas: number of its pods.
     """
 
     role: str

@@ -25,12 +25,6 @@ class TraceError(ValueError):
 class TraceNode(msgspec.Struct, frozen=True):
     """One node of a trace.
 
-    Attributes:
-        cpu_milli: thousandths of a CPU.
-        memory_mib: host memory in MiB.
-        gpus: number of GPUs.
-        model: what its GPUs are.
-
     Raises:
         TraceError: a figure is negative.
     """

@@ -100,7 +100,6 @@ def week(
         jobs: in the order of arrival; each fits the empty cluster.
         policy: one of ``REPLAY_POLICIES``.
         workload: the pods that usually come, for the fragmentation policies.
-        pick: random choice, for the random policy.
         moves: called every :data:`MOVING_SECONDS` at most; ``None`` moves nothing.
         observe: called after every event with the time and the hosts.
     """

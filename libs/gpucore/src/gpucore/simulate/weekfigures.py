@@ -33,7 +33,6 @@ class WeekFigures(msgspec.Struct, frozen=True):
         stranded: free on GPUs that have a pod.
         wasted: free although waiting pods requested as much.
         moves: of pods by defragmentation.
-        waiting: by class.
     """
 
     measured: float

@@ -8,7 +8,7 @@ The result of each node for a pod is cached until the node's state changes, so a
 cost one evaluation of every node and a hundred of the node that took the last one.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
@@ -76,20 +76,6 @@ class WhatIfOutcome(msgspec.Struct, frozen=True):
     fitting: int = 0
 
 
-class WhatIfResult(msgspec.Struct, frozen=True):
-    """The answer.
-
-    Attributes:
-        outcomes: one for each wanted pod, in order.
-        accounts: the state of every node afterwards.
-        nodes: the candidate nodes likewise.
-    """
-
-    outcomes: tuple[WhatIfOutcome, ...]
-    node_infos: Mapping[NodeName, NodeInfo]
-    nodes: Mapping[NodeName, CandidateNode] = NO_NODES
-
-
 class Rated(msgspec.Struct, frozen=True):
     """Where a node would put a request, and how good that is; more is better."""
 
@@ -112,8 +98,6 @@ class SimulatedCluster:
         policy, grouping: as in :func:`gpucore.scheduling.policy.place`.
         nodes: the input of kube-scheduler's own rules; a node without one fits everything.
         kinds: maximum number of different pods whose results are cached; ``None`` caches all.
-        offers: what the nodes offer to claims.
-        nominations: waiting pods for which capacity of nodes is reserved; ``None`` for none.
     """
 
     def __init__(
@@ -144,11 +128,6 @@ class SimulatedCluster:
     def node_infos(self) -> Mapping[NodeName, NodeInfo]:
         """The current state."""
         return self._node_infos
-
-    @property
-    def nodes(self) -> Mapping[NodeName, CandidateNode]:
-        """The candidate nodes with the requests of the pods that were placed."""
-        return self._nodes
 
     def branch(self) -> "SimulatedCluster":
         """Another one that begins here; this one must not change while the other is used."""
@@ -213,14 +192,8 @@ class SimulatedCluster:
             self._nodes[node_info.name] = node.plus(whatif_pod.constraints.requests)
         return WhatIfOutcome(whatif_pod.name, best.placement, fitting=fitting)
 
-    def verdicts(
-        self, pod_request: PodRequest, constraints: PodConstraints = UNCONSTRAINED
-    ) -> Verdicts:
-        """The result of every node now; only changed nodes are evaluated again."""
-        return complete(self.verdicts_of((pod_request, constraints, (), 0)))
-
     def verdicts_of(self, kind: _Kind) -> Steps[Verdicts]:
-        """The result of every node for a kind of pods, in steps."""
+        """The result of every node for a kind of pods; only changed nodes are evaluated again."""
         if kind not in self._known:
             if len(self._known) == self._kinds:
                 oldest = next(iter(self._known))
@@ -302,27 +275,6 @@ class SimulatedCluster:
         rated = rate(node_info, request, placement, chosen, grouping=self._grouping)
         last = avoided(node, constraints) if node is not None else 0
         return Rated(placement, (-last, *rated))
-
-
-def what_if(
-    node_infos: Mapping[NodeName, NodeInfo],
-    whatif_pods: Iterable[WhatIfPod],
-    policy: str | Policy = "",
-    *,
-    grouping: Grouping = BY_LINKS,
-    nodes: Mapping[NodeName, CandidateNode] = NO_NODES,
-) -> WhatIfResult:
-    """Place ``whatif_pods`` in order, each on the best node of those that fit.
-
-    Args:
-        node_infos: the current state, which is not changed.
-        whatif_pods: the wanted pods.
-        policy, grouping: as in :func:`gpucore.scheduling.policy.place`.
-        nodes: as in :class:`SimulatedCluster`.
-    """
-    simulated = SimulatedCluster(node_infos, policy, grouping=grouping, nodes=nodes)
-    outcomes = tuple(simulated.grant(whatif_pod) for whatif_pod in whatif_pods)
-    return WhatIfResult(outcomes, simulated.node_infos, simulated.nodes)
 
 
 def allocation_for(whatif_pod: WhatIfPod, placement: Placement) -> Allocation:

@@ -56,7 +56,6 @@ def percentile_edge(buckets: Mapping[int, int], percent: float) -> int:
     """The upper edge of the bucket that the percentile lies in; 0 without samples.
 
     Args:
-        buckets: number of samples by index.
         percent: as of :func:`percentile_index`.
     """
     index = percentile_index(buckets, percent)

@@ -14,18 +14,13 @@ from gpucore.sizing.usage_history import UsageHistory, WorkloadKey
 
 
 class Histories:
-    """Histories by workload.
-
-    Args:
-        limit: maximum number of histories.
-    """
+    """Histories by workload."""
 
     def __init__(self, limit: int = MOST_HISTORIES) -> None:
         self._limit = limit
         self._known: dict[WorkloadKey, UsageHistory] = {}
 
     def __len__(self) -> int:
-        """How many histories there are."""
         return len(self._known)
 
     def get(self, key: WorkloadKey) -> UsageHistory | None:

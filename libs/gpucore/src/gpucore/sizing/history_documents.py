@@ -76,7 +76,6 @@ class NodeHistories(msgspec.Struct, frozen=True):
     """The histories that a document has.
 
     Attributes:
-        node: that it is of.
         items: one history for each container of a workload.
     """
 

@@ -62,8 +62,6 @@ def notice_of(
     """The notice that a pod has had since it became idle; ``None`` where it has none that counts.
 
     Args:
-        annotations: of the pod.
-        uid: of the pod.
         idle_since: Unix seconds from which on it used nothing.
         now: Unix seconds.
     """
@@ -116,17 +114,14 @@ class MeasuredPod(msgspec.Struct, frozen=True):
 
     @property
     def uid(self) -> PodUid:
-        """Its UID."""
         return self.pod.uid
 
     @property
     def namespace(self) -> str:
-        """Its namespace."""
         return self.pod.namespace
 
     @property
     def name(self) -> str:
-        """Its name."""
         return self.pod.name
 
     @property
@@ -140,7 +135,6 @@ class MeasuredPod(msgspec.Struct, frozen=True):
         return max(self.idle_since or 0.0, _last_activity(self.pod))
 
     def __str__(self) -> str:
-        """Namespace and name."""
         return f"{self.namespace}/{self.name}"
 
 

@@ -27,7 +27,6 @@ class SizablePod(msgspec.Struct, frozen=True):
     """A new pod whose size can change.
 
     Attributes:
-        key: of its history.
         position: of its container among those of the pod.
         current: the size that it requests.
     """
@@ -62,8 +61,6 @@ def sizable_pod(pod: Pod, controller: Controller | None, names: Names) -> Sizabl
 
     Args:
         pod: with its namespace and time of creation.
-        controller: that creates it.
-        names: of the resources.
 
     Raises:
         WireError: an amount is no Kubernetes quantity.
@@ -99,10 +96,7 @@ def initial_size(
     """The size that the pod gets; ``None`` leaves it as it is.
 
     Args:
-        pod: that is created.
-        options: of its owner.
         histories: of its workload, as of one or several reads of all nodes.
-        conditions: of the cluster.
     """
     current, gpu = pod.current, _smallest_gpu(pod, conditions)
     if options.mode is not SizingMode.INITIAL or options.fault or gpu <= current.request:

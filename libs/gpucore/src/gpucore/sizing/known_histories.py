@@ -72,7 +72,6 @@ class HistoryRead(msgspec.Struct, frozen=True):
 
     Attributes:
         at: seconds of a monotonic clock.
-        items: histories by workload.
         whole: every plugin replied.
     """
 

@@ -141,7 +141,6 @@ def recommend(
 
     Args:
         history: of all nodes together.
-        unit: of the cluster's accounting.
         rules: the default ones where there are none.
     """
     chosen = rules or SizingRules()

@@ -118,10 +118,8 @@ class UsageHistory(msgspec.Struct, rename="camel"):
 
         Args:
             now: Unix seconds.
-            used_bytes: memory in use.
             requested_bytes, limit_bytes: of the container, as its owner wrote them.
             allowed_bytes: limit in force where it is another one, as after a change at creation.
-            gpus: number of GPUs of the pod.
             claims: the memory is that of ResourceClaims of the pod.
             starting: whether the pod started less than :data:`START_SECONDS` ago.
             sm_percent: SM utilization of a GPU by it; ``None`` unknown.

@@ -64,16 +64,12 @@ class WatchEvent(msgspec.Struct, Generic[T], frozen=True):
     Attributes:
         item: the object; ``None`` for BOOKMARK and ERROR, and for an object that is left out.
         resource_version: of the object, or of the bookmark.
-        code: HTTP status of an ERROR (410: the version is too old); 0 otherwise.
-        message: of an ERROR.
         unreadable: the object that was left out, with the reason; empty for none.
     """
 
     kind: WatchEventType
     item: T | None = None
     resource_version: str = ""
-    code: int = 0
-    message: str = ""
     unreadable: str = ""
 
 
@@ -115,18 +111,12 @@ class _Versioned(msgspec.Struct):
     metadata: _VersionMetadata
 
 
-class _Status(msgspec.Struct):
-    code: int | None = None
-    message: str | None = None
-
-
 _RAW_ITEMS = msgspec.json.Decoder(_RawItems)
 _PODS = msgspec.json.Decoder(_PodList)
 _CONSTRAINED_PODS = msgspec.json.Decoder(_ConstrainedPodList)
 _NODES = msgspec.json.Decoder(_NodeList)
 _LINE = msgspec.json.Decoder(_Line)
 _VERSIONED = msgspec.json.Decoder(_Versioned)
-_STATUS = msgspec.json.Decoder(_Status)
 
 
 def decode_pods(raw: bytes) -> Page[Pod]:
@@ -224,15 +214,10 @@ def _line(raw: bytes) -> _Line:
 
 
 def _event(line: _Line, decode: Callable[[msgspec.Raw], V]) -> WatchEvent[V]:
-    if line.type in {WatchEventType.BOOKMARK, WatchEventType.ERROR}:
-        return _notice(line)
-    item = decode(line.object)
-    return WatchEvent(line.type, item, item.resource_version)
-
-
-def _notice(line: _Line) -> WatchEvent[T]:
+    if line.type is WatchEventType.ERROR:
+        return WatchEvent(line.type)
     if line.type is WatchEventType.BOOKMARK:
         version = decoded(_VERSIONED, line.object, "no event").metadata.resource_version
         return WatchEvent(line.type, resource_version=version)
-    status = decoded(_STATUS, line.object, "no event")
-    return WatchEvent(line.type, code=status.code or 0, message=status.message or "")
+    item = decode(line.object)
+    return WatchEvent(line.type, item, item.resource_version)

@@ -112,7 +112,6 @@ class SavedHistory(msgspec.Struct, frozen=True, rename="camel"):
 
     Attributes:
         until: Unix seconds; a pod of this age has the weight 1.
-        pods: number of pods.
     """
 
     until: Annotated[float, Meta(ge=0, le=2**40)]

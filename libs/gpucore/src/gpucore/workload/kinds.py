@@ -23,7 +23,6 @@ class Kind(msgspec.Struct, frozen=True):
     Attributes:
         weight: how often it comes, in relation to the other kinds.
         milli: thousandths of a GPU; 1000 where ``gpus`` is more than 1.
-        gpus: number of GPUs.
     """
 
     weight: float
@@ -38,7 +37,6 @@ class Workload:
     rather than building equal ones.
 
     Args:
-        kinds: what comes.
         unresolvable: weight of work that no GPU of the node could help, so that all is fragment.
     """
 

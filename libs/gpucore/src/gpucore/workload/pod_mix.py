@@ -38,11 +38,8 @@ class PodKind(msgspec.Struct, frozen=True, order=True):
     """One kind of pods: those with equal requests.
 
     Attributes:
-        gpus: number of GPUs.
         mem: units on each GPU; 0 for exclusive GPUs and for shares of compute alone.
         core: percent of each GPU.
-        cpu_milli: thousandths of a CPU.
-        memory_mib: host memory in MiB.
         models: GPU models it runs on; empty for any.
     """
 
@@ -188,7 +185,6 @@ class PodMix:
         """The mix as a node sees it.
 
         Args:
-            model: of its GPUs.
             units: of one GPU.
             cpu_milli: thousandths of a CPU that are left.
             memory_mib: host memory that is left, in MiB.

@@ -39,7 +39,6 @@ def found_by_kubectl(kubeconfig: Path | None, context: str = "") -> Path | None:
     """The kubeconfig that kubectl would use; None for the service account of this pod.
 
     Args:
-        kubeconfig: that the user names, if any.
         context: that the user names, if any; only a kubeconfig has contexts.
     """
     default = Path.home() / ".kube" / "config"
@@ -51,12 +50,7 @@ def found_by_kubectl(kubeconfig: Path | None, context: str = "") -> Path | None:
 
 
 def default_namespace(kubeconfig: Path | None, context: str = "") -> str:
-    """The namespace that kubectl would use: of the context, else of this pod, else ``default``.
-
-    Args:
-        kubeconfig: that the user names, if any.
-        context: that the user names, if any.
-    """
+    """The namespace that kubectl would use: of the context, else of this pod, else ``default``."""
     path = found_by_kubectl(kubeconfig, context)
     with suppress(ConfigError):
         if path is not None:

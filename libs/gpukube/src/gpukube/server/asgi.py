@@ -16,11 +16,7 @@ log = logging.getLogger("uvicorn.error")
 
 
 class GatedServer(uvicorn.Server):
-    """A uvicorn server whose connections are limited.
-
-    Attributes:
-        gate: limits its connections.
-    """
+    """A uvicorn server whose connections are limited."""
 
     def __init__(self, config: uvicorn.Config, gate: ConnectionGate) -> None:
         super().__init__(config)

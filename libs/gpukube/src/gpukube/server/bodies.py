@@ -63,7 +63,6 @@ class LimitedBodies:
         self._held: dict[_Body, int] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return

@@ -85,7 +85,6 @@ class Connection:
     """One open connection.
 
     Attributes:
-        peer: the client.
         phase: what it is doing.
         requests: how many it has sent.
         since: when its phase began.
@@ -132,7 +131,6 @@ class ConnectionGate:
         self._rates = Rates(limits.rate, limits.burst)
 
     def __len__(self) -> int:
-        """Number of open connections."""
         return len(self._open)
 
     def phases(self) -> Counter[str]:

@@ -116,7 +116,6 @@ class Listener:
         self._sweeping = self._loop.create_task(self._sweep())
 
     def is_serving(self) -> bool:
-        """Whether it accepts connections."""
         return self._sweeping is not None
 
     def close(self) -> None:

@@ -16,7 +16,6 @@ class SharedScrape:
     """The newest text, at most once in a while.
 
     Args:
-        render: makes the text.
         every: seconds between two texts.
     """
 

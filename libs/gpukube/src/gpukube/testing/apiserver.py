@@ -48,7 +48,6 @@ class FakeApiServer:
     """Use it as an async context.
 
     Attributes:
-        url: where it listens.
         stores: objects by plural.
         requests: method and path of every request, in order.
         calls: how often each method and path was requested.
@@ -92,12 +91,10 @@ class FakeApiServer:
 
     @property
     def pods(self) -> Store:
-        """All pods."""
         return self.stores["pods"]
 
     @property
     def nodes(self) -> Store:
-        """All nodes."""
         return self.stores["nodes"]
 
     async def __aenter__(self) -> Self:
@@ -159,15 +156,12 @@ class FakeApiServer:
         return self.stores[plural].put(item)
 
     async def delete(self, plural: str, name: str, namespace: str = "") -> None:
-        """Delete an object."""
         self.stores[plural].delete(namespace, name)
 
     def find(self, plural: str, name: str, namespace: str = "") -> Object:
-        """A stored object."""
         return self.stores[plural].objects[namespace, name]
 
     def all(self, plural: str) -> list[Object]:
-        """Every object of a kind."""
         return list(self.stores[plural].objects.values())
 
     def compact(self) -> None:

@@ -22,7 +22,6 @@ class ObjectRequests:
         self.bindings: list[Object] = []
 
     async def get(self, request: web.Request) -> web.StreamResponse:
-        """Read an object."""
         item = self._found(request)
         return web.json_response(item) if item else _not_found(request)
 
@@ -54,7 +53,6 @@ class ObjectRequests:
         return web.json_response(store.put(changed))
 
     async def delete(self, request: web.Request) -> web.StreamResponse:
-        """Delete an object at once."""
         if self._found(request) is None:
             return _not_found(request)
         self._stores[request.match_info["plural"]].delete(*key_in(request))

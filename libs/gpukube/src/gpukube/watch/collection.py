@@ -66,7 +66,6 @@ class EventHandler(Protocol[T_contra]):
         """Add or change an object; it may be unchanged.
 
         Args:
-            item: the object.
             line: of the watch; empty where the object was listed.
         """
         ...
@@ -102,7 +101,6 @@ class KnownObjects(Generic[K, T]):
     """The objects of a collection by key; an event handler.
 
     Args:
-        key: of an object.
         changed: called after each change, with the object where one was added or changed.
 
     Attributes:
@@ -114,7 +112,6 @@ class KnownObjects(Generic[K, T]):
         self.items: dict[K, T] = {}
 
     def on_replace(self, items: Iterable[T]) -> None:
-        """Replace all objects."""
         self.items.clear()
         self.items.update({self._key(each): each for each in items})
         for each in self.items.values():
@@ -122,11 +119,9 @@ class KnownObjects(Generic[K, T]):
         self._changed(None)
 
     def on_update(self, item: T, line: bytes) -> None:  # noqa: ARG002 - the protocol's
-        """Add or replace an object."""
         self.items[self._key(item)] = item
         self._changed(item)
 
     def on_delete(self, item: T) -> None:
-        """Remove an object."""
         self.items.pop(self._key(item), None)
         self._changed(None)

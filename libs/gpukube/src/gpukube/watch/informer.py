@@ -111,7 +111,6 @@ class Informer(Generic[T]):
 
     @property
     def name(self) -> str:
-        """Name of the collection."""
         return self._collection.name
 
     @property

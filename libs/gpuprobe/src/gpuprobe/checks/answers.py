@@ -30,7 +30,6 @@ def first(answers: Iterable[Answer], do: str, *, name: str = "") -> Answer:
 
     Args:
         answers: of the plan.
-        do: the step.
         name: of the child, where several steps are alike.
 
     Raises:

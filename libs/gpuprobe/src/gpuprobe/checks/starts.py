@@ -6,7 +6,6 @@ from typing import Final
 
 from gpuprobe.checks.verdicts import Figures, Proof, judged
 
-COUNT: Final = 20
 MOST_SECONDS: Final = 60.0
 """A start that takes longer is a fault and no matter of speed: the image is on the node."""
 

@@ -19,7 +19,6 @@ def pods_of(node: str, listed: Callable[[bytes], object] | None = None) -> Colle
     """The pods of a node, in the order in which kubelet sees them: by its own field selector.
 
     Args:
-        node: its name.
         listed: is called with each page of a list, before its pods are handed over.
     """
 
@@ -57,5 +56,4 @@ class Relists(NoObserver):
     """Counts complete lists."""
 
     def listed(self, name: str) -> None:
-        """A list is complete."""
         telemetry.RELISTS.labels(name).inc()

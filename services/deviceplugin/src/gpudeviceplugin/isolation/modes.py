@@ -10,8 +10,6 @@ import asyncio
 from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Final
 
-import structlog
-
 from gpucore.model import Inventory, IsolationMode
 from gpucore.node.isolation.modes import (
     RequestedModes,
@@ -31,7 +29,6 @@ if TYPE_CHECKING:
     from gpudeviceplugin.isolation.driver_limits import DriverLimits
     from gpudeviceplugin.isolation.mps.fleet import Fleet
 
-log = structlog.get_logger()
 
 LOOK_SECONDS: Final = 2.0
 

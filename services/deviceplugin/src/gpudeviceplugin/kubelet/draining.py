@@ -23,7 +23,6 @@ class Drain:
     """The end of one plugin.
 
     Args:
-        state: of the node.
         publisher: publishes that the node accepts no pods.
         settle_seconds: seconds that a scheduler may need to react to it.
     """

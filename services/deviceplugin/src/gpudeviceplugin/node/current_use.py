@@ -99,8 +99,6 @@ class CurrentUse:
         """Take the figures of a GPU.
 
         Args:
-            gpu: which.
-            usage: of the driver.
             found: those that are certain.
             shown: those for people, where they differ.
             work: whose work ran on its engines since the last measurement.

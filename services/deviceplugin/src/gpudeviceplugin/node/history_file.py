@@ -33,7 +33,6 @@ class HistoryFile:
 
     Args:
         directory: of the plugin alone.
-        node: name of the node.
     """
 
     def __init__(self, directory: Path, node: str) -> None:

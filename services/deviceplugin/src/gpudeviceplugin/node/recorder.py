@@ -44,8 +44,6 @@ class UsageRecorder:
     """Samples the memory in use of every pod with GPUs.
 
     Args:
-        use: the last measurement.
-        controllers: of the pods.
         file: where the histories are kept; ``None`` to keep them in memory only.
         interval_seconds: seconds between two samples.
         clock: Unix seconds.

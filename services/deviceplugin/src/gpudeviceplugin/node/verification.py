@@ -18,7 +18,6 @@ class VerificationMetrics:
     """Follows the annotation.
 
     Args:
-        state: of the node.
         pod_uid: of the plugin's pod; without it there are no results.
     """
 

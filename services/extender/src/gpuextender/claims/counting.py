@@ -22,15 +22,12 @@ class CountedPods:
         self._arrivals = arrivals
 
     def on_replace(self, items: Iterable[Pod]) -> None:
-        """These are all pods."""
         self._arrivals.pods_listed(items)
 
     def on_update(self, item: Pod, line: bytes) -> None:  # noqa: ARG002 - the protocol's
-        """A pod was added or changed."""
         self._arrivals.pod_changed(item)
 
     def on_delete(self, item: Pod) -> None:
-        """A pod was deleted."""
         self._arrivals.pod_gone(item.uid)
 
 
@@ -41,12 +38,10 @@ class AwaitedObjects(Generic[T]):
         self._arrivals, self._name = arrivals, name
 
     def on_replace(self, items: Iterable[T]) -> None:
-        """These are all objects."""
         for item in items:
             self.on_update(item, b"")
 
     def on_update(self, item: T, line: bytes) -> None:  # noqa: ARG002 - the protocol's
-        """An object was added or changed."""
         self._arrivals.object_came(self._name(item))
 
     def on_delete(self, item: T) -> None:

@@ -105,7 +105,6 @@ class ClaimNominator:
     # What happens.
 
     def on_replace(self, items: Iterable[Pod]) -> None:
-        """These are all pods."""
         listed = list(items)
         uids = {pod.uid for pod in listed}
         for pod in self._pods.in_order():
@@ -115,14 +114,12 @@ class ClaimNominator:
             self.on_update(pod, b"")
 
     def on_update(self, item: Pod, line: bytes) -> None:  # noqa: ARG002 - the protocol's
-        """A pod was added or changed."""
         if not self._pods.put(item):
             self._ended(item.uid)
         elif not item.nominated:
             self.woken.set()
 
     def on_delete(self, item: Pod) -> None:
-        """A pod was deleted."""
         self._ended(item.uid)
 
     def node_changed(self, name: NodeName) -> None:

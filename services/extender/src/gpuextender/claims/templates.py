@@ -73,7 +73,6 @@ class ClaimTemplates:
     """The templates that pods need; an event handler of pods.
 
     Args:
-        api: the API server.
         device_class: of shares.
     """
 
@@ -91,7 +90,6 @@ class ClaimTemplates:
     # Pods.
 
     def on_replace(self, items: Iterable[Pod]) -> None:
-        """These are all pods."""
         listed = list(items)
         for uid in self._pods.keys() - {pod.uid for pod in listed}:
             self._drop(uid)
@@ -99,7 +97,6 @@ class ClaimTemplates:
             self.on_update(pod, b"")
 
     def on_update(self, item: Pod, line: bytes) -> None:  # noqa: ARG002 - the protocol's
-        """A pod was added or changed."""
         text = item.annotations.get(CLAIM_TEMPLATE)
         if text is None or item.finished or not item.namespace:
             self._drop(item.uid)
@@ -112,7 +109,6 @@ class ClaimTemplates:
         self._use(item.uid, (item.namespace, template_name(contents, self._class)), contents)
 
     def on_delete(self, item: Pod) -> None:
-        """A pod was deleted."""
         self._drop(item.uid)
 
     def _use(self, uid: PodUid, key: Key, contents: ShareTemplate) -> None:

@@ -35,8 +35,6 @@ def complete(app: FastAPI, kinds: Iterable[Any], error: type) -> None:
     """Put the schemas of ``kinds``, to which routes refer, into the document of ``app``.
 
     Args:
-        app: the application.
-        kinds: types of bodies.
         error: type of the answer to wrong parameters, in place of the framework's 422.
     """
     original = app.openapi

@@ -91,7 +91,6 @@ class PodQuestions:
     """Answers from the state and, for the pod in question, from the API server.
 
     Args:
-        state: the cluster.
         api: where the object of the pod is read; the state keeps only what placement needs.
         policy: what holds where neither pod nor node names a policy.
         claims: what is known of claims; ``None`` where the extender does not follow them.

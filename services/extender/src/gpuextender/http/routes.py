@@ -103,7 +103,6 @@ class DirectRoutes:
         self._behind = behind
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
         handler = self._handlers.get(scope.get("path", ""))
         if handler is None or scope.get("method") != "POST":
             await self._behind(scope, receive, send)

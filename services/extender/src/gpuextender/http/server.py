@@ -87,7 +87,6 @@ class ExtenderServer(GatedServer):
     """A uvicorn server behind a gate, which leaves signals to :func:`stop_on_signal`.
 
     Args:
-        gate: limits its connections.
         certificates: to serve over TLS.
     """
 
@@ -274,7 +273,6 @@ class ClientNames:
         self._behind, self._gate, self._names = behind, gate, frozenset(names)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on, or answer it here."""
         certificate = self._gate.transport_info(scope["client"], "peercert")
         shown = set(names_of(certificate))
         if permitted := self._names & shown:

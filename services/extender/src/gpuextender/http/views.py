@@ -237,11 +237,7 @@ class TopologyInspection(msgspec.Struct, omit_defaults=True):
 
 
 class TopologyInspector:
-    """Answers for one ledger.
-
-    Args:
-        grouping: how GPUs that go together are chosen.
-    """
+    """Answers for one ledger."""
 
     def __init__(self, ledger: Ledger, grouping: Grouping) -> None:
         self._ledger = ledger

@@ -75,8 +75,6 @@ class Bind:
     """The bind call.
 
     Args:
-        policy: default policy for choosing a GPU.
-        grouping: how GPUs that go together are chosen.
         clock: Unix nanoseconds.
     """
 

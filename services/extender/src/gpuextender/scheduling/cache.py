@@ -118,9 +118,6 @@ class NodeCache:
         """Ratings of a plain share, which may be :data:`UNFIT` or :data:`UNRATED`.
 
         They are kept for all amounts at once, because pods request many amounts.
-
-        Args:
-            policy: name of the default policy.
         """
         ratings = await self.results(
             ("share", request.policy, policy),

@@ -29,7 +29,6 @@ class Prioritize:
 
     Args:
         policy: name of the default policy, which pods and nodes may override.
-        grouping: how several GPUs are chosen by their links.
     """
 
     def __init__(

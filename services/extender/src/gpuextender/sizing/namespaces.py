@@ -27,15 +27,12 @@ class NamespaceAnnotations:
         self.items: dict[str, Mapping[str, str]] = {}
 
     def on_replace(self, items: Iterable[Namespace]) -> None:
-        """Replace all namespaces."""
         self.items = {each.name: each.annotations for each in items}
 
     def on_update(self, item: Namespace, line: bytes) -> None:  # noqa: ARG002 - the protocol's
-        """Add or replace a namespace."""
         self.items[item.name] = item.annotations
 
     def on_delete(self, item: Namespace) -> None:
-        """Remove a namespace."""
         self.items.pop(item.name, None)
 
 
@@ -51,19 +48,16 @@ class CountingNamespaces:
         return bool(self._names.get(namespace))
 
     def on_replace(self, items: Iterable[CountedResources]) -> None:
-        """Replace all objects."""
         self._names = {}
         for each in items:
             self.on_update(each, b"")
 
     def on_update(self, item: CountedResources, line: bytes) -> None:  # noqa: ARG002 - the protocol's
-        """Add or replace an object."""
         self.on_delete(item)
         if self._resource in item.resources:
             self._names.setdefault(item.namespace, set()).add(item.name)
 
     def on_delete(self, item: CountedResources) -> None:
-        """Remove an object."""
         self._names.get(item.namespace, set()).discard(item.name)
 
 

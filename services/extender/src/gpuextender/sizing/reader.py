@@ -38,7 +38,6 @@ class HistoryReader:
     """Reads periodically.
 
     Args:
-        known: takes the histories.
         connect: a client of the API server for one read.
         namespace: of the device plugins.
         seconds: between two reads.

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import msgspec
 import structlog
 
-from gpucore.accounting.node_info import NodeInfo
+from gpucore.accounting.node_info import NodeInfo, common_unit, gpu_sizes
 from gpucore.explain.sizing import sizing_event
 from gpucore.sizing.evidence import SizingRules
 from gpucore.sizing.known_histories import KnownHistories
@@ -29,7 +29,6 @@ from gpucore.units import MemoryUnit
 from gpucore.wire.errors import WireError
 from gpucore.wire.pod.controllers import controller_of
 from gpucore.wire.pod.spec import Pod, decode_pod
-from gpuextender.sizing.cluster_sizes import common_unit, gpu_sizes
 from gpuextender.sizing.namespaces import NamespaceRules
 from gpuextender.sizing.reader import Connect
 from gpukube.errors import ConfigError, ConflictError, KubeError
@@ -71,10 +70,8 @@ class SizeEvents:
     """Records at most one event a day for each container of a workload.
 
     Args:
-        known: the histories.
         namespaces: what their owners allow.
         connect: a client of the API server for one round.
-        rules: of the recommendation.
         clock: Unix seconds.
         monotonic: seconds of the clock of the histories.
     """
@@ -110,7 +107,7 @@ class SizeEvents:
         due = self._due(now)
         if unit is None or not due:
             return
-        sizes = tuple(sorted(gpu_sizes(node_infos)))
+        sizes = gpu_sizes(node_infos, unit)
         counted = _Sizes(unit, msgspec.structs.replace(self._rules, gpu_sizes=sizes))
         day = int(now // DAY_SECONDS)
         self._done = {name: last for name, last in self._done.items() if last == day}

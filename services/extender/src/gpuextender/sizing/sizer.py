@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from gpucore.accounting.node_info import NodeInfo
+from gpucore.accounting.node_info import NodeInfo, common_unit, gpu_sizes
 from gpucore.sizing.evidence import SizingRules
 from gpucore.sizing.initial_size import SizablePod, SizingConditions, initial_size, sizable_pod
 from gpucore.sizing.known_histories import KnownHistories
@@ -20,7 +20,6 @@ from gpucore.wire.errors import decoded
 from gpucore.wire.names import MEMORY_LIMIT, ORIGINAL_MEMORY, ORIGINAL_MEMORY_LIMIT, Names
 from gpucore.wire.pod.controllers import controller_of
 from gpucore.wire.pod.spec import Pod
-from gpuextender.sizing.cluster_sizes import common_unit, gpu_sizes
 from gpuextender.sizing.namespaces import NamespaceRules
 
 Change = Mapping[str, Any]
@@ -47,10 +46,7 @@ class PodSizer:
     """Decides about new pods.
 
     Args:
-        names: of the resources.
-        known: the histories.
         namespaces: what their owners allow.
-        rules: of the recommendation.
         clock: seconds of a monotonic clock.
     """
 
@@ -71,8 +67,6 @@ class PodSizer:
         """What to change of a pod that is about to be created.
 
         Args:
-            pod: that is created.
-            raw: its object.
             namespace: of the request; the object may lack it.
             node_infos: state of all nodes; none while it is unknown.
 
@@ -104,9 +98,10 @@ class PodSizer:
         histories, whole = self._known.of(pod.key, self._clock())
         if not histories:
             return None
+        unit = common_unit(node_infos)
         conditions = SizingConditions(
-            unit=common_unit(node_infos),
-            gpu_sizes=gpu_sizes(node_infos),
+            unit=unit,
+            gpu_sizes=() if unit is None else gpu_sizes(node_infos, unit),
             may_raise=pod.key.namespace not in self._namespaces.quotas,
             may_shrink=whole,
             rules=self._rules,

@@ -32,6 +32,7 @@ _SHOWN: Final = 60  # bytes of a body that is no list
 FORBIDDEN_SECONDS: Final = 600.0
 """Seconds until a list that the credentials may not read is requested again."""
 Count = Callable[[int], None]
+Objects = list[tuple[str, msgspec.Raw]]
 
 
 class ListRequest(NamedTuple):
@@ -166,18 +167,18 @@ def live(
         KubeError: nodes or pods cannot be read.
     """
     pods = ReadAhead(_pages(kube, PODS, cached=cached, count=count))
-    others = _Others.read(kube, wanted, cached=cached, count=count)
+    nodes = objects_of(kube, NODES, cached=cached, count=count)
+    others = ReadLists.read(kube, nodes, wanted, cached=cached, count=count)
     return others.snapshot((PODS.kind, pod) for page in pods for pod in page)
 
 
 def _as_they_arrive(kube: "BlockingClient", wanted: Sequence[ListRequest]) -> Arriving:
     pages = ReadAhead(_bodies(kube, PODS))
-    found = _Others.read(kube, wanted).snapshot()
+    found = ReadLists.read(kube, objects_of(kube, NODES), wanted).snapshot()
     return Arriving(
         nodes=found.nodes,
         raw={kind: raw for kind, raw in found.raw.items() if kind != PODS.kind},
         missing=found.missing,
-        forbidden=found.forbidden,
         pods=_decoded(pages),
     )
 
@@ -189,18 +190,10 @@ def _decoded(pages: Iterable[bytes]) -> Iterator[Pod]:
         yield from pods
 
 
-@contextmanager
-def _parsing() -> Iterator[None]:
-    try:
-        yield
-    except (msgspec.MsgspecError, WireError) as error:
-        raise InvalidReplyError(f"the API server's response cannot be parsed: {error}") from error
+class ReadLists(NamedTuple):
+    """Objects that were read, each with its kind, and lists that could not be."""
 
-
-class _Others(NamedTuple):
-    """The nodes and the other lists that were read besides pods."""
-
-    objects: list[tuple[str, msgspec.Raw]]
+    objects: Objects
     wanted: Sequence[ListRequest]
     missing: dict[str, str]
     forbidden: set[str]
@@ -209,16 +202,17 @@ class _Others(NamedTuple):
     def read(
         cls,
         kube: "BlockingClient",
+        objects: Objects,
         wanted: Sequence[ListRequest],
         *,
         cached: bool = False,
         count: Count | None = None,
     ) -> Self:
-        objects = _of_kind(kube, NODES, cached=cached, count=count)
+        """The wanted lists as far as they can be read, beside ``objects``."""
         found = cls(objects, wanted, {}, set())
         for each in wanted:
             try:
-                objects += _of_kind(kube, each, cached=cached, count=count)
+                objects += objects_of(kube, each, cached=cached, count=count)
             except KubeError as error:
                 found.missing[each.kind] = str(error)
                 if isinstance(error, ForbiddenError):
@@ -226,9 +220,16 @@ class _Others(NamedTuple):
         return found
 
     def snapshot(self, pods: Iterable[tuple[str, msgspec.Raw]] = ()) -> Snapshot:
-        """The snapshot of these objects and ``pods``."""
-        with _parsing():
+        """The snapshot of these objects and ``pods``.
+
+        Raises:
+            InvalidReplyError: an object is not what its kind promises.
+        """
+        try:
             found = snapshots.gather(chain(self.objects, pods))
+        except (msgspec.MsgspecError, WireError) as error:
+            what = f"the API server's response cannot be parsed: {error}"
+            raise InvalidReplyError(what) from error
         none: dict[str, tuple[msgspec.Raw, ...]] = {each.kind: () for each in self.wanted}
         raw, forbidden = {**none, **found.raw}, frozenset(self.forbidden)
         return msgspec.structs.replace(found, raw=raw, missing=self.missing, forbidden=forbidden)
@@ -238,7 +239,6 @@ class LiveReader:
     """Reads a cluster again and again; a list that is forbidden is requested seldom.
 
     Args:
-        kube: the API server.
         wanted: as of :func:`live`.
         clock: seconds that only grow.
     """
@@ -272,9 +272,14 @@ class LiveReader:
         return msgspec.structs.replace(found, missing={**found.missing, **missing})
 
 
-def _of_kind(
-    kube: "BlockingClient", wanted: ListRequest, *, cached: bool, count: Count | None
-) -> list[tuple[str, msgspec.Raw]]:
+def objects_of(
+    kube: "BlockingClient",
+    wanted: ListRequest,
+    *,
+    cached: bool = False,
+    count: Count | None = None,
+) -> Objects:
+    """The objects of a list, each with its kind; raises as :func:`listed`."""
     pages = _pages(kube, wanted, cached=cached, count=count)
     return [(wanted.kind, item) for page in pages for item in page]
 

@@ -141,8 +141,6 @@ def mounted_sets(
 
     Args:
         snapshot: the cluster, with the ConfigMaps of the extender's namespace.
-        raw_pod: the extender's pod.
-        container: name of its container.
         path: of the file in it.
     """
     pod = msgspec.json.decode(raw_pod, type=_Object)

@@ -50,12 +50,7 @@ _VOLUME_KEYS: Final = {"hostPath": ("path",), "configMap": ("name",)}
 
 
 def redacted(item: _Object, names: Names) -> dict[str, Any]:
-    """The object without what no command reads.
-
-    Args:
-        item: a decoded object.
-        names: of annotations.
-    """
+    """The object without what no command reads."""
     found = {**item, "metadata": _metadata(item.get("metadata") or {}, names)}
     spec = item.get("spec")
     if isinstance(spec, dict) and "containers" in spec:

@@ -23,8 +23,9 @@ class _Service(msgspec.Struct):
     namespace: str = ""
 
 
-class _ClientConfig(msgspec.Struct):
+class _ClientConfig(msgspec.Struct, rename="camel"):
     service: _Service | None = None
+    ca_bundle: str | None = None
 
 
 class SelectorRequirement(msgspec.Struct):
@@ -47,6 +48,7 @@ class OwnWebhook(msgspec.Struct, rename="camel"):
     name: str = ""
     client_config: _ClientConfig = msgspec.field(default_factory=_ClientConfig)
     namespace_selector: NamespaceSelector = msgspec.field(default_factory=NamespaceSelector)
+    failure_policy: str | None = None
 
 
 class _Metadata(msgspec.Struct):

@@ -7,13 +7,18 @@ is noted as missing; at least the pods of one namespace must be readable.
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-import msgspec
-
-from gpucore.wire.errors import WireError
 from gpuinspect.cluster import snapshots
-from gpuinspect.cluster.collect import NODES, PODS, ClusterSource, ListRequest, listed
+from gpuinspect.cluster.collect import (
+    NODES,
+    PODS,
+    ClusterSource,
+    ListRequest,
+    Objects,
+    ReadLists,
+    objects_of,
+)
 from gpuinspect.cluster.snapshots import ListedObjects, Snapshot
-from gpukube.errors import ForbiddenError, InvalidReplyError, KubeError
+from gpukube.errors import ForbiddenError
 
 if TYPE_CHECKING:
     from gpukube.blocking import BlockingClient
@@ -22,14 +27,11 @@ VIEWER: Final = "gpushare-viewer"
 """ClusterRole of the chart with the rights of these commands."""
 _FORBIDDEN: Final = 403
 
-_Found = list[tuple[str, msgspec.Raw]]
-
 
 def read(source: ClusterSource, namespace: str, *wanted: ListRequest) -> Snapshot:
     """Nodes, pods and the ``wanted`` lists, as far as they may be read.
 
     Args:
-        source: where to read.
         namespace: whose pods are needed; empty for those of all namespaces.
         wanted: lists that are of use but not needed.
 
@@ -51,37 +53,24 @@ def scoped(kube: "BlockingClient", namespace: str, wanted: Sequence[ListRequest]
         KubeError: the pods cannot be read, or an answer makes no sense.
     """
     missing: dict[str, str] = {}
-    objects = _needed(kube, namespace, missing)
-    for each in wanted:
-        try:
-            objects += _objects(kube, each)
-        except KubeError as error:
-            missing[each.kind] = str(error)
-    try:
-        found = snapshots.gather(objects)
-    except (msgspec.MsgspecError, WireError) as error:
-        raise InvalidReplyError(f"the API server's response cannot be parsed: {error}") from error
-    none: dict[str, tuple[msgspec.Raw, ...]] = {each.kind: () for each in wanted}
-    return msgspec.structs.replace(found, raw={**none, **found.raw}, missing=missing)
+    found = ReadLists.read(kube, _needed(kube, namespace, missing), wanted)
+    found.missing.update(missing)
+    return found.snapshot()
 
 
-def _needed(kube: "BlockingClient", namespace: str, missing: dict[str, str]) -> _Found:
+def _needed(kube: "BlockingClient", namespace: str, missing: dict[str, str]) -> Objects:
     try:
-        nodes = _objects(kube, NODES)
+        nodes = objects_of(kube, NODES)
     except ForbiddenError as error:
         nodes, missing["Node"] = [], _refused(error)
     try:
-        return nodes + _objects(kube, PODS)
+        return nodes + objects_of(kube, PODS)
     except ForbiddenError as error:
         reason = _refused(error)
         if not namespace:
             raise
         missing["Pod"] = reason
-    return nodes + _objects(kube, ListRequest("Pod", f"/api/v1/namespaces/{namespace}/pods"))
-
-
-def _objects(kube: "BlockingClient", wanted: ListRequest) -> _Found:
-    return [(wanted.kind, item) for item in listed(kube, wanted)]
+    return nodes + objects_of(kube, ListRequest("Pod", f"/api/v1/namespaces/{namespace}/pods"))
 
 
 def _refused(error: ForbiddenError) -> str:
@@ -100,7 +89,6 @@ def gaps(snapshot: ListedObjects, follows: Mapping[str, str]) -> Iterator[str]:
     """What could not be read, what follows, and which role gives the right; one sentence each.
 
     Args:
-        snapshot: what could be read.
         follows: what follows where a kind cannot be read; other kinds are not mentioned.
     """
     role = f"ClusterRole {VIEWER} of the chart gives the right"

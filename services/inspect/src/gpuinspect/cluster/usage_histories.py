@@ -48,7 +48,6 @@ def of_snapshot(snapshot: ListedObjects, now: float = math.inf) -> ReadHistories
     """Those that were saved among the objects of a snapshot.
 
     Args:
-        snapshot: the objects.
         now: as of :func:`by_workload`.
 
     Raises:
@@ -62,7 +61,6 @@ def of_file(path: Path, now: float = math.inf) -> ReadHistories:
     """Those in a file with one document of a plugin on each line.
 
     Args:
-        path: of the file.
         now: as of :func:`by_workload`.
 
     Raises:
@@ -90,7 +88,6 @@ def by_workload(
     """The histories of several nodes as one for each container of a workload, by name.
 
     Args:
-        histories: of the nodes.
         now: Unix seconds. Samples fade up to the newest one of all, or up to here where the clock
             of a node is ahead; 0 where they do not fade.
     """

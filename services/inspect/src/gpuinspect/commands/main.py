@@ -192,7 +192,7 @@ def gpushare(
 def main() -> None:
     """The console script ``gpushare``."""
     if "_GPUSHARE_COMPLETE" in os.environ:
-        import_module("gpuinspect.commands.options.completion").prepare()
+        import_module("typer._completion_classes").completion_init()
     _run(app, "gpushare")
 
 

@@ -6,6 +6,7 @@ from typing import Annotated, Final, NoReturn
 
 import typer
 
+from gpucore.accounting.node_info import gpu_sizes
 from gpucore.sizing.evidence import SizingRules
 from gpucore.sizing.recommendation import Recommendation
 from gpucore.units import MemoryUnit, UnitError
@@ -37,7 +38,6 @@ from gpuinspect.queries.measured import (
 from gpuinspect.queries.recommend import (
     RecommendScope,
     recommendations,
-    sizes_in,
     unit_in,
     units_in,
 )
@@ -161,7 +161,7 @@ def recommend(
     if whatif or output is RecommendFormat.PATCH:
         _demand_unit_of_nodes(unit, source)
     rules = SizingRules(
-        percentile=percentile, margin=percent, gpu_sizes=sizes_in(source.node_infos, unit)
+        percentile=percentile, margin=percent, gpu_sizes=gpu_sizes(source.node_infos, unit)
     )
     if not source.histories.items:
         _fail_without_histories(source.histories, where, window)

@@ -35,11 +35,8 @@ class Shown(msgspec.Struct, frozen=True):
     """What is printed.
 
     Attributes:
-        found: the recommendations.
         unit: in words.
-        rules: that they follow.
         gaps: what could not be read, or is not the same on all nodes.
-        histories: that they rest on.
         claims: of workloads whose memory is claimed, for patches.
     """
 

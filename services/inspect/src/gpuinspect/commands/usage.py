@@ -10,7 +10,6 @@ import typer
 
 from gpuinspect.cluster.collect import COUNTED, ListRequest
 from gpuinspect.cluster.scoped import gaps, is_partial, read
-from gpuinspect.cluster.snapshots import Snapshot
 from gpuinspect.commands.options.formats import Format, NoHeaders, Output, emit, names_only
 from gpuinspect.commands.options.measuring import Prometheus, measured
 from gpuinspect.commands.options.namespaces import READ_ALL, AllNamespaces, Namespace, chosen
@@ -19,16 +18,7 @@ from gpuinspect.commands.options.selecting import Selector, selected
 from gpuinspect.documents.usage import usage_list
 from gpuinspect.queries.claims import DEVICE_CLASSES, claim_templates
 from gpuinspect.queries.memory_in_use import NO_PLUGIN, NO_PODS, MemoryInUse
-from gpuinspect.queries.usage import (
-    LABEL,
-    Figures,
-    GroupUsage,
-    UsageReport,
-    by_model,
-    by_node,
-    by_pods,
-    group_name,
-)
+from gpuinspect.queries.usage import LABEL, GroupUsage, UsageReport, grouped
 from gpuinspect.terminal.output import align_rows, one_line
 
 LIMITED: Final = "NAMESPACE"
@@ -84,7 +74,7 @@ def usage(
     live = reader.source.snapshot is None
     in_use = measured(reader, found, prometheus) if prometheus or live else MemoryInUse()
     used = bool(prometheus) or (live and in_use.note not in {NO_PLUGIN, NO_PODS})
-    report = _sorted(_report(snapshot, reader, by, where, in_use.known), sort_by)
+    report = _sorted(grouped(snapshot, reader.names, by, in_use.known, namespace=where), sort_by)
     if of_nodes and is_partial(snapshot):
         fail(*gaps(snapshot, {"Node": f"--by {by} needs the nodes, which cannot be read"}))
     unread = list(gaps(snapshot, _FOLLOWS if by == "namespace" else _NO_NODES))
@@ -124,21 +114,6 @@ def _check(by: str) -> None:
         raise typer.BadParameter(f"{by!r} is none of {', '.join(BY)}")
     if by == LABEL:
         raise typer.BadParameter("label: needs the key of a label, such as label:team")
-
-
-def _report(
-    snapshot: Snapshot, reader: Reader, by: str, namespace: str, figures: Figures
-) -> UsageReport:
-    if by in {"node", "model"}:
-        return (by_node if by == "node" else by_model)(snapshot, reader.names, figures)
-    return by_pods(
-        snapshot,
-        reader.names,
-        group_name(by),
-        namespace=namespace,
-        figures=figures,
-        quotas=by == "namespace",
-    )
 
 
 def _sorted(report: UsageReport, order: UsageOrder) -> UsageReport:

@@ -84,7 +84,6 @@ def wait_running(kube: BlockingClient, node: str, config: str, *, seconds: float
     """Return when the node's kube-scheduler runs steadily with this ``--config``.
 
     Args:
-        kube: the API server.
         node: name of the control-plane node.
         config: path that ``--config`` must have; empty: none that gpushare wrote.
         seconds: how long to wait at most.

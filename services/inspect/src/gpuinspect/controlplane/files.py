@@ -129,9 +129,6 @@ def carry_out(plan: ChangePlan, files: Files, wait: Wait, *, before: str) -> Non
     So too when the process is to end; see :mod:`gpuinspect.controlplane.signals`.
 
     Args:
-        plan: what to do.
-        files: of the node.
-        wait: for the scheduler.
         before: the ``--config`` that gpushare wrote for the scheduler before; empty where none.
 
     Raises:

@@ -32,10 +32,8 @@ class StaticPod(msgspec.Struct, frozen=True):
 
     Attributes:
         flags: of kube-scheduler, without the dashes; one without a value is ``true``.
-        image: of kube-scheduler.
     """
 
-    text: str
     flags: Mapping[str, str]
     image: str
 
@@ -55,7 +53,7 @@ def read(text: str) -> StaticPod:
     document = _document(text)
     container = _container(document)
     flags = {name: value for _, name, value in _flags(container[_key(container)])}
-    return StaticPod(text, flags, str(container.get("image", "")))
+    return StaticPod(flags, str(container.get("image", "")))
 
 
 def configured(text: str, config: str, *, without: Sequence[str] = ()) -> str:

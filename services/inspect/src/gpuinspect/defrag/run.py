@@ -257,9 +257,8 @@ class _Run:
     def _evictions(self) -> str:
         for eviction in self._plan.evictions:
             state = self._calls.read()
-            check = check_plan(self._plan, self._gone, state)
-            if check.reason:
-                return check.reason
+            if reason := check_plan(self._plan, self._gone, state):
+                return reason
             pod = state.running[eviction.pod.uid]
             try:
                 self._lease.record(self._past(pod))

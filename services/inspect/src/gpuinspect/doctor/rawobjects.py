@@ -85,11 +85,10 @@ class _Pod(msgspec.Struct):
 
 
 class ObjectMeta(msgspec.Struct):
-    """Name and labels of an object; ``namespace`` is empty for those of the cluster."""
+    """Name of an object; ``namespace`` is empty for those of the cluster."""
 
     name: str = ""
     namespace: str = ""
-    labels: Mapping[str, str] | None = None
 
 
 class RawConfigMap(msgspec.Struct):
@@ -103,27 +102,6 @@ class NamedObject(msgspec.Struct):
     """The metadata of an object of any kind."""
 
     metadata: ObjectMeta
-
-
-class WebhookClientConfig(msgspec.Struct, rename="camel"):
-    """How the API server calls a webhook."""
-
-    ca_bundle: str | None = None
-
-
-class MutatingWebhook(msgspec.Struct, rename="camel"):
-    """One webhook of a configuration."""
-
-    name: str = ""
-    client_config: WebhookClientConfig = msgspec.field(default_factory=WebhookClientConfig)
-    failure_policy: str | None = None
-
-
-class WebhookConfiguration(msgspec.Struct):
-    """A mutating webhook configuration."""
-
-    metadata: ObjectMeta
-    webhooks: list[MutatingWebhook] | None = None
 
 
 def node_versions(raw: msgspec.Raw) -> NodeVersions:

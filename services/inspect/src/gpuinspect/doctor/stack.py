@@ -7,6 +7,7 @@ from typing import Final
 import msgspec
 
 from gpucore.scheduling.cluster_policy import without_burst
+from gpuinspect.cluster.release import own_webhooks
 from gpuinspect.cluster.schedulers import (
     CONFIGURATION,
     CalledExtender,
@@ -16,7 +17,7 @@ from gpuinspect.cluster.schedulers import (
 )
 from gpuinspect.doctor.checks import Checklist, Level
 from gpuinspect.doctor.evidence import Evidence, called
-from gpuinspect.doctor.rawobjects import NamedObject, WebhookConfiguration
+from gpuinspect.doctor.rawobjects import NamedObject
 
 check = Checklist()
 RESTARTS: Final = 5
@@ -144,10 +145,9 @@ def _runtime_class(evidence: Evidence) -> Iterator[str]:
     needs=("MutatingWebhookConfiguration",),
 )
 def _webhook(evidence: Evidence) -> Iterator[str]:
-    for raw in evidence.snapshot.all("MutatingWebhookConfiguration"):
-        found = msgspec.json.decode(raw, type=WebhookConfiguration)
+    for found in own_webhooks(evidence.snapshot):
         for hook in found.webhooks or ():
-            if "gpushare" in found.metadata.name and not hook.client_config.ca_bundle:
+            if not hook.client_config.ca_bundle:
                 yield f"{found.metadata.name}: {hook.name} has no caBundle"
 
 
@@ -159,10 +159,9 @@ def _webhook(evidence: Evidence) -> Iterator[str]:
     needs=("MutatingWebhookConfiguration",),
 )
 def _lenient(evidence: Evidence) -> Iterator[str]:
-    for raw in evidence.snapshot.all("MutatingWebhookConfiguration"):
-        found = msgspec.json.decode(raw, type=WebhookConfiguration)
+    for found in own_webhooks(evidence.snapshot):
         for hook in found.webhooks or ():
-            if "gpushare" in found.metadata.name and hook.failure_policy == "Fail":
+            if hook.failure_policy == "Fail":
                 yield f"{found.metadata.name}: {hook.name} has failurePolicy Fail"
 
 

@@ -165,7 +165,6 @@ def workload_size_list(sizes: WorkloadSizes | None, unit: str, *, error: str) ->
     """The document of what was read; of nothing while it is being read.
 
     Args:
-        sizes: of the workloads.
         unit: of requests where there are no items.
         error: why the cluster cannot be read; empty while reads succeed.
     """

@@ -50,10 +50,6 @@ class RunLease:
 
     Args:
         lease: ``NAMESPACE/NAME``.
-        clock: the time.
-
-    Attributes:
-        name: of the Lease.
 
     Raises:
         InspectError: that is no namespace and name.

@@ -26,7 +26,6 @@ def explanation(found: Explanation, *, wide: bool = False, width: int | None = N
     """Blocks with the pod's request, its state, the nodes that refuse it, and suggestions.
 
     Args:
-        found: the explanation.
         wide: name every node instead of counting them.
         width: of the terminal, for sentences; ``None`` does not wrap.
     """
@@ -131,7 +130,6 @@ def workload(
     """A head with the counts, then a block for each group.
 
     Args:
-        ref: the workload.
         groups: those that wait first.
         not_created: why its controller could not create pods; empty for none.
         wide: name every pod instead of counting them.

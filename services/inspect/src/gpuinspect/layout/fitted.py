@@ -25,7 +25,6 @@ def fitted(view: ClusterView, width: int, *, blocks: bool) -> str:
     """The nodes and the totals of the cluster.
 
     Args:
-        view: of the cluster.
         width: columns of the terminal.
         blocks: the terminal shows block characters; ``#`` and ``.`` otherwise.
     """

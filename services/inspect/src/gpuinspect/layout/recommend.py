@@ -33,11 +33,7 @@ def recommend(
     """A line for each container of a workload.
 
     Args:
-        found: the recommendations.
-        unit: of request and limit.
-        namespaces: adds the column of namespaces.
         wide: adds what was measured, and the reason.
-        headers: begins with the header row.
     """
     heads = ["NAMESPACE"] if namespaces else []
     heads += ["WORKLOAD", "CONTAINER", f"REQUEST({unit})", "P50(GiB)", "P95(GiB)", "MAX(GiB)"]
@@ -125,7 +121,6 @@ def source_notes(histories: ReadHistories, window: str) -> list[str]:
     """What differs from the histories of the device plugins; nothing for those.
 
     Args:
-        histories: what was read.
         window: the time that was looked back, as it was given.
     """
     if histories.source is not HistorySource.PROMETHEUS:

@@ -22,13 +22,7 @@ _NONE: Final = "N/A"
 
 
 def servings(found: Sequence[Serving], *, namespaces: bool, headers: bool = True) -> str:
-    """One line a served model; amounts are those of one pod.
-
-    Args:
-        found: what is served.
-        namespaces: begin lines with them.
-        headers: begin with the names of the columns.
-    """
+    """One line a served model; amounts are those of one pod."""
     columns = ("NAMESPACE", *_COLUMNS) if namespaces else _COLUMNS
     head = "\t".join(columns) + "\n" if headers else ""
     return align(head + "".join(_row(each, namespaces=namespaces) for each in found))

@@ -81,7 +81,6 @@ def details(nodes: Sequence[TopNode], *, metric: bool = False) -> str:
     """A block a node with its pods, then the totals on one line.
 
     Args:
-        nodes: to show.
         metric: with memory in use of each pod and a table of the node's GPUs.
     """
     blocks = "".join(_block(node, metric=metric) for node in nodes)

@@ -68,10 +68,8 @@ class _MemoryRequest(NamedTuple):
 
     Attributes:
         claim: name of the claim in the pods.
-        template: the object.
         position: of the request in it.
         key: of the memory in its capacity.
-        gpus: number of them.
     """
 
     claim: str

@@ -47,8 +47,6 @@ class PodClaims:
     """The claims of the pods of one snapshot.
 
     Args:
-        snapshot: the objects.
-        ledger: allocations of the same snapshot.
         kinds: number of different claims of pending pods that are explained.
     """
 
@@ -58,7 +56,6 @@ class PodClaims:
 
     @cached_property
     def classes(self) -> Mapping[str, DeviceClass]:
-        """The DeviceClasses by name."""
         return device_classes(self._snapshot)
 
     @cached_property

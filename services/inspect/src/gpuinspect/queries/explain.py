@@ -44,8 +44,6 @@ def cluster_of(
     """The cluster of a snapshot.
 
     Args:
-        snapshot: the objects.
-        ledger: allocations of the same snapshot.
         policy: name of a policy to use in place of the extender's; empty for none.
         nodes: the candidate nodes of the same snapshot, where they were computed before.
 
@@ -63,8 +61,6 @@ def explain(
     """Why a pod of the snapshot waits or where it sits.
 
     Args:
-        snapshot: the objects.
-        pod: one of its pods.
         cluster: of the same snapshot.
         schedulers: of the same snapshot, where they were read before.
 

@@ -46,7 +46,6 @@ class GpuCell(msgspec.Struct, frozen=True, rename="camel"):
     no size was given.
 
     Attributes:
-        in_use: memory in use.
         state: of the GPU, or of its node.
         fits: a share of the given size fits now.
     """
@@ -62,11 +61,6 @@ class GpuCell(msgspec.Struct, frozen=True, rename="camel"):
     exclusive: bool
     pods: tuple[PodOnGpu, ...]
     fits: bool | None = None
-
-    @property
-    def waste(self) -> float | None:
-        """Memory that is allocated and not in use; ``None`` where use is unknown."""
-        return None if self.in_use is None else max(self.allocated - self.in_use, 0.0)
 
     @property
     def namespaces(self) -> tuple[str, ...]:
@@ -90,7 +84,6 @@ def gpu_cells(view: ClusterView, in_use: InUse) -> tuple[GpuCell, ...]:
     """A cell for each GPU, in the natural order of nodes and pods.
 
     Args:
-        view: the nodes.
         in_use: GiB of the GPU with this UUID in use; ``None`` where it is unknown.
     """
     found = in_natural_order(view)
@@ -157,8 +150,6 @@ def grouped_cells(
     """The cells by model or by a label of their nodes, in natural order; without one, last.
 
     Args:
-        cells: the GPUs.
-        nodes: the node objects by name.
         by: one of :data:`GROUPS`, or ``label:KEY``.
     """
     found: dict[str, list[GpuCell]] = {}

@@ -71,7 +71,6 @@ class IdleTimes(msgspec.Struct, frozen=True):
     Attributes:
         no_memory_since: no memory of any of them is in use; ``None`` where that is not known.
         no_work_since: the pod runs no work on any; 0 also where that is not known.
-        used_bytes: memory in use.
     """
 
     no_memory_since: float | None
@@ -89,7 +88,6 @@ class IdleShares(msgspec.Struct, frozen=True):
 
     Attributes:
         shares: longest idle first.
-        unit: of their memory.
         allowed: number of pods that are left out, since they may be idle.
         unknown: number of pods of which it is not known whether they use memory: also those whose
             measurement is old, or began before the pod was created.
@@ -115,12 +113,9 @@ def idle_shares(
     """The pods of a namespace that have used nothing for some time.
 
     Args:
-        kube: the API server, by which the device plugins are read.
         snapshot: nodes and pods of all namespaces.
-        names: of resources and annotations.
         namespace: whose pods; empty for all.
         seconds: for at least so long.
-        at: the time now.
     """
     plugins = plugin_addresses(plugins_in(snapshot))
     replies = read_plugins(kube, plugins, USAGE)

@@ -43,7 +43,6 @@ class MeasuredCluster(msgspec.Struct, frozen=True):
     """What was read.
 
     Attributes:
-        histories: of the workloads.
         node_infos: the nodes; empty where only a file of histories was read.
         snapshot: of all pods, where these were wanted.
     """
@@ -60,7 +59,6 @@ def measured(
 
     Args:
         source: a cluster or snapshot; not read where a file of histories is all that is needed.
-        names: of the resources.
         known: histories of a file or of Prometheus.
         pods: all pods are needed too.
 
@@ -91,9 +89,7 @@ def of_prometheus(url: str, *, namespace: str, days: float, seconds: float) -> R
     """Those that Prometheus scraped from the device plugins.
 
     Args:
-        url: of Prometheus.
         namespace: empty for all.
-        days: to look back.
         seconds: timeout of each request.
 
     Raises:
@@ -130,12 +126,7 @@ def unread_note(histories: ReadHistories) -> str:
 
 
 def histories_of_plugins(kube: "BlockingClient", plugins: Iterable[msgspec.Raw]) -> ReadHistories:
-    """The histories of all nodes; a plugin that does not reply is noted.
-
-    Args:
-        kube: the API server.
-        plugins: the pods of the device plugins.
-    """
+    """The histories of all nodes; a plugin that does not reply is noted."""
     found = read_plugins(kube, plugin_addresses(plugins), HISTORIES)
     all_nodes = (item for node in found.nodes.values() for item in node.items)
     items = by_workload(all_nodes, ages.now().timestamp())

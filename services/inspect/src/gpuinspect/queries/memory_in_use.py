@@ -55,7 +55,6 @@ def memory_in_use(kube: "BlockingClient", snapshot: Snapshot) -> MemoryInUse:
     """Memory in use as the plugins report it, with the rights of the caller.
 
     Args:
-        kube: the API server.
         snapshot: its pods, those of the plugins among them.
     """
     plugins = plugin_addresses(plugins_in(snapshot))

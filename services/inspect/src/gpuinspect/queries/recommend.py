@@ -70,13 +70,3 @@ def units_in(node_infos: Iterable[NodeInfo]) -> tuple[MemoryUnit, ...]:
     """The units of the nodes with GPUs, each once, the largest first."""
     found = {unit_of(info) for info in node_infos if info.devices}
     return tuple(sorted(found, key=lambda unit: -unit.mib))
-
-
-def sizes_in(node_infos: Iterable[NodeInfo], unit: MemoryUnit) -> tuple[int, ...]:
-    """Sizes of the GPUs, each once, in whole ``unit`` whatever the unit of their node is."""
-    found = {
-        gpu.total * unit_of(info).mib // unit.mib
-        for info in node_infos
-        for gpu in info.devices.values()
-    }
-    return tuple(sorted(found))

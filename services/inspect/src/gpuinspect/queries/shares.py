@@ -33,9 +33,6 @@ def cluster_view(
     """The nodes that offer shares, by name; or those named by ``only``, whatever they offer.
 
     Args:
-        snapshot: the cluster.
-        names: of resources and annotations.
-        only: names of nodes.
         every_pod: with all pods; otherwise only with those that need a note.
 
     Raises:

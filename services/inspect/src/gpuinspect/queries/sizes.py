@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
 from gpucore.accounting.ledger import Ledger
-from gpucore.accounting.node_info import NodeInfo
+from gpucore.accounting.node_info import NodeInfo, gpu_sizes
 from gpucore.sizing.evidence import SizingRules
 from gpucore.sizing.workloads import workload_of
 from gpucore.wire.pod.controllers import controller_of
@@ -20,7 +20,7 @@ from gpuinspect.queries.measured import (
     unread_note,
 )
 from gpuinspect.queries.memory_in_use import RIGHT
-from gpuinspect.queries.recommend import RecommendScope, recommendations, sizes_in, unit_in
+from gpuinspect.queries.recommend import RecommendScope, recommendations, unit_in
 from gpuinspect.queries.workload_sizes import SizedWorkload, WorkloadSizes
 from gpuinspect.terminal import ages
 from gpukube.plugin_pods import plugin_addresses
@@ -47,7 +47,6 @@ def series_of_week(url: str, seconds: float, _snapshot: Snapshot) -> ReadHistori
     """The histories that Prometheus has of the last seven days.
 
     Args:
-        url: of Prometheus.
         seconds: timeout of each request.
 
     Raises:
@@ -79,9 +78,7 @@ def workload_sizes(
     """Sizes of what was measured.
 
     Args:
-        histories: of the workloads.
         snapshot: the cluster, whose running pods are counted.
-        node_infos: its nodes.
         of_file: the histories are those of a snapshot in a file.
 
     Raises:
@@ -89,7 +86,7 @@ def workload_sizes(
     """
     infos = tuple(node_infos)
     unit = unit_in(infos)
-    rules = SizingRules(gpu_sizes=sizes_in(infos, unit))
+    rules = SizingRules(gpu_sizes=gpu_sizes(infos, unit))
     scope = RecommendScope(now=ages.now().timestamp())
     found = recommendations(histories.items, scope, unit, rules)
     running = _running(snapshot, {each.key.namespace for each in found})

@@ -104,8 +104,6 @@ def top_nodes(
     """Every node by name.
 
     Args:
-        snapshot: the cluster.
-        names: of the resources.
         only: names of nodes; empty for all.
         kind: one of :data:`KINDS`; empty for all.
 
@@ -191,8 +189,6 @@ def with_figures(
     """The nodes with figures for their GPUs and pods.
 
     Args:
-        nodes: to show.
-        figures: of GPUs.
         used: bytes of memory in use by ``namespace/name`` of a pod.
     """
     return tuple(_with_figures(node, figures, used or {}) for node in nodes)

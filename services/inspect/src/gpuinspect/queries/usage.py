@@ -101,23 +101,20 @@ class UsageReport(msgspec.Struct, frozen=True):
     notes: tuple[str, ...] = ()
 
 
-def by_pods(
+def _by_pods(
     snapshot: Snapshot,
     names: Names,
     name_of: Callable[[Pod], str],
     *,
-    namespace: str = "",
-    figures: Figures = NO_FIGURES,
-    quotas: bool = False,
+    namespace: str,
+    figures: Figures,
+    quotas: bool,
 ) -> UsageReport:
     """Pods in groups that ``name_of`` names.
 
     Args:
         snapshot: the cluster, or what may be read of it.
-        names: of the resources.
-        name_of: the group of a pod.
         namespace: whose pods are counted; empty for all.
-        figures: memory in use.
         quotas: the groups are namespaces, whose quotas are their limits.
     """
     shown = _view(snapshot, names)
@@ -138,7 +135,7 @@ def by_pods(
     return UsageReport(groups, unit, notes)
 
 
-def by_node(snapshot: Snapshot, names: Names, figures: Figures = NO_FIGURES) -> UsageReport:
+def _by_node(snapshot: Snapshot, names: Names, figures: Figures) -> UsageReport:
     """Nodes with GPUs."""
     shown = _view(snapshot, names)
     groups = tuple(
@@ -155,7 +152,7 @@ def by_node(snapshot: Snapshot, names: Names, figures: Figures = NO_FIGURES) -> 
     return UsageReport(groups, str(shown.unit), tuple(_pending(shown)))
 
 
-def by_model(snapshot: Snapshot, names: Names, figures: Figures = NO_FIGURES) -> UsageReport:
+def _by_model(snapshot: Snapshot, names: Names, figures: Figures) -> UsageReport:
     """GPU models; a pod on GPUs of two models counts for both."""
     shown = _view(snapshot, names)
     parts = [
@@ -174,23 +171,29 @@ def by_model(snapshot: Snapshot, names: Names, figures: Figures = NO_FIGURES) ->
 
 
 def grouped(
-    snapshot: Snapshot, names: Names, by: str, figures: Figures | None = None
+    snapshot: Snapshot,
+    names: Names,
+    by: str,
+    figures: Figures | None = None,
+    *,
+    namespace: str = "",
 ) -> UsageReport:
-    """All pods or GPUs of the cluster in groups.
+    """Pods or GPUs of the cluster in groups.
 
     Args:
-        snapshot: the cluster.
-        names: of the resources.
         by: ``node``, ``model``, ``namespace`` or ``label:KEY``.
-        figures: memory in use.
+        namespace: whose pods are counted; empty for all. Nodes and models have those of all.
     """
     known = figures or NO_FIGURES
     if by in {"node", "model"}:
-        return (by_node if by == "node" else by_model)(snapshot, names, known)
-    return by_pods(snapshot, names, group_name(by), figures=known, quotas=by == "namespace")
+        return (_by_node if by == "node" else _by_model)(snapshot, names, known)
+    quotas = by == "namespace"
+    return _by_pods(
+        snapshot, names, _group_name(by), namespace=namespace, figures=known, quotas=quotas
+    )
 
 
-def group_name(by: str) -> Callable[[Pod], str]:
+def _group_name(by: str) -> Callable[[Pod], str]:
     """The group of a pod, by its namespace or a label."""
     if by == "namespace":
         return lambda pod: pod.namespace

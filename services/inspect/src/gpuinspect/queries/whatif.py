@@ -41,7 +41,6 @@ def read_manifest(path: Path, names: Names) -> list[WorkloadPods]:
     """The pods of a file, or of standard input for ``-``.
 
     Args:
-        path: of the file.
         names: of the resources, whose amounts must be such as the API server takes.
 
     Raises:
@@ -81,10 +80,7 @@ def whatif_answers(
     """The results of the wanted pods, in order.
 
     Args:
-        snapshot: the cluster.
-        wanted: the pods.
         ledger: of the cluster; it is not changed.
-        addition: nodes that might be added.
         policy: what holds where neither pod nor node names a policy.
         nodes: the candidate nodes of the same snapshot, where they were computed before.
         taken: gives the pods one after the other, and may show how many were placed.

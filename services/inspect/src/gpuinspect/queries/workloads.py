@@ -12,6 +12,9 @@ from typing import Final
 import msgspec
 
 from gpucore.explain.pod_states import PodState
+from gpucore.sizing.workloads import workload_of
+from gpucore.wire.pod.controllers import controller_of
+from gpucore.wire.pod.spec import Pod
 from gpuinspect.cluster.snapshots import Snapshot
 from gpuinspect.errors import MissingObjectError
 from gpuinspect.queries.scheduling_status import SchedulingStatus
@@ -34,28 +37,15 @@ SHORT: Final = {
     "cj": "cronjob",
     "po": "pod",
 }
-_HASH: Final = "pod-template-hash"
 
 
-class _Owner(msgspec.Struct):
-    kind: str = ""
-    name: str = ""
-    controller: bool | None = None
-
-
-class _Metadata(msgspec.Struct, rename="camel"):
+class _Reference(msgspec.Struct):
     name: str = ""
     namespace: str = ""
-    labels: dict[str, str] | None = None
-    owner_references: list[_Owner] | None = None
-
-
-class _Object(msgspec.Struct):
-    metadata: _Metadata
 
 
 class _Event(msgspec.Struct, rename="camel"):
-    involved_object: _Metadata = msgspec.field(default_factory=_Metadata)
+    involved_object: _Reference = msgspec.field(default_factory=_Reference)
     reason: str = ""
     message: str = ""
     last_timestamp: str | None = None
@@ -70,7 +60,6 @@ class WorkloadRef(msgspec.Struct, frozen=True):
     name: str
 
     def __str__(self) -> str:
-        """Kind, namespace and name."""
         return f"{self.kind} {self.namespace}/{self.name}"
 
     @property
@@ -98,7 +87,7 @@ def uids_of(snapshot: Snapshot, ref: WorkloadRef) -> frozenset[str]:
     found = frozenset(
         pod.uid
         for pod, raw in zip(snapshot.pods, snapshot.all("Pod"), strict=True)
-        if pod.namespace == ref.namespace and _owned(raw, ref)
+        if pod.namespace == ref.namespace and _owned(pod, raw, ref)
     )
     if not found and not refused_pods(snapshot, ref):
         raise MissingObjectError(
@@ -108,15 +97,12 @@ def uids_of(snapshot: Snapshot, ref: WorkloadRef) -> frozenset[str]:
     return found
 
 
-def _owned(raw: msgspec.Raw, ref: WorkloadRef) -> bool:
-    metadata = msgspec.json.decode(raw, type=_Object).metadata
-    owner = next((one for one in metadata.owner_references or () if one.controller), None)
+def _owned(pod: Pod, raw: msgspec.Raw, ref: WorkloadRef) -> bool:
+    owner = controller_of(raw)
     if owner is None:
         return False
     if ref.kind == "Deployment":
-        hashed = (metadata.labels or {}).get(_HASH)
-        named = f"{ref.name}-{hashed}"
-        return owner.kind == "ReplicaSet" and bool(hashed) and owner.name == named
+        return workload_of(pod, owner) == (ref.kind, ref.name)
     if ref.kind == "CronJob":
         return owner.kind == "Job" and re.fullmatch(_timed(ref.name), owner.name) is not None
     return owner.kind == ref.kind and owner.name == ref.name
@@ -134,7 +120,7 @@ def refused_pods(snapshot: Snapshot, ref: WorkloadRef) -> str:
     return found[-1].message if found else ""
 
 
-def _about(about: _Metadata, ref: WorkloadRef) -> bool:
+def _about(about: _Reference, ref: WorkloadRef) -> bool:
     name = re.escape(ref.name)
     patterns = {"Deployment": rf"{name}-[a-z0-9]{{1,10}}", "CronJob": _timed(ref.name)}
     pattern = patterns.get(ref.kind, name)

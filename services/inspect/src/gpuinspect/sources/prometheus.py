@@ -110,7 +110,6 @@ def reply(
     """The body of a reply.
 
     Args:
-        url: of Prometheus.
         fields: of the request, such as ``query``.
         path: of the API, :data:`QUERY` or :data:`QUERY_RANGE`.
         seconds: for the whole reply.

@@ -90,9 +90,7 @@ def prometheus_histories(
     """The histories of all pods that were recorded in a time.
 
     Args:
-        url: of Prometheus.
         namespace: empty for all.
-        days: to look back.
         seconds: timeout of each request.
 
     Raises:

@@ -20,7 +20,7 @@ _BOLD, _PLAIN = "\x1b[1m", "\x1b[0m"
 class Frames:
     """Draws texts over one another.
 
-    Attributes:
+    Args:
         size: of the terminal, read again for every frame.
     """
 

@@ -19,11 +19,7 @@ STAY: Final[Mapping[str, Any]] = {"do": "stay", "seconds": 600}
 
 
 class GpuPods:
-    """The pods of a row, all on the GPU of the target.
-
-    Args:
-        read: the cluster as it is now.
-    """
+    """The pods of a row, all on the GPU of the target."""
 
     def __init__(
         self, site: VerifySite, target: ProofTarget, names: Names, read: Callable[[], Snapshot]

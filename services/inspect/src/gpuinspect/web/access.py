@@ -79,7 +79,6 @@ class AuthMiddleware:
         self._reviews = asyncio.Semaphore(REVIEWS_AT_ONCE)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on, or answer it here."""
         if scope["type"] != "http" or scope["path"].startswith(_OPEN):
             await self._app(scope, receive, send)
             return

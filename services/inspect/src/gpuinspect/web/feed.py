@@ -64,9 +64,6 @@ class Feed:
     """Reads frames and notifies listeners of changes.
 
     Args:
-        read: the cluster.
-        names: of the resources.
-        interval_seconds: seconds between reads.
         measure: memory in use; ``None`` where it cannot be had. Its failure is a note of the frame
             and does not stop the reads.
         clock: Unix seconds of what is read.

@@ -16,7 +16,6 @@ def fingerprint(snapshot: Snapshot, nodes: Collection[str]) -> tuple[object, ...
     """Equal for two snapshots whose objects are equal in what pages show of them.
 
     Args:
-        snapshot: the objects.
         nodes: names of those with GPUs, whose pods count.
     """
     return (

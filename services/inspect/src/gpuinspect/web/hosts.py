@@ -20,7 +20,6 @@ class LocalHosts:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on, or answer 421 here."""
         if scope["type"] != "http" or is_local(Headers(scope=scope).get("host", "")):
             await self._app(scope, receive, send)
             return

@@ -30,8 +30,6 @@ class Announced(GatedServer):
     """A server that reports its port.
 
     Args:
-        config: of the server.
-        gate: limits its connections.
         on_listening: called once with the port, as soon as the server accepts connections.
         failed: called with the reason if it cannot listen.
     """

@@ -30,9 +30,6 @@ class PendingReasons:
     """The explanations of the pending pods of one snapshot.
 
     Args:
-        snapshot: the objects.
-        ledger: allocations of the same snapshot.
-        claims: of the pods of the same snapshot.
         explain: the full explanation of a pod without claims.
     """
 

@@ -38,7 +38,7 @@ class Expected(msgspec.Struct, frozen=True):
     Attributes:
         creation: RFC 3339 time; kubelet's order after it restarts.
         gpu_count: number of GPUs over which the request is spread.
-        demand: of the whole pod.
+        pod_request: of the whole pod.
         steps: containers with a request, in kubelet's order.
         waiting: kubelet may still have to admit it.
         bursts: it may use more than its share where the driver limits memory.

@@ -22,7 +22,6 @@ class PreparedDevice(msgspec.Struct, frozen=True):
 
     Attributes:
         cdi_devices: qualified names; the first device of each request has those of the request.
-        uuid: of the GPU.
     """
 
     request: str
@@ -49,7 +48,6 @@ class PreparedClaim(msgspec.Struct, frozen=True):
 
     @property
     def uid(self) -> str:
-        """The UID of the claim."""
         return self.allocated.uid
 
 

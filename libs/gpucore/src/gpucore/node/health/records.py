@@ -71,11 +71,6 @@ class HealthRecords:
         record = self._records.get(uuid)
         return record is None or record.healthy
 
-    def why(self, uuid: str) -> str:
-        """What is wrong with the GPU; empty when nothing is."""
-        record = self._records.get(uuid)
-        return record.why if record else ""
-
     def xid(self, uuid: str, code: int, now: float) -> list[HealthStatus]:
         """An error event; without a UUID it concerns every GPU; some codes are ignored."""
         if code in self._ignored_xids:
@@ -109,7 +104,6 @@ class HealthRecords:
         """A probe that found nothing wrong.
 
         Args:
-            uuid: of the GPU.
             now: the time in seconds.
             recovered: the driver reports that the GPU needs no recovery, such as a reset.
         """

@@ -77,7 +77,6 @@ def with_sole_pod(
     """Where no process can be seen, memory in use of a GPU with one pod counts as that pod's.
 
     Args:
-        found: of the GPU.
         holders: the pods that hold the GPU or a part of it.
         processes_seen: the control group of some process on the GPU was read; then what is left is
             of a process outside of pods.

@@ -46,7 +46,6 @@ def incapable(gpu: Gpu, capability: tuple[int, int]) -> str:
     """Why MPS cannot enforce shares on a GPU, in words; empty when it can.
 
     Args:
-        gpu: the GPU.
         capability: its compute capability; ``(0, 0)`` unknown, which is no reason against it.
     """
     if gpu.mig:
@@ -61,7 +60,6 @@ def incapable_driver(gpu: Gpu, driver: str, *, cgroup_v2: bool, answers: bool) -
     """Why the driver cannot limit memory on a GPU, in words; empty when it can.
 
     Args:
-        gpu: the GPU.
         driver: version of the driver.
         cgroup_v2: the plugin finds kubelet's pods in cgroup v2.
         answers: the driver answers NVML's call for memory limits of this GPU.
@@ -93,10 +91,7 @@ def requested_modes(
     """The modes requested by setting, label and annotation.
 
     Args:
-        gpus: the node's GPUs.
         default: the node's setting; ``None``: the strongest mode that each GPU can have.
-        labels: of the Node.
-        annotations: of the Node.
         unable: by mode, the GPUs that cannot have it, by uuid, with the reason.
     """
     node, faults = _of_node(labels, default)

@@ -70,9 +70,7 @@ def mps_grant(
 
     Args:
         resource: the one that kubelet allocated ids of.
-        counts: ids on each GPU.
         gpus: those GPUs, in the order in which the container sees them.
-        place: where the daemons are.
         unit: of memory; ``None`` unknown, then memory is not limited.
         core_follows: the container requests compute too, so compute is not derived from memory.
     """

@@ -35,7 +35,6 @@ def over_use(
     """The pods that use more than their shares.
 
     Args:
-        gpu: the GPU.
         used: bytes of each pod on it.
         granted: bytes of each pod on it; a pod that holds only another GPU has 0.
         exempt: pods that have the GPU whole, or that hold no GPU at all.

@@ -134,9 +134,6 @@ def allocated(
 
     Args:
         pods: that run with devices of which kubelet does not report all.
-        names: of annotations.
-        tables: the ids of the node.
-        holdings: what is known of them.
         listed: what kubelet reports; none of these ids is chosen.
     """
     reported = list(listed)

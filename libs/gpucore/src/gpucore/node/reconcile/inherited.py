@@ -44,9 +44,6 @@ def inherited(
     """Which of ``pods`` the original plugin placed, by kubelet's allocations.
 
     Args:
-        held: kubelet's allocations.
-        pods: of this node.
-        names: of annotations.
         table: of the GPUs' memory.
         granted: ids that this plugin has handed out.
     """

@@ -133,9 +133,6 @@ def device_of(
     """The device of a GPU.
 
     Args:
-        unit: of the node's inventory.
-        link_group: see :class:`SliceDevice`.
-        max_shares: likewise.
         unhealthy: effect of the taint of a GPU that is not healthy.
     """
     return SliceDevice(

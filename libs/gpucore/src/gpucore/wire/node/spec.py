@@ -16,7 +16,6 @@ class Node(msgspec.Struct, frozen=True, gc=False):
         address: first InternalIP; empty unknown.
         unschedulable: cordoned.
         ready: condition Ready is True.
-        creation: RFC 3339 time.
         kubelet, runtime: versions, such as ``v1.36.2`` and ``containerd://2.1.9``; empty unknown.
     """
 
@@ -28,7 +27,6 @@ class Node(msgspec.Struct, frozen=True, gc=False):
     address: str = ""
     unschedulable: bool = False
     ready: bool = False
-    creation: str = ""
     resource_version: str = ""
     taints: tuple[Taint, ...] = ()
     kubelet: str = ""
@@ -41,7 +39,6 @@ class _Metadata(msgspec.Struct, rename="camel", gc=False):
     uid: str = ""
     labels: Texts | None = None
     annotations: Texts | None = None
-    creation_timestamp: str | None = None
     resource_version: str = ""
 
 
@@ -112,7 +109,6 @@ def flat(node: NodeObject) -> Node:
         address=_internal_ip(status),
         unschedulable=bool(node.spec and node.spec.unschedulable),
         ready=_is_ready(status),
-        creation=meta.creation_timestamp or "",
         resource_version=meta.resource_version,
         taints=_taints(node.spec),
         kubelet=info.kubelet_version,

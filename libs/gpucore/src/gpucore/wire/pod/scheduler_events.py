@@ -16,11 +16,10 @@ GATED: Final = "SchedulingGated"
 
 
 class Event(msgspec.Struct, frozen=True, rename="camel"):
-    """One event about the pod, repeats counted."""
+    """One event about the pod."""
 
     reason: str = ""
     message: str = ""
-    count: int | None = None
     last_timestamp: str | None = None
     event_time: str | None = None
 
@@ -115,8 +114,6 @@ def scheduler_record(
     """What schedulers have recorded about the pod of a raw object.
 
     Args:
-        pod: the object.
-        events: those of any pod.
         complete: these are all events.
 
     Raises:

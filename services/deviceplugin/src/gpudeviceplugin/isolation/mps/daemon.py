@@ -27,10 +27,7 @@ class Daemon:
     """A daemon that the plugin runs; each start needs a new object.
 
     Args:
-        command: the program and its flags.
         uuid: the GPU that it serves.
-        folders: its directories.
-        control: to speak to it.
         grace: seconds for each step of a stop.
     """
 

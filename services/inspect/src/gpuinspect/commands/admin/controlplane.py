@@ -36,7 +36,7 @@ Wait = Annotated[
 ]
 
 
-_SHOWN: Final = "nothing was changed; run the command with --apply to apply it"
+SHOWN: Final = "nothing was changed; run the command with --apply to apply it"
 
 
 class _Node:
@@ -57,7 +57,7 @@ class _Node:
             return
         sys.stdout.write(plan.diff())
         if not apply:
-            note(_SHOWN)
+            note(SHOWN)
             return
         note("waiting for kube-scheduler")
         before = read(found.manifest).ours
@@ -70,7 +70,7 @@ class _Node:
         for path in obsolete:
             sys.stdout.write(f"remove {path}\n")
         if obsolete and not apply:
-            note(_SHOWN)
+            note(SHOWN)
         elif obsolete:
             self.files.tidy(keep=plan.config)
             note("done")

@@ -1,6 +1,5 @@
 """``gpushare cost``: GPU-hours and their cost by namespace, from Prometheus."""
 
-import re
 import sys
 from collections.abc import Mapping
 from typing import Annotated, Final
@@ -8,7 +7,7 @@ from typing import Annotated, Final
 import typer
 
 from gpuinspect.cluster.collect import ClusterSource
-from gpuinspect.commands.options.amounts import Price, seconds_option
+from gpuinspect.commands.options.amounts import Price, days_of, seconds_option
 from gpuinspect.commands.options.formats import Format, NoHeaders, Output, emit, names_only
 from gpuinspect.commands.options.namespaces import READ_ALL, AllNamespaces, Namespace, chosen
 from gpuinspect.commands.options.reading import Context, Kubeconfig, fail, note
@@ -19,7 +18,6 @@ from gpuinspect.terminal.output import align
 
 GRANTED: Final = "namespace:gpushare_granted_gpus:sum"
 USED: Final = "namespace:gpushare_used_gpus:sum"
-SINCE: Final = re.compile(r"^[1-9][0-9]{0,4}[hdw]$")
 TOTAL: Final = "TOTAL"
 """Name of the last row; no namespace has capital letters."""
 NO_HISTORY: Final = (
@@ -63,8 +61,7 @@ def cost(
 
     The cost is that of the granted hours: a share that is granted is kept from others, used or not.
     """
-    if not SINCE.match(since):
-        raise typer.BadParameter("--since takes a number with h, d or w, such as 12h, 7d or 4w")
+    days_of(since, "--since")  # in the form that Prometheus takes too
     where = chosen(ClusterSource(kubeconfig, context), namespace, everywhere=all_namespaces)
     if not prometheus:
         fail(NO_HISTORY)

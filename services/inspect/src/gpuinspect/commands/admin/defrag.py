@@ -1,7 +1,7 @@
 """``gpushare defrag``: the fewest moves or evictions that make room for a larger request."""
 
 import sys
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from typing import Annotated
 
 import typer
@@ -121,11 +121,7 @@ def _for_waiting(
     for uid, reason in report.found.reasons.items():
         pod = next(pod for pod in state.waiting if pod.uid == uid)
         note(f"note: {pod}: {reason}")
-    _note_claims(left_alone(state.nodes.node_infos.values(), state.with_claims))
-
-
-def _note_claims(sentences: Iterable[str]) -> None:
-    note_all(sentences)
+    note_all(left_alone(state.nodes.node_infos.values(), state.with_claims))
 
 
 def _free(reader: Reader, goal: Goal, selector: str, output: Format, *, no_headers: bool) -> None:
@@ -139,7 +135,7 @@ def _free(reader: Reader, goal: Goal, selector: str, output: Format, *, no_heade
     node_infos = {name: ledger.nodes()[name] for name in takes}
     requests = ((pod.uid, pod_request_of(pod, reader.names)) for pod in snapshot.pods if pod.node)
     plan = defragment(node_infos, {uid: d for uid, d in requests if d is not None}, goal)
-    _note_claims((*left_alone(node_infos.values()), *gaps(snapshot, NO_CLAIMS)))
+    note_all((*left_alone(node_infos.values()), *gaps(snapshot, NO_CLAIMS)))
     if plan is None:
         fail(_impossible(goal, node_infos.values(), selector, reader.names))
     unit = unit_of(node_infos[plan.node])

@@ -64,7 +64,6 @@ def _examination(results: Sequence[Result], *, every: bool, width: int | None) -
     """A line a check with its findings below, what to do, and the count at the end.
 
     Args:
-        results: of all checks.
         every: show those that passed or were skipped too.
         width: of the terminal, for sentences; ``None`` does not wrap.
     """

@@ -15,7 +15,7 @@ from typing import Any, Final
 import typer
 
 from gpuinspect.cluster.collect import ClusterSource
-from gpuinspect.commands.admin.controlplane import Apply
+from gpuinspect.commands.admin.controlplane import SHOWN, Apply
 from gpuinspect.commands.options.reading import (
     Context,
     Kubeconfig,
@@ -93,7 +93,7 @@ def _finish(kube: BlockingClient, patches: Iterable[Patch], *, apply: bool) -> N
     if not patches:
         note("nothing to do")
     elif not apply:
-        note("nothing was changed; run the command with --apply to apply it")
+        note(SHOWN)
     if not all(made):
         raise typer.Exit(1)
 

@@ -76,8 +76,6 @@ def dump(
     """The list as JSON, one object a line.
 
     Args:
-        snapshot: the cluster.
-        names: of annotations.
         taken: gives the objects one after the other, and may show how many were written.
     """
     objects = [(kind, raw) for kind, raws in snapshot.raw.items() for raw in raws]

@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import Annotated, Any, Final
 
 import typer
-from typer._completion_classes import BashComplete, completion_init
+from typer._completion_classes import BashComplete
 from typer._completion_shared import get_completion_script
 
 VARIABLE: Final = "_GPUSHARE_COMPLETE"
@@ -27,11 +27,6 @@ class Shell(StrEnum):
 def completion(shell: Annotated[Shell, typer.Argument(help="bash, zsh or fish")]) -> None:
     """Print the completion script: source <(gpushare completion bash)."""
     print(get_completion_script(prog_name="gpushare", complete_var=VARIABLE, shell=shell.value))
-
-
-def prepare() -> None:
-    """Make answers to shells possible."""
-    completion_init()
 
 
 def candidates(command: Any, words: list[str]) -> list[str]:

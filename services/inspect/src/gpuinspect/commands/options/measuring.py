@@ -25,8 +25,6 @@ def measured(reader: Reader, snapshot: Snapshot, prometheus: str = "") -> Memory
     """Memory in use of GPUs and pods.
 
     Args:
-        reader: whose cluster is read.
-        snapshot: its objects.
         prometheus: address of Prometheus, if any.
 
     Raises:

@@ -95,7 +95,6 @@ def serving_request(
     """The request that all flags together describe.
 
     Args:
-        server: to start.
         flags: all of them, those at their default included.
         given: names of those that are on the command line. At its default, such a flag removes
             the value of the file, so that the chart's own default applies.

@@ -46,9 +46,6 @@ def gpu(node: NodeSummary, shown: GpuSummary, unit: MemoryUnit, in_use: float | 
     """The bar of one GPU.
 
     Args:
-        node: that has it.
-        shown: the GPU.
-        unit: of its amounts.
         in_use: its memory in use in GiB; ``None`` where it is unknown.
     """
     holders = [(place, pod) for place, pod in enumerate(node.pods) if shown.index in pod.gpus]

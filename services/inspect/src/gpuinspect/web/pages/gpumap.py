@@ -47,7 +47,6 @@ def painter(show: str, cells: Iterable[GpuCell]) -> tuple[Paint, Sequence[Swatch
 
     Args:
         show: one of :data:`~gpuinspect.web.pages.choices.SHOWS`.
-        cells: all cells of the map.
     """
     if show == "health":
         return _health, [Swatch(each, state) for state, each in _STATES.items()]
@@ -123,12 +122,7 @@ class CellBox(msgspec.Struct, frozen=True):
 
 
 def gpu_map(groups: Sequence[CellGroup], choices: Choices) -> Mapping[str, Any]:
-    """Values of the template.
-
-    Args:
-        groups: the GPUs of the map.
-        choices: of the viewer.
-    """
+    """Values of the template."""
     gpus = [gpu for group in groups for gpu in group.gpus]
     nodes = {gpu.node for gpu in gpus}
     by_node = len(gpus) > MOST_GPUS

@@ -40,7 +40,6 @@ def pod(found: Explanation, at: datetime) -> View:
     """The GPUs of a pod, or the reasons by groups of nodes why it is pending, and suggestions.
 
     Args:
-        found: what is known of the pod.
         at: when the cluster was read.
     """
     pod, words = found.pod, found.scheduler_record.last_message
