@@ -56,6 +56,12 @@ def test_the_latencies_of_the_runbook_are_the_measured_ones() -> None:
         assert f"{usual[verb]['5000']['p99']['median']:.1f} ms for `{verb}`" in text
 
 
+def test_the_memory_of_the_runbook_is_the_measured_one() -> None:
+    """The runbook of a container near its limit states what is usual."""
+    text = (DOCS / "runbooks" / "GpushareMemoryNearLimit.md").read_text()
+    assert f"{extender()['resident_mib']['median']:.0f} MiB with 5,000 nodes" in text
+
+
 ROWS = {
     "kube-scheduler alone": "scheduler alone",
     "`nominate: off`, `candidates: 0`, a sample of nodes": "all candidates, no nominations",

@@ -9,7 +9,7 @@ from gpucore.wire.names import CLAIM_MANAGER, MANAGED_BY
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "uninstall.md").read_text()
-VALUES = yaml.safe_load((ROOT / "helm" / "gpushare" / "values.yaml").read_text())["devicePlugin"]
+VALUES = yaml.safe_load((ROOT / "helm" / "gpushare" / "values.yaml").read_text())
 
 
 def test_claim_templates_that_remain_are_deleted_by_the_label_that_they_have() -> None:
@@ -19,7 +19,8 @@ def test_claim_templates_that_remain_are_deleted_by_the_label_that_they_have() -
 
 
 def test_files_that_remain_on_gpu_nodes_are_named() -> None:
-    """The histories of usage, and the CDI files of running pods."""
-    cdi = f"{VALUES['cdi']['directory']}/{CDI_KIND.replace('/', '-')}_*.json"
-    for path in (f"{VALUES['kubeletRoot']}/plugins/gpushare-usage", cdi):
+    """The histories of usage, the CDI files of running pods, and what MPS daemons had."""
+    plugin, mps = VALUES["devicePlugin"], VALUES["mps"]["root"]
+    cdi = f"{plugin['cdi']['directory']}/{CDI_KIND.replace('/', '-')}_*.json"
+    for path in (f"{plugin['kubeletRoot']}/plugins/gpushare-usage", cdi, mps):
         assert f"| `{path}` |" in PAGE

@@ -135,6 +135,8 @@ class Policy:
         known = {"request": request, "oldObject": before or {}, "object": after, "authorizer": ""}
         known |= {"params": params} if params is not None else {}
         values = {name: converted(value) for name, value in known.items()}
+        if not any(map(self._selected, (before, after))):
+            return ""
         if not all(self._ask(each["expression"], values) for each in self._conditions):
             return ""
         made = celpy.celtypes.MapType()
@@ -145,6 +147,12 @@ class Policy:
             if not self._ask(rule["expression"], {**values, "variables": made}):
                 return str(rule["message"])
         return ""
+
+    def _selected(self, item: Object | None) -> bool:
+        """The labels of the old or the new object are those that the policy is about."""
+        selector = self._spec["matchConstraints"].get("objectSelector", {})
+        labels = item["metadata"].get("labels", {}) if item else {}
+        return bool(selector.get("matchLabels", {}).items() <= labels.items())
 
     def _allowed(self, check: str) -> Any:
         return celpy.celtypes.BoolType(check in self._rights)

@@ -13,6 +13,7 @@ PLUGIN = 'job="gpushare-device-plugin",namespace="gpu-system",pod="plugin-0",nod
 REPLACED = PLUGIN.replace("plugin-0", "plugin-9")
 SCHEDULER = 'job="gpushare-scheduler",namespace="gpu-system",pod="scheduler-0"'
 GPU = f'{PLUGIN},gpu="0",uuid="GPU-a"'
+WEBHOOK = 'job="gpushare-webhook",namespace="gpu-system",pod="webhook-0"'
 TLS = 'folder="/etc/gpushare/tls"'
 CLIENT = 'client="kube-scheduler"'
 BOX = 'namespace="gpu-system",pod="scheduler-0",container="extender"'
@@ -54,6 +55,8 @@ def of(name: str, labels: str, more: str = "") -> str:
 
 READY = of("gpushare_extender_ready", EXTENDER)
 READY_TOO = of("gpushare_extender_ready", STANDBY)
+WEBHOOK_READY = of("gpushare_extender_ready", WEBHOOK)
+WEBHOOK_UP = of("up", WEBHOOK)
 AGE = of("gpushare_extender_reflector_age_seconds", EXTENDER, 'collection="pods"')
 FAILURES = of("gpushare_extender_reflector_failures_total", EXTENDER, 'collection="pods"')
 EXPIRY = of("gpushare_extender_certificate_expiry_timestamp_seconds", EXTENDER, TLS)
@@ -78,6 +81,8 @@ DAY = 86_400
 HEALTHY: Mapping[str, str] = {
     READY: always(1),
     READY_TOO: always(1),
+    WEBHOOK_READY: always(1),
+    WEBHOOK_UP: always(1),
     AGE: always(30),
     FAILURES: always(3),
     _bucket("0.001"): growing(100),
@@ -150,6 +155,7 @@ CASES: Mapping[str, Case] = {
     ),
     "GpushareBindsFail": Case({binds("rejected"): growing(10)}),
     "GpushareBindsLost": Case({binds("lost"): growing(1)}),
+    "GpushareWebhookDown": Case({WEBHOOK_READY: SILENT, WEBHOOK_UP: always(0)}),
     "GpushareCertificateExpires": Case(
         {EXPIRY: always(13 * DAY)},
         {**_POD, "job": "gpushare-extender", "folder": "/etc/gpushare/tls"},
@@ -225,6 +231,9 @@ CASES: Mapping[str, Case] = {
 """One for each alert, by its name."""
 
 FURTHER: Mapping[str, Case] = {
+    "the webhook runs and is not ready": Case(
+        {WEBHOOK_READY: always(0)}, also={"GpushareWebhookDown": {}}
+    ),
     "the extender beside the leader does not run": Case(
         {READY: SILENT}, also={"GpushareLeaderWithoutExtender": _POD}
     ),
@@ -240,12 +249,21 @@ FURTHER: Mapping[str, Case] = {
 
 STILL_WELL: Mapping[str, Mapping[str, str]] = {
     "memory given out twice by label": {units("total"): always(30)},
+    "a GPU is smaller than a unit": {
+        GPU_UNITS: always(0),
+        units("total"): always(0),
+        units("used"): always(0),
+        units("free"): always(0),
+    },
     "pods wait for more than there is": {WAITING: always(60)},
     "pods wait while what is left is on an unhealthy GPU": {
         WAITING: always(6),
         units("free"): always(0),
     },
     "one of two extenders has just started": {READY: "1x77 0x2"},
+    "one of two webhooks does not run": {
+        of("up", WEBHOOK.replace("webhook-0", "webhook-1")): always(0)
+    },
     "the leader's extender started four minutes ago": {READY: "1x75 0x4"},
     "the other replica leads while the first starts": {
         READY: "1x75 0x4",

@@ -98,6 +98,19 @@ def test_every_quota_of_the_namespace_is_a_parameter(rendered: Rendered) -> None
     assert binding["paramRef"] == {"selector": {}, "parameterNotFoundAction": "Allow"}
 
 
+def test_only_pods_with_the_label_wait_for_the_quotas(rendered: Rendered) -> None:
+    """An API server that has not listed the quotas yet refuses all that the constraints select."""
+    spec = rendered.one("ValidatingAdmissionPolicy", "-quota")["spec"]
+    selector = spec["matchConstraints"]["objectSelector"]
+    assert selector == {"matchLabels": {LABEL_REQUIRE_WHOLE: REQUIRE_WHOLE_DEVICE}}
+
+
+def test_an_upgrade_that_keeps_older_values_installs_the_policy() -> None:
+    """``--reuse-values`` brings values of a release that did not have this one."""
+    rendered = render("1.33.0", {"admissionPolicy": {"quota": None}})
+    assert rendered.one("ValidatingAdmissionPolicy", "-quota")
+
+
 def test_the_policy_can_be_left_out() -> None:
     """For an installer that may not get ResourceQuotas; the other policies stay."""
     rendered = render("1.33.0", {"admissionPolicy": {"quota": False}})

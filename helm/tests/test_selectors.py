@@ -85,6 +85,16 @@ def test_pods_are_spread_over_their_own_kind(mode: str, values: str, version: st
             assert selected(found, constraint["labelSelector"]["matchLabels"]) == {name}
 
 
+@pytest.mark.parametrize(("version", "keys"), [("1.26.0", None), ("1.27.0", ["pod-template-hash"])])
+def test_the_pods_of_an_upgrade_are_spread_among_themselves(
+    version: str, keys: list[str] | None
+) -> None:
+    """Pods that they replace do not count: both new ones could be on one node otherwise."""
+    for _, pod in render(version).pods():
+        for constraint in pod.get("topologySpreadConstraints", ()):
+            assert constraint.get("matchLabelKeys") == keys
+
+
 @pytest.mark.parametrize(("mode", "values", "version"), CASES)
 def test_every_account_and_volume_of_a_pod_is_there(mode: str, values: str, version: str) -> None:
     """Service accounts, secrets and ConfigMaps that pods name are made by the chart."""

@@ -95,3 +95,6 @@ def test_notes_say_how_to_reach_it() -> None:
     assert "3 units of a GPU" in notes
     assert "kubectl rollout status deployment/mnist-tensorflow-serving -n gpu-system" in notes
     assert "service/mnist-tensorflow-serving 8501" in notes
+    assert "2 exclusive GPUs a pod" in serve(gpuMemory=0, gpuCount=2).notes
+    devices = {"rdma/hca": 1, "amd.com/gpu": 2}
+    assert " on amd.com/gpu and rdma/hca a pod:" in serve(gpuMemory=0, devices=devices).notes

@@ -5,7 +5,7 @@ import re
 
 import helm_python as helm
 import pytest
-from charting import CHART, Object, render
+from charting import CHART, NAMESPACE, Object, render
 
 
 @pytest.mark.slow
@@ -214,6 +214,7 @@ def test_notes_say_what_to_do_next() -> None:
     assert "example.com/gpu-mem: 2" in notes
     assert "schedulerName: shares" in notes
     assert "webhook.enabled=false turns the webhook off" in notes
+    assert f"kube-system, {NAMESPACE}, gpu-operator," in notes
     off = render(values={**values, "webhook": {"enabled": False}}).notes
     assert "schedulerName: shares" in off
     assert "The webhook is off" in off

@@ -102,11 +102,6 @@ has(object.metadata.ownerReferences) == has(oldObject.metadata.ownerReferences) 
 {{- list "CUDA_MPS_PIPE_DIRECTORY" "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE" "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT" "CGPU_DISABLE" "NVIDIA_GPU_MEMORY_REQUEST" "NVIDIA_GPU_MEMORY_LIMIT" | toJson -}}
 {{- end -}}
 
-{{/* Whether a pod, named by its CEL variable, has the label that makes the GPU of its share exclusive. */}}
-{{- define "gpushare.requiresWholeGpu" -}}
-has({{ . }}.metadata.labels) && 'ack.gpushare.placement' in {{ . }}.metadata.labels && {{ . }}.metadata.labels['ack.gpushare.placement'] == 'require-whole-device'
-{{- end -}}
-
 {{/* What a pod can request of GPUs, as a CEL list. */}}
 {{- define "gpushare.requestedResources" -}}
 {{- $found := list -}}

@@ -29,6 +29,10 @@ topologySpreadConstraints:
     labelSelector:
       matchLabels:
         {{- include "gpushare.selector" $ | nindent 8 }}
+    {{- if semverCompare ">=1.27.0-0" $root.Capabilities.KubeVersion.Version }}
+    # Only pods of the same template: those that an upgrade replaces are about to leave their nodes.
+    matchLabelKeys: [pod-template-hash]
+    {{- end }}
   {{- end }}
 {{- end }}
 {{- end -}}

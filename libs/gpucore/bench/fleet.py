@@ -42,6 +42,7 @@ def node_object(number: int) -> dict[str, Any]:
         "memory": "2113560000Ki",
         names.gpu_mem: str(GPUS * UNITS),
         names.gpu_count: str(GPUS),
+        names.gpu: str(GPUS),
     }
     return {
         "metadata": {

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from gpucore.units import MIB_BYTES
 from gpucore.wire.claim.claim_specs import DeviceChoice, decode_claim_spec, decode_template
-from gpucore.wire.claim.devices import MIB_BYTES
 from gpucore.wire.quantity import MOST
 
 

@@ -151,6 +151,18 @@ def test_an_init_container_uses_the_first_share() -> None:
     assert box["resources"]["claims"] == [{"name": "gpushare", "request": "gpu-0"}]
 
 
+@pytest.mark.parametrize("core", ["0", "20"])
+def test_an_init_container_never_uses_the_share_of_a_sidecar_beside_it(core: str) -> None:
+    """Both run at the same time, and each would be given all of one share."""
+    item = pod({"cpu": "1"}, inits=({MEM: "4", CORE: core}, {MEM: "4"}))
+    item["spec"]["initContainers"][0]["restartPolicy"] = "Always"
+    found = converted(item)
+    assert found.template is None
+    assert "share of a sidecar" in found.obstacle
+    item["spec"]["containers"][0]["resources"]["limits"] = {MEM: "2"}
+    assert converted(item).template is not None
+
+
 def test_a_pod_that_is_alone_on_its_gpu_claims_all_of_it() -> None:
     """The label ack.gpushare.placement: a claim without an amount of memory leaves none."""
     assert converted(pod({MEM: "2"}, labels=ALONE)).template == ShareTemplate((ShareRequest(),))

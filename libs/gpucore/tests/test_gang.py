@@ -13,6 +13,7 @@ from linkedgpus import BRIDGED, VOLTA, indexes, joined_gpus, linked_node
 from gpucore.accounting.ledger import Ledger
 from gpucore.accounting.node_info import NodeInfo
 from gpucore.explain.gangs import gang_sentence
+from gpucore.gang import able_nodes
 from gpucore.gang.members import Members, Postponed
 from gpucore.gang.placement import place_gang, taken
 from gpucore.gang.reservations import reservation_of, spare
@@ -254,7 +255,7 @@ def test_a_member_that_is_being_deleted_is_none() -> None:
     assert allocation_of(going, NAMES) == book.allocation(first.uid)
 
 
-def test_a_node_is_copied_once_however_many_places_are_kept_on_it(
+def test_only_nodes_whose_places_are_in_doubt_are_copied_and_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Each pod of a gang of a thousand looks at the places of all."""
@@ -271,7 +272,38 @@ def test_a_node_is_copied_once_however_many_places_are_kept_on_it(
     copied.clear()
     answer = requested(book, member(0, 12, mem=2), "ab")
     assert nodes_of(answer) == ["a"] * 8 + ["b"] * 4
-    assert sorted(copied) == ["a", "b"]
+    assert copied == []
+    book.pod_changed(pod("stray", 4, node="b"))
+    answer = requested(book, member(0, 12, mem=2), "ab")
+    assert nodes_of(answer) == ["a"] * 8 + ["b"] * 4
+    assert copied == ["b"]
+
+
+@settings(max_examples=200)
+@given(
+    st.lists(st.integers(0, 9), max_size=4),
+    st.sampled_from([{"mem": 3}, {"mem": 8}, {"gpus": 1}, {"gpus": 2}]),
+    st.sets(st.integers(0, 3), max_size=2),
+    st.booleans(),
+)
+def test_places_that_are_not_in_doubt_stand_by_the_rules_for_a_copy(
+    later: list[int], request: dict[str, int], ill: set[int], stray: bool
+) -> None:
+    """Pods that no scheduler placed come to the GPUs of the places, and GPUs become unhealthy."""
+    book = ledger(share_node("a", make_gpus(8, 8, 8, 8), whole=True))
+    asks = member(0, 3, **request)
+    requested(book, asks, "a")
+    for number, mem in enumerate(later):
+        on_gpu = {NAMES.mem_idx: str(number)}
+        book.pod_changed(pod(f"late{number}", mem, node="a", annotations=on_gpu))
+    if stray:
+        book.pod_changed(pod("stray", 1, node="a"))
+    book.unhealthy_changed(NodeName("a"), frozenset(indexes(*ill)))
+    kept, ask = reservations(book), pod_request(asks)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(able_nodes, "_surely_stands", lambda *_: False)
+        expected = able_nodes.standing_places(book, kept, ask)
+    assert able_nodes.standing_places(book, kept, ask) == expected
 
 
 def test_a_place_that_no_longer_holds_is_found_anew() -> None:

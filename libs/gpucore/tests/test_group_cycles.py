@@ -1,13 +1,20 @@
 """The places of a PodGroup in one cycle of kube-scheduler, and what becomes of them after it."""
 
+from typing import Any
+
 import msgspec
 import pytest
 from corebuilders import NAMES, ledger, make_gpus, pod, pod_request, share_node
 
+from gpucore.accounting.ledger import Ledger
 from gpucore.explain.gangs import group_sentence
+from gpucore.gang import group_places
 from gpucore.gang.gang_pods import GangPods
 from gpucore.gang.group_cycle import SIMULATIONS
 from gpucore.gang.group_cycles import RELEASE_SECONDS, REMEMBER_SECONDS, PodGroupCycles
+from gpucore.gang.group_places import MOST_IN_VAIN
+from gpucore.gang.group_plan import plan_group
+from gpucore.gang.kinds import GroupMember
 from gpucore.gang.members import LIMIT_SECONDS, MOST_RESERVED, ReservationTime
 from gpucore.gang.placement import taken
 from gpucore.model import Allocation, AllocationState, Placement
@@ -364,6 +371,100 @@ def test_a_pod_that_comes_after_all_binds_is_accepted_anew() -> None:
     assert bench.reserved() == []
 
 
+def test_a_pod_that_comes_right_after_all_binds_is_accepted_anew() -> None:
+    """No job has looked at the status since the binds."""
+    bench = Bench(1)
+    [first] = bench.come(member(0))
+    bench.bind(first, bench.node_of(first))
+    bench.groups.on_update(PodGroup("default", "g", 1, scheduled=True))
+    [second] = bench.come(member(1))
+    assert bench.node_of(second)
+    bench.wait(RELEASE_SECONDS)
+    assert bench.reserved() == []
+
+
+def test_answers_of_a_cycle_stay_if_its_plan_is_released_before_its_end() -> None:
+    """kube-scheduler pauses between two pods, and binds the first where it was sent."""
+    bench = Bench(3)
+    pods = bench.come(*map(member, range(3)))
+    nodes = [bench.node_of(pods[0])]
+    bench.wait(RELEASE_SECONDS)
+    assert bench.reserved() == []
+    nodes += [bench.node_of(one) for one in pods[1:]]
+    assert sorted(nodes) == ["a", "b", "c"]
+    for one, node in zip(pods, nodes, strict=True):
+        assert isinstance(bench.bind(one, node), Placement)
+
+
+def test_answers_of_a_cycle_that_was_released_give_way_to_a_plan_that_needs_their_nodes() -> None:
+    """The second pod may go to the node of the first alone, which is called again."""
+    bench = Bench(2)
+    first, second = bench.come(member(0), member(1, 7))
+    node = NodeName(bench.node_of(first))
+    bench.wait(RELEASE_SECONDS)
+    assert bench.node_of(second, (node,)) == node
+    assert bench.node_of(first) not in {"", node}
+
+
+def test_a_plan_that_takes_long_is_kept_as_long_as_any_other() -> None:
+    """Its time begins when it is made."""
+    bench = Bench(2)
+    first, _ = bench.come(member(0), member(1))
+    reserve = bench.state.reserve
+
+    def late(allocation: Allocation) -> None:
+        reserve(allocation)
+        bench.state.now += int(RELEASE_SECONDS) * SECOND
+
+    bench.state.reserve = late  # type: ignore[method-assign]
+    bench.node_of(first)
+    bench.wait(0)
+    assert len(bench.reserved()) == 2
+
+
+@pytest.fixture
+def planned(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The number of pods of each plan."""
+    found: list[int] = []
+
+    def counting(
+        ledger: Ledger, gang: Gang, members: list[GroupMember], *rest: Any, **more: Any
+    ) -> Any:
+        found.append(len(members))
+        return plan_group(ledger, gang, members, *rest, **more)
+
+    monkeypatch.setattr(group_places, "plan_group", counting)
+    return found
+
+
+def test_pods_beyond_the_capacity_are_refused_without_a_plan_for_all(planned: list[int]) -> None:
+    """A group of thousands, of which few fit, is called pod by pod: others wait meanwhile."""
+    bench = Bench(1)
+    pods = bench.come(*map(member, range(20)))
+    assert len(list(filter(None, map(bench.node_of, pods)))) == 3
+    assert planned == [20, *[1] * 17]
+    bench.add_node("d")
+    assert bench.node_of(pods[19], (*NODES, D)) == "d"
+
+
+def test_pods_that_find_no_place_stop_planning_for_others_after_some_attempts(
+    planned: list[int],
+) -> None:
+    """Larger pods have the places, and are called last; the next cycle plans again."""
+    bench = Bench(1)
+    sizes = [6, *[3] * (MOST_IN_VAIN + 4), 8, 8]
+    pods = bench.come(*(member(number, mem) for number, mem in enumerate(sizes)))
+    nodes = [bench.node_of(one) for one in pods[:-5]]
+    planned.clear()
+    nodes += [bench.node_of(one) for one in pods[-5:]]
+    assert planned == [1, 1, 1]
+    assert nodes[1:-2] == [""] * (MOST_IN_VAIN + 4)
+    assert all((nodes[0], *nodes[-2:]))
+    planned.clear()
+    assert not bench.node_of(pods[1])
+    assert max(planned) > 1
+
+
 def test_a_later_cycle_of_a_group_that_runs_ends_like_any_other() -> None:
     """The status was true before, so it says nothing about this cycle."""
     bench = Bench(2)
@@ -517,6 +618,25 @@ def test_a_nominated_pod_is_not_planned_on_a_node_that_it_is_not_offered() -> No
     first, second = bench.come(nominated(0, A), member(1))
     assert bench.node_of(first, (B, C)) in {"b", "c"}
     assert bench.node_of(second, (B, C)) in {"b", "c"}
+
+
+def test_a_nominated_pod_goes_to_a_node_that_it_is_offered() -> None:
+    """Its own node has no CPU left, which the plan for the first pod could not know."""
+    bench = Bench(2)
+    first, second = bench.come(member(0), nominated(1, B))
+    node = bench.node_of(first)
+    [other] = {A, C}.difference({node})
+    assert bench.place_of(second) == B
+    assert bench.node_of(second, (A, C)) == other
+
+
+def test_a_bind_that_nobody_remembers_gets_a_place_on_its_own_node() -> None:
+    """The pod is nominated for another node, where kube-scheduler does not bind it."""
+    bench = Bench(2)
+    first, _ = bench.come(nominated(0, C), member(1))
+    placement = bench.bind(first, "b")
+    assert isinstance(placement, Placement)
+    assert placement.node == "b"
 
 
 def test_a_group_that_is_refused_in_a_later_cycle_keeps_nothing() -> None:

@@ -20,7 +20,7 @@ from gpucore.gang.kinds import GroupMember, PlacementKind
 from gpucore.gang.members import Member
 from gpucore.gang.pod_groups import PodGroups
 from gpucore.gang.reservations import reserved_for
-from gpucore.gang.values import GroupShortage, group_member
+from gpucore.gang.values import GroupShortage
 from gpucore.model import Allocation, AllocationState, Placement, PodRequest
 from gpucore.scheduling.grouping import Rules
 from gpucore.units import GIB, GpuIndex, NodeName, PodUid
@@ -173,9 +173,9 @@ def test_a_pod_with_a_broken_request_is_not_to_be_placed() -> None:
     """Nor is one that has a node."""
     broken = grouped(0, 4, labels={"aliyun.com/gpu-count": "x"})
     assert pod_request(broken).fault
-    assert group_member(Member(broken, pod_request(broken))) is None
+    assert Member(broken, pod_request(broken)).group_member is None
     held = grouped(1, 4, node="n0")
-    assert group_member(Member(held, pod_request(held))) is None
+    assert Member(held, pod_request(held)).group_member is None
 
 
 def test_a_place_names_its_pod() -> None:

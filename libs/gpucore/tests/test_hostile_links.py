@@ -4,12 +4,15 @@ import json
 from typing import Any
 
 import pytest
-from corebuilders import NAMES, ledger, make_gpus, on_node, pod, share_node
+from corebuilders import NAMES, ledger, make_gpus, on_node, pod, pod_request, share_node
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gpucore.accounting.node_infos import node_matrix
 from gpucore.model import FitError, Gpu, Inventory, Placement
+from gpucore.scheduling.grouping import BY_LINKS
+from gpucore.scheduling.policy import score
+from gpucore.topology import greedy
 from gpucore.units import GpuIndex, GpuUuid, NodeName
 from gpucore.wire import names as wire_names
 from gpucore.wire.node.matrices import MAX_GPUS, matrix_of
@@ -92,3 +95,31 @@ def test_links_of_more_gpus_than_a_machine_has_are_ignored(gpus: int, *, known: 
     placement = on_node(ledger(share_node("n", inventory, whole=True)), "n", pod("p", gpus=2))
     assert isinstance(placement, Placement)
     assert placement.group == (0, 1)
+
+
+@pytest.mark.parametrize("kind", ["exclusive", "shared"])
+def test_among_more_gpus_than_a_machine_has_no_group_is_searched(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A node that states a thousand GPUs, and a pod that requests most, would take minutes."""
+    made = tuple(Gpu(GpuIndex(index), GpuUuid(""), 16, numa=0) for index in range(200))
+    inventory = Inventory(gpus=made, links={"0-1": ("NV1",)})
+    book = ledger(share_node("n", inventory, whole=True))
+    monkeypatch.setattr(greedy, "grow", lambda *_: pytest.fail("a group is searched"))
+    requested = pod("p", gpus=150)
+    if kind == "shared":
+        requested = pod("p", 150, labels={NAMES.gpu_count: "150"})
+    placement = on_node(book, "n", requested)
+    assert isinstance(placement, Placement)
+    chosen = placement.group or tuple(placement.mem)
+    assert chosen == tuple(range(150))
+    node_info = book.nodes()[NodeName("n")]
+    assert BY_LINKS.rate(node_info, pod_request(requested), chosen, 0.5) == 0.05
+
+
+def test_no_links_are_read_for_a_pod_of_one_gpu() -> None:
+    """A node may write a quarter of a megabyte of them, and change them at any time."""
+    book = ledger(share_node("n", Inventory(gpus=make_gpus(16).gpus, links={"0-0": ("NV1",)})))
+    node_info = book.nodes()[NodeName("n")]
+    assert score(node_info, pod_request(pod("p", 4, core=10))) > 0
+    assert "matrix" not in vars(node_info.shape)

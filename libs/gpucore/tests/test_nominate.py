@@ -74,6 +74,12 @@ def test_pods_that_cannot_be_placed_yet_are_left_alone() -> None:
     assert left_to_scheduler(pending(free, terminating=True)) == "it is being deleted"
 
 
+def test_the_pods_of_a_pod_group_are_left_alone() -> None:
+    """kube-scheduler places them together, whatever nodes each of them is nominated for."""
+    words = "its scheduler evaluates all nodes for its PodGroup"
+    assert left_to_scheduler(pending(PodConstraints(), pod_group="g")) == words
+
+
 def nominated(*amounts: int, units: int = 16) -> NodeInfo:
     """The node n with one GPU and nominated pods p0, p1, ... of these amounts."""
     books = ledger(share_node("n", make_gpus(units)))

@@ -112,6 +112,20 @@ def test_what_if_refuses_the_nodes_that_filter_refuses(seed: int) -> None:
             assert outcome.refusals == expected
 
 
+def test_what_if_names_the_gpu_that_bind_takes_beside_a_nominated_pod() -> None:
+    """The nominated pod waits for GPU 0, so bind places another pod on GPU 1."""
+    book, nominations = ledger(ready_node("a", 16, 16)), Nominations()
+    waits = msgspec.structs.replace(pod("waits", 8), nominated=NodeName("a"))
+    nominations.note(waits, pod_request(waits))
+    simulated = SimulatedCluster(book.nodes(), nominations=nominations)
+    lower = simulated.branch().grant(WhatIfPod("new", pod_request(pod("new", 10))))
+    assert lower.placement is not None
+    assert lower.placement.mem == {1: 10}
+    above = simulated.grant(WhatIfPod("new", pod_request(pod("new", 10)), priority=1))
+    assert above.placement is not None
+    assert above.placement.mem == {0: 10}
+
+
 @pytest.mark.parametrize("seed", SEEDS)
 def test_filter_keeps_what_explain_promises(seed: int) -> None:
     """Once the named pods have ended, or with the smaller request, filter admits the pod."""

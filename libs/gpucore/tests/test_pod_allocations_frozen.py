@@ -3,6 +3,7 @@
 from typing import Final
 
 import msgspec
+import pytest
 from corebuilders import NAMES, bound, make_gpus, pod
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,7 +12,7 @@ from gpucore.model import Allocation, Placement
 from gpucore.units import GpuIndex, NodeName
 from gpucore.wire import names as wire_names
 from gpucore.wire.pod.allocations import allocation_of
-from gpucore.wire.pod.spec import Pod
+from gpucore.wire.pod.spec import Container, Pod
 
 ALONE: Final = {wire_names.LABEL_REQUIRE_WHOLE: wire_names.REQUIRE_WHOLE_DEVICE}
 GPUS: Final = make_gpus(80, 80, 80, 80)
@@ -49,6 +50,28 @@ def test_labels_and_wishes_of_a_bound_pod_change_nothing(
     before = share(40, core=core, alone=alone)
     after = msgspec.structs.replace(before, labels=changed, annotations=before.annotations | added)
     assert held(after) == held(before)
+
+
+@pytest.mark.parametrize("in_init", [False, True])
+def test_annotations_from_before_the_bind_change_nothing(*, in_init: bool) -> None:
+    """The Binding replaces what a tenant gave its pod, also where no container has a share."""
+    forged = {
+        **dict.fromkeys((wire_names.V2_ALLOCATION, wire_names.V3_MEMORY), '{"0": {"3": 4000}}'),
+        wire_names.V3_CORE_PERCENTAGE: '{"0": {"3": 100}}',
+        wire_names.UNIT: "MiB",
+        wire_names.EXCLUSIVE: "true",
+        NAMES.mem_idx: "3",
+    }
+    index, waiting = GpuIndex(1), pod("p", 40)
+    if in_init:
+        inits = (Container(limits=waiting.containers[0].limits),)
+        waiting = msgspec.structs.replace(pod("p"), init_containers=inits)
+    place = Placement(NodeName("n"), {index: 40}, {}, {} if in_init else {0: {index: 40}})
+    clean = bound(waiting, place, GPUS)
+    merged = msgspec.structs.replace(clean, annotations=forged | clean.annotations)
+    assert held(merged) == held(clean)
+    assert held(clean).placement.mem == {1: 40}
+    assert held(clean).faults == ()
 
 
 def test_a_bound_pod_takes_no_whole_gpu_by_a_label() -> None:

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 from corebuilders import NAMES, share_node
 
+from gpucore.accounting.claims import ClaimAccounts
 from gpucore.accounting.ledger import Ledger
 from gpucore.claims.pending import PendingClaimPods
 from gpucore.claims.selectors import select
@@ -20,6 +21,7 @@ from gpucore.units import GpuIndex, GpuUuid
 from gpucore.wire import names as wire_names
 from gpucore.wire.claim.claim_specs import decode_claim_template, decode_device_class
 from gpucore.wire.claim.devices import SliceDevice
+from gpucore.wire.claim.resource_claims import decode_claim
 from gpucore.wire.constraints import decode_pod
 from gpucore.wire.node.matrices import encode_annotation, matrix_of
 from gpucore.wire.pod.allocations import allocation_of
@@ -172,6 +174,23 @@ def test_a_name_of_a_node_that_no_pod_names_any_more_leaves_nothing() -> None:
             pod = a_pod(number, {"cpu": "1"})
             found.pod_changed(msgspec.structs.replace(pod, node=f"{number}-{each}-" + "n" * 300))
             found.pod_gone(pod.uid)
+
+    assert kept_bytes(comes_and_goes) < MOST_BYTES
+
+
+def test_claims_on_nodes_that_are_gone_leave_nothing() -> None:
+    """Nodes come and go for years, each with claims."""
+    accounts = ClaimAccounts(Ledger(NAMES), wire_names.CLAIM_DRIVER)
+
+    def comes_and_goes(number: int) -> None:
+        for each in range(100):
+            pool = f"{number}-{each}-" + "n" * 300
+            result = {"driver": wire_names.CLAIM_DRIVER, "pool": pool, "device": "gpu-0"}
+            status = {"allocation": {"devices": {"results": [result]}}}
+            item = {"metadata": {"name": "c", "uid": f"c{number}"}, "status": status}
+            claim = decode_claim(msgspec.json.encode(item))
+            accounts.claim_changed(claim)
+            accounts.claim_gone(claim.uid)
 
     assert kept_bytes(comes_and_goes) < MOST_BYTES
 

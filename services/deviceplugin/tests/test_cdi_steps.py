@@ -137,6 +137,20 @@ def test_a_directory_must_be_writable_and_searchable(
     assert used is (allowed == os.W_OK | os.X_OK)
 
 
+def test_a_directory_that_is_not_writable_is_reported_once(tmp_path: Path) -> None:
+    """It is looked at every few seconds; it is reported again where it was writable meanwhile."""
+    node = Node(NodeName("n1"), kubelet="v1.34.0", runtime="containerd://2.1.0")
+    files = CdiFiles(tmp_path / "cdi", "auto")
+    with capture_logs() as logged:
+        assert not any(files.used_on(node) for _ in range(3))
+        assert len(logged) == 1
+        (tmp_path / "cdi").mkdir()
+        assert files.used_on(node)
+        (tmp_path / "cdi").rmdir()
+        assert not any(files.used_on(node) for _ in range(3))
+        assert [line["event"] for line in logged] == ["no CDI: the directory is not writable"] * 2
+
+
 def test_a_copy_of_a_file_under_another_name_is_not_ours(tmp_path: Path) -> None:
     """A backup copy is neither read nor removed."""
     CdiFiles(tmp_path, "on").deliver(device(3))

@@ -313,6 +313,17 @@ async def test_without_the_api_server_the_file_of_a_prepared_claim_is_written_ag
     }
 
 
+async def test_without_the_api_server_a_prepared_claim_has_its_limits_set(world: World) -> None:
+    """After a reboot the cgroups of its pods are new, whatever the API server answers."""
+    world.claims.add("a", 0)
+    await world.prepare("a")
+    world.enforced.clear()
+    world.restarted()  # another plugin has prepared it since: the claim counts from now on
+    world.claims.failure = ServerError("GET", status=500, message="etcd")
+    await world.prepare("a")
+    assert world.enforced == ["a"]
+
+
 async def test_a_claim_that_is_unprepared_during_the_question_is_not_answered(
     world: World,
 ) -> None:

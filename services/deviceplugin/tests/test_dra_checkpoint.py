@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from gpucore.node.claims.prepare import ClaimError, prepare_claim
-from gpucore.node.claims.prepared import PreparedClaim
+from gpucore.node.claims.prepared import PreparedClaim, encode_checkpoint
 from gpucore.wire.claim.prepared import AllocatedClaim
 from gpucore.wire.claim.resource_claims import DeviceShare
 from gpucore.wire.names import CLAIM_DRIVER
@@ -169,6 +169,20 @@ def test_a_damaged_checkpoint_concerns_its_claim_alone(tmp_path: Path, damage: b
     assert prepared(files) == cdi_claims(tmp_path / "cdi") == {"u-1", "u-2"}
     files.unprepare("u-1")
     assert {path.name for path in (tmp_path / "gpu" / "claims").iterdir()} == {"u-2.json"}
+
+
+def test_what_an_earlier_version_set_aside_is_used_by_a_later_one(tmp_path: Path) -> None:
+    """A downgrade and an upgrade; a claim that was prepared anew meanwhile keeps its own."""
+    files_in(tmp_path).prepare(claim())
+    checkpoint = tmp_path / "gpu" / "claims" / "u-1.json"
+    aside = checkpoint.rename(checkpoint.with_suffix(".unreadable"))
+    files = files_in(tmp_path)
+    assert files.prepared() == [claim()]
+    assert not aside.exists()
+    checkpoint.rename(aside)
+    newer = msgspec.structs.replace(claim(), name="newer")
+    checkpoint.write_bytes(encode_checkpoint(newer))
+    assert files_in(tmp_path).prepared() == [newer]
 
 
 def test_a_damaged_checkpoint_is_logged_with_its_claim_and_the_reason(tmp_path: Path) -> None:

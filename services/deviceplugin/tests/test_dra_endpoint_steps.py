@@ -1,7 +1,9 @@
 """The sockets of the DRA driver in order, and what is counted of kubelet's calls."""
 
+import asyncio
 import socket
 from collections.abc import AsyncIterator
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ from gpudeviceplugin.dra.checkpoint import ClaimFiles
 from gpudeviceplugin.dra.endpoint import STOP_SECONDS, DraEndpoint
 from gpudeviceplugin.dra.preparing import ClaimPreparer
 from gpudeviceplugin.signals import Signal
+from gpukube.testing.waiting import until
 
 pytestmark = pytest.mark.slow
 
@@ -122,6 +125,45 @@ async def test_the_service_socket_of_a_killed_plugin_is_removed(stage: Stage) ->
     await second.start()
     assert {path.name for path in stage.home.glob("*.sock")} == {"dra.sock", "dra-pod-2.sock"}
     await second.stop()
+
+
+async def test_the_socket_of_a_plugin_that_stands_still_holds_up_nobody(stage: Stage) -> None:
+    """During a rolling update the other one may be out of memory or time: its socket stays."""
+    await stage.driver.stop()
+    still = stage.home / "dra-pod-0.sock"
+    with ExitStack() as sockets:
+        server = sockets.enter_context(socket.socket(socket.AF_UNIX))
+        server.bind(str(still))
+        server.listen(0)
+        with suppress(BlockingIOError):
+            while True:
+                waiting = sockets.enter_context(socket.socket(socket.AF_UNIX))
+                waiting.settimeout(0)
+                waiting.connect(str(still))
+        await stage.driver.start()
+        assert still.exists()
+
+
+@pytest.mark.parametrize("which", ["registry_socket", "socket"])
+async def test_a_socket_that_somebody_removed_is_served_again(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, which: str
+) -> None:
+    """Kubelet finds the driver again, and a claim can be prepared."""
+    await stage.driver.stop()
+    monkeypatch.setattr("gpudeviceplugin.dra.endpoint.LOOK_SECONDS", 0.01)
+    stage.claims.add("a", 0)
+    stage.steps.clear()
+    running = asyncio.create_task(stage.driver.run())
+    served = "serve gpu.gpushare.io-reg.sock, found"
+    await until("the sockets", lambda: served in stage.steps)
+    stage.steps.clear()
+    getattr(stage.driver, which).unlink()
+    await until("the sockets again", lambda: served in stage.steps)
+    kubelet = await stage.kubelet()
+    assert not (await kubelet.prepare("a"))["a"].error
+    running.cancel()
+    await asyncio.wait({running})
+    assert list(stage.registry.iterdir()) == []
 
 
 async def test_sockets_have_short_names_where_paths_are_too_long(

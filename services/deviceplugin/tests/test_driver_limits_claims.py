@@ -130,6 +130,14 @@ async def test_no_container_starts_without_its_limit(world: World) -> None:
         await enforce(world, claim(), "p")
 
 
+async def test_pods_that_nobody_names_are_those_of_the_watch(world: World) -> None:
+    """The API server does not answer, and the plugin has the pods from before."""
+    world.cgroup("p").mkdir()
+    watched(world, "p", "c")
+    await enforce(world, claim())
+    assert world.in_force("p") == share(3)
+
+
 async def test_gpus_in_another_mode_need_no_limit(world: World) -> None:
     """Their driver is not queried."""
     world.limits.want([])

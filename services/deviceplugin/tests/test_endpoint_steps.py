@@ -1,6 +1,7 @@
 """One socket of the plugin, step by step: what kubelet can see of it, and when."""
 
 import asyncio
+import socket
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Self
@@ -10,18 +11,22 @@ import pytest
 from prometheus_client import REGISTRY
 
 from gpucore.node.allocation.device_ids import Resource
+from gpucore.node.grant import GrantPolicy
 from gpudeviceplugin.kubelet.endpoint import (
     KUBELET_SOCKET,
     LIST_SECONDS,
     REGISTER_SECONDS,
     STOP_SECONDS,
+    UNWATCHED_SECONDS,
     Endpoint,
     RegistrationError,
     kubelet_channel,
     socket_identity,
 )
+from gpudeviceplugin.kubelet.servicer import Servicer
 from gpudeviceplugin.proto import deviceplugin_pb2 as api
 from gpudeviceplugin.sockets import LONGEST_SOCKET
+from gpudeviceplugin.state import NodeState
 
 MODULE = "gpudeviceplugin.kubelet.endpoint"
 NAME = "aliyun.com/gpu-core.percentage"
@@ -47,6 +52,7 @@ class World:
         self.effects: list[Any] = []
         self.requests: list[api.RegisterRequest] = []
         self.refuses = False
+        self.unwatched_seconds = 0.0
         self.endpoint = Endpoint(Resource.CORE, NAME, self, directory)  # type: ignore[arg-type]
         self.options = api.DevicePluginOptions(get_preferred_allocation_available=True)
         self.server_options: Any = None
@@ -263,3 +269,36 @@ def test_a_socket_that_was_made_anew_is_another_one_though_its_number_was_used_a
     monkeypatch.setattr(Path, "stat", lambda _self: found.pop(0))
     first, same, other = (socket_identity(tmp_path / "kubelet.sock") for _ in range(3))
     assert first == same != other
+
+
+async def test_a_socket_that_cannot_be_made_is_a_failed_registration(tmp_path: Path) -> None:
+    """It is tried again a second later: kubelet may be creating its directory anew."""
+    state = NodeState(GrantPolicy())
+    servicer = Servicer(state, Resource.CORE, patience_seconds=0, numa_hints=False)
+    endpoint = Endpoint(Resource.CORE, NAME, servicer, tmp_path / "missing")
+    with pytest.raises(RegistrationError, match=f"^{NAME}: cannot listen: "):
+        await endpoint.start()
+    await endpoint.stop()
+
+
+async def test_a_registration_counts_as_dropped_while_kubelet_runs_and_does_not_watch(
+    world: World,
+) -> None:
+    """A kubelet that is away has left its socket behind, and comes back as another one.
+
+    Two plugins of an update do not take the registration from each other.
+    """
+    path = world.directory / KUBELET_SOCKET
+    await world.endpoint.start()
+    with socket.socket(socket.AF_UNIX) as kubelet:
+        kubelet.bind(str(path))
+        world.unwatched_seconds = UNWATCHED_SECONDS
+        assert not world.endpoint.dropped
+        kubelet.listen()
+        assert world.endpoint.dropped
+        world.unwatched_seconds = UNWATCHED_SECONDS - 1
+        assert not world.endpoint.dropped
+        world.unwatched_seconds = UNWATCHED_SECONDS
+        (world.directory / "other").touch()
+        (world.directory / "other").replace(world.endpoint.socket)
+        assert not world.endpoint.dropped

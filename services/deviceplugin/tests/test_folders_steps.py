@@ -1,5 +1,6 @@
 """Whether a living daemon has a directory of pipes, and which logs are emptied."""
 
+import os
 import socket
 import subprocess
 import sys
@@ -10,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from gpudeviceplugin.isolation.mps.folders import LOCK, LOG_BYTES, held, trim_logs
+from gpudeviceplugin.isolation.mps.errors import FolderError
+from gpudeviceplugin.isolation.mps.folders import LOCK, LOG_BYTES, clear, held, trim_logs
 
 
 @pytest.fixture
@@ -95,6 +97,39 @@ def test_no_tenant_holds_the_pipes(pipe: Path, call: str, kind: str) -> None:
     (pipe / LOCK).touch()
     with locking(pipe / LOCK, "rb", call, kind):
         assert not held(pipe)
+
+
+@pytest.mark.parametrize("kind", ["pipe", "link", "socket"])
+def test_what_is_no_file_is_no_lock(pipe: Path, sockets: ExitStack, kind: str) -> None:
+    """Root in a container with writable pipes can put it there.
+
+    The plugin neither waits for it nor looks where it leads.
+    """
+    if kind == "pipe":
+        os.mkfifo(pipe / LOCK)
+    elif kind == "link":
+        (pipe / "other").touch()
+        (pipe / LOCK).symlink_to(pipe / "other")
+    else:
+        sockets.enter_context(socket.socket(socket.AF_UNIX)).bind(str(pipe / LOCK))
+    with ExitStack() as locked:
+        if kind == "link":
+            locked.enter_context(locking(pipe / "other", "r+b", "lockf", "LOCK_EX"))
+        assert not held(pipe)
+
+
+def test_any_number_of_files_in_the_pipes_is_removed_step_by_step(
+    pipe: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each attempt to start the daemon removes some, and the plugin goes on in between."""
+    monkeypatch.setattr("gpudeviceplugin.isolation.mps.folders.SWEEP_ENTRIES", 3)
+    for number in range(5):
+        (pipe / f"{number}").touch()
+    with pytest.raises(FolderError, match="more than 3 files"):
+        clear(pipe)
+    assert len(list(pipe.iterdir())) < 3
+    clear(pipe)
+    assert list(pipe.iterdir()) == []
 
 
 def test_a_log_is_emptied_when_it_is_larger_than_its_limit(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 from fakecluster.objects import node, planned
@@ -65,6 +66,25 @@ async def test_the_first_lists_come_from_the_cache_of_the_api_server(tmp_path: P
         "spec.nodeName=n1",
     ]
     assert queries == [first, first]
+
+
+async def test_later_lists_of_pods_come_in_small_pages(tmp_path: Path) -> None:
+    """A node full of the largest pods would take more memory than the plugin may have."""
+    limits: dict[str, str] = {}
+
+    def note(request: Any) -> None:
+        if "limit" in request.query:
+            limits[request.query["fieldSelector"]] = request.query["limit"]
+
+    async with Stage(tmp_path) as stage:
+        await stage.offered(30)
+        await stage.eventually(lambda: stage.cluster.watching("pods"))
+        for _ in range(30):
+            stage.cluster.fail_next("list", note)
+            stage.cluster.fail_next("watch", lambda _: status(410, "too old resource version"))
+        stage.cluster.drop_watches()
+        await stage.eventually(lambda: len(limits) == 2)
+    assert limits == {"spec.nodeName=n1": "32", "metadata.name=n1": "1000"}
 
 
 def test_the_version_is_checked_where_it_costs_one_key() -> None:

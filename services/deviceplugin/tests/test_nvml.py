@@ -168,6 +168,15 @@ def test_clients_of_mps_are_processes_of_the_gpu(machine: Open, tmp_path: Path) 
     assert used == {7: 100, 8: 30}
 
 
+def test_a_process_that_draws_uses_memory_as_any_other(machine: Open, tmp_path: Path) -> None:
+    """It is in a list of its own in NVML, and is no client of MPS."""
+    nvml = machine("t4-2x16")
+    second = nvml.machine().gpus[1]
+    (tmp_path / "state").write_text("gpu 1 process pid 7 used_mib 100 type graphics name vulkan\n")
+    (found,) = nvml.usage(second.uuid).processes
+    assert (found.pid, found.used_bytes >> 20, found.mps) == (7, 100, False)
+
+
 def test_the_driver_distinguishes_clients_of_mps_from_other_processes(
     machine: Open, tmp_path: Path
 ) -> None:

@@ -184,13 +184,14 @@ def process(pid: int, used: int | None) -> Any:
     return SimpleNamespace(pid=pid, usedGpuMemory=used)
 
 
-def test_a_process_in_both_lists_counts_once_with_the_larger_figure(monkeypatch: Patch) -> None:
+def test_a_process_in_several_lists_counts_once_with_the_larger_figure(monkeypatch: Patch) -> None:
     """A size that the driver does not report is 0."""
     answers(
         monkeypatch,
         DeviceGetHandleByUUID=HANDLE,
         DeviceGetMemoryInfo=SimpleNamespace(total=16, used=9),
         DeviceGetComputeRunningProcesses=[process(7, 5), process(8, None)],
+        DeviceGetGraphicsRunningProcesses=[process(8, None)],
         DeviceGetMPSComputeRunningProcesses=[process(7, 3)],
         DeviceGetProcessUtilization=failure(pynvml.NVML_ERROR_NOT_SUPPORTED),
     )
@@ -217,6 +218,7 @@ def test_memory_in_use_is_without_that_of_the_driver_where_it_is_reported_apart(
         monkeypatch,
         DeviceGetHandleByUUID=HANDLE,
         DeviceGetComputeRunningProcesses=[],
+        DeviceGetGraphicsRunningProcesses=[],
         DeviceGetMPSComputeRunningProcesses=[],
         DeviceGetProcessUtilization=[],
     )
@@ -233,6 +235,7 @@ def test_a_driver_without_the_list_of_mps_clients_reports_none(
         DeviceGetHandleByUUID=HANDLE,
         DeviceGetMemoryInfo=SimpleNamespace(total=16, used=9),
         DeviceGetComputeRunningProcesses=[process(7, 5)],
+        DeviceGetGraphicsRunningProcesses=failure(pynvml.NVML_ERROR_NOT_SUPPORTED),
         DeviceGetMPSComputeRunningProcesses=failure(pynvml.NVML_ERROR_FUNCTION_NOT_FOUND),
         DeviceGetProcessUtilization=[],
     )
@@ -246,6 +249,7 @@ def sampled(patch: Patch, value: Any) -> Nvml:
         DeviceGetHandleByUUID=HANDLE,
         DeviceGetMemoryInfo=SimpleNamespace(total=16, used=9),
         DeviceGetComputeRunningProcesses=[],
+        DeviceGetGraphicsRunningProcesses=[],
         DeviceGetMPSComputeRunningProcesses=[],
         DeviceGetProcessUtilization=value,
     )

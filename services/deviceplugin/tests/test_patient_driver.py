@@ -4,15 +4,24 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator
 
+import msgspec
 import pytest
 from fakedriver import FakeDriver, t4
 
-from gpudeviceplugin.gpus.devices import DriverError, GpuLostError, Usage, Xid
+from gpudeviceplugin.gpus.devices import (
+    DriverError,
+    GpuLostError,
+    MigInstance,
+    NodeHardware,
+    Usage,
+    Xid,
+)
 from gpudeviceplugin.gpus.driver import (
     ENUMERATE_SECONDS,
     EVENT_WAIT_MS,
     DriverTimeoutError,
     PatientDriver,
+    _Series,
 )
 
 FIRST, SECOND = t4(0).uuid, t4(1).uuid
@@ -166,8 +175,9 @@ async def test_a_wait_for_events_may_take_longer_than_the_driver_is_instructed_t
     seen: list[tuple[str, float]] = []
     await patient.open()
 
-    async def ask(about: str, seconds: float, *_: object) -> None:
+    async def ask(about: str, seconds: float, *_: object) -> NodeHardware:
         seen.append((about, seconds))
+        return NodeHardware("535.1", ())
 
     monkeypatch.setattr(patient, "_ask", ask)
     await patient.next_xid()
@@ -322,6 +332,40 @@ async def test_usage_behind_a_gpu_that_hangs_is_read_nevertheless(
     await answers(patient)
     assert asked.count(SECOND) == 2
     assert await patient.usages([FIRST, SECOND]) == driver.usages
+
+
+@pytest.mark.slow
+async def test_the_instances_of_a_gpu_that_hangs_keep_one_thread(
+    driver: Driver, patient: PatientDriver
+) -> None:
+    """A GPU in MIG mode has up to seven, more than there are threads for all GPUs."""
+    instances = [f"MIG-{number}" for number in range(7)]
+    parts = tuple(MigInstance(slot, uuid, "1g", 1) for slot, uuid in enumerate(instances))
+    driver.gpus = (msgspec.structs.replace(t4(0), mig=True, instances=parts), t4(1))
+    await patient.machine()
+    asked = list[str]()
+    driver.probe = lambda uuid: (  # type: ignore[method-assign]
+        asked.append(uuid),
+        uuid == SECOND or driver.let_go.wait(SECONDS),
+    )[1]
+    driver.let_go.clear()
+    driver.gpus = driver.gpus[1:]  # the GPU does not answer an enumeration either
+    for _ in range(2):
+        found = await patient.probes([*instances, SECOND])
+        assert [uuid for uuid, answer in found.items() if answer is True] == [SECOND]
+        await patient.machine()
+    assert asked == [instances[0], SECOND, SECOND]
+    driver.let_go.set()
+
+
+async def test_an_answer_at_the_last_moment_counts(patient: PatientDriver) -> None:
+    """Its thread has not taken up the next GPU yet."""
+    series = _Series(lambda _: True)
+    series.current, series.answers = FIRST, {FIRST: True}
+    running = asyncio.get_running_loop().create_future()
+    await patient._answers(series, running, 0.01)
+    assert series.answers == {FIRST: True}
+    assert series.ended
 
 
 def raise_it(answer: object) -> None:

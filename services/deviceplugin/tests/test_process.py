@@ -184,6 +184,15 @@ async def test_signals_reread_and_end(tmp_path: Path) -> None:
         assert await plugin.end() == 0
 
 
+async def test_a_driver_call_that_hangs_keeps_no_process(tmp_path: Path) -> None:
+    """SIGTERM ends it within seconds, so that its successor can start; the status is 0 as ever."""
+    async with process(tmp_path, "t4-2x16") as plugin:
+        await plugin.offered(30)
+        os.mkfifo(plugin.health)  # the library reads it, and waits for a writer
+        await plugin.offered(0)
+        assert await plugin.end() == 0
+
+
 async def test_showing_the_stacks_ends_nothing(tmp_path: Path) -> None:
     """However often, and whatever its threads do at that moment."""
     async with process(tmp_path, "t4-2x16") as plugin:

@@ -43,6 +43,7 @@ class Endpoint:
         self.world = world
         self.resource = resource
         self.socket = world.directory / f"{resource}.sock"
+        self.dropped = False
 
     async def start(self) -> None:
         """Serve and register; what is refused leaves nothing served."""

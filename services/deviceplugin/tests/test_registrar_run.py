@@ -61,9 +61,11 @@ class Endpoint:
         self.world = world
         self.resource = resource
         self.socket = world.directory.path / f"{resource}.sock"
+        self.dropped = False
 
     async def start(self) -> None:
         """Serve and register; what is refused leaves nothing served."""
+        self.dropped = False
         self.socket.unlink(missing_ok=True)
         self.world.note(f"start {self.resource}")
         self.world.meanwhile()
@@ -147,6 +149,17 @@ async def test_what_is_registered_is_looked_at_every_five_seconds(world: World) 
     ]
 
 
+async def test_what_kubelet_has_dropped_is_registered_again(world: World, logs: list[Any]) -> None:
+    """Its socket is there, and so is kubelet; the other resource stays as it is."""
+    world.registrar.want([Resource.GPU, Resource.MEM])
+    await world.until(1)
+    world.registrar._serving[Resource.GPU].dropped = True  # type: ignore[misc]
+    done = [effect for _, effect in await world.until(LOOK_SECONDS + 1)]
+    assert done == ["start gpu", "serving True"]
+    assert [line["event"] for line in logs] == ["kubelet does not watch the devices"]
+    assert {effect for _, effect in await world.until(3 * LOOK_SECONDS)} == {"serving True"}
+
+
 async def test_a_refused_registration_is_tried_again_every_second(
     world: World, logs: list[Any]
 ) -> None:
@@ -160,6 +173,24 @@ async def test_a_refused_registration_is_tried_again_every_second(
         "log_level": "warning",
         "why": "gpu is not wanted",
     }
+
+
+async def test_a_refused_registration_does_not_follow_its_own_steps(world: World) -> None:
+    """Each attempt creates and removes sockets in the directory: none of that is a reason to retry.
+
+    Another kubelet is one, without a pause.
+    """
+    world.refuses = {Resource.GPU}
+    notices = iter(range(20))
+    world.meanwhile = lambda: world.directory.notice() if next(notices, None) is not None else None
+    world.registrar.want([Resource.GPU])
+    starts = [at for at, effect in await world.until(2.5) if effect == "start gpu"]
+    assert starts == [0, RETRY_SECONDS, 2 * RETRY_SECONDS]
+    (world.directory.path / KUBELET_SOCKET).rename(world.directory.path / "old")
+    world.directory.kubelet()
+    world.refuses = set()
+    world.directory.notice()
+    assert (2.5, "serving True") in await world.until(2.6)
 
 
 async def test_a_kubelet_that_is_away_is_looked_for_every_second(

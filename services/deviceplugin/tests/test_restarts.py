@@ -43,6 +43,19 @@ async def test_pods_that_came_while_kubelet_was_down_get_their_gpus(tmp_path: Pa
         assert (stage.gpus_of("early"), stage.gpus_of("late")) == ({1}, {0})
 
 
+async def test_a_kubelet_that_has_lost_its_stream_gets_the_devices_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It drops the plugin at an error of the stream, and never calls it again by itself."""
+    monkeypatch.setattr("gpudeviceplugin.kubelet.endpoint.UNWATCHED_SECONDS", 0.2)
+    monkeypatch.setattr("gpudeviceplugin.kubelet.registration.LOOK_SECONDS", 0.1)
+    async with Stage(tmp_path) as stage:
+        await stage.offered(30)
+        await stage.kubelet.manager.plugins["aliyun.com/gpu-mem"].channel.close()
+        await stage.offered(0)
+        await stage.offered(30)
+
+
 async def test_a_kubelet_that_starts_lists_no_pods_and_they_keep_their_ids_all_the_same(
     tmp_path: Path,
 ) -> None:

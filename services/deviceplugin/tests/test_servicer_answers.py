@@ -120,6 +120,24 @@ async def test_devices_count_as_listed_once_the_message_was_taken(clock: FakeClo
     assert not await made.listed(0.0)
 
 
+async def test_devices_count_as_unwatched_while_kubelet_has_no_stream(clock: FakeClock) -> None:
+    """From the begin of the server on, and from the end of the last stream."""
+    made = servicer(node())
+    await asyncio.sleep(10)
+    assert made.unwatched_seconds == 0
+    made.begin()
+    await asyncio.sleep(10)
+    assert made.unwatched_seconds == 10
+    async with stream(made) as first, stream(made) as second:
+        await anext(first)
+        await anext(second)
+        await second.aclose()
+        await asyncio.sleep(10)
+        assert made.unwatched_seconds == 0
+    await asyncio.sleep(5)
+    assert made.unwatched_seconds == 5
+
+
 async def test_a_server_that_begins_again_keeps_its_streams_open() -> None:
     """The end of the streams before was the end of those alone."""
     state = node()

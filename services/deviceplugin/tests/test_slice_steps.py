@@ -12,10 +12,10 @@ from moduletime import Clock
 from sliceagent import Agent
 
 from gpucore.model import Inventory, IsolationMode
-from gpucore.units import GIB, NodeName
-from gpucore.wire.claim.devices import NO_EXECUTE, NO_SCHEDULE
-from gpucore.wire.claim.resource_slices import PATH, ResourceSlice
-from gpucore.wire.names import CLAIM_DRIVER, DEFAULT_NAMES
+from gpucore.units import GIB, GpuIndex, GpuUuid, NodeName
+from gpucore.wire.claim.devices import NO_EXECUTE, NO_SCHEDULE, SliceDevice
+from gpucore.wire.claim.resource_slices import MAX_TAINTED, PATH, ResourceSlice, encode_slice
+from gpucore.wire.names import API_DEVICES, CLAIM_DRIVER, DEFAULT_NAMES
 from gpucore.wire.node.spec import Node
 from gpudeviceplugin.dra.publisher import LOOK_SECONDS, UNKNOWN_SECONDS
 from gpudeviceplugin.dra.slices import SliceWatch, wanted_slice, without_new_claims
@@ -222,6 +222,16 @@ async def test_an_undecided_api_at_the_start_leaves_the_slice(world: World, know
     assert world.effects() == ["NoSchedule"] * 3
 
 
+async def test_a_node_that_offers_devices_has_no_slice_though_its_driver_is_missing(
+    world: World,
+) -> None:
+    """The label was changed while the plugin was away; claims for it could not be prepared."""
+    await world.publish(1)
+    world.agent.state.equip(Inventory(gpus=(), unit=GIB))
+    world.agent.state.offer(API_DEVICES)
+    assert [what for _, what in await world.publish(5)] == [f"delete {PATH}/{NAME}"]
+
+
 async def test_a_node_with_shares_of_both_kinds_has_no_slice(world: World) -> None:
     """It offers neither, and that is known."""
     await world.publish(1)
@@ -272,6 +282,33 @@ def test_every_change_of_slices_is_a_reason_to_publish() -> None:
     ):
         change()
         assert changed.count == number
+
+
+def test_an_unhealthy_gpu_among_many_is_left_out_of_the_slice() -> None:
+    """The API server accepts no taint in a slice of more than 64 devices, and would refuse it."""
+    inventory = inventory_of(NodeHardware("580.1", (t4(0),)), GIB)
+    (one,) = inventory.gpus
+    gpus = [
+        msgspec.structs.replace(one, index=GpuIndex(n), uuid=GpuUuid(f"GPU-{n}"), healthy=n != 3)
+        for n in range(MAX_TAINTED + 1)
+    ]
+    many = slice_of(msgspec.structs.replace(inventory, gpus=tuple(gpus)))
+    few = slice_of(msgspec.structs.replace(inventory, gpus=tuple(gpus[1:])))
+    assert many is not None
+    assert few is not None
+    assert (len(many.devices), {each.index for each in many.devices} & {3}) == (MAX_TAINTED, set())
+    assert [each.index for each in few.devices if each.taint] == [3]
+    assert encode_slice(many)
+    assert encode_slice(few)
+
+
+def test_many_gpus_of_which_nothing_is_known_take_no_new_claims() -> None:
+    """The driver of a node with more than 64 devices is missing: the slice has none meanwhile."""
+    device = SliceDevice("d", index=0, uuid="d", memory_mib=2, step_mib=1)
+    names = [msgspec.structs.replace(device, name=f"d{n}") for n in range(MAX_TAINTED + 1)]
+    many = msgspec.structs.replace(made("a", 1), devices=tuple(names))
+    assert without_new_claims(many).devices == ()
+    assert encode_slice(without_new_claims(many))
 
 
 def test_a_gpu_behind_mps_takes_as_many_shares_as_its_daemon_has_clients() -> None:

@@ -152,6 +152,15 @@ async def test_the_part_of_a_gpu_is_that_of_its_units_or_the_whole(world: World)
     assert of_pod("granted_units", "b", 1) is None
 
 
+async def test_a_cgroup_whose_name_is_no_text_is_its_pods_all_the_same(world: World) -> None:
+    """A container that may create cgroups can name one in any bytes; others keep their figures."""
+    content = f"0::/kubepods/pod{uid(1)}/".encode() + b"\xff\xfe\n"
+    (world.proc / "11" / "cgroup").write_bytes(content)
+    world.used(FIRST, p11=GI, p21=GI)
+    await world.meter.measure()
+    assert [of_pod("used_bytes", name) for name in ("a", "b")] == [GI, GI]
+
+
 async def test_figures_of_a_pod_go_with_it(world: World) -> None:
     """The next round has no series of a pod that has ended."""
     world.used(FIRST, p11=3 * GI)

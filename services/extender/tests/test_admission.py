@@ -103,20 +103,22 @@ def test_an_amount_in_mib_is_recognised_by_what_would_fit(
     amount: int, request_instead: int
 ) -> None:
     """From one unit in MiB up to the largest GPU, rounded up; other amounts wait silently."""
-    warning = judged(pod("p", amount), nodes=GIB).warning
+    hint = judged(pod("p", amount), nodes=GIB).unit_hint
     expected = (
         f"this pod requests {amount} aliyun.com/gpu-mem, the largest GPU has 15: "
         f"if you meant MiB, request {request_instead}"
     )
-    assert warning == (expected if request_instead else "")
+    assert hint == (expected if request_instead else "")
 
 
 def test_the_amount_of_one_gpu_is_compared() -> None:
-    """A pod of several GPUs divides its amount over them."""
+    """A pod of several GPUs divides its amount over them; the hint has the amounts of the pod."""
     item = pod("p", 4096)
     item["metadata"]["labels"] = {"aliyun.com/gpu-count": "2"}
-    assert "requests 2048 " in judged(item, nodes=GIB).warning
-    assert judged(item, nodes=GIB).warning.endswith("request 2")
+    assert judged(item, nodes=GIB).unit_hint == (
+        "this pod requests 4096 aliyun.com/gpu-mem over 2 GPUs, the largest GPU has 15: "
+        "if you meant MiB, request 4"
+    )
 
 
 def test_an_amount_that_fits_some_gpu_is_meant_so() -> None:
@@ -140,7 +142,14 @@ def test_a_pod_without_a_scheduler_of_its_own_gets_ours(name: str) -> None:
 def test_the_warning_and_the_scheduler_come_together() -> None:
     """A pod with a wrong unit is still placed by our scheduler."""
     found = judged(pod("p", 8192), nodes=GIB)
-    assert (found.scheduler, bool(found.warning), found.refusal) == (OURS, True, "")
+    assert (found.scheduler, bool(found.unit_hint), found.refusal) == (OURS, True, "")
+
+
+def test_a_wrong_unit_is_named_whoever_places_the_pod() -> None:
+    """A pod with a scheduler of its own has both mistakes; one hides no other."""
+    found = judged(on(pod("p", 8192), schedulerName="volcano"), nodes=GIB)
+    assert found.unit_hint.endswith("if you meant MiB, request 8")
+    assert found.warnings == judged(on(pod("p", 2), schedulerName="volcano")).warnings
 
 
 @pytest.mark.parametrize(
@@ -162,10 +171,10 @@ def test_where_every_scheduler_calls_the_extender_pods_keep_theirs() -> None:
 def test_a_foreign_scheduler_is_warned_about() -> None:
     """The pod keeps it, for it may call the extender too."""
     found = judged(on(pod("p", 2), schedulerName="volcano"))
-    assert found == AdmissionAnswer(
-        warning="scheduler volcano places this pod: "
-        f"unless it calls the gpushare extender, use {OURS}"
+    warning = (
+        f"scheduler volcano places this pod: unless it calls the gpushare extender, use {OURS}"
     )
+    assert found == AdmissionAnswer(warnings=(warning,))
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from objects import node, placed, pod
 from running import WAIT_SECONDS, Running, until
 
 from gpucore.workload.history import FEWEST_PODS
+from gpuextender.http import views
 from gpuextender.http.turns import MOST_QUESTIONS
 from gpukube.testing.apiserver import FakeApiServer
 
@@ -240,6 +241,30 @@ async def test_more_than_a_few_waiting_questions_are_refused(
     codes = [code for code, _ in await asyncio.gather(held.first, *asked)]
     assert (codes.count(200), codes.count(503)) == (MOST_QUESTIONS, 3)
     assert (await extender.post("/api/v1/whatif", question))[0] == 200
+
+
+async def test_lists_of_nodes_are_made_one_after_the_other(
+    cluster: FakeApiServer, extender: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A few wait for their turn, and those beyond get 503 with Retry-After."""
+    await two_gpus(cluster, extender)
+    view, ends, begun = views.nodes_view, asyncio.Event(), 0
+
+    async def held(ledger: Any, slices: Any) -> Any:
+        nonlocal begun
+        begun += 1
+        await ends.wait()
+        return await view(ledger, slices)
+
+    monkeypatch.setattr(views, "nodes_view", held)
+    asked = [asyncio.create_task(get(extender, "/api/v1/nodes")) for _ in range(10)]
+    await until("refusals", lambda: sum(task.done() for task in asked) == 10 - MOST_QUESTIONS)
+    assert begun == 1
+    async with extender.http.get("/api/v1/nodes") as reply:
+        assert (reply.status, reply.headers["Retry-After"]) == (503, "5")
+    ends.set()
+    codes = [code for code, _ in await asyncio.gather(*asked)]
+    assert (codes.count(200), codes.count(503)) == (MOST_QUESTIONS, 2)
 
 
 async def test_a_question_ends_with_its_client(cluster: FakeApiServer, extender: Running) -> None:

@@ -151,6 +151,20 @@ async def test_a_pod_that_holds_a_claim_shows_where(extender: Running) -> None:
     assert "8 GiB on GPU 0" in found["where"]
 
 
+async def test_a_pod_that_names_very_many_claims_keeps_no_other_question_waiting(
+    cluster: FakeApiServer, extender: Running
+) -> None:
+    """A tenant writes the names, and each claim is a request to the API server."""
+    many = pod("many")
+    many["spec"]["resourceClaims"] = [
+        {"name": f"c{number}", "resourceClaimName": f"c{number}"} for number in range(21)
+    ]
+    await cluster.put("pods", many)
+    code, found = await explained(extender, "many")
+    assert code == 503
+    assert "21 ResourceClaims are too many, the most is 20" in found["error"]
+
+
 async def test_a_pod_with_claims_of_another_driver_requests_no_gpu(
     cluster: FakeApiServer, extender: Running
 ) -> None:

@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from time import process_time
 from typing import Any
 
 import msgspec
@@ -19,7 +20,14 @@ from gpucore.claims.share_template import (
 from gpucore.wire.names import CLAIM_TEMPLATE
 from gpucore.wire.pod.spec import Pod, decode_pod
 from gpuextender import metrics
-from gpuextender.claims.templates import ALL, API, MAX_PER_NAMESPACE, SWEEP_SECONDS, ClaimTemplates
+from gpuextender.claims.templates import (
+    ALL,
+    API,
+    MAX_EXISTING,
+    MAX_PER_NAMESPACE,
+    SWEEP_SECONDS,
+    ClaimTemplates,
+)
 from gpukube.errors import ConflictError, KubeError, NotFoundError, UnreachableError, failure_of
 from gpukube.testing.clock import FakeClock
 
@@ -129,6 +137,22 @@ async def test_a_pod_gets_its_template_once(
     assert server.posts == 2
 
 
+@pytest.mark.budget
+async def test_thousands_of_templates_take_no_time_once_they_exist(
+    server: TemplateServer, templates: ClaimTemplates
+) -> None:
+    """The event loop also serves reviews: each template is looked up by itself."""
+    spaces = [f"team-{number}" for number in range(8000)]
+    server.items = {(space, name_of(7)): {} for space in spaces}
+    server.page = len(spaces)
+    await templates.sweep()
+    templates.on_replace(sized("a", 7, space) for space in spaces)
+    began = process_time()
+    await templates.create_due()
+    assert process_time() - began < 0.25
+    assert server.posts == 0
+
+
 async def test_another_replica_may_have_been_first(
     server: TemplateServer, templates: ClaimTemplates
 ) -> None:
@@ -184,6 +208,26 @@ async def test_a_namespace_has_a_limit_and_others_do_not_notice(
     await templates.sweep()
     await templates.create_due()
     assert [key for key in server.items if key[0] == "team"] == [("team", name_of(1000))]
+
+
+async def test_pods_that_come_and_go_leave_a_bounded_number_of_templates(
+    server: TemplateServer, templates: ClaimTemplates
+) -> None:
+    """Attack: a tenant deletes each pod and creates another size, until a sweep deletes some."""
+    before = counted("limited")
+    for gib in range(1, 2 * MAX_EXISTING):
+        templates.on_update(sized("a", gib), b"")
+        await templates.create_due()
+    assert len(server.items) == MAX_EXISTING
+    assert counted("limited") > before
+    templates.on_update(sized("a", 7, "other"), b"")
+    await templates.create_due()
+    assert ("other", name_of(7)) in server.items
+    templates.on_update(sized("a", 1000), b"")
+    for _ in range(2):
+        await templates.sweep()
+    await templates.create_due()
+    assert set(server.items) == {("other", name_of(7)), ("team", name_of(1000))}
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ from environments.apicall import ApiCalls
 from environments.controlplane import ControlPlane
 from environments.processes import ChildProcess
 from gpucore.units import NodeName
+from gpucore.wire.names import ISOLATION
 from gpukube.testing.certificates import make_certificate
 
 API = "/apis/resource.k8s.io/v1"
@@ -171,14 +172,18 @@ def kind(name_of_kind: str, name: str, spec: Object) -> Object:
     return head | {"metadata": {"name": name}, "spec": spec}
 
 
-def resource_slice(node: str = NODE) -> Object:
+def resource_slice(node: str = NODE, *, isolation: str = "none") -> Object:
     """One GPU."""
     memory = {"default": "15Gi", "validRange": {"min": "1Gi", "max": "15Gi", "step": "1Gi"}}
     compute = {"default": "0", "validRange": {"min": "0", "max": "100", "step": "1"}}
     device = {
         "name": "gpu-0",
         "allowMultipleAllocations": True,
-        "attributes": {"uuid": {"string": "GPU-0"}, "index": {"int": 0}},
+        "attributes": {
+            "uuid": {"string": "GPU-0"},
+            "index": {"int": 0},
+            "isolation": {"string": isolation},
+        },
         "capacity": {
             "memory": {"value": "15Gi", "requestPolicy": memory},
             "compute": {"value": "100", "requestPolicy": compute},
@@ -269,6 +274,25 @@ async def test_an_old_manifest_becomes_an_allocated_claim(calls: ApiCalls, stack
     status, text = await stack.get("/metrics")
     assert status == 200
     assert f'node="{NODE}"' in text
+
+
+async def test_an_isolation_mode_of_an_old_manifest_selects_the_gpus_that_have_it(
+    calls: ApiCalls, stack: Running
+) -> None:
+    """A GPU that has more than the mode is one of them; the real allocator reads the selector."""
+    path = "/api/v1/namespaces/team/pods"
+    wanted = pod("isolated", 3)
+    wanted["metadata"]["annotations"] = {ISOLATION: "mps"}
+    await create(calls, path, wanted)
+    await waited(calls, f"{path}/isolated", refused)
+    stronger = NodeName("claims-2")
+    await calls.create("/api/v1/nodes", [node_object(stronger)])
+    await calls.create(f"{API}/resourceslices", [resource_slice(stronger, isolation="driver+mps")])
+    bound = await waited(calls, f"{path}/isolated", lambda found: found["spec"].get("nodeName"))
+    assert bound["spec"]["nodeName"] == stronger
+    claims = (await read(calls, f"{API}/namespaces/team/resourceclaims"))["items"]
+    selectors = claims[0]["spec"]["devices"]["requests"][0]["exactly"]["selectors"]
+    assert ' in ["mps", "driver+mps"]' in selectors[0]["cel"]["expression"]
 
 
 def refused(found: Object) -> str:

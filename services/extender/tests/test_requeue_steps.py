@@ -590,7 +590,73 @@ async def test_a_pod_that_is_placed_during_a_look_is_left_out(
         bench.state.pod_gone(a_pod(first))
     bench.reply(b"{}", b"{}")
     await look
-    assert sorted(bench.sent()) == [item["metadata"]["name"] for item in others]
+    left = [item["metadata"]["name"] for item in others]
+    assert sorted(bench.sent()) == (left if gang is member else left[:1])
+
+
+def refused_group(clock: FakeClock) -> Bench:
+    """A PodGroup of three pods was refused, and fits now."""
+    bench = Bench(clock, "a", "b", "c")
+    bench.state.gangs.groups.on_update(PodGroup("default", "g", 3))
+    items = [grouped(name) for name in ("g0", "g1", "g2")]
+    bench.create(*items)
+    for item in items:
+        bench.refuse(item, "a", "b", "c")
+    for name in ("a", "b", "c"):
+        bench.free(name)
+    return bench
+
+
+async def test_one_patch_sends_a_pod_group_back(clock: FakeClock) -> None:
+    """kube-scheduler tries all its pods again: thousands of patches would delay other pods."""
+    bench = refused_group(clock)
+    bench.reply(b"{}")
+    assert await bench.requeue.look()
+    clock.seconds += requeue.LONGEST_SECONDS
+    assert not await bench.requeue.look()
+    assert bench.sent() == ["g0"]
+
+
+async def test_a_pod_group_whose_patch_fails_is_sent_back_again(clock: FakeClock) -> None:
+    """All its pods keep their turn."""
+    bench = refused_group(clock)
+    bench.reply(failure(503, "busy"), b"{}")
+    await bench.requeue.look()
+    clock.seconds += 1
+    await bench.requeue.look()
+    assert bench.sent() == ["g0", "g0"]
+
+
+async def test_a_pod_group_is_sent_back_although_its_first_pod_was_deleted(
+    clock: FakeClock,
+) -> None:
+    """The deletion event comes later: another pod is patched."""
+    bench = refused_group(clock)
+    bench.reply(failure(404), b"{}")
+    await bench.requeue.look()
+    clock.seconds += 1
+    await bench.requeue.look()
+    assert bench.sent() == ["g0", "g1"]
+
+
+@pytest.mark.parametrize("gang", [member, grouped])
+async def test_nodes_that_come_one_after_the_other_count_together(
+    clock: FakeClock, gang: Callable[[str], Object]
+) -> None:
+    """kube-scheduler offered them before this process knew them; the gang needs both."""
+    bench = Bench(clock, "a")
+    bench.state.gangs.groups.on_update(PodGroup("default", "g", 2))
+    items = [gang("g0"), gang("g1")]
+    bench.create(*items)
+    for item in items:
+        bench.refuse(item, "a", "c", "d")
+    bench.state.node_changed(a_node("c", 8))
+    await bench.requeue.look()
+    assert bench.sent() == []
+    bench.state.node_changed(a_node("d", 8))
+    bench.reply(b"{}", b"{}")
+    await bench.requeue.look()
+    assert bench.sent()
 
 
 async def test_a_gang_whose_pods_are_all_placed_during_a_look_is_left_out(

@@ -5,9 +5,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from decoded import encoded, state_of
 from objects import Object, node, pod, whole_node
 from running import Running
 
+from gpucore.wire.node.matrices import MAX_GPUS
+from gpucore.wire.node.spec import decode_node
+from gpuextender.http.views import TopologyInspector
 from gpuextender.settings import ExtenderSettings
 from gpukube.testing.apiserver import FakeApiServer
 
@@ -61,6 +65,18 @@ async def test_whole_gpus_are_counted_also_on_nodes_without_pods(
     assert (await seen(extender, f"/{prefix}/inspect/b"))["nodes"][0]["usedGPU"] == 3
     missing = await seen(extender, f"/{prefix}/inspect/none")
     assert missing == {"nodes": None, "error": "node none is not known"}
+
+
+@pytest.mark.parametrize(("gpus", "links"), [(MAX_GPUS, True), (MAX_GPUS + 1, False)])
+def test_a_node_of_more_gpus_than_a_machine_has_is_shown_without_links(
+    gpus: int, *, links: bool
+) -> None:
+    """A node may state a thousand, and a million pairs would keep the scheduler waiting."""
+    state = state_of(decode_node(encoded(whole_node("n", gpus))))
+    inspector = TopologyInspector(state.ledger, ExtenderSettings().grouping())
+    [found] = inspector.one("n", detail=True).nodes or []
+    assert found.total == gpus
+    assert (found.topology is not None) is links
 
 
 @pytest.mark.slow

@@ -10,6 +10,7 @@ from objects import node
 from running import until
 
 from gpucore.scheduling.grouping import prepared
+from gpucore.topology.choice import KEPT_LARGE
 from gpucore.wire.names import DEFAULT_NAMES
 from gpucore.wire.node.spec import Node, decode_node
 from gpuextender.housekeeping import TopologyTables
@@ -80,6 +81,20 @@ async def test_a_node_that_goes_or_changes_meanwhile_is_no_obstacle(
     await until("tables", lambda: background.ready("a"))
 
 
+async def test_a_node_that_changes_its_links_again_and_again_pushes_out_no_tables(
+    background: Background,
+) -> None:
+    """Only its own tables are given up; a node of the same kind as another takes none away."""
+    background.state.node_changed(machine("good", 9, "PIX"))
+    background.state.node_changed(machine("same", 9, "PIX"))
+    await until("tables", lambda: background.ready("good"))
+    for count in range(KEPT_LARGE + 1):
+        background.state.node_changed(machine("hostile", 9, f"NV{count + 10}"))
+        await until("tables", lambda: background.ready("hostile"))
+    background.state.node_gone("same")
+    assert background.ready("good")
+
+
 @pytest.mark.slow
 @pytest.mark.budget
 async def test_requests_are_answered_meanwhile(background: Background) -> None:
@@ -105,5 +120,9 @@ async def longest_wait(background: Background, link: str) -> float:
 
 
 def test_the_extender_never_waits_for_tables() -> None:
-    """Requests are answered by a grown group while tables are missing."""
+    """Requests are answered by a grown group while tables are missing; so are what-if and explain.
+
+    All are answered on one event loop, and a table takes up to a second.
+    """
     assert not ExtenderSettings().grouping().wait
+    assert not ExtenderSettings().cluster_policy().grouping.wait

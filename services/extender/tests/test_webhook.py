@@ -289,6 +289,21 @@ def test_what_cannot_be_a_claim_is_steered_as_before_with_a_warning() -> None:
     assert "not converted to a ResourceClaim: pods of a gang" in response["warnings"][0]
 
 
+@pytest.mark.parametrize("gang", [False, True])
+def test_an_amount_in_mib_is_named_where_shares_become_claims(*, gang: bool) -> None:
+    """Either way the pod waits for ever; the other warnings stay too."""
+    item = pod("p", 8192)
+    item["spec"]["schedulerName"] = "volcano"
+    if gang:
+        item["metadata"]["labels"] = {"gpu-topology": "g", "gpu-topology-replica": "2"}
+    response = claimed(item)
+    hint, *others = response["warnings"]
+    assert hint.endswith("the largest GPU has 15: if you meant MiB, request 8")
+    assert ("patch" in response) is not gang
+    begins = ["scheduler volcano places", "this share is not converted"] if gang else []
+    assert [other[:24] for other in others] == [begin[:24] for begin in begins]
+
+
 def test_claims_change_neither_refusals_nor_exempt_pods() -> None:
     """What is wrong stays wrong, and kube-system passes untouched."""
     assert claimed(broken("visible"))["allowed"] is False

@@ -12,6 +12,15 @@ from invoking import Run
 
 RESOURCE_API = "/apis/resource.k8s.io/v1"
 NOTHING: dict[str, str] = {}
+POD = """
+apiVersion: v1
+kind: Pod
+metadata: {name: one}
+spec:
+  containers:
+  - name: model
+    resources: {limits: {aliyun.com/gpu-mem: 2}}
+"""
 
 
 @pytest.fixture
@@ -127,12 +136,26 @@ def test_without_the_api_nothing_is_reported(
     assert "3/15 (20%)" in found.out
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        "inspect",
+        "inspect -o json",
+        "top node",
+        "top node -o json",
+        "top gpu",
+        "top gpu -o json",
+        "defrag --units=1",
+        "whatif -f {}",
+    ],
+)
 def test_without_the_right_the_gap_is_named_once(
-    run: Run, server: FakeApiServer, tmp_path: Path
+    run: Run, server: FakeApiServer, tmp_path: Path, manifest: Path, command: str
 ) -> None:
-    """Sums would be wrong in silence."""
+    """Sums would be wrong in silence, and GPUs seem free that claims hold."""
+    manifest.write_text(POD)
     server.statuses[f"{RESOURCE_API}/resourceclaims"] = 403
-    found = run("inspect", f"--kubeconfig={server.kubeconfig(tmp_path)}")
-    assert found.code == 0
+    words = command.format(manifest).split()
+    found = run(*words, f"--kubeconfig={server.kubeconfig(tmp_path)}")
     output = " ".join(found.err.split())
     assert output.count("ResourceClaims cannot be read, so what claims hold is missing") == 1

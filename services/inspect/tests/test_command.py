@@ -5,6 +5,7 @@ import os
 import resource
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from gpuinspect.commands.main import (
     COMMANDS,
     app,
     command_of,
+    complete_inspect_gpu,
     complete_inspect_gpushare,
     from_one_file,
 )
@@ -161,12 +163,15 @@ def test_completion_of_commands_and_flags() -> None:
     assert completion.candidates(root, ["explain", "pod", "--policy", "s"]) == ["spread"]
 
 
+@pytest.mark.parametrize("complete", [complete_inspect_gpushare, complete_inspect_gpu])
 def test_kubectl_completion(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    complete: Callable[[], None],
 ) -> None:
     """TAB after kubectl gets candidates, one a line, and the directive for no file names."""
-    monkeypatch.setattr(sys, "argv", ["kubectl_complete-inspect-gpushare", "--det"])
-    complete_inspect_gpushare()
+    monkeypatch.setattr(sys, "argv", ["kubectl_complete-inspect-...", "--det"])
+    complete()
     assert capsys.readouterr().out == "--details\n:4\n"
 
 

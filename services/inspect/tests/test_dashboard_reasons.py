@@ -118,3 +118,13 @@ def test_claims_of_one_kind_are_explained_once(with_claims: Frame, counted: dict
     assert counted["claims"] == 2
     assert found[0] == found[1] != found[2]
     assert found[3] == "the scheduler reported: 0/2 nodes are available"
+
+
+def test_a_pod_whose_claims_fit_has_its_state() -> None:
+    """Nothing would help it more: a tenant cannot break the list with a scheduler that is none."""
+    cluster = FakeCluster().add(device_class())
+    cluster.node("a", resources={}, labels={"gpushare/api": "claims"})
+    cluster.add(resource_slice("a", [device(0, 15)])).add(template("t", request("7Gi")))
+    spec = {"schedulerName": "none", **uses(template_name="t")}
+    frame = frame_of(cluster.pod("p", phase="Pending", spec=spec))
+    assert reasons(frame) == [PodState.FITS.value]

@@ -133,7 +133,12 @@ def test_the_operators_plugin_is_held_by_its_node_label() -> None:
         assert same(patched(held, back.operations), item)
 
 
-@pytest.mark.parametrize("text", ["null", "{", "3", '{"nodeAffinity": 3}', '{"nodeAffinity": {}}'])
+DEEP = ["[" * 100_000, '{"a":' * 480 + "1" + "}" * 480]
+"""Refused where it is parsed, and where it is copied."""
+NO_AFFINITY = ["null", "{", "3", '{"nodeAffinity": 3}', '{"nodeAffinity": {}}', *DEEP]
+
+
+@pytest.mark.parametrize("text", NO_AFFINITY)
 def test_what_was_changed_since_is_named_and_left(text: str) -> None:
     """An affinity or annotation of another program does not keep the others from being restored."""
     strange = daemon_set(affinity={"podAffinity": {}})
@@ -145,7 +150,7 @@ def test_what_was_changed_since_is_named_and_left(text: str) -> None:
     assert same(patched(held, back.operations), daemon_set())
 
 
-@pytest.mark.parametrize("text", ["{", "3", "{}"])
+@pytest.mark.parametrize("text", ["{", "3", "{}", *DEEP])
 def test_a_strange_annotation_of_a_node_is_left(text: str) -> None:
     """Only a value that hold writes is taken for one."""
     item = node("n", gpushare="true")
@@ -310,6 +315,23 @@ def test_a_change_in_between_is_an_error(run: Run, server: FakeApiServer, tmp_pa
     server.statuses[DAEMON_SETS] = 403
     outcome = run("hold-nvidia-plugin", "--kubeconfig", str(server.kubeconfig(tmp_path)))
     assert (outcome.code, "403" in outcome.err) == (1, True)
+
+
+def test_an_object_that_changes_all_the_time_keeps_no_other_back(
+    run: Run, server: FakeApiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A tenant may have a DaemonSet of this name, and a node has a heartbeat."""
+    first, apply = server.lists[DAEMON_SETS][0]["selfLink"], server.patched
+
+    def changing(path: str, operations: list[Object]) -> tuple[int, Object]:
+        return (422, {"message": "it has changed"}) if path == first else apply(path, operations)
+
+    monkeypatch.setattr(server, "patched", changing)
+    flag = f"--kubeconfig={server.kubeconfig(tmp_path)}"
+    outcome = run("hold-nvidia-plugin", "--apply", flag)
+    assert outcome.code == 1
+    assert "not done, the object has changed meanwhile" in " ".join(outcome.err.split())
+    assert server.lists[NODES][0]["metadata"]["labels"][NVIDIA_DEPLOY_PLUGIN] == "false"
 
 
 @pytest.mark.parametrize("command", ["hold-nvidia-plugin", "release-nvidia-plugin"])

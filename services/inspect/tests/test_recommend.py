@@ -334,9 +334,19 @@ def test_names_from_outside_stay_data_in_the_script(kind: str) -> None:
     (line,) = patches(found, Names())
     lexer = shlex.shlex(line, posix=True, punctuation_chars=True)
     lexer.whitespace_split = True
-    words = list(lexer)
-    assert words[:2] == ["kubectl", "patch"] if kind == "Deployment" else words == []
-    assert ";" not in words
+    assert list(lexer) == []
+
+
+def test_a_name_that_no_object_has_gets_no_command(run: Run, tmp_path: Path) -> None:
+    """The API server does not validate the name of a pod's owner."""
+    names = ["x pod/victim", "x\npod/victim", "x\x1b[2J\u202e", "web"]
+    path = str(written(tmp_path / "h", [history(name, 3) for name in names]))
+    lines = run("recommend", "-A", "--history", path, "-o", "patch").out.splitlines()
+    assert all(line.isprintable() for line in lines)
+    assert [line for line in lines if not line.startswith("# deployment default/x")] == [
+        line for line in lines if "deployment/web" in line
+    ]
+    assert run("recommend", "-A", "--history", path, "-o", "name").out == "deployment/web\n"
 
 
 def test_several_exclusive_gpus_are_not_patched() -> None:

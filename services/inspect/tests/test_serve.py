@@ -1,7 +1,9 @@
 """``gpushare serve``: from flags to a release, with either Helm, and what is refused."""
 
 import json
+import os
 import shlex
+import subprocess
 import sys
 from pathlib import Path
 
@@ -173,6 +175,23 @@ def test_the_library_renders_where_there_is_no_helm(run: Run) -> None:
     (container,) = objects[1]["spec"]["template"]["spec"]["containers"]
     assert container["resources"]["limits"] == {"aliyun.com/gpu-mem": "3"}
     assert container["args"][0] == "vllm"
+
+
+@pytest.mark.usefixtures("no_helm")
+def test_manifests_are_in_utf_8_whatever_the_locale_is(tmp_path: Path) -> None:
+    """As Helm writes them, and as kubectl reads them."""
+    values = tmp_path / "values.yaml"
+    values.write_text("envs: {GREETING: grüß}", encoding="utf-8")
+    locale = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    command = "from gpuinspect.commands.main import main; main()"
+    words = ["serve", "vllm", *SHARE, "--values", str(values), "--dry-run", *NAMESPACE]
+    done = subprocess.run(
+        [sys.executable, "-c", command, *words],
+        check=True,
+        capture_output=True,
+        env={**os.environ, **locale},
+    )
+    assert "grüß".encode() in done.stdout
 
 
 @pytest.mark.usefixtures("no_helm")

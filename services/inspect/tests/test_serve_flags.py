@@ -288,6 +288,37 @@ def test_a_backend_needs_whole_gpus(run: Run, helm: FakeHelm) -> None:
     assert not helm.calls
 
 
+@pytest.mark.parametrize(
+    ("server", "values"),
+    [
+        ("vllm", "{gpuMemory: 3, modelName: chat, modelPath: /models}"),
+        ("tensorflow", "{gpuCount: 1, modelConfigFile: /models.config}"),
+        ("custom", "{gpuMemory: 3, image: 'own:1', command: run, memoryFraction: {processes: 2}}"),
+        ("triton", "{gpuMemory: 3, command: run, memoryFraction: null}"),
+    ],
+)
+def test_a_file_of_values_may_have_what_is_required(
+    run: Run, helm: FakeHelm, tmp_path: Path, server: str, values: str
+) -> None:
+    """A share, a model and an image count wherever they are set."""
+    path = tmp_path / "values.yaml"
+    path.write_text(values)
+    outcome = run("serve", server, "--name", "x", "--values", str(path), *NAMESPACE)
+    assert (outcome.code, outcome.err.startswith("note: to wait for it")) == (0, True)
+    assert helm.values == {**yaml.safe_load(values), "server": server, "servingName": "x"}
+
+
+def test_a_share_in_the_file_and_gpus_on_the_command_line_are_refused(
+    run: Run, helm: FakeHelm, tmp_path: Path
+) -> None:
+    """The chart refuses both too, and names no flag."""
+    path = tmp_path / "values.yaml"
+    path.write_text("gpuMemory: 3")
+    outcome = run("serve", "tensorflow", *SHARE[:6], "--gpus", "1", "--values", str(path))
+    assert (outcome.code, "should not be used at the same time" in outcome.err) == (1, True)
+    assert not helm.calls
+
+
 def test_another_device_in_place_of_a_gpu(run: Run, helm: FakeHelm) -> None:
     """A server may run on a device that is none of ours."""
     flags = ("--name", "x", "--image", "own:1", "--device", "amd.com/gpu=1")

@@ -4,11 +4,15 @@ import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
 
 import arenaobjects as arena
+import msgspec
 import pytest
 from fakeapiserver import FakeApiServer
 from invoking import Run
+
+from gpuinspect.serving.objects import Selector
 
 pytestmark = pytest.mark.slow
 
@@ -192,3 +196,40 @@ def test_one_namespace_or_all(run: Run, flag: str) -> None:
     """As in all commands, both flags together are refused."""
     outcome = run("serve", "list", flag, "-A", "-n", "default")
     assert (outcome.code, "cannot be combined" in outcome.err) == (2, True)
+
+
+EXPRESSIONS = [
+    {"key": "app", "operator": "In", "values": ["tensorflow-serving", "other"]},
+    {"key": "tier", "operator": "NotIn", "values": ["test"]},
+    {"key": "servingName", "operator": "Exists"},
+    {"key": "canary", "operator": "DoesNotExist"},
+]
+
+
+def test_get_selects_pods_as_the_deployment_does(
+    run: Run, server: FakeApiServer, flag: str
+) -> None:
+    """A selector may have expressions alone; without it, all pods of the namespace would be its."""
+    one = server.lists[DEPLOYMENTS][1]
+    one["spec"]["selector"] = {"matchExpressions": EXPRESSIONS}
+    server.lists[DEPLOYMENTS] = [one]
+    assert run("serve", "get", "mnist", flag).code == 0
+    (target,) = [request for request in server.requests if request.startswith(PODS)]
+    (query,) = parse_qs(urlsplit(target).query)["labelSelector"]
+    assert query == "app in (tensorflow-serving,other),tier notin (test),servingName,!canary"
+
+
+@pytest.mark.parametrize(
+    ("labels", "own"),
+    [
+        ({}, True),
+        ({"tier": "prod"}, True),
+        ({"tier": "test"}, False),
+        ({"canary": "true"}, False),
+        ({"app": "stranger"}, False),
+    ],
+)
+def test_expressions_select_pods_as_in_the_api(labels: dict[str, str], *, own: bool) -> None:
+    """Each operator as the API server reads it."""
+    selector = msgspec.convert({"matchExpressions": EXPRESSIONS}, Selector)
+    assert selector.matches({"app": "other", "servingName": "mnist"} | labels) is own

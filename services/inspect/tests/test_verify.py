@@ -691,3 +691,13 @@ def test_a_plugin_that_does_not_run_gives_no_image_and_takes_no_results() -> Non
     """Its image may be one that the node cannot pull."""
     found = decode(listed([plugin_pod("plugin", "n1", phase="Pending")]).encode())
     assert plugin_pods(found) == {}
+
+
+def test_a_node_without_a_plugin_has_no_place_for_results(serve: Serve, verify: Verify) -> None:
+    """With --image a run needs no plugin's pod; the error names what is missing."""
+    server = serve("driver")
+    server.lists["/api/v1/pods"].clear()
+    outcome = verify(server, "--only", "quick", "--record", "--image", "registry.example.com/own")
+    assert outcome.code == 1
+    words = "the results of node n1 are not recorded: no device plugin of gpushare runs there"
+    assert words in " ".join(outcome.err.split())

@@ -5,6 +5,7 @@ The API server is one that creates and deletes; no container runs.
 
 import os
 import signal
+import threading
 from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
@@ -16,6 +17,10 @@ from drawncluster import FakeCluster, Gpu
 from invoking import Run, WhatIfOutcome
 from verifyingserver import VerifyingServer
 
+from gpucore.wire.names import VERIFY_UNTIL
+from gpuinspect.verify import objects
+from gpuinspect.verify.objects import RunPlace
+from gpuinspect.verify.site import VerifySite
 from gpukube.blocking import BlockingClient
 from gpukube.errors import ForbiddenError, KubeError, ServerError, UnreachableError
 
@@ -282,3 +287,67 @@ def test_nothing_is_kept_before_the_guard_is_there(
     outcome = verify("--keep")
     assert "kubectl delete" not in outcome.err
     assert not left(server)
+
+
+def test_ctrl_c_waits_for_no_thread_that_the_api_server_does_not_answer(
+    server: StillServer, verify: Callable[..., WhatIfOutcome], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its lists may take minutes to fail, one after the other."""
+    monkeypatch.setattr("gpuinspect.verify.run.STOP_SECONDS", 0.1)
+    answer, answered, get = threading.Event(), threading.Event(), BlockingClient.get
+
+    def silent(self: BlockingClient, path: str, params: Any = None) -> bytes:
+        if path == "/api/v1/nodes" and threading.current_thread() is not threading.main_thread():
+            sent(signal.SIGINT)()
+            answer.wait(20)
+            answered.set()
+        return get(self, path, params)
+
+    monkeypatch.setattr(BlockingClient, "get", silent)
+    outcome = verify()
+    assert not answered.is_set()
+    answer.set()
+    assert outcome.code == 130
+    assert not left(server)
+
+
+def test_a_run_that_is_stopped_reports_no_row_as_failed(
+    server: StillServer, verify: Callable[..., WhatIfOutcome], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a request of a stopped run comes to says nothing about the GPU."""
+
+    def stopped(self: VerifySite, name: str) -> Any:
+        sent(signal.SIGINT)()
+        self._stopped.wait(20)
+        raise RESET
+
+    monkeypatch.setattr(VerifySite, "ended", stopped)
+    outcome = verify()
+    assert outcome.code == 130
+    assert "fail" not in outcome.err
+
+
+def test_an_annotation_that_is_no_number_ends_no_run(
+    server: StillServer, verify: Callable[..., WhatIfOutcome]
+) -> None:
+    """In a namespace of others, its users may write to the pods of the run."""
+
+    def edited(pod: dict[str, Any]) -> None:
+        pod["metadata"]["annotations"]["ALIYUN_COM_GPU_MEM_POD"] = "many"
+        pod["status"] = {"phase": "Succeeded"}
+
+    server.after = edited
+    outcome = verify("-n", "team")
+    assert "3 rows: 3 fail" in outcome.out
+    assert not left(server)
+
+
+@pytest.mark.parametrize("until", ["9" * 5000, "soon", "-1", "\u00b2"])
+def test_a_namespace_with_an_odd_deadline_is_no_expired_run(until: str) -> None:
+    """Whoever may create namespaces chooses its name, its labels and its annotations."""
+    item = objects.namespace(
+        RunPlace(namespace="gpushare-verify-x", own=True, image="", node="n", until=1)
+    )
+    assert objects.expired(item, 1000.0)
+    item["metadata"]["annotations"][VERIFY_UNTIL] = until
+    assert not objects.expired(item, 1000.0)

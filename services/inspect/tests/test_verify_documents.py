@@ -3,6 +3,7 @@
 import json
 import os
 from pathlib import Path
+from xml.etree import ElementTree as ET
 
 import msgspec
 import pytest
@@ -15,7 +16,7 @@ from gpuinspect.verify.rows import RowOutcome
 from gpuinspect.verify.run import VerifyRun
 from gpuinspect.verify.targets import ProofTarget
 from gpuprobe.checks import memory, starts
-from gpuprobe.checks.verdicts import skipped
+from gpuprobe.checks.verdicts import ended_early, skipped
 
 FORMS = Path(__file__).parent / "golden" / "forms"
 UUID = "GPU-84bc6439-fa3f-4477-8cd2-a7a3d5d9f18f"
@@ -95,6 +96,15 @@ def test_junit_escapes_what_it_quotes(made_up: VerifyRun) -> None:
     assert 'failures="1" skipped="1"' in junit(made_up)
     odd = RowOutcome(TARGET, skipped("burst", 'a "quote" & <tag>'))
     assert '"quote" &amp; &lt;tag&gt;' in junit(VerifyRun((odd,)))
+
+
+def test_junit_is_xml_in_any_encoding(made_up: VerifyRun) -> None:
+    """Messages of containers may have control characters, which no XML can have."""
+    words = "exit 1: \x1b[31mno\x00 GPU\ufffe é"
+    found = junit(VerifyRun((*made_up.outcomes, RowOutcome(TARGET, ended_early("burst", words)))))
+    assert found.isascii()
+    message = ET.fromstring(found)[0][-1][0].get("message")
+    assert "exit 1:  [31mno  GPU  é" in str(message)
 
 
 def test_names_of_the_cluster_are_replaced() -> None:

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from gpuinspect.verify.objects import RunPlace
-from gpuinspect.verify.site import PodFailedError, VerifySite
+from gpuinspect.verify.site import PodFailedError, RunStoppedError, VerifySite
 from gpukube.errors import KubeError, NotFoundError, ServerError, ThrottledError, UnreachableError
 
 RESET = UnreachableError("GET pod: connection reset")
@@ -63,6 +63,16 @@ def test_a_deletion_is_repeated_until_it_is_accepted() -> None:
     client = FailingClient(RESET, "accepted", RESTARTS, GONE)
     site(client).delete("p")
     assert client.deleted == 1
+
+
+def test_a_run_that_is_stopped_deletes_no_single_pod() -> None:
+    """All go with its namespace or its Job: an API server that is away is waited for once."""
+    client = FailingClient("accepted")
+    stopped = site(client)
+    stopped.stop()
+    with pytest.raises(RunStoppedError):
+        stopped.delete("p")
+    assert client.deleted == 0
 
 
 @pytest.mark.parametrize("wait", ["bound", "ended"])

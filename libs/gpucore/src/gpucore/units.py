@@ -16,6 +16,7 @@ GpuIndex = NewType("GpuIndex", int)
 """Position of a GPU in NVML's enumeration of its node, from 0."""
 GpuUuid = NewType("GpuUuid", str)
 
+MIB_BYTES: Final = 1 << 20
 MILLI: Final = 1000
 """Parts that a GPU is measured in where memory and compute are compared."""
 _MIB_PER: Final = {"MiB": 1, "GiB": 1024}

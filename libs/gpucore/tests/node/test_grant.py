@@ -63,6 +63,13 @@ def test_a_share_of_several_gpus_names_them_all_and_limits_each() -> None:
     assert envs["GPUSHARE_MEM_FRACTION"] == "0.2500"
 
 
+def test_a_fraction_is_the_share_of_the_largest_gpu() -> None:
+    """A program takes the same fraction of each GPU, and no more than its share of any."""
+    envs = grant(MEM, on((0, 4), (1, 4)), machine(16, 64), BY_INDEX).envs
+    assert envs["GPUSHARE_MEM_FRACTION"] == "0.0625"
+    assert envs["ALIYUN_COM_GPU_MEM_DEV"] == "16"
+
+
 def test_a_fraction_leaves_the_operators_reserve_out() -> None:
     """CUDA counts the reserve as available: all units of the GPU are less than all of that."""
     policy = msgspec.structs.replace(BY_INDEX, reserve_mib=4096)
@@ -95,10 +102,16 @@ def test_cdi_names_are_given_where_the_runtime_speaks_cdi() -> None:
 
 @pytest.mark.parametrize(
     ("part", "whole", "text"),
-    [(3, 15, "0.2000"), (4, 11, "0.3636"), (15, 15, "1.0000"), (1, 20000, "0.0001")],
+    [
+        (3, 15, "0.2000"),
+        (4, 11, "0.3636"),
+        (15, 15, "1.0000"),
+        (20, 15, "1.0000"),
+        (1, 20000, "0.0001"),
+    ],
 )
 def test_a_fraction_is_never_zero_and_never_too_much(part: int, whole: int, text: str) -> None:
-    """Rounded down, but not to 0, which frameworks read as no limit."""
+    """Rounded down, but not to 0, which frameworks read as no limit; at most the whole GPU."""
     assert fraction(part, whole) == text
 
 

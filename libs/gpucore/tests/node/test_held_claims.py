@@ -87,6 +87,22 @@ def test_a_pod_holds_what_its_claims_hold() -> None:
     assert held.bytes_on(GPUS[1], pods) == {"a": 4 * GIBIBYTE}
 
 
+def test_a_claim_that_was_deleted_adds_nothing_to_its_namesake() -> None:
+    """Its pod was deleted by force and still runs, so that kubelet has yet to unprepare it.
+
+    It holds its GPU until then, but the pod of the new claim has the new claim alone.
+    """
+    held = HeldClaims()
+    first, second = claim("old", *GPUS), claim("new", GPUS[0], memory=GIBIBYTE)
+    held.put(first)
+    held.put(msgspec.structs.replace(second, name=first.name))
+    held.put(first)  # counted again
+    pods = [pod("a", first.name)]
+    assert held.bytes_on(GPUS[0], pods) == {"a": GIBIBYTE}
+    assert held.bytes_on(GPUS[1], pods) == {}
+    assert held.on(GPUS[1].uuid)
+
+
 def test_pods_that_share_a_claim_have_equal_parts_and_never_more_than_the_claim() -> None:
     """A namespace can let several pods use one claim; a limit for each must not multiply it."""
     held = HeldClaims()

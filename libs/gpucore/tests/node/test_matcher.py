@@ -143,6 +143,46 @@ def test_a_pod_over_several_gpus_gets_its_part_of_each() -> None:
     assert make_gpus(kubelet.take(8)) == {0: 4, 2: 4}
 
 
+def test_containers_with_fewer_units_than_gpus_get_their_own_gpus() -> None:
+    """gpu-count 2 and a unit for each container: the second follows its plan, not the first."""
+    annotations = {wire_names.V2_ALLOCATION: '{"0": {"0": 1}, "1": {"2": 1}}'}
+    labels = {DEFAULT_NAMES.gpu_count: "2"}
+    pod = expected("p", {"gpu-mem": 1}, {"gpu-mem": 1}, annotations=annotations, labels=labels)
+    kubelet = Kubelet(matcher(machine(1, 15, 15), pod))
+    assert make_gpus(kubelet.take(1)) == {0: 1}
+    assert make_gpus(kubelet.take(1)) == {2: 1}
+
+
+def test_a_small_init_container_does_not_draw_its_pod_to_one_gpu() -> None:
+    """gpu-count 2: it has one percent of the first GPU, and the container half of each."""
+    annotations = {
+        wire_names.V2_ALLOCATION: '{"0": {"0": 4, "2": 4}}',
+        wire_names.V3_CORE_PERCENTAGE: '{"0": {"0": 2, "2": 2}}',
+    }
+    pod = expected(
+        "p",
+        {"gpu-mem": 8, "gpu-core.percentage": 4},
+        inits=[{"gpu-core.percentage": 1}],
+        annotations=annotations,
+        labels={DEFAULT_NAMES.gpu_count: "2"},
+    )
+    kubelet = Kubelet(matcher(machine(5, 15, 15), pod))
+    init = kubelet.take(1, CORE)
+    assert make_gpus(init) == {0: 1}
+    assert make_gpus(kubelet.take(8)) == {0: 4, 2: 4}
+    assert make_gpus(kubelet.take(4, CORE, init.ids)) == {0: 2, 2: 2}
+
+
+def test_a_pod_over_several_gpus_never_ends_on_more() -> None:
+    """gpu-count 2 and another pod on its second GPU: the third GPU is none of its two."""
+    annotations = {wire_names.V2_ALLOCATION: '{"0": {"0": 1, "1": 1}, "1": {"1": 1, "0": 1}}'}
+    labels = {DEFAULT_NAMES.gpu_count: "2"}
+    pod = expected("p", {"gpu-mem": 2}, {"gpu-mem": 2}, annotations=annotations, labels=labels)
+    state = matcher(machine(15, 15, 15), pod)
+    assert make_gpus(state.allocate(MEM, ids(state, {0: 1, 2: 1}))) == {0: 1, 2: 1}
+    denied(state.allocate(MEM, ids(state, {1: 2})), AllocationErrorCode.SPLITS_POD)
+
+
 def test_a_clash_of_a_pod_over_several_gpus_finds_other_gpus() -> None:
     """A planned GPU is full: the pod gets two others with room for its part."""
     annotations = {wire_names.V2_ALLOCATION: '{"0": {"0": 4, "2": 4}}'}

@@ -8,6 +8,7 @@ import asyncio
 import os
 import signal
 import sys
+import threading
 from collections.abc import Sequence
 from typing import Final
 
@@ -26,6 +27,8 @@ from gpukube.errors import ConfigError
 from gpukube.logs import configure_logs
 
 PROGRAM: Final = "gpushare-device-plugin"
+END_SECONDS: Final = 5.0
+"""Longest time in which the interpreter ends; a wait for an error event takes two seconds."""
 
 log = structlog.get_logger()
 
@@ -72,13 +75,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for name in given.ignored:
         log.info("a flag of the original plugin changes nothing", flag=name, why=IGNORED[name])
     log.info("starting", **msgspec.to_builtins(settings, enc_hook=str))
+    status = 1
     try:
         asyncio.run(serve(settings, _nvml(settings)))
+        status = 0
     except ConfigError as error:
         log.error("cannot start", why=str(error))  # noqa: TRY400 - the message is complete without
         # a traceback
-        return 1
-    return 0
+    finally:
+        _end_soon(status)
+    return status
+
+
+def _end_soon(status: int) -> None:
+    """End the process though a call to the driver hangs, for whose thread Python would wait.
+
+    Its successor starts only when it has ended, and kubelet waits long before it kills.
+    """
+    end = threading.Timer(END_SECONDS, os._exit, [status])
+    end.daemon = True
+    end.start()
 
 
 if __name__ == "__main__":

@@ -1,6 +1,10 @@
-"""Names of unix sockets: a path that is too long for Linux gets a short name instead."""
+"""Unix sockets: their names, and whether there is a server.
+
+A path that is too long for Linux gets a short name instead.
+"""
 
 import os
+import socket
 from pathlib import Path
 from typing import Final
 from zlib import crc32
@@ -15,3 +19,14 @@ def socket_in(directory: Path, name: str, *, short: str = "") -> Path:
     if len(os.fsencode(path)) <= LONGEST_SOCKET:
         return path
     return directory / f"{short}{crc32(name.encode()) % 16**7:07x}.sock"
+
+
+def listens(path: Path) -> bool:
+    """A process accepts connections at the socket; it is not waited for."""
+    with socket.socket(socket.AF_UNIX) as client:
+        client.settimeout(0)
+        try:
+            client.connect(os.fspath(path))
+        except OSError:
+            return False
+    return True

@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from time import time_ns
 from typing import Final
@@ -11,7 +12,8 @@ import structlog
 from gpucore.accounting.ledger import Ledger
 from gpucore.accounting.node_capacity import ABSENT, NodeCapacity
 from gpucore.model import AllocationState
-from gpucore.scheduling.grouping import prepare, prepared
+from gpucore.scheduling.grouping import LargeMachine, large_machine, prepare, prepared
+from gpucore.topology.choice import forget
 from gpucore.units import NodeName, PodUid
 from gpuextender.health import Readiness
 from gpuextender.state import State
@@ -100,6 +102,9 @@ class TopologyTables:
     slices of a millisecond, one kind at a time, and never inside a request: until the tables of a
     kind are complete, its nodes get groups that are grown GPU by GPU.
 
+    Tables are kept for few kinds. Those of a kind that no node has any more are given up, so that a
+    node which changes its links again and again pushes out none that others use.
+
     Args:
         ledger: where the nodes are.
         completed: called with every node whose groups can be better now.
@@ -109,6 +114,7 @@ class TopologyTables:
         self._ledger = ledger
         self._completed = completed
         self._shapes: dict[NodeName, NodeCapacity] = {}
+        self._users: Counter[LargeMachine] = Counter()
         self._waiting: dict[NodeName, None] = {}
         self._changed = asyncio.Event()
 
@@ -116,14 +122,27 @@ class TopologyTables:
         """A node may have another inventory, or none any more."""
         node_info = self._ledger.node(name)
         shape = node_info.shape if node_info is not None else ABSENT
-        if self._shapes.get(name, ABSENT) is shape:
+        before = self._shapes.pop(name, ABSENT)
+        if shape.present:
+            self._shapes[name] = shape
+        if before is shape:
             return
-        self._shapes[name] = shape
-        if not shape.present:
-            del self._shapes[name]
-        elif not prepared(shape):
+        self._count_users(before, shape)
+        if shape.present and not prepared(shape):
             self._waiting[name] = None
             self._changed.set()
+
+    def _count_users(self, before: NodeCapacity, after: NodeCapacity) -> None:
+        """A node has the second shape in place of the first."""
+        old, new = large_machine(before), large_machine(after)
+        if new is not None:
+            self._users[new] += 1
+        if old is None:
+            return
+        self._users[old] -= 1
+        if not self._users[old]:
+            del self._users[old]
+            forget(*old)
 
     async def run(self) -> None:
         """Work for ever."""
@@ -136,7 +155,11 @@ class TopologyTables:
                 await self._prepare(name)
 
     async def _prepare(self, name: NodeName) -> None:
-        slices = TimeSlices()
-        for _ in prepare(self._shapes.get(name, ABSENT)):
+        """Compute the tables of a node, unless its links change meanwhile: then it waits anew."""
+        slices, shape = TimeSlices(), self._shapes.get(name, ABSENT)
+        for _ in prepare(shape):
             await slices.yield_to_loop()
+            now = self._shapes.get(name, ABSENT)
+            if now is not shape and large_machine(now) != large_machine(shape):
+                return
         self._completed(name)

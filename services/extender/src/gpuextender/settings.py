@@ -333,6 +333,7 @@ class ExtenderSettings(BaseSettings):
             candidates=self.candidates,
             percentage=self.percentage_of_nodes,
             profiles=self.profiles,
+            wait=grouping.wait,
         )
 
     def claim_requests(self) -> ClaimRequests | None:

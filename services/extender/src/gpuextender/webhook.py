@@ -54,14 +54,16 @@ class AdmissionAnswer(msgspec.Struct, frozen=True):
     Attributes:
         refusal: why it is refused; empty lets it pass.
         scheduler: name to set; empty leaves it.
-        warning: for its author; empty is none.
+        warnings: for its author, about who places the pod.
+        unit_hint: another, about the unit that its author may have meant; empty is none.
         changes: JSON patch that turns its share into a claim, or gives it another size.
         resized: the changes are those of its size.
     """
 
     refusal: str = ""
     scheduler: str = ""
-    warning: str = ""
+    warnings: tuple[str, ...] = ()
+    unit_hint: str = ""
     changes: tuple[Mapping[str, Any], ...] = ()
     resized: bool = False
 
@@ -125,7 +127,8 @@ def review_pod(
         return AdmissionAnswer(refusal=refusal)
     if _served_by_claims(pod_request, node_infos):
         return AdmissionAnswer()
-    return _steered(pod, choice, warning=_unit_mistake(pod_request, node_infos, names))
+    unit_hint = _unit_mistake(pod_request, node_infos, names)
+    return msgspec.structs.replace(_steered(pod, choice), unit_hint=unit_hint)
 
 
 def _served_by_claims(pod_request: PodRequest, node_infos: Iterable[NodeInfo]) -> bool:
@@ -140,17 +143,18 @@ def _served_by_claims(pod_request: PodRequest, node_infos: Iterable[NodeInfo]) -
     return not offered and any(shape.claims for shape in shapes)
 
 
-def _steered(pod: Pod, choice: SchedulerChoice, *, warning: str) -> AdmissionAnswer:
+def _steered(pod: Pod, choice: SchedulerChoice) -> AdmissionAnswer:
     """The scheduler to set, or a warning where the pod names another."""
     names = choice.profiles.names
     if not names or pod.node or pod.scheduler_name in names:
-        return AdmissionAnswer(warning=warning)
+        return AdmissionAnswer()
     if pod.scheduler_name in UNSET_NAMES:
-        return AdmissionAnswer(scheduler=choice.scheduler(pod), warning=warning)
-    return AdmissionAnswer(
-        warning=f"scheduler {pod.scheduler_name} places this pod: "
+        return AdmissionAnswer(scheduler=choice.scheduler(pod))
+    warning = (
+        f"scheduler {pod.scheduler_name} places this pod: "
         f"unless it calls the gpushare extender, use {choice.profiles.exact}"
     )
+    return AdmissionAnswer(warnings=(warning,))
 
 
 def review_debug_containers(pod: Pod, *, namespace: str, names: Names) -> AdmissionAnswer:
@@ -196,7 +200,8 @@ def _unit_mistake(pod_request: PodRequest, node_infos: Iterable[NodeInfo], names
 
     Most requests fit the first node, and no other node is looked at.
     """
-    request = pod_request.mem // pod_request.gpu_count
+    gpus = pod_request.gpu_count
+    request = pod_request.mem // gpus
     largest, fitting = 0, 0
     for node_info in node_infos:
         largest = max(largest, node_info.shape.largest_gpu)
@@ -206,9 +211,10 @@ def _unit_mistake(pod_request: PodRequest, node_infos: Iterable[NodeInfo], names
             needed = node_info.unit.units_for(request)
             fitting = needed if needed <= node_info.shape.largest_gpu else fitting
     if largest and fitting:
+        over = f" over {gpus} GPUs" if gpus > 1 else ""
         return (
-            f"this pod requests {request} {names.gpu_mem}, the largest GPU has {largest}: "
-            f"if you meant MiB, request {fitting}"
+            f"this pod requests {pod_request.mem} {names.gpu_mem}{over}, the largest GPU has "
+            f"{largest}: if you meant MiB, request {fitting * gpus}"
         )
     return ""
 
@@ -226,10 +232,10 @@ def review_claims(
     found = convert(raw, how)
     if found.obstacle:
         warning = f"this share is not converted to a ResourceClaim: {found.obstacle}"
-        return msgspec.structs.replace(answer, warning=warning)
+        return msgspec.structs.replace(answer, warnings=(*answer.warnings, warning))
     if found.template is None:
         return answer
-    return AdmissionAnswer(changes=found.changes)
+    return AdmissionAnswer(changes=found.changes, unit_hint=answer.unit_hint)
 
 
 def with_size(
@@ -254,7 +260,8 @@ def with_size(
         return answer
     found = sizer.resized(pod, raw, namespace, node_infos)
     if not found.changes:
-        return msgspec.structs.replace(answer, warning=answer.warning or found.warning)
+        own = (found.warning,) if found.warning else ()
+        return msgspec.structs.replace(answer, warnings=(*answer.warnings, *own))
     return msgspec.structs.replace(answer, changes=found.changes, resized=True)
 
 
@@ -392,8 +399,8 @@ def _response(answer: AdmissionAnswer) -> dict[str, Any]:
         text = f"gpushare: {answer.refusal}"
         return {"allowed": False, "status": {"code": 422, "reason": "Invalid", "message": text}}
     response: dict[str, Any] = {"allowed": True}
-    if answer.warning:
-        response["warnings"] = [answer.warning]
+    if warnings := [each for each in (answer.unit_hint, *answer.warnings) if each]:
+        response["warnings"] = warnings
     changes = list(answer.changes)
     if answer.scheduler:
         changes += [{"op": "add", "path": "/spec/schedulerName", "value": answer.scheduler}]

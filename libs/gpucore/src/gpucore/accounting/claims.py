@@ -81,6 +81,8 @@ class ClaimAccounts:
         node = None if known is None else node_of_claim(known, self._driver)
         if node is not None:
             self._on[node].discard(uid)
+            if not self._on[node]:
+                del self._on[node]
             self._ledger.release_claim(uid)
 
     def relist_claims(self, claims: Iterable[ResourceClaim]) -> None:

@@ -128,6 +128,8 @@ def _template(
         kind = "a GPU of its own needs" if request.whole_device else "several GPUs need"
         raise ValueError(f"{kind} one container")
     most = _init(pod, how.names)
+    if most and not any(_container_request(box.limits, how.names) for box in pod.containers):
+        raise ValueError("an init container would use the share of a sidecar that runs beside it")
     containers[0] = ContainerRequest(
         max(containers[0].mem, most.mem), max(containers[0].core, most.core)
     )

@@ -13,10 +13,10 @@ from typing import Final
 
 import msgspec
 
+from gpucore.units import MIB_BYTES
 from gpucore.wire.claim.devices import (
     COMPUTE,
     MEMORY,
-    MIB_BYTES,
     NUMA_NODE,
     PCIE_ROOT,
     SHARES,

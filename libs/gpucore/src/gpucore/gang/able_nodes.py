@@ -6,11 +6,11 @@ from typing import Final
 
 from gpucore.accounting.ledger import Ledger
 from gpucore.accounting.node_info import NodeInfo
-from gpucore.gang.shapes import gpus_of
+from gpucore.gang.shapes import gpus_of, shape_of, shape_of_place
 from gpucore.model import Allocation, PodRequest
 from gpucore.scheduling.device_fit import per_device
 from gpucore.scheduling.filter import filter_nodes
-from gpucore.scheduling.fit import fit, free_gpus
+from gpucore.scheduling.fit import fit, free_gpus, is_plain
 from gpucore.units import NodeName
 
 MOST_COMPARED: Final = 20_000
@@ -32,17 +32,46 @@ def without_reservations(
 
 
 def standing_places(
-    without: Mapping[NodeName, NodeInfo],
-    reservations: Iterable[Allocation],
-    pod_request: PodRequest,
+    ledger: Ledger, reservations: Collection[Allocation], pod_request: PodRequest
 ) -> tuple[Allocation, ...]:
-    """The places that stand for pods with one request, on nodes ``without`` all of them."""
-    fitting = {name for name, node_info in without.items() if fit(node_info, pod_request) is None}
-    return tuple(
-        one
+    """The places that stand for pods with one request, on nodes without any of them.
+
+    Only nodes on which that is not obvious are copied: a gang may have a thousand places, and each
+    call for one of its pods comes here.
+    """
+    shape = shape_of(pod_request)
+    plain = is_plain(pod_request) and not pod_request.combines_gpus
+    doubtful = {
+        one.placement.node
         for one in reservations
-        if (name := one.placement.node) in fitting and _still_open(without[name], one, pod_request)
+        if not (plain and shape_of_place(one) == shape and _surely_stands(ledger, one))
+    }
+    without = without_reservations(
+        ledger, [one for one in reservations if one.placement.node in doubtful]
     )
+    fitting = {name for name, node_info in without.items() if fit(node_info, pod_request) is None}
+
+    def still_stands(one: Allocation) -> bool:
+        name = one.placement.node
+        if name not in doubtful:
+            return True
+        return name in fitting and _still_open(without[name], one, pod_request)
+
+    return tuple(filter(still_stands, reservations))
+
+
+def _surely_stands(ledger: Ledger, kept: Allocation) -> bool:
+    """The node counts the place, on healthy GPUs, and none of its GPUs has more than it takes.
+
+    So it fits a plain request of that place's shape once the place is given back.
+    """
+    node_info = ledger.node(kept.placement.node)
+    if node_info is None or kept.uid not in node_info.allocations or node_info.overfull:
+        return False
+    offered = node_info.free_gpus if kept.placement.group else node_info.max_allocatable_memory
+    if offered < 0 or node_info.pending or node_info.pending_core or node_info.pending_gpus:
+        return False
+    return all(node_info.devices[index].healthy for index in gpus_of(kept.placement))
 
 
 def stands(node_info: NodeInfo, kept: Allocation, pod_request: PodRequest) -> bool:

@@ -24,6 +24,7 @@ class GroupCycle:
         earlier: those of cycles before, and of other sets of nodes.
         offers: the nodes that its pods were offered.
         again: places of the cycle before were not enough, so all are planned anew.
+        in_vain: number of plans in this cycle without a place for the pod that was called.
         shortage: why the whole group is refused, and in which state of the cluster, if it is
             refused.
         binding: kube-scheduler binds the pods, so the answers hold until they are bound.
@@ -38,6 +39,7 @@ class GroupCycle:
         self.earlier: deque[Places] = deque(maxlen=SIMULATIONS)
         self.offers = GroupOffers(sets)
         self.again = False
+        self.in_vain = 0
         self.shortage: tuple[Refused, int] | None = None
         self.refused: set[PodUid] = set()
         self.binding = False
@@ -49,15 +51,15 @@ class GroupCycle:
     ) -> None:
         """Filter is called for a pod; a second call for it begins another cycle."""
         self.called_ns = now_ns
-        self.scheduled = scheduled and (self.scheduled or not self.answered)
         self.answered = {key: one for key, one in self.answered.items() if key in waiting}
+        self.scheduled = scheduled and (self.scheduled or not self.answered)
         self.binding = self.binding and bool(self.answered)
         again = uid in self.answered and not self.binding
         if uid in self.refused or again:
             self.again = bool(self.refused) and not self.binding
             self.refused.clear()
             self.offers.begin()
-            self.shortage = None
+            self.shortage, self.in_vain = None, 0
         if again:
             self.earlier.append(self.answered)
             self.answered = {}

@@ -9,9 +9,11 @@ for all that were not called.
 A plan is released when :data:`RELEASE_SECONDS` pass without a call and without a bind, or when
 another group is called: kube-scheduler runs one cycle after the other, and starts the binds of a
 cycle at its end. A bind that comes later reserves all places of its cycle again, or is refused with
-all others. A plan that kube-scheduler has accepted, by the status of the PodGroup or by a bind, is
-kept while it may wait for volumes: its places are renewed for :data:`BINDING_SECONDS`, whatever
-calls come, and expire then like all others. The cycle ends with the last of them.
+all others; a call that comes later in the same cycle reserves the places that were answered again,
+if they are free and its pod has a place beside them. A plan that kube-scheduler has accepted, by
+the status of the PodGroup or by a bind, is kept while it may wait for volumes: its places are
+renewed for :data:`BINDING_SECONDS`, whatever calls come, and expire then like all others. The cycle
+ends with the last of them.
 """
 
 from collections.abc import Callable, Collection
@@ -81,6 +83,7 @@ class PodGroupCycles:
         offered = frozenset(names)
         cycle.offers.add(mine, offered)
         found = self._places.place(view, cycle, mine, offered)
+        cycle.called_ns = self._clock()
         if isinstance(found, Allocation):
             cycle.answered[mine.uid] = found
             return found
@@ -102,7 +105,8 @@ class PodGroupCycles:
 
     def complete(self, pending: UnscheduledPod, gang: Gang) -> bool:
         """As many pods exist as are placed together."""
-        return self._view(pending, gang).exist >= gang.size
+        pods = self._state.gangs.group(Member(pending.pod, pending.pod_request), gang)
+        return len(pods) >= gang.size
 
     def take(self, pending: UnscheduledPod, gang: Gang, node: NodeName) -> Allocation | Refused:
         """The place of a pod that is being bound to ``node``; or why it has none."""

@@ -1,7 +1,7 @@
 """The place of one pod of a PodGroup: its own, that of another pod, or one of a new plan."""
 
 from collections.abc import Callable, Collection, Iterable
-from typing import Protocol
+from typing import Final, Protocol
 
 import msgspec
 
@@ -20,6 +20,9 @@ from gpucore.scheduling.grouping import Rules
 from gpucore.scheduling.pending_pods import Nominations
 from gpucore.units import NodeName, PodUid
 from gpucore.wire.pod.spec import Pod
+
+MOST_IN_VAIN: Final = 8
+"""Plans in one cycle without a place for the pod that was called; each may take long."""
 
 Planned = dict[PodUid, Allocation] | GroupShortage | Postponed
 
@@ -88,6 +91,7 @@ class GroupPlaces:
         self, view: GroupView, cycle: GroupCycle, mine: GroupMember, names: frozenset[NodeName]
     ) -> Allocation | Refused:
         """The place of ``mine``: its own, that of another pod, or one of a new plan."""
+        mine = _on_offered(mine, names)
         again, cycle.again = cycle.again, False
         if again:
             return self._anew(view, cycle, mine, names)
@@ -97,16 +101,22 @@ class GroupPlaces:
         exchanged = self._exchange(view, cycle, mine, names)
         if exchanged is not None:
             return exchanged
-        alone = self._beside(view, mine, names)
-        return alone or self._anew(view, cycle, mine, names)
+        kept = {uid: one for uid, one in view.reserved.items() if uid != mine.uid}
+        alone = self._beside(view, kept, mine, names)
+        if alone is not None:
+            return alone
+        if view.needed <= len(kept) < self._room(view) and _in_vain(cycle, kept):
+            return GroupRefusal(view.gang, GroupCause.OTHERS_ONLY, placed=len(kept))
+        return self._anew(view, cycle, mine, names)
 
     def _exchange(
         self, view: GroupView, cycle: GroupCycle, mine: GroupMember, names: Collection[NodeName]
     ) -> Allocation | None:
         """The place of an equal pod that was not called yet, which gets the place of ``mine``."""
+        like = mine.like
         for other in view.members[1:]:
             theirs = view.reserved.get(other.uid)
-            if other.like != mine.like or theirs is None or other.uid in cycle.answered:
+            if theirs is None or other.uid in cycle.answered or other.like != like:
                 continue
             if theirs.placement.node in names and self.stand(view, {other.uid: theirs}):
                 own = view.reserved.get(mine.uid)
@@ -117,10 +127,9 @@ class GroupPlaces:
         return None
 
     def _beside(
-        self, view: GroupView, mine: GroupMember, names: Collection[NodeName]
+        self, view: GroupView, kept: Places, mine: GroupMember, names: Collection[NodeName]
     ) -> Allocation | None:
         """A place beside all others that are reserved for the group."""
-        kept = {uid: one for uid, one in view.reserved.items() if uid != mine.uid}
         if not kept or len(kept) >= self._room(view):
             return None
         found = self.plan(view, kept, [mine], lambda _: names)
@@ -133,14 +142,17 @@ class GroupPlaces:
         self, view: GroupView, cycle: GroupCycle, mine: GroupMember, names: frozenset[NodeName]
     ) -> Allocation | Refused:
         """A new plan for all pods that were not called yet."""
-        kept = {uid: one for uid, one in view.reserved.items() if uid in cycle.answered}
-        kept.pop(mine.uid, None)
-        rest = [_on_offered(mine, names)]
-        rest += [one for one in view.members if one.uid not in kept and one.uid != mine.uid]
-        every = self._state.ledger.nodes().keys()
-        tries = cycle.offers.nodes(rest, names, every)
-        most = MOST_COMPARED // len(tries)
-        found = _best((self.plan(view, kept, rest, nodes, most) for nodes in tries), mine)
+        kept = {
+            uid: one
+            for uid, one in view.reserved.items()
+            if uid in cycle.answered and uid != mine.uid
+        }
+        released = self._released(view, cycle, mine)
+        found = self._planned(view, cycle, released, mine, names) if released else None
+        if released and isinstance(found, dict) and mine.uid in found:
+            kept = released
+        else:
+            found = self._planned(view, cycle, kept, mine, names)
         if not isinstance(found, dict):
             if not kept:
                 self.keep_only(view, {})
@@ -148,7 +160,36 @@ class GroupPlaces:
         self.keep_only(view, kept | found)
         if mine.uid in found:
             return found[mine.uid]
+        cycle.in_vain += 1
         return GroupRefusal(view.gang, GroupCause.OTHERS_ONLY, placed=len(kept) + len(found))
+
+    def _released(
+        self, view: GroupView, cycle: GroupCycle, mine: GroupMember
+    ) -> dict[PodUid, Allocation] | None:
+        """The answers of a cycle whose plan was released; ``None`` where they are no longer free.
+
+        kube-scheduler may pause longer in a cycle than a plan is kept, and binds the pods where it
+        was answered.
+        """
+        answered = {uid: one for uid, one in cycle.answered.items() if uid != mine.uid}
+        if cycle.binding or answered.keys() <= view.reserved.keys():
+            return None
+        return self.stand(view, answered)
+
+    def _planned(
+        self,
+        view: GroupView,
+        cycle: GroupCycle,
+        kept: Places,
+        mine: GroupMember,
+        names: frozenset[NodeName],
+    ) -> Planned:
+        """A plan for all pods without a place in ``kept``, ``mine`` first."""
+        rest = [mine]
+        rest += [one for one in view.members if one.uid not in kept and one.uid != mine.uid]
+        tries = cycle.offers.nodes(rest, names, self._state.ledger.nodes().keys())
+        most = MOST_COMPARED // len(tries)
+        return _best((self.plan(view, kept, rest, nodes, most) for nodes in tries), mine)
 
     def plan(
         self,
@@ -193,7 +234,7 @@ class GroupPlaces:
             if uid in cycle.answered and uid != mine.uid
         }
         alone = msgspec.structs.replace(view, needed=1)
-        first = self.plan(alone, kept, [mine], lambda _: {node})
+        first = self.plan(alone, kept, [_on_offered(mine, {node})], lambda _: {node})
         if not isinstance(first, dict):
             return first
         rest = [member for member in view.members if member.uid not in kept | first]
@@ -223,6 +264,15 @@ class GroupPlaces:
         )
         self._state.reserve(found)
         return found
+
+
+def _in_vain(cycle: GroupCycle, kept: Places) -> bool:
+    """A new plan has no place for a pod without one: no place in ``kept`` may be given up for it.
+
+    Also after so many plans in vain: thousands of pods of one group may find no place, and others
+    wait meanwhile.
+    """
+    return kept.keys() <= cycle.answered.keys() or cycle.in_vain >= MOST_IN_VAIN
 
 
 def _best(tries: Iterable[Planned], mine: GroupMember) -> Planned:

@@ -77,13 +77,9 @@ def plan_group(
         most: maximum number of nodes that all attempts compare.
     """
     held = ledger.gang(gang.namespace, gang.name)
-    reservations = [one for one in held if one.state is AllocationState.RESERVED]
-    home = {one.placement.node for one in held if one not in reservations}
-    changed = without_reservations(ledger, reservations)
-    for one in kept.values():
-        _put(ledger, changed, one)
-    changed = beside_nominated(ledger, changed, nominated)
+    home = {one.placement.node for one in held if one.state is not AllocationState.RESERVED}
     home.update(one.placement.node for one in kept.values())
+    changed = beside_nominated(ledger, _with_only(ledger, held, kept.values()), nominated)
     empty = _Filling(ledger, gang, changed, rules, home, now_ns)
     room = 0
     for found in _attempts(empty, members, nodes, most):
@@ -93,6 +89,19 @@ def plan_group(
     counts = Counter(member.pod_request for member in members)
     unit = common_unit(ledger.nodes().values())
     return GroupShortage(gang, needed - len(kept), room, tuple(counts.items()), unit)
+
+
+def _with_only(
+    ledger: Ledger, held: Iterable[Allocation], kept: Iterable[Allocation]
+) -> dict[NodeName, NodeInfo]:
+    """Copies of the nodes on which a group has other reservations than those that are kept."""
+    staying = {one.uid: one for one in kept}
+    ending = (one for one in held if one.state is AllocationState.RESERVED)
+    changed = without_reservations(ledger, [one for one in ending if staying.get(one.uid) != one])
+    for one in staying.values():
+        if ledger.allocation(one.uid) != one:
+            _put(ledger, changed, one)
+    return changed
 
 
 class _Filling(msgspec.Struct):

@@ -9,7 +9,6 @@ from gpucore.gang.able_nodes import stands, without_reservations
 from gpucore.gang.kinds import GroupMember
 from gpucore.gang.members import Member
 from gpucore.gang.reservations import reserved_for
-from gpucore.gang.values import group_member
 from gpucore.model import Allocation
 from gpucore.scheduling.nominated import NONE_NOMINATED, Nominated
 from gpucore.units import PodUid
@@ -48,7 +47,7 @@ def group_view(
     members = [
         member
         for one in open_pods
-        if one.pod.scheduler_name == scheduler and (member := group_member(one))
+        if one.pod.scheduler_name == scheduler and (member := one.group_member)
     ]
     others = sum(one.pod_request is None for one in open_pods)
     placed = len(pods) - len(open_pods)

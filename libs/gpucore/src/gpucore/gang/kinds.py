@@ -7,6 +7,8 @@ import msgspec
 from gpucore.model import PodRequest
 from gpucore.model.constraints import Resources
 from gpucore.units import NodeName, PodUid
+from gpucore.wire.constraints import VOLUMES_UNSUPPORTED
+from gpucore.wire.pod.spec import Pod
 
 
 class PlacementKind(msgspec.Struct, frozen=True):
@@ -23,6 +25,16 @@ class PlacementKind(msgspec.Struct, frozen=True):
     scheduler: str
     selection: Hashable = None
     pinned: str = ""
+
+
+def kind_of(pod: Pod) -> PlacementKind:
+    """The kind of a pod; its owner and scheduler alone where its constraints were not read."""
+    known = pod.constraints
+    if known is None:
+        return PlacementKind(pod.owner, pod.scheduler_name)
+    selection = (known.node_selector, known.affinity, known.tolerations)
+    pinned = pod.uid if VOLUMES_UNSUPPORTED in known.unsupported else ""
+    return PlacementKind(pod.owner, pod.scheduler_name, selection, pinned)
 
 
 Like = tuple[PodRequest, Resources, PlacementKind]

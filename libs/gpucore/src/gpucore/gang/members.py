@@ -9,10 +9,12 @@ each :data:`RECOVERY` seconds. The debt belongs to the namespace, so new pods do
 
 from collections.abc import Iterable
 from enum import StrEnum
+from functools import cached_property
 from typing import Final
 
 import msgspec
 
+from gpucore.gang.kinds import GroupMember, kind_of
 from gpucore.model import PodRequest
 from gpucore.units import PodUid
 from gpucore.wire.names import Names
@@ -40,8 +42,8 @@ class Members(msgspec.Struct, frozen=True):
     alike: int
 
 
-class Member(msgspec.Struct, frozen=True):
-    """A pod of a gang. ``demand`` is ``None`` where it requests nothing of ours."""
+class Member(msgspec.Struct, frozen=True, dict=True):
+    """A pod of a gang. ``pod_request`` is ``None`` where it requests nothing of ours."""
 
     pod: Pod
     pod_request: PodRequest | None
@@ -50,6 +52,15 @@ class Member(msgspec.Struct, frozen=True):
     def pending(self) -> bool:
         """It has no node yet and requests something of ours."""
         return self.pod_request is not None and not self.pod.node
+
+    @cached_property
+    def group_member(self) -> GroupMember | None:
+        """It as one of a PodGroup that is to be placed; ``None`` where it is not."""
+        request, pod = self.pod_request, self.pod
+        if request is None or request.fault or not self.pending:
+            return None
+        requests = pod.constraints.requests if pod.constraints else ()
+        return GroupMember(pod.uid, request, kind_of(pod), pod.nominated, requests)
 
     def like(self, other: "Member") -> bool:
         """Both could take each other's place."""

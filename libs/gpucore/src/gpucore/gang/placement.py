@@ -71,14 +71,14 @@ def place_gang(
         return incomplete(gang, members.exist)
     missing = max(min(gang.size - placed, members.alike), 1)
     replaced = _replaceable(reservations, pod_request, most_others=gang.size - placed - missing)
-    without = without_reservations(ledger, replaced.values())
-    kept = standing_places(without, replaced.values(), pod_request)
+    kept = standing_places(ledger, replaced.values(), pod_request)
     if len(kept) >= missing and any(one.placement.node in names for one in kept):
         return GangPlacement(kept)
     if ledger.reserved(gang.namespace) - len(replaced) + missing > MOST_RESERVED:
         return too_many(gang)
     standing = {one.uid: one for one in allocations if one.uid not in replaced}
     home = {one.placement.node for one in standing.values()}
+    without = without_reservations(ledger, replaced.values())
     changed = beside_nominated(ledger, without, nominated)
     node_infos = able_nodes(ledger, changed, pod_request, names)
     left = _left(limits, standing.values())

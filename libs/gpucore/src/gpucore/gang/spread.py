@@ -5,7 +5,9 @@ of nodes is exact: the nodes that fit most pods are counted until all pods fit. 
 the best one that still allows that number.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections import deque
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from heapq import heappop, heappush
 
 from gpucore.accounting.device_info import DeviceInfo
 from gpucore.accounting.node_info import NodeInfo
@@ -154,27 +156,62 @@ def spread_over(
     if sum(offer.room for offer in offers) < count:
         return []
     ordered = sorted(offers, key=lambda offer: (-offer.room, offer.name))
-    homes = [offer for offer in ordered if offer.name in home]
-    others = [offer for offer in ordered if offer.name not in home]
     chosen: list[tuple[NodeOffer, int]] = []
-    while count:
-        best = homes.pop(0) if homes else _best(others, count)
-        load = min(best.room, count)
-        chosen.append((best, load))
-        others = [offer for offer in others if offer is not best]
-        count -= load
-    return chosen
-
-
-def _best(ordered: Sequence[NodeOffer], count: int) -> NodeOffer:
-    """The best node that keeps the number of nodes least; the tightest of equals."""
-    rest = count  # for the last node, where the roomiest ones take all others
     for offer in ordered:
-        if offer.room >= rest:
+        if offer.name in home and count:
+            load = min(offer.room, count)
+            chosen.append((offer, load))
+            count -= load
+    others = [offer for offer in ordered if offer.name not in home]
+    return [*chosen, *_fewest(others, count)]
+
+
+_Ranked = tuple[tuple[float, int, NodeName], NodeOffer]
+"""A node with its rank: the best one first, the tightest of equals."""
+
+
+def _fewest(ordered: Sequence[NodeOffer], count: int) -> Iterator[tuple[NodeOffer, int]]:
+    """The fewest nodes of those with most room first, each time the best that keeps them so few.
+
+    While no node takes all pods that are left, each node is filled. So its rank stays, and each
+    node is rated once: a gang may take a thousand of thousands of nodes.
+    """
+    left = {offer.name: offer for offer in ordered}
+    waiting, ranked = deque(ordered), list[_Ranked]()
+    while count:
+        least = _least_room(left.values(), count)
+        if least == count:
+            roomy = [offer for offer in left.values() if offer.room >= count]
+            yield min(_ranked(offer, count) for offer in roomy)[1], count
+            return
+        while waiting and waiting[0].room >= least:
+            offer = waiting.popleft()
+            heappush(ranked, _ranked(offer, offer.room))
+        best = _pop(ranked, least)
+        yield best, best.room
+        del left[best.name]
+        count -= best.room
+
+
+def _least_room(ordered: Iterable[NodeOffer], count: int) -> int:
+    """For how many pods the last node has room, where the roomiest ones take all others."""
+    for offer in ordered:
+        if offer.room >= count:
             break
-        rest -= offer.room
+        count -= offer.room
+    return count
 
-    def rank(offer: NodeOffer) -> tuple[float, int, NodeName]:
-        return -offer.goodness(min(offer.room, count)), offer.node_info.free_gpus, offer.name
 
-    return min((offer for offer in ordered if offer.room >= rest), key=rank)
+def _pop(ranked: list[_Ranked], least: int) -> NodeOffer:
+    """Take the best node that has room for ``least`` pods."""
+    aside = list[_Ranked]()
+    while ranked[0][1].room < least:
+        aside.append(heappop(ranked))
+    _, best = heappop(ranked)
+    for one in aside:
+        heappush(ranked, one)
+    return best
+
+
+def _ranked(offer: NodeOffer, count: int) -> _Ranked:
+    return (-offer.goodness(count), offer.node_info.free_gpus, offer.name), offer

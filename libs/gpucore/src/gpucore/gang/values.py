@@ -4,13 +4,10 @@ from enum import StrEnum
 
 import msgspec
 
-from gpucore.gang.kinds import GroupMember, PlacementKind
-from gpucore.gang.members import Member, Postponed
+from gpucore.gang.members import Postponed
 from gpucore.model import Allocation, PodRequest
 from gpucore.units import MemoryUnit, NodeName, PodUid
-from gpucore.wire.constraints import VOLUMES_UNSUPPORTED
 from gpucore.wire.pod.gangs import Gang
-from gpucore.wire.pod.spec import Pod
 
 
 class GangPlacement(msgspec.Struct, frozen=True):
@@ -42,24 +39,6 @@ class Shortage(msgspec.Struct, frozen=True):
     nodes: int
     roomiest: tuple[tuple[NodeName, int], ...] = ()
     unit: MemoryUnit | None = None
-
-
-def group_member(member: Member) -> GroupMember | None:
-    """``member`` as one that is to be placed; ``None`` where it is not."""
-    request, pod = member.pod_request, member.pod
-    if request is None or request.fault or not member.pending:
-        return None
-    requests = pod.constraints.requests if pod.constraints else ()
-    return GroupMember(pod.uid, request, _kind(pod), pod.nominated, requests)
-
-
-def _kind(pod: Pod) -> PlacementKind:
-    known = pod.constraints
-    if known is None:
-        return PlacementKind(pod.owner, pod.scheduler_name)
-    selection = (known.node_selector, known.affinity, known.tolerations)
-    pinned = pod.uid if VOLUMES_UNSUPPORTED in known.unsupported else ""
-    return PlacementKind(pod.owner, pod.scheduler_name, selection, pinned)
 
 
 class GroupShortage(msgspec.Struct, frozen=True):

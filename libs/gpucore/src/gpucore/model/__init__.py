@@ -38,6 +38,8 @@ class IsolationMode(StrEnum):
 
     def gives(self, demanded: "IsolationMode") -> bool:
         """Whether a GPU in this mode has all that a pod demands."""
+        if demanded is IsolationMode.NONE:
+            return True
         if demanded.uses_mps and not self.uses_mps:
             return False
         return self.uses_driver or not demanded.uses_driver

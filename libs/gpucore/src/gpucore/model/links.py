@@ -128,10 +128,10 @@ def merge(
     Where the two ends disagree (a link that fails, or is seen from one side only) the weaker report
     counts, so that no request relies on a link that may not exist.
     """
-    found_notes = list(notes)
+    found_notes, present = list(notes), frozenset(gpus)
     ends: dict[tuple[int, int], dict[bool, tuple[str, ...]]] = {}
     for (a, b), names in reports:
-        if a == b or a not in gpus or b not in gpus:
+        if a == b or a not in present or b not in present:
             found_notes.append(f"{a}-{b} is not a pair of this machine's GPUs")
             continue
         known = _known(a, b, names, found_notes)

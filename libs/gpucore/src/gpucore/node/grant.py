@@ -152,13 +152,16 @@ def _memory(
 ) -> dict[str, str]:
     names = policy.names
     amount, size = sum(counts.values()), gpus[0].units
-    part, shared = max(counts.values()), gpus[0].allocatable_mib or 1
+    part, largest = max(counts.values()), max(gpus, key=lambda gpu: gpu.units)
+    shared = largest.allocatable_mib or 1
     envs = {
         names.mem_idx: ",".join(str(gpu.index) for gpu in gpus),
         names.mem_pod: str(amount),
         names.mem_container: str(amount),
         names.mem_dev: str(size),
-        wire_names.ENV_MEM_FRACTION: fraction(part * shared, size * (shared + policy.reserve_mib)),
+        wire_names.ENV_MEM_FRACTION: fraction(
+            part * shared, largest.units * (shared + policy.reserve_mib)
+        ),
     }
     if inventory.unit is not None:
         limit = str(part * inventory.unit.mib)
@@ -169,6 +172,9 @@ def _memory(
 
 
 def fraction(part: int, whole: int) -> str:
-    """``part / whole`` rounded down to four places, never 0: frameworks read 0 as "no limit"."""
+    """``part / whole`` rounded down to four places, from 0.0001 to 1.
+
+    Frameworks read 0 as "no limit", and a share of a GPU that is oversold may be larger than it.
+    """
     places = 10_000
-    return f"{max(part * places // max(whole, 1), 1) / places:.4f}"
+    return f"{min(max(part * places // max(whole, 1), 1), places) / places:.4f}"

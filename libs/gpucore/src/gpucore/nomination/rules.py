@@ -20,6 +20,8 @@ def left_to_scheduler(pod: Pod) -> str:
         return "its constraints were not read"
     if pod.gated or pod.terminating:
         return "it has scheduling gates" if pod.gated else "it is being deleted"
+    if pod.pod_group:
+        return "its scheduler evaluates all nodes for its PodGroup"
     if pod.constraints.size > MOST_COMPARED:
         return "it has too many constraints"
     return ", ".join(pod.constraints.unsupported)

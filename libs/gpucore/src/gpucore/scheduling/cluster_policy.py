@@ -151,6 +151,7 @@ class ClusterPolicy(msgspec.Struct, frozen=True):
         candidates: maximum number of nodes among which kube-scheduler chooses; 0 all that fit.
         percentage: of the nodes that kube-scheduler evaluates; 0 its default.
         profiles: of the scheduler that calls the extender.
+        wait: as in :class:`gpucore.scheduling.grouping.Grouping`.
     """
 
     name: str = DEFAULT_POLICY
@@ -160,11 +161,12 @@ class ClusterPolicy(msgspec.Struct, frozen=True):
     candidates: int = 1
     percentage: int = 0
     profiles: SchedulerProfiles = SchedulerProfiles()
+    wait: bool = True
 
     @property
     def grouping(self) -> Grouping:
         """The choice of several GPUs."""
-        return Grouping(self.topology, self.static)
+        return Grouping(self.topology, self.static, self.wait)
 
     def __str__(self) -> str:
         """Both names and where they were read."""

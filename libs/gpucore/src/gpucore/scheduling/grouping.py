@@ -17,10 +17,11 @@ from gpucore.model import PodRequest
 from gpucore.model.links import Matrix
 from gpucore.topology import choice
 from gpucore.topology.choice import MAX_IMMEDIATE
-from gpucore.topology.gpusets import MAX_EXACT
+from gpucore.topology.gpusets import MAX_EXACT, Scores
 from gpucore.topology.policies import MAX_RATING, GpuGroup, Impossible, plan, rating
 from gpucore.topology.static import StaticSets
 from gpucore.units import GpuIndex
+from gpucore.wire.node.matrices import MAX_GPUS
 
 BEST_EFFORT: Final = "best-effort"
 BANDWIDTH: Final = "bandwidth"
@@ -81,7 +82,7 @@ class Grouping(msgspec.Struct, frozen=True):
             ranked: the GPUs that can take it, the GPU policy's first choice first; enough.
         """
         name, count = self._name(pod_request), pod_request.gpu_count
-        if name == SIMPLE or count == 1 or not _known(node_info.shape.matrix):
+        if name == SIMPLE or not _searched(node_info.shape, ranked, count):
             return tuple(sorted(ranked[:count]))
         free, matrix = sorted(ranked), node_info.shape.matrix
         best = self._group(node_info, free, count, pod_request)
@@ -115,10 +116,10 @@ class Grouping(msgspec.Struct, frozen=True):
         Args:
             packing: rating by the GPU policy, 0 to 1.
         """
-        matrix = node_info.shape.matrix
         if len(gpus) < 2 or self._name(pod_request) == SIMPLE:
             return packing
-        if not matrix.links:
+        matrix = node_info.shape.matrix
+        if not matrix.links or len(gpus) > MAX_GPUS:
             return packing / MAX_RATING
         return rating(GpuGroup(tuple(gpus), matrix.sum_of(gpus))) / MAX_RATING
 
@@ -134,9 +135,9 @@ class Grouping(msgspec.Struct, frozen=True):
         require: Sequence[GpuIndex] = (),
     ) -> GpuGroup:
         shape, name = node_info.shape, self._name(pod_request)
-        if name != STATIC and (count == 1 or not _known(shape.matrix)):
-            return GpuGroup(tuple(free[:count]), 0)
         for policy in (name, BEST_EFFORT):
+            if policy != STATIC and not _searched(shape, free, count):
+                return GpuGroup(tuple(free[:count]), 0)
             among = free if policy == STATIC else _different(shape.matrix, free, count, require)
             group = plan(
                 shape.matrix,
@@ -152,6 +153,14 @@ class Grouping(msgspec.Struct, frozen=True):
             if not isinstance(group, Impossible):
                 return group
         raise ValueError(f"{count} of {len(free)} GPUs: the caller found that they fit")
+
+
+def _searched(shape: NodeCapacity, free: Sequence[GpuIndex], count: int) -> bool:
+    """Whether a group is searched: a node may state any number of GPUs, and no machine has these.
+
+    The search would take minutes for a thousand GPUs. MIG instances are not linked.
+    """
+    return count > 1 and len(free) <= MAX_GPUS and _known(shape.matrix)
 
 
 def _different(
@@ -180,18 +189,29 @@ class Rules(msgspec.Struct, frozen=True):
     grouping: Grouping = BY_LINKS
 
 
+LargeMachine = tuple[Scores, tuple[int, ...]]
+"""Scores and NUMA nodes of 9 to 16 GPUs, by which their tables are kept."""
+
+
+def large_machine(shape: NodeCapacity) -> LargeMachine | None:
+    """The machine whose tables a node needs; ``None`` where these take no time or do not exist."""
+    gpus = len(shape.inventory.gpus) if shape.inventory else 0
+    if not MAX_IMMEDIATE < gpus <= MAX_EXACT or not _known(shape.matrix):
+        return None
+    return shape.matrix.scores, shape.matrix.numas
+
+
 def prepared(shape: NodeCapacity) -> bool:
     """Whether groups on such a node are chosen without computing for long."""
-    gpus = len(shape.inventory.gpus) if shape.inventory else 0
-    if gpus <= MAX_IMMEDIATE or not _known(shape.matrix):
-        return True
-    return choice.prepared(shape.matrix.scores, shape.matrix.numas)
+    machine = large_machine(shape)
+    return machine is None or choice.prepared(*machine)
 
 
 def prepare(shape: NodeCapacity) -> Iterator[None]:
     """Compute what :func:`prepared` finds missing, with a pause after every small step."""
-    if not prepared(shape):
-        yield from choice.prepare(shape.matrix.scores, shape.matrix.numas)
+    machine = large_machine(shape)
+    if machine is not None:
+        yield from choice.prepare(*machine)
 
 
 def _known(matrix: Matrix) -> bool:

@@ -73,7 +73,8 @@ class RememberedPod(msgspec.Struct):
     Attributes:
         offered: 1 at the number of each node that the scheduler offered.
         judged: the change up to which it was judged, or sent back to its scheduler.
-        looked: the change up to which it was found since to fit on no changed node.
+        looked: the change up to which it was found since to fit on no changed node, or its gang
+            nowhere.
         wakeups: times it was sent back since it last fitted anywhere.
         not_before: time of the loop before which it is not sent back again.
         incomplete: pods of its gang were missing, which its scheduler reported as the reason.

@@ -24,7 +24,7 @@ from gpucore.scheduling.device_order import device_order
 from gpucore.scheduling.fit import admit
 from gpucore.scheduling.grouping import BY_LINKS, Grouping
 from gpucore.scheduling.host_rooms import request_on_host, take_from_host
-from gpucore.scheduling.nominated import reserved_for_nominated
+from gpucore.scheduling.nominated import node_beside, refusal_beside
 from gpucore.scheduling.pending_pods import Nominations
 from gpucore.scheduling.policy import Policy, place, rate, resolve
 from gpucore.steps import Steps, complete
@@ -226,15 +226,22 @@ class SimulatedCluster:
         placement = place(node_info, pod_request, self._policy, grouping=self._grouping)
         if isinstance(placement, FitError):
             return placement
-        if self._nominations:
-            pod = Pod(PodUid(""), "", "", priority=priority)
-            kept = reserved_for_nominated(self._nominations, node_info, pod, pod_request)
-            if kept is not None:
-                return kept
         chosen = resolve(node_info, pod_request, self._policy)
         rated = rate(node_info, pod_request, placement, chosen, grouping=self._grouping)
         last = avoided(node, constraints) if node is not None else 0
-        return Rated(placement, (-last, *rated))
+        bound = self._bound(node_info, pod_request, priority, placement)
+        return bound if isinstance(bound, FitError) else Rated(bound, (-last, *rated))
+
+    def _bound(
+        self, node_info: NodeInfo, pod_request: PodRequest, priority: int, placement: Placement
+    ) -> Placement | FitError:
+        """Where bind places the pod: on no GPU that a pod nominated to the node waits for."""
+        pod = Pod(PodUid(""), "", "", priority=priority)
+        held = self._nominations.before(node_info.name, pod) if self._nominations else []
+        if not held:
+            return placement
+        kept, free = refusal_beside(node_info, pod_request, held), node_beside(node_info, held)
+        return kept or place(free, pod_request, self._policy, grouping=self._grouping)
 
     def _publish(self, node_info: NodeInfo) -> None:
         """The node agent publishes the devices in the policy's order after every change."""

@@ -4,9 +4,8 @@ from typing import Final
 
 import msgspec
 
-from gpucore.units import MemoryUnit
+from gpucore.units import MIB_BYTES, MemoryUnit
 
-_MIB: Final = 1 << 20
 _PERCENT: Final = 100
 
 
@@ -39,4 +38,4 @@ class ContainerSize(msgspec.Struct, frozen=True):
 
 def units_for(amount: int, unit: MemoryUnit, *, margin: int = 0) -> int:
     """Units that hold ``amount`` bytes and ``margin`` percent more, rounded up."""
-    return -(-amount * (_PERCENT + margin) // (unit.mib * _MIB * _PERCENT))
+    return -(-amount * (_PERCENT + margin) // (unit.mib * MIB_BYTES * _PERCENT))

@@ -93,6 +93,11 @@ def prepare(scores: Scores, numas: tuple[int, ...]) -> Iterator[None]:
         yield from _made(scores, numas).prepare(range(1, len(scores) + 1))
 
 
+def forget(scores: Scores, numas: tuple[int, ...]) -> None:
+    """No such machine is left: give its tables up, so that they push out no others."""
+    _large.pop((scores, numas), None)
+
+
 def _made(scores: Scores, numas: tuple[int, ...]) -> Partitions:
     """The tables of a machine, perhaps none of them computed yet."""
     if len(scores) <= MAX_IMMEDIATE:

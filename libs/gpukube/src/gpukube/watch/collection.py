@@ -28,6 +28,8 @@ class Collection(msgspec.Struct, Generic[T], frozen=True):
             ``/api/v1/namespaces/default/pods``; an informer reads the current resource version of
             the server there, which costs less than a list. Empty: the informer does not check it.
         version_name: the name that it looks up there; no object needs to have it.
+        page_size: maximum number of objects in a page of a later list, for a process whose memory
+            does not hold many large ones; 0: as many as usual.
     """
 
     name: str
@@ -37,6 +39,7 @@ class Collection(msgspec.Struct, Generic[T], frozen=True):
     params: dict[str, str] = msgspec.field(default_factory=dict)
     version_path: str = ""
     version_name: str = PROBE
+    page_size: int = 0
 
 
 def collection_of(

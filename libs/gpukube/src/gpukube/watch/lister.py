@@ -115,6 +115,6 @@ class Lister(Generic[T]):
         return page
 
     async def _page(self, token: str) -> bytes:
-        params = self._collection.params | {"limit": str(PAGE)}
+        params = self._collection.params | {"limit": str(self._collection.page_size or PAGE)}
         more = {"continue": token} if token else {}
         return await self._client.get(self._collection.path, params=params | more)

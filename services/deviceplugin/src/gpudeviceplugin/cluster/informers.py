@@ -11,6 +11,8 @@ from gpukube.watch.collection import Collection, NoObserver
 
 SILENCE_SECONDS: Final = 330.0
 """Bookmarks arrive about once a minute, except on an old API server where nothing happens."""
+POD_PAGE: Final = 32
+"""Pods in a page: tenants choose their sizes, up to 1.5 MiB each, and two pages are in memory."""
 
 
 def pods_of(node: str, listed: Callable[[bytes], object] | None = None) -> Collection[Pod]:
@@ -33,6 +35,7 @@ def pods_of(node: str, listed: Callable[[bytes], object] | None = None) -> Colle
         decode_pod_event,
         {"fieldSelector": f"spec.nodeName={node}"},
         version_path="/api/v1/namespaces/default/pods",
+        page_size=POD_PAGE,
     )
 
 

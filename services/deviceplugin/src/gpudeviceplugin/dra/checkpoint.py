@@ -63,6 +63,7 @@ class ClaimFiles:
         with self._lock():
             for path in self._unfinished():
                 path.unlink(missing_ok=True)
+            self._take_back()
             kept = {path.stem for path in self._checkpoints.glob(f"*{_UNREADABLE}")}
             for path in sorted(self._checkpoints.glob("*.json")):
                 if not self._restore(path):
@@ -157,6 +158,14 @@ class ClaimFiles:
             return False
         self._write_cdi(claim)
         return True
+
+    def _take_back(self) -> None:
+        """Use what an earlier version of the plugin set aside, but for claims prepared since."""
+        for path in self._checkpoints.glob(f"*{_UNREADABLE}"):
+            with suppress(CheckpointError):
+                decode_checkpoint(path.read_bytes(), path.stem)
+                if not self._checkpoint(path.stem).exists():
+                    path.replace(self._checkpoint(path.stem))
 
     def _unfinished(self) -> list[Path]:
         """Unfinished files of this plugin; other programs write to the CDI directory too."""

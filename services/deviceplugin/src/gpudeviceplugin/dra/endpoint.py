@@ -29,6 +29,8 @@ from gpudeviceplugin.sockets import socket_in
 
 log = structlog.get_logger()
 
+LOOK_SECONDS: Final = 10.0
+"""Seconds between looks whether the sockets are there."""
 STOP_SECONDS: Final = 5.0
 """Longest wait at the end for calls of kubelet that are being answered."""
 SHORT: Final = "gpushare-"
@@ -82,10 +84,21 @@ class DraEndpoint:
         """
         await self.start()
         try:
-            await self._preparer.remove_deleted()
-            await self._preparer.follow()
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._keep_sockets())
+                await self._preparer.remove_deleted()
+                await self._preparer.follow()
         finally:
             await to_its_end(self.stop())
+
+    async def _keep_sockets(self) -> None:
+        """Serve anew where somebody removed a socket: kubelet deregisters the driver then."""
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            if not (self.socket.exists() and self.registry_socket.exists()):
+                log.warning("a socket was removed; serving anew", socket=str(self.socket))
+                await to_its_end(self.stop())
+                await self.start()
 
     async def start(self) -> None:
         """Restore the files of prepared claims, serve, and have kubelet register the driver.
@@ -135,6 +148,7 @@ def _remove_dead(paths: Any) -> None:
     """Remove sockets without a server."""
     for path in paths:
         with socket.socket(socket.AF_UNIX) as client:
+            client.settimeout(0)  # a plugin that stands still may have a full queue
             try:
                 client.connect(os.fspath(path))
             except ConnectionRefusedError:

@@ -28,7 +28,7 @@ class Enforcer(Protocol):
     """Puts limits in force before a container of a claim may start."""
 
     async def __call__(self, claim: PreparedClaim, pods: Collection[PodUid]) -> None:
-        """Have the limits of these pods in force.
+        """Have the limits of these pods in force; of those that are known where none is given.
 
         Raises:
             ClaimError: they are not.
@@ -75,7 +75,7 @@ class ClaimPreparer:
         """Have a claim's files, and the answer for kubelet.
 
         Raises:
-            ClaimError: the claim cannot be prepared.
+            ClaimError: the claim cannot be prepared, or a limit is not in force.
             KubeError: the API server has no such claim, or does not answer.
             OSError: a file cannot be written.
         """
@@ -202,8 +202,12 @@ class ClaimPreparer:
         down = isinstance(error, (UnreachableError, ServerError, ThrottledError))
         if known is None or not down:
             raise error
-        prepared = await asyncio.to_thread(self._files.again, known)
-        if prepared is None:
-            raise error
+        async with self._changing:
+            prepared = await asyncio.to_thread(self._files.again, known)
+            if prepared is None:
+                raise error
+            self._holder.hold(prepared)
+        if self._enforce is not None:  # after a reboot of the node there is no limit left
+            await self._enforce(prepared, ())
         log.warning("answering from the checkpoint", claim=known.uid, why=str(error))
         return prepared

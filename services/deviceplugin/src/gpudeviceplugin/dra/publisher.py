@@ -5,7 +5,8 @@ created again. An update names the version that it replaces, so a slice that cha
 read again and never overwritten unseen.
 
 The slice of an earlier plugin stays while this one has found no driver, or has not learned yet by
-which API the node offers its GPUs. It takes no new claims once that lasts.
+which API the node offers its GPUs. It takes no new claims once that lasts. A node that offers
+devices has no slice, with or without a driver.
 """
 
 import asyncio
@@ -105,7 +106,8 @@ class SlicePublisher:
         node = self._watch.node
         if node is None or not self._slices.known:
             return
-        if not self._state.inventory.driver or not self._state.api_chosen:
+        known = self._state.inventory.driver and self._state.api_chosen
+        if not known and self._state.api != API_DEVICES:
             await self._taint()
             return
         wanted = self._wanted(node)
@@ -122,7 +124,7 @@ class SlicePublisher:
 
     async def _taint(self) -> None:
         """Keep new claims from GPUs of which this plugin has learned nothing for a while."""
-        if self._state.api == API_DEVICES or time.monotonic() < self._began + UNKNOWN_SECONDS:
+        if time.monotonic() < self._began + UNKNOWN_SECONDS:
             return
         for present in list(self._slices.slices.values()):
             tainted = without_new_claims(present)

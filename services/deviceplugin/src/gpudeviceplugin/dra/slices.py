@@ -13,7 +13,13 @@ from gpucore.model import Allocation, Inventory
 from gpucore.scheduling.device_order import device_order
 from gpucore.units import GpuIndex
 from gpucore.wire.claim.devices import NO_SCHEDULE, SliceDevice, device_of
-from gpucore.wire.claim.resource_slices import PATH, ResourceSlice, decode_slice, link_groups
+from gpucore.wire.claim.resource_slices import (
+    MAX_TAINTED,
+    PATH,
+    ResourceSlice,
+    decode_slice,
+    link_groups,
+)
 from gpucore.wire.names import Names
 from gpucore.wire.node.spec import Node
 from gpudeviceplugin.signals import Signal
@@ -110,7 +116,7 @@ def wanted_slice(
     node_info = NodeInfo(node.name, shape)
     for allocation in allocations:
         node_info.put(allocation)
-    devices = _devices(node_info, device_order(node_info, policy), unhealthy)
+    devices = _accepted(_devices(node_info, device_order(node_info, policy), unhealthy))
     if not devices:
         return None
     return ResourceSlice(
@@ -129,7 +135,17 @@ def without_new_claims(present: ResourceSlice) -> ResourceSlice:
         each if each.taint else msgspec.structs.replace(each, taint=NO_SCHEDULE)
         for each in present.devices
     )
-    return msgspec.structs.replace(present, devices=devices)
+    return msgspec.structs.replace(present, devices=_accepted(devices))
+
+
+def _accepted(devices: tuple[SliceDevice, ...]) -> tuple[SliceDevice, ...]:
+    """The devices; none with a taint where there are too many for the API server to accept one.
+
+    A device that is not in the slice takes no new claims either.
+    """
+    if len(devices) <= MAX_TAINTED:
+        return devices
+    return tuple(each for each in devices if not each.taint)
 
 
 def _devices(

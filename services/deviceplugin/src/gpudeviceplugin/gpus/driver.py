@@ -1,8 +1,8 @@
 """Calls the driver outside the event loop, with a deadline for every call.
 
-Calls about one GPU run one after the other. One that hangs (a GPU fallen off its bus
-can do that) keeps its thread; the next about the same GPU is refused until it returns, so that
-one hanging GPU cannot use up the threads of the others.
+Calls about one GPU or its MIG instances run one after the other. One that hangs (a GPU fallen off
+its bus can do that) keeps its thread; the next about the same GPU is refused until it returns, so
+that one hanging GPU cannot use up the threads of the others.
 """
 
 import asyncio
@@ -43,6 +43,7 @@ class PatientDriver:
         self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="driver")
         self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._hanging: set[str] = set()
+        self._gpus: dict[str, str] = {}
         self._opened = asyncio.Event()
 
     async def open(self) -> None:
@@ -62,7 +63,15 @@ class PatientDriver:
 
     async def machine(self) -> NodeHardware:
         """Enumerate the GPUs. Raises DriverError."""
-        return await self._ask("driver", ENUMERATE_SECONDS, self._driver.machine)
+        found = await self._ask("driver", ENUMERATE_SECONDS, self._driver.machine)
+        answered = {gpu.uuid for gpu in found.gpus}
+        silent = {uuid: gpu for uuid, gpu in self._gpus.items() if gpu not in answered}
+        self._gpus = silent | {each.uuid: gpu.uuid for gpu in found.gpus for each in gpu.instances}
+        return found
+
+    def _gpu_of(self, uuid: str) -> str:
+        """The GPU of a MIG instance, which hangs with it; otherwise the name itself."""
+        return self._gpus.get(uuid, uuid)
 
     async def probes(self, uuids: Collection[str]) -> Mapping[str, bool | DriverError]:
         """Touch each GPU, in one thread: its answer, or the error of each that fails.
@@ -113,9 +122,9 @@ class PatientDriver:
         """
         series = _Series(function)
         async with AsyncExitStack() as turns:
-            for uuid in sorted(uuids):
-                await turns.enter_async_context(self._turns[uuid])
-            free = [uuid for uuid in uuids if uuid not in self._hanging]
+            for gpu in sorted(set(map(self._gpu_of, uuids))):
+                await turns.enter_async_context(self._turns[gpu])
+            free = [uuid for uuid in uuids if self._gpu_of(uuid) not in self._hanging]
             loop = asyncio.get_running_loop()
             future = loop.run_in_executor(self._pool, series.run, free)
             await self._answers(series, future, seconds)
@@ -134,9 +143,11 @@ class PatientDriver:
                 await _wait(future, seconds)
         finally:
             series.ended = True
-            if not future.done() and (uuid := series.current):
-                self._hanging.add(uuid)
-                future.add_done_callback(lambda done: self._answered(uuid, done))
+            uuid = series.current
+            if not future.done() and uuid and uuid not in series.answers:
+                gpu = self._gpu_of(uuid)
+                self._hanging.add(gpu)
+                future.add_done_callback(lambda done: self._answered(gpu, done))
                 words = f"{uuid} did not return within {seconds} s"
                 series.answers[uuid] = DriverTimeoutError(words)
 
@@ -151,6 +162,7 @@ class PatientDriver:
     async def _ask(
         self, about: str, seconds: float, function: Callable[..., T], *arguments: object
     ) -> T:
+        about = self._gpu_of(about)
         async with self._turns[about]:
             if about in self._hanging:
                 raise DriverTimeoutError(f"{about} has not returned yet")

@@ -96,15 +96,20 @@ class Nvml:
         return needed is not None
 
     def usage(self, uuid: str) -> Usage:
-        """Memory of one GPU and the processes that hold it, clients of MPS among them."""
+        """Memory of one GPU and the processes that hold it.
+
+        NVML lists those that compute, those that draw (with Vulkan, for example), and clients of
+        MPS apart.
+        """
         handle = handle_of(uuid)
         memory = memory_info(handle)
         running: list[Any] = call_or([], pynvml.nvmlDeviceGetComputeRunningProcesses, handle)
+        drawing: list[Any] = call_or([], pynvml.nvmlDeviceGetGraphicsRunningProcesses, handle)
         clients: list[Any] | None = call_or(
             None, pynvml.nvmlDeviceGetMPSComputeRunningProcesses, handle
         )
         used: dict[int, int] = {}
-        for each in (*running, *(clients or ())):  # one that is in both lists is one process
+        for each in (*running, *drawing, *(clients or ())):  # one in several is one process
             used[each.pid] = max(used.get(each.pid, 0), each.usedGpuMemory or 0)
         known = None if clients is None else {each.pid for each in clients}
         processes = tuple(

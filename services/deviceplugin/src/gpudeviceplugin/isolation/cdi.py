@@ -41,6 +41,7 @@ class CdiFiles:
         self._clock = clock
         self._devices: dict[str, CdiDevice] | None = None
         self._granted: dict[str, float] = {}
+        self._reported = False
 
     def used_on(self, node: Node) -> bool:
         """Shares of this node are delivered by CDI."""
@@ -48,10 +49,11 @@ class CdiFiles:
             return self._mode == "on"
         if support_of(node.kubelet, node.runtime) is Support.NONE:
             return False
-        if not os.access(self._directory, os.W_OK | os.X_OK):
+        writable = os.access(self._directory, os.W_OK | os.X_OK)
+        if not writable and not self._reported:
             log.warning("no CDI: the directory is not writable", directory=str(self._directory))
-            return False
-        return True
+        self._reported = not writable
+        return writable
 
     def certain_on(self, node: Node) -> bool:
         """Whether the runtime of this node is certain to apply these files."""

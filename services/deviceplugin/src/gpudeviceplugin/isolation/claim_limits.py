@@ -7,7 +7,7 @@ pods, so nothing has to be matched. An error keeps kubelet from starting the con
 from collections.abc import Collection
 
 from gpucore.model import Gpu
-from gpucore.node.claims.held import bytes_on
+from gpucore.node.claims.held import bytes_on, users_of
 from gpucore.node.claims.prepare import ClaimError
 from gpucore.node.claims.prepared import PreparedClaim
 from gpucore.node.isolation.driver_limits import MemoryLimit, limit_of
@@ -27,6 +27,10 @@ class ClaimLimits:
     async def enforce(self, claim: PreparedClaim, pods: Collection[PodUid]) -> None:
         """Have the limits of these pods in force on every GPU of the claim.
 
+        Args:
+            claim: prepared.
+            pods: for which it is reserved; those that use it by the watch where none is given.
+
         Raises:
             ClaimError: one is not.
         """
@@ -35,8 +39,9 @@ class ClaimLimits:
         limited = self._limits.limited([gpu.index for gpu in mine])
         if not limited:
             return
+        pods = pods or users_of(claim, self._state.pods.values())
         if not pods:
-            raise ClaimError("the claim is reserved for no pod")
+            raise ClaimError("the claim is reserved for no pod that is known")
         for uid in pods:
             wanted = {gpu: self._wanted(gpu, claim, uid, len(pods)) for gpu in limited}
             why = await self._limits.put_in_force(uid, wanted)

@@ -17,7 +17,7 @@ from gpudeviceplugin.cancelling import to_its_end
 from gpudeviceplugin.kubelet.servicer import Servicer
 from gpudeviceplugin.proto import deviceplugin_pb2 as api
 from gpudeviceplugin.rpc import caller, handler
-from gpudeviceplugin.sockets import socket_in
+from gpudeviceplugin.sockets import listens, socket_in
 
 log = structlog.get_logger()
 
@@ -28,6 +28,8 @@ REGISTER_SECONDS: Final = 5.0
 STOP_SECONDS: Final = 1.0
 LIST_SECONDS: Final = 2.0
 """Longest wait after a registration for kubelet to fetch the device list."""
+UNWATCHED_SECONDS: Final = 30.0
+"""Time without a stream of devices after which kubelet has dropped the registration."""
 # kubelet names every available device in a question, so it may be as long as the list it was sent.
 RECEIVE_LIMIT_BYTES: Final = 16 * 1024 * 1024
 
@@ -48,33 +50,53 @@ class Endpoint:
         self._directory = directory
         self._server: grpc.aio.Server | None = None
         self._stopping: asyncio.Task[None] | None = None
+        self._identity: tuple[int, int] | None = None
 
     @property
     def socket(self) -> Path:
         """The socket on which kubelet calls this plugin."""
         return socket_in(self._directory, f"gpushare-{self.resource.split('.')[0]}.sock")
 
+    @property
+    def dropped(self) -> bool:
+        """Kubelet runs, but has not watched the devices for long: it has none until told again.
+
+        Where another plugin has replaced the socket, kubelet has the devices of that one.
+        """
+        unwatched = self._servicer.unwatched_seconds >= UNWATCHED_SECONDS
+        ours = socket_identity(self.socket) == self._identity
+        return unwatched and ours and listens(self._directory / KUBELET_SOCKET)
+
     async def start(self) -> None:
         """Serve the socket and register it; what fails or is cancelled leaves nothing served.
 
         Raises:
-            RegistrationError: kubelet does not answer or does not want it.
+            RegistrationError: kubelet does not answer or does not want it, or there can be no
+                socket, such as where another plugin of an update makes it at this moment.
         """
         await self.stop()
-        self.socket.unlink(missing_ok=True)
-        options = [("grpc.max_receive_message_length", RECEIVE_LIMIT_BYTES)]
-        server = grpc.aio.server(options=options)
-        server.add_generic_rpc_handlers([handler(self._servicer, _SERVICES["DevicePlugin"])])
-        server.add_insecure_port(f"unix:{self.socket}")
-        self._server = server
+        self._server = server = self._bound()
         try:
             await to_its_end(server.start())  # half a start cannot be stopped
+            self._identity = socket_identity(self.socket)
             self._servicer.begin()
             await self._register()
             await self._servicer.listed(LIST_SECONDS)
         except BaseException:
             await to_its_end(self.stop())
             raise
+
+    def _bound(self) -> grpc.aio.Server:
+        """A server at the socket, instead of what is there."""
+        options = [("grpc.max_receive_message_length", RECEIVE_LIMIT_BYTES)]
+        server = grpc.aio.server(options=options)
+        server.add_generic_rpc_handlers([handler(self._servicer, _SERVICES["DevicePlugin"])])
+        try:
+            self.socket.unlink(missing_ok=True)
+            server.add_insecure_port(f"unix:{self.socket}")
+        except (OSError, RuntimeError) as error:
+            raise RegistrationError(f"{self._full_name}: cannot listen: {error}") from error
+        return server
 
     async def _register(self) -> None:
         request = api.RegisterRequest(

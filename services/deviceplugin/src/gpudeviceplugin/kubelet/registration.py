@@ -52,6 +52,7 @@ class Registrar:
         self._wanted: frozenset[Resource] = frozenset()
         self._serving: dict[Resource, Endpoint] = {}
         self._kubelet: tuple[int, int] | None = None
+        self._refused: tuple[int, int] | None = None
         self._anew = False
         self._kick = asyncio.Event()
         self.registered = asyncio.Event()
@@ -82,8 +83,13 @@ class Registrar:
             await asyncio.gather(*(each.stop() for each in self._serving.values()))
 
     async def _watch(self) -> None:
+        """Look at each change, but for those that a refused registration makes itself.
+
+        It creates and removes sockets in the directory: without the pause it would follow itself.
+        """
         async for _ in self._notices():
-            self._kick.set()
+            if socket_identity(self._directory / KUBELET_SOCKET) != self._refused:
+                self._kick.set()
 
     async def _notices(self) -> AsyncIterator[None]:
         while True:
@@ -107,7 +113,7 @@ class Registrar:
             self._kubelet_restarted()
         anew, self._anew = self._anew, False
         fresh = anew or kubelet != self._kubelet
-        lost = [each for each in self._serving.values() if fresh or not each.socket.exists()]
+        lost = [each for each in self._serving.values() if fresh or _is_lost(each)]
         new = [self._make(resource) for resource in self._wanted - set(self._serving)]
         done = await self._start([*lost, *new], kubelet)
         self._anew |= anew and not done
@@ -119,12 +125,23 @@ class Registrar:
                 await endpoint.start()
                 self._serving[endpoint.resource] = endpoint
         except RegistrationError as error:
+            self._refused = kubelet
             self.registered.clear()
             self._on_serving(serving=False)
             log.warning("cannot register with kubelet", why=str(error))
             return False
-        self._kubelet = kubelet
+        self._kubelet, self._refused = kubelet, None
         if self._wanted:
             self.registered.set()
             self._on_serving(serving=True)
         return True
+
+
+def _is_lost(endpoint: Endpoint) -> bool:
+    """Its socket was removed, or kubelet has dropped it, as after an error of the stream."""
+    if not endpoint.socket.exists():
+        return True
+    if endpoint.dropped:
+        log.warning("kubelet does not watch the devices", resource=endpoint.resource)
+        return True
+    return False

@@ -6,8 +6,8 @@ has yet to deliver, and PreStartContainer for the driver's memory limit of the p
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import suppress
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import aclosing, suppress
 from typing import Any, Final
 
 import grpc.aio
@@ -61,6 +61,14 @@ class Servicer:
         self._withdrawn = False
         self._ended = False
         self._listed = asyncio.Event()
+        self._streams = 0
+        self._since = float("inf")
+
+    @property
+    def unwatched_seconds(self) -> float:
+        """Seconds since kubelet last watched the devices, or was told that it can; 0 meanwhile."""
+        now = asyncio.get_running_loop().time()
+        return 0.0 if self._streams else max(now - self._since, 0.0)
 
     @property
     def options(self) -> api.DevicePluginOptions:
@@ -74,6 +82,7 @@ class Servicer:
         """Streams stay open from now on."""
         self._ended = False
         self._listed.clear()
+        self._since = asyncio.get_running_loop().time()
 
     async def listed(self, seconds: float) -> bool:
         """Wait until kubelet was sent the devices; false on a timeout."""
@@ -101,15 +110,25 @@ class Servicer:
         self, _request: api.Empty, _context: Context
     ) -> AsyncIterator[api.ListAndWatchResponse]:
         """The devices, again after every change of them."""
+        self._streams += 1
+        try:
+            async with aclosing(self._changes()) as changes:
+                async for devices in changes:
+                    telemetry.DEVICES.labels(self._resource).set(len(devices.devices))
+                    yield devices
+                    self._listed.set()
+        finally:
+            self._streams -= 1
+            self._since = asyncio.get_running_loop().time()
+
+    async def _changes(self) -> AsyncGenerator[api.ListAndWatchResponse, None]:
         sent = None
         while True:
             seen = self._state.inventory_changed.count
             devices = self.devices()
             if devices != sent:
                 sent = devices
-                telemetry.DEVICES.labels(self._resource).set(len(devices.devices))
                 yield devices
-                self._listed.set()
             elif self._ended:
                 return
             else:

@@ -182,7 +182,8 @@ class UsageMeter:
 
     def _cgroup(self, pid: int) -> str:
         try:
-            return (self._settings.proc / str(pid) / "cgroup").read_text()
+            path = self._settings.proc / str(pid) / "cgroup"
+            return path.read_text(errors="replace")  # its owner may name cgroups in any bytes
         except OSError:  # it has ended, or this container does not see the host's processes
             return ""
 

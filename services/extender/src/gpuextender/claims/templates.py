@@ -2,10 +2,12 @@
 
 Admission has no side effects, so the webhook only names a template. Its contents are in an
 annotation of the pod, which a tenant may write: it gives that namespace templates of a fixed shape,
-up to a limit, and nothing elsewhere. Every replica does the work; creating twice is harmless.
+up to a limit, also where pods come and go, and nothing elsewhere. Every replica does the work;
+creating twice is harmless.
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from http import HTTPStatus
@@ -34,6 +36,8 @@ API: Final = "/apis/resource.k8s.io/v1"
 ALL: Final = f"{API}/resourceclaimtemplates"
 MAX_PER_NAMESPACE: Final = 32
 """Number of templates that the pods of one namespace get; further pods wait."""
+MAX_EXISTING: Final = 4 * MAX_PER_NAMESPACE
+"""Number of templates in one namespace, those that no pod needs any more included."""
 SWEEP_SECONDS: Final = 300.0
 """A template without a pod is deleted by the second sweep that finds it so."""
 PAGE: Final = "500"
@@ -176,13 +180,17 @@ class ClaimTemplates:
         failures.end()
 
     def _due(self) -> Iterator[tuple[Key, ShareTemplate]]:
+        existing = Counter(namespace for namespace, _ in self._known)
         for namespace, names in self._needed.items():
-            allowed = list(names.items())[:MAX_PER_NAMESPACE]
-            if len(names) > MAX_PER_NAMESPACE:
+            allowed = [((namespace, name), contents) for name, contents in names.items()]
+            due = [each for each in allowed[:MAX_PER_NAMESPACE] if self._is_due(each[0])]
+            room = max(MAX_EXISTING - existing[namespace], 0)
+            if len(names) > MAX_PER_NAMESPACE or len(due) > room:
                 metrics.CLAIM_TEMPLATES.labels("limited").inc()
-            for name, contents in allowed:
-                if not {(namespace, name)} & (self._known | self._refused):
-                    yield (namespace, name), contents
+            yield from due[:room]
+
+    def _is_due(self, key: Key) -> bool:
+        return key not in self._known and key not in self._refused
 
     async def _create(self, key: Key, contents: ShareTemplate) -> None:
         namespace, name = key

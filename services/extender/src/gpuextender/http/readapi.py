@@ -10,7 +10,7 @@ clusters do not add up; those beyond a few are refused with 503 and ``Retry-Afte
 """
 
 import re
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Collection, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any, Final, cast
 
@@ -172,9 +172,7 @@ class PodQuestions:
             needed = "extender.claims=true and extender.nominate other than off"
             raise WireError(f"pods with ResourceClaims are evaluated only with {needed}")
         keys = [key for key in requested.claims if all(map(_NAME.fullmatch, key))]
-        if len(keys) > MOST_CLAIMS:
-            raise WireError(f"{len(keys)} ResourceClaims are too many, the most is {MOST_CLAIMS}")
-        lists = [await self._claim(*key) for key in keys]
+        lists = await self._claim_lists(keys)
         return self._claims.specs(requested.templates, lists)
 
     async def _with_offers(self, nodes: Candidates, slices: TimeSlices) -> Candidates:
@@ -218,8 +216,14 @@ class PodQuestions:
             return None
         constraints = pod_constraints(raw, self._state.names)
         check_size(pod.name, constraints)
-        lists = [await self._claim(pod.namespace, name) for name in dict.fromkeys(pod.claims)]
+        lists = await self._claim_lists([(pod.namespace, name) for name in pod.claims])
         return self._claims.facts(pod, raw, constraints, lists)
+
+    async def _claim_lists(self, keys: Collection[tuple[str, str]]) -> list[bytes]:
+        """A list for each claim; a pod may name any number of them."""
+        if len(keys) > MOST_CLAIMS:
+            raise WireError(f"{len(keys)} ResourceClaims are too many, the most is {MOST_CLAIMS}")
+        return [await self._claim(*key) for key in keys]
 
     async def _claim(self, namespace: str, name: str) -> bytes:
         """A list of at most one claim: the extender may list claims, and not get one."""
@@ -246,6 +250,7 @@ class ReadApi:
 
     def __init__(self, state: State, health: Readiness, questions: PodQuestions) -> None:
         self._state, self._health, self._questions = state, health, questions
+        self._lists = Turns()
 
     def router(self) -> APIRouter:
         """All openapi."""
@@ -266,12 +271,17 @@ class ReadApi:
         )
         return router
 
-    async def nodes(self) -> Response:
+    async def nodes(self, request: Request) -> Response:
         """Every node with its GPUs and who is on them."""
         if unready := self._unready():
             return unready
-        slices = TimeSlices()
-        return await _long(await views.nodes_view(self._state.ledger, slices), slices)
+        return await _answered(request, self._all_nodes())
+
+    async def _all_nodes(self) -> Response:
+        """One list at a time, so that those of large clusters do not add up."""
+        async with self._lists.turn():
+            slices = TimeSlices()
+            return await _long(await views.nodes_view(self._state.ledger, slices), slices)
 
     async def node(self, node: str) -> Response:
         """One node."""

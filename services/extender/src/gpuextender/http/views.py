@@ -10,7 +10,7 @@ show before the first request for them, and an unknown node is a clean error.
 The topology extender counts full GPUs, as ``kubectl inspect gpu`` reads them. With ``detail`` each
 node has its links as numbers: 1 to 6 for the kinds of PCIe paths, 7 to 12 for one to six NVLinks,
 and 0 for a GPU itself, an unknown link and, as the original wrote, every link of a GPU that is in
-use.
+use. A node that states more GPUs than a machine has is shown without links.
 """
 
 from collections.abc import Iterable, Mapping
@@ -24,6 +24,7 @@ from gpucore.accounting.ledger import Ledger
 from gpucore.accounting.node_info import NodeInfo
 from gpucore.scheduling.grouping import STATIC, Grouping
 from gpucore.units import NodeName
+from gpucore.wire.node.matrices import MAX_GPUS
 from gpukube.server.time_slices import TimeSlices
 
 
@@ -264,7 +265,7 @@ class TopologyInspector:
     def _node(self, node_info: NodeInfo, *, detail: bool) -> TopologyNode:
         node = TopologyNode(node_info.name, len(node_info.devices), _gpus_in_use(node_info))
         if detail:
-            node.topology = _links(node_info)
+            node.topology = _links(node_info) if len(node_info.devices) <= MAX_GPUS else None
             node.type = node_info.shape.node_type
             node.static_config = self._sets(node_info.shape.node_type)
         return node

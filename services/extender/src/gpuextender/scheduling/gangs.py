@@ -161,8 +161,6 @@ class Gangs:
         gang = gang_of(pending.pod)
         if gang is None or pending.pod_request is None or pending.pod_request.fault:
             return (), ()
-        if gang.is_group:
-            return (), ()  # its scheduler places it in one cycle and evaluates all nodes for it
         found = self._place_gang(gang, pending, pending.pod_request, limits, limits)
         if isinstance(found, str):
             return (), ()

@@ -12,7 +12,8 @@ scheduler has this right anyway, to write conditions.
 
 A pod is sent back once for a change, never twice a second, and after longer waits each time; all
 of them together at a bounded rate, those of highest priority first. Gangs are planned in turn, so
-that one which never fits keeps no other waiting.
+that one which never fits keeps no other waiting. One patch sends a PodGroup back, however many pods
+it has: kube-scheduler queues all its pods together.
 """
 
 import asyncio
@@ -139,11 +140,12 @@ class Requeue:
         now, ranked = asyncio.get_running_loop().time(), self._pods.ranked()
         self._turns.keep(gang.key for entry in ranked if (gang := gang_of(entry.pod)))
         ready = [entry for entry in ranked if entry.not_before <= now]
-        found = await self._alone(ready)
+        batches = [[entry] for entry in await self._alone(ready)]
         crowd, more = await self._together(ready)
-        found += crowd
-        await asyncio.gather(*(self._in_turn(entry) for entry in found))
-        return more or bool(found) or len(ready) < len(ranked)
+        is_group = any(one.pod.pod_group for one in crowd)
+        batches += [crowd] if is_group else [[one] for one in crowd]
+        await asyncio.gather(*(self._in_turn(batch) for batch in batches))
+        return more or bool(batches) or len(ready) < len(ranked)
 
     async def _alone(self, ranked: Sequence[RememberedPod]) -> list[RememberedPod]:
         """Pods of no gang that fit on a changed node."""
@@ -195,7 +197,7 @@ class Requeue:
         if self._worth_a_try(pending, crowd):
             return crowd, more
         for one in crowd:
-            one.judged = self._pods.change
+            one.looked = self._pods.change
         return [], more
 
     def _crowds(
@@ -227,7 +229,7 @@ class Requeue:
             changed: nodes with their changes, newest first.
             fits: what was found for other pods, which most pods of a gang are like.
         """
-        if self._pods.members_changed > entry.judged:
+        if self._pods.members_changed > entry.considered:
             return True
         for node, change in changed:
             if change <= entry.considered:
@@ -261,26 +263,34 @@ class Requeue:
         ledger = self._state.ledger
         return ledger.allocation(uid) is not None and ledger.nomination(uid) is None
 
-    async def _in_turn(self, entry: RememberedPod) -> None:
+    async def _in_turn(self, batch: Sequence[RememberedPod]) -> None:
         """Several at a time: a busy API server takes tenths of a second for each."""
         await asyncio.sleep(self._rate.turn(asyncio.get_running_loop().time()))
         async with self._sending:
-            await self._send_back(entry)
+            await self._send_back(batch)
 
-    async def _send_back(self, entry: RememberedPod) -> None:
-        pod, judged = entry.pod, entry.judged
-        entry.judged = self._pods.change
-        wait = min(AGAIN_SECONDS * 2.0 ** min(entry.wakeups, 30), LONGEST_SECONDS)
-        entry.wakeups += 1
-        entry.not_before = asyncio.get_running_loop().time() + wait
+    async def _send_back(self, batch: Sequence[RememberedPod]) -> None:
+        """Patch the first of pods that their scheduler tries together."""
+        pod, judged = batch[0].pod, [one.judged for one in batch]
+        for entry in batch:
+            self._sent(entry)
         metadata = {"uid": pod.uid, "annotations": {RETRY: str(time_ns())}}
         path = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}/status"
         try:
             await self._api.patch(path, msgspec.json.encode({"metadata": metadata}))
             metrics.REQUEUES.labels("written").inc()
-        except NotFoundError:
-            self._pods.forget(pod.uid)
         except KubeError as error:
-            entry.judged = judged
+            for entry, before in zip(batch, judged, strict=True):
+                entry.judged = before
+            if isinstance(error, NotFoundError):
+                self._pods.forget(pod.uid)
+                return
             metrics.REQUEUES.labels("failed").inc()
             log.info("pod not sent back", pod=f"{pod.namespace}/{pod.name}", error=str(error))
+
+    def _sent(self, entry: RememberedPod) -> None:
+        """Its scheduler tries it again; the next time comes after a longer wait."""
+        entry.judged = self._pods.change
+        wait = min(AGAIN_SECONDS * 2.0 ** min(entry.wakeups, 30), LONGEST_SECONDS)
+        entry.wakeups += 1
+        entry.not_before = asyncio.get_running_loop().time() + wait

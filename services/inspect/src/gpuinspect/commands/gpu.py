@@ -17,6 +17,7 @@ from gpucore.wire.node.spec import Node
 from gpuinspect.cluster.collect import COUNTED
 from gpuinspect.cluster.ledger import ledger_of
 from gpuinspect.cluster.schedulers import policy_of
+from gpuinspect.cluster.scoped import NO_CLAIMS, gaps
 from gpuinspect.commands.options.formats import Format, NoHeaders, Output, emit, names_only
 from gpuinspect.commands.options.reading import Reader, fail, note, note_all, reading
 from gpuinspect.commands.options.selecting import OnlyNode, Selector, selected
@@ -62,6 +63,7 @@ def gpu(
         sys.stdout.write(_summary(found, headers=not no_headers))
     if output in {Format.TABLE, Format.WIDE}:
         note_all(line for each in found for line in pending_gpus(each.name, each.pending))
+    note_all(gaps(snapshot, NO_CLAIMS))
 
 
 def _gpu_node(node: Node, ledger: Ledger, names: Names) -> GpuNode:

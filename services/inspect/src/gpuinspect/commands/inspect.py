@@ -73,7 +73,8 @@ def inspect(
     else:
         wide_form = output is Format.WIDE
         _print(view, columns, details=details, wide_form=wide_form, headers=not no_headers)
-        note_all((*notes(everything), *gaps(cluster, NO_CLAIMS)))
+        note_all(notes(everything))
+    note_all(gaps(cluster, NO_CLAIMS))
 
 
 def _sorted(view: ClusterView, order: Order) -> ClusterView:

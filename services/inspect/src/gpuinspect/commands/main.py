@@ -230,6 +230,12 @@ def complete_inspect_gpushare() -> None:
     completion.print_for_kubectl(_built(COMMANDS["inspect"], "inspect"))
 
 
+def complete_inspect_gpu() -> None:
+    """The console script ``kubectl_complete-inspect-gpu``, likewise."""
+    completion = import_module("gpuinspect.commands.options.completion")
+    completion.print_for_kubectl(_built(COMMANDS["gpu"], "gpu"))
+
+
 _SCRIPTS: Final = {
     "kubectl-inspect-gpushare": inspect_gpushare,
     "kubectl-inspect-gpushare-v2": inspect_gpushare_v2,

@@ -16,7 +16,7 @@ from gpuinspect.documents.recommend import recommendation_list, sizes_effect_doc
 from gpuinspect.layout import recommend as effect_layout
 from gpuinspect.layout.patches import patches
 from gpuinspect.layout.recommend import recommend as table
-from gpuinspect.queries.claim_sizes import ClaimSize, MeasuredWorkload
+from gpuinspect.queries.claim_sizes import ClaimSize, MeasuredWorkload, object_names
 from gpuinspect.queries.repacked import SizesEffect
 
 
@@ -74,8 +74,8 @@ def print_sizes(
         emit(document, Format(output.value))
         return
     if output is RecommendFormat.NAME:
-        for each in shown.found:
-            names_only(each.key.kind.lower(), [each.key.name])
+        for kind, name in ((each.key.kind.lower(), each.key.name) for each in shown.found):
+            names_only(kind, [name] if object_names(kind, name) else [])
     elif output is RecommendFormat.PATCH:
         sys.stdout.writelines(f"{line}\n" for line in patches(shown.found, names, shown.claims))
     elif shown.found:

@@ -12,6 +12,7 @@ import typer
 
 from gpucore.wire.names import Names
 from gpuinspect.cluster.collect import COUNTED
+from gpuinspect.cluster.scoped import NO_CLAIMS, gaps
 from gpuinspect.cluster.snapshots import Snapshot
 from gpuinspect.commands.options.amounts import Interval
 from gpuinspect.commands.options.formats import Format, NoHeaders, Output, emit, names_only
@@ -107,6 +108,7 @@ def top_node(
             _gpus(found, details=details, output=output, headers=not no_headers, metric=metric)
             if missing:
                 note(f"note: {missing}")
+        note_all(gaps(snapshot, NO_CLAIMS))
         if not (refresh and details):
             return
         sys.stdout.write(RULE.format(datetime.now(UTC).astimezone().strftime(TIME)))
@@ -154,7 +156,8 @@ def top_gpu(
         every = top_nodes(snapshot, reader.names, only=nodes or [], kind="")
         with_gpus = [node for node in every if node.gpus]
         shown, missing = _with_use(reader, snapshot, with_gpus, prometheus)
-        return shown, [*_offered_twice(shown, reader.names), *([missing] if missing else [])]
+        unread = [*([missing] if missing else []), *gaps(snapshot, NO_CLAIMS)]
+        return shown, [*_offered_twice(shown, reader.names), *unread]
 
     def table() -> tuple[str, list[str]]:
         shown, remarks = found()

@@ -61,7 +61,7 @@ def plan_gpus(
     count: Annotated[int, typer.Option(help="number of GPUs to choose", metavar="N")],
     free: Annotated[
         str | None,
-        typer.Option(help="GPUs that are free, e.g. 0,2,4; default all", metavar="LIST"),
+        typer.Option(help="GPUs that are free, such as 0,2,4; default: all", metavar="LIST"),
     ] = None,
     require: Annotated[
         str, typer.Option(help="GPUs that the choice must include", metavar="LIST")
@@ -71,7 +71,7 @@ def plan_gpus(
     ] = TopologyPolicyName.BEST_EFFORT,
     node_type: Annotated[
         str | None,
-        typer.Option(help="node type node type whose sets the static policy uses", metavar="TYPE"),
+        typer.Option(help="node type whose sets the policy static uses", metavar="TYPE"),
     ] = None,
     static_config: Annotated[
         Path | None,

@@ -12,6 +12,7 @@ from gpucore.steps import complete
 from gpuinspect.cluster.collect import COUNTED
 from gpuinspect.cluster.ledger import ledger_of
 from gpuinspect.cluster.schedulers import SCHEDULER_CONFIGS, WEBHOOKS, policy_of
+from gpuinspect.cluster.scoped import NO_CLAIMS, gaps
 from gpuinspect.commands.options import answers
 from gpuinspect.commands.options.formats import Format, NoHeaders, Output, emit, names_only
 from gpuinspect.commands.options.policies import PolicyName, check_policy
@@ -31,7 +32,12 @@ def whatif(
     *,
     filename: Annotated[
         Path,
-        typer.Option("-f", "--filename", help="manifest of pods or workloads", metavar="POD.yaml"),
+        typer.Option(
+            "-f",
+            "--filename",
+            help="manifest of pods or workloads; - is standard input",
+            metavar="POD.yaml",
+        ),
     ],
     replicas: Annotated[
         int | None,
@@ -71,6 +77,7 @@ def whatif(
     notes = [
         *remarks(snapshot, wanted, reader.names),
         *mix_remarks(snapshot, wanted, ledger, used),
+        *gaps(snapshot, NO_CLAIMS),
     ]
     if output.is_document:
         emit(complete(what_if_document(answers, used, notes)), output)

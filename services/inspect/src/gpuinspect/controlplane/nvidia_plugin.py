@@ -33,6 +33,8 @@ _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 _AFFINITY: Final = "/spec/template/spec/affinity"
 
 _NONE: Final = object()
+_UNREADABLE: Final = (KeyError, ValueError, RecursionError)
+"""What a text of others may raise where it is read, or compared."""
 
 Object = dict[str, Any]
 
@@ -165,7 +167,7 @@ def _is_as_left(item: Object) -> bool:
     found = item["spec"]["template"]["spec"].get("affinity")
     try:
         return bool(found == without_shared_nodes(before))
-    except (AttributeError, KeyError, TypeError, ValueError):  # anybody may annotate their own
+    except (*_UNREADABLE, AttributeError, TypeError):  # anybody may annotate their own
         return False
 
 
@@ -173,7 +175,7 @@ def _kept(item: Object, annotation: str) -> Any:
     """The state that :func:`hold` recorded; :data:`_NONE` where none can be read."""
     try:
         return json.loads(_annotations(item)[annotation])
-    except (KeyError, ValueError):
+    except _UNREADABLE:
         return _NONE
 
 

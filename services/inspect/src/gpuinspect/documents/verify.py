@@ -11,6 +11,7 @@ from xml.sax.saxutils import quoteattr
 import msgspec
 
 from gpucore.wire.documents import API_VERSION
+from gpuinspect.terminal.output import plain
 from gpuinspect.verify.rows import RowOutcome
 from gpuinspect.verify.run import VerifyRun
 from gpuinspect.verify.targets import ProofTarget
@@ -144,7 +145,7 @@ def junit(run: VerifyRun) -> str:
         failed = sum(proof.verdict is ProofVerdict.FAIL for proof in proofs)
         quiet = sum(proof.verdict is ProofVerdict.SKIP for proof in proofs)
         lines.append(
-            f'  <testsuite name={quoteattr(name)} tests="{len(proofs)}"'
+            f'  <testsuite name={_attribute(name)} tests="{len(proofs)}"'
             f' failures="{failed}" skipped="{quiet}">'
         )
         lines += [_case(proof) for proof in proofs]
@@ -153,11 +154,16 @@ def junit(run: VerifyRun) -> str:
 
 
 def _case(proof: Proof) -> str:
-    begin = f'    <testcase classname="gpushare.verify" name={quoteattr(proof.row)}'
+    begin = f'    <testcase classname="gpushare.verify" name={_attribute(proof.row)}'
     words = f"expected {proof.expected}; seen {proof.seen}"
     if proof.verdict is ProofVerdict.FAIL:
-        message = quoteattr(f"{words}; next: {proof.next_step}")
+        message = _attribute(f"{words}; next: {proof.next_step}")
         return f"{begin}><failure message={message}/></testcase>"
     if proof.verdict is ProofVerdict.SKIP:
-        return f"{begin}><skipped message={quoteattr(proof.seen)}/></testcase>"
+        return f"{begin}><skipped message={_attribute(proof.seen)}/></testcase>"
     return f"{begin}/>"
+
+
+def _attribute(text: str) -> str:
+    """A quoted value: XML has no control characters, and any encoding of the output has ASCII."""
+    return quoteattr(plain(text)).encode("ascii", "xmlcharrefreplace").decode()

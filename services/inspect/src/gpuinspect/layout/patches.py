@@ -20,7 +20,12 @@ import msgspec
 from gpucore.sizing.recommendation import Recommendation, SizingAdvice
 from gpucore.sizing.usage_history import ALL_CONTAINERS
 from gpucore.wire.names import MEMORY_LIMIT, Names
-from gpuinspect.queries.claim_sizes import POD_TEMPLATES, ClaimSize, MeasuredWorkload
+from gpuinspect.queries.claim_sizes import (
+    POD_TEMPLATES,
+    ClaimSize,
+    MeasuredWorkload,
+    object_names,
+)
 from gpuinspect.terminal.output import one_line, plain_json
 
 NOT_READ: Final = "its claims are not read from a file or a snapshot"
@@ -45,7 +50,7 @@ def patches(
             continue
         if any(each.claims for each in containers):
             yield claim_line(workload, containers, claims.get(workload, NOT_READ))
-        elif workload.kind in POD_TEMPLATES and not any(_by_hand(each) for each in containers):
+        elif _patchable(workload) and not any(_by_hand(each) for each in containers):
             yield _command(workload, patch(containers, names))
         else:
             yield _comment(workload, containers, names)
@@ -75,6 +80,11 @@ def _workload(found: Recommendation) -> MeasuredWorkload:
 
 def _changes(found: Recommendation) -> bool:
     return found.advice in {SizingAdvice.RAISE, SizingAdvice.SHRINK}
+
+
+def _patchable(workload: MeasuredWorkload) -> bool:
+    """The API server does not validate the name of a pod's owner; such a name gets no command."""
+    return workload.kind in POD_TEMPLATES and object_names(workload.namespace, workload.name)
 
 
 def _by_hand(found: Recommendation) -> bool:

@@ -119,7 +119,7 @@ def _size_or_reason(
 def _claim_size(
     kube: "BlockingClient", workload: MeasuredWorkload, found: Recommendation
 ) -> ClaimSize | str:
-    if workload.kind not in _PATHS or not _named(workload.namespace, workload.name):
+    if workload.kind not in _PATHS or not object_names(workload.namespace, workload.name):
         return "its template of pods cannot change"
     path = _PATHS[workload.kind].format(workload.namespace, workload.name)
     body = _object(kube, path)
@@ -137,7 +137,7 @@ def _requests(
     """Requests of memory in the templates that a template of pods refers to."""
     for claim in claims:
         name = claim.get("resourceClaimTemplateName") or ""
-        if not _named(name):
+        if not object_names(name):
             continue
         path = f"{RESOURCE_API}/namespaces/{namespace}/resourceclaimtemplates/{name}"
         template = _object(kube, path)
@@ -183,8 +183,8 @@ def _quantity(units: int, unit: MemoryUnit) -> str:
     return f"{mib}Mi" if mib % 1024 else f"{mib // 1024}Gi"
 
 
-def _named(*names: str) -> bool:
-    """Names of objects, which are parts of a path."""
+def object_names(*names: str) -> bool:
+    """Whether objects can have these names, which are parts of paths and commands."""
     return all(_NAME.fullmatch(name) for name in names)
 
 

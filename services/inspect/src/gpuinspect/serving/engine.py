@@ -159,15 +159,17 @@ def _chart() -> str:
 
 
 def _output(command: Sequence[str], stdin: str) -> str:
+    """What a program printed: Helm writes UTF-8 whatever the locale is."""
     try:
         done = subprocess.run(
             command,
             check=False,
             capture_output=True,
-            text=True,
+            encoding="utf-8",
+            errors="replace",
             input=stdin,
             timeout=ACTION_SECONDS,
-            env=os.environ,
+            env={**os.environ, "PYTHONIOENCODING": "utf-8"},
         )
     except subprocess.TimeoutExpired as error:
         raise HelmError(f"Helm did not end within {ACTION_SECONDS} s") from error

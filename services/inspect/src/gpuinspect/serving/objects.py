@@ -1,5 +1,6 @@
 """The fields of Deployments, Services and pods that identify model servers; others are skipped."""
 
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -39,10 +40,46 @@ class Template(msgspec.Struct, frozen=True):
     spec: PodSpec = PodSpec()
 
 
+class SelectorExpression(msgspec.Struct, frozen=True):
+    """A condition on one label."""
+
+    key: str
+    operator: str
+    values: list[str] = []
+
+    @property
+    def text(self) -> str:
+        """As the API server takes it in a query."""
+        values = f"({','.join(self.values)})"
+        forms = {"Exists": self.key, "DoesNotExist": f"!{self.key}"}
+        return forms.get(self.operator, f"{self.key} {self.operator.lower()} {values}")
+
+    def matches(self, labels: Mapping[str, str]) -> bool:
+        """As the API server reads it: a missing label satisfies ``NotIn``."""
+        if self.operator in {"Exists", "DoesNotExist"}:
+            return (self.key in labels) is (self.operator == "Exists")
+        return (labels.get(self.key) in self.values) is (self.operator == "In")
+
+
 class Selector(msgspec.Struct, frozen=True, rename="camel"):
-    """The label selector of a Deployment."""
+    """The label selector of a Deployment; the API server accepts no empty one."""
 
     match_labels: dict[str, str] = {}
+    match_expressions: list[SelectorExpression] = []
+
+    @property
+    def text(self) -> str:
+        """As the API server takes it in a query."""
+        return ",".join(self._terms())
+
+    def _terms(self) -> Iterator[str]:
+        yield from (f"{name}={value}" for name, value in sorted(self.match_labels.items()))
+        yield from (each.text for each in self.match_expressions)
+
+    def matches(self, labels: Mapping[str, str]) -> bool:
+        """Whether a pod with these labels is one of the Deployment."""
+        expressions = all(each.matches(labels) for each in self.match_expressions)
+        return expressions and self.match_labels.items() <= labels.items()
 
 
 class DeploymentSpec(msgspec.Struct, frozen=True):

@@ -75,7 +75,7 @@ class ServingRequest(msgspec.Struct, frozen=True, kw_only=True):
         gpu_count: exclusive GPUs a pod; 0 with ``gpu_memory``.
         context_mib: head-room in MiB of each process.
         processes: of a pod that use its GPU.
-        more: further values of the chart, by their names there.
+        more: further values of the chart, by their names there; what no flag sets counts as well.
     """
 
     server: ServerKind
@@ -115,7 +115,7 @@ class ServingRequest(msgspec.Struct, frozen=True, kw_only=True):
             "gpuMemory": self.gpu_memory,
             "gpuCore": self.gpu_core,
             "gpuCount": self.gpu_count,
-            "memoryFraction": {**self.more.get("memoryFraction", {}), **self._fraction()},
+            "memoryFraction": _laid(self.more.get("memoryFraction"), self._fraction()),
             "image": self.image,
             "command": self.command,
         }
@@ -131,16 +131,17 @@ class ServingRequest(msgspec.Struct, frozen=True, kw_only=True):
         return {key: value for key, value in found.items() if value != _FRACTION[key]}
 
     def _gpus(self) -> str:
-        if self.gpu_memory and self.gpu_count:
+        memory, count = self._memory, self.gpu_count or self.more.get("gpuCount")
+        if memory and count:
             return BOTH
-        if self.more.get("backend") and not self.gpu_count:
+        if self.more.get("backend") and not count:
             return (
                 "--backend needs --gpus: the backend takes its part of a GPU's memory from the "
                 "model repository, so a share could not be enforced"
             )
-        if not (self.gpu_memory or self.gpu_count or self.more.get("devices")):
+        if not (memory or count or self.more.get("devices")):
             return "give --gpumemory for a share of a GPU, or --gpus for exclusive GPUs"
-        if self.gpu_core and self.gpu_count:
+        if (self.gpu_core or self.more.get("gpuCore")) and count:
             return "--gpucore is a part of a shared GPU: give it with --gpumemory, not with --gpus"
         return ""
 
@@ -152,18 +153,27 @@ class ServingRequest(msgspec.Struct, frozen=True, kw_only=True):
             )
         return ""
 
+    @property
+    def _memory(self) -> Any:
+        return self.gpu_memory or self.more.get("gpuMemory")
+
+    @property
+    def _command(self) -> Any:
+        return self.command or self.more.get("command")
+
     def _custom(self) -> str:
-        if not self.image:
+        if not (self.image or self.more.get("image")):
             return "--image is missing: a custom server has no default image"
-        if self.gpu_memory and not self.command:
+        if self._memory and not self._command:
             return "--command is missing: only a server started by it gets its fraction"
         return ""
 
     def _model(self) -> str:
-        if self.command or self.model_config_file:
+        if self._command or self.model_config_file or self.more.get("modelConfigFile"):
             return ""
-        if not self.model_path:
+        if not (self.model_path or self.more.get("modelPath")):
             return f"--model-path is missing: {self.server} needs the path of its model"
-        if not self.model_name and self.server is not ServerKind.TRITON:
+        named = self.model_name or self.more.get("modelName")
+        if not named and self.server is not ServerKind.TRITON:
             return f"--model-name is missing: {self.server} serves its model under a name"
         return ""

@@ -23,6 +23,7 @@ from gpuinspect.serving.objects import (
     Items,
     PodStatus,
     PodStatusObject,
+    Selector,
     Service,
     TemplateContainer,
 )
@@ -61,7 +62,7 @@ class Serving(msgspec.Struct, frozen=True):
         ports: of the Service, as ``http:8501``.
         waiting: pods that the device plugin lets start after others on their GPU.
         gpu_memory, gpu_core, gpu_count: the request of each pod.
-        selector: labels of its pods; those of arena's older charts do not carry the name.
+        selector: of its pods; those of arena's older charts do not carry the name.
     """
 
     namespace: str
@@ -76,7 +77,7 @@ class Serving(msgspec.Struct, frozen=True):
     gpu_memory: int
     gpu_core: int
     gpu_count: int
-    selector: dict[str, str]
+    selector: Selector
     waiting: int = 0
 
 
@@ -109,8 +110,7 @@ def instances(kube: "BlockingClient", names: Names, of: Serving) -> list[Serving
         KubeError: as :func:`servings`.
     """
     path = f"/api/v1/namespaces/{of.namespace}/pods"
-    selector = ",".join(f"{name}={value}" for name, value in sorted(of.selector.items()))
-    pods = [_instance(raw, names) for raw in _raws(kube, path, selector)]
+    pods = [_instance(raw, names) for raw in _raws(kube, path, of.selector.text)]
     return sorted(pods, key=lambda each: each.name)
 
 
@@ -148,7 +148,7 @@ def _serving(deployment: Deployment, service: Service | None, names: Names) -> S
         gpu_memory=_requested(containers, names.gpu_mem),
         gpu_core=_requested(containers, names.gpu_core),
         gpu_count=_requested(containers, names.gpu) + _requested(containers, WHOLE),
-        selector=spec.selector.match_labels,
+        selector=spec.selector,
     )
 
 
@@ -157,7 +157,7 @@ def _waiting(serving: Serving, pods: Sequence[PodStatusObject]) -> int:
     return sum(
         pod.status.waits_for_turn
         and pod.metadata.namespace == serving.namespace
-        and serving.selector.items() <= pod.metadata.labels.items()
+        and serving.selector.matches(pod.metadata.labels)
         for pod in pods
     )
 

@@ -12,6 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from gpucore.wire.names import MANAGED_BY, VERIFY, VERIFY_UNTIL
+from gpucore.wire.quantity import number
 
 Object = dict[str, Any]
 
@@ -75,11 +76,11 @@ def expired(item: Object, now: float) -> bool:
         now: Unix time.
     """
     meta = item["metadata"]
-    until = str(meta.get("annotations", {}).get(VERIFY_UNTIL, ""))
+    until = number(str(meta.get("annotations", {}).get(VERIFY_UNTIL, "")))
     of_a_run = labels("namespace").items() <= meta.get("labels", {}).items()
     named = meta["name"].startswith(NAMESPACE_PREFIX)
     last = GRACE_SECONDS + RETRY_SECONDS
-    return named and of_a_run and until.isdecimal() and int(until) + last < now
+    return named and of_a_run and until is not None and until + last < now
 
 
 def guard_rights(place: RunPlace) -> list[tuple[str, Object]]:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:  # the import takes a while
     from gpukube.blocking import BlockingClient
 
 VERIFY_FAILED: Final = "GpuVerifyFailed"
+_UNRECORDED: Final = "the results of node {} are not recorded"
 SOURCE: Final = EventSource("gpushare-verify", "gpushare-verify", may_patch=False)
 
 
@@ -35,14 +36,16 @@ def record(
     nodes: dict[str, Node] = {node.name: node for node in snapshot.nodes}
     errors = []
     for node, verified in results(outcomes, int(time.time())).items():
+        if (pod := pods.get(node)) is None:
+            errors.append(f"{_UNRECORDED.format(node)}: no device plugin of gpushare runs there")
+            continue
         try:
-            pod = pods[node]
             before = decode_verified(pod.annotations.get(VERIFIED, ""))
             found = inventory_of(nodes[node], names)
             gpus = {str(gpu.index) for gpu in found.gpus} if found else set()
             _annotate(kube, pod, joined(before, verified, gpus))
-        except (KubeError, KeyError) as error:
-            errors.append(f"the results of node {node} are not recorded: {error}")
+        except KubeError as error:
+            errors.append(f"{_UNRECORDED.format(node)}: {error}")
     for each in outcomes:
         if each.proof.verdict is ProofVerdict.FAIL:
             node_object = nodes.get(each.target.node)

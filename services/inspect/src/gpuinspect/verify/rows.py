@@ -10,6 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from gpucore.wire.names import MEMORY_LIMIT, Names
+from gpucore.wire.quantity import number
 from gpuinspect.cluster.snapshots import Snapshot
 from gpuinspect.verify.placing import STAY, GpuPods
 from gpuinspect.verify.site import PodFailedError, PodLateError, PodRefusedError, VerifySite
@@ -88,7 +89,12 @@ class RowRunner:
         yield from (found[row] for row in rows if row in found)
 
     def _failed(self, rows: Sequence[str], error: Exception) -> dict[str, Proof]:
-        """Rows that have no measurement: where MPS makes pods wait for others, that is no fault."""
+        """Rows that have no measurement: where MPS makes pods wait for others, that is no fault.
+
+        Raises:
+            RunStoppedError: the run was stopped, which is no fault either.
+        """
+        self._site.check_running()
         waits = ""
         if isinstance(error, PodLateError):
             with suppress(KubeError):
@@ -104,13 +110,12 @@ class RowRunner:
     def _asked(self, item: Mapping[str, Any], units: int) -> RequestedShare:
         """The share as the pod's annotations and the node's inventory have it."""
         names, notes = self._names, item["metadata"].get("annotations", {})
-        index = notes.get(names.mem_idx, "")
         return RequestedShare(
             units=units,
             unit_mib=self.target.unit_mib,
-            index=int(index) if index.isdecimal() else None,
+            index=number(notes.get(names.mem_idx, "")),
             uuid=self.target.uuid,
-            assigned_units=int(notes.get(names.mem_pod, "0")),
+            assigned_units=number(notes.get(names.mem_pod, "")) or 0,
             confirmed=notes.get(names.mem_assigned) == "true",
             mode=self.target.mode,
             prefix=names.prefix,
@@ -285,7 +290,8 @@ class RowRunner:
     def _link(self, item: Mapping[str, Any]) -> tuple[int, str]:
         """NVLinks and the words for the link of the two GPUs that the pod has."""
         group = item["metadata"].get("annotations", {}).get(self._names.group, "")
-        pair = sorted(int(each) for each in group.split(",") if each.isdecimal())
+        indexes = map(number, group.split(","))
+        pair = sorted(index for index in indexes if index is not None)
         unknown = (0, "a link that the inventory does not have")
         return unknown if len(pair) != 2 else self.target.links.get((pair[0], pair[1]), unknown)
 

@@ -4,11 +4,12 @@ import secrets
 import signal
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from functools import partial
 from itertools import groupby
 from operator import attrgetter
-from threading import Lock
+from queue import Empty, SimpleQueue
+from threading import Lock, Thread
 from types import FrameType
 from typing import TYPE_CHECKING, Final
 
@@ -35,6 +36,8 @@ _NAME_BYTES: Final = 3
 _STOPS: Final = (signal.SIGTERM, signal.SIGHUP)
 NODES_AT_ONCE: Final = 8
 """Nodes do not disturb each other; the pods of one node do, and come one after the other."""
+STOP_SECONDS: Final = 5.0
+"""Wait for the threads of a run that is stopped: one may wait minutes for the API server."""
 
 
 class VerifySettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,6 +82,10 @@ class VerifyRun(msgspec.Struct, frozen=True):
     left: str = ""
     kept: str = ""
     unrecorded: tuple[str, ...] = ()
+
+
+_Nodes = SimpleQueue[tuple[int, Sequence[ProofTarget]]]
+_Results = SimpleQueue[tuple[int, VerifyRun] | BaseException]
 
 
 class _Stopped(BaseException):
@@ -145,18 +152,57 @@ def _on_all_nodes(
     found: Sequence[ProofTarget],
     on_node: Callable[[Sequence[ProofTarget]], VerifyRun],
 ) -> list[VerifyRun]:
-    """Some nodes at once, each in a thread; an error on one of them ends all."""
-    nodes = [tuple(group) for _, group in groupby(found, attrgetter("node"))]
-    with ThreadPoolExecutor(min(len(nodes), NODES_AT_ONCE)) as pool:
-        running = [pool.submit(on_node, each) for each in nodes]
-        try:
-            for each in as_completed(running):
-                each.result()
-        except BaseException:
-            site.stop()
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
-    return [each.result() for each in running]
+    """Some nodes at once, each in a thread; an error on one of them ends all.
+
+    The threads are daemons: where the API server does not answer them, they end with the process.
+    """
+    nodes: _Nodes = SimpleQueue()
+    for numbered in enumerate(tuple(each) for _, each in groupby(found, attrgetter("node"))):
+        nodes.put(numbered)
+    count, results = nodes.qsize(), _Results()
+    work = partial(_verify_nodes, nodes, on_node, results)
+    threads = [Thread(target=work, daemon=True) for _ in range(min(count, NODES_AT_ONCE))]
+    for each in threads:
+        each.start()
+    try:
+        runs = dict(_run_in(results.get()) for _ in range(count))
+    except BaseException:
+        site.stop()
+        _join(threads, STOP_SECONDS)
+        raise
+    return [runs[number] for number in range(count)]
+
+
+def _verify_nodes(
+    nodes: _Nodes,
+    on_node: Callable[[Sequence[ProofTarget]], VerifyRun],
+    results: _Results,
+) -> None:
+    """One node after the other, until there are no more, or one fails."""
+    try:
+        for number, group in _taken(nodes):
+            results.put((number, on_node(group)))
+    except BaseException as error:  # noqa: BLE001 - raised again where the results are read
+        results.put(error)
+
+
+def _taken(nodes: _Nodes) -> Iterator[tuple[int, Sequence[ProofTarget]]]:
+    with suppress(Empty):
+        while True:
+            yield nodes.get_nowait()
+
+
+def _run_in(result: tuple[int, VerifyRun] | BaseException) -> tuple[int, VerifyRun]:
+    if isinstance(result, BaseException):
+        raise result
+    return result
+
+
+def _join(threads: Sequence[Thread], seconds: float) -> None:
+    """Wait for all threads together."""
+    until = time.monotonic() + seconds
+    for each in threads:
+        each.join(max(until - time.monotonic(), 0.0))
 
 
 def _rows(runner: RowRunner, wanted: Sequence[str]) -> Iterator[Proof]:

@@ -173,6 +173,15 @@ class VerifySite:
         """End what waits in other threads: it raises RunStoppedError."""
         self._stopped.set()
 
+    def check_running(self) -> None:
+        """Whether the run goes on.
+
+        Raises:
+            RunStoppedError: it was stopped.
+        """
+        if self._stopped.is_set():
+            raise RunStoppedError
+
     def _close(self) -> bool:
         """Remove every object of the run and wait until they are gone; whether they are.
 
@@ -267,7 +276,8 @@ class VerifySite:
             return ""
 
     def delete(self, name: str) -> None:
-        """Delete a pod and wait until its share is free."""
+        """Delete a pod and wait until its share is free; with the run go all of its pods."""
+        self.check_running()
         self.wait(lambda: self._told_to_end(name), f"the deletion of pod {name} is accepted")
         self.wait(lambda: self._gone(f"{self._pods}/{name}"), f"pod {name} is deleted")
 
@@ -332,8 +342,7 @@ class VerifySite:
         return found["pod"]
 
     def _check_time(self) -> None:
-        if self._stopped.is_set():
-            raise RunStoppedError
+        self.check_running()
         if self.left <= 0:
             raise OutOfTimeError(f"the time of the run, {self._seconds} s, is over")
 

@@ -229,8 +229,8 @@ class AllocationMatcher:
         return self._pod_gpus(turn)
 
     def _pod_gpus(self, turn: Turn) -> tuple[GpuIndex, ...]:
-        gpus = (self._gpus(turn, self.tables[each]) for each in SHARES)
-        return next((each for each in gpus if each), ())
+        gpus = {gpu for each in SHARES for gpu in self._gpus(turn, self.tables[each])}
+        return tuple(sorted(gpus))
 
     def _gpus(self, turn: Turn, table: DeviceTable) -> tuple[GpuIndex, ...]:
         pod = turn.pod
@@ -246,15 +246,28 @@ class AllocationMatcher:
         plan = turn.step.plan.get(question.resource, {})
         if question.resource is Resource.GPU:
             return choosing.whole(pod, plan, fixed)
-        if fixed:
-            return (
-                choosing.exactly(plan, pod) if set(plan) == set(fixed) else choosing.on(fixed, pod)
-            )
-        if plan:
+        if plan and self._continues(plan, turn, question, fixed):
             planned = choosing.exactly(plan, pod)
             if not isinstance(planned, AllocationError):
                 return planned
-        return choosing.anywhere(pod)
+        return choosing.on(fixed, pod) if fixed else choosing.anywhere(pod)
+
+    def _continues(
+        self,
+        plan: GpuAmounts,
+        turn: Turn,
+        question: PreferenceRequest,
+        fixed: tuple[GpuIndex, ...],
+    ) -> bool:
+        """The plan has what is settled, and the pod ends on no more GPUs than it requests.
+
+        A container with few units has them of some of the pod's GPUs only, and the next one may
+        have its units of the others.
+        """
+        required = self.tables[question.resource].per_device(question.required)
+        if any(plan.get(gpu, 0) < amount for gpu, amount in required.items()):
+            return False
+        return not fixed or len({*plan, *fixed}) <= turn.pod.gpu_count
 
     def _unplanned_gpus(self, question: PreferenceRequest) -> tuple[GpuIndex, ...]:
         """Compute follows memory: kubelet takes both for a container, one right after the other."""
@@ -359,7 +372,7 @@ class AllocationMatcher:
         self, turn: Turn | None, resource: Resource, gpus: tuple[GpuIndex, ...]
     ) -> AllocationError | None:
         settled = self._pod_gpus(turn) if turn and resource in SHARES else ()
-        if turn is None or not settled or set(settled) >= set(gpus):
+        if turn is None or not settled or len({*settled, *gpus}) <= turn.pod.gpu_count:
             return None
         sentence = (
             f"container {turn.step.container} would get {gpu_list(gpus)}, "

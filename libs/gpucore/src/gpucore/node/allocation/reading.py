@@ -41,14 +41,13 @@ def expected_of(pod: Pod, names: Names) -> Expected | None:
 def _steps(pod: Pod, names: Names) -> tuple[ExpectedContainer, ...]:
     placement = _planned(pod, names)
     running = _running_steps(pod, names, placement)
-    inits = [
-        running[each.name]
-        if each.is_sidecar
-        else _init_step(each.name, _container_request(each, names), placement)
-        for each in pod.init_containers
-    ]
-    apps = [running[each.name] for each in pod.containers]
-    return tuple(step for step in (*inits, *apps) if step.request)
+    steps = [running[each.name] for each in pod.containers]
+    for each in reversed(pod.init_containers):
+        step = running.get(each.name)
+        if step is None:
+            step = _init_step(each.name, _container_request(each, names), placement, steps)
+        steps.insert(0, step)
+    return tuple(step for step in steps if step.request)
 
 
 def _running_steps(pod: Pod, names: Names, placement: Placement) -> Mapping[str, ExpectedContainer]:
@@ -82,11 +81,26 @@ def _planned(pod: Pod, names: Names) -> Placement:
     return allocation.placement if allocation else Placement(pod.node)
 
 
-def _init_step(name: str, request: ContainerRequest, placement: Placement) -> ExpectedContainer:
-    mem = _evenly([request.mem], placement).get(0, {})
-    core = _evenly([request.core], placement).get(0, {})
+def _init_step(
+    name: str,
+    request: ContainerRequest,
+    placement: Placement,
+    after: Sequence[ExpectedContainer],
+) -> ExpectedContainer:
+    mem = _beneath(request.mem, Resource.MEM, placement, after)
+    core = _beneath(request.core, Resource.CORE, placement, after)
     whole = dict.fromkeys(placement.group[: request.gpus], 1)
     return ExpectedContainer(name, request, _plan(request, mem, core, whole), init=True)
+
+
+def _beneath(
+    units: int, resource: Resource, placement: Placement, after: Sequence[ExpectedContainer]
+) -> GpuAmounts:
+    """Evenly, and of each GPU no more than the next container has: it gets the same devices."""
+    plans = (step.plan.get(resource, {}) for step in after if resource.requested(step.request))
+    plan: GpuAmounts = next(plans, {})
+    gpus = sorted(placement.mem or placement.core, key=lambda gpu: (-plan.get(gpu, 0), gpu))
+    return split_evenly([units], gpus).get(0, {}) if gpus else {}
 
 
 def _evenly(amounts: Sequence[int], placement: Placement) -> Mapping[int, GpuAmounts]:

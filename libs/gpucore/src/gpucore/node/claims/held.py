@@ -4,17 +4,15 @@ It imports nothing of the formats of claims: on a node that offers devices there
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterator
-from typing import TYPE_CHECKING, Final
+from collections.abc import Collection, Iterable, Iterator
+from typing import TYPE_CHECKING
 
 from gpucore.model import Gpu
-from gpucore.units import GpuUuid, PodUid
+from gpucore.units import MIB_BYTES, GpuUuid, PodUid
 from gpucore.wire.pod.spec import Pod
 
 if TYPE_CHECKING:
     from gpucore.node.claims.prepared import PreparedClaim
-
-_MIB_BYTES: Final = 1024 * 1024
 
 
 class HeldClaims:
@@ -68,19 +66,29 @@ class HeldClaims:
         return any(_uses(pod, claim) for claim in self._claims.values())
 
     def bytes_on(self, gpu: Gpu, pods: Collection[Pod]) -> dict[PodUid, int]:
-        """Bytes of the GPU that each pod holds; pods that use one claim have equal parts of it."""
+        """Bytes of the GPU that each pod holds; pods that use one claim have equal parts of it.
+
+        Pods name their claims. Of several with one name all but the newest were deleted, and
+        kubelet has yet to unprepare them: they are no pod's any more.
+        """
         held: Counter[PodUid] = Counter()
-        for claim in self._claims.values():
-            users = [pod.uid for pod in pods if not pod.finished and _uses(pod, claim)]
+        newest = {(claim.namespace, claim.name): claim for claim in self._claims.values()}
+        for claim in newest.values():
+            users = users_of(claim, pods)
             for uid in users:
                 held[uid] += bytes_on(claim, gpu) // len(users)
         return {uid: size for uid, size in held.items() if size}
 
 
+def users_of(claim: "PreparedClaim", pods: Iterable[Pod]) -> list[PodUid]:
+    """The pods among these that use a claim and have not ended."""
+    return [pod.uid for pod in pods if not pod.finished and _uses(pod, claim)]
+
+
 def bytes_on(claim: "PreparedClaim", gpu: Gpu) -> int:
     """Bytes of the GPU that a claim holds; all of them where it has no share."""
     allocated = zip(claim.allocated.devices, claim.devices, strict=True)
-    whole = gpu.allocatable_mib * _MIB_BYTES
+    whole = gpu.allocatable_mib * MIB_BYTES
     return sum(
         whole if share.memory is None else share.memory
         for share, device in allocated

@@ -17,8 +17,8 @@ from gpucore.node.allocation.device_ids import Resource
 from gpucore.node.claims.prepared import PreparedClaim, PreparedDevice
 from gpucore.node.grant import Grant, GrantPolicy, grant
 from gpucore.node.isolation.cdi import cdi_spec
-from gpucore.units import MIB, GpuIndex, MemoryUnit
-from gpucore.wire.claim.devices import MIB_BYTES, device_name
+from gpucore.units import MIB, MIB_BYTES, GpuIndex, MemoryUnit
+from gpucore.wire.claim.devices import device_name
 from gpucore.wire.claim.prepared import AllocatedClaim
 from gpucore.wire.claim.resource_claims import DeviceShare
 from gpucore.wire.names import LIMITING_ENV

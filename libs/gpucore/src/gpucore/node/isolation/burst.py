@@ -5,18 +5,14 @@ limit is the most that the pod can allocate (hard limit): it borrows what the GP
 lose it again when others use what they are guaranteed.
 """
 
-from typing import Final
-
 from gpucore.model import Gpu
 from gpucore.node.isolation.driver_limits import MemoryLimit
-from gpucore.units import MemoryUnit
+from gpucore.units import MIB_BYTES, MemoryUnit
 from gpucore.wire.errors import WireError
 from gpucore.wire.names import Names
 from gpucore.wire.pod.requests import kai_limit
 from gpucore.wire.pod.spec import Pod
 from gpucore.wire.whole_requests import pod_request_of
-
-_MIB: Final = 1 << 20
 
 
 def memory_limit(pod: Pod, gpu: Gpu, units: int, unit: MemoryUnit, names: Names) -> MemoryLimit:
@@ -30,7 +26,7 @@ def memory_limit(pod: Pod, gpu: Gpu, units: int, unit: MemoryUnit, names: Names)
     most = burst * unit.mib if burst else kai_limit(pod, unit, names)
     each = most // (pod_request.gpu_count if pod_request else 1)
     hard = max(share, min(each, gpu.units * unit.mib))
-    return MemoryLimit(share * _MIB, hard * _MIB)
+    return MemoryLimit(share * MIB_BYTES, hard * MIB_BYTES)
 
 
 def burst_units(burst: int, share: int, gpus: int, total: int) -> int:

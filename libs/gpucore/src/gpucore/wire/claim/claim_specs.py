@@ -4,7 +4,8 @@ from typing import Any, Final
 
 import msgspec
 
-from gpucore.wire.claim.devices import COMPUTE, MEMORY, MIB_BYTES
+from gpucore.units import MIB_BYTES
+from gpucore.wire.claim.devices import COMPUTE, MEMORY
 from gpucore.wire.errors import WireError, decoded
 from gpucore.wire.quantity import MOST, amount
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from gpucore.model import CORE_PER_GPU, Gpu, IsolationMode
-from gpucore.units import GpuIndex, GpuUuid, MemoryUnit
+from gpucore.units import MIB_BYTES, GpuIndex, GpuUuid, MemoryUnit
 from gpucore.wire.errors import WireError
 from gpucore.wire.names import CLAIM_DRIVER
 from gpucore.wire.quantity import amount
@@ -26,7 +26,6 @@ UNHEALTHY: Final = f"{CLAIM_DRIVER}/unhealthy"
 NO_SCHEDULE: Final = "NoSchedule"
 NO_EXECUTE: Final = "NoExecute"
 """Kubernetes also evicts the pods that use the device and do not tolerate the taint."""
-MIB_BYTES: Final = 1 << 20
 _MAX_TEXT: Final = 64
 PCIE_ROOT: Final = "resource.kubernetes.io/pcieRoot"
 NUMA_NODE: Final = "resource.kubernetes.io/numaNode"

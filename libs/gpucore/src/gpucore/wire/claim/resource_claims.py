@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from gpucore.model import Allocation, AllocationState, Placement
-from gpucore.units import MIB, GpuIndex, NodeName, PodUid
+from gpucore.units import MIB, MIB_BYTES, GpuIndex, NodeName, PodUid
 from gpucore.wire.claim.claim_specs import (
     ClaimSpec,
     TolerationObject,
@@ -22,7 +22,6 @@ from gpucore.wire.claim.claim_specs import (
 from gpucore.wire.claim.devices import (
     COMPUTE,
     MEMORY,
-    MIB_BYTES,
     NO_EXECUTE,
     NO_SCHEDULE,
     UNHEALTHY,

@@ -148,7 +148,10 @@ class _Reader:
         return dict.fromkeys(gpus, -(-pod_request.core // count))
 
     def _map(self, keys: Sequence[str], requests: Sequence[int]) -> AllocationMap | None:
-        """The first map that names a GPU; an empty one is no fault without ``requests``."""
+        """The first map that names a GPU; without ``requests`` an empty one is no fault, and last.
+
+        A Binding replaces the first one alone, so that a tenant may have written the others.
+        """
         for key in keys:
             text = self._pod.annotations.get(key)
             if text is None:
@@ -156,8 +159,9 @@ class _Reader:
             found = decode_allocation(text)
             if found is not None:
                 return found
-            if any(requests) or text != EMPTY_ALLOCATION:
-                self._faults.append(f"annotation {key} does not name a GPU")
+            if text == EMPTY_ALLOCATION and not any(requests):
+                return None
+            self._faults.append(f"annotation {key} does not name a GPU")
         return None
 
     def _counted(self, found: AllocationMap, requests: Sequence[int], effective: int) -> GpuAmounts:

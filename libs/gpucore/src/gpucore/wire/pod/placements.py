@@ -126,7 +126,7 @@ def _share(
         names.mem_dev: str(_gpu_units(inventory, gpus[0])),
         names.mem_pod: str(pod_request.mem),
     }
-    if placement.containers:
+    if placement.mem:
         texts[wire_names.V2_ALLOCATION] = encode_allocation(placement.containers)
     if placement.core:
         cores = split_evenly(

@@ -14,8 +14,10 @@ import fcntl
 import os
 import secrets
 import socket
+import stat
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, contextmanager, suppress
+from math import inf
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -27,7 +29,7 @@ LOCK: Final = "control_lock"
 CUDA_FILES: Final = "cuda.shm."
 """Segments of daemons and clients."""
 SWEEP_ENTRIES: Final = 100_000
-"""Maximum entries that one sweep removes: it keeps the names of directories in memory."""
+"""Maximum entries that are removed at once: the names of directories are kept in memory."""
 LOG_BYTES: Final = 4 * 1024 * 1024
 """A log larger than this is emptied: under /run it would eat the node's memory."""
 _OPEN: Final = 0o755
@@ -35,6 +37,8 @@ _PRIVATE: Final = 0o750
 _STICKY: Final = 0o1777
 _BLOCK: Final = 512
 _NOBODY: Final = frozenset({errno.ECONNREFUSED, errno.ENOENT, errno.ENOTSOCK})
+_NO_LOCK: Final = frozenset({errno.ENOENT, errno.ELOOP, errno.ENXIO})
+"""A missing file, a link, and a socket."""
 
 
 class Folders(NamedTuple):
@@ -97,11 +101,15 @@ def sweep(shm: Path, stopped: Callable[[], bool]) -> None:
                 return
 
 
-def _empty(folder: Path) -> None:
-    """Remove all that is in a directory. Raises OSError where something stays."""
+def _empty(folder: Path, most: float = inf) -> None:
+    """Remove all that is in a directory, or this number of entries.
+
+    Raises OSError where something stays.
+    """
     with _opened(folder) as top:
-        for _ in _removals(top):
-            continue
+        for count, _ in enumerate(_removals(top), start=1):
+            if count > most:
+                raise OSError(f"more than {most} files, which are removed step by step")
     for left in folder.iterdir():
         left.unlink()  # raises the reason
 
@@ -208,22 +216,29 @@ def _listens(path: Path) -> bool:
 def _locked(path: Path) -> bool:
     """Whether a process has the write lock of POSIX, as NVIDIA's daemon does.
 
-    Other locks are no daemon's: tenants can take them, for whom the file is read-only.
+    Other locks are no daemon's: tenants can take them, for whom the file is read-only. Neither are
+    pipes and links, with which root in a container could make this wait or look elsewhere.
     """
     try:
-        with path.open("rb") as lock:
-            fcntl.lockf(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except FileNotFoundError:
-        return False
+        lock = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError as error:
+        return error.errno not in _NO_LOCK
+    try:
+        fcntl.lockf(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except OSError:
-        return True
+        return stat.S_ISREG(os.fstat(lock).st_mode)
+    finally:
+        os.close(lock)
     return False
 
 
 def clear(pipe: Path) -> None:
-    """Remove the files of a dead daemon, if no process holds its pipes. Raises FolderError."""
+    """Remove the files of a dead daemon, if no process holds its pipes. Raises FolderError.
+
+    Root in a container with writable pipes chooses how many there are.
+    """
     try:
-        _empty(pipe)
+        _empty(pipe, SWEEP_ENTRIES)
     except OSError as error:
         raise FolderError(f"cannot clear {pipe}: {error}") from error
 

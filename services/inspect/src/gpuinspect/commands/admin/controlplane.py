@@ -28,7 +28,7 @@ Root = Annotated[
     Path, typer.Option(help="root directory of the node's file system", metavar="FOLDER")
 ]
 Node = Annotated[
-    str | None, typer.Option(help="name of this node; default its host name", metavar="NAME")
+    str | None, typer.Option(help="name of this node; default: its host name", metavar="NAME")
 ]
 Wait = Annotated[
     float,
@@ -85,7 +85,7 @@ def install_scheduler(
     *,
     apply: Apply = False,
     namespace: Annotated[
-        str, typer.Option("-n", "--namespace", help="where the chart is installed")
+        str, typer.Option("-n", "--namespace", help="namespace of the chart")
     ] = "gpushare",
     root: Root = Path("/"),
     node: Node = None,

@@ -42,7 +42,9 @@ def cost(
     price: Price = 0.0,
     prometheus: Annotated[
         str,
-        typer.Option(envvar="GPUSHARE_PROMETHEUS", help="URL of Prometheus", metavar="URL"),
+        typer.Option(
+            envvar="GPUSHARE_PROMETHEUS", help="URL of Prometheus, required", metavar="URL"
+        ),
     ] = "",
     namespace: Namespace = "",
     all_namespaces: AllNamespaces = False,

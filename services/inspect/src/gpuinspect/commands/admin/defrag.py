@@ -16,6 +16,7 @@ from gpucore.wire.names import Names
 from gpucore.wire.whole_requests import pod_request_of
 from gpuinspect.cluster.collect import COUNTED
 from gpuinspect.cluster.ledger import ledger_of
+from gpuinspect.cluster.scoped import NO_CLAIMS, gaps
 from gpuinspect.commands.options.formats import Format, NoHeaders, Output, emit, names_only
 from gpuinspect.commands.options.reading import Reader, fail, note, note_all, reading
 from gpuinspect.commands.options.selecting import Selector, selected
@@ -134,7 +135,7 @@ def _free(reader: Reader, goal: Goal, selector: str, output: Format, *, no_heade
     node_infos = {name: ledger.nodes()[name] for name in takes}
     requests = ((pod.uid, pod_request_of(pod, reader.names)) for pod in snapshot.pods if pod.node)
     plan = defragment(node_infos, {uid: d for uid, d in requests if d is not None}, goal)
-    note_all(left_alone(node_infos.values()))
+    note_all((*left_alone(node_infos.values()), *gaps(snapshot, NO_CLAIMS)))
     if plan is None:
         fail(_impossible(goal, node_infos.values(), selector, reader.names))
     unit = unit_of(node_infos[plan.node])

@@ -34,7 +34,9 @@ def node_template(
     node: Annotated[
         str,
         typer.Argument(
-            help="node like which the group's are", metavar="NODE", autocompletion=answers.nodes
+            help="node to take as the model of the group's nodes",
+            metavar="NODE",
+            autocompletion=answers.nodes,
         ),
     ],
     *,

@@ -8,8 +8,11 @@ import json
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from http import HTTPStatus
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
+
+import typer
 
 from gpuinspect.cluster.collect import ClusterSource
 from gpuinspect.commands.admin.controlplane import SHOWN, Apply
@@ -29,10 +32,15 @@ from gpuinspect.controlplane.nvidia_plugin import (
     static_plugins,
 )
 from gpukube.blocking import BlockingClient
+from gpukube.errors import StatusError
 
 DAEMON_SETS = "/apis/apps/v1/daemonsets"
 NODES = "/api/v1/nodes"
 PODS = "/api/v1/pods"
+_CHANGED: Final = frozenset(
+    {HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT, HTTPStatus.UNPROCESSABLE_ENTITY}
+)
+"""Status of a patch of another version than the one that was read."""
 
 
 def hold_nvidia_plugin(
@@ -79,16 +87,29 @@ def _connected(
 
 
 def _finish(kube: BlockingClient, patches: Iterable[Patch], *, apply: bool) -> None:
-    """Show every change, and make it where that is wanted."""
+    """Show every change, and make it where that is wanted; exit code 1 where one was not made."""
     patches = tuple(patches)
-    for patch in patches:
-        sys.stdout.write(f"{patch.title}\n")
-        if apply:
-            kube.json_patch(patch.path, patch.operations)
+    made = [_shown(kube, patch, apply=apply) for patch in patches]
     if not patches:
         note("nothing to do")
     elif not apply:
         note(SHOWN)
+    if not all(made):
+        raise typer.Exit(1)
+
+
+def _shown(kube: BlockingClient, patch: Patch, *, apply: bool) -> bool:
+    """Whether nothing failed: an object that others change all the time keeps no other back."""
+    sys.stdout.write(f"{patch.title}\n")
+    try:
+        if apply:
+            kube.json_patch(patch.path, patch.operations)
+    except StatusError as error:
+        if error.status not in _CHANGED:
+            raise
+        note(f"error: not done, the object has changed meanwhile; run the command again: {error}")
+        return False
+    return True
 
 
 def _items(kube: BlockingClient, path: str) -> list[dict[str, Any]]:

@@ -27,7 +27,7 @@ from gpukube.errors import ConfigError, KubeError
 
 P = ParamSpec("P")
 Kubeconfig = Annotated[
-    Path | None, typer.Option(help="kubeconfig file; default as kubectl finds it", metavar="FILE")
+    Path | None, typer.Option(help="kubeconfig file; default: as kubectl finds it", metavar="FILE")
 ]
 Context = Annotated[
     str | None,

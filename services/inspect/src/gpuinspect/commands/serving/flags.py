@@ -92,7 +92,7 @@ MonitoringConfig = Annotated[
     str,
     typer.Option(
         "--monitoring-config-file",
-        help="TensorFlow Serving's monitoring_config_file, for the chart's",
+        help="TensorFlow Serving's monitoring_config_file, in place of the chart's",
     ),
 ]
 GpuMemory = Annotated[
@@ -202,9 +202,7 @@ Scheduler = Annotated[str, typer.Option(help="scheduler of the pods; '' for the 
 RuntimeClass = Annotated[str, typer.Option(help="RuntimeClass of the pods")]
 Values = Annotated[
     Path | None,
-    typer.Option(
-        help="YAML file of further values of the chart; flags go before it", metavar="FILE"
-    ),
+    typer.Option(help="YAML file of values of the chart; flags take precedence", metavar="FILE"),
 ]
 
 

@@ -129,7 +129,7 @@ def create(
         raise RefusedError(refusal)
     helm = Helm.at(_place(namespace, kubeconfig, context))
     if dry_run:
-        sys.stdout.write(helm.render(wanted.name, wanted.values()))
+        sys.stdout.buffer.write(helm.render(wanted.name, wanted.values()).encode())  # for kubectl
         return
     if helm.chart_of(wanted.name):
         raise RefusedError(

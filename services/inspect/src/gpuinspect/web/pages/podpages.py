@@ -29,7 +29,7 @@ def waiting(frame: Frame) -> View:
 
 def _short(found: Explanation) -> str:
     if found.gates or found.fits:
-        return found.helps[0]
+        return next(iter(found.helps), found.state.value)
     if found.state is PodState.UNDECIDED:
         message = found.scheduler_record.last_message
         return f"the scheduler reported: {message}" if message else UNEXPLAINED
