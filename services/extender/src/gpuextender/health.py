@@ -10,33 +10,10 @@ and hold pods that no watch reported. No GPU is allocated until it has confirmed
 
 import asyncio
 from collections.abc import Sequence
-from typing import Final, Protocol
+from typing import Any, Final
 
 from gpuextender import metrics
-
-
-class Followed(Protocol):
-    """A collection that is being followed."""
-
-    @property
-    def name(self) -> str:
-        """Name of the collection."""
-        ...
-
-    @property
-    def age(self) -> float:
-        """Seconds since the last data from the API server; infinite before the first list."""
-        ...
-
-    @property
-    def confirmed(self) -> bool:
-        """No failure since the API server last confirmed the resource version."""
-        ...
-
-    async def wait_for_confirmation(self) -> None:
-        """Wait until :attr:`confirmed` is true."""
-        ...
-
+from gpukube.watch.informer import Informer
 
 CONFIRM_SECONDS: Final = 1.0
 """How long a bind waits for a confirmation: longer than the first pause of an informer."""
@@ -50,7 +27,7 @@ class Readiness:
         loaded: the ledger contains the first lists.
     """
 
-    def __init__(self, followed: Sequence[Followed], *, stale_after: float) -> None:
+    def __init__(self, followed: Sequence[Informer[Any]], *, stale_after: float) -> None:
         self._followed = followed
         self._stale_after = stale_after
         self.draining = False
