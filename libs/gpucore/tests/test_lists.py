@@ -79,7 +79,6 @@ def test_an_error_has_no_object(decode: object) -> None:
         b'{"type":"ADDED"}',
         b'{"type":"ADDED","object":{}}',
         b'{"type":"BOOKMARK","object":{}}',
-        b'{"type":"ERROR","object":[]}',
         b'{"metadata":{},"items":[{}]}',
         b"[" * 200_000,
     ],
