@@ -124,7 +124,9 @@ class BareNode:
         try:
             until(
                 f"{uuid} is behind MPS",
-                lambda: any(gpu.uuid == uuid and gpu.mode == MPS for gpu in self.gpus()),
+                lambda: any(
+                    gpu.uuid == uuid and gpu.mode == MPS and gpu.healthy for gpu in self.gpus()
+                ),
                 seconds=READY_SECONDS,
             )
         except DeadlineError as error:
