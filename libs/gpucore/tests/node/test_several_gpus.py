@@ -6,6 +6,7 @@ the resources of a container in any order too.
 
 import random
 from collections.abc import Iterator, Mapping
+from itertools import count
 
 import msgspec
 import pytest
@@ -14,12 +15,15 @@ from nodepods import Kubelet, machine, make_pod, matcher
 from gpucore.accounting.node_capacity import NodeCapacity
 from gpucore.accounting.node_info import NodeInfo
 from gpucore.model import Allocation, AllocationState, Inventory, Placement, PodRequest
-from gpucore.node.allocation.device_ids import Resource
+from gpucore.node.allocation.device_ids import Resource, device_table
+from gpucore.node.allocation.holdings import Held
 from gpucore.node.allocation.matcher import AllocationMatcher, Granted
 from gpucore.node.allocation.reading import expected_of
+from gpucore.node.reconcile.corrections import CorrectionInput, corrections
 from gpucore.scheduling.policy import place
 from gpucore.units import NodeName, PodUid
 from gpucore.wire.names import DEFAULT_NAMES as NAMES
+from gpucore.wire.pod.allocations import allocation_of
 from gpucore.wire.pod.placements import annotations_of
 from gpucore.wire.pod.spec import Container, Pod
 from gpucore.wire.whole_requests import pod_request_of
@@ -138,3 +142,30 @@ def test_an_init_container_has_devices_of_the_gpu_of_the_container_after_it() ->
         ("s0", {1: 1}),
         ("c0", {0: 1}),
     ]
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_what_no_scheduler_placed_counts_with_all_that_it_has(seed: int) -> None:
+    """A pod that the extender would refuse cannot take devices of a GPU that nobody counts."""
+    chance = random.Random(seed)
+    inventory = machine(15, 15, 15)
+    tables = {each: device_table(inventory, each) for each in Resource}
+    pods = (random_pod(chance, f"p{seed}-{number}") for number in count())
+    pod = next(pod for pod in pods if (found := pod_request_of(pod, NAMES)) and found.fault)
+    waiting = expected_of(pod, NAMES)
+    assert waiting is not None
+    rows = admitted(matcher(inventory, waiting), pod, chance)
+    running = {each.name for each in (*pod.containers, *pod.sidecars)}
+    held = Held(
+        pod.namespace, pod.name, {name: row for name, row in rows.items() if name in running}
+    )
+    for each in corrections([held], [pod], CorrectionInput(inventory, tables, NAMES, now_ns=1)):
+        texts = {key: text for key, text in each.annotations.items() if text is not None}
+        pod = msgspec.structs.replace(pod, annotations={**pod.annotations, **texts})
+    allocation = allocation_of(pod, NAMES)
+    assert allocation is not None
+    pending = {MEM: allocation.pending, CORE: allocation.pending_core}
+    for each, counted in ((MEM, allocation.placement.mem), (CORE, allocation.placement.core)):
+        given = tables[each].per_device({one for row in rows.values() for one in row.get(each, ())})
+        short = {gpu: amount for gpu, amount in given.items() if amount > counted.get(gpu, 0)}
+        assert not short or sum(short.values()) <= pending[each], (each, given, counted)

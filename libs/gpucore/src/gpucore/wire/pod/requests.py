@@ -134,20 +134,21 @@ def _shaped(
     gpus, policy, isolation = _gpus(pod, names), _policy(pod), _isolation(pod)
     burst = _burst(pod, total)
     topology = pod.annotations.get(wire_names.TOPOLOGY, "").replace("_", "-")
+    unrecordable = _spread_fault(requests, total, gpus or 1) or _reuse_fault(pod, names, gpus or 1)
     return PodRequest(
         containers=requests,
         mem=total.mem,
         core=total.core,
         gpus=total.gpus,
-        gpu_count=gpus or 1,
+        # A pod that no scheduler placed has one GPU, of which its annotations can record all.
+        gpu_count=1 if unrecordable else gpus or 1,
         whole_device=_wants_whole_device(pod),
         isolation=_demanded(IsolationMode.parse(isolation) or IsolationMode.NONE, burst),
         burst=burst or 0,
         policy=policy if policy in wire_names.POLICY_NAMES else "",
         topology=topology if topology in wire_names.TOPOLOGY_NAMES else "",
         fault=_fault(total, gpus, isolation)
-        or _spread_fault(requests, total, gpus or 1)
-        or _reuse_fault(pod, names, gpus or 1)
+        or unrecordable
         or _policy_fault(policy, topology)
         or _burst_fault(pod, total, burst)
         or gang_fault(pod),
