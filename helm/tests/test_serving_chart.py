@@ -80,6 +80,14 @@ def test_rule_head_room_processes_and_names_reach_the_script() -> None:
     assert found["resources"]["limits"] == {"example.com/gpu-mem": "3"}
 
 
+def test_large_amounts_of_memory_have_no_exponent() -> None:
+    """The script computes with whole numbers."""
+    fraction = {"contextMiB": 1_000_000, "modelMiB": 2_000_000}
+    found = container(serve("vllm", memoryFraction=fraction))
+    assert found["args"][2] == "1000000"
+    assert {"name": "GPUSHARE_MODEL_MIB", "value": "2000000"} in found["env"]
+
+
 def test_workers_of_torchserve_are_the_processes_that_share() -> None:
     """The figure that parts the share is the one that TorchServe starts workers by."""
     (config,) = serve("torchserve", memoryFraction={"processes": 3}).of("ConfigMap")
