@@ -113,22 +113,13 @@ def _scale(found: Mapping[str, Any]) -> list[str]:
 def _created(found: Mapping[str, Any]) -> str:
     spent = ", ".join(f"{name} {ms:g} ms" for name, ms in found["cpu_ms_per_pod"].items())
     rates, ready = found["created_per_second"], found["ready_seconds"]
+    listed = found["list_seconds"]
     return (
-        f"The runs of the start took {ready['min']:g} to {ready['max']:g} s. {_listed(found)}"
-        f"Processor time for a "
-        f"pod: {spent} (`rig` is the benchmark).\nThe objects were created directly through the "
-        f"API: {rates['nodes']:g} nodes and {rates['pods']:g} pods a second.\n"
-    )
-
-
-def _listed(found: Mapping[str, Any]) -> str:
-    """The part of the API server in the start; not recorded by earlier versions."""
-    if "list_seconds" not in found:
-        return ""
-    seconds = found["list_seconds"]
-    return (
-        f"The API server takes {seconds['min']:g} to {seconds['max']:g} s of that to send both "
-        f"lists: so long waits a client that decodes nothing.\n"
+        f"The runs of the start took {ready['min']:g} to {ready['max']:g} s. A client that decodes "
+        f"nothing gets both lists\nin {listed['min']:g} to {listed['max']:g} s.\nProcessor time "
+        f"for a pod: {spent} (`rig` is the benchmark).\n"
+        f"The objects were created directly through the API: {rates['nodes']:g} nodes and "
+        f"{rates['pods']:g} pods a second.\n"
     )
 
 

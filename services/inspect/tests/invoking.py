@@ -4,6 +4,17 @@ from typing import NamedTuple, Protocol
 
 from drawncluster import FakeCluster
 
+POD = """
+apiVersion: v1
+kind: Pod
+metadata: {name: one}
+spec:
+  containers:
+  - name: model
+    resources: {limits: {aliyun.com/gpu-mem: "8"}}
+"""
+"""A manifest of one pod with 8 units."""
+
 
 class WhatIfOutcome(NamedTuple):
     """What a command printed and how it ended."""

@@ -8,19 +8,10 @@ import pytest
 from claimobjects import allocated, claim, device, resource_slice
 from drawncluster import FakeCluster, Gpu
 from fakeapiserver import FakeApiServer
-from invoking import Run
+from invoking import POD, Run
 
 RESOURCE_API = "/apis/resource.k8s.io/v1"
 NOTHING: dict[str, str] = {}
-POD = """
-apiVersion: v1
-kind: Pod
-metadata: {name: one}
-spec:
-  containers:
-  - name: model
-    resources: {limits: {aliyun.com/gpu-mem: 2}}
-"""
 
 
 @pytest.fixture

@@ -268,7 +268,7 @@ def test_without_a_cuda_driver_in_the_pods_the_next_step_is_the_runtime(
 ) -> None:
     """Rows that run on a GPU are red with the missing library; the others are what they are."""
     server = serve(mode)
-    server.library = server.folder / "nothing"
+    server.cuda_driver = server.folder / "nothing"
     rows = verify.rows(server, "--starts", "1")
     red = {name: row for name, row in rows.items() if row["verdict"] == "fail"}
     assert red.keys() >= {"share", "accounting", "memory", "processes", "neighbour", "health"}

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from drawncluster import FakeCluster, Gpu
-from invoking import Run
+from invoking import POD, Run
 
 DEPLOYMENT = """
 apiVersion: apps/v1
@@ -19,15 +19,6 @@ spec:
       containers:
       - name: model
         resources: {limits: {aliyun.com/gpu-mem: 8}}
-"""
-POD = """
-apiVersion: v1
-kind: Pod
-metadata: {name: one}
-spec:
-  containers:
-  - name: model
-    resources: {limits: {aliyun.com/gpu-mem: "8"}}
 """
 
 

@@ -46,7 +46,7 @@ class VerifyingServer(FakeApiServer):
     Args:
         cluster: nodes, and pods that hold shares already.
         folder: of the stand-in driver.
-        library: folder of its ``libcuda.so.1``.
+        cuda_driver: folder of its ``libcuda.so.1``.
 
     Attributes:
         created: paths of what was created, in order; ``gone`` of what was deleted.
@@ -61,7 +61,7 @@ class VerifyingServer(FakeApiServer):
         before: called with each pod before it is created; ``after`` once it runs.
     """
 
-    def __init__(self, cluster: FakeCluster, folder: Path, library: Path) -> None:
+    def __init__(self, cluster: FakeCluster, folder: Path, cuda_driver: Path) -> None:
         nodes = [item for item in cluster.items if item["kind"] == "Node"]
         pods = [item for item in cluster.items if item["kind"] == "Pod"]
         empty: dict[str, list[Object]] = {
@@ -71,7 +71,7 @@ class VerifyingServer(FakeApiServer):
         }
         super().__init__({NODES: nodes, PODS: pods, **empty}, page=100)
         self.objects["/version"] = {"gitVersion": "v1.36.2"}
-        self.folder, self.library = folder, library
+        self.folder, self.cuda_driver = folder, cuda_driver
         (folder / "cuda").mkdir(parents=True)
         (folder / "state").write_text("")
         self.created: list[str] = []
@@ -186,7 +186,7 @@ class VerifyingServer(FakeApiServer):
         env = own | {
             "PATH": os.environ["PATH"],
             "PYTHONPATH": os.pathsep.join(sys.path),  # the sources that the test runs with
-            "LD_LIBRARY_PATH": str(self.library),
+            "LD_LIBRARY_PATH": str(self.cuda_driver),
             "GPUPROBE_FOLDER": str(exchange),
             "FAKECUDA_ROOT": str(self.folder),
             "FAKECUDA_POD": meta["uid"],

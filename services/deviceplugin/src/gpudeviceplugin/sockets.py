@@ -21,12 +21,15 @@ def socket_in(directory: Path, name: str, *, short: str = "") -> Path:
     return directory / f"{short}{crc32(name.encode()) % 16**7:07x}.sock"
 
 
-def listens(path: Path) -> bool:
-    """A process accepts connections at the socket; it is not waited for."""
-    with socket.socket(socket.AF_UNIX) as client:
+def connect_error(path: Path, kind: int = socket.SOCK_STREAM) -> OSError | None:
+    """Why nothing accepts a connection at the socket now; ``None`` where something does.
+
+    It does not wait: BlockingIOError is a process that listens, and whose queue is full.
+    """
+    with socket.socket(socket.AF_UNIX, kind) as client:
         client.settimeout(0)
         try:
             client.connect(os.fspath(path))
-        except OSError:
-            return False
-    return True
+        except OSError as error:
+            return error
+    return None

@@ -5,8 +5,6 @@ the plugin's pod. A plugin that was killed leaves its sockets behind; the next o
 """
 
 import asyncio
-import os
-import socket
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -25,7 +23,7 @@ from gpudeviceplugin.dra.services import DraServicer
 from gpudeviceplugin.proto import dra_health_v1_pb2, dra_v1_pb2, pluginregistration_pb2
 from gpudeviceplugin.rpc import handler
 from gpudeviceplugin.signals import Signal
-from gpudeviceplugin.sockets import socket_in
+from gpudeviceplugin.sockets import connect_error, socket_in
 
 log = structlog.get_logger()
 
@@ -147,12 +145,9 @@ class DraEndpoint:
 def _remove_dead(paths: Any) -> None:
     """Remove sockets without a server."""
     for path in paths:
-        with socket.socket(socket.AF_UNIX) as client:
-            client.settimeout(0)  # a plugin that stands still may have a full queue
-            try:
-                client.connect(os.fspath(path))
-            except ConnectionRefusedError:
-                log.info("removing the socket of a plugin that has ended", socket=str(path))
-                path.unlink(missing_ok=True)
-            except OSError as error:
-                log.debug("socket left alone", socket=str(path), why=str(error))
+        error = connect_error(path)
+        if isinstance(error, ConnectionRefusedError):
+            log.info("removing the socket of a plugin that has ended", socket=str(path))
+            path.unlink(missing_ok=True)
+        elif error is not None:
+            log.debug("socket left alone", socket=str(path), why=str(error))

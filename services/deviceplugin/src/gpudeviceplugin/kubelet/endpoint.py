@@ -17,7 +17,7 @@ from gpudeviceplugin.cancelling import to_its_end
 from gpudeviceplugin.kubelet.servicer import Servicer
 from gpudeviceplugin.proto import deviceplugin_pb2 as api
 from gpudeviceplugin.rpc import caller, handler
-from gpudeviceplugin.sockets import listens, socket_in
+from gpudeviceplugin.sockets import connect_error, socket_in
 
 log = structlog.get_logger()
 
@@ -65,7 +65,7 @@ class Endpoint:
         """
         unwatched = self._servicer.unwatched_seconds >= UNWATCHED_SECONDS
         ours = socket_identity(self.socket) == self._identity
-        return unwatched and ours and listens(self._directory / KUBELET_SOCKET)
+        return unwatched and ours and connect_error(self._directory / KUBELET_SOCKET) is None
 
     async def start(self) -> None:
         """Serve the socket and register it; what fails or is cancelled leaves nothing served.

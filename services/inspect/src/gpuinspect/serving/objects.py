@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 
+from gpucore.model.constraints import Requirement
 from gpucore.wire.names import START_TURN_WORDS
 
 
@@ -40,32 +41,11 @@ class Template(msgspec.Struct, frozen=True):
     spec: PodSpec = PodSpec()
 
 
-class SelectorExpression(msgspec.Struct, frozen=True):
-    """A condition on one label."""
-
-    key: str
-    operator: str
-    values: list[str] = []
-
-    @property
-    def text(self) -> str:
-        """As the API server takes it in a query."""
-        values = f"({','.join(self.values)})"
-        forms = {"Exists": self.key, "DoesNotExist": f"!{self.key}"}
-        return forms.get(self.operator, f"{self.key} {self.operator.lower()} {values}")
-
-    def matches(self, labels: Mapping[str, str]) -> bool:
-        """As the API server reads it: a missing label satisfies ``NotIn``."""
-        if self.operator in {"Exists", "DoesNotExist"}:
-            return (self.key in labels) is (self.operator == "Exists")
-        return (labels.get(self.key) in self.values) is (self.operator == "In")
-
-
 class Selector(msgspec.Struct, frozen=True, rename="camel"):
     """The label selector of a Deployment; the API server accepts no empty one."""
 
     match_labels: dict[str, str] = {}
-    match_expressions: list[SelectorExpression] = []
+    match_expressions: list[Requirement] = []
 
     @property
     def text(self) -> str:
@@ -74,11 +54,13 @@ class Selector(msgspec.Struct, frozen=True, rename="camel"):
 
     def _terms(self) -> Iterator[str]:
         yield from (f"{name}={value}" for name, value in sorted(self.match_labels.items()))
-        yield from (each.text for each in self.match_expressions)
+        for each in self.match_expressions:
+            values = f"({','.join(each.values)})"
+            yield f"{each.key} {each.operator.lower()} {values}" if each.values else str(each)
 
     def matches(self, labels: Mapping[str, str]) -> bool:
         """Whether a pod with these labels is one of the Deployment."""
-        expressions = all(each.matches(labels) for each in self.match_expressions)
+        expressions = all(each.holds(labels) for each in self.match_expressions)
         return expressions and self.match_labels.items() <= labels.items()
 
 

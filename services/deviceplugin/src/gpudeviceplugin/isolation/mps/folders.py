@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from gpudeviceplugin.isolation.mps.errors import FolderError
-from gpudeviceplugin.sockets import LONGEST_SOCKET
+from gpudeviceplugin.sockets import LONGEST_SOCKET, connect_error
 
 SOCKETS: Final = ("control", "control_privileged")
 LOCK: Final = "control_lock"
@@ -204,13 +204,8 @@ def held(pipe: Path) -> bool:
 
 
 def _listens(path: Path) -> bool:
-    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as probe:
-        probe.settimeout(0)
-        try:
-            probe.connect(str(path))
-        except OSError as error:
-            return error.errno not in _NOBODY  # EAGAIN is one that listens but hangs
-    return True
+    error = connect_error(path, socket.SOCK_SEQPACKET)
+    return error is None or error.errno not in _NOBODY  # EAGAIN is one that listens but hangs
 
 
 def _locked(path: Path) -> bool:
