@@ -134,9 +134,14 @@ e2e-oldest: ## The short run on the oldest supported Kubernetes: the cases marke
 	@$(MAKE) --no-print-directory e2e KUBERNETES=1.20 CASES=e2e MARK="e2e and oldest"
 
 .PHONY: machine
+machine: IN_QEMU := CI=true GPUSHARE_MACHINE
+machine: SCHEDULING := -m scheduling -v --durations=15 $(FAIL_FAST)
+machine: TOPOLOGY := e2e/cases/test_topology.py
 machine: $(READY) ## The cases on a Linux machine in QEMU: systemd, cgroup v2, reboots and power cuts
 	@echo "==> what the machine is made of"; $(E2E) machine
 	@echo "==> cases on a machine in QEMU"; CI=true $(BIN)/python -m pytest -m "e2e and ondemand" -v --durations=15 $(FAIL_FAST) e2e/machine/cases $(ARGS)
+	@echo "==> cases of any cluster on such a machine"; $(IN_QEMU)=1 $(BIN)/python -m pytest $(SCHEDULING) --deselect $(TOPOLOGY) e2e/cases $(ARGS) $(if $(ARGS),|| [ $$? -eq 5 ])
+	@echo "==> those of topology on one with the GPUs of a DGX-1"; $(IN_QEMU)=dgx1-volta $(BIN)/python -m pytest $(SCHEDULING) $(TOPOLOGY) $(ARGS) $(if $(ARGS),|| [ $$? -eq 5 ])
 
 .PHONY: bench
 bench: $(READY) ## Measure the extender on a real API server (ARGS=--help lists the options)

@@ -20,7 +20,8 @@ from host.testing.lacking import lacking
 
 CASES_RUN = "cases"
 MACHINE = "GPUSHARE_MACHINE"
-"""Selects a machine in QEMU for the cases that any cluster can run."""
+"""Selects a machine in QEMU for the cases that any cluster can run: 1, or the name of the mock
+machine whose GPUs it has, such as dgx1-volta."""
 CASE_SECONDS = 1200
 """Of one case: several waits of :data:`environments.waiting.PATIENCE_SECONDS` after one another."""
 
@@ -50,7 +51,7 @@ def environment(request: pytest.FixtureRequest) -> Iterator[Environment]:
     """A cluster with the stack on it; with CI=true none is a failure, else a reasoned skip.
 
     With GPU_KUBECONFIG, and for ``pytest -m gpu``, it is the cluster that is given. With
-    GPUSHARE_MACHINE=1 it is a machine in QEMU.
+    GPUSHARE_MACHINE it is a machine in QEMU.
     """
     if is_given(request.config.getoption("markexpr"), os.environ):
         try:
@@ -58,11 +59,12 @@ def environment(request: pytest.FixtureRequest) -> Iterator[Environment]:
         except UnavailableError as reason:
             pytest.skip(str(reason))
         return
-    if os.environ.get(MACHINE):
-        from machine.environment import MachineEnvironment  # noqa: PLC0415 - as below
+    if mock := os.environ.get(MACHINE):
+        from machine import environment as qemu  # noqa: PLC0415 - as below
         from machine.running import running  # noqa: PLC0415 - as below
 
-        yield from running(request, MachineEnvironment())
+        mock = qemu.MACHINE if mock == "1" else mock
+        yield from running(request, qemu.MachineEnvironment(mock=mock))
         return
     from environments.kind import KindEnvironment  # noqa: PLC0415 - unit tests here need no kind
 

@@ -47,7 +47,8 @@ def _put_library(folder: Path) -> None:
 def gpus(machine: str) -> tuple[MachineGpu, ...]:
     """The GPUs of a description, read without help of the library or the stack."""
     text = configparser.ConfigParser(allow_no_value=True, delimiters=("=",), strict=False)
-    text.read(build.machine(machine))
+    with build.machine(machine).open() as file:
+        text.read_file(file)
     shared = dict(text["gpu *"]) if text.has_section("gpu *") else {}
     found: list[MachineGpu] = []
     while text.has_section(f"gpu {len(found)}"):

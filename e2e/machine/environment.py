@@ -33,7 +33,7 @@ from machine.nodefiles import DISCOVERY, JOIN, KUBELET_FLAGS, NODE
 from machine.qemu import GATEWAY, Qemu
 
 MACHINE: Final = "h100-r615-2x80"
-"""The mock machine of the node: a driver that limits memory."""
+"""The mock machine of the node by default: a driver that limits memory."""
 START_SECONDS: Final = 300
 """From a shell in the machine to a Ready node."""
 JOIN_SECONDS: Final = 900
@@ -63,6 +63,7 @@ class MachineEnvironment:
         files: more files of this run, by their paths in the machine without the first slash; they
             are laid there at every boot before anything else starts.
         values: more values of the chart.
+        mock: the mock machine whose GPUs the node has; see :mod:`mocknvml.build`.
 
     Attributes:
         machine: the node, with its power and a shell.
@@ -73,10 +74,11 @@ class MachineEnvironment:
         *,
         files: Mapping[str, Path] | None = None,
         values: Mapping[str, Any] | None = None,
+        mock: str = MACHINE,
     ) -> None:
-        self._files, self._values = files or {}, values or {}
+        self._files, self._values, self._mock = files or {}, values or {}, mock
         self.namespace = NAMESPACE
-        self.nodes: Mapping[str, tuple[MachineGpu, ...]] = {NODE: machines.gpus(MACHINE)}
+        self.nodes: Mapping[str, tuple[MachineGpu, ...]] = {NODE: machines.gpus(mock)}
         self._folder = Path(tempfile.mkdtemp(prefix="gpushare-machine-"))
         self._kubelet_port = free_port()
         self._stoppable: list[Qemu | ControlPlane] = []
@@ -207,7 +209,7 @@ class MachineEnvironment:
         join = self._kubeadm.join_configuration(NODE, DISCOVERY, KUBELET_FLAGS)
         files = nodefiles.write(
             self._folder,
-            machine=MACHINE,
+            machine=self._mock,
             key=Qemu.make_key(self._folder),
             port=self.plane.port,
             texts={JOIN: join, DISCOVERY: self._kubeadm.discovery(self.plane)},
