@@ -38,6 +38,12 @@ SPEC: Final = {
     "restartPolicy": "Never",
     "automountServiceAccountToken": False,
 }
+CHOICES: Final[tuple[Object, ...]] = (
+    {"clientConfig": {"url": "https://192.0.2.1"}},
+    {"matchConditions": []},
+    {"objectSelector": {"matchLabels": {"a": "b"}}},
+)
+"""What a stolen token of the certificates' Job would change of a webhook."""
 SECONDS: Final = 60
 
 
@@ -102,8 +108,7 @@ async def of_certificates(calls: ApiCalls) -> None:
 
     everything = [{**found["webhooks"][0]["rules"][0], "resources": ["*"]}]
     await in_force(lambda: changed(rules=everything), "nothing but caBundle")
-    url = {"clientConfig": {"url": "https://192.0.2.1"}}
-    for fields in (url, {"matchConditions": []}, {"objectSelector": {"matchLabels": {"a": "b"}}}):
+    for fields in CHOICES:
         assert "nothing but caBundle" in await changed(**fields)
     owned = {"metadata": {"finalizers": ["evil/stay"]}}
     assert "of the metadata" in await refusal(calls, "certificates", "PATCH", CONFIGURATION, owned)
