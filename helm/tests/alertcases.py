@@ -55,6 +55,7 @@ def of(name: str, labels: str, more: str = "") -> str:
 
 READY = of("gpushare_extender_ready", EXTENDER)
 READY_TOO = of("gpushare_extender_ready", STANDBY)
+UP_TOO = of("up", STANDBY)
 WEBHOOK_READY = of("gpushare_extender_ready", WEBHOOK)
 WEBHOOK_UP = of("up", WEBHOOK)
 AGE = of("gpushare_extender_reflector_age_seconds", EXTENDER, 'collection="pods"')
@@ -70,6 +71,7 @@ BOUND = of("gpushare_extender_claims", EXTENDER, 'state="bound"')
 WAITING = of("gpushare_extender_waiting_units", EXTENDER)
 LEADS = of("leader_election_master_status", SCHEDULER, 'name="gpushare-scheduler"')
 LEADS_TOO = LEADS.replace("scheduler-0", "scheduler-1")
+SCHEDULER_UP = of("up", SCHEDULER)
 ATTEMPTS = of("scheduler_schedule_attempts_total", SCHEDULER, 'result="error"')
 DISAGREEMENTS = of("gpushare_plugin_disagreements", PLUGIN)
 HEALTHY_GPU = of("gpushare_gpu_healthy", GPU)
@@ -97,6 +99,7 @@ HEALTHY: Mapping[str, str] = {
     WORKING_SET: always(200),
     of("container_spec_memory_limit_bytes", BOX): always(1000),
     of("up", EXTENDER): always(1),
+    UP_TOO: always(1),
     OVERFULL: always(0),
     PENDING: always(0),
     BOUND: always(2),
@@ -106,6 +109,7 @@ HEALTHY: Mapping[str, str] = {
     units("free"): always(6),
     LEADS: always(1),
     LEADS_TOO: always(0),
+    SCHEDULER_UP: always(1),
     of("leader_election_master_status", 'job="other",name="kube-scheduler"'): always(0),
     ATTEMPTS: always(1),
     DISAGREEMENTS: always(0),
@@ -234,6 +238,23 @@ FURTHER: Mapping[str, Case] = {
     "the webhook runs and is not ready": Case(
         {WEBHOOK_READY: always(0)}, also={"GpushareWebhookDown": {}}
     ),
+    "no pod of the webhook has an address": Case(
+        {WEBHOOK_READY: SILENT, WEBHOOK_UP: SILENT}, also={"GpushareWebhookDown": {}}
+    ),
+    "the extender of one replica does not run": Case(
+        {READY_TOO: SILENT, UP_TOO: always(0)},
+        also={
+            "GpushareExtenderNotReady": {
+                **_POD,
+                "pod": "scheduler-1",
+                "job": "gpushare-extender",
+            }
+        },
+    ),
+    "no kube-scheduler runs beside the extenders": Case(
+        {LEADS: SILENT, LEADS_TOO: SILENT, SCHEDULER_UP: always(0)},
+        also={"GpushareSchedulerNoLeader": {}},
+    ),
     "the extender beside the leader does not run": Case(
         {READY: SILENT}, also={"GpushareLeaderWithoutExtender": _POD}
     ),
@@ -269,6 +290,11 @@ STILL_WELL: Mapping[str, Mapping[str, str]] = {
         READY: "1x75 0x4",
         LEADS: "1x75 0x4",
         LEADS_TOO: "0x75 1x4",
+    },
+    "the cluster's own scheduler calls the extender": {
+        LEADS: SILENT,
+        LEADS_TOO: SILENT,
+        SCHEDULER_UP: SILENT,
     },
     "many binds at once": {BOUND: always(50), binds("bound"): growing(3000)},
     "one bind of a quiet cluster was in flight at a scrape": {

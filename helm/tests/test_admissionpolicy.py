@@ -68,10 +68,8 @@ def test_policies_are_installed_by_default_where_the_cluster_has_them(
     """From Kubernetes 1.30 on, unless values switch them off."""
     rendered = render(version, values)
     found = {each["metadata"]["name"] for each in rendered.of("ValidatingAdmissionPolicy")}
-    expected = {
-        f"gpushare-{each}"
-        for each in ("allocation", "device-plugin", "environment", "extender", "quota")
-    }
+    names = ("allocation", "certificates", "device-plugin", "environment", "extender", "quota")
+    expected = {f"gpushare-{each}" for each in names}
     assert found == (expected if installed else set())
 
 

@@ -94,12 +94,13 @@ def test_nothing_fires_while_all_is_well(promtool_path: Path, tmp_path: Path) ->
 
 
 @pytest.mark.slow
-def test_every_alert_is_silent_without_any_target_but_the_one_for_that(
+def test_every_alert_is_silent_without_any_target_but_those_for_that(
     promtool_path: Path, tmp_path: Path
 ) -> None:
-    """Where nothing at all is scraped, one alert fires and two dozen do not echo it."""
+    """Where nothing at all is scraped, two alerts fire and two dozen do not echo them."""
     nothing = dict.fromkeys(HEALTHY, SILENT)
-    run_blocks(promtool_path, tmp_path, block("nothing", nothing, {"GpushareExtenderDown": {}}))
+    firing: dict[str, dict[str, str]] = {"GpushareExtenderDown": {}, "GpushareWebhookDown": {}}
+    run_blocks(promtool_path, tmp_path, block("nothing", nothing, firing))
 
 
 @pytest.mark.slow
@@ -196,6 +197,21 @@ def test_alerts_link_to_the_dashboard_where_its_address_is_set() -> None:
     )
     assert [url for url in urls if not pages.fullmatch(url)] == []
     assert "dashboard_url" not in str(plain)
+
+
+@pytest.mark.slow
+def test_without_a_webhook_no_alert_misses_it() -> None:
+    """The rule that fires where no webhook is scraped is left out; all others stay."""
+    values = {
+        "webhook": {"enabled": False},
+        "monitoring": {"enabled": True, "alerts": {"configMap": True}},
+    }
+    rendered = render(values=values)
+    (resource,) = rendered.of("PrometheusRule")
+    text = rendered.one("ConfigMap", "-alerts")["data"]["gpushare.rules.yaml"]
+    assert yaml.safe_load(text) == resource["spec"]
+    installed = [rule["alert"] for group in resource["spec"]["groups"] for rule in group["rules"]]
+    assert installed == [name for name in ALERTS if name != "GpushareWebhookDown"]
 
 
 @pytest.mark.slow

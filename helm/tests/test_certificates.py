@@ -81,6 +81,15 @@ def test_the_job_of_an_installation_waits_for_its_node_without_end() -> None:
     assert cron["spec"]["jobTemplate"]["spec"]["activeDeadlineSeconds"] == 600
 
 
+@pytest.mark.parametrize("name", ["system-cluster-critical", ""])
+def test_the_job_has_the_priority_of_the_pods_that_wait_for_it(name: str) -> None:
+    """On a full cluster these preempt others, and could not start without their Secrets."""
+    rendered = render(values={"scheduler": {"priorityClassName": name}})
+    pods = dict(rendered.ending_pods())
+    issuing = [pod for each, pod in pods.items() if "certificates" in each]
+    assert [pod.get("priorityClassName", "") for pod in issuing] == [name, name]
+
+
 def test_certificates_are_renewed_before_the_alert_by_the_smallest_validity() -> None:
     """A daily run may be a day late; an alert before it would fire though all is well."""
     days = json.loads((CHART / "values.schema.json").read_text())["properties"]["certificates"]

@@ -12,10 +12,13 @@ POLICIES: dict[str, list[tuple[list[str], list[str]]]] = {
         (["pods/ephemeralcontainers"], ["UPDATE"]),
     ],
     "quota": [(["pods", "pods/status"], ["CREATE", "UPDATE"])],
+    "certificates": [(["mutatingwebhookconfigurations"], ["UPDATE"])],
 }
 """Resources and operations of each; a subresource is not part of its resource."""
 ACTIONS = "validationActions"
 CORE = {"apiGroups": [""], "apiVersions": ["v1"]}
+GROUPS = {"certificates": {"apiGroups": ["admissionregistration.k8s.io"], "apiVersions": ["*"]}}
+"""Of a policy that is about another group."""
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +38,7 @@ def test_a_policy_sees_every_way_to_write(rendered: Rendered, name: str) -> None
     """A subresource that is left out would be a way around the policy."""
     rules = policy(rendered, name)["matchConstraints"]["resourceRules"]
     assert rules == [
-        {**CORE, "resources": resources, "operations": operations}
+        {**GROUPS.get(name, CORE), "resources": resources, "operations": operations}
         for resources, operations in POLICIES[name]
     ]
 
@@ -74,9 +77,11 @@ def test_policies_are_about_the_accounts_of_the_chart() -> None:
     for mode, component in (("second", "scheduler"), ("extender", "extender")):
         found = render(values={"scheduler": {"mode": mode}})
         pods = dict(found.pods())
+        (job,) = found.of("Job")
         for name, account in (
             ("extender", pods[component]["serviceAccountName"]),
             ("device-plugin", pods["device-plugin"]["serviceAccountName"]),
+            ("certificates", job["spec"]["template"]["spec"]["serviceAccountName"]),
         ):
             (condition,) = policy(found, name)["matchConditions"]
             user = f"system:serviceaccount:gpu-system:{account}"

@@ -2,8 +2,18 @@
 
 from typing import Any
 
-from charting import NAMESPACE, Rendered, render
+import pytest
+from admission import Policy, held_by, labelled, pod, request
+from charting import NAMESPACE, Object, Rendered, render
 from test_security import granted
+
+from gpucore.wire.names import VERIFIED
+from gpuinspect.verify import objects
+
+ACCOUNT = f"system:serviceaccount:{NAMESPACE}:gpushare-verify"
+PLACE = objects.RunPlace(namespace=NAMESPACE, own=False, image="i", node="n1", until=1)
+CHECK = objects.pod(PLACE, "share", [], {"aliyun.com/gpu-mem": 1}, seconds=60)
+GUARD = objects.guard(PLACE, 60)
 
 
 def chart(**values: Any) -> Rendered:
@@ -68,3 +78,90 @@ def test_helm_test_runs_the_same_rows_where_it_is_enabled() -> None:
     assert "--only=quick" in container["args"]
     assert "--record" not in container["args"]
     assert pod["spec"]["serviceAccountName"] == "gpushare-verify"
+
+
+def asked(verb: str, item: Object, *, resource: str = "pods", user: str = ACCOUNT) -> str:
+    """Why the API server refuses to create or delete the object; empty where it does not."""
+    before, after = (item, {}) if verb == "DELETE" else (None, item)
+    made = request(user, resource=resource, verb=verb)
+    return Policy(chart(), "-verify-pods").refuses(made, before, after)
+
+
+def changed(item: Object, **spec: object) -> Object:
+    """The pod with these fields of its specification."""
+    return item | {"spec": item["spec"] | spec}
+
+
+def container(**fields: object) -> Object:
+    """The specification of a check whose container has these fields."""
+    return {"containers": [CHECK["spec"]["containers"][0] | fields]}
+
+
+def templated(spec: Object, **metadata: object) -> Object:
+    """The guard with this pod template."""
+    template = GUARD["spec"]["template"]
+    template = {"metadata": template["metadata"] | metadata, "spec": template["spec"] | spec}
+    return GUARD | {"spec": GUARD["spec"] | {"template": template}}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("after", "sentence"),
+    [
+        (held_by(pod(team="a"), annotations={"team": "a", VERIFIED: "{}"}), ""),
+        (pod(team="b"), "nothing of a pod but"),
+        (pod(image="evil", team="a"), "nothing of a pod but"),
+        (held_by(pod(team="a"), labels={"role": "y"}), "nothing of a pod but"),
+        (held_by(pod(team="a"), finalizers=["evil/stay"]), "no finalizers"),
+        (held_by(pod(team="a"), ownerReferences=[{"kind": "Node", "uid": "0"}]), "owner"),
+    ],
+)
+def test_a_stolen_token_writes_the_results_and_nothing_else(after: Object, sentence: str) -> None:
+    """The right to patch pods would permit other images and labels."""
+    policy = Policy(chart(), "-verify")
+    found = policy.refuses(request(ACCOUNT), pod(team="a"), after)
+    assert sentence in found
+    assert bool(sentence) == bool(found)
+    assert policy.refuses(request("jane"), pod(team="a"), after) == ""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("verb", ["CREATE", "DELETE"])
+def test_it_creates_and_deletes_its_own_objects_only(verb: str) -> None:
+    """Those that the command makes, not pods of the stack; others are not limited by it."""
+    assert asked(verb, CHECK) == ""
+    assert asked(verb, GUARD, resource="jobs") == ""
+    stack = labelled(CHECK, "app.kubernetes.io/name", "gpushare")
+    both = held_by(CHECK, labels=CHECK["metadata"]["labels"] | stack["metadata"]["labels"])
+    for foreign in (held_by(CHECK, labels={}), stack, both):
+        assert "with the label" in asked(verb, foreign)
+        assert asked(verb, foreign, user="jane") == ""
+
+
+@pytest.mark.slow
+def test_the_pods_of_its_jobs_are_not_those_of_the_stack_either() -> None:
+    """A Service of the stack selects pods by label."""
+    labels = {**objects.labels("guard"), "app.kubernetes.io/name": "gpushare"}
+    assert "with the label" in asked("CREATE", templated({}, labels=labels), resource="jobs")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"serviceAccountName": "gpushare-device-plugin"},
+        {"hostPID": True},
+        {"hostNetwork": True},
+        {"volumes": [{"name": "a", "secret": {"secretName": "gpushare-authorities"}}]},
+        {"volumes": [{"name": "a", "hostPath": {"path": "/"}}]},
+        {"initContainers": [{"name": "a"}]},
+        container(securityContext={"privileged": True}),
+        container(securityContext={"allowPrivilegeEscalation": True}),
+        container(envFrom=[{"secretRef": {"name": "gpushare-authorities"}}]),
+        container(env=[{"name": "A", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}]),
+    ],
+)
+def test_a_stolen_token_runs_no_pod_with_other_rights(spec: Object) -> None:
+    """Neither itself nor by a Job: accounts, Secrets and directories of nodes are out of reach."""
+    assert "without another account" in asked("CREATE", changed(CHECK, **spec))
+    assert "without another account" in asked("CREATE", templated(spec), resource="jobs")

@@ -79,12 +79,12 @@ def test_scheduler_configuration_follows_the_cluster(version: str, api_version: 
 @pytest.mark.parametrize("version", [item for item in VERSIONS if item >= "1.30"])
 def test_admission_policy_is_valid_where_clusters_have_it(version: str) -> None:
     """The policy and its binding have the shape of admissionregistration.k8s.io/v1."""
-    rendered = render(f"{version}.0", {"admissionPolicy": {"enabled": True}})
+    values = {"admissionPolicy": {"enabled": True}, "verify": {"schedule": "17 4 * * *"}}
+    rendered = render(f"{version}.0", values)
+    names = ("allocation", "certificates", "device-plugin", "environment", "extender", "quota")
     for kind in ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"):
         found = rendered.of(kind)
-        assert len(found) == len(
-            ("allocation", "device-plugin", "environment", "extender", "quota")
-        )
+        assert len(found) == len((*names, "verify", "verify-pods"))
         for item in found:
             validate(item, version)
 

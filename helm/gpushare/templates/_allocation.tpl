@@ -120,3 +120,58 @@ has(object.metadata.ownerReferences) == has(oldObject.metadata.ownerReferences) 
 {{- define "gpushare.exemptNamespaces" -}}
 {{- toJson (concat (list "kube-system" .Release.Namespace) .Values.admissionPolicy.exemptNamespaces | uniq) -}}
 {{- end -}}
+
+{{/*
+The policy and its binding by which the account of a component changes one annotation of pods and
+nothing else of them, which RBAC cannot express:
+(list root "idle" "gpushare/idle-notice" "the job of idle shares" "Deny").
+*/}}
+{{- define "gpushare.oneAnnotation" -}}
+{{- $root := index . 0 -}}
+{{- $name := include "gpushare.name" (list $root (index . 1)) -}}
+{{- $annotation := index . 2 -}}
+{{- $subject := index . 3 -}}
+{{- $labels := include "gpushare.labels" (list $root (index . 1)) -}}
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata:
+  name: {{ $name }}
+  labels:
+    {{- $labels | nindent 4 }}
+spec:
+  failurePolicy: Fail
+  matchConstraints:
+    resourceRules:
+      - apiGroups: [""]
+        apiVersions: [v1]
+        resources: [pods]
+        operations: [UPDATE]
+  matchConditions:
+    - name: the-job-itself
+      expression: >-
+        request.userInfo.username == 'system:serviceaccount:{{ $root.Release.Namespace }}:{{ $name }}'
+  variables:
+    - name: annotations
+      expression: "['{{ $annotation }}']"
+    {{- include "gpushare.metadataVariables" $root | nindent 4 }}
+  validations:
+    - expression: >-
+        object.spec == oldObject.spec && variables.labelsAfter == variables.labelsBefore &&
+        {{- include "gpushare.sameAnnotations" $root | nindent 8 }}
+      message: {{ $subject }} changes nothing of a pod but the annotation {{ $annotation }}
+      reason: Forbidden
+    - expression: >-
+        {{- include "gpushare.sameOwners" $root | nindent 8 }}
+      message: {{ $subject }} changes no finalizers and no owner references
+      reason: Forbidden
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata:
+  name: {{ $name }}
+  labels:
+    {{- $labels | nindent 4 }}
+spec:
+  policyName: {{ $name }}
+  validationActions: [{{ index . 4 }}]
+{{- end -}}

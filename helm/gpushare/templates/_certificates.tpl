@@ -52,6 +52,10 @@ the values name are the operator's.
 restartPolicy: OnFailure
 serviceAccountName: {{ include "gpushare.name" (list . "certificates") }}
 enableServiceLinks: false
+{{- /* The pods of the release wait for its Secrets, and preempt others on a full cluster. */}}
+{{- with .Values.scheduler.priorityClassName }}
+priorityClassName: {{ . | quote }}
+{{- end }}
 securityContext:
   {{- include "gpushare.restrictedPod" . | nindent 2 }}
 containers:

@@ -15,10 +15,15 @@ tlsConfig:
   serverName: {{ include "gpushare.metricsHost" . }}
 {{- end -}}
 
-{{/* The file of alert rules, with the URLs of runbooks and dashboard from the values. */}}
+{{/* The file of alert rules, with the URLs of runbooks and dashboard from the values. The rule that
+fires where no webhook is scraped is left out where there is none. */}}
 {{- define "gpushare.alerts" -}}
+{{- $file := .Files.Get "alerts/gpushare.yaml" -}}
+{{- if not .Values.webhook.enabled -}}
+{{- $file = regexReplaceAll " +- alert: GpushareWebhookDown\n( {8}.*\n)+" $file "" -}}
+{{- end -}}
 {{- $page := .Values.monitoring.alerts.runbookUrl | replace "$" "$$" | replace "{alert}" "${1}" -}}
-{{- $text := regexReplaceAll "docs/runbooks/(\\w+)\\.md" (.Files.Get "alerts/gpushare.yaml") $page -}}
+{{- $text := regexReplaceAll "docs/runbooks/(\\w+)\\.md" $file $page -}}
 {{- $url := .Values.monitoring.alerts.dashboardUrl | trimSuffix "/" | replace "$" "$$" -}}
 {{- if $url -}}
 {{- regexReplaceAll "dashboard_url: \"dashboard/" $text (printf "dashboard_url: \"%s/" $url) -}}
