@@ -6,6 +6,7 @@ is not known yet is 503. Every pod that reaches the port may call it, so connect
 liveness probe without an answer would end every MPS client of the node.
 """
 
+import logging
 import ssl
 import time
 from collections.abc import Callable, Mapping
@@ -13,6 +14,8 @@ from types import MappingProxyType
 from typing import Final
 
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
+from aiohttp.log import server_logger
 from aiohttp.typedefs import Handler, Middleware
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
@@ -55,6 +58,7 @@ class Web:
         for path, render in documents.items():
             app.router.add_get(path, _document(render))
         self._runner = web.AppRunner(app, access_log=None, lingering_time=0)
+        server_logger.addFilter(_is_our_failure)
 
     async def start(self, host: str, port: int) -> int:
         """Listen, once there are certificates; returns the port, a free one for port 0."""
@@ -108,6 +112,11 @@ def _document(render: Callable[[], bytes]) -> Handler:
         return web.Response(status=503, text="the device plugin is starting: not known yet\n")
 
     return document
+
+
+def _is_our_failure(line: logging.LogRecord) -> bool:
+    """False for a request that is no HTTP: whoever reaches the port could fill the log."""
+    return not (line.exc_info and isinstance(line.exc_info[1], HttpProcessingError))
 
 
 def _notifying(gate: ConnectionGate) -> Middleware:
