@@ -115,6 +115,20 @@ async def test_requests_that_are_no_http_push_no_line_out_of_the_log(
     assert "a failure of ours" in (line.exc_text or "")
 
 
+@pytest.mark.slow
+async def test_a_client_that_does_not_read_its_answer_delays_no_end() -> None:
+    """The node has no plugin until the one that ends is gone and its successor starts."""
+    web = Web(lambda: "", documents={"/usage-history": lambda: bytes(20_000_000)})
+    port = await web.start("127.0.0.1", 0)
+    reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1)
+    writer.write(b"GET /usage-history HTTP/1.1\r\nHost: x\r\n\r\n")
+    async with asyncio.timeout(SECONDS):
+        await reader.readexactly(1)
+    async with asyncio.timeout(10):
+        await web.stop()
+    writer.transport.abort()
+
+
 async def test_a_connection_is_idle_once_it_was_answered() -> None:
     """Kept connections are the first to go when others want their place."""
     web = Web(lambda: "")

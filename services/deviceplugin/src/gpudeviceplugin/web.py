@@ -27,6 +27,8 @@ from gpukube.server.scrapes import SharedScrape
 LIMITS: Final = Limits(connections=64, busy=30, rate=10, burst=50, each_request=True)
 """kubelet and Prometheus open a few connections each."""
 BODY_BYTES: Final = 4096
+STOP_SECONDS: Final = 1.0
+"""Longest wait at the end for clients that read their answer slowly, or not at all."""
 
 
 class Web:
@@ -57,7 +59,9 @@ class Web:
         app.router.add_get("/readyz", self._readyz)
         for path, render in documents.items():
             app.router.add_get(path, _document(render))
-        self._runner = web.AppRunner(app, access_log=None, lingering_time=0)
+        self._runner = web.AppRunner(
+            app, access_log=None, lingering_time=0, shutdown_timeout=STOP_SECONDS
+        )
         server_logger.addFilter(_is_our_failure)
 
     async def start(self, host: str, port: int) -> int:
