@@ -6,10 +6,12 @@ is not known yet is 503. Every pod that reaches the port may call it, so connect
 liveness probe without an answer would end every MPS client of the node.
 """
 
+import asyncio
 import logging
 import ssl
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from types import MappingProxyType
 from typing import Final
 
@@ -28,7 +30,7 @@ LIMITS: Final = Limits(connections=64, busy=30, rate=10, burst=50, each_request=
 """kubelet and Prometheus open a few connections each."""
 BODY_BYTES: Final = 4096
 STOP_SECONDS: Final = 1.0
-"""Longest wait at the end for clients that read their answer slowly, or not at all."""
+"""Longest wait of each step of the end for clients that stall."""
 
 
 class Web:
@@ -85,7 +87,9 @@ class Web:
         """Listen no more."""
         if self._listener is not None:
             self._listener.close()
-            await self._listener.wait_closed()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(STOP_SECONDS):
+                    await self._listener.wait_closed()
         await self._runner.cleanup()
 
     async def _metrics(self, _request: web.Request) -> web.Response:
