@@ -1,6 +1,7 @@
 """Kubeconfig files that need no official client are read as it reads them, without importing it."""
 
 import base64
+import json
 import ssl
 import subprocess
 import sys
@@ -156,3 +157,24 @@ def test_a_plain_file_imports_no_official_client(tmp_path: Path) -> None:
         "sys.exit('kubernetes' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], timeout=60, check=False).returncode == 0
+
+
+def test_a_file_in_json_imports_no_yaml(tmp_path: Path) -> None:
+    """YAML takes 1.6 MiB for as long as a program runs."""
+    path = tmp_path / "kubeconfig"
+    path.write_text(json.dumps(document({}, {"token": "t"})))
+    assert seen(configuration(path)) == seen(official.read(path))
+    code = (
+        "import sys; from pathlib import Path; from gpukube.kubeconfig import finding\n"
+        f"finding.configuration(Path({str(path)!r}))\n"
+        "sys.exit('yaml' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], timeout=60, check=False).returncode == 0
+
+
+def test_a_file_in_neither_form_is_left_to_the_official_client(tmp_path: Path) -> None:
+    """It names what is wrong with the file."""
+    path = tmp_path / "kubeconfig"
+    path.write_text("{")
+    assert plain.read(path) is None
+    assert plain.namespace(path) is None

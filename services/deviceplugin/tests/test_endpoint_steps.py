@@ -1,10 +1,12 @@
 """One socket of the plugin, step by step: what kubelet can see of it, and when."""
 
 import asyncio
+import errno
 import socket
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Self
+from unittest.mock import Mock
 
 import grpc.aio
 import pytest
@@ -25,7 +27,7 @@ from gpudeviceplugin.kubelet.endpoint import (
 )
 from gpudeviceplugin.kubelet.servicer import Servicer
 from gpudeviceplugin.proto import deviceplugin_pb2 as api
-from gpudeviceplugin.sockets import LONGEST_SOCKET
+from gpudeviceplugin.sockets import LONGEST_SOCKET, connect_error
 from gpudeviceplugin.state import NodeState
 
 MODULE = "gpudeviceplugin.kubelet.endpoint"
@@ -302,3 +304,12 @@ async def test_a_registration_counts_as_dropped_while_kubelet_runs_and_does_not_
         (world.directory / "other").touch()
         (world.directory / "other").replace(world.endpoint.socket)
         assert not world.endpoint.dropped
+
+
+def test_a_process_without_a_free_file_descriptor_finds_no_server(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The look at kubelet's socket is repeated; an error would end the plugin."""
+    full = OSError(errno.EMFILE, "Too many open files")
+    monkeypatch.setattr("gpudeviceplugin.sockets.socket.socket", Mock(side_effect=full))
+    assert connect_error(tmp_path / KUBELET_SOCKET) is full

@@ -287,6 +287,25 @@ async def test_error_events_are_counted_logged_and_judged(world: World, logs: li
     assert lines == [("XID", "warning", SECOND, 31), ("XID", "warning", SECOND, 79)]
 
 
+async def test_error_events_that_a_tenant_repeats_push_no_other_line_out_of_the_log(
+    world: World, logs: list[Any]
+) -> None:
+    """All are counted; of one GPU and XID a line a minute is logged, with the number between."""
+    labels = {"gpu": SECOND, "xid": "13"}
+    before = REGISTRY.get_sample_value("gpushare_gpu_xid_total", labels) or 0
+    world.driver.events = [*[Xid(13, SECOND)] * 1000, Xid(43, SECOND), Xid(13, FIRST)]
+    await world.for_seconds(61, world.health.listen)
+    world.driver.events = [Xid(13, SECOND)] * 2
+    await world.for_seconds(1, world.health.listen)
+    assert REGISTRY.get_sample_value("gpushare_gpu_xid_total", labels) == before + 1002
+    assert [(line["uuid"], line["code"], line["suppressed"]) for line in logs] == [
+        (SECOND, 13, 0),
+        (SECOND, 43, 0),
+        (FIRST, 13, 0),
+        (SECOND, 13, 999),
+    ]
+
+
 async def test_an_event_of_no_gpu_in_particular_judges_all(world: World) -> None:
     """The driver reports no GPU for the event."""
     world.driver.events = [Xid(79, "")]

@@ -358,6 +358,32 @@ async def test_the_instances_of_a_gpu_that_hangs_keep_one_thread(
     driver.let_go.set()
 
 
+@pytest.mark.slow
+async def test_gpus_that_hang_leave_a_thread_for_every_other_gpu(
+    driver: Driver, patient: PatientDriver
+) -> None:
+    """An NVSwitch may take 31 of 32 GPUs with it; waits for events and enumerations hang too."""
+    uuids = [f"GPU-{number}" for number in range(32)]
+    answering = uuids[-1]
+
+    def machine() -> NodeHardware:
+        driver.let_go.wait(SECONDS)
+        return NodeHardware("535.1", ())
+
+    driver.probe = lambda uuid: uuid == answering or driver.let_go.wait(SECONDS)  # type: ignore[method-assign]
+    driver.machine = machine  # type: ignore[method-assign]
+    await patient.open()
+    driver.let_go.clear()
+    driver.event.clear()
+    others = asyncio.gather(patient.next_xid(), patient.machine(), return_exceptions=True)
+    for _ in range(2):
+        found = await patient.probes(uuids)
+        assert [uuid for uuid, answer in found.items() if answer is True] == [answering]
+    driver.let_go.set()
+    driver.event.set()
+    await others
+
+
 async def test_an_answer_at_the_last_moment_counts(patient: PatientDriver) -> None:
     """Its thread has not taken up the next GPU yet."""
     series = _Series(lambda _: True)

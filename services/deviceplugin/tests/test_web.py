@@ -137,3 +137,17 @@ async def test_it_waits_for_a_certificate(tmp_path: Path) -> None:
     finally:
         starting.cancel()
         await web.stop()
+
+
+async def test_a_handshake_that_stalls_delays_no_end(tmp_path: Path) -> None:
+    """The node has no plugin until the one that ends is gone and its successor starts."""
+    renew(tmp_path)
+    web = Web(lambda: "", MetricsCertificate(tmp_path))
+    port = await web.start("127.0.0.1", 0)
+    _, writer = await asyncio.open_connection("127.0.0.1", port)
+    async with asyncio.timeout(SECONDS):
+        while not len(web.gate):  # noqa: ASYNC110 - the listener has no event for it
+            await asyncio.sleep(0.01)
+    async with asyncio.timeout(5):
+        await web.stop()
+    writer.close()

@@ -92,6 +92,43 @@ async def test_scrapers_share_one_pace() -> None:
     assert asyncio.get_running_loop().time() - began > 0.9
 
 
+async def test_requests_that_are_no_http_push_no_line_out_of_the_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Whoever reaches the port may send them; a failure of ours is logged as ever."""
+
+    def ready() -> str:
+        raise RuntimeError("a failure of ours")
+
+    web = Web(ready)
+    port = await web.start("127.0.0.1", 0)
+    for request in (b"GET / HTTP/9.9", b"GET / HTTP/1.1\r\nContent-Length: -1"):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(request + b"\r\n\r\n")
+        async with asyncio.timeout(SECONDS):
+            assert b" 400 " in await reader.readline()
+        writer.close()
+    assert caplog.records == []
+    assert await status(port, "/readyz") == 500
+    await web.stop()
+    (line,) = caplog.records
+    assert "a failure of ours" in (line.exc_text or "")
+
+
+@pytest.mark.slow
+async def test_a_client_that_does_not_read_its_answer_delays_no_end() -> None:
+    """The node has no plugin until the one that ends is gone and its successor starts."""
+    web = Web(lambda: "", documents={"/usage-history": lambda: bytes(20_000_000)})
+    port = await web.start("127.0.0.1", 0)
+    reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1)
+    writer.write(b"GET /usage-history HTTP/1.1\r\nHost: x\r\n\r\n")
+    async with asyncio.timeout(SECONDS):
+        await reader.readexactly(1)
+    async with asyncio.timeout(10):
+        await web.stop()
+    writer.transport.abort()
+
+
 async def test_a_connection_is_idle_once_it_was_answered() -> None:
     """Kept connections are the first to go when others want their place."""
     web = Web(lambda: "")

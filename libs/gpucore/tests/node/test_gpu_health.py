@@ -2,6 +2,7 @@
 
 from gpucore.node.health.breaker import WINDOW_SECONDS, Breaker
 from gpucore.node.health.records import CALM_SECONDS, HealthRecords
+from gpucore.node.health.xid_lines import INTERVAL_SECONDS, XidLines
 from gpucore.units import GpuIndex, PodUid
 
 GPUS = ("GPU-a", "GPU-b")
@@ -132,3 +133,15 @@ def test_failures_long_ago_do_not_count() -> None:
     breaker = Breaker(limit=2)
     breaker.failed([GPU], pod(1), "a", 1.0)
     assert breaker.failed([GPU], pod(2), "b", 2.0 + WINDOW_SECONDS) == []
+
+
+def test_an_xid_is_logged_once_in_an_interval_with_the_number_that_was_not() -> None:
+    """By GPU and code; the number starts over with each line."""
+    lines = XidLines()
+    end = 1.0 + INTERVAL_SECONDS
+    assert [lines.suppressed("GPU-a", 31, now) for now in (1.0, 2.0, end - 0.1)] == [0, None, None]
+    assert lines.suppressed("GPU-a", 13, 2.0) == 0
+    assert lines.suppressed("GPU-b", 31, 2.0) == 0
+    assert [lines.suppressed("GPU-a", 31, now) for now in (end, end + 1)] == [2, None]
+    assert lines.suppressed("GPU-a", 31, end + 10 * INTERVAL_SECONDS) == 1
+    assert lines.suppressed("GPU-a", 31, end + 20 * INTERVAL_SECONDS) == 0

@@ -26,10 +26,10 @@ def connect_error(path: Path, kind: int = socket.SOCK_STREAM) -> OSError | None:
 
     It does not wait: BlockingIOError is a process that listens, and whose queue is full.
     """
-    with socket.socket(socket.AF_UNIX, kind) as client:
-        client.settimeout(0)
-        try:
+    try:
+        with socket.socket(socket.AF_UNIX, kind) as client:
+            client.settimeout(0)
             client.connect(os.fspath(path))
-        except OSError as error:
-            return error
+    except OSError as error:
+        return error
     return None

@@ -6,13 +6,18 @@ is not known yet is 503. Every pod that reaches the port may call it, so connect
 liveness probe without an answer would end every MPS client of the node.
 """
 
+import asyncio
+import logging
 import ssl
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from types import MappingProxyType
 from typing import Final
 
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
+from aiohttp.log import server_logger
 from aiohttp.typedefs import Handler, Middleware
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
@@ -24,6 +29,8 @@ from gpukube.server.scrapes import SharedScrape
 LIMITS: Final = Limits(connections=64, busy=30, rate=10, burst=50, each_request=True)
 """kubelet and Prometheus open a few connections each."""
 BODY_BYTES: Final = 4096
+STOP_SECONDS: Final = 1.0
+"""Longest wait of each step of the end for clients that stall."""
 
 
 class Web:
@@ -54,7 +61,10 @@ class Web:
         app.router.add_get("/readyz", self._readyz)
         for path, render in documents.items():
             app.router.add_get(path, _document(render))
-        self._runner = web.AppRunner(app, access_log=None, lingering_time=0)
+        self._runner = web.AppRunner(
+            app, access_log=None, lingering_time=0, shutdown_timeout=STOP_SECONDS
+        )
+        server_logger.addFilter(_is_our_failure)
 
     async def start(self, host: str, port: int) -> int:
         """Listen, once there are certificates; returns the port, a free one for port 0."""
@@ -77,7 +87,9 @@ class Web:
         """Listen no more."""
         if self._listener is not None:
             self._listener.close()
-            await self._listener.wait_closed()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(STOP_SECONDS):
+                    await self._listener.wait_closed()
         await self._runner.cleanup()
 
     async def _metrics(self, _request: web.Request) -> web.Response:
@@ -108,6 +120,11 @@ def _document(render: Callable[[], bytes]) -> Handler:
         return web.Response(status=503, text="the device plugin is starting: not known yet\n")
 
     return document
+
+
+def _is_our_failure(line: logging.LogRecord) -> bool:
+    """False for a request that is no HTTP: whoever reaches the port could fill the log."""
+    return not (line.exc_info and isinstance(line.exc_info[1], HttpProcessingError))
 
 
 def _notifying(gate: ConnectionGate) -> Middleware:

@@ -23,9 +23,14 @@ def configuration(kubeconfig: Path | None, context: str = "") -> ClientConfig:
     """
     if kubeconfig is None:
         return in_cluster(os.environ, MOUNTED)
-    from gpukube.kubeconfig import official, plain  # noqa: PLC0415 - a pod needs no YAML
+    from gpukube.kubeconfig import plain  # noqa: PLC0415 - a pod has no kubeconfig
 
-    return plain.read(kubeconfig, context) or official.read(kubeconfig, context)
+    found = plain.read(kubeconfig, context)
+    if found is not None:
+        return found
+    from gpukube.kubeconfig import official  # noqa: PLC0415 - it imports YAML
+
+    return official.read(kubeconfig, context)
 
 
 async def load(kubeconfig: Path | None, context: str = "") -> ClientConfig:
@@ -61,7 +66,11 @@ def default_namespace(kubeconfig: Path | None, context: str = "") -> str:
 
 
 def _namespace(path: Path, context: str) -> str:
-    from gpukube.kubeconfig import official, plain  # noqa: PLC0415 - a pod needs no YAML
+    from gpukube.kubeconfig import plain  # noqa: PLC0415 - a pod has no kubeconfig
 
     found = plain.namespace(path, context)
-    return official.namespace(path, context) if found is None else found
+    if found is not None:
+        return found
+    from gpukube.kubeconfig import official  # noqa: PLC0415 - it imports YAML
+
+    return official.namespace(path, context)

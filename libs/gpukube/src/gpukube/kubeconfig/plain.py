@@ -9,17 +9,16 @@ import base64
 import os
 import ssl
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from tempfile import NamedTemporaryFile
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
-import yaml
 
 from gpukube.config import Impersonation
 
 T = TypeVar("T")
-_LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # ten times as quick where it is
 
 
 class _Context(msgspec.Struct):
@@ -116,7 +115,7 @@ def read(kubeconfig: Path, context: str = "") -> PlainKubeconfig | None:
         if not (found[1].token.isascii() and found[1].token.isprintable()):
             return None
         return PlainKubeconfig(*found, kubeconfig.absolute().parent)
-    except (OSError, ValueError, LookupError, yaml.YAMLError):
+    except (OSError, ValueError, LookupError):
         return None
 
 
@@ -124,14 +123,27 @@ def namespace(kubeconfig: Path, context: str = "") -> str | None:
     """Namespace of a context, empty where it names none; None as :func:`read`."""
     try:
         return _file(kubeconfig).context(context).namespace
-    except (OSError, ValueError, LookupError, yaml.YAMLError):
+    except (OSError, ValueError, LookupError):
         return None
 
 
 def _file(path: Path) -> _File:
     if os.pathsep in str(path):
         raise LookupError(path)
-    return msgspec.convert(yaml.load(path.read_bytes(), _LOADER), _File)  # noqa: S506 - a safe one
+    return msgspec.convert(_document(path.read_bytes()), _File)
+
+
+def _document(text: bytes) -> Any:
+    """JSON or YAML. Raises ValueError."""
+    with suppress(ValueError):
+        return msgspec.json.decode(text)
+    import yaml  # noqa: PLC0415 - 1.6 MiB, which JSON does not need
+
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the first is ten times as quick
+    try:
+        return yaml.load(text, loader)  # noqa: S506 - a safe one
+    except yaml.YAMLError as error:
+        raise ValueError(str(error)) from error
 
 
 def _only(found: Iterable[T]) -> T:

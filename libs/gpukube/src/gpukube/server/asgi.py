@@ -1,10 +1,10 @@
 """uvicorn behind a gate; only services that have uvicorn import this."""
 
-import asyncio
 import logging
 import socket
 import sys
 from collections.abc import Callable
+from typing import Any
 
 import uvicorn
 from uvicorn.config import STARTUP_FAILURE
@@ -21,6 +21,8 @@ class GatedServer(uvicorn.Server):
     def __init__(self, config: uvicorn.Config, gate: ConnectionGate) -> None:
         super().__init__(config)
         self.gate = gate
+        self._requests = log.getChild("requests")
+        self._requests.setLevel(logging.ERROR)  # clients cause warnings, and could fill the log
 
     @property
     def port(self) -> int:
@@ -48,8 +50,10 @@ class GatedServer(uvicorn.Server):
         """Report why it cannot listen; the process ends then."""
         log.error(error)  # as uvicorn logs it
 
-    def _protocol(self) -> asyncio.Protocol:
-        make: Callable[..., asyncio.Protocol] = self.config.http_protocol_class
-        return make(
+    def _protocol(self) -> Any:
+        make: Callable[..., Any] = self.config.http_protocol_class
+        protocol = make(
             config=self.config, server_state=self.server_state, app_state=self.lifespan.state
         )
+        protocol.logger = self._requests
+        return protocol

@@ -23,7 +23,11 @@ from gpudeviceplugin.gpus.devices import (
 )
 
 T = TypeVar("T")
-THREADS: Final = 6
+THREADS: Final = 34
+"""For calls that hang about each of 32 GPUs, about events and in an enumeration.
+
+A thread is started only when all others are busy.
+"""
 ENUMERATE_SECONDS: Final = 30.0
 PROBE_SECONDS: Final = 3.0
 EVENT_WAIT_MS: Final = 2_000

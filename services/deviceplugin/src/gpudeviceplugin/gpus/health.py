@@ -14,6 +14,7 @@ import structlog
 
 from gpucore.node.health.breaker import HOLD_SECONDS, Breaker
 from gpucore.node.health.records import HealthRecords, HealthStatus
+from gpucore.node.health.xid_lines import XidLines
 from gpucore.units import GpuIndex
 from gpucore.wire.pod.spec import Pod
 from gpudeviceplugin import telemetry
@@ -51,6 +52,7 @@ class HealthMonitor:
         self._interval_seconds = interval_seconds
         self._uuids: dict[GpuIndex, str] = {}
         self._instances: dict[str, tuple[MigInstance, ...]] = {}
+        self._lines = XidLines()
         self.on_verdicts: Callable[[list[HealthStatus]], None] = ignore
 
     def healthy(self, uuid: str) -> bool:
@@ -115,8 +117,10 @@ class HealthMonitor:
 
     def _take(self, event: Xid) -> None:
         telemetry.XIDS.labels(event.uuid, str(event.code)).inc()
-        log.warning("XID", uuid=event.uuid, code=event.code)
         now = time.monotonic()
+        suppressed = self._lines.suppressed(event.uuid, event.code, now)
+        if suppressed is not None:
+            log.warning("XID", uuid=event.uuid, code=event.code, suppressed=suppressed)
         self._tell(
             [v for uuid in self._named(event) for v in self._book.xid(uuid, event.code, now)]
         )
