@@ -116,7 +116,7 @@ def verify(
     place = _place(snapshot, found, wanted)
     _check_rights(kube, place)
 
-    site = VerifySite(kube, place, seconds=wanted.seconds, keep=wanted.keep)
+    site = VerifySite(kube, place, keep=wanted.keep)
     reporting = Lock()
 
     def on_node(on_it: Sequence[ProofTarget]) -> VerifyRun:
@@ -221,12 +221,14 @@ def _rows(runner: RowRunner, wanted: Sequence[str]) -> Iterator[Proof]:
 
 def _place(snapshot: Snapshot, found: Sequence[ProofTarget], wanted: VerifySettings) -> RunPlace:
     node = next(each.node for each in found if not each.refusal)
+    run = secrets.token_hex(_NAME_BYTES)
     return RunPlace(
-        namespace=wanted.namespace or f"{NAMESPACE_PREFIX}{secrets.token_hex(_NAME_BYTES)}",
+        namespace=wanted.namespace or f"{NAMESPACE_PREFIX}{run}",
         own=not wanted.namespace,
         image=wanted.image or image_on(snapshot, node),
         node=node,
-        until=int(time.time()) + wanted.seconds,
+        run=run,
+        seconds=wanted.seconds,
         scheduler=wanted.scheduler,
         runtime_class=wanted.runtime_class,
     )
