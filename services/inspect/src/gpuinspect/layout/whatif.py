@@ -23,6 +23,9 @@ def _row(answer: Answer) -> str:
     placement = answer.outcome.placement
     if placement is not None:
         return f"{answer.outcome.name}\t{placement.node}\t{placed_text(answer)}\n"
+    if answer.outcome.node:
+        reasons = "; ".join(map(figures, answer.groups))
+        return f"{answer.outcome.name}\t-\tdoes not fit node {answer.outcome.node}: {reasons}\n"
     return f"{answer.outcome.name}\t-\tfits no node: {why(answer)}\n"
 
 
