@@ -51,15 +51,15 @@ def _table(report: UsageReport, by: str) -> Table:
 
 def _of_gpus(group: GroupUsage, by: str, unit: MemoryUnit) -> list[Cell]:
     name: Cell = Link(group.name, f"/nodes/{group.name}") if by == "node" else group.name
-    allocated, total = gib(group.granted, unit), gib(group.total or 0, unit)
+    allocated, total = gib(group.allocated, unit), gib(group.total or 0, unit)
     return [name, group.pods, group.gpus, allocated, total, _used(group)]
 
 
 def _of_pods(group: GroupUsage, unit: MemoryUnit) -> list[Cell]:
     name, used = group.name or "none", _used(group)
-    allocated = _amount(group.granted, group.granted_unknown_unit, unit)
-    waiting = _amount(group.waiting, group.waiting_unknown_unit, unit)
-    return [name, group.pods, allocated, group.gpus, used, group.waiting_pods, waiting]
+    allocated = _amount(group.allocated, group.allocated_unknown_unit, unit)
+    pending = _amount(group.pending, group.pending_unknown_unit, unit)
+    return [name, group.pods, allocated, group.gpus, used, group.pending_pods, pending]
 
 
 def _amount(known: int, unknown: int, unit: MemoryUnit) -> str:
