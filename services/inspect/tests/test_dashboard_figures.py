@@ -6,6 +6,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
+import msgspec
 import pytest
 from drawncluster import FakeCluster, Gpu
 from starlette.testclient import TestClient
@@ -67,6 +68,16 @@ def opened(cluster: FakeCluster) -> Open:
         return TestClient(make_app(feed))
 
     return open_with
+
+
+def test_claims_that_cannot_be_read_are_named(cluster: FakeCluster) -> None:
+    """Their GPUs seem free on every page."""
+    found = decode(cluster.json().encode())
+    unread = msgspec.structs.replace(found, missing={"ResourceClaim": "403"})
+    feed = Feed(lambda: unread, DEFAULT_NAMES, interval_seconds=3600)
+    asyncio.run(feed.refresh())
+    text = TestClient(make_app(feed)).get("/").text
+    assert "ResourceClaims cannot be read, so what claims hold is missing: 403" in text
 
 
 def test_an_unhealthy_gpu_has_the_reason_of_the_last_event(

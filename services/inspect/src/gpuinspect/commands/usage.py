@@ -9,7 +9,7 @@ import msgspec
 import typer
 
 from gpuinspect.cluster.collect import COUNTED, ListRequest
-from gpuinspect.cluster.scoped import gaps, is_partial, read
+from gpuinspect.cluster.scoped import NO_CLAIMS, gaps, is_partial, read
 from gpuinspect.commands.options.formats import Format, NoHeaders, Output, emit, names_only
 from gpuinspect.commands.options.measuring import Prometheus, measured
 from gpuinspect.commands.options.namespaces import READ_ALL, AllNamespaces, Namespace, chosen
@@ -27,7 +27,10 @@ NONE: Final = "-"
 _GIB: Final = 1 << 30
 
 
-_NO_NODES: Final = {"Node": "nodes cannot be read, so amounts are in the units that pods request"}
+_NO_NODES: Final = {
+    "Node": "nodes cannot be read, so amounts are in the units that pods request",
+    **NO_CLAIMS,
+}
 _FOLLOWS: Final = {
     **_NO_NODES,
     "ResourceQuota": "limits are not shown, since resource quotas cannot be read",
