@@ -79,6 +79,15 @@ def test_pods_of_equal_names_each_count(
     assert outcome.out.endswith("2 of 4 pods fit\n")
 
 
+def test_texts_of_a_manifest_forge_no_line(run: Run, two_gpus: FakeCluster, manifest: Path) -> None:
+    """A manifest may be of somebody else; the API server refuses such names later."""
+    forged = r'"one\nforged\tn\e[2J"'
+    pods = (POD, DEPLOYMENT.replace("gpu: t4", f"gpu: {forged}"))
+    manifest.write_text("---".join(pods).replace("name: one", f"name: {forged}"))
+    lines = run("whatif", "-f", str(manifest), on=two_gpus).out.splitlines()
+    assert (len(lines), [line for line in lines if line.startswith("forged")]) == (6, [])
+
+
 DAEMON_SET = """
 apiVersion: apps/v1
 kind: DaemonSet
