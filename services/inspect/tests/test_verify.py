@@ -429,6 +429,21 @@ def test_in_a_namespace_of_others_the_deadline_of_its_job_ends_the_guard(
     assert command[3:] == ["150", "", ""]
 
 
+def test_the_cluster_is_listed_once(serve: Serve, verify: Verify) -> None:
+    """Later a row reads its node and the pods there: others may be a hundred thousand."""
+    server = serve()
+    verify(server, "--only", "quick")
+    read = [
+        each for each in server.requests if each.startswith(("/api/v1/pods?", "/api/v1/nodes?"))
+    ]
+    assert sorted(each[:12] for each in read if "fieldSelector" not in each) == [
+        "/api/v1/node",
+        "/api/v1/pods",
+    ]
+    of_node = ("fieldSelector=metadata.name%3Dn1", "fieldSelector=spec.nodeName%3Dn1")
+    assert all(any(one in each for each in read) for one in of_node)
+
+
 def left_namespace(name: str, created: str, seconds: str = "60", **labels: str) -> dict[str, Any]:
     """A namespace as a run of a minute creates it."""
     usual = {"app.kubernetes.io/managed-by": "gpushare-verify", "gpushare/verify": "namespace"}

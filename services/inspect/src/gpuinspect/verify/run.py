@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from gpucore.wire.names import Names
-from gpuinspect.cluster.collect import COUNTED, live
+from gpuinspect.cluster.collect import COUNTED, live, live_on_node
 from gpuinspect.cluster.snapshots import Snapshot
 from gpuinspect.errors import InspectError
 from gpuinspect.verify import rights
@@ -123,9 +123,8 @@ def verify(
         outcomes: list[RowOutcome] = []
         described: dict[str, Mapping[str, object]] = {}
         for target in on_it:
-            runner = RowRunner(
-                site, target, names, lambda: live(kube, COUNTED), starts=wanted.starts
-            )
+            read = partial(live_on_node, kube, target.node, COUNTED)
+            runner = RowRunner(site, target, names, read, starts=wanted.starts)
             for proof in _rows(runner, wanted.rows):
                 with reporting:
                     report(target, proof)
