@@ -139,7 +139,7 @@ SECTIONS: Final[Mapping[str, Mapping[str, str]]] = {
         "NODE_TYPE": "machine type, used by the static policy",
     },
     "Annotations of namespaces": {
-        "VERIFY_UNTIL": "Unix time at which a namespace of `gpushare verify` is deleted",
+        "VERIFY_SECONDS": "maximum seconds of the run of `gpushare verify` in a namespace",
     },
     "Notebooks of Kubeflow": {
         "NOTEBOOK_NAME": "read only, label of a pod: the Notebook that creates it again",

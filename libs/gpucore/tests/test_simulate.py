@@ -9,7 +9,6 @@ from corebuilders import NAMES, ledger, legacy_node, pod, pod_request
 from gpucore.explain.answers import (
     KINDS,
     MOST_REFUSALS,
-    PER_NODE,
     Answer,
     answers,
     notes_of,
@@ -20,7 +19,6 @@ from gpucore.kubescheduler.candidate_nodes import CandidateNodes
 from gpucore.model.constraints import UNCONSTRAINED
 from gpucore.scheduling.candidates import Candidates, candidates_of
 from gpucore.scheduling.cluster_policy import ClusterPolicy
-from gpucore.simulate.manifests import wanted_pods
 from gpucore.simulate.questions import MOST_PODS, question_of, requested_pods
 from gpucore.simulate.whatif import SimulatedCluster, WhatIfPod
 from gpucore.steps import complete
@@ -150,11 +148,11 @@ def test_a_question_may_have_manifests() -> None:
     assert list(notes_of(wanted, NAMES)) == ["j: not evaluated: resource claims"]
 
 
-@pytest.mark.parametrize(("kind", "notes"), [("DaemonSet", [f"d: {PER_NODE}"]), ("Deployment", [])])
-def test_a_daemon_set_is_noted_as_evaluated_for_one_node(kind: str, notes: list[str]) -> None:
-    """One pod is placed wherever it fits, although there would be one on each matching node."""
+def test_a_daemon_set_is_refused_over_http() -> None:
+    """It has as many pods as the cluster has nodes, which are too many for a server."""
     container = {"resources": {"limits": {NAMES.gpu_mem: 2}}}
     spec = {"template": {"spec": {"containers": [container]}}}
-    made = {"kind": kind, "metadata": {"name": "d"}, "spec": spec}
-    [wanted] = wanted_pods([made], NAMES)
-    assert (wanted.replicas, list(notes_of(wanted, NAMES))) == (1, notes)
+    made = {"kind": "DaemonSet", "metadata": {"name": "d"}, "spec": spec}
+    body = json.dumps({"manifests": [made]}).encode()
+    with pytest.raises(WireError, match=r"d: .* DaemonSet, is evaluated by the command gpushare"):
+        requested_pods(body, NAMES)

@@ -126,6 +126,7 @@ def test_what_is_kept_never_changes_an_answer(
         *(share_node(f"n{i}", make_gpus(*each), whole=True) for i, each in enumerate(nodes))
     )
     simulated, books = SimulatedCluster(book.nodes(), policy), dict(book.nodes())
+    placed = 0
     for number, one in enumerate(requested):
         simulated = simulated.branch() if number == parted else simulated
         whatif_pod = WhatIfPod(f"w{number}", one)
@@ -134,8 +135,9 @@ def test_what_is_kept_never_changes_an_answer(
         if expected is None:
             assert outcome.refusals == {name: fit(books[name], one) for name in books}
             continue
+        placed += 1
         books[expected.node] = books[expected.node].copy()
-        books[expected.node].put(allocation_for(whatif_pod, expected))
+        books[expected.node].put(allocation_for(whatif_pod, expected, placed))
     assert [a.allocations for a in simulated.node_infos.values()] == [
         a.allocations for a in books.values()
     ]

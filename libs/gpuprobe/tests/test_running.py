@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from email.utils import formatdate
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
@@ -173,16 +174,24 @@ def test_the_version_of_the_driver_is_read(text: str, version: str) -> None:
     assert container.driver_version(text) == version
 
 
+SERVER_TIME = 1_000_000.0
+
+
 @pytest.fixture
-def requests() -> Iterator[tuple[str, list[tuple[str, str, str]]]]:
-    """A server, and method, path and credentials of what it was sent."""
+def requests(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[str, str, str]]]:
+    """Method, path and credentials of what the API server was sent; its clock is SERVER_TIME."""
     seen: list[tuple[str, str, str]] = []
 
     class Handler(BaseHTTPRequestHandler):
-        def do_DELETE(self) -> None:
-            seen.append(("DELETE", self.path, self.headers["Authorization"]))
-            self.send_response(200)
+        def _respond(self) -> None:
+            seen.append((self.command, self.path, self.headers["Authorization"]))
+            self.send_response(200 if self.command == "DELETE" else 403)
             self.end_headers()
+
+        do_GET = do_DELETE = _respond  # noqa: N815 - names of the library
+
+        def date_time_string(self, _: float | None = None) -> str:
+            return formatdate(SERVER_TIME, usegmt=True)
 
         def log_message(self, *_: object) -> None:
             """Quiet."""
@@ -190,38 +199,68 @@ def requests() -> Iterator[tuple[str, list[tuple[str, str, str]]]]:
     with HTTPServer(("127.0.0.1", 0), Handler) as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
-        yield f"http://127.0.0.1:{server.server_port}", seen
+        monkeypatch.setattr(guard, "api_server", lambda: f"http://127.0.0.1:{server.server_port}")
+        yield seen
         server.shutdown()
         thread.join(60)
 
 
-def test_the_guard_deletes_its_namespace(
-    tmp_path: Path, requests: tuple[str, list[tuple[str, str, str]]]
-) -> None:
-    """With the token of its service account."""
+@pytest.fixture
+def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Seconds of the guard's waits, which take no time but on its clock."""
+    found: list[float] = []
+    monkeypatch.setattr("gpuprobe.guard.time.monotonic", lambda: sum(found))
+    monkeypatch.setattr("gpuprobe.guard.time.sleep", found.append)
+    return found
+
+
+@pytest.fixture
+def account(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The service account of the guard."""
     (tmp_path / "token").write_text("secret\n")
-    address, seen = requests
-    guard.delete("gpushare-verify-1", tmp_path, server=address)
-    assert seen == [("DELETE", "/api/v1/namespaces/gpushare-verify-1", "Bearer secret")]
+    monkeypatch.setattr(guard, "ACCOUNT", tmp_path)
 
 
-def test_a_guard_without_a_namespace_only_waits() -> None:
+@pytest.mark.usefixtures("account")
+@pytest.mark.parametrize(
+    ("until", "waited"), [(SERVER_TIME + 900, 900), (SERVER_TIME + 10, 10), (SERVER_TIME - 20, 0)]
+)
+def test_the_guard_deletes_its_namespace_at_a_time_of_the_api_server(
+    until: float, waited: float, requests: list[tuple[str, str, str]], slept: list[float]
+) -> None:
+    """Whatever the clock of its node is, and also where it starts again in the middle."""
+    assert guard.main(["930", "gpushare-verify-1", f"{until:.0f}"]) == 0
+    assert sum(slept) == waited
+    path = "/api/v1/namespaces/gpushare-verify-1"
+    assert requests == [("GET", "/version", "Bearer secret"), ("DELETE", path, "Bearer secret")]
+
+
+@pytest.mark.usefixtures("account")
+@pytest.mark.parametrize("until", ["1e12", ""])
+def test_a_guard_waits_no_longer_than_its_run(
+    until: str, requests: list[tuple[str, str, str]], slept: list[float]
+) -> None:
+    """Also where no time is known."""
+    assert guard.main(["930", "gpushare-verify-1", until]) == 0
+    assert sum(slept) == 930
+    assert requests[-1][0] == "DELETE"
+
+
+@pytest.mark.usefixtures("account")
+def test_a_guard_that_the_api_server_does_not_answer_waits_for_its_time(
+    slept: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It tries again, and then ends with the error, so that its Job starts it again."""
+    monkeypatch.setattr(guard, "api_server", lambda: "http://127.0.0.1:1")
+    with pytest.raises(OSError, match="refused"):
+        guard.main(["930", "gpushare-verify-1", str(SERVER_TIME)])
+    assert sum(slept) == 930
+
+
+def test_a_guard_without_a_namespace_only_waits(slept: list[float]) -> None:
     """The end of its Job removes the pods that it owns."""
-    assert guard.main(["0", ""]) == 0
-    assert guard.main(["60", "", "1"]) == 0
-
-
-def test_a_guard_that_starts_again_waits_for_the_rest_of_its_time() -> None:
-    """It has a time to end at, and no time to run: a node may restart in the middle."""
-    assert guard.remaining(1000, 930, now=100) == 900
-    assert guard.remaining(1000, 930, now=990) == 10
-    assert guard.remaining(1000, 930, now=1020) == 0
-
-
-@pytest.mark.parametrize("until", [1e12, float("inf")])
-def test_a_guard_waits_no_longer_than_its_run(until: float) -> None:
-    """Whatever the clock of its node is, and where no time is known."""
-    assert guard.remaining(until, 930, now=0) == 930
+    assert guard.main(["60", "", ""]) == 0
+    assert slept == [60]
 
 
 def test_lines_are_complete_at_once() -> None:

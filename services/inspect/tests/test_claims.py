@@ -9,6 +9,7 @@ from claimobjects import allocated, claim, device, resource_slice
 from drawncluster import FakeCluster, Gpu
 from fakeapiserver import FakeApiServer
 from invoking import POD, Run
+from measuredworkloads import history, written
 
 RESOURCE_API = "/apis/resource.k8s.io/v1"
 NOTHING: dict[str, str] = {}
@@ -56,7 +57,7 @@ def test_usage_counts_claims(run: Run, both: FakeCluster) -> None:
     """For the namespace and the labels of their pods."""
     both.add(claim("kept", allocated("n2", 0, "2Gi"), namespace="team"))
     groups = json.loads(run("usage", "-A", "-o", "json", on=both).out)["items"]
-    assert {each["name"]: (each["pods"], each["granted"]) for each in groups} == {
+    assert {each["name"]: (each["pods"], each["allocated"]) for each in groups} == {
         "default": (1, 3),
         "team": (1, 9),
     }
@@ -138,6 +139,11 @@ def test_without_the_api_nothing_is_reported(
         "top gpu -o json",
         "defrag --units=1",
         "whatif -f {}",
+        "usage -A",
+        "usage -A -o json",
+        "usage --by node",
+        "watch --count=1",
+        "recommend -A --whatif --history {}.jsonl",
     ],
 )
 def test_without_the_right_the_gap_is_named_once(
@@ -145,8 +151,9 @@ def test_without_the_right_the_gap_is_named_once(
 ) -> None:
     """Sums would be wrong in silence, and GPUs seem free that claims hold."""
     manifest.write_text(POD)
+    written(manifest.with_name(f"{manifest.name}.jsonl"), [history("web", 3)])
     server.statuses[f"{RESOURCE_API}/resourceclaims"] = 403
     words = command.format(manifest).split()
     found = run(*words, f"--kubeconfig={server.kubeconfig(tmp_path)}")
-    output = " ".join(found.err.split())
+    output = " ".join((found.out + found.err).split())
     assert output.count("ResourceClaims cannot be read, so what claims hold is missing") == 1

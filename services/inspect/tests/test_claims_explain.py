@@ -249,7 +249,7 @@ def test_usage_counts_what_pending_claims_request(run: Run, shared: FakeCluster)
     """In the unit of the cluster."""
     waits(shared, request("8Gi"))
     groups = json.loads(run("usage", "-A", "-o", "json", on=shared).out)["items"]
-    assert [(each["waitingPods"], each["waiting"]) for each in groups] == [(1, 8)]
+    assert [(each["pendingPods"], each["pending"]) for each in groups] == [(1, 8)]
 
 
 @pytest.mark.parametrize("command", [("explain", "pod", "web"), ("pending",), ("usage",)])

@@ -20,7 +20,7 @@ def test_hours_and_cost(run: Run) -> None:
         outcome = run("cost", "-A", "--price", "2.5", "--prometheus", url)
     assert outcome.code == 0
     assert [line.split() for line in outcome.out.splitlines()] == [
-        ["NAMESPACE", "GRANTED", "GPU-HOURS", "USED", "GPU-HOURS", "COST"],
+        ["NAMESPACE", "ALLOCATED", "GPU-HOURS", "USED", "GPU-HOURS", "COST"],
         ["blue", "12.2", "-", "30.62"],
         ["red", "100.0", "40.0", "250.00"],
         ["TOTAL", "112.2", "40.0", "280.62"],
@@ -50,10 +50,10 @@ def test_json_has_the_figures_unrounded(run: Run) -> None:
     document = json.loads(outcome.out)
     assert (document["kind"], document["since"], document["price"]) == ("CostList", "7d", 2.5)
     assert document["items"] == [
-        {"name": "blue", "grantedGpuHours": 12.25, "usedGpuHours": None, "cost": 30.625},
-        {"name": "red", "grantedGpuHours": 100.0, "usedGpuHours": 40.0, "cost": 250.0},
+        {"name": "blue", "allocatedGpuHours": 12.25, "usedGpuHours": None, "cost": 30.625},
+        {"name": "red", "allocatedGpuHours": 100.0, "usedGpuHours": 40.0, "cost": 250.0},
     ]
-    assert document["total"] == {"grantedGpuHours": 112.25, "usedGpuHours": 40.0, "cost": 280.625}
+    assert document["total"] == {"allocatedGpuHours": 112.25, "usedGpuHours": 40.0, "cost": 280.625}
 
 
 def test_a_namespace_with_used_hours_alone_has_a_row(run: Run) -> None:
@@ -74,7 +74,7 @@ def test_a_namespace_with_used_hours_alone_has_a_row(run: Run) -> None:
     assert document["total"]["usedGpuHours"] == 3.5
     assert document["items"][1] == {
         "name": "b",
-        "grantedGpuHours": 0.0,
+        "allocatedGpuHours": 0.0,
         "usedGpuHours": 3.0,
         "cost": 0.0,
     }
@@ -130,5 +130,5 @@ def test_a_namespace_without_hours_is_named(run: Run) -> None:
     """The rules record others, so that nothing is to be installed."""
     with fakeprometheus.serving({GRANTED: {"red": "100"}, USED: {}}) as url:
         outcome = run("cost", "-n", "blue", "--prometheus", url)
-    said = "no GPU-hours were granted in namespace blue in 7d; -A reads all namespaces\n"
+    said = "no GPU-hours were allocated in namespace blue in 7d; -A reads all namespaces\n"
     assert (outcome.code, outcome.out, outcome.err) == (0, "", said)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
+import msgspec
 import pytest
 from drawncluster import FakeCluster, Gpu
 from starlette.testclient import TestClient
@@ -69,6 +70,16 @@ def opened(cluster: FakeCluster) -> Open:
     return open_with
 
 
+def test_claims_that_cannot_be_read_are_named(cluster: FakeCluster) -> None:
+    """Their GPUs seem free on every page."""
+    found = decode(cluster.json().encode())
+    unread = msgspec.structs.replace(found, missing={"ResourceClaim": "403"})
+    feed = Feed(lambda: unread, DEFAULT_NAMES, interval_seconds=3600)
+    asyncio.run(feed.refresh())
+    text = TestClient(make_app(feed)).get("/").text
+    assert "ResourceClaims cannot be read, so what claims hold is missing: 403" in text
+
+
 def test_an_unhealthy_gpu_has_the_reason_of_the_last_event(
     opened: Open, cluster: FakeCluster
 ) -> None:
@@ -114,6 +125,36 @@ def test_results_of_verify_are_those_of_the_plugins(
     assert "isolation" not in found.text
     cluster.add(plugin("y", forged))
     assert opened().get("/health").status_code == 200
+
+
+def test_the_page_of_health_names_some_and_counts_the_others(
+    opened: Open, cluster: FakeCluster
+) -> None:
+    """A driver that fails on all nodes, and results of all nodes: failed rows are among those."""
+    cluster.items.clear()
+    cluster.node("n1", gpus=[Gpu(15, healthy=False)] * 203)
+    passed = {str(gpu): {f"row{row}": "pass" for row in range(10)} for gpu in range(20)}
+    gpus = passed | {"x": {"share": "fail"}}
+    cluster.add(plugin("plugin", {"at": 1_790_000_000, "gpus": gpus}))
+    text = opened().get("/health").text
+    assert "203 of 203 GPUs are unhealthy" in text
+    assert text.count("no event has the reason") == 200
+    assert "<p>and 3 more</p>" in text
+    results = [text.count(f'<td data-head="Result">{each}</td>') for each in ("fail", "pass")]
+    assert results == [1, 199]
+    assert "<p>and 1 more</p>" in text
+
+
+def test_the_page_of_usage_has_the_largest_groups(opened: Open, cluster: FakeCluster) -> None:
+    """A label may have as many values as there are pods."""
+    for number in range(1002):
+        metadata = {"labels": {"job": f"j{number}"}}
+        units = 9 if number == 1001 else 1
+        cluster.pod(f"p{number}", units, node="n2", namespace="team", metadata=metadata)
+    text = opened().get("/usage", params={"label": "job"}).text
+    assert text.count('<th scope="row"') == 1000
+    assert ">j1001</th>" in text
+    assert "<p>and 3 more</p>" in text
 
 
 @pytest.mark.parametrize(

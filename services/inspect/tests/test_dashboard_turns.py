@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from drawncluster import FakeCluster, Gpu
+from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
 from gpucore.wire.names import DEFAULT_NAMES
@@ -25,13 +26,14 @@ class HeldExplanations:
 
     def __init__(self, real: Any) -> None:
         self._real, self._lock = real, threading.Lock()
-        self.released = threading.Event()
+        self.started, self.released = threading.Event(), threading.Event()
         self.running = self.most = 0
 
     def __call__(self, *arguments: Any) -> Any:
         with self._lock:
             self.running += 1
             self.most = max(self.most, self.running)
+        self.started.set()
         assert self.released.wait(SECONDS)
         with self._lock:
             self.running -= 1
@@ -47,12 +49,17 @@ def held(monkeypatch: pytest.MonkeyPatch) -> HeldExplanations:
     return found
 
 
-def test_expensive_pages_of_one_client_leave_the_others_alone(held: HeldExplanations) -> None:
-    """Two are computed at a time, those beyond the maximum get 429, and other pages do not wait."""
+def dashboard() -> Starlette:
+    """The dashboard of a cluster with one node and one pending pod."""
     cluster = FakeCluster().node("n", gpus=[Gpu(15)]).pod("large", 16, phase="Pending")
     feed = Feed(lambda: decode(cluster.json().encode()), DEFAULT_NAMES, interval_seconds=3600)
     asyncio.run(feed.refresh())
-    with TestClient(make_app(feed)) as client, ThreadPoolExecutor(MOST + 1) as pool:
+    return make_app(feed)
+
+
+def test_expensive_pages_of_one_client_leave_the_others_alone(held: HeldExplanations) -> None:
+    """Two are computed at a time, those beyond the maximum get 429, and other pages do not wait."""
+    with TestClient(dashboard()) as client, ThreadPoolExecutor(MOST + 1) as pool:
         asked = [pool.submit(client.get, "/pods/default/large") for _ in range(MOST + 1)]
         try:
             refused = next(as_completed(asked, SECONDS)).result()
@@ -65,3 +72,37 @@ def test_expensive_pages_of_one_client_leave_the_others_alone(held: HeldExplanat
         assert (codes.count(200), codes.count(429)) == (MOST, 1)
         assert held.most == turns.AT_ONCE
         assert client.get("/whatif").status_code == 200
+
+
+PER_VIEWER = (
+    "/?gib=4",
+    "/usage",
+    "/usage?label=team",
+    "/sizes",
+    "/whatif?mem=4",
+    "/api/v1/gpus?gib=4",
+    "/api/v1/sizes",
+)
+SHARED = ("/", "/?label=team", "/?gib=none", "/health", "/nodes/n", "/api/v1/gpus?by=pool")
+
+
+def test_all_that_is_computed_for_each_viewer_takes_turns(
+    held: HeldExplanations, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where too many wait, such pages and documents are refused; those of the frame are shown."""
+    monkeypatch.setattr(turns, "MOST", 1)
+    with TestClient(dashboard()) as client, ThreadPoolExecutor(1) as pool:
+        first = pool.submit(client.get, "/pods/default/large")
+        try:
+            assert held.started.wait(SECONDS)
+            assert {path: client.get(path).status_code for path in PER_VIEWER} == dict.fromkeys(
+                PER_VIEWER, 429
+            )
+            assert {path: client.get(path).status_code for path in SHARED} == dict.fromkeys(
+                SHARED, 200
+            )
+            assert "too many" in client.get("/api/v1/sizes").json()["error"]
+        finally:
+            held.released.set()
+        assert first.result(SECONDS).status_code == 200
+        assert [client.get(path).status_code for path in PER_VIEWER] == [200] * len(PER_VIEWER)

@@ -13,13 +13,17 @@ from invoking import Run
 
 from gpucore.sizing.idle_eviction import MeasuredPod
 from gpucore.units import GIB
+from gpucore.wire.names import DEFAULT_NAMES
 from gpucore.wire.pod.controllers import Controller
 from gpucore.wire.pod.spec import decode_pod
+from gpuinspect.cluster.snapshots import decode
 from gpuinspect.idle.outcomes import IdleOutcome, IdlePodOutcome, IdleRun
+from gpuinspect.layout.fitted import fitted
 from gpuinspect.layout.idle import idle, idle_eviction
 from gpuinspect.layout.patches import claim_line
 from gpuinspect.queries.claim_sizes import ClaimSize, MeasuredWorkload
 from gpuinspect.queries.idle import IdleShare, IdleShares
+from gpuinspect.queries.shares import cluster_view
 from gpuinspect.terminal.output import align, align_rows, wrapped
 
 ESCAPES = "\x1b]0;owned\x07\x1b[2J\x9b31m\u202e"
@@ -88,6 +92,35 @@ def test_no_text_of_a_tenant_reaches_a_terminal_raw(
     assert found.out
     assert harmless(found.out)
     assert harmless(found.err)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        *("inspect", "inspect -o wide", "inspect -d", "gpu -d", "top gpu", "doctor -a"),
+        *("top node", "top node -d", "top node -m share", "top node -m share -d"),
+        *("usage --by model", "usage --by model -o name"),
+    ],
+)
+def test_no_text_of_a_compromised_node_reaches_a_terminal_raw(
+    run: Run, cluster: FakeCluster, command: str
+) -> None:
+    """Its kubelet writes its address, and its device plugin its model and driver."""
+    cluster.node("n", address=FORGED, gpus=[Gpu(15, FORGED), Gpu(15)])
+    notes = cluster.items[0]["metadata"]["annotations"]
+    notes["gpushare/inventory"] = json.dumps(
+        json.loads(notes["gpushare/inventory"]) | {"driver": FORGED}
+    )
+    found = run(*command.split(), on=cluster)
+    assert found.out
+    assert harmless(found.out)
+
+
+def test_the_table_that_fits_a_terminal_has_no_control_characters(cluster: FakeCluster) -> None:
+    """As the tables for a pipe."""
+    cluster.node("n", address=FORGED, gpus=[Gpu(15, FORGED)])
+    view = cluster_view(decode(cluster.json().encode()), DEFAULT_NAMES)
+    assert harmless(fitted(view, 200, blocks=True))
 
 
 @pytest.mark.parametrize("name", ["affinity", "scheduler"])

@@ -51,7 +51,7 @@ def test_smaller_sizes_free_a_gpu_and_a_waiting_pod_fits(
     found = effect(run, full, tmp_path, WEB, flags=("--price=2",))
     assert (found["gpusInUse"], found["gpusSameSizes"], found["gpusRecommended"]) == (2, 2, 1)
     assert (found["gpusFreed"], found["podsResized"], found["cost"]) == (1, 2, 1460.0)
-    assert (found["podsWaiting"], found["fittingNow"], found["fitting"]) == (1, 0, ["default/api"])
+    assert (found["podsPending"], found["fittingNow"], found["fitting"]) == (1, 0, ["default/api"])
 
 
 def test_a_waiting_pod_counts_with_its_own_recommended_size(
@@ -168,12 +168,12 @@ def test_people_get_a_table_and_the_gain(run: Run, full: FakeCluster, tmp_path: 
     path = str(written(tmp_path / "history", [WEB]))
     outcome = run("recommend", "--whatif", "--price=2", "--history", path, on=full)
     assert outcome.out.splitlines() == [
-        "PODS PLACED        GPUS IN USE  WAITING PODS THAT FIT",
+        "PODS PLACED        GPUS IN USE  PENDING PODS THAT FIT",
         "as they are        2 of 2       0 of 1",
         "anew, same sizes   2 of 2       0 of 1",
         "anew, recommended  1 of 2       1 of 1",
         "",
         "GPUs freed: 1, with 2 pods resized; 1460.00 in a month of 730 hours",
-        "Waiting pods that would fit in addition: 1",
+        "Pending pods that would fit in addition: 1",
     ]
     assert "note: a figure, not a plan" in outcome.err

@@ -1,4 +1,4 @@
-"""``gpushare usage``: granted, limit, in use and waiting, with all rights and with few."""
+"""``gpushare usage``: allocated, limit, in use and pending, with all rights and with few."""
 
 import json
 from collections.abc import Iterator
@@ -46,11 +46,11 @@ def teams(cluster: FakeCluster) -> FakeCluster:
 
 
 def test_namespaces(run: Run, teams: FakeCluster) -> None:
-    """Granted, waiting and the lowest quota of each namespace; one with a quota alone is shown."""
+    """Allocated, pending and the lowest quota of each; one with a quota alone is shown."""
     for each in (quota("default", "20"), quota("default", "12"), quota("idle", "8")):
         teams.add(each)
     found = items(run("usage", "-A", "-o", "json", on=teams).out)
-    figures = {n: (g["pods"], g["granted"], g["waiting"], g["limit"]) for n, g in found.items()}
+    figures = {n: (g["pods"], g["allocated"], g["pending"], g["limit"]) for n, g in found.items()}
     assert figures == {"default": (2, 10, 40, 12), "idle": (0, 0, 0, 8), "other": (1, 3, 0, None)}
 
 
@@ -72,7 +72,7 @@ def test_quotas_of_other_namespaces_are_not_shown(run: Run, teams: FakeCluster) 
 def test_labels(run: Run, teams: FakeCluster) -> None:
     """Groups by the value of a label; pods without it are one group."""
     found = items(run("usage", "-A", "--by", "label:team", "-o", "json", on=teams).out)
-    assert {name: group["granted"] for name, group in found.items()} == {
+    assert {name: group["allocated"] for name, group in found.items()} == {
         "<none>": 3,
         "blue": 6,
         "red": 4,
@@ -86,7 +86,7 @@ def test_labels(run: Run, teams: FakeCluster) -> None:
 def test_gpus(run: Run, teams: FakeCluster, by: str, figures: dict[str, Any]) -> None:
     """Granted and total memory, and the number of GPUs."""
     found = items(run("usage", "--by", by, "-o", "json", on=teams).out)
-    assert {n: (g["granted"], g["total"], g["gpus"]) for n, g in found.items()} == figures
+    assert {n: (g["allocated"], g["total"], g["gpus"]) for n, g in found.items()} == figures
 
 
 def test_memory_in_use(run: Run, teams: FakeCluster) -> None:
@@ -105,12 +105,12 @@ def test_memory_in_use(run: Run, teams: FakeCluster) -> None:
 def test_order(run: Run, teams: FakeCluster) -> None:
     """--sort-by puts the largest amount first."""
     line = ("usage", "-A", "--by", "label:team", "-o", "name")
-    assert run(*line, "--sort-by", "granted", on=teams).out.split() == [
+    assert run(*line, "--sort-by", "allocated", on=teams).out.split() == [
         "team/blue",
         "team/red",
         "team/<none>",
     ]
-    assert run(*line, "--sort-by", "waiting", on=teams).out.startswith("team/red\n")
+    assert run(*line, "--sort-by", "pending", on=teams).out.startswith("team/red\n")
 
 
 @pytest.mark.parametrize("by", ["team", "label:", "Namespace"])
@@ -136,7 +136,7 @@ def test_the_rights_of_a_namespace_are_enough(
     """What the pods request is counted, the quota is shown, and what is missing is reported."""
     outcome = run("usage", f"--kubeconfig={server.kubeconfig(tmp_path)}")
     head, line = outcome.out.splitlines()
-    assert head.split()[:3] == ["NAMESPACE", "PODS", "GRANTED(units)"]
+    assert head.split()[:3] == ["NAMESPACE", "PODS", "ALLOCATED(units)"]
     assert line.split() == ["default", "2", "10", "0", "12", "1", "40", "0"]
     assert outcome.err.startswith("note: nodes cannot be read, so amounts are in the units")
     assert outcome.err.count("gpushare-viewer") == 1

@@ -37,10 +37,10 @@ def groups(run: Run, cluster: FakeCluster, *flags: str) -> dict[str, dict[str, A
 
 
 def figures(run: Run, cluster: FakeCluster, *flags: str) -> dict[str, tuple[int, int, int]]:
-    """Memory granted, pods that wait and their memory, by group."""
+    """Memory allocated, pending pods and their memory, by group."""
     found = groups(run, cluster, *flags)
     return {
-        name: (item["granted"], item["waitingPods"], item["waiting"])
+        name: (item["allocated"], item["pendingPods"], item["pending"])
         for name, item in found.items()
     }
 
@@ -78,7 +78,7 @@ def test_pods_that_wait_for_claims_count_for_their_group(run: Run, cluster: Fake
 def test_a_pod_whose_claim_is_allocated_does_not_wait_for_it(
     run: Run, cluster: FakeCluster
 ) -> None:
-    """The memory is granted, although the pod has no node yet."""
+    """The memory is allocated, although the pod has no node yet."""
     cluster.pod("p", phase="Pending", spec=uses("c"))
     cluster.add(claim("c", allocated("n", 0, "4Gi"), pods=["p"]))
     assert figures(run, cluster, "-A") == {"default": (4, 0, 0)}
@@ -91,4 +91,4 @@ def test_all_claims_of_a_pod_are_one_pod(run: Run, cluster: FakeCluster) -> None
     for index, name in enumerate(("c", "d")):
         cluster.add(claim(name, allocated("n", index, "4Gi"), pods=["p"]))
     found = groups(run, cluster, "-A")["default"]
-    assert (found["pods"], found["granted"]) == (1, 8)
+    assert (found["pods"], found["allocated"]) == (1, 8)

@@ -75,17 +75,17 @@ def test_requests_without_a_known_unit_are_not_added_to_mib(run: Run, cluster: F
     cluster.pod("ghost", 3, node="gone", index=0).pod("w", 5, phase="Pending")
     cluster.pod("other", 2, phase="Pending", namespace="other")
     found, other = groups(run, cluster, "-A")
-    assert (found["granted"], found["grantedUnknownUnit"]) == (4096, 3)
-    assert (found["waiting"], found["waitingUnknownUnit"]) == (0, 5)
-    assert "grantedUnknownUnit" not in other
+    assert (found["allocated"], found["allocatedUnknownUnit"]) == (4096, 3)
+    assert (found["pending"], found["pendingUnknownUnit"]) == (0, 5)
+    assert "allocatedUnknownUnit" not in other
     outcome = run("usage", "-A", "--no-headers", on=cluster)
     assert [line.split() for line in outcome.out.splitlines()] == [
         ["default", "2", "4096", "0", "-", "1", "-", "0"],
         ["other", "0", "0", "0", "-", "1", "-", "0"],
     ]
     assert outcome.err == (
-        "note: 3 units granted and 7 units waiting are not counted (default, other): nodes use GiB"
-        " and MiB, and the unit of these requests is unknown\n"
+        "note: 3 units allocated and 7 units pending are not counted (default, other): nodes use"
+        " GiB and MiB, and the unit of these requests is unknown\n"
     )
 
 
@@ -98,7 +98,7 @@ def test_exclusive_gpus_are_added(run: Run, node: FakeCluster) -> None:
         node.pod(name, phase="Pending", limits=COUNT)
     (found,) = groups(run, node)
     assert (found["pods"], found["gpus"]) == (2, 2)
-    assert (found["waitingPods"], found["waitingGpus"]) == (3, 3)
+    assert (found["pendingPods"], found["pendingGpus"]) == (3, 3)
 
 
 def test_a_pod_that_was_bound_without_a_gpu_counts_with_its_request(
@@ -108,7 +108,7 @@ def test_a_pod_that_was_bound_without_a_gpu_counts_with_its_request(
     node.pod("a", 4, node="n")
     node.pod("b", 3, node="n", index=0)
     (found,) = groups(run, node)
-    assert (found["pods"], found["granted"]) == (2, 7)
+    assert (found["pods"], found["allocated"]) == (2, 7)
 
 
 def test_exclusive_gpus_of_a_pod_without_an_annotation_are_held(
@@ -117,7 +117,7 @@ def test_exclusive_gpus_of_a_pod_without_an_annotation_are_held(
     """They count in EXCLUSIVE GPUS, and a note names the node: their memory is unknown."""
     node.pod("a", node="n", limits={"aliyun.com/gpu": "2"})
     (found,) = groups(run, node)
-    assert (found["pods"], found["gpus"], found["waitingGpus"]) == (1, 2, 0)
+    assert (found["pods"], found["gpus"], found["pendingGpus"]) == (1, 2, 0)
     for by in ("namespace", "node", "model"):
         assert "n: 2 exclusive GPUs PENDING" in run("usage", "--by", by, on=node).err
     assert run("usage", "-n", "other", on=node).err.count("PENDING") == 0
@@ -139,12 +139,12 @@ def test_a_node_without_figures_uses_nothing_that_is_known(run: Run, node: FakeC
 
 
 def test_orders_go_by_their_own_amount(run: Run, node: FakeCluster) -> None:
-    """Memory in use is not memory granted; GPUs that are waited for count as well."""
-    node.pod("a", 9, node="n", index=0, metadata=labelled("granted"))
+    """Memory in use is not memory allocated; GPUs of pending pods count as well."""
+    node.pod("a", 9, node="n", index=0, metadata=labelled("allocated"))
     node.pod("b", 2, node="n", index=1, metadata=labelled("used"))
-    node.pod("c", phase="Pending", limits=COUNT, metadata=labelled("waiting"))
+    node.pod("c", phase="Pending", limits=COUNT, metadata=labelled("pending"))
     answers = {POD_USED_BYTES: {"default/a": str(GIB), "default/b": str(2 * GIB)}}
     with fakeprometheus.serving(answers) as url:
         line = ("-A", "--by", "label:team", "--prometheus", url)
-        for order in ("granted", "used", "waiting"):
+        for order in ("allocated", "used", "pending"):
             assert groups(run, node, *line, "--sort-by", order)[0]["name"] == order

@@ -429,24 +429,42 @@ def test_in_a_namespace_of_others_the_deadline_of_its_job_ends_the_guard(
     assert command[3:] == ["150", "", ""]
 
 
-def left_namespace(name: str, until: str, **labels: str) -> dict[str, Any]:
-    """A namespace as a run creates it, with the Unix time of its guard."""
+def test_the_cluster_is_listed_once(serve: Serve, verify: Verify) -> None:
+    """Later a row reads its node and the pods there: others may be a hundred thousand."""
+    server = serve()
+    verify(server, "--only", "quick")
+    read = [
+        each for each in server.requests if each.startswith(("/api/v1/pods?", "/api/v1/nodes?"))
+    ]
+    assert sorted(each[:12] for each in read if "fieldSelector" not in each) == [
+        "/api/v1/node",
+        "/api/v1/pods",
+    ]
+    of_node = ("fieldSelector=metadata.name%3Dn1", "fieldSelector=spec.nodeName%3Dn1")
+    assert all(any(one in each for each in read) for one in of_node)
+
+
+def left_namespace(name: str, created: str, seconds: str = "60", **labels: str) -> dict[str, Any]:
+    """A namespace as a run of a minute creates it."""
     usual = {"app.kubernetes.io/managed-by": "gpushare-verify", "gpushare/verify": "namespace"}
-    notes = {"gpushare/verify-until": until}
-    meta = {"name": name, "uid": name, "labels": usual | labels, "annotations": notes}
-    return {"metadata": meta}
+    notes = {"gpushare/verify-seconds": seconds}
+    meta = {"name": name, "uid": name, "creationTimestamp": created}
+    return {"metadata": meta | {"labels": usual | labels, "annotations": notes}}
 
 
 def test_a_namespace_that_a_killed_run_left_is_removed_by_the_next(
     serve: Serve, verify: Verify
 ) -> None:
-    """One whose guard may still run stays, and so does what is no namespace of a run."""
+    """One whose guard may still run stays, and so does what is no namespace of a run.
+
+    By the clock of the API server alone: that of the user's machine may be wrong.
+    """
     server = serve()
-    old, now = "1700000000", str(int(time.time()))
+    old, now = "2026-01-02T03:00:05Z", "2026-01-02T03:04:00Z"
     namespaces = [
         left_namespace("gpushare-verify-aaaaaa", old),
         left_namespace("gpushare-verify-bbbbbb", now),
-        left_namespace("gpushare-verify-cccccc", ""),
+        left_namespace("gpushare-verify-cccccc", old, ""),
         left_namespace("gpushare-verify-dddddd", old, **{"gpushare/verify": "check"}),
         left_namespace("team", old),
     ]

@@ -7,6 +7,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from drawncluster import FakeCluster, Gpu
 from invoking import Run, WhatIfOutcome
 from verifyingserver import VerifyingServer
 
-from gpucore.wire.names import VERIFY_UNTIL
+from gpucore.wire.names import VERIFY_SECONDS
 from gpuinspect.verify import objects
 from gpuinspect.verify.objects import RunPlace
 from gpuinspect.verify.site import VerifySite
@@ -342,12 +343,15 @@ def test_an_annotation_that_is_no_number_ends_no_run(
     assert not left(server)
 
 
-@pytest.mark.parametrize("until", ["9" * 5000, "soon", "-1", "\u00b2"])
-def test_a_namespace_with_an_odd_deadline_is_no_expired_run(until: str) -> None:
+@pytest.mark.parametrize("seconds", ["9" * 5000, "soon", "-1", "\u00b2"])
+def test_a_namespace_with_an_odd_duration_is_no_expired_run(seconds: str) -> None:
     """Whoever may create namespaces chooses its name, its labels and its annotations."""
-    item = objects.namespace(
-        RunPlace(namespace="gpushare-verify-x", own=True, image="", node="n", until=1)
+    place = RunPlace(
+        namespace="gpushare-verify-x", own=True, image="", node="n", run="x", seconds=1
     )
-    assert objects.expired(item, 1000.0)
-    item["metadata"]["annotations"][VERIFY_UNTIL] = until
-    assert not objects.expired(item, 1000.0)
+    item = objects.namespace(place)
+    item["metadata"]["creationTimestamp"] = "2026-01-02T03:04:05Z"
+    now = datetime(2026, 1, 2, 4, tzinfo=UTC)
+    assert objects.expired(item, now)
+    item["metadata"]["annotations"][VERIFY_SECONDS] = seconds
+    assert not objects.expired(item, now)

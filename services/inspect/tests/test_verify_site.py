@@ -48,8 +48,8 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def site(client: Any, *, own: bool = True) -> VerifySite:
     """A run of a minute whose objects are not created."""
-    place = RunPlace(namespace="v", own=own, image="i", node="n", until=1)
-    return VerifySite(client, place, seconds=60)
+    place = RunPlace(namespace="v", own=own, image="i", node="n", run="r", seconds=60)
+    return VerifySite(client, place)
 
 
 def test_a_wait_outlasts_an_api_server_that_restarts() -> None:

@@ -69,6 +69,114 @@ def test_a_priority_class_is_named_where_priorities_decide(
     assert note in run("whatif", "-f", str(manifest), on=two_gpus).err
 
 
+@pytest.mark.parametrize("name", ["name: one", "generateName: one-"])
+def test_pods_of_equal_names_each_count(
+    run: Run, two_gpus: FakeCluster, manifest: Path, name: str
+) -> None:
+    """Of different namespaces or kinds, or with generated names."""
+    manifest.write_text("---".join([POD.replace("name: one", name)] * 4))
+    outcome = run("whatif", "-f", str(manifest), on=two_gpus)
+    assert outcome.out.endswith("2 of 4 pods fit\n")
+
+
+def test_texts_of_a_manifest_forge_no_line(run: Run, two_gpus: FakeCluster, manifest: Path) -> None:
+    """A manifest may be of somebody else; the API server refuses such names later."""
+    forged = r'"one\nforged\tn\e[2J"'
+    pods = (POD, DEPLOYMENT.replace("gpu: t4", f"gpu: {forged}"))
+    manifest.write_text("---".join(pods).replace("name: one", f"name: {forged}"))
+    lines = run("whatif", "-f", str(manifest), on=two_gpus).out.splitlines()
+    assert (len(lines), [line for line in lines if line.startswith("forged")]) == (6, [])
+
+
+DAEMON_SET = """
+apiVersion: apps/v1
+kind: DaemonSet
+metadata: {name: agent}
+spec:
+  template:
+    spec:
+      nodeSelector: {gpu: t4}
+      tolerations: [{key: team, operator: Exists}]
+      containers:
+      - name: model
+        resources: {limits: {aliyun.com/gpu-mem: 8}}
+"""
+
+
+@pytest.fixture
+def many_nodes(two_gpus: FakeCluster) -> FakeCluster:
+    """Nodes with and without the label, one full, one cordoned, one unready, two with a taint."""
+    t4 = {"gpu": "t4"}
+    two_gpus.node("full", gpus=[Gpu(15)], labels=t4).pod("b", 10, node="full", index=0)
+    two_gpus.node("cordoned", gpus=[Gpu(15)], labels=t4, cordoned=True)
+    two_gpus.node("other", gpus=[Gpu(15)], labels={"gpu": "a10"})
+    two_gpus.node("unready", gpus=[Gpu(15)], labels=t4, ready=False)
+    for name, key in (("of-team", "team"), ("of-others", "others")):
+        two_gpus.node(name, gpus=[Gpu(15)], labels=t4)
+        two_gpus.items[-1]["spec"]["taints"] = [{"key": key, "effect": "NoSchedule"}]
+    return two_gpus
+
+
+def test_a_daemon_set_has_a_pod_for_each_node_that_it_matches(
+    run: Run, many_nodes: FakeCluster, manifest: Path
+) -> None:
+    """As its controller decides: a cordon is tolerated, requests do not count, and no pod moves."""
+    manifest.write_text(DAEMON_SET)
+    outcome = run("whatif", "-f", str(manifest), on=many_nodes)
+    assert outcome.code == 1
+    assert outcome.out.splitlines() == [
+        "POD             NODE      WHERE",
+        "agent-cordoned  cordoned  8 GiB on GPU 0 of node cordoned",
+        "agent-full      -         does not fit node full: largest free block 5 GiB, requested 8",
+        "agent-n         n         8 GiB on GPU 1 of node n",
+        "agent-of-team   of-team   8 GiB on GPU 0 of node of-team",
+        "3 of 4 pods fit",
+    ]
+    assert "agent: a DaemonSet has one pod for each node that its node selector" in outcome.err
+    document = json.loads(run("whatif", "-f", str(manifest), "-o", "json", on=many_nodes).out)
+    assert document["items"][1]["text"] == "does not fit node full"
+
+
+def test_a_daemon_set_sees_the_pods_before_it(
+    run: Run, many_nodes: FakeCluster, manifest: Path
+) -> None:
+    """All objects of a file are placed in one simulation, in its order."""
+    manifest.write_text(DEPLOYMENT.replace("replicas: 3", "replicas: 2") + "---" + DAEMON_SET)
+    out = run("whatif", "-f", str(manifest), on=many_nodes).out
+    assert "agent-n         -         does not fit node n: largest free block 7 GiB" in out
+
+
+def test_a_daemon_set_has_pods_on_added_nodes(
+    run: Run, many_nodes: FakeCluster, manifest: Path
+) -> None:
+    """They have the labels and taints of the node that they are like."""
+    manifest.write_text(DAEMON_SET)
+    for like, pods in (("n", 6), ("other", 4)):
+        flags = ("--add-nodes=2", f"--like={like}")
+        out = run("whatif", "-f", str(manifest), *flags, on=many_nodes).out
+        assert f" of {pods} pods fit" in out
+
+
+def test_a_daemon_set_that_matches_no_node_has_no_pod(
+    run: Run, two_gpus: FakeCluster, manifest: Path
+) -> None:
+    """Nothing is pending then; the note names what decides."""
+    manifest.write_text(DAEMON_SET.replace("gpu: t4", "gpu: none"))
+    outcome = run("whatif", "-f", str(manifest), on=two_gpus)
+    assert (outcome.code, outcome.out.splitlines()[-1]) == (0, "0 of 0 pods fit")
+    assert "one pod for each node that its node selector" in outcome.err
+
+
+def test_replicas_of_a_daemon_set_are_refused(
+    run: Run, two_gpus: FakeCluster, manifest: Path
+) -> None:
+    """The nodes decide how many pods it has."""
+    manifest.write_text(DAEMON_SET)
+    outcome = run("whatif", "-f", str(manifest), "--replicas=2", on=two_gpus)
+    assert (outcome.code, outcome.out) == (1, "")
+    assert "DaemonSet agent has one pod for each matching node: omit --replicas" in outcome.err
+
+
 def test_added_nodes_are_empty_copies(run: Run, two_gpus: FakeCluster, manifest: Path) -> None:
     """With one more node like n everything fits, and the name shows that it is not there yet."""
     manifest.write_text(DEPLOYMENT)

@@ -43,7 +43,8 @@ MOST_REFUSALS: Final = 100
 """Nodes whose refusals are kept for one pod; the groups name all nodes."""
 BY_CLAIMS: Final = "kube-scheduler does not score the GPUs of claims: nominations are hints"
 PER_NODE: Final = (
-    "a DaemonSet creates a pod on each matching node: whether it fits each of them is not evaluated"
+    "a DaemonSet has one pod for each node that its node selector, node affinity and tolerations"
+    " admit"
 )
 KINDS: Final = 4
 """Maximum number of different pods whose results on all nodes are cached."""
@@ -187,9 +188,8 @@ def _answer(outcome: WhatIfOutcome, simulated: SimulatedCluster) -> Steps[Answer
         name: with_unit(outcome.refusals[name], simulated.node_infos[name])
         for name in sorted(outcome.refusals)[:MOST_REFUSALS]
     }
-    return Answer(
-        WhatIfOutcome(outcome.name, refusals=few), groups=groups, refusing=len(outcome.refusals)
-    )
+    shown = msgspec.structs.replace(outcome, refusals=few)
+    return Answer(shown, groups=groups, refusing=len(outcome.refusals))
 
 
 def evaluated_nodes(nodes: int, percentage: int) -> int:

@@ -118,6 +118,8 @@ def placed_text(answer: Answer) -> str:
 def _text(answer: Answer) -> str:
     if answer.outcome.placement is not None:
         return placed_text(answer)
+    if answer.outcome.node:
+        return f"does not fit node {answer.outcome.node}"
     shown = len(answer.outcome.refusals)
     if shown < answer.refusing:
         return f"fits no node; refusals of {shown} of {answer.refusing} nodes:"

@@ -7,12 +7,14 @@ inter-pod affinity, hard topology spread, volumes bound to nodes, host ports, re
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from typing import Final
 
 from gpucore.model import Code, FitError
 from gpucore.model.constraints import (
     CPU,
     HARD_EFFECTS,
+    NO_EXECUTE,
     NO_SCHEDULE,
     NOT_READY_TAINT,
     PODS,
@@ -22,8 +24,21 @@ from gpucore.model.constraints import (
     CandidateNode,
     PodConstraints,
     Taint,
+    Toleration,
 )
 from gpucore.units import NodeName
+
+PRESSURE_TAINTS: Final = tuple(
+    f"node.kubernetes.io/{of}-pressure" for of in ("disk", "memory", "pid")
+)
+DAEMON_TOLERATIONS: Final = (
+    *(Toleration(k, "Exists", effect=NO_EXECUTE) for k in (NOT_READY_TAINT, UNREACHABLE_TAINT)),
+    *(
+        Toleration(key, "Exists", effect=NO_SCHEDULE)
+        for key in (*PRESSURE_TAINTS, UNSCHEDULABLE_TAINT)
+    ),
+)
+"""What the DaemonSet controller adds to its pods."""
 
 _OFTEN_MISSING: Final = frozenset({CPU, "memory", PODS, "ephemeral-storage"})
 """Kubelet always reports them; a hand-made file may lack them, and they are not checked then."""
@@ -35,6 +50,12 @@ def constraint_refusals(node: CandidateNode, pod: PodConstraints) -> Iterator[Fi
     yield from _tainted(node, pod)
     yield from _selected(node, pod)
     yield from _short(node, pod)
+
+
+def daemon_pod_matches(node: CandidateNode, pod: PodConstraints) -> bool:
+    """Whether the DaemonSet controller creates this pod for the node; requests do not count."""
+    rules = (_unschedulable(node, pod), _tainted(node, pod), _selected(node, pod))
+    return next(chain(*rules), None) is None
 
 
 def pods_admitted(node: CandidateNode, pod: PodConstraints, most: int) -> int:

@@ -9,6 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from gpucore.accounting.claim_offers import ClaimSpecs, Key
+from gpucore.kubescheduler.node_fit import DAEMON_TOLERATIONS
 from gpucore.model.constraints import UNCONSTRAINED, PodConstraints
 from gpucore.simulate.templates import pod_templates
 from gpucore.wire.claim.claim_specs import ClaimSpec, decode_claim_spec, decode_template
@@ -36,7 +37,7 @@ class WorkloadPods(msgspec.Struct, frozen=True):
         constraints: what each requires of its node besides GPUs.
         beside: claims and claim templates of the same file.
         priority_class: PriorityClass that decides its priority; empty where the pod states it.
-        per_node: a DaemonSet creates one on each matching node, whatever ``replicas`` is.
+        per_node: of a DaemonSet, which creates one for each matching node.
     """
 
     pod: Pod
@@ -143,7 +144,14 @@ def _pods(document: Any, names: Names) -> Iterator[WorkloadPods]:
         yield _wanted(document, _name(document), 1, names)
     elif isinstance(spec, dict):
         for each in _templates(document, _name(document), names):
-            yield msgspec.structs.replace(each, per_node=kind == "DaemonSet")
+            yield _per_node(each) if kind == "DaemonSet" else each
+
+
+def _per_node(wanted: WorkloadPods) -> WorkloadPods:
+    """The pods of a DaemonSet, with the tolerations that its controller adds."""
+    needs = wanted.constraints
+    more = msgspec.structs.replace(needs, tolerations=(*needs.tolerations, *DAEMON_TOLERATIONS))
+    return msgspec.structs.replace(wanted, replicas=1, constraints=more, per_node=True)
 
 
 def _templates(document: Mapping[str, Any], name: str, names: Names) -> Iterator[WorkloadPods]:

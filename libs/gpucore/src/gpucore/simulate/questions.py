@@ -1,12 +1,14 @@
 """The body of a what-if question over HTTP, and the pods that it describes."""
 
+from collections.abc import Iterable
 from typing import Annotated, Any, Final
 
 import msgspec
 
 from gpucore.accounting.claim_offers import ClaimSpecs, Key
+from gpucore.kubescheduler.node_fit import daemon_pod_matches
 from gpucore.model import ContainerRequest, PodRequest
-from gpucore.model.constraints import MOST_COMPARED, PodConstraints
+from gpucore.model.constraints import MOST_COMPARED, CandidateNode, PodConstraints
 from gpucore.simulate.manifests import DEFAULT_NAMESPACE, WorkloadPods, wanted_pods
 from gpucore.simulate.whatif import NO_REQUEST, WhatIfPod
 from gpucore.wire.errors import WireError
@@ -124,6 +126,9 @@ def requested_pods(body: bytes, names: Names) -> RequestedPods:
     if count > MOST_PODS:
         raise WireError(f"{count} pods are too many, the most is {MOST_PODS}")
     for each in wanted:
+        if each.per_node:
+            only = "is evaluated by the command gpushare whatif only"
+            raise WireError(f"{each.pod.name}: one pod for each node, of a DaemonSet, {only}")
         _check_names(each.pod)
         check_size(each.pod.name, each.constraints)
     return RequestedPods(question.pods, wanted)
@@ -200,6 +205,25 @@ def whatif_pods_of(
         priority=wanted.pod.priority,
     )
     return _replicas(whatif_pod, wanted.replicas)
+
+
+def pods_on_nodes(
+    wanted: WorkloadPods, whatif_pods: list[WhatIfPod], nodes: Iterable[CandidateNode]
+) -> list[WhatIfPod]:
+    """The pods of a manifest; of a DaemonSet one for each node that it matches.
+
+    Args:
+        whatif_pods: as :func:`whatif_pods_of` has them.
+        nodes: of the cluster.
+    """
+    if not wanted.per_node:
+        return whatif_pods
+    return [
+        msgspec.structs.replace(each, name=f"{each.name}-{node.name}", node=node.name)
+        for each in whatif_pods
+        for node in nodes
+        if daemon_pod_matches(node, each.constraints)
+    ]
 
 
 def _replicas(whatif_pod: WhatIfPod, count: int) -> list[WhatIfPod]:

@@ -41,7 +41,7 @@ NO_REQUEST: Final = PodRequest(containers=())
 
 
 class WhatIfPod(msgspec.Struct, frozen=True):
-    """A pod that might come; ``name`` is unique in one question.
+    """A pod that might come.
 
     Attributes:
         constraints: what it requires besides GPUs; looked at on nodes that the simulation has as
@@ -50,6 +50,7 @@ class WhatIfPod(msgspec.Struct, frozen=True):
         specs: what its claims request; empty without claims.
         scheduler: ``spec.schedulerName``; empty where it names none.
         priority: pods of a lower one that are nominated to a node keep nothing from it.
+        node: its controller assigned it to this one; empty where it may go to any.
     """
 
     name: str
@@ -59,6 +60,7 @@ class WhatIfPod(msgspec.Struct, frozen=True):
     specs: tuple[ClaimSpec, ...] = ()
     scheduler: str = ""
     priority: int = 0
+    node: NodeName = NodeName("")
 
 
 class WhatIfOutcome(msgspec.Struct, frozen=True):
@@ -68,12 +70,14 @@ class WhatIfOutcome(msgspec.Struct, frozen=True):
         placement: node and GPUs; ``None`` where it fits on no node.
         refusals: why not, by node; empty where it is placed.
         fitting: number of nodes that it fits.
+        node: as of the pod.
     """
 
     name: str
     placement: Placement | None = None
     refusals: Mapping[NodeName, FitError] = {}
     fitting: int = 0
+    node: NodeName = NodeName("")
 
 
 class Rated(msgspec.Struct, frozen=True):
@@ -123,6 +127,7 @@ class SimulatedCluster:
         self._known: dict[_Kind, Verdicts] = {}
         self._stale: dict[_Kind, set[NodeName]] = {}
         self._changed: set[NodeName] = set()
+        self._granted = 0
 
     @property
     def node_infos(self) -> Mapping[NodeName, NodeInfo]:
@@ -140,7 +145,7 @@ class SimulatedCluster:
             nominations=self._nominations,
         )
         other._devices = dict(self._devices)
-        other._parent = self
+        other._parent, other._granted = self, self._granted
         return other
 
     def change(self, node_info: NodeInfo, node: CandidateNode | None = None) -> None:
@@ -163,14 +168,7 @@ class SimulatedCluster:
 
     def granting(self, whatif_pod: WhatIfPod) -> Steps[WhatIfOutcome]:
         """As :meth:`grant`, in steps between which the simulation must not be used."""
-        verdicts = yield from self.verdicts_of(
-            (
-                whatif_pod.pod_request,
-                whatif_pod.constraints,
-                whatif_pod.specs,
-                whatif_pod.priority,
-            )
-        )
+        verdicts = yield from self._verdicts(whatif_pod)
         yield
         best: Rated | None = None
         fitting = 0
@@ -182,15 +180,23 @@ class SimulatedCluster:
                 best = verdict
         if best is None:
             refused = {n: v for n, v in verdicts.items() if isinstance(v, FitError)}
-            return WhatIfOutcome(whatif_pod.name, refusals=refused)
+            return WhatIfOutcome(whatif_pod.name, refusals=refused, node=whatif_pod.node)
         node_info = self._node_infos[best.placement.node].copy()
-        node_info.put(allocation_for(whatif_pod, best.placement))
+        self._granted += 1
+        node_info.put(allocation_for(whatif_pod, best.placement, self._granted))
         take_from_host(node_info, whatif_pod.constraints.requests)
         self.change(node_info)
         node = self._nodes.get(node_info.name)
         if node is not None:
             self._nodes[node_info.name] = node.plus(whatif_pod.constraints.requests)
-        return WhatIfOutcome(whatif_pod.name, best.placement, fitting=fitting)
+        return WhatIfOutcome(whatif_pod.name, best.placement, fitting=fitting, node=whatif_pod.node)
+
+    def _verdicts(self, pod: WhatIfPod) -> Steps[Verdicts]:
+        """The result of every node that the pod may go to."""
+        kind = (pod.pod_request, pod.constraints, pod.specs, pod.priority)
+        if pod.node:
+            return {pod.node: self._verdict(self._node_infos[pod.node], kind)}
+        return (yield from self.verdicts_of(kind))
 
     def verdicts_of(self, kind: _Kind) -> Steps[Verdicts]:
         """The result of every node for a kind of pods; only changed nodes are evaluated again."""
@@ -277,10 +283,10 @@ class SimulatedCluster:
         return Rated(placement, (-last, *rated))
 
 
-def allocation_for(whatif_pod: WhatIfPod, placement: Placement) -> Allocation:
-    """The allocation of a placed pod."""
+def allocation_for(whatif_pod: WhatIfPod, placement: Placement, number: int) -> Allocation:
+    """The allocation of a placed pod; names may be equal, numbers are not."""
     return Allocation(
-        uid=PodUid(f"what-if/{whatif_pod.name}"),
+        uid=PodUid(f"what-if/{number}"),
         namespace="",
         name=whatif_pod.name,
         state=AllocationState.ASSUMED,

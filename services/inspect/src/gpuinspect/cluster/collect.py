@@ -172,6 +172,14 @@ def live(
     return others.snapshot((PODS.kind, pod) for page in pods for pod in page)
 
 
+def live_on_node(kube: "BlockingClient", node: str, wanted: Sequence[ListRequest] = ()) -> Snapshot:
+    """One node with its pods as they are now, and the wanted lists; raises as :func:`live`."""
+    of_node = NODES._replace(selector={"fieldSelector": f"metadata.name={node}"})
+    on_node = PODS._replace(selector={"fieldSelector": f"spec.nodeName={node}"})
+    found = objects_of(kube, of_node) + objects_of(kube, on_node)
+    return ReadLists.read(kube, found, wanted).snapshot()
+
+
 def _as_they_arrive(kube: "BlockingClient", wanted: Sequence[ListRequest]) -> Arriving:
     pages = ReadAhead(_bodies(kube, PODS))
     found = ReadLists.read(kube, objects_of(kube, NODES), wanted).snapshot()

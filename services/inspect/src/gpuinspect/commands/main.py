@@ -39,7 +39,7 @@ COMMANDS: Final = {
     "dashboard": Lazy("admin.dashboard:dashboard", "the dashboard: a web page, live and read-only"),
     "explain": Lazy("explain:app", "why a pod or workload is pending, or why it has its GPUs"),
     "pending": Lazy("pending:pending", "all pods that wait for GPUs, with reason and age"),
-    "usage": Lazy("usage:usage", "GPU memory granted, used and pending, in groups by --by"),
+    "usage": Lazy("usage:usage", "GPU memory allocated, used and pending, in groups by --by"),
     "recommend": Lazy(
         "recommend:recommend", "the size that shares should have, from the memory they used"
     ),

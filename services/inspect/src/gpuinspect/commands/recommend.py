@@ -11,6 +11,7 @@ from gpucore.sizing.evidence import SizingRules
 from gpucore.sizing.recommendation import Recommendation
 from gpucore.units import MemoryUnit, UnitError
 from gpuinspect.cluster.schedulers import policy_of
+from gpuinspect.cluster.scoped import NO_CLAIMS, gaps
 from gpuinspect.cluster.usage_histories import HistorySource, ReadHistories, of_file
 from gpuinspect.commands.options import answers
 from gpuinspect.commands.options.amounts import days_of, finite, margin_of, price_option
@@ -171,7 +172,8 @@ def recommend(
     shown = Shown(found, str(unit), rules, _gaps(source, unit), source.histories, claims)
     if whatif and source.snapshot is not None:
         effect = sizes_effect(source.snapshot, found, reader.names, policy_of(source.snapshot, ""))
-        notes = [*source_notes(source.histories, window), *shown.gaps]
+        unread = gaps(source.snapshot, NO_CLAIMS)
+        notes = [*source_notes(source.histories, window), *shown.gaps, *unread]
         print_effect(effect, price, output, notes, headers=not no_headers)
         return
     print_sizes(shown, output, reader.names, everywhere=not where, headers=not no_headers)

@@ -57,7 +57,7 @@ def print_effect(
         emit(sizes_effect_doc(effect, price=price, notes=notes), Format(output.value))
         return
     if output is RecommendFormat.NAME:
-        names_only("pod", effect.fitting)
+        names_only("pod", (name.partition("/")[2] for name in effect.fitting))
         return
     sys.stdout.write(effect_layout.sizes_effect(effect, price=price, headers=headers))
     note_all(notes)

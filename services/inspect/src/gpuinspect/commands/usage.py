@@ -1,4 +1,4 @@
-"""``gpushare usage``: GPU memory granted, limited, used and pending, in groups."""
+"""``gpushare usage``: GPU memory allocated, limited, used and pending, in groups."""
 
 import sys
 from collections.abc import Callable, Sequence
@@ -9,7 +9,7 @@ import msgspec
 import typer
 
 from gpuinspect.cluster.collect import COUNTED, ListRequest
-from gpuinspect.cluster.scoped import gaps, is_partial, read
+from gpuinspect.cluster.scoped import NO_CLAIMS, gaps, is_partial, read
 from gpuinspect.commands.options.formats import Format, NoHeaders, Output, emit, names_only
 from gpuinspect.commands.options.measuring import Prometheus, measured
 from gpuinspect.commands.options.namespaces import READ_ALL, AllNamespaces, Namespace, chosen
@@ -27,7 +27,10 @@ NONE: Final = "-"
 _GIB: Final = 1 << 30
 
 
-_NO_NODES: Final = {"Node": "nodes cannot be read, so amounts are in the units that pods request"}
+_NO_NODES: Final = {
+    "Node": "nodes cannot be read, so amounts are in the units that pods request",
+    **NO_CLAIMS,
+}
 _FOLLOWS: Final = {
     **_NO_NODES,
     "ResourceQuota": "limits are not shown, since resource quotas cannot be read",
@@ -40,9 +43,9 @@ class UsageOrder(StrEnum):
     """Values of ``--sort-by``."""
 
     NAME = "name"
-    GRANTED = "granted"
+    ALLOCATED = "allocated"
     USED = "used"
-    WAITING = "waiting"
+    PENDING = "pending"
 
 
 @reading
@@ -62,7 +65,7 @@ def usage(
     output: Output = Format.TABLE,
     no_headers: NoHeaders = False,
 ) -> None:
-    """Show GPU memory granted, limited, used and pending, by namespace, label, model or node."""
+    """Show GPU memory allocated, limited, used and pending, by namespace, label, model or node."""
     _check(by)
     of_nodes = by in {"node", "model"}
     if selector and not of_nodes:
@@ -118,9 +121,9 @@ def _check(by: str) -> None:
 
 def _sorted(report: UsageReport, order: UsageOrder) -> UsageReport:
     keys: dict[UsageOrder, Callable[..., float]] = {
-        UsageOrder.GRANTED: lambda group: -group.granted,
+        UsageOrder.ALLOCATED: lambda group: -group.allocated,
         UsageOrder.USED: lambda group: -(group.used_bytes or 0),
-        UsageOrder.WAITING: lambda group: -group.waiting - group.waiting_gpus,
+        UsageOrder.PENDING: lambda group: -group.pending - group.pending_gpus,
     }
     if order not in keys:
         return report
@@ -136,10 +139,10 @@ def _quotas(namespace: str) -> ListRequest:
 def of_pods(report: UsageReport, title: str, *, used: bool, headers: bool = True) -> str:
     """One line a namespace or label; ``used`` adds memory in use."""
     unit = f"({report.unit or 'units'})"
-    heads = [title, "PODS", f"GRANTED{unit}", "EXCLUSIVE GPUS"]
+    heads = [title, "PODS", f"ALLOCATED{unit}", "EXCLUSIVE GPUS"]
     heads += [f"LIMIT{unit}"] if title == LIMITED else []
     heads += ["USED(GiB)"] if used else []
-    heads += ["WAITING PODS", f"WAITING{unit}", "WAITING GPUS"]
+    heads += ["PENDING PODS", f"PENDING{unit}", "PENDING GPUS"]
     return _table(
         heads,
         [_pods(group, used=used, limits=title == LIMITED) for group in report.groups],
@@ -149,7 +152,14 @@ def of_pods(report: UsageReport, title: str, *, used: bool, headers: bool = True
 
 def of_gpus(report: UsageReport, title: str, *, used: bool, headers: bool = True) -> str:
     """One line a node or model; ``used`` adds memory in use."""
-    heads = [title, "PODS", "GPUS", f"GRANTED({report.unit})", f"TOTAL({report.unit})", "GRANTED%"]
+    heads = [
+        title,
+        "PODS",
+        "GPUS",
+        f"ALLOCATED({report.unit})",
+        f"TOTAL({report.unit})",
+        "ALLOCATED%",
+    ]
     heads += ["USED(GiB)"] if used else []
     return _table(heads, [_gpus(group, used=used) for group in report.groups], headers=headers)
 
@@ -160,12 +170,12 @@ def _table(heads: Sequence[str], rows: Sequence[Sequence[str]], *, headers: bool
 
 
 def _pods(group: GroupUsage, *, used: bool, limits: bool) -> list[str]:
-    granted = _units(group.granted, group.granted_unknown_unit)
-    waiting = _units(group.waiting, group.waiting_unknown_unit)
-    row = [one_line(group.name), str(group.pods), granted, str(group.gpus)]
+    allocated = _units(group.allocated, group.allocated_unknown_unit)
+    pending = _units(group.pending, group.pending_unknown_unit)
+    row = [one_line(group.name), str(group.pods), allocated, str(group.gpus)]
     row += [NONE if group.limit is None else str(group.limit)] if limits else []
     row += [_gib(group.used_bytes)] if used else []
-    return [*row, str(group.waiting_pods), waiting, str(group.waiting_gpus)]
+    return [*row, str(group.pending_pods), pending, str(group.pending_gpus)]
 
 
 def _units(known: int, unknown: int) -> str:
@@ -174,8 +184,8 @@ def _units(known: int, unknown: int) -> str:
 
 def _gpus(group: GroupUsage, *, used: bool) -> list[str]:
     total = group.total or 0
-    percent = f"{100 * group.granted // total}%" if total else NONE
-    row = [one_line(group.name), str(group.pods), str(group.gpus), str(group.granted), str(total)]
+    percent = f"{100 * group.allocated // total}%" if total else NONE
+    row = [one_line(group.name), str(group.pods), str(group.gpus), str(group.allocated), str(total)]
     return [*row, percent, *([_gib(group.used_bytes)] if used else [])]
 
 

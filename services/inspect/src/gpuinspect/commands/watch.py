@@ -5,7 +5,7 @@ shows when the API server does not respond, and the command retries; missing rig
 """
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from typing import Annotated
@@ -14,6 +14,7 @@ import typer
 
 from gpucore.wire.names import Names
 from gpuinspect.cluster.collect import COUNTED, live
+from gpuinspect.cluster.scoped import NO_CLAIMS, gaps
 from gpuinspect.cluster.snapshots import Snapshot
 from gpuinspect.commands.options.amounts import Interval
 from gpuinspect.commands.options.namespaces import EveryNamespace, OwnNamespace, named_namespace
@@ -72,12 +73,11 @@ def _texts(
         except KubeError as error:
             yield f"{now}  {sentence(error)}; showing the last known state\n{last}"
             continue
-        last = _text(viewed(snapshot), details=details)
+        last = _text(viewed(snapshot), gaps(snapshot, NO_CLAIMS), details=details)
         yield f"{now}\n{last}"
 
 
-def _text(view: ClusterView, *, details: bool) -> str:
-    if not view.nodes:
-        return "no node offers shares of GPU memory\n"
+def _text(view: ClusterView, unread: Iterable[str], *, details: bool) -> str:
     table = detail_text(view) if details else summary(view)
-    return table + "".join(f"note: {sentence}\n" for sentence in notes(view))
+    shown = table if view.nodes else "no node offers shares of GPU memory\n"
+    return shown + "".join(f"note: {sentence}\n" for sentence in (*notes(view), *unread))

@@ -35,7 +35,7 @@ def whatif(
         typer.Option(
             "-f",
             "--filename",
-            help="manifest of pods or workloads; - is standard input",
+            help="manifest of pods or workloads, DaemonSets included; - is standard input",
             metavar="POD.yaml",
         ),
     ],
@@ -64,6 +64,8 @@ def whatif(
         fail("standard input is either the manifest or the snapshot")
     wanted = read_manifest(filename, reader.names)
     if replicas is not None:
+        if daemon_sets := [each.pod.name for each in wanted if each.per_node]:
+            fail(f"DaemonSet {daemon_sets[0]} has one pod for each matching node: omit --replicas")
         wanted = [msgspec.structs.replace(each, replicas=replicas) for each in wanted]
     if (count := sum(each.replicas for each in wanted)) > MOST:
         fail(f"{count} pods are too many, the most is {MOST}")

@@ -11,7 +11,7 @@ class CostDoc(msgspec.Struct, frozen=True, rename="camel"):
     """One namespace; ``used_gpu_hours`` is ``null`` where no hours are known as used."""
 
     name: str
-    granted_gpu_hours: float
+    allocated_gpu_hours: float
     used_gpu_hours: float | None
     cost: float
 
@@ -19,7 +19,7 @@ class CostDoc(msgspec.Struct, frozen=True, rename="camel"):
 class CostTotal(msgspec.Struct, frozen=True, rename="camel"):
     """All namespaces together."""
 
-    granted_gpu_hours: float
+    allocated_gpu_hours: float
     used_gpu_hours: float | None
     cost: float
 
@@ -36,13 +36,13 @@ class CostList(msgspec.Struct, frozen=True, rename="camel"):
 
 
 def cost_list(
-    granted: Mapping[str, float], used: Mapping[str, float], *, since: str, price: float
+    allocated: Mapping[str, float], used: Mapping[str, float], *, since: str, price: float
 ) -> CostList:
-    """The document of granted and used GPU-hours by namespace."""
+    """The document of allocated and used GPU-hours by namespace."""
     items = [
-        CostDoc(name, granted.get(name, 0.0), used.get(name), granted.get(name, 0.0) * price)
-        for name in sorted(granted.keys() | used.keys())
+        CostDoc(name, allocated.get(name, 0.0), used.get(name), allocated.get(name, 0.0) * price)
+        for name in sorted(allocated.keys() | used.keys())
     ]
-    hours = sum(granted.values())
+    hours = sum(allocated.values())
     total = CostTotal(hours, sum(used.values()) if used else None, hours * price)
     return CostList(API_VERSION, "CostList", since, price, items, total)

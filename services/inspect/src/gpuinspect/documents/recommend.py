@@ -194,7 +194,7 @@ class SizesEffectDoc(msgspec.Struct, frozen=True, rename="camel"):
     """The answer of ``gpushare recommend --whatif -o json``.
 
     ``gpusInUse`` is now, ``gpusSameSizes`` and ``gpusRecommended`` after all pods were placed anew.
-    ``fitting`` are the waiting pods that fit with the recommended sizes. ``peaksTogether`` is
+    ``fitting`` are the pending pods that fit with the recommended sizes. ``peaksTogether`` is
     ``null``: the histories have amounts without times. ``cost`` is that of the freed GPUs in a
     month of ``hoursPerMonth`` hours.
     """
@@ -207,7 +207,7 @@ class SizesEffectDoc(msgspec.Struct, frozen=True, rename="camel"):
     gpus_recommended: int
     gpus_freed: int
     pods_resized: int
-    pods_waiting: int
+    pods_pending: int
     fitting_now: int
     fitting_same_sizes: int
     fitting: list[str]
@@ -231,7 +231,7 @@ def sizes_effect_doc(effect: SizesEffect, *, price: float, notes: list[str]) -> 
         gpus_recommended=effect.recommended_sizes,
         gpus_freed=effect.freed,
         pods_resized=effect.resized,
-        pods_waiting=effect.waiting,
+        pods_pending=effect.waiting,
         fitting_now=effect.fitting_now,
         fitting_same_sizes=effect.fitting_same,
         fitting=list(effect.fitting),

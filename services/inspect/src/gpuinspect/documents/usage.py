@@ -12,22 +12,22 @@ class UsageDoc(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """One group; amounts in the ``unit`` of the document, ``null`` where there is none.
 
     ``gpus`` of a node or model are those there are; of a namespace or label, exclusive GPUs held.
-    Where nodes have several units, ``granted`` and ``waiting`` exclude requests whose unit is
-    unknown; these are in ``grantedUnknownUnit`` and ``waitingUnknownUnit``, left out if 0.
+    Where nodes have several units, ``allocated`` and ``pending`` exclude requests whose unit is
+    unknown; these are in ``allocatedUnknownUnit`` and ``pendingUnknownUnit``, left out if 0.
     """
 
     name: str
     pods: int
-    granted: int
+    allocated: int
     gpus: int
     total: int | None
     limit: int | None
     used_bytes: int | None
-    waiting_pods: int
-    waiting: int
-    waiting_gpus: int
-    granted_unknown_unit: int = 0
-    waiting_unknown_unit: int = 0
+    pending_pods: int
+    pending: int
+    pending_gpus: int
+    allocated_unknown_unit: int = 0
+    pending_unknown_unit: int = 0
 
 
 class UsageList(msgspec.Struct, frozen=True, rename="camel"):
@@ -54,14 +54,14 @@ def _group(group: GroupUsage) -> UsageDoc:
     return UsageDoc(
         name=group.name,
         pods=group.pods,
-        granted=group.granted,
+        allocated=group.allocated,
         gpus=group.gpus,
         total=group.total,
         limit=group.limit,
         used_bytes=None if group.used_bytes is None else round(group.used_bytes),
-        waiting_pods=group.waiting_pods,
-        waiting=group.waiting,
-        waiting_gpus=group.waiting_gpus,
-        granted_unknown_unit=group.granted_unknown_unit,
-        waiting_unknown_unit=group.waiting_unknown_unit,
+        pending_pods=group.pending_pods,
+        pending=group.pending,
+        pending_gpus=group.pending_gpus,
+        allocated_unknown_unit=group.allocated_unknown_unit,
+        pending_unknown_unit=group.pending_unknown_unit,
     )

@@ -144,10 +144,10 @@ def workload(
 
 def _workload_head(ref: WorkloadRef, groups: Sequence[Alike], not_created: str) -> Iterator[str]:
     count = sum(len(group.pods) for group in groups)
-    waiting = sum(len(group.pods) for group in groups if group.pods[0].waits)
+    pending = sum(len(group.pods) for group in groups if group.pods[0].waits)
     yield f"Workload:\t{ref}\n"
-    wait = "waits" if waiting == 1 else "wait"
-    yield f"Pods:\t{count} with GPU requests, of which {waiting} {wait}\n"
+    verb = "is" if pending == 1 else "are"
+    yield f"Pods:\t{count} with GPU requests, of which {pending} {verb} pending\n"
     if not_created:
         yield f"Controller:\tcould not create a pod: {not_created}\n"
 

@@ -91,7 +91,7 @@ def _head(node: NodeSummary, unit: str) -> Iterator[str]:
     if node.lost:
         yield f"{node.lost} {unit} on GPUs that the node no longer has"
     if node.address:
-        yield node.address
+        yield one_line(node.address)
 
 
 def _amount(gpu: GpuSummary) -> str:

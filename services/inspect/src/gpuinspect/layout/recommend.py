@@ -75,7 +75,7 @@ def _gib(amount: int) -> str:
 
 def sizes_effect(effect: SizesEffect, *, price: float, headers: bool = True) -> str:
     """A line for each way to place the pods, then the gain."""
-    heads = ["PODS PLACED\tGPUS IN USE\tWAITING PODS THAT FIT\n"] if headers else []
+    heads = ["PODS PLACED\tGPUS IN USE\tPENDING PODS THAT FIT\n"] if headers else []
     rows = [
         _effect_row("as they are", effect, effect.in_use, effect.fitting_now),
         _effect_row("anew, same sizes", effect, effect.same_sizes, effect.fitting_same),
@@ -108,7 +108,7 @@ def _gain(effect: SizesEffect, price: float) -> str:
     freed = f"GPUs freed: {effect.freed}, with {counted(effect.resized, 'pod')} resized"
     cost = f"; {effect.monthly(price):.2f} in a month of {HOURS_A_MONTH} hours" if price else ""
     more = len(effect.fitting) - effect.fitting_now
-    return f"{freed}{cost}\nWaiting pods that would fit in addition: {more}\n"
+    return f"{freed}{cost}\nPending pods that would fit in addition: {more}\n"
 
 
 def _named(names: tuple[str, ...]) -> str:

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from gpucore.units import GpuIndex, counted
 from gpuinspect.queries.views import ClusterView, GpuSummary, NodeSummary, PodSummary, percent
-from gpuinspect.terminal.output import align
+from gpuinspect.terminal.output import align, plain
 
 DASHES_BEYOND_ROW = 20  # the original's line is the bytes of the first row, unaligned, plus this
 DASHES_BEYOND_PODS = 10
@@ -47,7 +47,7 @@ def _summary_row(node: NodeSummary, width: int, *, pending: bool) -> str:
     cells += gpus(node, width)
     if pending:
         cells.append(str(node.pending) if node.pending else "")
-    return "\t".join([*cells, f"{node.used}/{node.total}"]) + "\n"
+    return "\t".join([*map(plain, cells), f"{node.used}/{node.total}"]) + "\n"
 
 
 def gpus(node: NodeSummary, width: int) -> list[str]:
@@ -73,7 +73,7 @@ def blocks(view: ClusterView) -> str:
 
 def _block(node: NodeSummary, dashes: str) -> str:
     return (
-        f"\nNAME:\t{node.name}\nIPADDRESS:\t{node.address or 'unknown'}\n\n"
+        f"\nNAME:\t{node.name}\nIPADDRESS:\t{plain(node.address) or 'unknown'}\n\n"
         f"{_pods_header(node)}{_pods(node)}"
         f"Allocated :\t{node.used} ({percent(node.used, node.total)}%)\t\n"
         f"Total :\t{node.total} \t\n"
@@ -138,7 +138,7 @@ def top_details(view: ClusterView) -> str:
 
 
 def _top_row(node: NodeSummary, width: int) -> str:
-    return "\t".join([node.name, node.address or "unknown", *gpus(node, width)]) + "\t\n"
+    return "\t".join([node.name, plain(node.address) or "unknown", *gpus(node, width)]) + "\t\n"
 
 
 def _totals(view: ClusterView) -> str:
@@ -167,7 +167,7 @@ def _wide_row(node: NodeSummary, width: int) -> str:
         str(node.pending),
         f"{node.used}/{node.total}",
     ]
-    return "\t".join(cells) + "\n"
+    return "\t".join(map(plain, cells)) + "\n"
 
 
 def _status(node: NodeSummary) -> str:

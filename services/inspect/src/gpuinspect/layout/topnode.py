@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import Final
 
 from gpuinspect.queries.top import TopGpu, TopNode, TopPod
-from gpuinspect.terminal.output import align, align_rows, one_line
+from gpuinspect.terminal.output import align, align_rows, one_line, plain
 
 _DASHES: Final = {
     (False, False): 89,
@@ -43,7 +43,7 @@ def summary(nodes: Sequence[TopNode], *, headers: bool = True) -> str:
 def _row(node: TopNode, *, unhealthy: bool, shareable: bool) -> str:
     cells = [
         node.name,
-        node.address or "unknown",
+        plain(node.address) or "unknown",
         node.role,
         "ready" if node.ready else "notReady",
         str(node.total),
@@ -97,8 +97,9 @@ def _block(node: TopNode, *, metric: bool) -> str:
     lines += "If Node is Shareable :\tYes\t\n" if node.shareable else ""
     if node.unhealthy:
         lines += f"Unhealthy GPUs In Node {node.name}:\t{node.unhealthy}\t\n"
+    address = plain(node.address) or "unknown"
     return (
-        f"\nNAME:\t{node.name}\nIPADDRESS:\t{node.address or 'unknown'}\nROLE:\t{node.role}\n\n"
+        f"\nNAME:\t{node.name}\nIPADDRESS:\t{address}\nROLE:\t{node.role}\n\n"
         f"{head}\n{pods}{gpus}\n{lines}{'-' * 89}\n"
     )
 

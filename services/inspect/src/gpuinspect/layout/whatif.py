@@ -7,7 +7,7 @@ from gpucore.explain.groups import figures
 from gpucore.explain.whatif_documents import placed_text
 from gpucore.model import Code
 from gpucore.units import counted
-from gpuinspect.terminal.output import align
+from gpuinspect.terminal.output import align, one_line
 
 
 def whatif(answers: Sequence[Answer], *, headers: bool = True) -> str:
@@ -21,9 +21,16 @@ def whatif(answers: Sequence[Answer], *, headers: bool = True) -> str:
 
 def _row(answer: Answer) -> str:
     placement = answer.outcome.placement
-    if placement is not None:
-        return f"{answer.outcome.name}\t{placement.node}\t{placed_text(answer)}\n"
-    return f"{answer.outcome.name}\t-\tfits no node: {why(answer)}\n"
+    where = placed_text(answer) if placement is not None else _refused(answer)
+    node = placement.node if placement is not None else "-"
+    return "\t".join((one_line(answer.outcome.name), node, one_line(where))) + "\n"
+
+
+def _refused(answer: Answer) -> str:
+    only = answer.outcome.node
+    if only:
+        return f"does not fit node {only}: {'; '.join(map(figures, answer.groups))}"
+    return f"fits no node: {why(answer)}"
 
 
 def why(answer: Answer) -> str:

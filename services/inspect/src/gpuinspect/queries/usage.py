@@ -31,45 +31,45 @@ class GroupUsage(msgspec.Struct, frozen=True):
     """One group, in units of GPU memory; an exclusive GPU counts with all of its memory.
 
     Attributes:
-        pods: that hold GPU memory; ``waiting_pods`` hold none yet.
+        pods: that hold GPU memory; ``pending_pods`` hold none yet.
         gpus: GPUs there are, of nodes and models; exclusive GPUs held, of namespaces and labels.
         total: memory there is; ``None`` for groups of pods.
         limit: of the ResourceQuotas, the lowest; ``None`` for none, and where it is unknown.
-        waiting: memory that waiting pods request; ``waiting_gpus`` exclusive GPUs likewise.
+        pending: memory that pending pods request; ``pending_gpus`` exclusive GPUs likewise.
         used_bytes: memory in use; ``None`` where there is no figure.
-        granted_unknown_unit: units of pods whose nodes have no known unit, where the other nodes
-            have several; ``waiting_unknown_unit`` likewise. ``granted`` and ``waiting`` exclude
+        allocated_unknown_unit: units of pods whose nodes have no known unit, where the other nodes
+            have several; ``pending_unknown_unit`` likewise. ``allocated`` and ``pending`` exclude
             them.
     """
 
     name: str
     pods: int = 0
-    granted: int = 0
+    allocated: int = 0
     gpus: int = 0
     total: int | None = None
     limit: int | None = None
-    waiting_pods: int = 0
-    waiting: int = 0
-    waiting_gpus: int = 0
+    pending_pods: int = 0
+    pending: int = 0
+    pending_gpus: int = 0
     used_bytes: float | None = None
-    granted_unknown_unit: int = 0
-    waiting_unknown_unit: int = 0
+    allocated_unknown_unit: int = 0
+    pending_unknown_unit: int = 0
 
     def plus(self, other: "GroupUsage") -> "GroupUsage":
         """Both groups as one, under the first name."""
         return GroupUsage(
             self.name,
             self.pods + other.pods,
-            self.granted + other.granted,
+            self.allocated + other.allocated,
             self.gpus + other.gpus,
             _sum(self.total, other.total),
             _sum(self.limit, other.limit),
-            self.waiting_pods + other.waiting_pods,
-            self.waiting + other.waiting,
-            self.waiting_gpus + other.waiting_gpus,
+            self.pending_pods + other.pending_pods,
+            self.pending + other.pending,
+            self.pending_gpus + other.pending_gpus,
             _sum(self.used_bytes, other.used_bytes),
-            self.granted_unknown_unit + other.granted_unknown_unit,
-            self.waiting_unknown_unit + other.waiting_unknown_unit,
+            self.allocated_unknown_unit + other.allocated_unknown_unit,
+            self.pending_unknown_unit + other.pending_unknown_unit,
         )
 
 
@@ -126,7 +126,7 @@ def _by_pods(
             known = len(units) < 2 or pod.uid in held
             parts += found if known else map(_of_unknown_unit, found)
     parts += _of_claims(shown, snapshot.pods, namespace, named=quotas)
-    parts += _waiting_for_claims(snapshot, names, name_of, namespace, shown.unit)
+    parts += _pending_for_claims(snapshot, names, name_of, namespace, shown.unit)
     groups = _merged(parts)
     if quotas and len(units) < 2:
         groups = _with_limits(groups, _limits(snapshot, names), namespace)
@@ -142,7 +142,7 @@ def _by_node(snapshot: Snapshot, names: Names, figures: Figures) -> UsageReport:
         GroupUsage(
             node.name,
             pods=len(node.pods),
-            granted=node.used,
+            allocated=node.used,
             gpus=len(node.gpus),
             total=node.total,
             used_bytes=_known(figures.gpus.get(gpu.uuid) for gpu in node.gpus),
@@ -159,7 +159,7 @@ def _by_model(snapshot: Snapshot, names: Names, figures: Figures) -> UsageReport
         GroupUsage(
             gpu.model or NO_MODEL,
             pods=sum(gpu.index in pod.gpus for pod in node.pods),
-            granted=gpu.used,
+            allocated=gpu.used,
             gpus=1,
             total=gpu.total,
             used_bytes=figures.gpus.get(gpu.uuid),
@@ -240,7 +240,7 @@ def _of_claims(
             if held.claim and held.uid not in known and namespace in {"", held.namespace}:
                 units = sum(held.gpus.values()) + held.pending
                 name = held.namespace if named else NO_LABEL
-                yield GroupUsage(name, granted=units, gpus=len(held.group) + held.pending_gpus)
+                yield GroupUsage(name, allocated=units, gpus=len(held.group) + held.pending_gpus)
 
 
 def _of_pod(
@@ -250,39 +250,39 @@ def _of_pod(
     used = figures.pods.get(f"{pod.namespace}/{pod.name}")
     if pod.uid in held:
         units, gpus = held[pod.uid]
-        yield GroupUsage(name, pods=1, granted=units, gpus=gpus, used_bytes=used)
+        yield GroupUsage(name, pods=1, allocated=units, gpus=gpus, used_bytes=used)
     elif pod_request is not None and pod.node:
         mem, gpus = pod_request.mem, pod_request.gpus
-        yield GroupUsage(name, pods=1, granted=mem, gpus=gpus, used_bytes=used)
+        yield GroupUsage(name, pods=1, allocated=mem, gpus=gpus, used_bytes=used)
     elif pod_request is not None:
         mem, gpus = pod_request.mem, pod_request.gpus
-        yield GroupUsage(name, waiting_pods=1, waiting=mem, waiting_gpus=gpus)
+        yield GroupUsage(name, pending_pods=1, pending=mem, pending_gpus=gpus)
 
 
 def _of_unknown_unit(found: GroupUsage) -> GroupUsage:
     return msgspec.structs.replace(
         found,
-        granted=0,
-        waiting=0,
-        granted_unknown_unit=found.granted,
-        waiting_unknown_unit=found.waiting,
+        allocated=0,
+        pending=0,
+        allocated_unknown_unit=found.allocated,
+        pending_unknown_unit=found.pending,
     )
 
 
 def _uncounted(groups: Iterable[GroupUsage], units: Iterable[str]) -> Iterator[str]:
     """A sentence about the requests whose unit is unknown."""
-    found = [each for each in groups if each.granted_unknown_unit or each.waiting_unknown_unit]
+    found = [each for each in groups if each.allocated_unknown_unit or each.pending_unknown_unit]
     if found:
-        granted = sum(group.granted_unknown_unit for group in found)
-        waiting = sum(group.waiting_unknown_unit for group in found)
+        allocated = sum(group.allocated_unknown_unit for group in found)
+        pending = sum(group.pending_unknown_unit for group in found)
         yield (
-            f"{counted(granted, 'unit')} granted and {counted(waiting, 'unit')} waiting are not"
+            f"{counted(allocated, 'unit')} allocated and {counted(pending, 'unit')} pending are not"
             f" counted ({listed([group.name for group in found], 3)}): nodes use"
             f" {' and '.join(units)}, and the unit of these requests is unknown"
         )
 
 
-def _waiting_for_claims(
+def _pending_for_claims(
     snapshot: Snapshot,
     names: Names,
     name_of: Callable[[Pod], str],
@@ -298,7 +298,7 @@ def _waiting_for_claims(
         if facts is not None and not facts.held:
             mib, gpus = requested(facts.rules.specs)
             units = unit.units_for(mib)
-            yield GroupUsage(name_of(pod), waiting_pods=1, waiting=units, waiting_gpus=gpus)
+            yield GroupUsage(name_of(pod), pending_pods=1, pending=units, pending_gpus=gpus)
 
 
 def _merged(parts: Iterable[GroupUsage]) -> tuple[GroupUsage, ...]:

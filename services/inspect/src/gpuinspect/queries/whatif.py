@@ -14,7 +14,7 @@ from gpucore.scheduling.candidates import Candidates
 from gpucore.scheduling.cluster_policy import ClusterPolicy
 from gpucore.scheduling.pending_pods import nominations_of
 from gpucore.simulate.manifests import RefusedPodError, WorkloadPods, wanted_pods
-from gpucore.simulate.questions import whatif_pods_of
+from gpucore.simulate.questions import pods_on_nodes, whatif_pods_of
 from gpucore.simulate.whatif import WhatIfPod
 from gpucore.steps import complete
 from gpucore.units import NodeName
@@ -99,7 +99,9 @@ def whatif_answers(
         whatif_pods = [
             whatif_pod
             for each in wanted
-            for whatif_pod in whatif_pods_of(each, ledger.names, known)
+            for whatif_pod in pods_on_nodes(
+                each, whatif_pods_of(each, ledger.names, known), found.nodes.values()
+            )
         ]
     except WireError as error:
         raise ManifestError(str(error)) from error

@@ -7,11 +7,12 @@ permits it to.
 
 import json
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any, Final
 
 import msgspec
 
-from gpucore.wire.names import MANAGED_BY, VERIFY, VERIFY_UNTIL
+from gpucore.wire.names import MANAGED_BY, VERIFY, VERIFY_SECONDS
 from gpucore.wire.quantity import number
 
 Object = dict[str, Any]
@@ -34,7 +35,8 @@ class RunPlace(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         own: the namespace is the run's, and goes with it.
-        until: Unix time of the guard.
+        run: random text that tells runs apart.
+        seconds: of the whole run.
         guard_uid: of the guard; empty before it exists.
     """
 
@@ -42,7 +44,8 @@ class RunPlace(msgspec.Struct, frozen=True, kw_only=True):
     own: bool
     image: str
     node: str
-    until: int
+    run: str
+    seconds: int
     scheduler: str = ""
     runtime_class: str = ""
     guard_uid: str = ""
@@ -58,7 +61,7 @@ def namespace(place: RunPlace) -> Object:
     meta = {
         "name": place.namespace,
         "labels": labels("namespace"),
-        "annotations": {VERIFY_UNTIL: str(place.until)},
+        "annotations": {VERIFY_SECONDS: str(place.seconds)},
     }
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": meta}
 
@@ -68,19 +71,20 @@ def selector() -> str:
     return f"{MANAGED_BY}={GUARD}"
 
 
-def expired(item: Object, now: float) -> bool:
+def expired(item: Object, now: datetime) -> bool:
     """A namespace of a run whose guard, if it ever came to be, has ended long ago.
 
     Args:
         item: a namespace.
-        now: Unix time.
+        now: by the clock of the API server, as is the creation of the namespace.
     """
     meta = item["metadata"]
-    until = number(str(meta.get("annotations", {}).get(VERIFY_UNTIL, "")))
+    seconds = number(str(meta.get("annotations", {}).get(VERIFY_SECONDS, "")))
     of_a_run = labels("namespace").items() <= meta.get("labels", {}).items()
-    named = meta["name"].startswith(NAMESPACE_PREFIX)
-    last = GRACE_SECONDS + RETRY_SECONDS
-    return named and of_a_run and until is not None and until + last < now
+    if seconds is None or not of_a_run or not meta["name"].startswith(NAMESPACE_PREFIX):
+        return False
+    age = now - datetime.fromisoformat(meta["creationTimestamp"])
+    return age.total_seconds() > seconds + GRACE_SECONDS + RETRY_SECONDS
 
 
 def guard_rights(place: RunPlace) -> list[tuple[str, Object]]:
@@ -107,16 +111,16 @@ def guard_rights(place: RunPlace) -> list[tuple[str, Object]]:
     ]
 
 
-def guard(place: RunPlace, seconds: int, created: float | None = None) -> Object:
+def guard(place: RunPlace, now: datetime | None = None) -> Object:
     """The Job that ends the run at its deadline if the run has not.
 
     Args:
-        seconds: from now to the deadline.
-        created: Unix time of now by the clock of the API server; ``None`` unknown. The guard
-            waits until a fixed time, since its pod may be started again.
+        now: by the clock of the API server; ``None`` unknown. The guard waits until a fixed time,
+            since its pod may be started again.
     """
+    seconds = place.seconds + GRACE_SECONDS
     target = place.namespace if place.own else ""
-    until = "" if created is None else f"{created + seconds:.0f}"
+    until = "" if now is None else f"{now.timestamp() + seconds:.0f}"
     command = ["python3", "-m", "gpuprobe.guard", str(seconds), target, until]
     spec: Object = {
         **_pod_spec(place, command, resources={}),
@@ -141,7 +145,7 @@ def guard(place: RunPlace, seconds: int, created: float | None = None) -> Object
 
 def guard_name(place: RunPlace) -> str:
     """Name of the Job; runs in one namespace that is not theirs differ in it."""
-    return GUARD if place.own else f"{GUARD}-{place.until}"
+    return GUARD if place.own else f"{GUARD}-{place.run}"
 
 
 def deletion(place: RunPlace) -> str:

@@ -49,7 +49,7 @@ class RowRunner:
     Args:
         site: of the run.
         target: the GPU.
-        read: the cluster as it is now.
+        read: the node and its pods as they are now.
         starts: number of pods of the row ``start``.
     """
 

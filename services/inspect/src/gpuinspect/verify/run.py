@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from gpucore.wire.names import Names
-from gpuinspect.cluster.collect import COUNTED, live
+from gpuinspect.cluster.collect import COUNTED, live, live_on_node
 from gpuinspect.cluster.snapshots import Snapshot
 from gpuinspect.errors import InspectError
 from gpuinspect.verify import rights
@@ -116,16 +116,15 @@ def verify(
     place = _place(snapshot, found, wanted)
     _check_rights(kube, place)
 
-    site = VerifySite(kube, place, seconds=wanted.seconds, keep=wanted.keep)
+    site = VerifySite(kube, place, keep=wanted.keep)
     reporting = Lock()
 
     def on_node(on_it: Sequence[ProofTarget]) -> VerifyRun:
         outcomes: list[RowOutcome] = []
         described: dict[str, Mapping[str, object]] = {}
         for target in on_it:
-            runner = RowRunner(
-                site, target, names, lambda: live(kube, COUNTED), starts=wanted.starts
-            )
+            read = partial(live_on_node, kube, target.node, COUNTED)
+            runner = RowRunner(site, target, names, read, starts=wanted.starts)
             for proof in _rows(runner, wanted.rows):
                 with reporting:
                     report(target, proof)
@@ -221,12 +220,14 @@ def _rows(runner: RowRunner, wanted: Sequence[str]) -> Iterator[Proof]:
 
 def _place(snapshot: Snapshot, found: Sequence[ProofTarget], wanted: VerifySettings) -> RunPlace:
     node = next(each.node for each in found if not each.refusal)
+    run = secrets.token_hex(_NAME_BYTES)
     return RunPlace(
-        namespace=wanted.namespace or f"{NAMESPACE_PREFIX}{secrets.token_hex(_NAME_BYTES)}",
+        namespace=wanted.namespace or f"{NAMESPACE_PREFIX}{run}",
         own=not wanted.namespace,
         image=wanted.image or image_on(snapshot, node),
         node=node,
-        until=int(time.time()) + wanted.seconds,
+        run=run,
+        seconds=wanted.seconds,
         scheduler=wanted.scheduler,
         runtime_class=wanted.runtime_class,
     )

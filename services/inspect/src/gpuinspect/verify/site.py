@@ -76,7 +76,6 @@ class VerifySite:
     Args:
         kube: the API server.
         place: where the pods are.
-        seconds: of the whole run.
         keep: leave the objects until the deadline of the guard.
 
     Attributes:
@@ -89,12 +88,10 @@ class VerifySite:
         kube: "BlockingClient",
         place: RunPlace,
         *,
-        seconds: int,
         keep: bool = False,
     ) -> None:
         self._kube, self.place, self._keep = kube, place, keep
-        self._end = time.monotonic() + seconds
-        self._seconds = seconds
+        self._end = time.monotonic() + place.seconds
         self._numbers = itertools.count(1)
         self._stopped = Event()
         self._begun = self.closing = False
@@ -137,17 +134,17 @@ class VerifySite:
         self._begun = True
         created = None
         if place.own:
-            self._remove_expired()
             made = self._kube.post("/api/v1/namespaces", objects.namespace(place))
             created = msgspec.json.decode(made, type=_Created).metadata.creation_timestamp
             for path, item in objects.guard_rights(place):
                 self._kube.post(path, item)
-        seconds = self._seconds + objects.GRACE_SECONDS
-        job = objects.guard(place, seconds, created.timestamp() if created else None)
-        guard = msgspec.json.decode(self._kube.post(self._jobs, job), type=_Created)
+        made = self._kube.post(self._jobs, objects.guard(place, created))
+        guard = msgspec.json.decode(made, type=_Created)
         self.place = msgspec.structs.replace(place, guard_uid=guard.metadata.uid)
+        if created is not None:
+            self._remove_expired(created)
 
-    def _remove_expired(self) -> None:
+    def _remove_expired(self, now: datetime) -> None:
         """Remove namespaces of runs that were killed before their guard was there.
 
         Who may not list namespaces leaves them; they are empty.
@@ -157,7 +154,7 @@ class VerifySite:
         except KubeError:
             return
         for item in msgspec.json.decode(raw)["items"]:
-            if objects.expired(item, time.time()):
+            if objects.expired(item, now):
                 with suppress(KubeError):
                     self._kube.delete(f"/api/v1/namespaces/{item['metadata']['name']}")
 
@@ -344,7 +341,7 @@ class VerifySite:
     def _check_time(self) -> None:
         self.check_running()
         if self.left <= 0:
-            raise OutOfTimeError(f"the time of the run, {self._seconds} s, is over")
+            raise OutOfTimeError(f"the time of the run, {self.place.seconds} s, is over")
 
 
 def _phase(item: Object) -> str:

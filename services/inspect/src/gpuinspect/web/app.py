@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Final
 
 from starlette.applications import Starlette
-from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import MutableHeaders
 from starlette.middleware import Middleware
 from starlette.middleware.gzip import GZipMiddleware
@@ -31,9 +30,9 @@ from gpuinspect.web.pages import (
     whatifpage,
 )
 from gpuinspect.web.pages.frame import content, page, sentence
-from gpuinspect.web.readapi import api_routes
+from gpuinspect.web.readapi import api_routes, marks_places
 from gpuinspect.web.rendering import View
-from gpuinspect.web.turns import RETRY_SECONDS, PageTurns, TooManyPagesError
+from gpuinspect.web.turns import PageTurns
 
 HEADERS: Final = {
     "Content-Security-Policy": (
@@ -49,8 +48,6 @@ HEARTBEAT_SECONDS: Final = 15.0
 """Seconds between two signs of life of an event stream, so that proxies keep it open."""
 REVISION: Final = "X-Revision"
 """Header of a part of a page: the revision that it shows."""
-_GONE: Final = 499
-"""Nobody receives it."""
 Job = Callable[[], Coroutine[None, None, None]]
 Render = Callable[[Frame, Mapping[str, str]], View | None]
 
@@ -82,17 +79,21 @@ def make_app(
             await asyncio.gather(*tasks, return_exceptions=True)
 
     turns = PageTurns()
+    cluster = _shown(feed, "Cluster", clusterpage.cluster, here="/")
+    usage = _shown(feed, "Usage", usagepage.usage, here="/usage")
+    sizes = _shown(feed, "Used against requested", sizespage.sizes, here="/sizes")
+    pod = _shown(feed, "Pod", _pod, here="")
     what_if = _shown(feed, "What if", whatifpage.whatif, here="/whatif", live=False)
     routes = [
-        Route("/", _shown(feed, "Cluster", clusterpage.cluster, here="/")),
+        Route("/", turns.of(cluster, _refused, marks_places)),
         Route("/nodes/{node}", _shown(feed, "Node", _node, here="")),
         Route("/pods", _shown(feed, "Pending pods", _waiting, here="/pods")),
         Route("/health", _shown(feed, "GPU health", _health, here="/health")),
-        Route("/usage", _shown(feed, "Usage", usagepage.usage, here="/usage")),
-        Route("/sizes", _shown(feed, "Used against requested", sizespage.sizes, here="/sizes")),
-        Route("/pods/{namespace}/{pod}", _in_turn(turns, _shown(feed, "Pod", _pod, here=""))),
-        Route("/whatif", _in_turn(turns, what_if)),
-        *api_routes(feed),
+        Route("/usage", turns.of(usage, _refused)),
+        Route("/sizes", turns.of(sizes, _refused)),
+        Route("/pods/{namespace}/{pod}", turns.of(pod, _refused)),
+        Route("/whatif", turns.of(what_if, _refused)),
+        *api_routes(feed, turns),
         Route("/events", _events(feed)),
         Route("/healthz", _healthz),
         Route("/readyz", _readyz(feed)),
@@ -132,23 +133,8 @@ def _shown(
     return render_page
 
 
-def _in_turn(
-    turns: PageTurns, shown: Callable[[Request], Response]
-) -> Callable[[Request], Coroutine[None, None, Response]]:
-    """A page that is computed for each viewer; it waits for others without a thread."""
-
-    async def render_page(request: Request) -> Response:
-        try:
-            async with turns.turn():
-                if await request.is_disconnected():
-                    return Response(status_code=_GONE)
-                return await run_in_threadpool(shown, request)
-        except TooManyPagesError:
-            text = f"too many pages are being computed; try again in {RETRY_SECONDS} seconds"
-            head = {"Retry-After": str(RETRY_SECONDS)}
-            return PlainTextResponse(text, status_code=429, headers=head)
-
-    return render_page
+def _refused(text: str) -> Response:
+    return PlainTextResponse(text, status_code=429)
 
 
 def _node(frame: Frame, query: Mapping[str, str]) -> View | None:

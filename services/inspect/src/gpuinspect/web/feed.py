@@ -16,6 +16,7 @@ import msgspec
 
 from gpucore.wire.errors import WireError
 from gpucore.wire.names import Names
+from gpuinspect.cluster.scoped import NO_CLAIMS, gaps
 from gpuinspect.cluster.snapshots import Snapshot
 from gpuinspect.errors import FAILURES, PrometheusError, sentence
 from gpuinspect.queries.memory_in_use import MemoryInUse
@@ -163,7 +164,7 @@ class Feed:
             self._names,
             taken=taken,
             figures=found.figures,
-            note=found.note,
+            note="; ".join(filter(None, (found.note, *gaps(snapshot, NO_CLAIMS)))),
             of_file=self._of_file,
         )
         frame.history = self.history

@@ -56,7 +56,7 @@ class Frame:
         taken: when it was read.
         error: why the next read failed; empty while reads succeed.
         figures: memory in use; ``None`` where it is unknown.
-        note: why it is unknown, or not all known; empty otherwise.
+        note: what is unknown, and why; empty where all is known.
         of_file: it is a snapshot in a file; ``taken`` is when that was written.
         history: memory over the last hours.
         measured_sizes: reads what workloads used; ``None`` where nothing does.

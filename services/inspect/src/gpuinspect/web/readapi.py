@@ -13,17 +13,32 @@ from gpuinspect.documents.recommend import WorkloadSizeList, workload_size_list
 from gpuinspect.web.feed import Feed
 from gpuinspect.web.frames import Frame
 from gpuinspect.web.pages.choices import choices_of
+from gpuinspect.web.turns import PageTurns
 
 PREFIX: Final = "/api/v1/"
 _JSON: Final = "application/json"
 
 
-def api_routes(feed: Feed) -> list[Route]:
+def api_routes(feed: Feed, turns: PageTurns) -> list[Route]:
     """The routes, all of them GET."""
+    gpus, sizes = _served(feed, _gpus), _served(feed, _sizes)
     return [
-        Route(f"{PREFIX}gpus", _served(feed, _gpus)),
-        Route(f"{PREFIX}sizes", _served(feed, _sizes)),
+        Route(f"{PREFIX}gpus", turns.of(gpus, _refused, marks_places)),
+        Route(f"{PREFIX}sizes", turns.of(sizes, _refused)),
     ]
+
+
+def marks_places(request: Request) -> bool:
+    """The map marks where a share fits, for which every GPU is evaluated."""
+    return choices_of(request.query_params).gib > 0
+
+
+def _refused(text: str) -> Response:
+    return _failed(text, 429)
+
+
+def _failed(text: str, status: int) -> Response:
+    return Response(msgspec.json.encode({"error": text}), status, media_type=_JSON)
 
 
 def _served(
@@ -34,8 +49,7 @@ def _served(
     def render(request: Request) -> Response:
         frame = feed.frame
         if frame is None:
-            body = msgspec.json.encode({"error": feed.error})
-            return Response(body, status_code=503, media_type=_JSON)
+            return _failed(feed.error, 503)
         body = msgspec.json.encode(document(frame, request.query_params))
         return Response(body, media_type=_JSON, headers={"Cache-Control": "no-store"})
 

@@ -16,7 +16,7 @@ from gpuinspect.errors import PrometheusError
 from gpuinspect.sources.prometheus import gpu_hours
 from gpuinspect.terminal.output import align
 
-GRANTED: Final = "namespace:gpushare_granted_gpus:sum"
+ALLOCATED: Final = "namespace:gpushare_granted_gpus:sum"
 USED: Final = "namespace:gpushare_used_gpus:sum"
 TOTAL: Final = "TOTAL"
 """Name of the last row; no namespace has capital letters."""
@@ -25,7 +25,7 @@ NO_HISTORY: Final = (
     " with the recording rules (chart value monitoring.recordingRules.enabled)"
 )
 NO_RULES: Final = (
-    f"Prometheus has no series {GRANTED} in that time: install the"
+    f"Prometheus has no series {ALLOCATED} in that time: install the"
     " recording rules (chart value monitoring.recordingRules.enabled), or choose a longer --since"
 )
 
@@ -57,24 +57,24 @@ def cost(
         seconds_option("timeout of a request to Prometheus in seconds", metavar="SECONDS"),
     ] = 30.0,
 ) -> None:
-    """Print the GPU-hours that were granted and used in each namespace, and what they cost.
+    """Print the GPU-hours that were allocated and used in each namespace, and what they cost.
 
-    The cost is that of the granted hours: a share that is granted is kept from others, used or not.
+    The cost is that of the allocated hours: an allocated share is kept from others, used or not.
     """
     days_of(since, "--since")  # in the form that Prometheus takes too
     where = chosen(ClusterSource(kubeconfig, context), namespace, everywhere=all_namespaces)
     if not prometheus:
         fail(NO_HISTORY)
     every, in_use = _hours(prometheus, since, request_timeout)
-    granted, used = _only(every, where), _only(in_use, where)
+    allocated, used = _only(every, where), _only(in_use, where)
     if output.is_document:
-        emit(cost_list(granted, used, since=since, price=price), output)
+        emit(cost_list(allocated, used, since=since, price=price), output)
     elif output is Format.NAME:
-        names_only("namespace", sorted(granted.keys() | used.keys()))
-    elif not granted and not used:
-        note(f"no GPU-hours were granted in namespace {where} in {since}; {READ_ALL}")
+        names_only("namespace", sorted(allocated.keys() | used.keys()))
+    elif not allocated and not used:
+        note(f"no GPU-hours were allocated in namespace {where} in {since}; {READ_ALL}")
     else:
-        sys.stdout.write(_table(granted, used, price, headers=not no_headers))
+        sys.stdout.write(_table(allocated, used, price, headers=not no_headers))
         if not price:
             note("note: --price sets the price of an hour of one GPU")
         if not in_use:
@@ -82,15 +82,15 @@ def cost(
 
 
 def _hours(url: str, since: str, seconds: float) -> tuple[Mapping[str, float], Mapping[str, float]]:
-    """Granted hours by namespace, and used ones."""
+    """Allocated hours by namespace, and used ones."""
     try:
-        granted = gpu_hours(url, GRANTED, since, seconds=seconds)
+        allocated = gpu_hours(url, ALLOCATED, since, seconds=seconds)
         used = gpu_hours(url, USED, since, seconds=seconds)
     except PrometheusError as error:
         fail(error)
-    if not granted:
+    if not allocated:
         fail(NO_RULES)
-    return granted, used
+    return allocated, used
 
 
 def _only(hours: Mapping[str, float], namespace: str) -> Mapping[str, float]:
@@ -99,14 +99,14 @@ def _only(hours: Mapping[str, float], namespace: str) -> Mapping[str, float]:
 
 
 def _table(
-    granted: Mapping[str, float], used: Mapping[str, float], price: float, *, headers: bool
+    allocated: Mapping[str, float], used: Mapping[str, float], price: float, *, headers: bool
 ) -> str:
-    rows = ["NAMESPACE\tGRANTED GPU-HOURS\tUSED GPU-HOURS\tCOST\n"] if headers else []
-    names = sorted(granted.keys() | used.keys())
-    rows += [_row(name, granted.get(name, 0.0), used.get(name), price) for name in names]
+    rows = ["NAMESPACE\tALLOCATED GPU-HOURS\tUSED GPU-HOURS\tCOST\n"] if headers else []
+    names = sorted(allocated.keys() | used.keys())
+    rows += [_row(name, allocated.get(name, 0.0), used.get(name), price) for name in names]
     if len(names) > 1:
         in_use = sum(used.values()) if used else None
-        rows.append(_row(TOTAL, sum(granted.values()), in_use, price))
+        rows.append(_row(TOTAL, sum(allocated.values()), in_use, price))
     return align("".join(rows))
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from gpuinspect.terminal.output import plain_json
+from gpuinspect.terminal.output import plain, plain_json
 
 
 class Format(StrEnum):
@@ -32,7 +32,7 @@ NoHeaders = Annotated[bool, typer.Option("--no-headers", help="omit the header r
 
 def names_only(kind: str, names: Iterable[str]) -> None:
     """Print ``kind/name`` lines, which ``xargs kubectl`` takes."""
-    sys.stdout.writelines(f"{kind}/{name}\n" for name in names)
+    sys.stdout.writelines(f"{kind}/{plain(name)}\n" for name in names)
 
 
 def emit(document: Any, form: Format) -> None:

@@ -2,22 +2,28 @@
 
 from collections.abc import Iterable
 from datetime import UTC, datetime
+from typing import Final
 
 from gpuinspect.queries.gpuhealth import UnhealthyGpu
 from gpuinspect.queries.plugin_pods import VerifiedRow
 from gpuinspect.web.frames import Frame
 from gpuinspect.web.rendering import Cell, Link, Table, Timestamp, View, pod_link, table
+from gpuprobe.checks.verdicts import ProofVerdict
+
+SHOWN: Final = 200
+"""Rows of a table of the page; more are counted."""
 
 
 def health(frame: Frame) -> View:
     """The table of unhealthy GPUs, and the count of healthy ones."""
     found = frame.unhealthy
     gpus = sum(len(node.gpus) for node in frame.view.nodes)
+    failed_first = sorted(frame.verified, key=lambda row: row.verdict != ProofVerdict.FAIL)
     values = {
-        "unhealthy": unhealthy(found),
+        "unhealthy": unhealthy(found[:SHOWN]),
         "bad": len(found),
         "gpus": gpus,
-        "verified": verified(frame.verified),
+        "verified": verified(failed_first[:SHOWN]),
         "proofs": len(frame.verified),
     }
     return View("health.html", values)

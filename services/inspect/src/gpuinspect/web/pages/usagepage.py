@@ -1,6 +1,7 @@
 """GPU memory by namespace, label, model or node."""
 
 from collections.abc import Mapping
+from heapq import nlargest
 from typing import Final
 
 from gpucore.units import GIB, MemoryUnit
@@ -12,6 +13,8 @@ from gpuinspect.web.rendering import Cell, Link, Table, View, table
 
 GROUPS: Final = ("namespace", "model", "node")
 LABEL: Final = "label:"
+SHOWN: Final = 1000
+"""Groups of the page, the largest; more are counted."""
 _GIB: Final = 1 << 30
 _LONGEST: Final = 320  # characters of the key of a label with its prefix
 
@@ -21,11 +24,13 @@ def usage(frame: Frame, query: Mapping[str, str]) -> View:
     key = query.get("label", "").strip()[:_LONGEST]
     by = query.get("by", GROUPS[0])
     by = f"{LABEL}{key}" if key else by if by in GROUPS else GROUPS[0]
+    report = frame.report(by)
     values = {
         "groups": GROUPS,
         "by": by,
         "key": key,
-        "shown": _table(frame.report(by), by),
+        "shown": _table(report, by),
+        "rest": max(len(report.groups) - SHOWN, 0),
         "measured": frame.figures is not None,
     }
     return View("usage.html", values)
@@ -34,7 +39,8 @@ def usage(frame: Frame, query: Mapping[str, str]) -> View:
 def _table(report: UsageReport, by: str) -> Table:
     unit, title = "GiB" if report.unit else "units", by.removeprefix(LABEL)
     counted = MemoryUnit.parse(report.unit) if report.unit else GIB
-    groups = sorted(report.groups, key=lambda group: natural(group.name))
+    largest = nlargest(SHOWN, report.groups, key=lambda group: group.allocated + group.pending)
+    groups = sorted(largest, key=lambda group: natural(group.name))
     caption = f"GPU memory by {title}"
     if by in {"model", "node"}:
         heads = ["Pods", "GPUs", f"Allocated ({unit})", f"Total ({unit})", "In use (GiB)"]
@@ -51,15 +57,15 @@ def _table(report: UsageReport, by: str) -> Table:
 
 def _of_gpus(group: GroupUsage, by: str, unit: MemoryUnit) -> list[Cell]:
     name: Cell = Link(group.name, f"/nodes/{group.name}") if by == "node" else group.name
-    allocated, total = gib(group.granted, unit), gib(group.total or 0, unit)
+    allocated, total = gib(group.allocated, unit), gib(group.total or 0, unit)
     return [name, group.pods, group.gpus, allocated, total, _used(group)]
 
 
 def _of_pods(group: GroupUsage, unit: MemoryUnit) -> list[Cell]:
     name, used = group.name or "none", _used(group)
-    allocated = _amount(group.granted, group.granted_unknown_unit, unit)
-    waiting = _amount(group.waiting, group.waiting_unknown_unit, unit)
-    return [name, group.pods, allocated, group.gpus, used, group.waiting_pods, waiting]
+    allocated = _amount(group.allocated, group.allocated_unknown_unit, unit)
+    pending = _amount(group.pending, group.pending_unknown_unit, unit)
+    return [name, group.pods, allocated, group.gpus, used, group.pending_pods, pending]
 
 
 def _amount(known: int, unknown: int, unit: MemoryUnit) -> str:
