@@ -184,3 +184,25 @@ def test_a_pod_that_goes(
     assert int(revision.partition("-")[0]) > 0, "revisions of a restarted program must differ"
     server.lists[PODS] = []
     page.get_by_text("This object does not exist.").wait_for()
+
+
+def test_a_page_whose_server_is_busy_states_so_and_no_lost_connection(
+    open_address: str, window: Callable[..., Any], server: FakeApiServer
+) -> None:
+    """The server refuses expensive pages (429) while too many wait; then the page catches up."""
+    busy = True
+
+    def refuse(route: Any) -> None:
+        if "x-part" in route.request.headers and busy:
+            route.fulfill(status=429, body="busy")
+        else:
+            route.continue_()
+
+    page = window(open_address, forgiving="429", routes={f"{open_address}/": refuse})
+    page.get_by_text("Live", exact=True).wait_for()
+    server.lists[PODS] = [pod("web", 6, 0), pod("fresh", 5, 0)]
+    page.get_by_text("Server busy, trying again").wait_for()
+    assert page.locator("#offline").is_hidden()
+    busy = False
+    page.get_by_text("GPU0 11/15").wait_for()
+    page.get_by_text("Live", exact=True).wait_for()

@@ -62,7 +62,7 @@ async function refresh() {
   if (answer.status === 401) return location.reload();  // the session has expired: to the login
   const text = await answer.text();
   if (mine !== requests) return;  // a newer request is under way
-  if (answer.status === 429 || answer.status >= 500) throw new Error(`status ${answer.status}`);
+  if (answer.status === 429 || answer.status >= 500) throw new Error(`${answer.status}`);
   // An object that is gone is shown as gone (404).
   const focused = main.contains(document.activeElement) ? placeOf(document.activeElement) : null;
   const opened = main.querySelector("details")?.open;
@@ -88,8 +88,9 @@ function catchUp() {
   clearTimeout(retry);
   if (shown === newest) return;
   if (typing()) return show("Update waits for your input", true);
-  refresh().then(() => show(live(), true), () => {
-    show("Connection lost, trying again", false);
+  refresh().then(() => show(live(), true), (error) => {
+    const busy = error.message === "429";
+    show(`${busy ? "Server busy" : "Connection lost"}, trying again`, busy);
     retry = setTimeout(catchUp, retryMilliseconds);
   });
 }
