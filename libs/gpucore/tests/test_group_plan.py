@@ -418,6 +418,21 @@ def test_many_requests_are_compared_on_the_nodes_with_most_left(
     assert compared == [{"n0", "n1", "n2", "n3"}]
 
 
+def test_nodes_without_room_for_a_request_are_not_compared(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One node is compared: that with room for the pod, not that with most left in small parts."""
+    monkeypatch.setattr(group_plan, "LEAST_COMPARED", 1)
+    book = book_of(2, 1)
+    for gpu in range(2):
+        holder = pod(f"holder{gpu}", 2, node="n0", annotations={NAMES.mem_idx: str(gpu)})
+        book.pod_changed(holder)
+    assert book.free_units == {"n0": 12, "n1": 8}
+    found = plan(book, [member(0, UNITS)], 1, most=1)
+    assert isinstance(found, dict)
+    assert [one.placement.node for one in found.values()] == ["n1"]
+
+
 def test_whether_one_place_stands_concerns_its_node_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """A group has up to a thousand places, and each call looks at its own."""
     book = book_of(*[1] * 6)
