@@ -49,14 +49,16 @@ class Bench:
         """The pod that fills a node ends."""
         self.state.pod_gone(a_pod(self.holder(node)))
 
-    def refuse(self, item: Object, *nodes: str, judged: int | None = None) -> None:
+    def refuse(
+        self, item: Object, *nodes: str, judged: int | None = None, paused: bool = False
+    ) -> None:
         """Filter refused a pod on all of these nodes."""
         self.state.pod_changed(a_pod(item))
         pending = self.state.saw(a_pod(item))
         assert pending.pod_request is not None
         names = [NodeName(name) for name in nodes]
         change = self.requeue.change if judged is None else judged
-        self.requeue.refused(pending, pending.pod_request, names, judged=change)
+        self.requeue.refused(pending, pending.pod_request, names, judged=change, paused=paused)
 
     def create(self, *items: Object) -> None:
         """Pods that the watch has shown, and that no filter was called for."""
@@ -677,3 +679,46 @@ async def test_a_gang_whose_pods_are_all_placed_during_a_look_is_left_out(
         bench.state.assume(a_pod(item), Placement(NodeName(node), mem={GPU: 6}), now_ns=1)
     assert not await look
     assert bench.sent() == []
+
+
+@pytest.mark.parametrize("gang", [member, grouped])
+async def test_a_gang_that_got_no_plan_goes_back_after_the_pause(
+    clock: FakeClock, gang: Callable[[str], Object]
+) -> None:
+    """No event comes meanwhile; the look goes on, and sends it back once."""
+    bench = Bench(clock, "a", "b")
+    bench.create(gang("g0"), gang("g1"))
+    now = clock.now_ns()
+    bench.state.planning_time.charge("default", now - 5_000_000_000, now)
+    for name in ("g0", "g1"):
+        bench.refuse(gang(name), "a", "b", paused=True)
+    while bench.state.planning_time.pause("default", clock.now_ns()):
+        assert await bench.requeue.look()
+        assert bench.sent() == []
+        clock.seconds += 1
+    bench.reply(b"{}", b"{}")
+    await bench.requeue.look()
+    assert bench.sent()[0] == "g0"
+    sent = bench.sent()
+    clock.seconds += requeue.LONGEST_SECONDS
+    assert not await bench.requeue.look()
+    assert bench.sent() == sent
+
+
+async def test_gangs_of_others_go_back_while_a_namespace_gets_no_new_plan(
+    clock: FakeClock,
+) -> None:
+    """Its own gang, of the highest priority, waits without a plan."""
+    bench = Bench(clock, "a")
+    labels = {"gpu-topology": "other", "gpu-topology-replica": "2"}
+    others = [waits(name, 2, labels=labels, namespace="other") for name in ("h0", "h1")]
+    mine = [waits(name, 2, labels=labels, priority=9) for name in ("g0", "g1")]
+    bench.create(*mine, *others)
+    for item in (*mine, *others):
+        bench.refuse(item, "a")
+    now = clock.now_ns()
+    bench.state.planning_time.charge("default", now - 5_000_000_000, now)
+    bench.free("a")
+    bench.reply(b"{}", b"{}")
+    assert await bench.requeue.look()
+    assert sorted(bench.sent()) == ["h0", "h1"]

@@ -232,6 +232,7 @@ class Filter:
         if pending.pod.pod_group:
             await self._gangs.settled(pending.pod)
         judged = self._requeue.change
+        paused = self._gangs.paused(pending)
         found = self._gangs.filter(pending, names) if gang_of(pending.pod) else None
         if found is None:
             fits, statuses = await self._alone(pending, raw, pending.pod_request, names)
@@ -242,7 +243,7 @@ class Filter:
             if not pending.pod.pod_group:  # the binds of a group come after its last filter call
                 self._expected.expect(pending.pod.uid)
         elif not pending.pod_request.fault:
-            self._requeue.refused(pending, pending.pod_request, names, judged=judged)
+            self._requeue.refused(pending, pending.pod_request, names, judged=judged, paused=paused)
         for code, count in statuses.counts.items():
             metrics.REFUSALS.labels(code.value).inc(count)
         return fits, statuses

@@ -110,6 +110,12 @@ class Gangs:
             return self.groups.complete(pending, gang)
         return gang is None or self._state.members(pending, gang).exist >= gang.size
 
+    def paused(self, pending: UnscheduledPod) -> bool:
+        """Its gang gets no new plan, because plans took too long for gangs of its namespace."""
+        namespace = pending.pod.namespace
+        gang = gang_of(pending.pod)
+        return gang is not None and self._state.planning_time.pause(namespace, self._clock()) > 0
+
     def filter(
         self, pending: UnscheduledPod, names: Sequence[NodeName]
     ) -> tuple[list[NodeName], FilterStatuses] | None:
@@ -250,7 +256,9 @@ class Gangs:
             now_ns=now_ns,
             limits=limits,
             nominated=self._state.nominations.beside(pending.pod),
+            pause=self._state.planning_time.pause(gang.namespace, now_ns),
         )
+        self._state.planning_time.charge(gang.namespace, now_ns, self._clock())
         if isinstance(found, Shortage | Postponed):
             return gang_sentence(found)
         fresh = any(ledger.allocation(allocation.uid) is None for allocation in found.reservations)
