@@ -364,9 +364,29 @@ async def test_many_pods_go_back_at_a_bounded_rate(clock: FakeClock) -> None:
         bench.free(name)
     bench.reply(*[b"{}"] * len(names))
     began = clock.now()
+    assert await bench.requeue.look()
+    assert len(bench.sent()) == requeue.BURST == 100
     await bench.requeue.look()
     assert len(bench.sent()) == 125
     assert clock.now() - began == pytest.approx(25 / requeue.PER_SECOND)
+
+
+async def test_many_pods_of_one_namespace_delay_those_of_others_by_one_look(
+    clock: FakeClock,
+) -> None:
+    """A busy API server takes long for each; a pod of higher priority that came is next."""
+    names = [f"n{number}" for number in range(125)]
+    bench = Bench(clock, *names)
+    for name in names:
+        bench.refuse(waits(f"p-{name}", 8), *names)
+    for name in names:
+        bench.free(name)
+    bench.reply(*[b"{}"] * (len(names) + 1))
+    await bench.requeue.look()
+    bench.refuse(waits("other", 8, namespace="other", priority=1), *names, judged=0)
+    await bench.requeue.look()
+    assert bench.sent()[requeue.BURST] == "other"
+    assert len(bench.sent()) == 126
 
 
 async def test_a_gang_goes_back_together_once_it_fits(clock: FakeClock) -> None:

@@ -141,7 +141,10 @@ class Requeue:
                 asyncio.get_running_loop().call_later(AGAIN_SECONDS, self._changed.set)
 
     async def look(self) -> bool:
-        """Send back every pod that fits now; whether there is more to do later."""
+        """Send back the first pods that fit now; whether there is more to do later.
+
+        The next look waits for their patches: those of one namespace must not delay it for long.
+        """
         self._prune()
         now, ranked = asyncio.get_running_loop().time(), self._pods.ranked()
         self._turns.keep(gang.key for entry in ranked if (gang := gang_of(entry.pod)))
@@ -150,7 +153,8 @@ class Requeue:
         crowd, more = await self._together(ready)
         is_group = any(one.pod.pod_group for one in crowd)
         batches += [crowd] if is_group else [[one] for one in crowd]
-        await asyncio.gather(*(self._in_turn(batch) for batch in batches))
+        batches.sort(key=lambda batch: batch[0].refused.rank)
+        await asyncio.gather(*(self._in_turn(batch) for batch in batches[:BURST]))
         return more or bool(batches) or len(ready) < len(ranked)
 
     async def _alone(self, ranked: Sequence[RememberedPod]) -> list[RememberedPod]:
