@@ -530,6 +530,18 @@ def test_a_group_with_a_plan_is_called_and_bound_while_its_namespace_gets_no_new
     assert bench.cycles.could_go(late, bench.gang(late), NODES)
 
 
+@pytest.mark.parametrize(("seconds", "fits"), [(PLANNING_SECONDS, True), (15.0, False)])
+def test_a_group_that_has_places_is_planned_for_longer(seconds: float, *, fits: bool) -> None:
+    """One of its two pods is bound; the other one, whose place expired, is planned anew."""
+    bench = Bench(2)
+    first, second = bench.come(member(0), member(1))
+    bench.bind(first, bench.node_of(first))
+    [place] = [one for one in bench.held() if one.state is AllocationState.RESERVED]
+    bench.state.forget(place.uid)
+    bench.plans_took(seconds)
+    assert bool(bench.node_of(second)) is fits
+
+
 def test_a_bind_that_nobody_remembers_is_planned_whatever_plans_took() -> None:
     """kube-scheduler binds the other pods of the group too: all get places, or none does."""
     bench = Bench(2)

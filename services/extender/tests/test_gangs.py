@@ -446,6 +446,26 @@ def test_a_gang_gets_no_new_plan_after_plans_of_its_namespace_took_long() -> Non
     assert isinstance(bench.gangs.admit(late, NODES), frozenset)
 
 
+@pytest.mark.parametrize(("seconds", "fits"), [(5, True), (15, False)])
+def test_a_gang_that_has_places_is_planned_for_longer(seconds: int, *, fits: bool) -> None:
+    """A launcher is bound, and its workers have no places yet: the gang must not stay half-way."""
+    bench = Bench()
+    launcher = bench.come(member("launcher", size=3, mem=2), *map(worker, range(2)))
+    found = bench.gangs.admit(launcher, NODES)
+    assert isinstance(found, frozenset)
+    bench.take(launcher, next(iter(found)))
+    bench.clock.now += seconds * 1_000_000_000
+    bench.state.planning_time.charge("default", NOW, bench.clock.now)
+    first = bench.state.saw(a_pod(worker(0)))
+    assert isinstance(bench.gangs.admit(first, NODES), frozenset) is fits
+    assert bench.gangs.paused(first) is not fits
+
+
+def worker(number: int) -> Object:
+    """A pod of a gang of three that requests more than its launcher."""
+    return member(f"worker{number}", size=3)
+
+
 def test_plans_of_gangs_count_for_their_namespace(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each takes three seconds here, so the third is refused; pods of no gang never are."""
     bench = Bench()

@@ -17,6 +17,7 @@ from gpucore.gang.members import (
     NamespaceTime,
     Postponed,
     planned_long,
+    planning_pause,
     resting,
     too_many,
 )
@@ -95,7 +96,8 @@ class GroupPlaces:
 
     def _pause(self, view: GroupView) -> Postponed | None:
         """Why the group gets no new plan now; ``None`` where it may have one."""
-        pause = self._state.planning_time.pause(view.gang.namespace, self._clock())
+        held = self._state.ledger.gang(*view.gang.key)
+        pause = planning_pause(self._state.planning_time, view.gang, held, self._clock())
         return planned_long(view.gang, pause) if pause else None
 
     def _room(self, view: GroupView) -> int:

@@ -8,10 +8,10 @@ each :data:`RECOVERY` seconds. The debt belongs to the namespace, so new pods do
 
 A plan takes long on a large cluster, and kube-scheduler waits for it. So a namespace owes that time
 too: once it owes :data:`PLANNING_SECONDS`, no gang of it gets a new plan for a while. Places that
-are reserved stay, so a gang that is being bound goes on.
+are reserved stay, and gangs that have places are planned for longer, so that none stays half-way.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from enum import StrEnum
 from functools import cached_property
 from typing import Final
@@ -19,7 +19,7 @@ from typing import Final
 import msgspec
 
 from gpucore.gang.kinds import GroupMember, kind_of
-from gpucore.model import PodRequest
+from gpucore.model import Allocation, PodRequest
 from gpucore.units import PodUid
 from gpucore.wire.names import Names
 from gpucore.wire.pod.gangs import Gang, gang_of
@@ -32,6 +32,8 @@ LIMIT_SECONDS: Final = 120.0
 """Of reservations that end without a pod."""
 PLANNING_SECONDS: Final = 5.0
 """Of plans, with and without success."""
+STARTED_SECONDS: Final = 100.0
+"""Gangs that have places get new plans while their namespace has to pause for less than this."""
 RECOVERY: Final = 8
 _SECOND: Final = 1_000_000_000
 
@@ -144,6 +146,18 @@ def resting(gang: Gang, seconds: float) -> Postponed:
 def planned_long(gang: Gang, seconds: float) -> Postponed:
     """Plans for gangs of the namespace took too long."""
     return Postponed(gang, PostponedCause.PLANNED_LONG, seconds=seconds)
+
+
+def planning_pause(
+    planning_time: "NamespaceTime", gang: Gang, held: Collection[Allocation], now_ns: int
+) -> float:
+    """Seconds for which a gang gets no new plan; 0 where it may have one.
+
+    Args:
+        held: what it has already, bound or reserved.
+    """
+    seconds = planning_time.pause(gang.namespace, now_ns)
+    return 0.0 if held and seconds < STARTED_SECONDS else seconds
 
 
 class _Debt(msgspec.Struct):

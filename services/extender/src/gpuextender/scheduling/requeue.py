@@ -200,7 +200,7 @@ class Requeue:
                 one.looked = until
             await slices.yield_to_loop()
         crowds = self._crowds(hopeful)
-        turn = self._turns.take([key for key in crowds if not self._gangs.paused(crowds[key][0])])
+        turn = self._turns.take({key for key in crowds if not self._gangs.paused(crowds[key][0])})
         if turn is None:
             return [], bool(crowds)
         (pending, crowd), more = crowds[turn], len(crowds) > 1
