@@ -3,6 +3,7 @@
 import random
 
 import msgspec
+from corebuilders import assumed, on_node, pod
 from test_group_cycles import NODES, Bench, member
 
 from gpucore.gang.group_cycles import RELEASE_SECONDS
@@ -36,11 +37,20 @@ class Group:
             return
         self.bench.wait(self.dice.choice((0, 0, 1, RELEASE_SECONDS, 10)))
         for one, node in answered:
+            self.other_comes()
             if isinstance(self.bench.bind(one, node), Placement):
                 placed = msgspec.structs.replace(one.pod, node=NodeName(node))
                 self.bench.state.gangs.note(placed)
                 self.waiting.remove(one)
                 self.bound += 1
+
+    def other_comes(self) -> None:
+        """A pod of no group takes free units of some node for a while, at times."""
+        book = self.bench.state.ledger
+        other, node = pod("other", 3), self.dice.choice(NODES)
+        book.pod_gone(other.uid)
+        if self.dice.random() < 0.3 and isinstance(on_node(book, node, other), Placement):
+            assumed(book, node, other)
 
     def called(self, one: UnscheduledPod) -> str:
         """The node for a pod, which is offered most nodes, after a pause at times."""
