@@ -232,8 +232,9 @@ class Filter:
         if pending.pod.pod_group:
             await self._gangs.settled(pending.pod)
         judged = self._requeue.change
-        paused = self._gangs.paused(pending)
-        found = self._gangs.filter(pending, names) if gang_of(pending.pod) else None
+        in_gang = gang_of(pending.pod) is not None
+        paused = in_gang and self._gangs.paused(pending)
+        found = self._gangs.filter(pending, names) if in_gang else None
         if found is None:
             fits, statuses = await self._alone(pending, raw, pending.pod_request, names)
         else:
