@@ -188,7 +188,7 @@ def _fingerprint(book: Ledger) -> Books:
             node_info.overfull,
             node_info.reserved_units(),
         ),
-            (book.largest_shares[name], book.free_gpu_counts[name]),
+            (book.largest_shares[name], book.free_gpu_counts[name], book.free_units[name]),
         )
         for name, node_info in sorted(book.nodes().items())
     }  # fmt: skip

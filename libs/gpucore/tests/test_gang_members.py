@@ -16,8 +16,8 @@ from gpucore.gang.members import (
     RECOVERY,
     Member,
     Members,
+    NamespaceTime,
     Postponed,
-    ReservationTime,
     member_of,
     members_of,
 )
@@ -263,7 +263,7 @@ def test_each_pod_of_a_gang_of_several_requests_has_one_place(
 
 def test_a_namespace_pauses_until_half_of_its_limit_is_worked_off() -> None:
     """At a second for each eight; a namespace that owes less than the limit does not pause."""
-    times, limit = ReservationTime(), int(LIMIT_SECONDS) * SECOND
+    times, limit = NamespaceTime(), int(LIMIT_SECONDS) * SECOND
     times.charge("early", 0, limit - SECOND)
     assert times.pause("early", limit - SECOND) == 0
     times.charge("ns", 0, limit)
@@ -285,7 +285,7 @@ def test_a_namespace_that_reserves_in_vain_soon_holds_little(
     held: list[tuple[float, float]],
 ) -> None:
     """However a tenant times its pods, in the long run it holds GPUs for a small part of time."""
-    times, now, wasted = ReservationTime(), 0, 0
+    times, now, wasted = NamespaceTime(), 0, 0
     for hold, idle in held:
         pause = times.pause("ns", now)
         now += int((pause + idle) * SECOND)

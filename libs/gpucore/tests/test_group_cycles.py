@@ -1,5 +1,6 @@
 """The places of a PodGroup in one cycle of kube-scheduler, and what becomes of them after it."""
 
+import json
 from typing import Any
 
 import msgspec
@@ -15,7 +16,13 @@ from gpucore.gang.group_cycles import RELEASE_SECONDS, REMEMBER_SECONDS, PodGrou
 from gpucore.gang.group_places import MOST_IN_VAIN
 from gpucore.gang.group_plan import plan_group
 from gpucore.gang.kinds import GroupMember
-from gpucore.gang.members import LIMIT_SECONDS, MOST_RESERVED, ReservationTime
+from gpucore.gang.members import (
+    LIMIT_SECONDS,
+    MOST_RESERVED,
+    PLANNING_SECONDS,
+    RECOVERY,
+    NamespaceTime,
+)
 from gpucore.gang.placement import taken
 from gpucore.model import Allocation, AllocationState, Placement
 from gpucore.model.constraints import PodConstraints
@@ -24,7 +31,7 @@ from gpucore.scheduling.pending_pods import Nominations, UnscheduledPod
 from gpucore.units import NodeName, PodUid
 from gpucore.wire.pod.gangs import Gang
 from gpucore.wire.pod.spec import Pod
-from gpucore.wire.pod_groups import PodGroup
+from gpucore.wire.pod_groups import PodGroup, decode_pod_group
 from gpucore.wire.whole_requests import pod_request_of
 
 SECOND = 1_000_000_000
@@ -45,7 +52,8 @@ class Cluster:
         self.now = 500 * SECOND
         self.ledger = ledger(*(share_node(name, make_gpus(8)) for name in NODES))
         self.gangs = GangPods(NAMES, lambda uid: self.ledger.allocation(uid) is not None)
-        self.reservation_time = ReservationTime()
+        self.reservation_time = NamespaceTime()
+        self.planning_time = NamespaceTime(PLANNING_SECONDS)
         self.nominations = Nominations()
         self.in_vain: list[PodUid] = []
 
@@ -147,6 +155,12 @@ class Bench:
             self.state.reserve(
                 Allocation(uid, namespace, "", AllocationState.RESERVED, place, gang="o")
             )
+
+    def plans_took(self, seconds: float) -> None:
+        """Plans for other gangs of the namespace took so long, until now."""
+        began = self.state.now
+        self.state.now += int(seconds * SECOND)
+        self.state.planning_time.charge("default", began, self.state.now)
 
     def wait(self, seconds: float) -> None:
         """Time passes, and the job that releases plans looks."""
@@ -458,6 +472,85 @@ def test_pods_that_find_no_place_stop_planning_for_others_after_some_attempts(
     assert max(planned) > 1
 
 
+@pytest.fixture
+def slow_plans(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Each plan takes two seconds of the clock of the bench in the list."""
+    benches: list[Bench] = []
+
+    def slow(*args: Any, **more: Any) -> Any:
+        for bench in benches:
+            bench.state.now += 2 * SECOND
+        return plan_group(*args, **more)
+
+    monkeypatch.setattr(group_places, "plan_group", slow)
+    return benches
+
+
+def test_groups_of_one_namespace_take_an_eighth_of_the_time_for_plans(
+    slow_plans: list[Bench],
+) -> None:
+    """Ten groups that never fit are called without a pause; those of others are always planned."""
+    bench = Bench(1)
+    groups = [bench.come(member(0, 20, f"h{group}"))[0] for group in range(10)]
+    other = msgspec.structs.replace(member(0, group="o"), namespace="other")
+    (other_pod,) = bench.come(other)
+    slow_plans.append(bench)
+    began, planned, refusals = bench.state.now, 0, set[str]()
+    for number in range(600):
+        before = bench.state.now
+        refusals.add(bench.why(groups[number % 10]))
+        planned += bench.state.now - before
+        bench.state.now += SECOND // 10
+        if number % 100 == 0:
+            assert bench.cycles.could_go(other_pod, bench.gang(other_pod), NODES)
+    waits = [text for text in refusals if "gets no new plan for another" in text]
+    assert waits
+    assert all(
+        text.endswith("plans took too long for gangs of namespace default") for text in waits
+    )
+    burst = int(PLANNING_SECONDS + 4) * SECOND
+    assert planned < burst + (bench.state.now - began) // 8
+
+
+def test_a_group_with_a_plan_is_called_and_bound_while_its_namespace_gets_no_new_one() -> None:
+    """No group is stopped half-way; another one reserves nothing, and is planned afterwards."""
+    bench = Bench(2)
+    first, second = bench.come(member(0), member(1))
+    (late,) = bench.come(member(0, group="h"))
+    node = bench.node_of(first)
+    bench.plans_took(PLANNING_SECONDS)
+    nodes = [node, bench.node_of(second)]
+    assert all(nodes)
+    assert "gets no new plan" in bench.why(late)
+    assert not bench.cycles.could_go(late, bench.gang(late), NODES)
+    for one, name in zip((first, second), nodes, strict=True):
+        assert isinstance(bench.bind(one, name), Placement)
+    assert len(bench.held()) == 2
+    bench.state.now += int(PLANNING_SECONDS * RECOVERY) * SECOND
+    assert bench.cycles.could_go(late, bench.gang(late), NODES)
+
+
+@pytest.mark.parametrize(("seconds", "fits"), [(PLANNING_SECONDS, True), (15.0, False)])
+def test_a_group_that_has_places_is_planned_for_longer(seconds: float, *, fits: bool) -> None:
+    """One of its two pods is bound; the other one, whose place expired, is planned anew."""
+    bench = Bench(2)
+    first, second = bench.come(member(0), member(1))
+    bench.bind(first, bench.node_of(first))
+    [place] = [one for one in bench.held() if one.state is AllocationState.RESERVED]
+    bench.state.forget(place.uid)
+    bench.plans_took(seconds)
+    assert bool(bench.node_of(second)) is fits
+
+
+def test_a_bind_that_nobody_remembers_is_planned_whatever_plans_took() -> None:
+    """kube-scheduler binds the other pods of the group too: all get places, or none does."""
+    bench = Bench(2)
+    first, _ = bench.come(member(0), member(1))
+    bench.plans_took(PLANNING_SECONDS)
+    assert isinstance(bench.bind(first, "a"), Placement)
+    assert len(bench.held()) == 2
+
+
 def test_a_later_cycle_of_a_group_that_runs_ends_like_any_other() -> None:
     """The status was true before, so it says nothing about this cycle."""
     bench = Bench(2)
@@ -741,11 +834,19 @@ def test_a_group_sees_the_plans_of_other_cycles_that_are_not_being_bound() -> No
     assert bench.beside("h") == []
 
 
-def test_groups_of_one_composite_are_in_one_cycle() -> None:
-    """kube-scheduler calls for the second one before it binds the first."""
+def test_groups_of_one_tree_of_composites_are_in_one_cycle() -> None:
+    """kube-scheduler calls for the second one before it binds the first.
+
+    They have different parents, whose parent is the root of the tree.
+    """
     bench = Bench(1)
     for name in "gh":
-        bench.groups.on_update(PodGroup("default", name, 1, parent="all"))
+        spec = {
+            "parentCompositePodGroupName": f"parent-of-{name}",
+            "workloadRef": {"workloadName": "w", "templateName": name},
+        }
+        item = {"metadata": {"name": name, "namespace": "default"}, "spec": spec}
+        bench.groups.on_update(decode_pod_group(json.dumps(item).encode()))
     [first] = bench.come(member(0))
     bench.node_of(first)
     assert bench.beside("h") == []

@@ -254,22 +254,28 @@ def test_a_pod_group_is_read(spec: object, size: int, *, whole: bool) -> None:
     assert event_of(line, decode_pod_group).item == expected
 
 
-def test_a_pod_group_states_its_composite_and_that_it_was_scheduled() -> None:
-    """The composite is what kube-scheduler places in one cycle."""
+def test_a_pod_group_states_its_workload_and_that_it_was_scheduled() -> None:
+    """What kube-scheduler places in one cycle: all composites of a tree have one Workload."""
     conditions = [{"type": "Other", "status": "False"}]
     item = {
         "metadata": {"name": "g", "namespace": "default"},
-        "spec": {"parentCompositePodGroupName": "all"},
+        "spec": {
+            "parentCompositePodGroupName": "all",
+            "workloadRef": {"workloadName": "w", "templateName": "t"},
+        },
         "status": {"conditions": conditions},
     }
     groups = PodGroups()
     groups.on_update(decode_pod_group(json.dumps(item).encode()))
-    assert groups.root(GANG.key) == ("default", "composite/all")
+    assert groups.root(GANG.key) == ("default", "workload/w")
     assert not groups.scheduled(GANG.key)
     conditions.append({"type": "PodGroupInitiallyScheduled", "status": "True"})
     groups.on_update(decode_pod_group(json.dumps(item).encode()))
     assert groups.scheduled(GANG.key)
     assert groups.root(("default", "other")) == ("default", "other")
+    del item["spec"]["parentCompositePodGroupName"]
+    groups.on_update(decode_pod_group(json.dumps(item).encode()))
+    assert groups.root(GANG.key) == GANG.key
 
 
 @pytest.mark.parametrize("raw", [b"", b"[]", b'{"metadata": 5}', b'{"spec": {}}'])
@@ -416,6 +422,21 @@ def test_many_requests_are_compared_on_the_nodes_with_most_left(
     compared.clear()
     assert isinstance(plan(book, [member(n, 6) for n in range(3)], 3, most=7), dict)
     assert compared == [{"n0", "n1", "n2", "n3"}]
+
+
+def test_nodes_without_room_for_a_request_are_not_compared(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One node is compared: that with room for the pod, not that with most left in small parts."""
+    monkeypatch.setattr(group_plan, "LEAST_COMPARED", 1)
+    book = book_of(2, 1)
+    for gpu in range(2):
+        holder = pod(f"holder{gpu}", 2, node="n0", annotations={NAMES.mem_idx: str(gpu)})
+        book.pod_changed(holder)
+    assert book.free_units == {"n0": 12, "n1": 8}
+    found = plan(book, [member(0, UNITS)], 1, most=1)
+    assert isinstance(found, dict)
+    assert [one.placement.node for one in found.values()] == ["n1"]
 
 
 def test_whether_one_place_stands_concerns_its_node_alone(monkeypatch: pytest.MonkeyPatch) -> None:

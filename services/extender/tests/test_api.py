@@ -12,7 +12,7 @@ from objects import node, placed, pod
 from running import WAIT_SECONDS, Running, until
 
 from gpucore.workload.history import FEWEST_PODS
-from gpuextender.http import views
+from gpuextender.http import app, views
 from gpuextender.http.turns import MOST_QUESTIONS
 from gpukube.testing.apiserver import FakeApiServer
 
@@ -243,24 +243,36 @@ async def test_more_than_a_few_waiting_questions_are_refused(
     assert (await extender.post("/api/v1/whatif", question))[0] == 200
 
 
+@pytest.mark.parametrize(
+    ("path", "held"),
+    [
+        ("/api/v1/nodes", (views, "nodes_view")),
+        ("/gpushare-scheduler/inspect", (app, "inspect_all")),
+        ("/gputopology-scheduler/inspect", (views.TopologyInspector, "everything")),
+    ],
+)
 async def test_lists_of_nodes_are_made_one_after_the_other(
-    cluster: FakeApiServer, extender: Running, monkeypatch: pytest.MonkeyPatch
+    cluster: FakeApiServer,
+    extender: Running,
+    monkeypatch: pytest.MonkeyPatch,
+    path: str,
+    held: tuple[object, str],
 ) -> None:
     """A few wait for their turn, and those beyond get 503 with Retry-After."""
     await two_gpus(cluster, extender)
-    view, ends, begun = views.nodes_view, asyncio.Event(), 0
+    view, ends, begun = getattr(*held), asyncio.Event(), 0
 
-    async def held(ledger: Any, slices: Any) -> Any:
+    async def holding(*args: Any, **options: Any) -> Any:
         nonlocal begun
         begun += 1
         await ends.wait()
-        return await view(ledger, slices)
+        return await view(*args, **options)
 
-    monkeypatch.setattr(views, "nodes_view", held)
-    asked = [asyncio.create_task(get(extender, "/api/v1/nodes")) for _ in range(10)]
+    monkeypatch.setattr(*held, holding)
+    asked = [asyncio.create_task(get(extender, path)) for _ in range(10)]
     await until("refusals", lambda: sum(task.done() for task in asked) == 10 - MOST_QUESTIONS)
     assert begun == 1
-    async with extender.http.get("/api/v1/nodes") as reply:
+    async with extender.http.get(path) as reply:
         assert (reply.status, reply.headers["Retry-After"]) == (503, "5")
     ends.set()
     codes = [code for code, _ in await asyncio.gather(*asked)]

@@ -7,6 +7,7 @@ import pytest
 from decoded import a_node, a_pod, encoded, evicting, state_of
 from objects import Object, placed, pod, whole_node
 
+from gpucore.gang.placement import place_gang
 from gpucore.model import Code, Placement
 from gpucore.scheduling.grouping import Rules
 from gpucore.scheduling.pending_pods import UnscheduledPod
@@ -421,6 +422,64 @@ def test_standing_reservations_are_used_while_the_namespace_pauses() -> None:
     bench.state.reservation_time.charge("default", NOW - 60_000_000_000, NOW)
     assert bench.gangs.admit(pending, [A, B]) == {A, B}
     assert isinstance(bench.take(pending, A), Placement)
+
+
+def test_a_gang_gets_no_new_plan_after_plans_of_its_namespace_took_long() -> None:
+    """A gang that has its places goes on, and other namespaces notice nothing."""
+    bench = Bench()
+    pending = bench.come(member("g0"), member("g1"))
+    bench.gangs.admit(pending, [A, B])
+    bench.clock.now += 5_000_000_000
+    bench.state.planning_time.charge("default", NOW, bench.clock.now)
+    assert bench.gangs.admit(pending, [A, B]) == {A, B}
+    assert isinstance(bench.take(pending, A), Placement)
+    labels = {"gpu-topology": "h", "gpu-topology-replica": "2"}
+    late = bench.come(*(pod(name, 1, uid=name, labels=labels) for name in ("h0", "h1")))
+    assert bench.gangs.paused(late)
+    assert bench.gangs.admit(late, NODES) == (
+        "gang h gets no new plan for another 20 s: plans took too long for gangs of namespace"
+        " default"
+    )
+    assert not bench.gangs.could_go(late, NODES)
+    bench.clock.now += 20_000_000_000
+    assert not bench.gangs.paused(late)
+    assert isinstance(bench.gangs.admit(late, NODES), frozenset)
+
+
+@pytest.mark.parametrize(("seconds", "fits"), [(5, True), (15, False)])
+def test_a_gang_that_has_places_is_planned_for_longer(seconds: int, *, fits: bool) -> None:
+    """A launcher is bound, and its workers have no places yet: the gang must not stay half-way."""
+    bench = Bench()
+    launcher = bench.come(member("launcher", size=3, mem=2), *map(worker, range(2)))
+    found = bench.gangs.admit(launcher, NODES)
+    assert isinstance(found, frozenset)
+    bench.take(launcher, next(iter(found)))
+    bench.clock.now += seconds * 1_000_000_000
+    bench.state.planning_time.charge("default", NOW, bench.clock.now)
+    first = bench.state.saw(a_pod(worker(0)))
+    assert isinstance(bench.gangs.admit(first, NODES), frozenset) is fits
+    assert bench.gangs.paused(first) is not fits
+
+
+def worker(number: int) -> Object:
+    """A pod of a gang of three that requests more than its launcher."""
+    return member(f"worker{number}", size=3)
+
+
+def test_plans_of_gangs_count_for_their_namespace(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each takes three seconds here, so the third is refused; pods of no gang never are."""
+    bench = Bench()
+
+    def slow(*args: Any, **more: Any) -> object:
+        bench.clock.now += 3_000_000_000
+        return place_gang(*args, **more)
+
+    pending = bench.come(member("g0", mem=9), member("g1", mem=9))
+    alone = bench.come(pod("alone", 1, uid="alone"))
+    monkeypatch.setattr("gpuextender.scheduling.gangs.place_gang", slow)
+    found = [str(bench.gangs.admit(pending, NODES)) for _ in range(3)]
+    assert ["gets no new plan" in text for text in found] == [False, False, True]
+    assert not bench.gangs.paused(alone)
 
 
 @pytest.mark.parametrize("gone", ["deleted", "failed", "elsewhere"])

@@ -49,14 +49,16 @@ class Bench:
         """The pod that fills a node ends."""
         self.state.pod_gone(a_pod(self.holder(node)))
 
-    def refuse(self, item: Object, *nodes: str, judged: int | None = None) -> None:
+    def refuse(
+        self, item: Object, *nodes: str, judged: int | None = None, paused: bool = False
+    ) -> None:
         """Filter refused a pod on all of these nodes."""
         self.state.pod_changed(a_pod(item))
         pending = self.state.saw(a_pod(item))
         assert pending.pod_request is not None
         names = [NodeName(name) for name in nodes]
         change = self.requeue.change if judged is None else judged
-        self.requeue.refused(pending, pending.pod_request, names, judged=change)
+        self.requeue.refused(pending, pending.pod_request, names, judged=change, paused=paused)
 
     def create(self, *items: Object) -> None:
         """Pods that the watch has shown, and that no filter was called for."""
@@ -362,9 +364,29 @@ async def test_many_pods_go_back_at_a_bounded_rate(clock: FakeClock) -> None:
         bench.free(name)
     bench.reply(*[b"{}"] * len(names))
     began = clock.now()
+    assert await bench.requeue.look()
+    assert len(bench.sent()) == requeue.BURST == 100
     await bench.requeue.look()
     assert len(bench.sent()) == 125
     assert clock.now() - began == pytest.approx(25 / requeue.PER_SECOND)
+
+
+async def test_many_pods_of_one_namespace_delay_those_of_others_by_one_look(
+    clock: FakeClock,
+) -> None:
+    """A busy API server takes long for each; a pod of higher priority that came is next."""
+    names = [f"n{number}" for number in range(125)]
+    bench = Bench(clock, *names)
+    for name in names:
+        bench.refuse(waits(f"p-{name}", 8), *names)
+    for name in names:
+        bench.free(name)
+    bench.reply(*[b"{}"] * (len(names) + 1))
+    await bench.requeue.look()
+    bench.refuse(waits("other", 8, namespace="other", priority=1), *names, judged=0)
+    await bench.requeue.look()
+    assert bench.sent()[requeue.BURST] == "other"
+    assert len(bench.sent()) == 126
 
 
 async def test_a_gang_goes_back_together_once_it_fits(clock: FakeClock) -> None:
@@ -677,3 +699,46 @@ async def test_a_gang_whose_pods_are_all_placed_during_a_look_is_left_out(
         bench.state.assume(a_pod(item), Placement(NodeName(node), mem={GPU: 6}), now_ns=1)
     assert not await look
     assert bench.sent() == []
+
+
+@pytest.mark.parametrize("gang", [member, grouped])
+async def test_a_gang_that_got_no_plan_goes_back_after_the_pause(
+    clock: FakeClock, gang: Callable[[str], Object]
+) -> None:
+    """No event comes meanwhile; the look goes on, and sends it back once."""
+    bench = Bench(clock, "a", "b")
+    bench.create(gang("g0"), gang("g1"))
+    now = clock.now_ns()
+    bench.state.planning_time.charge("default", now - 5_000_000_000, now)
+    for name in ("g0", "g1"):
+        bench.refuse(gang(name), "a", "b", paused=True)
+    while bench.state.planning_time.pause("default", clock.now_ns()):
+        assert await bench.requeue.look()
+        assert bench.sent() == []
+        clock.seconds += 1
+    bench.reply(b"{}", b"{}")
+    await bench.requeue.look()
+    assert bench.sent()[0] == "g0"
+    sent = bench.sent()
+    clock.seconds += requeue.LONGEST_SECONDS
+    assert not await bench.requeue.look()
+    assert bench.sent() == sent
+
+
+async def test_gangs_of_others_go_back_while_a_namespace_gets_no_new_plan(
+    clock: FakeClock,
+) -> None:
+    """Its own gang, of the highest priority, waits without a plan."""
+    bench = Bench(clock, "a")
+    labels = {"gpu-topology": "other", "gpu-topology-replica": "2"}
+    others = [waits(name, 2, labels=labels, namespace="other") for name in ("h0", "h1")]
+    mine = [waits(name, 2, labels=labels, priority=9) for name in ("g0", "g1")]
+    bench.create(*mine, *others)
+    for item in (*mine, *others):
+        bench.refuse(item, "a")
+    now = clock.now_ns()
+    bench.state.planning_time.charge("default", now - 5_000_000_000, now)
+    bench.free("a")
+    bench.reply(b"{}", b"{}")
+    assert await bench.requeue.look()
+    assert sorted(bench.sent()) == ["h0", "h1"]

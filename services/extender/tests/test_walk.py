@@ -56,6 +56,7 @@ BYTES = "gpukube/server/"
 """Reads and writes the bytes of a request: routes call it back for them, as ASGI has it."""
 
 CACHE = "gpuextender/scheduling/cache.py"
+KEPT = "gpucore/wire/kept.py"
 
 
 def described(call: str) -> list[str]:
@@ -75,11 +76,11 @@ def of_the_extender(calls: Calls) -> set[str]:
 def rises(calls: Calls) -> None:
     """Fail where a file calls into another that called it, over however many files.
 
-    The cache calls the function that it was given for missing results, which is no climb.
+    What keeps results calls the function that it was given for missing ones, which is no climb.
     """
     below = TopologicalSorter[str]()
     for caller, callee in calls:
-        given = caller == CACHE and "/scheduling/" in callee
+        given = caller == KEPT or (caller == CACHE and "/scheduling/" in callee)
         observed = OBSERVERS in caller or OBSERVERS in callee
         if caller and caller != callee and not (given or observed) and BYTES not in callee:
             below.add(caller, callee)

@@ -12,7 +12,13 @@ from typing import Final
 
 from gpucore.accounting.ledger import Ledger
 from gpucore.gang.gang_pods import GangPods
-from gpucore.gang.members import LIMIT_SECONDS, Member, Members, ReservationTime
+from gpucore.gang.members import (
+    LIMIT_SECONDS,
+    PLANNING_SECONDS,
+    Member,
+    Members,
+    NamespaceTime,
+)
 from gpucore.gang.reservations import reservation_of, vanished_gangs
 from gpucore.kubescheduler.candidate_nodes import CandidateNodes
 from gpucore.model import Allocation, AllocationState, Placement, PodRequest
@@ -43,6 +49,7 @@ class State:
 
     Attributes:
         reservation_time: for how long incomplete gangs reserved GPUs, by namespace.
+        planning_time: for how long gangs were planned, by namespace.
         nominations: waiting pods for which others are evicted, by node.
         gangs: the pods of each gang, and the PodGroups of Kubernetes.
         candidates: the nodes as kube-scheduler's filters see them.
@@ -62,7 +69,8 @@ class State:
     ) -> None:
         self.names = names
         self.ledger = Ledger(names)
-        self.reservation_time = ReservationTime(reservation_limit)
+        self.reservation_time = NamespaceTime(reservation_limit)
+        self.planning_time = NamespaceTime(PLANNING_SECONDS)
         self._clock = clock
         self.gangs = GangPods(names, lambda uid: self.ledger.allocation(uid) is not None)
         self._unreported: dict[NodeName, None] = {}

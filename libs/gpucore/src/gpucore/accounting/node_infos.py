@@ -37,6 +37,7 @@ class NodeInfos:
         self._largest_shares: dict[NodeName, int] = {}
         self._free_gpu_counts: dict[NodeName, int] = {}
         self._free_full_gpu_counts: dict[NodeName, int] = {}
+        self._free_units: dict[NodeName, int] = {}
         self._unpublished: dict[NodeName, None] = {}
         self._node_infos: dict[NodeName, NodeInfo] = {}
         self._objects: dict[NodeName, Node] = {}
@@ -72,6 +73,12 @@ class NodeInfos:
         """As ``free_gpu_counts``, of the GPUs that are no MIG instances."""
         self._publish()
         return self._free_full_gpu_counts
+
+    @property
+    def free_units(self) -> Mapping[NodeName, int]:
+        """By node, the units left on GPUs that may be given out."""
+        self._publish()
+        return self._free_units
 
     def node_changed(self, node: Node) -> None:
         """A node was added or changed.
@@ -146,14 +153,16 @@ class NodeInfos:
         self._largest_shares.pop(name, None)
         self._free_gpu_counts.pop(name, None)
         self._free_full_gpu_counts.pop(name, None)
+        self._free_units.pop(name, None)
 
     def _publish(self) -> None:
-        """Update the largest shares and free GPUs of the nodes that changed since."""
+        """Update the aggregates of the nodes that changed since."""
         for name in self._unpublished:
             node_info = self._node_infos[name]
             self._largest_shares[name] = node_info.max_allocatable_memory
             self._free_gpu_counts[name] = node_info.free_gpus
             self._free_full_gpu_counts[name] = node_info.free_full_gpus
+            self._free_units[name] = node_info.free_units()
         self._unpublished.clear()
 
 

@@ -76,6 +76,11 @@ def _cause(postponed: Postponed) -> str:
         return f"waits for {gang.size - exist} of its {gang.size} pods: {exist} {verb} in"
     if postponed.cause is PostponedCause.TOO_MANY:
         return f"waits: {MOST_RESERVED} places are already reserved in"
+    if postponed.cause is PostponedCause.PLANNED_LONG:
+        return (
+            f"gets no new plan for another {max(round(postponed.seconds), 1)} s: plans took too"
+            " long for gangs of"
+        )
     return (
         f"cannot reserve GPUs for another {max(round(postponed.seconds), 1)} s: earlier"
         " reservations expired unused, in"

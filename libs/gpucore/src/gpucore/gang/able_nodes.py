@@ -1,6 +1,6 @@
 """The nodes that can take pods of a gang, with the places that are reserved for it left out."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from heapq import nlargest
 from typing import Final
 
@@ -9,8 +9,8 @@ from gpucore.accounting.node_info import NodeInfo
 from gpucore.gang.shapes import gpus_of, shape_of, shape_of_place
 from gpucore.model import Allocation, PodRequest
 from gpucore.scheduling.device_fit import per_device
-from gpucore.scheduling.filter import filter_nodes
-from gpucore.scheduling.fit import fit, free_gpus, is_plain
+from gpucore.scheduling.filter import roomy_nodes
+from gpucore.scheduling.fit import fit, free_gpus, has_room, is_plain
 from gpucore.units import NodeName
 
 MOST_COMPARED: Final = 20_000
@@ -106,28 +106,36 @@ def able_nodes(
     names: Collection[NodeName],
     *,
     most: int = MOST_COMPARED,
-) -> Iterator[NodeInfo]:
+) -> list[NodeInfo]:
     """State of the nodes that fit a pod, from ``without`` before the ledger.
 
     Args:
-        most: maximum number of nodes that are compared; of more names, those with most left.
+        most: maximum number of nodes that are compared; of more with room, those with most left.
     """
+    unchanged = (name for name in names if name not in without)
+    roomy = roomy_nodes(ledger, pod_request, unchanged)
+    if len(roomy) > most:
+        roomy = nlargest(most, roomy, key=_published(ledger, pod_request).__getitem__)
+    compared = [one for name in roomy if (one := ledger.node(name)) is not None]
+    compared += [
+        one for name, one in without.items() if name in names and has_room(one, pod_request)
+    ]
+    if len(compared) > most:
+        compared = nlargest(most, compared, key=lambda one: (_left(one, pod_request), one.name))
+    if is_plain(pod_request):
+        return compared
+    return [one for one in compared if fit(one, pod_request) is None]
 
-    def left(name: NodeName) -> tuple[int, NodeName]:
-        node_info = without.get(name) or ledger.node(name)
-        if node_info is None:
-            return -1, name
-        if pod_request.gpus:
-            return free_gpus(node_info, pod_request), name
-        return node_info.free_units(), name
 
-    if len(names) > most:
-        names = frozenset(nlargest(most, names, key=left))
-    fits, _ = filter_nodes(ledger, pod_request, [name for name in names if name not in without])
-    for name in fits:
-        node_info = ledger.node(name)
-        if node_info is not None:
-            yield node_info
-    for name, node_info in without.items():
-        if name in names and fit(node_info, pod_request) is None:
-            yield node_info
+def _published(ledger: Ledger, pod_request: PodRequest) -> Mapping[NodeName, int]:
+    """By node, what :func:`_left` answers."""
+    if not pod_request.gpus:
+        return ledger.free_units
+    return ledger.free_full_gpu_counts if pod_request.combines_gpus else ledger.free_gpu_counts
+
+
+def _left(node_info: NodeInfo, pod_request: PodRequest) -> int:
+    """What a node has left for further pods of this kind."""
+    if pod_request.gpus:
+        return free_gpus(node_info, pod_request)
+    return node_info.free_units()

@@ -12,7 +12,15 @@ from gpucore.gang.group_cycle import GroupCycle, Places
 from gpucore.gang.group_plan import plan_group, reservation
 from gpucore.gang.group_view import GroupView, standing
 from gpucore.gang.kinds import GroupMember, Nodes
-from gpucore.gang.members import MOST_RESERVED, Postponed, ReservationTime, resting, too_many
+from gpucore.gang.members import (
+    MOST_RESERVED,
+    NamespaceTime,
+    Postponed,
+    planned_long,
+    planning_pause,
+    resting,
+    too_many,
+)
 from gpucore.gang.values import GroupCause, GroupRefusal, GroupShortage, Refused
 from gpucore.model import Allocation
 from gpucore.model.constraints import PodConstraints
@@ -41,8 +49,13 @@ class GroupState(Protocol):
         ...
 
     @property
-    def reservation_time(self) -> ReservationTime:
+    def reservation_time(self) -> NamespaceTime:
         """For how long namespaces reserved in vain."""
+        ...
+
+    @property
+    def planning_time(self) -> NamespaceTime:
+        """For how long the gangs of namespaces were planned."""
         ...
 
     @property
@@ -78,8 +91,14 @@ class GroupPlaces:
         self._state, self._rules, self._clock = state, rules, clock
 
     def may_reserve(self, view: GroupView) -> bool:
-        """The namespace may have the places that the group needs."""
-        return view.needed <= self._room(view)
+        """The namespace may have the places that the group needs, and a plan for them."""
+        return view.needed <= self._room(view) and self._pause(view) is None
+
+    def _pause(self, view: GroupView) -> Postponed | None:
+        """Why the group gets no new plan now; ``None`` where it may have one."""
+        held = self._state.ledger.gang(*view.gang.key)
+        pause = planning_pause(self._state.planning_time, view.gang, held, self._clock())
+        return planned_long(view.gang, pause) if pause else None
 
     def _room(self, view: GroupView) -> int:
         """How many reserved places the group may have."""
@@ -93,14 +112,12 @@ class GroupPlaces:
         """The place of ``mine``: its own, that of another pod, or one of a new plan."""
         mine = _on_offered(mine, names)
         again, cycle.again = cycle.again, False
+        reserved = None if again else self._reserved(view, cycle, mine, names)
+        found = reserved or self._pause(view)
+        if found is not None:
+            return found
         if again:
             return self._anew(view, cycle, mine, names)
-        own = view.reserved.get(mine.uid)
-        if own is not None and own.placement.node in names and self.stand(view, {mine.uid: own}):
-            return own
-        exchanged = self._exchange(view, cycle, mine, names)
-        if exchanged is not None:
-            return exchanged
         kept = {uid: one for uid, one in view.reserved.items() if uid != mine.uid}
         alone = self._beside(view, kept, mine, names)
         if alone is not None:
@@ -108,6 +125,15 @@ class GroupPlaces:
         if view.needed <= len(kept) < self._room(view) and _in_vain(cycle, kept):
             return GroupRefusal(view.gang, GroupCause.OTHERS_ONLY, placed=len(kept))
         return self._anew(view, cycle, mine, names)
+
+    def _reserved(
+        self, view: GroupView, cycle: GroupCycle, mine: GroupMember, names: Collection[NodeName]
+    ) -> Allocation | None:
+        """A place that is reserved already: its own, or that of another pod."""
+        own = view.reserved.get(mine.uid)
+        if own is not None and own.placement.node in names and self.stand(view, {mine.uid: own}):
+            return own
+        return self._exchange(view, cycle, mine, names)
 
     def _exchange(
         self, view: GroupView, cycle: GroupCycle, mine: GroupMember, names: Collection[NodeName]
@@ -208,7 +234,7 @@ class GroupPlaces:
             if pause:
                 return resting(gang, pause)
         since = min((one.assume_time for one in view.reserved.values()), default=now_ns)
-        return plan_group(
+        found = plan_group(
             self._state.ledger,
             gang,
             list(members)[: room - len(kept)],
@@ -220,6 +246,8 @@ class GroupPlaces:
             nominated=view.nominated,
             most=most,
         )
+        self._state.planning_time.charge(gang.namespace, now_ns, self._clock())
+        return found
 
     def unknown(
         self, view: GroupView, cycle: GroupCycle, mine: GroupMember, node: NodeName

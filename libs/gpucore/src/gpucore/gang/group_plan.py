@@ -32,7 +32,7 @@ from gpucore.wire.pod.gangs import Gang, reservation_uid
 
 MOST_ORDERS: Final = 8
 """Orders of the requests that are tried."""
-LEAST_COMPARED: Final = 20
+LEAST_COMPARED: Final = 10
 """Nodes that are compared for each of the most requests that a group may have."""
 
 

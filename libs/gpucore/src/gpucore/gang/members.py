@@ -5,9 +5,13 @@ unscheduled pods that the API server has shown, never for more than :data:`MOST_
 namespace. A namespace whose reservations end without a pod owes that time: once it owes
 :data:`LIMIT_SECONDS` it reserves nothing until most of the debt is worked off, at one second for
 each :data:`RECOVERY` seconds. The debt belongs to the namespace, so new pods do not renew it.
+
+A plan takes long on a large cluster, and kube-scheduler waits for it. So a namespace owes that time
+too: once it owes :data:`PLANNING_SECONDS`, no gang of it gets a new plan for a while. Places that
+are reserved stay, and gangs that have places are planned for longer, so that none stays half-way.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from enum import StrEnum
 from functools import cached_property
 from typing import Final
@@ -15,7 +19,7 @@ from typing import Final
 import msgspec
 
 from gpucore.gang.kinds import GroupMember, kind_of
-from gpucore.model import PodRequest
+from gpucore.model import Allocation, PodRequest
 from gpucore.units import PodUid
 from gpucore.wire.names import Names
 from gpucore.wire.pod.gangs import Gang, gang_of
@@ -25,6 +29,11 @@ from gpucore.wire.whole_requests import pod_request_of
 MOST_RESERVED: Final = 1023
 """Reserved places of one namespace: those of one gang of the largest size."""
 LIMIT_SECONDS: Final = 120.0
+"""Of reservations that end without a pod."""
+PLANNING_SECONDS: Final = 5.0
+"""Of plans, with and without success."""
+STARTED_SECONDS: Final = 100.0
+"""Gangs that have places get new plans while their namespace has to pause for less than this."""
 RECOVERY: Final = 8
 _SECOND: Final = 1_000_000_000
 
@@ -101,6 +110,7 @@ class PostponedCause(StrEnum):
     INCOMPLETE = "incomplete"
     TOO_MANY = "too many"
     RESTING = "resting"
+    PLANNED_LONG = "planned long"
 
 
 class Postponed(msgspec.Struct, frozen=True):
@@ -108,7 +118,8 @@ class Postponed(msgspec.Struct, frozen=True):
 
     Attributes:
         exist: pods of an INCOMPLETE gang that exist.
-        seconds: for which the namespace of a RESTING gang may reserve nothing.
+        seconds: for which the namespace may reserve nothing (RESTING), or gets no new plan
+            (PLANNED_LONG).
     """
 
     gang: Gang
@@ -132,8 +143,25 @@ def resting(gang: Gang, seconds: float) -> Postponed:
     return Postponed(gang, PostponedCause.RESTING, seconds=seconds)
 
 
+def planned_long(gang: Gang, seconds: float) -> Postponed:
+    """Plans for gangs of the namespace took too long."""
+    return Postponed(gang, PostponedCause.PLANNED_LONG, seconds=seconds)
+
+
+def planning_pause(
+    planning_time: "NamespaceTime", gang: Gang, held: Collection[Allocation], now_ns: int
+) -> float:
+    """Seconds for which a gang gets no new plan; 0 where it may have one.
+
+    Args:
+        held: what it has already, bound or reserved.
+    """
+    seconds = planning_time.pause(gang.namespace, now_ns)
+    return 0.0 if held and seconds < STARTED_SECONDS else seconds
+
+
 class _Debt(msgspec.Struct):
-    """What a namespace owes. ``charged``: reservations until then are counted."""
+    """What a namespace owes. ``charged``: the time until then is counted."""
 
     owed_ns: int = 0
     at_ns: int = 0
@@ -141,8 +169,8 @@ class _Debt(msgspec.Struct):
     paused: bool = False
 
 
-class ReservationTime:
-    """The time for which each namespace had GPUs reserved in vain; times in nanoseconds.
+class NamespaceTime:
+    """Time that each namespace took from others, and owes; times in nanoseconds.
 
     Args:
         limit: seconds after which a namespace must pause.
@@ -153,7 +181,7 @@ class ReservationTime:
         self._debts: dict[str, _Debt] = {}
 
     def charge(self, namespace: str, since: int, now: int) -> None:
-        """A reservation made at ``since`` ended without its pod; overlapping ones count once."""
+        """The namespace took the time from ``since`` to ``now``; overlapping times count once."""
         debt = self._debts.setdefault(namespace, _Debt(at_ns=now))
         self._recover(debt, now)
         debt.owed_ns += max(now - max(since, debt.charged_ns), 0)
@@ -161,7 +189,7 @@ class ReservationTime:
         debt.paused = debt.paused or debt.owed_ns >= self._limit
 
     def pause(self, namespace: str, now: int) -> float:
-        """Seconds for which the namespace may reserve nothing; 0 where it may."""
+        """Seconds for which the namespace may take no more; 0 where it may."""
         debt = self._debts.get(namespace)
         if debt is None:
             return 0.0

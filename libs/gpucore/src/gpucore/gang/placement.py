@@ -22,7 +22,14 @@ from typing import Final
 from gpucore.accounting.ledger import Ledger
 from gpucore.accounting.node_info import NodeInfo, common_unit
 from gpucore.gang.able_nodes import able_nodes, standing_places, without_reservations
-from gpucore.gang.members import MOST_RESERVED, Members, Postponed, incomplete, too_many
+from gpucore.gang.members import (
+    MOST_RESERVED,
+    Members,
+    Postponed,
+    incomplete,
+    planned_long,
+    too_many,
+)
 from gpucore.gang.shapes import gpus_of, shape_of, shape_of_place
 from gpucore.gang.spread import NodeOffer, spread_over
 from gpucore.gang.values import GangPlacement, Shortage
@@ -49,6 +56,7 @@ def place_gang(
     now_ns: int,
     limits: Mapping[NodeName, int] = _NO_LIMITS,
     nominated: Nominated = NONE_NOMINATED,
+    pause: float = 0.0,
 ) -> GangPlacement | Shortage | Postponed:
     """Placements for the pods of ``gang`` without one: existing reservations, else new ones.
 
@@ -61,6 +69,7 @@ def place_gang(
         limits: maximum number of the pods by node, for other reasons than GPUs; pods with reserved
             places are not subtracted.
         nominated: pods that go before those of the gang, by the node that they are nominated for.
+        pause: seconds for which the namespace gets no new plan.
     """
     allocations = ledger.gang(gang.namespace, gang.name)
     reservations = [
@@ -74,6 +83,8 @@ def place_gang(
     kept = standing_places(ledger, replaced.values(), pod_request)
     if len(kept) >= missing and any(one.placement.node in names for one in kept):
         return GangPlacement(kept)
+    if pause:
+        return planned_long(gang, pause)
     if ledger.reserved(gang.namespace) - len(replaced) + missing > MOST_RESERVED:
         return too_many(gang)
     standing = {one.uid: one for one in allocations if one.uid not in replaced}

@@ -56,16 +56,16 @@ def filter_nodes(
     node_infos: NodeInfos, pod_request: PodRequest, names: Sequence[NodeName]
 ) -> tuple[list[NodeName], NodeFitErrors]:
     """Split ``names`` into nodes that can take the pod, in their order, and refusals."""
-    fits = _roomy(node_infos, pod_request, names)
+    fits = roomy_nodes(node_infos, pod_request, names)
     if not is_plain(pod_request):
         fits = [name for name in fits if _takes(node_infos, name, pod_request)]
     return fits, NodeFitErrors(node_infos, pod_request, names, fits)
 
 
-def _roomy(
+def roomy_nodes(
     node_infos: NodeInfos, pod_request: PodRequest, names: Iterable[NodeName]
 ) -> list[NodeName]:
-    """Names whose aggregate fits one GPU's part: exact for a plain request."""
+    """The nodes with :func:`gpucore.scheduling.fit.has_room`, by published aggregates."""
     if pod_request.gpus:
         combines, need = pod_request.combines_gpus, pod_request.gpus
         counts = node_infos.free_full_gpu_counts if combines else node_infos.free_gpu_counts

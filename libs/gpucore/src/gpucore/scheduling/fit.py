@@ -51,11 +51,16 @@ def fit(node_info: NodeInfo, pod_request: PodRequest) -> FitError | None:
 
 def fits(node_info: NodeInfo, pod_request: PodRequest) -> bool:
     """Whether :func:`fit` has no reason, by the aggregates of the node where these decide."""
+    return has_room(node_info, pod_request) and (
+        is_plain(pod_request) or fit(node_info, pod_request) is None
+    )
+
+
+def has_room(node_info: NodeInfo, pod_request: PodRequest) -> bool:
+    """Whether the aggregates of the node leave room for the pod; exact for a plain request."""
     if pod_request.gpus:
-        left = free_gpus(node_info, pod_request) - pod_request.gpus
-    else:
-        left = node_info.max_allocatable_memory - -(-pod_request.mem // pod_request.gpu_count)
-    return left >= 0 and (is_plain(pod_request) or fit(node_info, pod_request) is None)
+        return free_gpus(node_info, pod_request) >= pod_request.gpus
+    return node_info.max_allocatable_memory >= -(-pod_request.mem // pod_request.gpu_count)
 
 
 def free_gpus(node_info: NodeInfo, pod_request: PodRequest) -> int:

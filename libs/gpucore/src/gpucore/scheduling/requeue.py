@@ -78,6 +78,7 @@ class RememberedPod(msgspec.Struct):
         wakeups: times it was sent back since it last fitted anywhere.
         not_before: time of the loop before which it is not sent back again.
         incomplete: pods of its gang were missing, which its scheduler reported as the reason.
+        paused: its gang got no plan, because plans took too long for gangs of its namespace.
     """
 
     pod: Pod
@@ -88,6 +89,7 @@ class RememberedPod(msgspec.Struct):
     wakeups: int = 0
     not_before: float = 0.0
     incomplete: bool = False
+    paused: bool = False
 
     @property
     def considered(self) -> int:

@@ -6,10 +6,10 @@ another network reaches it. Everybody may read them, because nothing can be done
 """
 
 import os
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Annotated, Any, Final
 
-from fastapi import APIRouter, FastAPI, Query, Response
+from fastapi import APIRouter, FastAPI, Query, Request, Response
 from fastapi.responses import PlainTextResponse, StreamingResponse
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
@@ -19,7 +19,8 @@ from gpuextender.health import Readiness
 from gpuextender.http import readapi
 from gpuextender.http.errors import ErrorView, add_errors
 from gpuextender.http.openapi import JSON, PREFIXES, SHARE_PREFIX, answers, complete
-from gpuextender.http.readapi import ReadApi
+from gpuextender.http.readapi import ReadApi, answered
+from gpuextender.http.turns import Turns
 from gpuextender.http.views import (
     Inspection,
     TopologyInspection,
@@ -100,8 +101,8 @@ def make_app(
 ) -> FastAPI:
     """Put the routes together; ``scheduler`` has those of kube-scheduler."""
     app = _framework(health, gauges, scheduler, read)
-    _add_inspection(app, state)
-    _add_topology(app, topology)
+    _add_inspection(app, state, read.lists)
+    _add_topology(app, topology, read.lists)
     _add_profiles(app)
     complete(app, (*readapi.KINDS, *KINDS, Inspection, TopologyInspection), ErrorView)
     return app
@@ -136,11 +137,10 @@ def _add_version(app: FastAPI) -> None:
         return PlainTextResponse(VERSION)
 
 
-def _add_inspection(app: FastAPI, state: State) -> None:
-    async def everything() -> Response:
+def _add_inspection(app: FastAPI, state: State, lists: Turns) -> None:
+    async def everything(request: Request) -> Response:
         """All nodes with their GPUs and pods, as the original answered."""
-        slices = TimeSlices()
-        return await _json(await inspect_all(state.ledger, slices), slices)
+        return await _list(request, lists, lambda slices: inspect_all(state.ledger, slices))
 
     async def one(node: str) -> Response:
         """One node; an unknown one is named in ``error``."""
@@ -150,11 +150,12 @@ def _add_inspection(app: FastAPI, state: State) -> None:
     _add_get(app, SHARE_PREFIX, "inspect/{node}", one, Inspection)
 
 
-def _add_topology(app: FastAPI, inspector: TopologyInspector) -> None:
-    async def everything(*, detail: Detail = False) -> Response:
+def _add_topology(app: FastAPI, inspector: TopologyInspector, lists: Turns) -> None:
+    async def everything(request: Request, *, detail: Detail = False) -> Response:
         """All nodes with exclusive GPUs, as the topology extender answered."""
-        slices = TimeSlices()
-        return await _json(await inspector.everything(slices, detail=detail), slices)
+        return await _list(
+            request, lists, lambda slices: inspector.everything(slices, detail=detail)
+        )
 
     async def one(node: str, *, detail: Detail = False) -> Response:
         """One node with exclusive GPUs; an unknown one is named in ``error``."""
@@ -167,7 +168,8 @@ def _add_topology(app: FastAPI, inspector: TopologyInspector) -> None:
 
 
 def _add_get(app: FastAPI, prefix: str, path: str, handler: Endpoint, kind: type) -> None:
-    responses = answers({200: kind})
+    one = "{" in path
+    responses = answers({200: kind} if one else {200: kind, 503: ErrorView})
     app.add_api_route(f"{prefix}/{path}", handler, tags=["inspect"], responses=responses)
 
 
@@ -180,6 +182,21 @@ def _add_profiles(app: FastAPI) -> None:
     async def profiles(profile: str) -> Response:  # noqa: ARG001 - all are answered alike
         """The original served Go profiles; this process replies 404 and names /metrics."""
         return PlainTextResponse(_NO_PROFILES, status_code=404)
+
+
+async def _list(
+    request: Request,
+    lists: Turns,
+    view: Callable[[TimeSlices], Awaitable[Inspection | TopologyInspection]],
+) -> Response:
+    """The reply with all nodes, in its turn."""
+
+    async def reply() -> Response:
+        async with lists.turn():
+            slices = TimeSlices()
+            return await _json(await view(slices), slices)
+
+    return await answered(request, reply())
 
 
 async def _json(inspection: Inspection | TopologyInspection, slices: TimeSlices) -> Response:

@@ -246,11 +246,16 @@ class PodQuestions:
 
 
 class ReadApi:
-    """Handlers of ``/api/v1``."""
+    """Handlers of ``/api/v1``.
+
+    Attributes:
+        lists: turns of all answers that list the nodes, so that those of large clusters do not add
+            up.
+    """
 
     def __init__(self, state: State, health: Readiness, questions: PodQuestions) -> None:
         self._state, self._health, self._questions = state, health, questions
-        self._lists = Turns()
+        self.lists = Turns()
 
     def router(self) -> APIRouter:
         """All openapi."""
@@ -275,11 +280,10 @@ class ReadApi:
         """Every node with its GPUs and who is on them."""
         if unready := self._unready():
             return unready
-        return await _answered(request, self._all_nodes())
+        return await answered(request, self._all_nodes())
 
     async def _all_nodes(self) -> Response:
-        """One list at a time, so that those of large clusters do not add up."""
-        async with self._lists.turn():
+        async with self.lists.turn():
             slices = TimeSlices()
             return await _long(await views.nodes_view(self._state.ledger, slices), slices)
 
@@ -302,7 +306,7 @@ class ReadApi:
         """Why a pod waits, node by node and GPU by GPU, or where it sits."""
         if unready := self._unready():
             return unready
-        return await _answered(request, self._explained(namespace, name))
+        return await answered(request, self._explained(namespace, name))
 
     async def _explained(self, namespace: str, name: str) -> Response:
         slices = TimeSlices()
@@ -319,7 +323,7 @@ class ReadApi:
         """What would become of pods if they came now, in this order."""
         if unready := self._unready():
             return unready
-        return await _answered(request, self._what_if(await request.body()))
+        return await answered(request, self._what_if(await request.body()))
 
     async def _what_if(self, body: bytes) -> Response:
         try:
@@ -344,7 +348,7 @@ _GONE: Final = Response(status_code=499)
 """Nobody receives it."""
 
 
-async def _answered(request: Request, work: Coroutine[Any, Any, Response]) -> Response:
+async def answered(request: Request, work: Coroutine[Any, Any, Response]) -> Response:
     """The reply to a question, while its client is there and not too many others wait."""
     try:
         return await while_connected(request, work)

@@ -232,7 +232,9 @@ class Filter:
         if pending.pod.pod_group:
             await self._gangs.settled(pending.pod)
         judged = self._requeue.change
-        found = self._gangs.filter(pending, names) if gang_of(pending.pod) else None
+        in_gang = gang_of(pending.pod) is not None
+        paused = in_gang and self._gangs.paused(pending)
+        found = self._gangs.filter(pending, names) if in_gang else None
         if found is None:
             fits, statuses = await self._alone(pending, raw, pending.pod_request, names)
         else:
@@ -242,7 +244,7 @@ class Filter:
             if not pending.pod.pod_group:  # the binds of a group come after its last filter call
                 self._expected.expect(pending.pod.uid)
         elif not pending.pod_request.fault:
-            self._requeue.refused(pending, pending.pod_request, names, judged=judged)
+            self._requeue.refused(pending, pending.pod_request, names, judged=judged, paused=paused)
         for code, count in statuses.counts.items():
             metrics.REFUSALS.labels(code.value).inc(count)
         return fits, statuses

@@ -15,7 +15,7 @@ from typing import Final
 from gpucore.explain.gangs import gang_sentence, group_sentence
 from gpucore.explain.sentences import sentence
 from gpucore.gang.group_cycles import PodGroupCycles
-from gpucore.gang.members import Postponed, resting
+from gpucore.gang.members import Postponed, planning_pause, resting
 from gpucore.gang.placement import place_gang, taken
 from gpucore.gang.values import GangPlacement, Shortage
 from gpucore.model import Allocation, AllocationState, Code, FitError, Placement, PodRequest
@@ -109,6 +109,14 @@ class Gangs:
         if gang is not None and gang.is_group:
             return self.groups.complete(pending, gang)
         return gang is None or self._state.members(pending, gang).exist >= gang.size
+
+    def paused(self, pending: UnscheduledPod) -> bool:
+        """Its gang gets no new plan, because plans took too long for gangs of its namespace."""
+        gang, state = gang_of(pending.pod), self._state
+        if gang is None:
+            return False
+        held = state.ledger.gang(*gang.key)
+        return planning_pause(state.planning_time, gang, held, self._clock()) > 0
 
     def filter(
         self, pending: UnscheduledPod, names: Sequence[NodeName]
@@ -250,7 +258,9 @@ class Gangs:
             now_ns=now_ns,
             limits=limits,
             nominated=self._state.nominations.beside(pending.pod),
+            pause=planning_pause(self._state.planning_time, gang, held, now_ns),
         )
+        self._state.planning_time.charge(gang.namespace, now_ns, self._clock())
         if isinstance(found, Shortage | Postponed):
             return gang_sentence(found)
         fresh = any(ledger.allocation(allocation.uid) is None for allocation in found.reservations)

@@ -63,6 +63,10 @@ class GangChecks(Protocol):
         """Its gang could be placed now, the pod on one of ``names``; nothing is reserved."""
         ...
 
+    def paused(self, pending: UnscheduledPod) -> bool:
+        """Its gang gets no new plan, because plans took too long for gangs of its namespace."""
+        ...
+
 
 class Requeue:
     """Remembers refused pods; :meth:`run` sends them back."""
@@ -87,18 +91,20 @@ class Requeue:
         nodes: Sequence[NodeName],
         *,
         judged: int,
+        paused: bool = False,
     ) -> None:
         """No node of ``nodes`` could take the pod when it was judged.
 
         Args:
             judged: :attr:`change` before that.
+            paused: its gang got no plan.
         """
         pod = pending.pod
         refused = RefusedPod(pod.uid, pod_request, pod.priority, pod.creation)
         entry = self._pods.remember(pod, refused, nodes, judged=judged)
-        entry.incomplete = not self._gangs.complete(pending)
+        entry.incomplete, entry.paused = not self._gangs.complete(pending), paused
         self.on_refused(pending)
-        if self._pods.change > judged:
+        if self._pods.change > judged or paused:
             self._changed.set()
 
     def is_refused(self, uid: PodUid) -> bool:
@@ -135,7 +141,10 @@ class Requeue:
                 asyncio.get_running_loop().call_later(AGAIN_SECONDS, self._changed.set)
 
     async def look(self) -> bool:
-        """Send back every pod that fits now; whether there is more to do later."""
+        """Send back the first pods that fit now; whether there is more to do later.
+
+        The next look waits for their patches: those of one namespace must not delay it for long.
+        """
         self._prune()
         now, ranked = asyncio.get_running_loop().time(), self._pods.ranked()
         self._turns.keep(gang.key for entry in ranked if (gang := gang_of(entry.pod)))
@@ -144,7 +153,8 @@ class Requeue:
         crowd, more = await self._together(ready)
         is_group = any(one.pod.pod_group for one in crowd)
         batches += [crowd] if is_group else [[one] for one in crowd]
-        await asyncio.gather(*(self._in_turn(batch) for batch in batches))
+        batches.sort(key=lambda batch: batch[0].refused.rank)
+        await asyncio.gather(*(self._in_turn(batch) for batch in batches[:BURST]))
         return more or bool(batches) or len(ready) < len(ranked)
 
     async def _alone(self, ranked: Sequence[RememberedPod]) -> list[RememberedPod]:
@@ -184,20 +194,20 @@ class Requeue:
         for one in ranked:
             if gang_of(one.pod) is None:
                 continue
-            if self._may_fit(one, changed, fits):
+            if one.paused or self._may_fit(one, changed, fits):
                 hopeful.append(one)
             else:
                 one.looked = until
             await slices.yield_to_loop()
         crowds = self._crowds(hopeful)
-        turn = self._turns.take(crowds)
+        turn = self._turns.take({key for key in crowds if not self._gangs.paused(crowds[key][0])})
         if turn is None:
-            return [], False
+            return [], bool(crowds)
         (pending, crowd), more = crowds[turn], len(crowds) > 1
         if self._worth_a_try(pending, crowd):
             return crowd, more
         for one in crowd:
-            one.looked = self._pods.change
+            one.looked, one.paused = self._pods.change, False
         return [], more
 
     def _crowds(
@@ -212,8 +222,8 @@ class Requeue:
         return crowds
 
     def _worth_a_try(self, pending: UnscheduledPod, crowd: Sequence[RememberedPod]) -> bool:
-        """Its gang can be placed, or some pods of it were refused for another reason."""
-        if any(one.incomplete for one in crowd) and self._gangs.complete(pending):
+        """Its gang can be placed, or some pods of it were refused without a plan."""
+        if any(one.incomplete or one.paused for one in crowd) and self._gangs.complete(pending):
             return True
         return self._gangs.could_go(pending, self._pods.offered(crowd[0]))
 
@@ -279,6 +289,8 @@ class Requeue:
         try:
             await self._api.patch(path, msgspec.json.encode({"metadata": metadata}))
             metrics.REQUEUES.labels("written").inc()
+            for entry in batch:
+                entry.paused = False
         except KubeError as error:
             for entry, before in zip(batch, judged, strict=True):
                 entry.judged = before
