@@ -293,12 +293,17 @@ async def test_a_run_before_the_configuration_was_changed_is_repeated(
     assert trusted(server) == [data(server, "server")["ca.crt"]] * 2
 
 
+@pytest.mark.parametrize(
+    "names",
+    ["renamed.ns.svc", "other.ns.svc,localhost", "other.ns.svc,localhost,127.0.0.1,new.ns.svc"],
+    ids=["renamed", "fewer", "more"],
+)
 async def test_a_certificate_for_other_names_is_issued_again(
-    server: FakeApiServer, client: HttpKubeClient
+    client: HttpKubeClient, names: str
 ) -> None:
     """A release that was renamed does not keep the certificate of its old name."""
     await CertificateIssuer(client, PLAN, NOW).renew()
-    renamed = server_plan("other=renamed.ns.svc", 365)
+    renamed = server_plan(f"other={names}", 365)
     plan = Plan("ns", "authorities", (renamed,))
     assert await CertificateIssuer(client, plan, NOW).renew() == 1
 
