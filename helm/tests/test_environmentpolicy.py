@@ -47,6 +47,8 @@ def prefixed(prefix: str) -> Object:
         pod({"env": [{"name": VISIBLE["name"], "value": "void"}, VISIBLE]}),
         pod({"env": [{"name": VISIBLE["name"]}]}),
         pod(prefixed("NVIDIA_")),
+        pod(prefixed("NVIDIA_V")),
+        pod({**SHARE, **prefixed("NVIDIA_V")}),
     ],
     ids=[
         "requesting",
@@ -59,6 +61,8 @@ def prefixed(prefix: str) -> Object:
         "twice",
         "empty",
         "prefix",
+        "longer prefix",
+        "requesting and longer prefix",
     ],
 )
 def test_no_pod_chooses_its_gpus(policy: Policy, item: Object) -> None:
@@ -92,6 +96,7 @@ def test_no_pod_replaces_a_limit(policy: Policy, name: str, resource: str) -> No
         pod({**SHARE, "envFrom": [{"configMapRef": {"name": "c"}}]}),
         pod({**SHARE, **prefixed("APP_")}),
         pod({**SHARE, **prefixed("")}),
+        pod(prefixed("CUDA_MPS_")),
     ],
 )
 def test_other_variables_pass(policy: Policy, item: Object) -> None:

@@ -2,6 +2,7 @@
 
 import time
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,6 +14,7 @@ from gpucore.wire.names import CLAIM_DRIVER
 GPU = SliceDevice(
     "gpu-0", 0, uuid="GPU-0", product="Tesla T4", isolation="mps", memory_mib=15 * 1024, numa=1
 )
+LIMITED = msgspec.structs.replace(GPU, max_shares=48)
 DOMAIN = f"['{CLAIM_DRIVER}']"
 
 
@@ -49,6 +51,14 @@ def test_simple_comparisons_are_evaluated(expression: str, matches: bool) -> Non
     """As kube-scheduler evaluates them."""
     assert select(GPU, CLAIM_DRIVER, [expression]).matches is matches
     assert unknown_terms([expression]) == ()
+
+
+@pytest.mark.parametrize(("name", "amount"), [("shares", 48), ("compute", 100)])
+def test_the_other_capacities_are_compared_too(name: str, amount: int) -> None:
+    """With the numbers that the ResourceSlice has."""
+    text = f"device.capacity{DOMAIN}.{name}.compareTo(quantity('{amount}')) == 0"
+    assert select(LIMITED, CLAIM_DRIVER, [text]).matches
+    assert not select(LIMITED, CLAIM_DRIVER, [text.replace("==", ">")]).matches
 
 
 @pytest.mark.parametrize(

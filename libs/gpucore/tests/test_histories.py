@@ -31,6 +31,14 @@ def test_the_namespace_with_the_most_loses_the_one_that_was_measured_least_recen
     assert len(histories) == 3
 
 
+def test_a_new_namespace_gets_its_place_from_the_one_with_the_most() -> None:
+    """And neither loses its own history nor that of another small one."""
+    histories = Histories(limit=3)
+    histories.put([seen("a", 10), seen("b", 20), seen("z", 1, "zoo")])
+    histories.current(key("x", "new"), NOW)
+    assert names(histories) == ["x", "b", "z"]
+
+
 def test_a_new_history_is_not_the_one_that_goes() -> None:
     """It has no sample yet, so it is older than all others by its figures."""
     histories = Histories(limit=2)

@@ -131,9 +131,11 @@ def test_different_selectors_are_bounded() -> None:
 def test_a_selector_goes_with_its_last_pod() -> None:
     """Then another one is kept: a namespace that changed its labels is not stuck with the old."""
     found = history(*selecting("a", *(f"old{n}" for n in range(MOST_OF_ONE))), limit=MOST_OF_ONE)
-    for number in range(MOST_OF_ONE):
+    for number in range(MOST_OF_ALL + MOST_OF_ONE):
         found.note(PodUid(f"new{number}"), *selecting("a", f"new{number}"))
-    assert {one.labels[0][1][:3] for one in complete(found.selectors())} == {"new"}
+    kept = [one.labels[0][1] for one in complete(found.selectors())]
+    assert len(kept) == MOST_OF_ONE
+    assert {one[:3] for one in kept} == {"new"}
 
 
 def test_selectors_come_by_the_weight_of_their_pods() -> None:

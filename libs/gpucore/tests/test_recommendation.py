@@ -394,6 +394,12 @@ def test_more_than_a_gpu_has_is_capped_and_stated() -> None:
     assert sizing_sentence(found).endswith("; no more than the largest GPU has, 16 GiB")
 
 
+def test_a_share_of_several_gpus_is_capped_at_the_memory_of_all_of_them() -> None:
+    """20 GiB with the margin are 23, which two GPUs of 16 GiB hold and one does not."""
+    found = found_in(measured(2, 20, requested=14, gpus=2), gpu_sizes=(8, 16))
+    assert (found.size, found.capped) == (ContainerSize(24), False)
+
+
 @pytest.mark.parametrize(
     ("days", "starts", "pods", "expected"),
     [

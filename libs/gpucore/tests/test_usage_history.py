@@ -225,6 +225,15 @@ def test_a_week_halves_the_samples_once() -> None:
     assert found.faded(NOW + FADE_SECONDS - 1) is found
 
 
+@pytest.mark.parametrize("looks", [1, 3, 10])
+def test_how_often_a_history_is_faded_changes_nothing(looks: int) -> None:
+    """Weeks are counted from the first sample, whenever in a week somebody looks."""
+    found = history_of(*[GIB] * 64)
+    for number in range(1, looks + 1):
+        found = found.faded(NOW + 4.5 * FADE_SECONDS * number / looks)
+    assert (found.samples, found.faded_at) == (4, NOW + 4 * FADE_SECONDS)
+
+
 def test_a_peak_without_samples_falls_to_the_highest_bucket_left() -> None:
     """One sample of weeks ago does not decide for ever."""
     found = history_of(20 * GIB, *[GIB] * 9).faded(NOW + FADE_SECONDS)

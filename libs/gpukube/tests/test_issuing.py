@@ -177,7 +177,7 @@ async def test_the_webhook_is_called_while_its_pods_serve_the_certificate_before
         await server.put("secrets", secret("authorities"))
     else:
         await expire(server, first)
-    for minutes in (0, 2):
+    for minutes in (0, 2, 9):
         run = first + timedelta(minutes=minutes)
         assert await CertificateIssuer(client, PLAN, run).renew() == (0 if minutes else 5)
         after = context(server, "server", tmp_path / "after", ssl.PROTOCOL_TLS_SERVER)
@@ -276,6 +276,28 @@ async def test_the_webhook_keeps_everything_but_its_bundle(
     assert hook["clientConfig"]["service"] == {"name": "server"}
 
 
+async def test_a_configuration_that_changes_meanwhile_is_not_overwritten(
+    server: FakeApiServer, client: HttpKubeClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Helm may write it between the read and the patch, which would undo that."""
+    read = client.get
+
+    async def read_before_a_change(path: str) -> bytes:
+        found = await read(path)
+        if path.endswith("/hook"):
+            changed = server.find("mutatingwebhookconfigurations", "hook")
+            changed["webhooks"][0]["timeoutSeconds"] = 7
+            await server.put("mutatingwebhookconfigurations", changed)
+        return found
+
+    monkeypatch.setattr(client, "get", read_before_a_change)
+    with pytest.raises(RenewalError, match="hook"):
+        await CertificateIssuer(client, PLAN, NOW).renew()
+    (hook,) = server.find("mutatingwebhookconfigurations", "hook")["webhooks"]
+    assert hook["timeoutSeconds"] == 7
+    assert "caBundle" not in hook["clientConfig"]
+
+
 async def test_a_run_before_the_configuration_was_changed_is_repeated(
     server: FakeApiServer, client: HttpKubeClient
 ) -> None:
@@ -293,12 +315,17 @@ async def test_a_run_before_the_configuration_was_changed_is_repeated(
     assert trusted(server) == [data(server, "server")["ca.crt"]] * 2
 
 
+@pytest.mark.parametrize(
+    "names",
+    ["renamed.ns.svc", "other.ns.svc,localhost", "other.ns.svc,localhost,127.0.0.1,new.ns.svc"],
+    ids=["renamed", "fewer", "more"],
+)
 async def test_a_certificate_for_other_names_is_issued_again(
-    server: FakeApiServer, client: HttpKubeClient
+    client: HttpKubeClient, names: str
 ) -> None:
     """A release that was renamed does not keep the certificate of its old name."""
     await CertificateIssuer(client, PLAN, NOW).renew()
-    renamed = server_plan("other=renamed.ns.svc", 365)
+    renamed = server_plan(f"other={names}", 365)
     plan = Plan("ns", "authorities", (renamed,))
     assert await CertificateIssuer(client, plan, NOW).renew() == 1
 

@@ -98,6 +98,8 @@ CASES = [
     (case(memory.proof, FILLED, "driver"), PASS, "after 3700 MiB"),
     (case(memory.proof, FILLED, "mps", reached_mib=6144, refusal=""), FAIL, "no refusal"),
     (case(memory.proof, FILLED, "driver", reached_mib=4097), FAIL, "after 4097 MiB"),
+    (case(memory.proof, FILLED, "driver", reached_mib=2560), PASS, "after 2560 MiB"),
+    (case(memory.proof, FILLED, "driver", reached_mib=2559), FAIL, "after 2559 MiB"),
     (case(memory.proof, FILLED, "driver", reached_mib=100), FAIL, "after 100 MiB"),
     (case(memory.proof, FILLED, "driver", intact=False), FAIL, "not intact"),
     (case(memory.proof, FILLED, "driver", released=False), FAIL, "could not be released"),

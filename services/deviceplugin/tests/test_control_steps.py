@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from gpudeviceplugin.isolation.mps.control import Control, environment
-from gpudeviceplugin.isolation.mps.errors import ControlError
+from gpudeviceplugin.isolation.mps.errors import BusyError, ControlError, NoDaemonError
 from gpudeviceplugin.isolation.mps.folders import Folders
 
 FOLDERS = Folders(Path("/mps/pipe"), Path("/mps/log"))
@@ -40,6 +40,24 @@ async def test_a_command_that_fails_has_the_last_of_what_was_printed(tmp_path: P
         )
     with pytest.raises(ControlError, match=r"^ps failed: 3$"):
         await control(tmp_path, "exit 3").send("ps", seconds=SECONDS)
+
+
+@pytest.mark.parametrize(
+    ("printed", "kind"),
+    [
+        ("Cannot find MPS control daemon process", NoDaemonError),
+        ("Cannot send command to MPS control daemon process", BusyError),
+        ("", BusyError),
+        ("Permission denied", ControlError),
+    ],
+)
+async def test_only_a_busy_daemon_may_answer_later(
+    tmp_path: Path, printed: str, kind: type[ControlError]
+) -> None:
+    """A daemon that reads from another client is not dead; the program often prints nothing."""
+    with pytest.raises(ControlError) as failure:
+        await control(tmp_path, f"printf '{printed}'", "exit 1").send("ps", seconds=SECONDS)
+    assert failure.type is kind
 
 
 async def test_a_command_without_an_answer_leaves_no_process(tmp_path: Path) -> None:

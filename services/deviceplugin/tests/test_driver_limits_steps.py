@@ -11,6 +11,7 @@ import structlog
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from limitsworld import FIRST, SECOND, World, share
+from moduletime import Clock
 from msgspec.structs import replace
 from prometheus_client import REGISTRY
 from structlog.testing import capture_logs
@@ -172,6 +173,18 @@ async def test_what_happens_again_at_once_is_reported_once(world: World) -> None
         await world.limits.look()
         await world.limits.look()
     assert len(world.events) == 1
+
+
+async def test_the_first_report_waits_for_nothing(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The clock of a node that has just booted begins near zero."""
+    clock = Clock()
+    clock.now = 1.0
+    clock.rule(monkeypatch, "gpudeviceplugin.isolation.driver_limits")
+    world.pod("a", cgroup=False, gpu0=3)
+    assert await world.limits.look() == {Finding.BROKEN}
+    assert [event[:2] for event in world.events] == [("a", "GpuLimitNotInForce")]
 
 
 async def test_a_limit_that_cannot_be_set_keeps_the_gpu_without_the_mode(world: World) -> None:

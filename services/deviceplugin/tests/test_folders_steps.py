@@ -139,3 +139,13 @@ def test_a_log_is_emptied_when_it_is_larger_than_its_limit(tmp_path: Path) -> No
         (tmp_path / name).write_bytes(b"x" * size)
     trim_logs(tmp_path)
     assert {name: (tmp_path / name).stat().st_size for name in sizes} == sizes | {"control.log": 0}
+
+
+def test_a_log_with_a_hole_counts_by_the_memory_that_it_takes(tmp_path: Path) -> None:
+    """A daemon goes on writing where it was when its log was emptied, and the rest is a hole."""
+    log = tmp_path / "control.log"
+    with log.open("wb") as file:
+        file.seek(LOG_BYTES)
+        file.write(b"the last line")
+    trim_logs(tmp_path)
+    assert log.read_bytes().endswith(b"the last line")

@@ -58,6 +58,17 @@ def test_a_wait_outlasts_an_api_server_that_restarts() -> None:
     assert site(client).ended("p")["status"]["phase"] == "Succeeded"
 
 
+def test_a_pod_that_fails_without_a_node_is_not_waited_for() -> None:
+    """It never gets one: the row does not wait for a minute."""
+
+    class Unbound(FailingClient):
+        def get(self, path: str, params: object = None) -> bytes:
+            return super().get(path, params).replace(b'"nodeName":"n"', b"")
+
+    client = Unbound("Pending", "Failed")
+    assert site(client).bound("p")["status"]["phase"] == "Failed"
+
+
 def test_a_deletion_is_repeated_until_it_is_accepted() -> None:
     """Else the pod would hold its share until the end of the run."""
     client = FailingClient(RESET, "accepted", RESTARTS, GONE)

@@ -86,6 +86,18 @@ def test_a_refused_pod_is_not_requested_again() -> None:
     assert name(made, 2) == "b/c0"
 
 
+def test_a_refusal_of_another_pod_leaves_the_pod_in_progress() -> None:
+    """Its next container comes before that of a pod which arrived earlier."""
+    made = queue(
+        expected("early", {"gpu-mem": 2}),
+        expected("a", {"gpu-mem": 1}, {"gpu-mem": 2}),
+        expected("refused", {"gpu-mem": 3}),
+    )
+    give(made, 1)
+    made.turn_away(PodUid("uid-refused"))
+    assert name(made, 2) == "a/c1"
+
+
 def test_a_pod_that_runs_or_is_gone_is_no_candidate() -> None:
     """Running pods and deleted pods leave the queue."""
     made = queue(expected("a", {"gpu-mem": 2}), expected("b", {"gpu-mem": 2}))

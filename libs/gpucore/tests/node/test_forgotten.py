@@ -98,6 +98,16 @@ def test_a_container_that_restarts_gets_the_devices_that_are_reserved_for_it() -
     assert isinstance(kubelet.take(8), AllocationError)
 
 
+def test_a_reserved_device_that_kubelet_does_not_offer_is_not_named() -> None:
+    """Kubelet refuses an answer with a device that was not in its question."""
+    kubelet = restarted(running("p", 0, 8))
+    own = kubelet.matcher.holdings.rows_of(Holder("default", "p", "c0"))[Resource.MEM]
+    kubelet.used[Resource.MEM].add(own[0])
+    granted = kubelet.take(8)
+    assert set(own[1:]) < set(granted.ids)
+    assert own[0] not in granted.ids
+
+
 def test_equal_containers_that_restart_together_get_devices_of_their_own() -> None:
     """Kubelet calls for both before it lists either."""
     texts = plan(0, 8) | {NAMES.mem_assigned: "true"}

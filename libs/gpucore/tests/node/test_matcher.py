@@ -324,6 +324,19 @@ def test_a_refusal_names_other_pods_for_the_log_of_the_node_only() -> None:
     assert answer.pods == ("default/secret",)
 
 
+def test_a_pod_that_was_refused_at_allocate_is_not_meant_again() -> None:
+    """Kubelet took the last units without a question, and goes on with the next pod."""
+    demand = {wire_names.ISOLATION: "mps"}
+    pods = expected("refused", {"gpu-mem": 2}, annotations=demand), expected("b", {"gpu-mem": 2})
+    state = matcher(machine(15), *pods)
+    mine = ids(state, {0: 2})
+    denied(state.allocate(MEM, mine), AllocationErrorCode.ISOLATION_MODE_MISSING)
+    granted = state.allocate(MEM, mine)
+    assert isinstance(granted, Granted)
+    assert granted.turn is not None
+    assert granted.turn.pod.name == "b"
+
+
 def test_a_mig_instance_serves_one_pod_at_a_time() -> None:
     """An instance is a slice already: a second pod is sent elsewhere, the same pod may go on."""
     inventory = Inventory(gpus=(make_gpu(0, 10, mig=True), make_gpu(1, 15)))

@@ -61,6 +61,17 @@ def test_a_daemon_serves_so_many_pods_at_most() -> None:
     assert message == "GPU 0 has 48 pods, the maximum for one MPS daemon"
 
 
+def test_a_full_daemon_takes_the_next_container_of_a_pod_that_it_serves() -> None:
+    """Pods are counted, and this one is among them already."""
+    pods = [expected(f"p{i}", {"gpu-mem": 1}) for i in range(MPS_CLIENTS - 1)]
+    pods.append(expected("last", {"gpu-mem": 1}, {"gpu-mem": 2}))
+    kubelet = Kubelet(
+        matcher(Inventory(gpus=(make_gpu(0, 80, isolation=IsolationMode.MPS),)), *pods)
+    )
+    answers = [kubelet.take(amount) for amount in (*[1] * MPS_CLIENTS, 2)]
+    assert all(isinstance(each, Granted) for each in answers)
+
+
 def test_a_share_of_several_gpus_needs_one_daemon_for_all() -> None:
     """A program speaks to one daemon, so it would see one GPU only."""
     pod = expected("p", {"gpu-mem": 4}, labels={"aliyun.com/gpu-count": "2"})

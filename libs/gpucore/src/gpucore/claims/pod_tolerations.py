@@ -42,6 +42,5 @@ def _by_effect(tolerations: Sequence[_Toleration]) -> Iterator[Tolerance]:
     for effect in (NO_EXECUTE, NO_SCHEDULE):
         matching = [each for each in tolerations if each.tolerates(effect)]
         times = [t for each in matching if (t := each.toleration_seconds) is not None]
-        timed = bool(times) and effect == NO_EXECUTE
         if matching:
-            yield Tolerance(effect, min(max(min(times), 0), MAX_SECONDS) if timed else None)
+            yield Tolerance(effect, min(max(min(times), 0), MAX_SECONDS) if times else None)

@@ -33,7 +33,7 @@ def expected_of(pod: Pod, names: Names) -> Expected | None:
         gpu_count=pod_request.gpu_count,
         pod_request=pod_request,
         steps=steps,
-        waiting=pod.phase in {"", "Pending"},
+        waiting=pod.phase == "Pending",
         bursts=bool(pod_request.burst or kai_limit(pod, MIB, names)),
     )
 
