@@ -10,7 +10,6 @@ from gpucore.sizing.usage_documents import NodeUsage
 from gpucore.units import counted
 from gpuinspect.cluster.release import plugins_in
 from gpuinspect.cluster.snapshots import Snapshot
-from gpuinspect.queries.usage import NO_FIGURES, Figures
 from gpukube.plugin_pods import plugin_addresses
 from gpukube.plugins import USAGE, PluginReplies, read_plugins
 
@@ -32,6 +31,21 @@ NO_PROCESSES: Final = (
 IN_A_SNAPSHOT: Final = (
     "memory in use is unknown: a snapshot does not have it; give --prometheus URL"
 )
+
+
+class Figures(msgspec.Struct, frozen=True):
+    """Memory in use, in bytes, from Prometheus or the device plugins.
+
+    Attributes:
+        pods: by ``namespace/name``.
+        gpus: by UUID.
+    """
+
+    pods: Mapping[str, float] = {}
+    gpus: Mapping[str, float] = {}
+
+
+NO_FIGURES: Final = Figures()
 
 
 class MemoryInUse(msgspec.Struct, frozen=True):

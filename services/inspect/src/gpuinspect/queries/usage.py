@@ -18,6 +18,7 @@ from gpucore.wire.whole_requests import pod_request_of
 from gpuinspect.cluster.ledger import ledger_of
 from gpuinspect.cluster.snapshots import Snapshot
 from gpuinspect.queries.claims import PodClaims
+from gpuinspect.queries.memory_in_use import NO_FIGURES, Figures
 from gpuinspect.queries.shares import view_of_nodes
 from gpuinspect.queries.views import ClusterView, of_namespace
 
@@ -71,21 +72,6 @@ class GroupUsage(msgspec.Struct, frozen=True):
             self.granted_unknown_unit + other.granted_unknown_unit,
             self.waiting_unknown_unit + other.waiting_unknown_unit,
         )
-
-
-class Figures(msgspec.Struct, frozen=True):
-    """Memory in use, in bytes, from Prometheus or the device plugins.
-
-    Attributes:
-        pods: by ``namespace/name``.
-        gpus: by UUID.
-    """
-
-    pods: Mapping[str, float] = {}
-    gpus: Mapping[str, float] = {}
-
-
-NO_FIGURES: Final = Figures()
 
 
 class UsageReport(msgspec.Struct, frozen=True):
