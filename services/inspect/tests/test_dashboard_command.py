@@ -12,6 +12,7 @@ from fakeapiserver import FakeApiServer
 from invoking import Run
 from starlette.testclient import TestClient
 
+from gpuinspect.cluster.claims import DEVICE_CLASSES, claim_templates
 from gpuinspect.cluster.collect import (
     CLAIM_LISTS,
     CONFIG_MAPS,
@@ -20,7 +21,6 @@ from gpuinspect.cluster.collect import (
     ListRequest,
 )
 from gpuinspect.commands.admin import dashboard as command
-from gpuinspect.queries.claims import DEVICE_CLASSES, claim_templates
 from gpuinspect.web.feed import Feed
 
 

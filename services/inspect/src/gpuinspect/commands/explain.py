@@ -17,6 +17,7 @@ from gpucore.steps import complete
 from gpucore.wire.pod.spec import Pod
 from gpucore.wire.whole_requests import pod_request_of
 from gpuinspect.cluster.candidates import raw_pod
+from gpuinspect.cluster.claims import DEVICE_CLASSES, claim_templates
 from gpuinspect.cluster.collect import COUNTED, ListRequest
 from gpuinspect.cluster.schedulers import SCHEDULER_CONFIGS, WEBHOOKS
 from gpuinspect.cluster.scoped import REASONS, gaps, is_partial, read
@@ -29,7 +30,6 @@ from gpuinspect.commands.options.reading import Reader, fail, note_all, reading
 from gpuinspect.documents.workload import workload_explanation
 from gpuinspect.layout.explanation import explanation
 from gpuinspect.layout.explanation import workload as blocks
-from gpuinspect.queries.claims import DEVICE_CLASSES, claim_templates
 from gpuinspect.queries.explain import explain as explain_pod
 from gpuinspect.queries.explain import find
 from gpuinspect.queries.scheduling_status import SchedulingStatuses

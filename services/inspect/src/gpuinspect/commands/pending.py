@@ -8,6 +8,7 @@ from typing import Annotated, Final
 
 import typer
 
+from gpuinspect.cluster.claims import DEVICE_CLASSES, claim_templates
 from gpuinspect.cluster.collect import COUNTED
 from gpuinspect.cluster.schedulers import SCHEDULER_CONFIGS, WEBHOOKS
 from gpuinspect.cluster.scoped import REASONS, gaps, read
@@ -15,7 +16,6 @@ from gpuinspect.commands.options.formats import Format, NoHeaders, Output, emit,
 from gpuinspect.commands.options.namespaces import READ_ALL, AllNamespaces, Namespace, chosen
 from gpuinspect.commands.options.reading import Reader, note, note_all, reading
 from gpuinspect.documents.pending import pending_pod_list
-from gpuinspect.queries.claims import DEVICE_CLASSES, claim_templates
 from gpuinspect.queries.scheduling_status import SchedulingStatus, SchedulingStatuses, oldest_first
 from gpuinspect.terminal import ages
 from gpuinspect.terminal.ages import age

@@ -9,6 +9,7 @@ import typer
 
 from gpucore.explain.whatif_documents import what_if_document
 from gpucore.steps import complete
+from gpuinspect.cluster.claims import DEVICE_CLASSES, claim_templates
 from gpuinspect.cluster.collect import COUNTED
 from gpuinspect.cluster.ledger import ledger_of
 from gpuinspect.cluster.schedulers import SCHEDULER_CONFIGS, WEBHOOKS, policy_of
@@ -18,7 +19,6 @@ from gpuinspect.commands.options.formats import Format, NoHeaders, Output, emit,
 from gpuinspect.commands.options.policies import PolicyName, check_policy
 from gpuinspect.commands.options.reading import Reader, fail, note_all, reading
 from gpuinspect.layout.whatif import whatif as table
-from gpuinspect.queries.claims import DEVICE_CLASSES, claim_templates
 from gpuinspect.queries.whatif import Addition, mix_remarks, read_manifest, remarks, whatif_answers
 from gpuinspect.terminal.progress import counting
 

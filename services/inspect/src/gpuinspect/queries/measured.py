@@ -9,6 +9,7 @@ from gpucore.accounting.node_info import NodeInfo
 from gpucore.units import counted
 from gpucore.wire.names import Names
 from gpuinspect.cluster import snapshots
+from gpuinspect.cluster.claims import DEVICE_CLASSES, claim_templates
 from gpuinspect.cluster.collect import COUNTED, NODES, ClusterSource, listed, live
 from gpuinspect.cluster.ledger import ledger_of
 from gpuinspect.cluster.release import plugins_in
@@ -20,7 +21,6 @@ from gpuinspect.cluster.usage_histories import (
     by_workload,
     of_snapshot,
 )
-from gpuinspect.queries.claims import DEVICE_CLASSES, claim_templates
 from gpuinspect.queries.plugin_pods import PLUGIN_PODS
 from gpuinspect.sources.prometheus_histories import prometheus_histories
 from gpuinspect.terminal import ages

@@ -21,7 +21,8 @@ from gpucore.units import NodeName
 from gpucore.wire.errors import WireError
 from gpucore.wire.names import Names
 from gpucore.wire.whole_requests import pod_request_of
-from gpuinspect.cluster.candidates import candidates, claim_specs
+from gpuinspect.cluster.candidates import candidates
+from gpuinspect.cluster.claims import claim_specs
 from gpuinspect.cluster.conversion import conversion_note
 from gpuinspect.cluster.files import content
 from gpuinspect.cluster.mix import UNPUBLISHED, saved_mix

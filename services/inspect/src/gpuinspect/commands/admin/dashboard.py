@@ -13,6 +13,7 @@ import structlog
 import typer
 import uvicorn
 
+from gpuinspect.cluster.claims import DEVICE_CLASSES, claim_templates
 from gpuinspect.cluster.collect import (
     CLAIM_LISTS,
     CONFIG_MAPS,
@@ -27,7 +28,6 @@ from gpuinspect.cluster.usage_histories import of_snapshot
 from gpuinspect.commands.options.amounts import seconds_option
 from gpuinspect.commands.options.measuring import Prometheus, from_prometheus
 from gpuinspect.commands.options.reading import Reader, note, reading
-from gpuinspect.queries.claims import DEVICE_CLASSES, claim_templates
 from gpuinspect.queries.memory_in_use import MemoryInUse, memory_in_use
 from gpuinspect.queries.sizes import read_histories, series_of_week, sizes_of
 from gpuinspect.terminal import ages
