@@ -24,6 +24,7 @@ from gpuinspect.cluster.scoped import REASONS, gaps, is_partial, read
 from gpuinspect.cluster.snapshots import Snapshot
 from gpuinspect.commands.options import answers
 from gpuinspect.commands.options.formats import Format, Output, emit, names_only
+from gpuinspect.commands.options.kinds import KINDS, kind_of
 from gpuinspect.commands.options.namespaces import Namespace, chosen
 from gpuinspect.commands.options.policies import PolicyName, check_policy
 from gpuinspect.commands.options.reading import Reader, fail, note_all, reading
@@ -33,15 +34,7 @@ from gpuinspect.layout.explanation import workload as blocks
 from gpuinspect.queries.explain import explain as explain_pod
 from gpuinspect.queries.explain import find
 from gpuinspect.queries.scheduling_status import SchedulingStatuses
-from gpuinspect.queries.workloads import (
-    KINDS,
-    Alike,
-    WorkloadRef,
-    alike,
-    kind_of,
-    refused_pods,
-    uids_of,
-)
+from gpuinspect.queries.workloads import Alike, WorkloadRef, alike, refused_pods, uids_of
 from gpuinspect.terminal import output as terminal
 
 

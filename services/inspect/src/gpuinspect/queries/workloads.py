@@ -7,7 +7,6 @@ A Deployment's pods are owned by a ReplicaSet, which is named after it and the l
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
-from typing import Final
 
 import msgspec
 
@@ -18,25 +17,6 @@ from gpucore.wire.pod.spec import Pod
 from gpuinspect.cluster.snapshots import Snapshot
 from gpuinspect.errors import MissingObjectError
 from gpuinspect.queries.scheduling_status import SchedulingStatus
-
-KINDS: Final = {
-    "deployment": "Deployment",
-    "statefulset": "StatefulSet",
-    "daemonset": "DaemonSet",
-    "replicaset": "ReplicaSet",
-    "job": "Job",
-    "cronjob": "CronJob",
-}
-"""Kinds in lower case, as kubectl takes them."""
-
-SHORT: Final = {
-    "deploy": "deployment",
-    "sts": "statefulset",
-    "ds": "daemonset",
-    "rs": "replicaset",
-    "cj": "cronjob",
-    "po": "pod",
-}
 
 
 class _Reference(msgspec.Struct):
@@ -66,16 +46,6 @@ class WorkloadRef(msgspec.Struct, frozen=True):
     def word(self) -> str:
         """Its kind on the command line."""
         return self.kind.lower()
-
-
-def kind_of(word: str) -> str:
-    """The kind that a word of the command line means, in lower case; empty for none."""
-    name = word.lower().partition(".")[0]
-    for each in (name, name.removesuffix("s")):
-        found = SHORT.get(each, each)
-        if found in KINDS or found == "pod":
-            return found
-    return ""
 
 
 def uids_of(snapshot: Snapshot, ref: WorkloadRef) -> frozenset[str]:
