@@ -13,7 +13,7 @@ from msgspec import Meta
 from gpucore.sizing.buckets import LAST, LAST_SM, MOST_BUCKETS
 from gpucore.sizing.limit_events import NEVER, LimitEvent
 from gpucore.sizing.usage_history import UsageHistory, WorkloadKey
-from gpucore.wire.documents import API_VERSION
+from gpucore.wire.documents import API_VERSION, PluginDocument
 from gpucore.wire.errors import WireError, decoded
 
 KIND: Final = "UsageHistoryList"
@@ -157,3 +157,8 @@ def _event(item: UsageHistoryDoc, event: LimitEventDoc) -> LimitEvent:
     if not event.at:
         return NEVER
     return LimitEvent(min(event.at, item.last_seen), event.limit_bytes)
+
+
+HISTORIES: Final = PluginDocument[NodeHistories](
+    "usage-history", decode_node_histories, MOST_BYTES, seconds=20.0
+)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from gpucore.sizing.idle_eviction import unknown_reason
-from gpucore.sizing.usage_documents import NodeUsage, PodMemoryUse
+from gpucore.sizing.usage_documents import USAGE, NodeUsage, PodMemoryUse
 from gpucore.sizing.workloads import workload_of
 from gpucore.units import MemoryUnit
 from gpucore.wire.names import IDLE_ALLOWED, Names
@@ -23,7 +23,7 @@ from gpuinspect.queries.memory_in_use import NO_PLUGIN, NO_PODS, missing
 from gpuinspect.queries.shares import cluster_view
 from gpuinspect.queries.views import ClusterView, NodeSummary, PodSummary
 from gpukube.plugin_pods import plugin_addresses
-from gpukube.plugins import USAGE, PluginReplies, read_plugins
+from gpukube.plugins import PluginReplies, read_plugins
 
 if TYPE_CHECKING:
     from gpukube.blocking import BlockingClient

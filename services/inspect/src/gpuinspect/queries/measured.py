@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from gpucore.accounting.node_info import NodeInfo
+from gpucore.sizing.history_documents import HISTORIES
 from gpucore.units import counted
 from gpucore.wire.names import Names
 from gpuinspect.cluster import snapshots
@@ -26,7 +27,7 @@ from gpuinspect.sources.prometheus_histories import prometheus_histories
 from gpuinspect.terminal import ages
 from gpukube.errors import ForbiddenError
 from gpukube.plugin_pods import plugin_addresses
-from gpukube.plugins import HISTORIES, read_plugins
+from gpukube.plugins import read_plugins
 
 if TYPE_CHECKING:
     from gpukube.blocking import BlockingClient

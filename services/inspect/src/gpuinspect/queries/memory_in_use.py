@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from gpucore.sizing.usage_documents import NodeUsage
+from gpucore.sizing.usage_documents import USAGE, NodeUsage
 from gpucore.units import counted
 from gpuinspect.cluster.release import plugins_in
 from gpuinspect.cluster.snapshots import Snapshot
 from gpukube.plugin_pods import plugin_addresses
-from gpukube.plugins import USAGE, PluginReplies, read_plugins
+from gpukube.plugins import PluginReplies, read_plugins
 
 if TYPE_CHECKING:
     from gpukube.blocking import BlockingClient
