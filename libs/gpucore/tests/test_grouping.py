@@ -26,8 +26,8 @@ from gpucore.scheduling.fit import fit
 from gpucore.scheduling.grouping import Grouping, prepare, prepared
 from gpucore.scheduling.policy import place, score
 from gpucore.simulate.whatif import SimulatedCluster, WhatIfPod
+from gpucore.testing.machines import V100_GUIDE
 from gpucore.topology.choice import KEPT_LARGE
-from gpucore.topology.machines import V100_GUIDE
 from gpucore.topology.policies import GpuGroup, plan
 from gpucore.topology.static import decode_static
 from gpucore.units import GpuIndex, GpuUuid, NodeName
