@@ -27,6 +27,7 @@ from gpucore.explain.suggestions import NAMED, suggest
 from gpucore.gang.placement import place_gang
 from gpucore.gang.values import GangPlacement, Shortage
 from gpucore.model import Allocation, FitError, Placement, PodRequest
+from gpucore.model.constraints import PodConstraints
 from gpucore.scheduling.candidates import Candidates, PodRequirements
 from gpucore.scheduling.cluster_policy import ClusterPolicy
 from gpucore.scheduling.device_fit import exclusive_devices
@@ -36,6 +37,7 @@ from gpucore.scheduling.policy import place, resolve
 from gpucore.steps import Steps
 from gpucore.units import GpuIndex, MemoryUnit, NodeName
 from gpucore.wire.pod.gangs import gang_of
+from gpucore.wire.pod.spec import Pod
 
 _UNPLACED: Final = (
     "the scheduler that bound it did not call the extender: name the scheduler in its"
@@ -260,3 +262,9 @@ def _never_scheduled(found: Explanation, facts: PodFacts) -> Explanation:
         gates=gates,
         helps=(*first, *found.helps),
     )
+
+
+def likeness(pod: Pod, pod_request: PodRequest, constraints: PodConstraints) -> object:
+    """What pods have in common that one explanation holds for."""
+    nominated = pod.uid if pod.nominated else ""
+    return pod_request, constraints, pod.scheduler_name, gang_of(pod), pod.priority, nominated

@@ -17,9 +17,8 @@ from typing import Final
 import msgspec
 
 from gpucore.model.links import NVLINK, Matrix
-from gpucore.topology.choice import SearchSpace
+from gpucore.topology.choice import SearchSpace, total
 from gpucore.topology.gpusets import MAX_EXACT
-from gpucore.topology.greedy import total
 from gpucore.topology.static import STATIC_SETS, StaticSets
 from gpucore.units import GpuIndex, counted
 

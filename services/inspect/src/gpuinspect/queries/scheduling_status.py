@@ -13,9 +13,8 @@ import msgspec
 from gpucore.accounting.node_info import common_unit, unit_of
 from gpucore.claims.facts import ClaimFacts
 from gpucore.explain.groups import figures
-from gpucore.explain.likeness import likeness
 from gpucore.explain.pod_states import Cluster, Explanation, PodState
-from gpucore.explain.pods import request_sentence
+from gpucore.explain.pods import likeness, request_sentence
 from gpucore.explain.sentences import gated, placement_sentence
 from gpucore.model import Allocation, Code, PodRequest
 from gpucore.units import MemoryUnit, counted
