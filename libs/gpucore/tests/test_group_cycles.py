@@ -14,8 +14,7 @@ from gpucore.gang.group_cycle import SIMULATIONS
 from gpucore.gang.group_cycles import RELEASE_SECONDS, REMEMBER_SECONDS, PodGroupCycles
 from gpucore.gang.group_places import MOST_IN_VAIN
 from gpucore.gang.group_plan import plan_group
-from gpucore.gang.kinds import GroupMember
-from gpucore.gang.members import LIMIT_SECONDS, MOST_RESERVED, ReservationTime
+from gpucore.gang.members import LIMIT_SECONDS, MOST_RESERVED, GroupMember, ReservationTime
 from gpucore.gang.placement import taken
 from gpucore.model import Allocation, AllocationState, Placement
 from gpucore.model.constraints import PodConstraints

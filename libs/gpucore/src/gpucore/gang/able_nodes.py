@@ -6,7 +6,7 @@ from typing import Final
 
 from gpucore.accounting.ledger import Ledger
 from gpucore.accounting.node_info import NodeInfo
-from gpucore.gang.shapes import gpus_of, shape_of, shape_of_place
+from gpucore.gang.values import gpus_of, shape_of, shape_of_place
 from gpucore.model import Allocation, PodRequest
 from gpucore.scheduling.device_fit import per_device
 from gpucore.scheduling.filter import filter_nodes

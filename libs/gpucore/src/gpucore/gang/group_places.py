@@ -11,8 +11,15 @@ from gpucore.gang.gang_pods import GangPods
 from gpucore.gang.group_cycle import GroupCycle, Places
 from gpucore.gang.group_plan import plan_group, reservation
 from gpucore.gang.group_view import GroupView, standing
-from gpucore.gang.kinds import GroupMember, Nodes
-from gpucore.gang.members import MOST_RESERVED, Postponed, ReservationTime, resting, too_many
+from gpucore.gang.members import (
+    MOST_RESERVED,
+    GroupMember,
+    Nodes,
+    Postponed,
+    ReservationTime,
+    resting,
+    too_many,
+)
 from gpucore.gang.values import GroupCause, GroupRefusal, GroupShortage, Refused
 from gpucore.model import Allocation
 from gpucore.model.constraints import PodConstraints
