@@ -11,8 +11,7 @@ import msgspec
 from msgspec import Meta
 
 from gpucore.sizing.buckets import LAST, LAST_SM, MOST_BUCKETS
-from gpucore.sizing.limit_events import NEVER, LimitEvent
-from gpucore.sizing.usage_history import UsageHistory, WorkloadKey
+from gpucore.sizing.usage_history import NEVER, LimitEvent, UsageHistory, WorkloadKey
 from gpucore.wire.documents import API_VERSION, PluginDocument
 from gpucore.wire.errors import WireError, decoded
 
@@ -39,7 +38,7 @@ class WorkloadDoc(msgspec.Struct, frozen=True):
 
 
 class LimitEventDoc(msgspec.Struct, frozen=True, rename="camel"):
-    """A :class:`~gpucore.sizing.limit_events.LimitEvent`."""
+    """A :class:`~gpucore.sizing.usage_history.LimitEvent`."""
 
     at: _Time = 0.0
     limit_bytes: _Number = 0

@@ -21,13 +21,12 @@ from gpucore.model.constraints import (
     Toleration,
 )
 from gpucore.wire.errors import decoded
-from gpucore.wire.fields import Amounts
 from gpucore.wire.kept import KEPT, KEPT_LENGTH, kept_where
 from gpucore.wire.names import Names
 from gpucore.wire.node.spec import Node
 from gpucore.wire.pod import spec as podspec
 from gpucore.wire.pod.spec import Pod
-from gpucore.wire.quantity import amount, milli
+from gpucore.wire.quantity import Amounts, amount, milli
 
 KEPT_DIGITS: Final = 40
 """Characters of an amount that is kept."""

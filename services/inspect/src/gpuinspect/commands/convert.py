@@ -16,7 +16,7 @@ from gpucore.claims.share_template import template_object
 from gpucore.units import MemoryUnit, UnitError
 from gpucore.wire.errors import WRONG_TYPE, WireError
 from gpucore.wire.names import Names
-from gpuinspect.cluster.files import content
+from gpuinspect.cluster.snapshots import content
 from gpuinspect.commands.options.reading import Domain, fail, note
 
 Document = dict[str, Any]

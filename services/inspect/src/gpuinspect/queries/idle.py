@@ -12,10 +12,9 @@ import msgspec
 
 from gpucore.sizing.idle_eviction import unknown_reason
 from gpucore.sizing.usage_documents import USAGE, NodeUsage, PodMemoryUse
-from gpucore.sizing.workloads import workload_of
 from gpucore.units import MemoryUnit
 from gpucore.wire.names import IDLE_ALLOWED, Names
-from gpucore.wire.pod.controllers import controller_of
+from gpucore.wire.pod.controllers import controller_of, workload_of
 from gpucore.wire.pod.spec import Pod
 from gpuinspect.cluster.release import plugins_in
 from gpuinspect.cluster.snapshots import Snapshot

@@ -12,10 +12,9 @@ from gpucore.simulate.repack import Repacked, gpus_in_use, overcommitted, repack
 from gpucore.simulate.whatif import WhatIfPod
 from gpucore.sizing.recommendation import Recommendation
 from gpucore.sizing.usage_history import ALL_CONTAINERS, WorkloadKey
-from gpucore.sizing.workloads import workload_of
 from gpucore.wire.constraints import all_constraints
 from gpucore.wire.names import Names
-from gpucore.wire.pod.controllers import controller_of
+from gpucore.wire.pod.controllers import controller_of, workload_of
 from gpucore.wire.pod.spec import Container, Pod
 from gpucore.wire.whole_requests import pod_request_of
 from gpuinspect.cluster.candidates import candidates

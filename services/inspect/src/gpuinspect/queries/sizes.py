@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Final
 from gpucore.accounting.ledger import Ledger
 from gpucore.accounting.node_info import NodeInfo, gpu_sizes
 from gpucore.sizing.evidence import SizingRules
-from gpucore.sizing.workloads import workload_of
-from gpucore.wire.pod.controllers import controller_of
+from gpucore.wire.pod.controllers import controller_of, workload_of
 from gpuinspect.cluster.release import plugins_in
 from gpuinspect.cluster.snapshots import Snapshot
 from gpuinspect.cluster.usage_histories import HistorySource, ReadHistories

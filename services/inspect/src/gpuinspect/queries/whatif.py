@@ -24,10 +24,9 @@ from gpucore.wire.whole_requests import pod_request_of
 from gpuinspect.cluster.candidates import candidates
 from gpuinspect.cluster.claims import claim_specs
 from gpuinspect.cluster.conversion import conversion_note
-from gpuinspect.cluster.files import content
 from gpuinspect.cluster.mix import UNPUBLISHED, saved_mix
 from gpuinspect.cluster.schedulers import queued_pods, schedulers_of
-from gpuinspect.cluster.snapshots import Snapshot
+from gpuinspect.cluster.snapshots import Snapshot, content
 from gpuinspect.errors import InspectError, MissingObjectError
 
 FRAGMENTATION: Final = "fragmentation"

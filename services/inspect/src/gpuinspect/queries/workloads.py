@@ -11,8 +11,7 @@ from itertools import groupby
 import msgspec
 
 from gpucore.explain.pod_states import PodState
-from gpucore.sizing.workloads import workload_of
-from gpucore.wire.pod.controllers import controller_of
+from gpucore.wire.pod.controllers import controller_of, workload_of
 from gpucore.wire.pod.spec import Pod
 from gpuinspect.cluster.snapshots import Snapshot
 from gpuinspect.errors import MissingObjectError

@@ -27,8 +27,7 @@ from gpucore.wire.claim.devices import (
     UNHEALTHY,
 )
 from gpucore.wire.errors import WireError, decoded
-from gpucore.wire.fields import Quantity
-from gpucore.wire.quantity import amount
+from gpucore.wire.quantity import Quantity, amount
 
 _KEPT_SPECS: Final = 4096
 _KEPT_BYTES: Final = 4096

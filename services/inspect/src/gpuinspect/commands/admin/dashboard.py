@@ -22,8 +22,7 @@ from gpuinspect.cluster.collect import (
     ListRequest,
     LiveReader,
 )
-from gpuinspect.cluster.files import STDIN
-from gpuinspect.cluster.snapshots import Snapshot
+from gpuinspect.cluster.snapshots import STDIN, Snapshot
 from gpuinspect.cluster.usage_histories import of_snapshot
 from gpuinspect.commands.options.amounts import seconds_option
 from gpuinspect.commands.options.measuring import Prometheus, from_prometheus
