@@ -31,7 +31,7 @@ _WHOLE: Final = re.compile(r"[+-]?[0-9]{1,19}").fullmatch
 
 
 class Taint(msgspec.Struct, frozen=True, gc=False):
-    """A taint of a node."""
+    """A taint of a node or of a device."""
 
     key: str = ""
     value: str = ""
@@ -44,7 +44,7 @@ class Taint(msgspec.Struct, frozen=True, gc=False):
 
 
 class Toleration(msgspec.Struct, frozen=True):
-    """A toleration of a pod; an empty key with ``Exists`` tolerates every taint."""
+    """A toleration of a pod or a claim; an empty key with ``Exists`` tolerates every taint."""
 
     key: str = ""
     operator: str = "Equal"
