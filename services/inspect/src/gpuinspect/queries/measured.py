@@ -11,7 +11,7 @@ from gpucore.units import counted
 from gpucore.wire.names import Names
 from gpuinspect.cluster import snapshots
 from gpuinspect.cluster.claims import DEVICE_CLASSES, claim_templates
-from gpuinspect.cluster.collect import COUNTED, NODES, ClusterSource, listed, live
+from gpuinspect.cluster.collect import COUNTED, NODES, ClusterSource, ListRequest, listed, live
 from gpuinspect.cluster.ledger import ledger_of
 from gpuinspect.cluster.release import plugins_in
 from gpuinspect.cluster.schedulers import SCHEDULER_CONFIGS, WEBHOOKS
@@ -22,11 +22,10 @@ from gpuinspect.cluster.usage_histories import (
     by_workload,
     of_snapshot,
 )
-from gpuinspect.queries.plugin_pods import PLUGIN_PODS
 from gpuinspect.sources.prometheus_histories import prometheus_histories
 from gpuinspect.terminal import ages
 from gpukube.errors import ForbiddenError
-from gpukube.plugin_pods import plugin_addresses
+from gpukube.plugin_pods import SELECTOR, plugin_addresses
 from gpukube.plugins import read_plugins
 
 if TYPE_CHECKING:
@@ -37,6 +36,7 @@ NO_HISTORY: Final = (
     " and a recommendation needs 1 day and 3 starts of pods, or 7 days and 20 samples; it can tell"
     " pods on one GPU apart only with devicePlugin.hostProcesses=true or in isolation mode driver"
 )
+_PLUGIN_PODS: Final = ListRequest("Pod", "/api/v1/pods", {"labelSelector": SELECTOR})
 _LISTS: Final = (*COUNTED, DEVICE_CLASSES, claim_templates(""), SCHEDULER_CONFIGS, WEBHOOKS)
 
 
@@ -82,7 +82,7 @@ def measured(
             snapshot = live(kube, _LISTS)
             histories = known or histories_of_plugins(kube, plugins_in(snapshot))
             return MeasuredCluster(histories, _node_infos(snapshot, names), snapshot)
-        found = known or histories_of_plugins(kube, listed(kube, PLUGIN_PODS))
+        found = known or histories_of_plugins(kube, listed(kube, _PLUGIN_PODS))
         return MeasuredCluster(found, _node_infos(_nodes(kube), names))
 
 

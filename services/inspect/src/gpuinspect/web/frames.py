@@ -35,9 +35,9 @@ from gpuinspect.queries.gpumap import (
     with_fits,
 )
 from gpuinspect.queries.memory_in_use import Figures
-from gpuinspect.queries.plugin_pods import VerifiedRow, verified_rows
 from gpuinspect.queries.shares import view_of_ledger
 from gpuinspect.queries.usage import UsageReport, grouped
+from gpuinspect.queries.verified import VerifiedRow, verified_rows
 from gpuinspect.queries.views import ClusterView, NodeSummary, in_natural_order, natural
 from gpuinspect.queries.workload_sizes import WorkloadSizes
 from gpuinspect.web.fingerprint import fingerprint
