@@ -19,7 +19,7 @@ from gpuinspect.cluster.ledger import ledger_of
 from gpuinspect.cluster.release import KUBE_SYSTEM, release_namespaces
 from gpuinspect.cluster.snapshots import Snapshot
 from gpuinspect.doctor.exempt import exempt_namespaces
-from gpuinspect.doctor.rawobjects import DoctorPodFacts, NodeVersions, node_versions, pod_facts
+from gpuinspect.doctor.rawobjects import DoctorPodFacts, pod_facts
 from gpukube.plugin_pods import COMPONENT, PLUGIN, mounts_kubelet_sockets
 
 T = TypeVar("T")
@@ -92,14 +92,6 @@ class Evidence:
     def decoded(self, pod: Pod, form: type[T]) -> T:
         """The raw object of ``pod``, as far as ``form`` has its fields."""
         return msgspec.json.decode(self.snapshot.all("Pod")[self._places[pod.uid]], type=form)
-
-    @cached_property
-    def versions_of_nodes(self) -> Mapping[NodeName, NodeVersions]:
-        """Versions of every node."""
-        raws = self.snapshot.all("Node")
-        return {
-            n.name: node_versions(raw) for n, raw in zip(self.snapshot.nodes, raws, strict=True)
-        }
 
     @cached_property
     def plugins(self) -> tuple[Pod, ...]:

@@ -7,13 +7,6 @@ import msgspec
 from gpucore.wire.names import ENV_VISIBLE_DEVICES, NO_DEVICES
 
 
-class NodeVersions(msgspec.Struct, frozen=True, rename="camel"):
-    """Versions that kubelet reports, as text; empty unknown."""
-
-    kubelet_version: str = ""
-    container_runtime_version: str = ""
-
-
 class DoctorPodFacts(msgspec.Struct, frozen=True):
     """What a pod is allowed and how it fares.
 
@@ -32,14 +25,6 @@ class DoctorPodFacts(msgspec.Struct, frozen=True):
     looked_at: bool = False
     restarts: int = 0
     choosing_gpus: tuple[str, ...] = ()
-
-
-class _NodeStatus(msgspec.Struct, rename="camel"):
-    node_info: NodeVersions | None = None
-
-
-class _Node(msgspec.Struct):
-    status: _NodeStatus | None = None
 
 
 class _Security(msgspec.Struct):
@@ -102,12 +87,6 @@ class NamedObject(msgspec.Struct):
     """The metadata of an object of any kind."""
 
     metadata: ObjectMeta
-
-
-def node_versions(raw: msgspec.Raw) -> NodeVersions:
-    """Versions of a node."""
-    status = msgspec.json.decode(raw, type=_Node).status
-    return (status and status.node_info) or NodeVersions()
 
 
 def pod_facts(raw: msgspec.Raw) -> DoctorPodFacts:
