@@ -18,6 +18,7 @@ from gpucore.scheduling.cluster_policy import (
 )
 from gpucore.scheduling.grouping import BY_LINKS
 from gpucore.scheduling.pending_pods import awaits_first_try
+from gpucore.wire.configmaps import ConfigMap, decode_config_map
 from gpucore.wire.names import POLICY_NAMES, TOPOLOGY_NAMES, Names
 from gpucore.wire.pod.spec import Pod
 from gpucore.wire.quantity import number
@@ -105,16 +106,6 @@ def _number(text: str) -> int:
     return number(text, below=1 << 31) or 0
 
 
-class _Metadata(msgspec.Struct):
-    namespace: str = ""
-    labels: Mapping[str, str] | None = None
-
-
-class _ConfigMap(msgspec.Struct):
-    metadata: _Metadata = msgspec.field(default_factory=_Metadata)
-    data: Mapping[str, str] | None = None
-
-
 class _Profile(msgspec.Struct, rename="camel"):
     scheduler_name: str | None = None
 
@@ -156,19 +147,19 @@ def for_kube_scheduler(snapshot: Snapshot, names: Names) -> bool:
     return any(
         True
         for each in _config_maps(snapshot)
-        if (each.metadata.labels or {}).get(COMPONENT) == EXTENDER
+        if each.labels.get(COMPONENT) == EXTENDER
         for _ in _configurations_of(each, names)
     )
 
 
-def _config_maps(snapshot: Snapshot) -> Iterator[_ConfigMap]:
-    maps = [msgspec.json.decode(raw, type=_ConfigMap) for raw in snapshot.all("ConfigMap")]
+def _config_maps(snapshot: Snapshot) -> Iterator[ConfigMap]:
+    maps = [decode_config_map(raw) for raw in snapshot.all("ConfigMap")]
     namespaces = extender_namespaces(snapshot) if maps else ()
-    return (each for each in maps if each.metadata.namespace in namespaces)
+    return (each for each in maps if each.namespace in namespaces)
 
 
-def _configurations_of(found: _ConfigMap, names: Names) -> Iterator[SchedulerConfiguration]:
-    for text in (found.data or {}).values():
+def _configurations_of(found: ConfigMap, names: Names) -> Iterator[SchedulerConfiguration]:
+    for text in found.data.values():
         if CONFIGURATION in text and names.gpu_mem in text and len(text) <= _MOST_CHARACTERS:
             configuration = _configuration(text)
             if configuration is not None:

@@ -1,6 +1,6 @@
 """Parts of Kubernetes objects that accounting never reads and the checks do."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 import msgspec
 
@@ -74,13 +74,6 @@ class ObjectMeta(msgspec.Struct):
 
     name: str = ""
     namespace: str = ""
-
-
-class RawConfigMap(msgspec.Struct):
-    """A config map."""
-
-    metadata: ObjectMeta
-    data: Mapping[str, str] | None = None
 
 
 class NamedObject(msgspec.Struct):
