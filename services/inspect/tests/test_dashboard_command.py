@@ -13,14 +13,9 @@ from invoking import Run
 from starlette.testclient import TestClient
 
 from gpuinspect.cluster.claims import DEVICE_CLASSES, claim_templates
-from gpuinspect.cluster.collect import (
-    CLAIM_LISTS,
-    CONFIG_MAPS,
-    FAILED_SCHEDULING,
-    GPU_HEALTH,
-    ListRequest,
-)
+from gpuinspect.cluster.collect import CLAIM_LISTS, CONFIG_MAPS, FAILED_SCHEDULING, ListRequest
 from gpuinspect.commands.admin import dashboard as command
+from gpuinspect.queries.gpuhealth import GPU_HEALTH
 from gpuinspect.web.feed import Feed
 
 

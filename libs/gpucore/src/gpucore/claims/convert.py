@@ -29,6 +29,7 @@ from gpucore.scheduling.device_fit import isolates
 from gpucore.units import MemoryUnit
 from gpucore.wire.claim.devices import NO_EXECUTE, NO_SCHEDULE, UNHEALTHY
 from gpucore.wire.errors import decoded
+from gpucore.wire.json_patches import ANNOTATIONS, Change, entry, set_entries
 from gpucore.wire.names import CLAIM_TEMPLATE, Names
 from gpucore.wire.pod.gangs import gang_of
 from gpucore.wire.pod.requests import kai_limit
@@ -39,8 +40,6 @@ from gpucore.wire.whole_requests import pod_request_of
 
 CLAIM: Final = "gpushare"
 """Name of the claim in the pod."""
-Change = Mapping[str, Any]
-"""An operation of a JSON patch."""
 _BEYOND_SHARE: Final = "memory beyond the share is given by the device plugin only"
 _BODY: Final = msgspec.json.Decoder(dict[str, Any])
 
@@ -247,7 +246,8 @@ def _changes(body: dict[str, Any], template: ShareTemplate, how: ClaimRequests) 
     name = template_name(template, how.device_class)
     reference = {"name": CLAIM, "resourceClaimTemplateName": name}
     yield _appended("/spec/resourceClaims", claims, reference)
-    yield _annotated(body, CLAIM_TEMPLATE, encode_contents(template))
+    present: Mapping[str, Any] = (body.get("metadata") or {}).get("annotations") or {}
+    yield from set_entries(ANNOTATIONS, present, {CLAIM_TEMPLATE: encode_contents(template)})
 
 
 def _of_container(
@@ -260,7 +260,7 @@ def _of_container(
     for kind in ("limits", "requests"):
         for name in ours:
             if name in (resources.get(kind) or {}):
-                yield {"op": "remove", "path": f"{path}/{kind}/{name.replace('/', '~1')}"}
+                yield {"op": "remove", "path": entry(f"{path}/{kind}", name)}
     if shares:
         place = 0 if places is None else next(places)
         reference = {"name": CLAIM, "request": request_name(place)}
@@ -271,14 +271,3 @@ def _appended(path: str, present: Sequence[Any], item: Mapping[str, Any]) -> Cha
     if present:
         return {"op": "add", "path": f"{path}/-", "value": item}
     return {"op": "add", "path": path, "value": [item]}
-
-
-def _annotated(body: Mapping[str, Any], key: str, text: str) -> Change:
-    metadata: Mapping[str, Any] = body.get("metadata") or {}
-    if metadata.get("annotations"):
-        return {
-            "op": "add",
-            "path": f"/metadata/annotations/{key.replace('/', '~1')}",
-            "value": text,
-        }
-    return {"op": "add", "path": "/metadata/annotations", "value": {key: text}}

@@ -19,10 +19,6 @@ CPU: Final = "cpu"
 PODS: Final = "pods"
 NO_SCHEDULE: Final = "NoSchedule"
 PREFER_NO_SCHEDULE: Final = "PreferNoSchedule"
-HARD_EFFECTS: Final = frozenset({NO_SCHEDULE, "NoExecute"})
-UNSCHEDULABLE_TAINT: Final = "node.kubernetes.io/unschedulable"
-NOT_READY_TAINT: Final = "node.kubernetes.io/not-ready"
-UNREACHABLE_TAINT: Final = "node.kubernetes.io/unreachable"
 
 MOST_COMPARED: Final = 1000
 """Size of the constraints of a pod: a scheduler waits while they are compared with one node."""

@@ -25,11 +25,9 @@ if TYPE_CHECKING:  # the import takes a while, and most processes read no histor
     from gpukube.blocking import BlockingClient
 
 PART: Final = 24
-REQUEST_SECONDS: Final = 10.0
 RETRY_SECONDS: Final = 30.0
 WINDOW_SECONDS: Final = 7 * 24 * 3600.0
 """A workload that was not measured for this time is left as it is."""
-USER_AGENT: Final = "gpushare-webhook"
 Connect = Callable[[], AbstractContextManager["BlockingClient"]]
 
 log = structlog.get_logger(__name__)

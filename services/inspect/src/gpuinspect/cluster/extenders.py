@@ -131,10 +131,8 @@ class MountedSets(msgspec.Struct, frozen=True):
     source: str = "its configured sets cannot be read"
 
 
-def mounted_sets(
-    snapshot: Snapshot, raw_pod: msgspec.Raw, container: str, path: str
-) -> MountedSets:
-    """The sets in the file that a container reads.
+def mounted_sets(snapshot: Snapshot, raw_pod: msgspec.Raw, path: str) -> MountedSets:
+    """The sets in the file that the extender in a pod reads.
 
     Args:
         snapshot: the cluster, with the ConfigMaps of the extender's namespace.
@@ -142,7 +140,7 @@ def mounted_sets(
     """
     pod = msgspec.json.decode(raw_pod, type=_Pod)
     folder, _, key = path.rpartition("/")
-    name = _mounted(pod.spec or _Spec(), container, folder)
+    name = _mounted(pod.spec or _Spec(), folder)
     text = config_map(snapshot, pod.metadata.namespace, name).get(key) if name else None
     try:
         static = decode_static(text) if text is not None else None
@@ -153,9 +151,9 @@ def mounted_sets(
     return MountedSets(static, f"sets of ConfigMap {pod.metadata.namespace}/{name}")
 
 
-def _mounted(spec: _Spec, container: str, folder: str) -> str:
+def _mounted(spec: _Spec, folder: str) -> str:
     """Name of the ConfigMap that is mounted at ``folder``; empty for none."""
-    boxes = [box for box in spec.containers or () if box.name == container]
+    boxes = [box for box in spec.containers or () if box.name == EXTENDER]
     mounts = [mount for box in boxes for mount in box.volume_mounts or ()]
     names = {mount.name for mount in mounts if mount.mount_path.rstrip("/") == folder}
     volumes = [volume for volume in spec.volumes or () if volume.name in names]

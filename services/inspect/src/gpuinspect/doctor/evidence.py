@@ -8,7 +8,7 @@ import msgspec
 
 from gpucore.accounting.ledger import Ledger
 from gpucore.accounting.node_info import NodeInfo
-from gpucore.model import PodRequest
+from gpucore.model import Allocation, PodRequest
 from gpucore.units import NodeName, PodUid
 from gpucore.wire.names import ENV_VISIBLE_DEVICES, LABEL_SHARE, LABEL_TOPOLOGY, Names
 from gpucore.wire.node.spec import Node
@@ -138,6 +138,6 @@ def offers_gpus(node: Node) -> bool:
     return node.labels.get(LABEL_TOPOLOGY) == "true"
 
 
-def called(pod: Pod) -> str:
+def called(pod: Pod | Allocation) -> str:
     """``namespace/name``."""
     return f"{pod.namespace}/{pod.name}"

@@ -18,7 +18,6 @@ from gpuinspect.cluster.collect import (
     CLAIM_LISTS,
     CONFIG_MAPS,
     FAILED_SCHEDULING,
-    GPU_HEALTH,
     ListRequest,
     LiveReader,
 )
@@ -27,6 +26,7 @@ from gpuinspect.cluster.usage_histories import of_snapshot
 from gpuinspect.commands.options.amounts import seconds_option
 from gpuinspect.commands.options.measuring import Prometheus, from_prometheus
 from gpuinspect.commands.options.reading import Reader, note, reading
+from gpuinspect.queries.gpuhealth import GPU_HEALTH
 from gpuinspect.queries.memory_in_use import MemoryInUse, memory_in_use
 from gpuinspect.queries.sizes import read_histories, series_of_week, sizes_of
 from gpuinspect.terminal import ages
