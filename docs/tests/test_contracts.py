@@ -37,7 +37,7 @@ FORBIDDEN = {
         ("gpucore.accounting.ledger", "gpucore.scheduling.policy"),
         ("gpucore.scheduling.plain_shares", "gpucore.explain.sentences"),
         ("gpucore.gang.placement", "gpucore.explain.sentences"),
-        ("gpucore.nomination.rules", "gpucore.gang.members"),
+        ("gpucore.nomination", "gpucore.gang.members"),
         ("gpucore.claims.facts", "gpucore.explain.claims"),
         ("gpucore.simulate.questions", "gpucore.explain.answers"),
         ("gpucore.explain.pods", "gpucore.defrag.planning"),
