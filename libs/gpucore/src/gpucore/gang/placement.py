@@ -21,10 +21,17 @@ from typing import Final
 
 from gpucore.accounting.ledger import Ledger
 from gpucore.accounting.node_info import NodeInfo, common_unit
-from gpucore.gang.able_nodes import able_nodes, standing_places, without_reservations
+from gpucore.gang.able_nodes import (
+    able_nodes,
+    gpus_of,
+    shape_of,
+    shape_of_place,
+    standing_places,
+    without_reservations,
+)
 from gpucore.gang.members import MOST_RESERVED, Members, Postponed, incomplete, too_many
 from gpucore.gang.spread import NodeOffer, spread_over
-from gpucore.gang.values import GangPlacement, Shortage, gpus_of, shape_of, shape_of_place
+from gpucore.gang.values import GangPlacement, Shortage
 from gpucore.model import Allocation, AllocationState, FitError, Placement, PodRequest
 from gpucore.scheduling.grouping import Rules
 from gpucore.scheduling.nominated import NONE_NOMINATED, Nominated, beside_nominated
