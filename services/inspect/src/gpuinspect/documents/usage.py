@@ -51,17 +51,6 @@ def usage_list(report: UsageReport, by: str, *, gaps: Sequence[str]) -> UsageLis
 
 
 def _group(group: GroupUsage) -> UsageDoc:
-    return UsageDoc(
-        name=group.name,
-        pods=group.pods,
-        granted=group.granted,
-        gpus=group.gpus,
-        total=group.total,
-        limit=group.limit,
-        used_bytes=None if group.used_bytes is None else round(group.used_bytes),
-        waiting_pods=group.waiting_pods,
-        waiting=group.waiting,
-        waiting_gpus=group.waiting_gpus,
-        granted_unknown_unit=group.granted_unknown_unit,
-        waiting_unknown_unit=group.waiting_unknown_unit,
-    )
+    used = None if group.used_bytes is None else round(group.used_bytes)
+    rounded = msgspec.structs.replace(group, used_bytes=used)
+    return msgspec.convert(rounded, UsageDoc, from_attributes=True)
