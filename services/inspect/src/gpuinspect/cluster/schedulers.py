@@ -23,7 +23,8 @@ from gpucore.wire.names import POLICY_NAMES, TOPOLOGY_NAMES, Names
 from gpucore.wire.pod.spec import Pod
 from gpucore.wire.quantity import number
 from gpucore.wire.whole_requests import pod_request_of
-from gpuinspect.cluster.collect import ListRequest
+from gpuinspect.cluster.claims import DEVICE_CLASSES, claim_templates
+from gpuinspect.cluster.collect import COUNTED, ListRequest
 from gpuinspect.cluster.extenders import (
     EXTENDER,
     extender_namespaces,
@@ -47,6 +48,16 @@ SCHEDULER_CONFIGS: Final = ListRequest(
 WEBHOOKS: Final = ListRequest(
     WEBHOOK_KIND, "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
 )
+
+
+def placing_lists(namespace: str = "") -> tuple[ListRequest, ...]:
+    """Lists besides nodes and pods by which pods are placed.
+
+    Args:
+        namespace: whose claim templates are read; empty for all.
+    """
+    claims = (DEVICE_CLASSES, claim_templates(namespace))
+    return (*COUNTED, *claims, SCHEDULER_CONFIGS, WEBHOOKS)
 
 
 def policy_of(snapshot: Snapshot, override: str = "") -> ClusterPolicy:

@@ -17,9 +17,8 @@ from gpucore.steps import complete
 from gpucore.wire.pod.spec import Pod
 from gpucore.wire.whole_requests import pod_request_of
 from gpuinspect.cluster.candidates import raw_pod
-from gpuinspect.cluster.claims import DEVICE_CLASSES, claim_templates
-from gpuinspect.cluster.collect import COUNTED, ListRequest
-from gpuinspect.cluster.schedulers import SCHEDULER_CONFIGS, WEBHOOKS
+from gpuinspect.cluster.collect import ListRequest
+from gpuinspect.cluster.schedulers import placing_lists
 from gpuinspect.cluster.scoped import REASONS, gaps, is_partial, read
 from gpuinspect.cluster.snapshots import Snapshot
 from gpuinspect.commands.options import answers
@@ -90,7 +89,7 @@ def pod(
     """Explain why a pod is pending, or why it has its GPU, and suggest what would help."""
     where, name = _named(reader, namespace, name, "pod")
     check_policy(policy)
-    lists = (*_lists(where), _events(where, name))
+    lists = (*placing_lists(where), _events(where, name))
     snapshot = read(reader.source, where, *lists)
     target = find(snapshot, namespace=where, name=name)
     statuses = SchedulingStatuses(snapshot, reader.names, policy=policy)
@@ -135,7 +134,7 @@ def _workload(kind: str) -> Callable[..., None]:
         where, name = _named(reader, namespace, name, kind)
         check_policy(policy)
         ref = WorkloadRef(KINDS[kind], where, name)
-        lists = (*_lists(where), _failed_creations(where))
+        lists = (*placing_lists(where), _failed_creations(where))
         snapshot = read(reader.source, where, *lists)
         uids = uids_of(snapshot, ref)
         statuses = SchedulingStatuses(snapshot, reader.names, policy=policy)
@@ -169,11 +168,6 @@ def _named(reader: Reader, namespace: str, name: str, kind: str) -> tuple[str, s
     if not name or "/" in namespace or (slash and not namespace):
         fail(f"a {kind} is NAME or NAMESPACE/NAME")
     return chosen(reader.source, namespace), name
-
-
-def _lists(namespace: str) -> tuple[ListRequest, ...]:
-    claims = (DEVICE_CLASSES, claim_templates(namespace))
-    return (*COUNTED, *claims, SCHEDULER_CONFIGS, WEBHOOKS)
 
 
 def _events(namespace: str, name: str) -> ListRequest:

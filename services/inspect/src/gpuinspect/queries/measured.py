@@ -10,11 +10,10 @@ from gpucore.sizing.history_documents import HISTORIES
 from gpucore.units import counted
 from gpucore.wire.names import Names
 from gpuinspect.cluster import snapshots
-from gpuinspect.cluster.claims import DEVICE_CLASSES, claim_templates
-from gpuinspect.cluster.collect import COUNTED, NODES, ClusterSource, ListRequest, listed, live
+from gpuinspect.cluster.collect import NODES, ClusterSource, ListRequest, listed, live
 from gpuinspect.cluster.ledger import ledger_of
 from gpuinspect.cluster.release import plugins_in
-from gpuinspect.cluster.schedulers import SCHEDULER_CONFIGS, WEBHOOKS
+from gpuinspect.cluster.schedulers import placing_lists
 from gpuinspect.cluster.snapshots import Snapshot
 from gpuinspect.cluster.usage_histories import (
     HistorySource,
@@ -37,7 +36,6 @@ NO_HISTORY: Final = (
     " pods on one GPU apart only with devicePlugin.hostProcesses=true or in isolation mode driver"
 )
 _PLUGIN_PODS: Final = ListRequest("Pod", "/api/v1/pods", {"labelSelector": SELECTOR})
-_LISTS: Final = (*COUNTED, DEVICE_CLASSES, claim_templates(""), SCHEDULER_CONFIGS, WEBHOOKS)
 
 
 class MeasuredCluster(msgspec.Struct, frozen=True):
@@ -79,7 +77,7 @@ def measured(
         return MeasuredCluster(known)
     with source.connect() as kube:
         if pods:
-            snapshot = live(kube, _LISTS)
+            snapshot = live(kube, placing_lists())
             histories = known or histories_of_plugins(kube, plugins_in(snapshot))
             return MeasuredCluster(histories, _node_infos(snapshot, names), snapshot)
         found = known or histories_of_plugins(kube, listed(kube, _PLUGIN_PODS))
