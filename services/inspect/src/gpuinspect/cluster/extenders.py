@@ -96,7 +96,7 @@ def _ready(raw: msgspec.Raw) -> bool:
 
 
 def _named_so(snapshot: Snapshot) -> Iterator[tuple[Pod, msgspec.Raw]]:
-    for pod, raw in zip(snapshot.pods, snapshot.all("Pod"), strict=True):
+    for pod, raw in snapshot.raw_pods():
         ours = pod.labels.get(COMPONENT) in PROGRAMS
         live = not pod.finished and not pod.terminating
         if ours and live and any(box.name == EXTENDER for box in pod.containers):

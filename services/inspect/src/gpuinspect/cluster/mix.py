@@ -160,7 +160,7 @@ def cluster_arrivals(snapshot: Snapshot, names: Names) -> Mapping[PodUid, Arriva
 
 
 def _constrained(snapshot: Snapshot) -> Iterator[tuple[Pod, PodConstraints]]:
-    for pod, raw in zip(snapshot.pods, snapshot.all("Pod"), strict=True):
+    for pod, raw in snapshot.raw_pods():
         yield pod, all_constraints(raw)
 
 

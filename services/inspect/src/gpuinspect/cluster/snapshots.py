@@ -58,6 +58,10 @@ class Snapshot(ListedObjects, frozen=True, kw_only=True, dict=True):
 
     pods: tuple[Pod, ...]
 
+    def raw_pods(self) -> Iterator[tuple[Pod, msgspec.Raw]]:
+        """Every pod with its object."""
+        return zip(self.pods, self.all("Pod"), strict=True)
+
     @cached_property
     def events(self) -> PodEvents:
         """The events by their object; decoded once for all pods.

@@ -94,7 +94,7 @@ def _idle_since(pod: MeasuredPod, usage: NodeUsage) -> float | None:
 def _measured(
     snapshot: Snapshot, replies: PluginReplies[NodeUsage], names: Names, chosen: IdleSelection
 ) -> Iterator[MeasuredPod]:
-    pairs = zip(snapshot.pods, snapshot.all("Pod"), strict=True)
+    pairs = snapshot.raw_pods()
     pods = {
         str(pod.uid): (pod, raw) for pod, raw in pairs if chosen.namespace in {"", pod.namespace}
     }

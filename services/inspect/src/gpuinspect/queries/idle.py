@@ -136,7 +136,7 @@ def of_replies(
 ) -> IdleShares:
     """As :func:`idle_shares`, from what the device plugins replied."""
     view = cluster_view(snapshot, names)
-    pairs = zip(snapshot.pods, snapshot.all("Pod"), strict=True)
+    pairs = snapshot.raw_pods()
     pods = {str(pod.uid): (pod, raw) for pod, raw in pairs if namespace in {"", pod.namespace}}
     found: list[IdleShare] = []
     allowed = unknown = 0

@@ -86,7 +86,7 @@ def sizes_effect(
         WireError: an object is none of the Kubernetes API.
     """
     sizes = {each.key: each for each in found if each.size is not None}
-    pairs = list(zip(snapshot.pods, snapshot.all("Pod"), strict=True))
+    pairs = list(snapshot.raw_pods())
     moved = [(pod, raw) for pod, raw in pairs if _moves(pod, raw, names)]
     running = [_sized(pod, raw, sizes, names) for pod, raw in moved]
     waiting = [_sized(pod, raw, sizes, names) for pod, raw in pairs if _waits(pod, names)]
@@ -132,7 +132,7 @@ def _waits(pod: Pod, names: Names) -> bool:
 
 
 def _without(snapshot: Snapshot, uids: set[str]) -> Snapshot:
-    pairs = zip(snapshot.pods, snapshot.all("Pod"), strict=True)
+    pairs = snapshot.raw_pods()
     kept = [(pod, raw) for pod, raw in pairs if pod.uid not in uids]
     raw = {**snapshot.raw, "Pod": tuple(raw for _, raw in kept)}
     return msgspec.structs.replace(snapshot, pods=tuple(pod for pod, _ in kept), raw=raw)

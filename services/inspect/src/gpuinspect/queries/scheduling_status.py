@@ -97,7 +97,7 @@ class SchedulingStatuses:
             namespace: empty for all.
             only: UIDs of the pods; ``None`` for all.
         """
-        for pod, raw in zip(self._snapshot.pods, self._snapshot.all("Pod"), strict=True):
+        for pod, raw in self._snapshot.raw_pods():
             if namespace not in {"", pod.namespace} or (only is not None and pod.uid not in only):
                 continue
             pod_request = pod_request_of(pod, self._names)

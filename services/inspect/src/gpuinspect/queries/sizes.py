@@ -101,7 +101,7 @@ def _running(snapshot: Snapshot, namespaces: set[str]) -> Counter[tuple[str, str
     """Number of pods that run by namespace, kind and name of the workload."""
     return Counter(
         (pod.namespace, *workload_of(pod, controller_of(raw)))
-        for pod, raw in zip(snapshot.pods, snapshot.all("Pod"), strict=True)
+        for pod, raw in snapshot.raw_pods()
         if pod.namespace in namespaces and pod.node and not pod.finished
     )
 

@@ -277,7 +277,7 @@ def _waiting_for_claims(
 ) -> Iterator[GroupUsage]:
     """Pods without a node whose GPUs are requested by claims."""
     claims = PodClaims(snapshot, ledger_of(snapshot, names))
-    for pod, raw in zip(snapshot.pods, snapshot.all("Pod"), strict=True):
+    for pod, raw in snapshot.raw_pods():
         if pod.node or pod.finished or namespace not in {"", pod.namespace}:
             continue
         facts = claims.facts(pod, raw)

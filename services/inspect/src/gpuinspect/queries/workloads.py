@@ -55,7 +55,7 @@ def uids_of(snapshot: Snapshot, ref: WorkloadRef) -> frozenset[str]:
     """
     found = frozenset(
         pod.uid
-        for pod, raw in zip(snapshot.pods, snapshot.all("Pod"), strict=True)
+        for pod, raw in snapshot.raw_pods()
         if pod.namespace == ref.namespace and _owned(pod, raw, ref)
     )
     if not found and not refused_pods(snapshot, ref):

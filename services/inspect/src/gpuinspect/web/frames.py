@@ -91,7 +91,7 @@ class Frame:
     @cached_property
     def waiting(self) -> tuple[tuple[Pod, PodRequest], ...]:
         """Pending pods that request GPUs, oldest first."""
-        pods = zip(self.snapshot.pods, self.snapshot.all("Pod"), strict=True)
+        pods = self.snapshot.raw_pods()
         requested = (
             (pod, self._requested(pod, raw))
             for pod, raw in pods
