@@ -12,15 +12,10 @@ import typer
 from typer.core import TyperGroup
 
 from gpucore.explain.documents import pod_explanation
-from gpucore.explain.pod_states import Explanation
 from gpucore.steps import complete
-from gpucore.wire.pod.spec import Pod
-from gpucore.wire.whole_requests import pod_request_of
-from gpuinspect.cluster.candidates import raw_pod
 from gpuinspect.cluster.collect import ListRequest
 from gpuinspect.cluster.schedulers import placing_lists
-from gpuinspect.cluster.scoped import REASONS, gaps, is_partial, read
-from gpuinspect.cluster.snapshots import Snapshot
+from gpuinspect.cluster.scoped import REASONS, gaps, read
 from gpuinspect.commands.options import answers
 from gpuinspect.commands.options.formats import Format, Output, emit, names_only
 from gpuinspect.commands.options.kinds import KINDS, kind_of
@@ -30,7 +25,6 @@ from gpuinspect.commands.options.reading import Reader, fail, note_all, reading
 from gpuinspect.documents.workload import workload_explanation
 from gpuinspect.layout.explanation import explanation
 from gpuinspect.layout.explanation import workload as blocks
-from gpuinspect.queries.explain import explain as explain_pod
 from gpuinspect.queries.explain import find
 from gpuinspect.queries.scheduling_status import SchedulingStatuses
 from gpuinspect.queries.workloads import Alike, WorkloadRef, alike, refused_pods, uids_of
@@ -93,7 +87,7 @@ def pod(
     snapshot = read(reader.source, where, *lists)
     target = find(snapshot, namespace=where, name=name)
     statuses = SchedulingStatuses(snapshot, reader.names, policy=policy)
-    found = _explanation(snapshot, target, statuses)
+    found = statuses.explanation_of(target)
     if output.is_document:
         emit(complete(pod_explanation(found, statuses.cluster)), output)
     elif output is Format.NAME:
@@ -102,17 +96,6 @@ def pod(
         wide = output is Format.WIDE
         sys.stdout.write(explanation(found, wide=wide, width=terminal.width()))
     note_all(gaps(snapshot, REASONS))
-
-
-def _explanation(snapshot: Snapshot, target: Pod, statuses: SchedulingStatuses) -> Explanation:
-    raw = raw_pod(snapshot, target)
-    facts = statuses.claims_of(target, raw)
-    if facts is not None:
-        return statuses.explained_claims(facts)
-    pod_request = pod_request_of(target, statuses.ledger.names)
-    if pod_request is None or not is_partial(snapshot):
-        return explain_pod(snapshot, target, statuses.cluster)
-    return statuses.of_pod(target, pod_request, raw).found
 
 
 def _workload(kind: str) -> Callable[..., None]:
