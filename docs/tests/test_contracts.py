@@ -28,6 +28,7 @@ FORBIDDEN = {
     "core": [
         ("gpucore.wire.quantity", "gpucore.simulate.hosts"),
         ("gpucore.units", "gpucore.model"),
+        ("gpucore.topology.policies", "gpucore.testing.machines"),
         ("gpucore.model.links", "gpucore.wire.names"),
         ("gpucore.wire.constraints", "gpucore.kubescheduler.node_fit"),
         ("gpucore.accounting.node_capacity", "gpucore.topology.static"),
@@ -36,7 +37,7 @@ FORBIDDEN = {
         ("gpucore.accounting.ledger", "gpucore.scheduling.policy"),
         ("gpucore.scheduling.plain_shares", "gpucore.explain.sentences"),
         ("gpucore.gang.placement", "gpucore.explain.sentences"),
-        ("gpucore.nomination.rules", "gpucore.gang.members"),
+        ("gpucore.nomination", "gpucore.gang.members"),
         ("gpucore.claims.facts", "gpucore.explain.claims"),
         ("gpucore.simulate.questions", "gpucore.explain.answers"),
         ("gpucore.explain.pods", "gpucore.defrag.planning"),
@@ -93,7 +94,10 @@ FORBIDDEN = {
     "kubernetes-io": [("gpuextender.state", "kubernetes")],
     "kubernetes-io-aiohttp": [("gpuextender.state", "aiohttp")],
     "helm-library": [("gpuinspect.errors", "gpukube.helmchild")],
-    "tests-apart": [("gpuinspect.errors", "gpukube.testing")],
+    "tests-apart": [
+        ("gpuinspect.errors", "gpucore.testing"),
+        ("gpuinspect.errors", "gpukube.testing"),
+    ],
     "core-pure": [("gpucore.model.links", "asyncio"), ("gpucore.units", "time")],
     "nvml": [("gpuextender.state", "pynvml")],
 }

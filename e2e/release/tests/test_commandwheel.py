@@ -26,7 +26,7 @@ def test_the_wheel_has_all_of_the_command(tmp_path: Path) -> None:
         about,
     }
     assert "gpuinspect/serving/chart/Chart.yaml" in names
-    assert not any(name.startswith("gpukube/testing/") for name in names)
+    assert not any("/testing/" in name for name in names)
     assert "gpushare = gpuinspect.commands.main:main\n" in scripts
     assert "Requires-Dist: gpu" not in metadata
     assert "Requires-Dist: typer" in metadata

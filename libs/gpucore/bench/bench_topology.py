@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from gpucore.model.links import score_of
+from gpucore.testing.machines import DGX1_VOLTA, DGX2
 from gpucore.topology.gpusets import Scores
-from gpucore.topology.machines import DGX1_VOLTA, DGX2
 from gpucore.topology.partition import Partitions
 
 GPUS = 16

@@ -6,7 +6,7 @@ from corebuilders import NAMES, share_node
 
 from gpucore.model import Gpu, Inventory
 from gpucore.model.links import Matrix
-from gpucore.topology.machines import DGX1_VOLTA, RTX8000
+from gpucore.testing.machines import DGX1_VOLTA, RTX8000
 from gpucore.units import GpuIndex, GpuUuid
 from gpucore.wire.node.spec import Node
 

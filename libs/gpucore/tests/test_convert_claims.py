@@ -20,6 +20,7 @@ from gpucore.claims.share_template import (
     template_object,
 )
 from gpucore.model import IsolationMode
+from gpucore.model.constraints import Taint
 from gpucore.units import GIB
 from gpucore.wire.claim.claim_specs import decode_template
 from gpucore.wire.claim.devices import MIG, NO_EXECUTE, UNHEALTHY, SliceDevice
@@ -240,7 +241,8 @@ def test_a_toleration_of_an_unhealthy_gpu_is_one_of_the_claim(
     raw = msgspec.json.encode(template_object(found, "ns", "gpushare"))
     (choice,) = decode_template(raw)[2].requests[0].choices
     for effect in ("NoSchedule", "NoExecute"):
-        tolerated = any(each.tolerates(UNHEALTHY, "true", effect) for each in choice.tolerations)
+        taint = Taint(UNHEALTHY, "true", effect)
+        tolerated = any(each.tolerates(taint) for each in choice.tolerations)
         assert tolerated is (effect in effects)
 
 

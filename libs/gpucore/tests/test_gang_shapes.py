@@ -5,7 +5,7 @@ from corebuilders import NAMES, ledger, make_gpus, pod, pod_request, share_node
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpucore.gang.shapes import shape_of, shape_of_place
+from gpucore.gang.able_nodes import shape_of, shape_of_place
 from gpucore.model import Allocation, AllocationState, Placement, PodRequest
 from gpucore.scheduling.policy import place
 from gpucore.units import NodeName, PodUid

@@ -15,12 +15,12 @@ from gpucore.gang.group_cycle import SIMULATIONS
 from gpucore.gang.group_cycles import RELEASE_SECONDS, REMEMBER_SECONDS, PodGroupCycles
 from gpucore.gang.group_places import MOST_IN_VAIN
 from gpucore.gang.group_plan import plan_group
-from gpucore.gang.kinds import GroupMember
 from gpucore.gang.members import (
     LIMIT_SECONDS,
     MOST_RESERVED,
     PLANNING_SECONDS,
     RECOVERY,
+    GroupMember,
     NamespaceTime,
 )
 from gpucore.gang.placement import taken

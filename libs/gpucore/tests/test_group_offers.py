@@ -6,7 +6,7 @@ import msgspec
 from corebuilders import pod, pod_request
 
 from gpucore.gang.group_offers import MOST_KINDS, GroupOffers
-from gpucore.gang.kinds import GroupMember, PlacementKind
+from gpucore.gang.members import GroupMember, PlacementKind
 from gpucore.gang.node_sets import NodeSets
 from gpucore.units import NodeName
 

@@ -16,8 +16,7 @@ from gpucore.gang.able_nodes import MOST_COMPARED, able_nodes
 from gpucore.gang.gang_pods import GangPods
 from gpucore.gang.group_plan import plan_group, reservation
 from gpucore.gang.group_view import group_view, standing
-from gpucore.gang.kinds import GroupMember, PlacementKind
-from gpucore.gang.members import Member
+from gpucore.gang.members import GroupMember, Member, PlacementKind
 from gpucore.gang.pod_groups import PodGroups
 from gpucore.gang.reservations import reserved_for
 from gpucore.gang.values import GroupShortage

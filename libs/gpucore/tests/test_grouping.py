@@ -26,8 +26,8 @@ from gpucore.scheduling.fit import fit
 from gpucore.scheduling.grouping import Grouping, prepare, prepared
 from gpucore.scheduling.policy import place, score
 from gpucore.simulate.whatif import SimulatedCluster, WhatIfPod
+from gpucore.testing.machines import V100_GUIDE
 from gpucore.topology.choice import KEPT_LARGE
-from gpucore.topology.machines import V100_GUIDE
 from gpucore.topology.policies import GpuGroup, plan
 from gpucore.topology.static import decode_static
 from gpucore.units import GpuIndex, GpuUuid, NodeName
@@ -355,7 +355,7 @@ def test_of_many_mig_instances_no_more_are_compared_than_the_group_takes(
 ) -> None:
     """They have no links. The linked GPUs are searched exactly, also by their NUMA nodes."""
     info = node_info(ledger(unlinked_node(instances, linked)))
-    monkeypatch.delattr("gpucore.topology.greedy.grow")
+    monkeypatch.delattr("gpucore.topology.choice.grow")
     placement = place(info, of_single_gpus(2))
     assert isinstance(placement, Placement)
     assert placement.group == gpus
@@ -366,7 +366,7 @@ def test_the_rest_of_a_large_node_is_not_partitioned_for_a_placement(
 ) -> None:
     """Its score takes longest of all, and only 'gpushare topology' prints it."""
     info = node_info(ledger(unlinked_node(0, 24)))
-    monkeypatch.delattr("gpucore.topology.greedy.cut")
+    monkeypatch.delattr("gpucore.topology.choice.cut")
     placement = place(info, pod_request(pod("p", gpus=2)))
     assert isinstance(placement, Placement)
     assert placement.group == (0, 1)

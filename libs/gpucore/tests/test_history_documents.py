@@ -14,8 +14,7 @@ from gpucore.sizing.history_documents import (
     decode_node_histories,
     encode_histories,
 )
-from gpucore.sizing.limit_events import LimitEvent
-from gpucore.sizing.usage_history import UsageHistory, WorkloadKey
+from gpucore.sizing.usage_history import LimitEvent, UsageHistory, WorkloadKey
 from gpucore.wire.errors import WireError
 
 

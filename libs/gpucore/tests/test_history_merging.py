@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 from test_usage_history import DAY, GIB, KEY, NOW, amounts, histories, history_of, percents
 
 from gpucore.sizing.evidence import days_of
-from gpucore.sizing.limit_events import LimitEvent
 from gpucore.sizing.merging import merged
-from gpucore.sizing.usage_history import FADE_SECONDS, UsageHistory, WorkloadKey
+from gpucore.sizing.usage_history import FADE_SECONDS, LimitEvent, UsageHistory, WorkloadKey
 
 
 def sum_of(*nodes: UsageHistory, now: float = 0.0) -> UsageHistory:

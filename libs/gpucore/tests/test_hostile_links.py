@@ -12,7 +12,7 @@ from gpucore.accounting.node_infos import node_matrix
 from gpucore.model import FitError, Gpu, Inventory, Placement
 from gpucore.scheduling.grouping import BY_LINKS
 from gpucore.scheduling.policy import score
-from gpucore.topology import greedy
+from gpucore.topology import choice
 from gpucore.units import GpuIndex, GpuUuid, NodeName
 from gpucore.wire import names as wire_names
 from gpucore.wire.node.matrices import MAX_GPUS, matrix_of
@@ -105,7 +105,7 @@ def test_among_more_gpus_than_a_machine_has_no_group_is_searched(
     made = tuple(Gpu(GpuIndex(index), GpuUuid(""), 16, numa=0) for index in range(200))
     inventory = Inventory(gpus=made, links={"0-1": ("NV1",)})
     book = ledger(share_node("n", inventory, whole=True))
-    monkeypatch.setattr(greedy, "grow", lambda *_: pytest.fail("a group is searched"))
+    monkeypatch.setattr(choice, "grow", lambda *_: pytest.fail("a group is searched"))
     requested = pod("p", gpus=150)
     if kind == "shared":
         requested = pod("p", 150, labels={NAMES.gpu_count: "150"})

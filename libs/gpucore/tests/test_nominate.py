@@ -7,7 +7,7 @@ from corebuilders import ledger, make_gpus, pod, pod_request, share_node
 from gpucore.accounting.node_info import NodeInfo
 from gpucore.model import FitError
 from gpucore.model.constraints import CandidateNode, PodConstraints
-from gpucore.nomination.rules import giving_way, left_to_scheduler, nomination_stands
+from gpucore.nomination import giving_way, left_to_scheduler, nomination_stands
 from gpucore.scheduling.candidates import PodRequirements
 from gpucore.scheduling.policy import place
 from gpucore.units import NodeName, PodUid

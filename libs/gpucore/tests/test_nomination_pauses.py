@@ -1,7 +1,6 @@
 """When a pod may be nominated again, and how far ahead of the scheduler."""
 
-from gpucore.nomination.pauses import NominationPauses
-from gpucore.nomination.queue_order import CALLS, IN_ORDER, QueueOrder
+from gpucore.nomination import CALLS, IN_ORDER, NominationPauses, QueueOrder
 from gpucore.units import PodUid
 
 P, Q = PodUid("p"), PodUid("q")

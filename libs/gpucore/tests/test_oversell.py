@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 from gpucore.accounting.node_infos import capacity_of
 from gpucore.units import NodeName
 from gpucore.wire.names import LABEL_OVERSELL, Names
-from gpucore.wire.node.oversell import MOST_OVERSELL, oversell_fault, oversell_of
-from gpucore.wire.node.spec import Node
+from gpucore.wire.node.spec import MOST_OVERSELL, Node, oversell_fault, oversell_of
 
 FAULT = f"label {LABEL_OVERSELL} is not a number from 1 to 16"
 

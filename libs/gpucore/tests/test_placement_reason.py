@@ -7,13 +7,14 @@ from linkedgpus import BRIDGED, indexes, joined_gpus, linked_node
 
 from gpucore.accounting.ledger import Ledger
 from gpucore.explain.gangs import gang_words
-from gpucore.explain.placement_reason import why
+from gpucore.explain.pods import placement_reason
 from gpucore.explain.suggestions import suggest
 from gpucore.gang.members import Members
 from gpucore.gang.placement import place_gang
 from gpucore.model import Placement
 from gpucore.model.constraints import CandidateNode
 from gpucore.scheduling.candidates import Candidates, PodRequirements
+from gpucore.scheduling.cluster_policy import ClusterPolicy
 from gpucore.scheduling.grouping import Rules
 from gpucore.steps import complete
 from gpucore.units import NodeName
@@ -35,7 +36,7 @@ def reason(book: Ledger, of: Pod) -> str:
     allocation, node_info = book.allocation(of.uid), book.node(NodeName("n"))
     assert allocation is not None
     assert node_info is not None
-    return why(allocation, pod_request(of), node_info)
+    return placement_reason(allocation, pod_request(of), node_info, ClusterPolicy())
 
 
 def words(book: Ledger, pending: Pod, *open_nodes: str) -> list[str]:

@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from gpucore.explain.sizing import sizing_sentence
 from gpucore.sizing.evidence import DAY, Confidence, SizingRules, highest_peak
-from gpucore.sizing.limit_events import KEPT_SECONDS, LimitEvent
 from gpucore.sizing.recommendation import (
     Recommendation,
     SizingAdvice,
@@ -16,7 +15,7 @@ from gpucore.sizing.recommendation import (
     recommend,
 )
 from gpucore.sizing.share_size import ContainerSize
-from gpucore.sizing.usage_history import UsageHistory, WorkloadKey
+from gpucore.sizing.usage_history import KEPT_SECONDS, LimitEvent, UsageHistory, WorkloadKey
 from gpucore.units import GIB, MIB, MemoryUnit
 
 BYTES = 1 << 30

@@ -12,8 +12,7 @@ from gpucore.sizing.evidence import (
     needed_bytes,
     takes_all,
 )
-from gpucore.sizing.limit_events import LimitEvent
-from gpucore.sizing.usage_history import UsageHistory, WorkloadKey
+from gpucore.sizing.usage_history import LimitEvent, UsageHistory, WorkloadKey
 
 GIB = 1 << 30
 NOW = 1.7e9

@@ -9,8 +9,13 @@ from hypothesis import strategies as st
 
 from gpucore.sizing.buckets import FIRST_WIDTH, MIB, MOST_BUCKETS, UPPER_EDGES, bucket_of
 from gpucore.sizing.history_documents import decode_histories, encode_histories
-from gpucore.sizing.limit_events import KEPT_SECONDS, LimitEvent
-from gpucore.sizing.usage_history import FADE_SECONDS, UsageHistory, WorkloadKey
+from gpucore.sizing.usage_history import (
+    FADE_SECONDS,
+    KEPT_SECONDS,
+    LimitEvent,
+    UsageHistory,
+    WorkloadKey,
+)
 
 GIB = 1024 * MIB
 KEY = WorkloadKey("team", "Deployment", "server", "main")

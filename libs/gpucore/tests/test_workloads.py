@@ -2,9 +2,8 @@
 
 import pytest
 
-from gpucore.sizing.workloads import workload_of
 from gpucore.units import PodUid
-from gpucore.wire.pod.controllers import Controller
+from gpucore.wire.pod.controllers import Controller, workload_of
 from gpucore.wire.pod.spec import Pod
 
 CREATED = "2026-01-01T00:00:00Z"

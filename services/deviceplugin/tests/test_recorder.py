@@ -11,9 +11,8 @@ from recorderworld import GI, NOW, World, ended, owned, pod
 
 from gpucore.node.isolation.attribution import EngineUse
 from gpucore.sizing.history_documents import MOST_HISTORIES, decode_histories
-from gpucore.sizing.limit_events import LimitEvent
 from gpucore.sizing.usage_documents import decode_usage
-from gpucore.sizing.usage_history import FADE_SECONDS, START_SECONDS, WorkloadKey
+from gpucore.sizing.usage_history import FADE_SECONDS, START_SECONDS, LimitEvent, WorkloadKey
 from gpucore.units import MemoryUnit, PodUid
 from gpucore.wire.names import CLAIM_TEMPLATE
 from gpucore.wire.pod.spec import Container

@@ -21,8 +21,7 @@ from planes import plane
 from environments import fakenodes
 from environments.controlplane import ControlPlane
 from gpucore.sizing.history_documents import encode_histories
-from gpucore.sizing.limit_events import LimitEvent
-from gpucore.sizing.usage_history import UsageHistory, WorkloadKey
+from gpucore.sizing.usage_history import LimitEvent, UsageHistory, WorkloadKey
 from host.waiting import until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]

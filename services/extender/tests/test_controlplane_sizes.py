@@ -26,8 +26,7 @@ from environments import fakenodes
 from environments.apicall import ApiCalls
 from environments.controlplane import ControlPlane
 from gpucore.sizing.history_documents import encode_histories
-from gpucore.sizing.limit_events import LimitEvent
-from gpucore.sizing.usage_history import UsageHistory, WorkloadKey
+from gpucore.sizing.usage_history import LimitEvent, UsageHistory, WorkloadKey
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 __all__ = ["plane"]  # a fixture

@@ -8,7 +8,7 @@ from nominating import known, nodes, nominated, patches, pending, ready
 from objects import Object, placed, pod
 from running import Running, until
 
-from gpucore.nomination import pauses
+from gpucore import nomination
 from gpucore.units import PodUid
 from gpuextender.nomination import due_pods, rounds
 from gpuextender.nomination.nominator import Nominator
@@ -27,8 +27,8 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def no_second_nomination(monkeypatch: pytest.MonkeyPatch) -> None:
     """The pause after a lost nomination outlasts the test, however slow the machine is."""
-    monkeypatch.setattr(pauses, "FIRST_SECONDS", 600.0)
-    monkeypatch.setattr(pauses, "LONGEST_SECONDS", 600.0)
+    monkeypatch.setattr(nomination, "FIRST_SECONDS", 600.0)
+    monkeypatch.setattr(nomination, "LONGEST_SECONDS", 600.0)
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from decoded import assume
 from nominating import pending
 from nominationbench import Bench, gang
 
-from gpucore.nomination.queue_order import CALLS, IN_ORDER
+from gpucore.nomination import CALLS, IN_ORDER
 from gpuextender.nomination import nominator as nominator_module
 
 Made = Callable[..., Bench]

@@ -8,7 +8,7 @@ from nominating import SCHEDULER, pending
 from nominationbench import Bench, gang
 from objects import placed, pod
 
-from gpucore.nomination.queue_order import CALLS, IN_ORDER
+from gpucore.nomination import CALLS, IN_ORDER
 from gpucore.units import NodeName, PodUid
 from gpuextender.nomination import nominator as nominator_module
 from gpuextender.nomination.due_pods import CALLED_SECONDS, REFUSED_SECONDS

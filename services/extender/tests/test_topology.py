@@ -11,7 +11,7 @@ from objects import node, pod
 from pydantic import ValidationError
 from running import Running, until
 
-from gpucore.topology.machines import DGX1_VOLTA
+from gpucore.testing.machines import DGX1_VOLTA
 from gpuextender.settings import ExtenderSettings
 from gpukube.testing.answers import status
 from gpukube.testing.apiserver import FakeApiServer

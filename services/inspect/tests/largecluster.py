@@ -4,7 +4,7 @@ from typing import Final
 
 from drawncluster import FakeCluster, Gpu
 
-from gpuinspect.queries.usage import Figures
+from gpuinspect.queries.memory_in_use import Figures
 
 NODES: Final = 200
 GPUS: Final = 1332

@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from gpucore.sizing.history_documents import encode_histories
-from gpucore.sizing.limit_events import LimitEvent
-from gpucore.sizing.usage_history import UsageHistory, WorkloadKey
+from gpucore.sizing.usage_history import LimitEvent, UsageHistory, WorkloadKey
 
 GIB = 1 << 30
 DAY = 86400.0

@@ -20,9 +20,8 @@ from gpuinspect.cluster.snapshots import decode
 from gpuinspect.cluster.usage_histories import ReadHistories
 from gpuinspect.documents.gpumap import GpuMapDoc
 from gpuinspect.documents.recommend import WorkloadSizeList
-from gpuinspect.queries.memory_in_use import MemoryInUse
+from gpuinspect.queries.memory_in_use import Figures, MemoryInUse
 from gpuinspect.queries.sizes import sizes_of
-from gpuinspect.queries.usage import Figures
 from gpuinspect.web.app import make_app
 from gpuinspect.web.feed import Feed
 from gpuinspect.web.sizing import CachedSizes

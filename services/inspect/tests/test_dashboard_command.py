@@ -12,15 +12,10 @@ from fakeapiserver import FakeApiServer
 from invoking import Run
 from starlette.testclient import TestClient
 
-from gpuinspect.cluster.collect import (
-    CLAIM_LISTS,
-    CONFIG_MAPS,
-    FAILED_SCHEDULING,
-    GPU_HEALTH,
-    ListRequest,
-)
+from gpuinspect.cluster.claims import DEVICE_CLASSES, claim_templates
+from gpuinspect.cluster.collect import CLAIM_LISTS, CONFIG_MAPS, FAILED_SCHEDULING, ListRequest
 from gpuinspect.commands.admin import dashboard as command
-from gpuinspect.queries.claims import DEVICE_CLASSES, claim_templates
+from gpuinspect.queries.gpuhealth import GPU_HEALTH
 from gpuinspect.web.feed import Feed
 
 

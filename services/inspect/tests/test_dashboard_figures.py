@@ -15,8 +15,7 @@ from gpucore.wire.names import DEFAULT_NAMES, VERIFIED
 from gpucore.workload.history import FEWEST_PODS
 from gpuinspect.cluster.snapshots import decode
 from gpuinspect.errors import PrometheusError
-from gpuinspect.queries.memory_in_use import MemoryInUse
-from gpuinspect.queries.usage import Figures
+from gpuinspect.queries.memory_in_use import Figures, MemoryInUse
 from gpuinspect.web.app import make_app
 from gpuinspect.web.feed import Feed
 from gpuinspect.web.frames import MOST_REPORTS, Frame

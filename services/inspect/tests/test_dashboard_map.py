@@ -11,8 +11,7 @@ from starlette.testclient import TestClient
 
 from gpucore.wire.names import DEFAULT_NAMES
 from gpuinspect.cluster.snapshots import decode
-from gpuinspect.queries.memory_in_use import MemoryInUse
-from gpuinspect.queries.usage import Figures
+from gpuinspect.queries.memory_in_use import Figures, MemoryInUse
 from gpuinspect.web.app import make_app
 from gpuinspect.web.feed import Feed
 from gpuinspect.web.pages.gpumap import MOST_GPUS, MOST_NODES

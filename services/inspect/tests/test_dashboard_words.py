@@ -10,8 +10,7 @@ from starlette.testclient import TestClient
 from gpucore.wire.names import DEFAULT_NAMES
 from gpuinspect.cluster.snapshots import decode
 from gpuinspect.errors import SnapshotError
-from gpuinspect.queries.memory_in_use import MemoryInUse
-from gpuinspect.queries.usage import Figures
+from gpuinspect.queries.memory_in_use import Figures, MemoryInUse
 from gpuinspect.web.app import make_app
 from gpuinspect.web.feed import Feed
 

@@ -12,8 +12,7 @@ from invoking import Run
 
 from gpucore.sizing.usage_documents import MOST_BYTES
 from gpuinspect.cluster.snapshots import decode
-from gpuinspect.queries.memory_in_use import MemoryInUse, memory_in_use
-from gpuinspect.queries.usage import Figures
+from gpuinspect.queries.memory_in_use import Figures, MemoryInUse, memory_in_use
 from gpuinspect.web.feed import CACHE_SECONDS, Cached
 from gpukube.blocking import BlockingClient
 from gpukube.testing.plugin_pods import plugin_pod

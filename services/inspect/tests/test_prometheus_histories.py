@@ -6,8 +6,7 @@ import pytest
 from fakeprometheus import result_of, serving
 from recordedseries import DAY, GIB, RecordedPod, RecordedSeries
 
-from gpucore.sizing.limit_events import LimitEvent
-from gpucore.sizing.usage_history import UsageHistory, WorkloadKey
+from gpucore.sizing.usage_history import LimitEvent, UsageHistory, WorkloadKey
 from gpuinspect.sources.prometheus_histories import prometheus_histories
 
 pytestmark = pytest.mark.slow

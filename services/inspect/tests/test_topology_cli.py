@@ -7,7 +7,7 @@ import pytest
 from drawncluster import FakeCluster
 from typer.testing import CliRunner, Result
 
-from gpucore.topology.machines import MACHINES
+from gpucore.testing.machines import MACHINES
 from gpucore.wire.node.matrices import encode_annotation, encode_matrix
 from gpuinspect.commands.topology import app
 

@@ -19,7 +19,7 @@ from gpucore.wire.names import ENV_VISIBLE_DEVICES
 from gpucore.wire.verified import VerifiedNode, decode_verified, encode_verified
 from gpuinspect.cluster.snapshots import decode
 from gpuinspect.errors import InspectError
-from gpuinspect.queries.plugin_pods import verified_rows
+from gpuinspect.queries.verified import verified_rows
 from gpuinspect.verify.image import image_on, plugin_pods
 from gpuinspect.verify.record import joined
 from gpuinspect.verify.targets import ProofTarget

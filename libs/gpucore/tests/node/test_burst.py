@@ -6,10 +6,10 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from nodepods import make_gpu
 
+from gpucore.accounting.device_info import burst_units
 from gpucore.model import IsolationMode
 from gpucore.node.allocation.reading import expected_of
-from gpucore.node.isolation.burst import burst_units, memory_limit
-from gpucore.node.isolation.driver_limits import MemoryLimit
+from gpucore.node.isolation.driver_limits import MemoryLimit, memory_limit
 from gpucore.units import GIB, MemoryUnit, NodeName, PodUid
 from gpucore.wire.names import DEFAULT_NAMES as NAMES
 from gpucore.wire.pod.allocations import allocation_of

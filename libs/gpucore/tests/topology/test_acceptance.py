@@ -4,7 +4,7 @@ import nvidia_reference
 import pytest
 
 from gpucore.model.links import Matrix
-from gpucore.topology.machines import (
+from gpucore.testing.machines import (
     BRIDGES,
     DGX1_PASCAL,
     DGX1_VOLTA,

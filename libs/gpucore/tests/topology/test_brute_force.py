@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpucore.model.links import Matrix
+from gpucore.testing.machines import MACHINES
 from gpucore.topology import gpusets
 from gpucore.topology.choice import SearchSpace
-from gpucore.topology.machines import MACHINES
 from gpucore.topology.partition import Partitions
 from gpucore.topology.policies import GpuGroup, plan
 

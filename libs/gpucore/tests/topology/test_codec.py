@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from gpucore.accounting.node_infos import node_matrix
 from gpucore.model import Gpu, Inventory
 from gpucore.model.links import TopologyError
+from gpucore.testing.machines import MACHINES, PHB, V100_GUIDE
 from gpucore.topology.drawing import draw
-from gpucore.topology.machines import MACHINES, PHB, V100_GUIDE
 from gpucore.units import GpuIndex, GpuUuid
 from gpucore.wire.names import DEFAULT_NAMES
 from gpucore.wire.node.matrices import (

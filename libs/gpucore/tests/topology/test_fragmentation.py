@@ -9,7 +9,7 @@ from statistics import fmean
 import nvidia_reference
 import pytest
 
-from gpucore.topology.machines import DGX1_VOLTA, MACHINES
+from gpucore.testing.machines import DGX1_VOLTA, MACHINES
 from gpucore.topology.policies import GpuGroup, plan
 
 pytestmark = pytest.mark.slow

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from gpucore.model import Gpu, Inventory
 from gpucore.model.links import MAX_SCORE, PCIE, WORTH, Matrix, merge, score_of
-from gpucore.topology.machines import DGX1_VOLTA, DGX2
+from gpucore.testing.machines import DGX1_VOLTA, DGX2
 from gpucore.units import GpuIndex, GpuUuid
 from gpucore.wire.node.matrices import matrix_of
 

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpucore.model.links import Matrix, TopologyError, merge
-from gpucore.topology.machines import BRIDGES, DGX1_PASCAL, DGX1_VOLTA, DGX2, V100_GUIDE
+from gpucore.testing.machines import BRIDGES, DGX1_PASCAL, DGX1_VOLTA, DGX2, V100_GUIDE
 from gpucore.topology.policies import POLICIES, GpuGroup, Impossible, plan, rating
 from gpucore.topology.static import decode_static
 from gpucore.units import GpuIndex

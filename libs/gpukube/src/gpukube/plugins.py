@@ -5,14 +5,12 @@ only.
 """
 
 import time
-from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Final, Generic
 
 import msgspec
 
-from gpucore.sizing import history_documents, usage_documents
-from gpucore.sizing.history_documents import NodeHistories, decode_node_histories
-from gpucore.sizing.usage_documents import NodeUsage, decode_usage
+from gpucore.wire.documents import DocT, PluginDocument
 from gpucore.wire.errors import WireError
 from gpukube.errors import ForbiddenError, KubeError
 from gpukube.plugin_pods import PluginAddress, plugin_namespace
@@ -24,41 +22,6 @@ AT_ONCE: Final = 12
 MOST_PLUGINS: Final = 2000
 NOT_IN_TIME: Final = "it was not read in time"
 NOT_RUNNING: Final = "its plugin's pod is not running"
-
-
-class OfNode(Protocol):
-    """A document of one node."""
-
-    @property
-    def node(self) -> str:
-        """Name of the node."""
-
-
-DocT = TypeVar("DocT", bound=OfNode)
-
-
-class PluginDocument(msgspec.Struct, Generic[DocT], frozen=True):
-    """A document that every device plugin serves.
-
-    Attributes:
-        path: where a plugin serves it, without a slash.
-        decode: reads a reply; raises :class:`~gpucore.wire.errors.WireError` for another document.
-        most_bytes: maximum size of a reply.
-        seconds: for all plugins together.
-    """
-
-    path: str
-    decode: Callable[[bytes], DocT]
-    most_bytes: int
-    seconds: float
-
-
-USAGE: Final = PluginDocument[NodeUsage]("usage", decode_usage, usage_documents.MOST_BYTES, 2.0)
-"""GPU memory in use now."""
-HISTORIES: Final = PluginDocument[NodeHistories](
-    "usage-history", decode_node_histories, history_documents.MOST_BYTES, 20.0
-)
-"""GPU memory in use of workloads, as recorded."""
 
 
 class PluginReplies(msgspec.Struct, Generic[DocT], frozen=True):

@@ -226,3 +226,15 @@ def ratings_of(in_uses: Iterable[float], gpus: int, *, spread: bool) -> list[flo
     if spread:
         return [round(1.0 - in_use / gpus, _DIGITS) for in_use in in_uses]
     return [round(in_use / gpus, _DIGITS) for in_use in in_uses]
+
+
+def burst_units(burst: int, share: int, gpus: int, total: int) -> int:
+    """Units of one GPU that a pod may use; its share where it has no limit of its own.
+
+    Args:
+        burst: units of the pod's limit in all.
+        share: units that it holds of the GPU.
+        gpus: number of GPUs of the pod.
+        total: units of the GPU.
+    """
+    return max(share, min(burst // max(gpus, 1), total))

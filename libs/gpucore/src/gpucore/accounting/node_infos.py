@@ -18,8 +18,7 @@ from gpucore.wire import names as wire_names
 from gpucore.wire.names import Names
 from gpucore.wire.node.inventories import inventory_of
 from gpucore.wire.node.matrices import joined
-from gpucore.wire.node.oversell import oversell_fault, oversell_of
-from gpucore.wire.node.spec import Node
+from gpucore.wire.node.spec import Node, oversell_fault, oversell_of
 from gpucore.wire.quantity import amount, number
 
 

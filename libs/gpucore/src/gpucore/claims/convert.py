@@ -12,9 +12,9 @@ from typing import Any, Final
 
 import msgspec
 
-from gpucore.claims.pod_tolerations import gpu_tolerations
 from gpucore.claims.share_template import (
     MAX_MIB,
+    MAX_SECONDS,
     ShareRequest,
     ShareTemplate,
     Tolerance,
@@ -24,22 +24,28 @@ from gpucore.claims.share_template import (
     template_name,
 )
 from gpucore.model import CORE_PER_GPU, ContainerRequest, IsolationMode, PodRequest
+from gpucore.model.constraints import Taint
 from gpucore.scheduling.device_fit import isolates
 from gpucore.units import MemoryUnit
+from gpucore.wire.claim.devices import NO_EXECUTE, NO_SCHEDULE, UNHEALTHY
 from gpucore.wire.errors import decoded
+from gpucore.wire.json_patches import ANNOTATIONS, Change, entry, set_entries
 from gpucore.wire.names import CLAIM_TEMPLATE, Names
 from gpucore.wire.pod.gangs import gang_of
 from gpucore.wire.pod.requests import kai_limit
 from gpucore.wire.pod.spec import Pod, decode_pod
 from gpucore.wire.quantity import amount, exact
+from gpucore.wire.tolerations import TolerationObject, toleration_of
 from gpucore.wire.whole_requests import pod_request_of
 
 CLAIM: Final = "gpushare"
 """Name of the claim in the pod."""
-Change = Mapping[str, Any]
-"""An operation of a JSON patch."""
 _BEYOND_SHARE: Final = "memory beyond the share is given by the device plugin only"
 _BODY: Final = msgspec.json.Decoder(dict[str, Any])
+
+
+class _Timed(TolerationObject, rename="camel"):
+    toleration_seconds: int | None = None
 
 
 class ClaimRequests(msgspec.Struct, frozen=True):
@@ -83,7 +89,7 @@ def convert(raw: bytes | msgspec.Raw, how: ClaimRequests) -> Conversion:
         return Conversion(obstacle=obstacle)
     try:
         body = decoded(_BODY, raw, "no pod")
-        template = _template(pod, request, how, gpu_tolerations(body["spec"]))
+        template = _template(pod, request, how, _gpu_tolerations(body["spec"]))
         _refuse_twice(body)
         _refuse_fractions(body, how.names)
     except (msgspec.MsgspecError, ValueError) as error:
@@ -136,6 +142,28 @@ def _template(
     requests = tuple(_request(container, request, how.unit) for container in containers)
     template = ShareTemplate(requests, request.gpu_count, _modes(request), tolerations)
     return decode_contents(encode_contents(template))
+
+
+def _gpu_tolerations(spec: Mapping[str, Any]) -> tuple[Tolerance, ...]:
+    """Tolerations that name the taint of an unhealthy GPU, in the decoded ``spec`` of a pod.
+
+    A toleration of every taint is meant for nodes, and gives a pod no unhealthy GPU.
+
+    Raises:
+        msgspec.ValidationError: they are no tolerations.
+    """
+    found = msgspec.convert(spec.get("tolerations") or [], list[_Timed])
+    return tuple(_by_effect([each for each in found if each.key == UNHEALTHY]))
+
+
+def _by_effect(tolerations: Sequence[_Timed]) -> Iterator[Tolerance]:
+    """One for each effect, with the shortest time, which counts for Kubernetes too."""
+    for effect in (NO_EXECUTE, NO_SCHEDULE):
+        taint = Taint(UNHEALTHY, "true", effect)
+        matching = [each for each in tolerations if toleration_of(each).tolerates(taint)]
+        times = [t for each in matching if (t := each.toleration_seconds) is not None]
+        if matching:
+            yield Tolerance(effect, min(max(min(times), 0), MAX_SECONDS) if times else None)
 
 
 def _modes(request: PodRequest) -> tuple[IsolationMode, ...]:
@@ -217,7 +245,8 @@ def _changes(body: dict[str, Any], template: ShareTemplate, how: ClaimRequests) 
     name = template_name(template, how.device_class)
     reference = {"name": CLAIM, "resourceClaimTemplateName": name}
     yield _appended("/spec/resourceClaims", claims, reference)
-    yield _annotated(body, CLAIM_TEMPLATE, encode_contents(template))
+    present: Mapping[str, Any] = (body.get("metadata") or {}).get("annotations") or {}
+    yield from set_entries(ANNOTATIONS, present, {CLAIM_TEMPLATE: encode_contents(template)})
 
 
 def _of_container(
@@ -230,7 +259,7 @@ def _of_container(
     for kind in ("limits", "requests"):
         for name in ours:
             if name in (resources.get(kind) or {}):
-                yield {"op": "remove", "path": f"{path}/{kind}/{name.replace('/', '~1')}"}
+                yield {"op": "remove", "path": entry(f"{path}/{kind}", name)}
     if shares:
         place = 0 if places is None else next(places)
         reference = {"name": CLAIM, "request": request_name(place)}
@@ -241,14 +270,3 @@ def _appended(path: str, present: Sequence[Any], item: Mapping[str, Any]) -> Cha
     if present:
         return {"op": "add", "path": f"{path}/-", "value": item}
     return {"op": "add", "path": path, "value": [item]}
-
-
-def _annotated(body: Mapping[str, Any], key: str, text: str) -> Change:
-    metadata: Mapping[str, Any] = body.get("metadata") or {}
-    if metadata.get("annotations"):
-        return {
-            "op": "add",
-            "path": f"/metadata/annotations/{key.replace('/', '~1')}",
-            "value": text,
-        }
-    return {"op": "add", "path": "/metadata/annotations", "value": {key: text}}

@@ -8,6 +8,7 @@ from gpucore.accounting.device_info import DeviceInfo
 from gpucore.accounting.node_info import NodeInfo, unit_of
 from gpucore.claims.selectors import select
 from gpucore.model import CORE_PER_GPU, Code, DeviceFitError
+from gpucore.model.constraints import Taint
 from gpucore.units import GpuIndex, MemoryUnit
 from gpucore.wire.claim.claim_specs import DeviceChoice, DeviceClass
 from gpucore.wire.claim.devices import UNHEALTHY, SliceDevice
@@ -102,8 +103,8 @@ def misfit(device: Device, want: Wanted, unit: MemoryUnit) -> DeviceFitError | N
 
 
 def _tolerated(device: SliceDevice, choice: DeviceChoice) -> bool:
-    taint = (UNHEALTHY, "true", device.taint)
-    return any(each.tolerates(*taint) for each in choice.tolerations)
+    taint = Taint(UNHEALTHY, "true", device.taint)
+    return any(each.tolerates(taint) for each in choice.tolerations)
 
 
 def _short(device: Device, choice: DeviceChoice, unit: MemoryUnit) -> DeviceFitError | None:

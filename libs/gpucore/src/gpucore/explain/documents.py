@@ -127,11 +127,4 @@ def _text(found: Explanation, cluster: Cluster) -> str:
 
 def request_doc(pod_request: PodRequest) -> RequestDoc:
     """The document of a request."""
-    return RequestDoc(
-        pod_request.mem,
-        pod_request.core,
-        pod_request.gpus,
-        pod_request.gpu_count,
-        pod_request.policy,
-        pod_request.fault,
-    )
+    return msgspec.convert(pod_request, RequestDoc, from_attributes=True)

@@ -12,27 +12,32 @@ import msgspec
 from gpucore.accounting.node_info import NodeInfo, common_unit, unit_of
 from gpucore.explain.gangs import gang_words
 from gpucore.explain.groups import grouped
-from gpucore.explain.placement_reason import why
 from gpucore.explain.pod_states import Cluster, Explanation, PodFacts, PodState
 from gpucore.explain.sentences import (
     gated,
+    gpus_named,
     memory_words,
     placement_sentence,
     reserved_words,
+    sentence,
     unit_words,
     with_unit,
 )
 from gpucore.explain.suggestions import NAMED, suggest
 from gpucore.gang.placement import place_gang
 from gpucore.gang.values import GangPlacement, Shortage
-from gpucore.model import Allocation, FitError, PodRequest
+from gpucore.model import Allocation, FitError, Placement, PodRequest
+from gpucore.model.constraints import PodConstraints
 from gpucore.scheduling.candidates import Candidates, PodRequirements
 from gpucore.scheduling.cluster_policy import ClusterPolicy
-from gpucore.scheduling.grouping import Rules
+from gpucore.scheduling.device_fit import exclusive_devices
+from gpucore.scheduling.grouping import Grouping, Rules
 from gpucore.scheduling.nominated import NONE_NOMINATED, CandidatesBesideNominated
+from gpucore.scheduling.policy import place, resolve
 from gpucore.steps import Steps
-from gpucore.units import MemoryUnit, NodeName
+from gpucore.units import GpuIndex, MemoryUnit, NodeName
 from gpucore.wire.pod.gangs import gang_of
+from gpucore.wire.pod.spec import Pod
 
 _UNPLACED: Final = (
     "the scheduler that bound it did not call the extender: name the scheduler in its"
@@ -42,6 +47,11 @@ _CHANGED: Final = (
     "the annotations that name its GPU were changed: create the pod again, and restrict write"
     " access to annotations (see 'gpushare doctor')"
 )
+_RULES: Final = {
+    "binpack": "the fullest GPU that fits, the lowest index among equals",
+    "spread": "the emptiest GPU that fits, the lowest index among equals",
+    "fragmentation": "the GPU on which the least usable capacity is lost",
+}
 
 
 def explain_pod(facts: PodFacts, cluster: Cluster) -> Steps[Explanation]:
@@ -106,7 +116,7 @@ def _placed(
         base,
         state=PodState.PLACED if known else PodState.PENDING,
         where=placement_sentence(allocation.placement, allocation.unit or unit_of(node_info)),
-        why=_why(allocation, pod_request, node_info, base.policy)
+        why=placement_reason(allocation, pod_request, node_info, base.policy)
         if known and node_info.present
         else "",
         neighbours=tuple(_neighbours(allocation, node_info)),
@@ -115,10 +125,53 @@ def _placed(
     )
 
 
-def _why(
+def placement_reason(
     allocation: Allocation, pod_request: PodRequest, node_info: NodeInfo, policy: ClusterPolicy
 ) -> str:
-    return why(allocation, pod_request, node_info, policy.name, grouping=policy.grouping)
+    """A sentence about the pod's GPUs on its node: the choice is repeated with the current state.
+
+    The ledger does not have the state of the time when the pod was placed. A choice that would
+    differ now is reported; it is not a fault. The node stays as it is.
+    """
+    without = node_info.copy()
+    without.drop(allocation.uid)
+    again = place(without, pod_request, policy.name, grouping=policy.grouping)
+    if isinstance(again, FitError):
+        return f"it would not fit here now: {sentence(again)}"
+    if pod_request.gpus:
+        return _whole(
+            allocation.placement.group, again.group, pod_request, without, policy.grouping
+        )
+    name = resolve(without, pod_request, policy.name).name
+    rule = _RULES[name]
+    if _gpus(again) == _gpus(allocation.placement):
+        return f"{name} would choose the same again: {rule}"
+    other = placement_sentence(again, unit_of(node_info))
+    return f"{name} would choose {other} now ({rule}); the usage of the GPUs has changed since then"
+
+
+def _whole(
+    mine: tuple[GpuIndex, ...],
+    again: tuple[GpuIndex, ...],
+    pod_request: PodRequest,
+    without: NodeInfo,
+    grouping: Grouping,
+) -> str:
+    matrix = without.shape.matrix
+    name = pod_request.topology or f"{grouping.policy} (the default)"
+    free = len(exclusive_devices(without.devices.values(), pod_request))
+    choice = f"of the {free} GPUs that are free without this pod"
+    if set(mine) == set(again):
+        score = f"; they score {matrix.sum_of(mine)}" if matrix.links and mine[1:] else ""
+        return f"{name} would choose the same {choice}{score}"
+    if not matrix.links:
+        return f"{name} would choose {gpus_named(again)} now, {choice}; the node reports no links"
+    scores = f"they score {matrix.sum_of(again)}, its own {matrix.sum_of(mine)}"
+    return f"{name} would choose {gpus_named(again)} now, {choice}: {scores}"
+
+
+def _gpus(placement: Placement) -> frozenset[int]:
+    return frozenset((*placement.mem, *placement.core))
 
 
 def _neighbours(allocation: Allocation, node_info: NodeInfo) -> Iterator[str]:
@@ -209,3 +262,9 @@ def _never_scheduled(found: Explanation, facts: PodFacts) -> Explanation:
         gates=gates,
         helps=(*first, *found.helps),
     )
+
+
+def likeness(pod: Pod, pod_request: PodRequest, constraints: PodConstraints) -> object:
+    """What pods have in common that one explanation holds for."""
+    nominated = pod.uid if pod.nominated else ""
+    return pod_request, constraints, pod.scheduler_name, gang_of(pod), pod.priority, nominated

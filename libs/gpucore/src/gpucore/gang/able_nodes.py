@@ -4,14 +4,15 @@ from collections.abc import Collection, Iterable, Mapping
 from heapq import nlargest
 from typing import Final
 
+import msgspec
+
 from gpucore.accounting.ledger import Ledger
 from gpucore.accounting.node_info import NodeInfo
-from gpucore.gang.shapes import gpus_of, shape_of, shape_of_place
-from gpucore.model import Allocation, PodRequest
+from gpucore.model import Allocation, Placement, PodRequest
 from gpucore.scheduling.device_fit import per_device
 from gpucore.scheduling.filter import roomy_nodes
 from gpucore.scheduling.fit import fit, free_gpus, has_room, is_plain
-from gpucore.units import NodeName
+from gpucore.units import GpuIndex, NodeName
 
 MOST_COMPARED: Final = 20_000
 """Nodes that one plan compares, for all its requests together: for less than two seconds."""
@@ -139,3 +140,43 @@ def _left(node_info: NodeInfo, pod_request: PodRequest) -> int:
     if pod_request.gpus:
         return free_gpus(node_info, pod_request)
     return node_info.free_units()
+
+
+class PlaceShape(msgspec.Struct, frozen=True):
+    """What a place of a gang holds; pods whose requests need the same of GPUs share their places.
+
+    Pods of one gang may have different requests, such as a launcher and its workers. The place of
+    one kind is of no use to the other, so it stays while pods of its own kind wait.
+
+    Attributes:
+        exclusive: number of exclusive GPUs.
+        gpus: number of GPUs, exclusive or shared.
+        mem, core: units and percent on each shared GPU.
+        alone: a share that has its GPUs to itself.
+    """
+
+    exclusive: int
+    gpus: int
+    mem: int
+    core: int
+    alone: bool
+
+
+def shape_of(pod_request: PodRequest) -> PlaceShape:
+    """The places for pods with this request."""
+    mem, core = per_device(pod_request)
+    gpus = pod_request.gpus or pod_request.gpu_count
+    return PlaceShape(pod_request.gpus, gpus, mem, core, pod_request.whole_device)
+
+
+def shape_of_place(place: Allocation) -> PlaceShape:
+    """The shape of a place that is reserved."""
+    placement = place.placement
+    mem, core = (max(part.values(), default=0) for part in (placement.mem, placement.core))
+    gpus = len(gpus_of(placement))
+    return PlaceShape(len(placement.group), gpus, mem, core, place.exclusive)
+
+
+def gpus_of(placement: Placement) -> tuple[GpuIndex, ...]:
+    """The GPUs of a placement, exclusive or shared."""
+    return placement.group or tuple(placement.mem or placement.core)

@@ -11,7 +11,7 @@ found, those pods may go to every node.
 from collections.abc import Collection, Sequence
 from typing import Final
 
-from gpucore.gang.kinds import GroupMember, Like, Nodes
+from gpucore.gang.members import GroupMember, Like, Nodes
 from gpucore.gang.node_sets import NodeSet, NodeSets
 from gpucore.units import NodeName
 

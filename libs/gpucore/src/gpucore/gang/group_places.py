@@ -11,10 +11,11 @@ from gpucore.gang.gang_pods import GangPods
 from gpucore.gang.group_cycle import GroupCycle, Places
 from gpucore.gang.group_plan import plan_group, reservation
 from gpucore.gang.group_view import GroupView, standing
-from gpucore.gang.kinds import GroupMember, Nodes
 from gpucore.gang.members import (
     MOST_RESERVED,
+    GroupMember,
     NamespaceTime,
+    Nodes,
     Postponed,
     planned_long,
     planning_pause,

@@ -21,7 +21,7 @@ import msgspec
 from gpucore.accounting.ledger import Ledger
 from gpucore.accounting.node_info import NodeInfo, common_unit
 from gpucore.gang.able_nodes import MOST_COMPARED, able_nodes, without_reservations
-from gpucore.gang.kinds import GroupMember, Nodes
+from gpucore.gang.members import GroupMember, Nodes
 from gpucore.gang.spread import NodeOffer, spread_over
 from gpucore.gang.values import GroupShortage
 from gpucore.model import Allocation, AllocationState, Placement, PodRequest

@@ -6,8 +6,7 @@ import msgspec
 
 from gpucore.accounting.ledger import Ledger
 from gpucore.gang.able_nodes import stands, without_reservations
-from gpucore.gang.kinds import GroupMember
-from gpucore.gang.members import Member
+from gpucore.gang.members import GroupMember, Member
 from gpucore.gang.reservations import reserved_for
 from gpucore.model import Allocation
 from gpucore.scheduling.nominated import NONE_NOMINATED, Nominated

@@ -21,7 +21,14 @@ from typing import Final
 
 from gpucore.accounting.ledger import Ledger
 from gpucore.accounting.node_info import NodeInfo, common_unit
-from gpucore.gang.able_nodes import able_nodes, standing_places, without_reservations
+from gpucore.gang.able_nodes import (
+    able_nodes,
+    gpus_of,
+    shape_of,
+    shape_of_place,
+    standing_places,
+    without_reservations,
+)
 from gpucore.gang.members import (
     MOST_RESERVED,
     Members,
@@ -30,7 +37,6 @@ from gpucore.gang.members import (
     planned_long,
     too_many,
 )
-from gpucore.gang.shapes import gpus_of, shape_of, shape_of_place
 from gpucore.gang.spread import NodeOffer, spread_over
 from gpucore.gang.values import GangPlacement, Shortage
 from gpucore.model import Allocation, AllocationState, FitError, Placement, PodRequest

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable
 import msgspec
 
 from gpucore.accounting.ledger import Ledger
-from gpucore.gang.shapes import shape_of, shape_of_place
+from gpucore.gang.able_nodes import shape_of, shape_of_place
 from gpucore.model import Allocation, AllocationState, PodRequest
 from gpucore.units import PodUid
 from gpucore.wire.pod.gangs import Gang, reservation_uid

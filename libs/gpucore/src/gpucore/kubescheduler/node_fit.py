@@ -13,14 +13,10 @@ from typing import Final
 from gpucore.model import Code, FitError
 from gpucore.model.constraints import (
     CPU,
-    HARD_EFFECTS,
     NO_EXECUTE,
     NO_SCHEDULE,
-    NOT_READY_TAINT,
     PODS,
     PREFER_NO_SCHEDULE,
-    UNREACHABLE_TAINT,
-    UNSCHEDULABLE_TAINT,
     CandidateNode,
     PodConstraints,
     Taint,
@@ -28,18 +24,16 @@ from gpucore.model.constraints import (
 )
 from gpucore.units import NodeName
 
-PRESSURE_TAINTS: Final = tuple(
-    f"node.kubernetes.io/{of}-pressure" for of in ("disk", "memory", "pid")
-)
+_UNSCHEDULABLE: Final = "node.kubernetes.io/unschedulable"
+_NOT_READY: Final = "node.kubernetes.io/not-ready"
+_UNREACHABLE: Final = "node.kubernetes.io/unreachable"
+_PRESSURES: Final = tuple(f"node.kubernetes.io/{of}-pressure" for of in ("disk", "memory", "pid"))
 DAEMON_TOLERATIONS: Final = (
-    *(Toleration(k, "Exists", effect=NO_EXECUTE) for k in (NOT_READY_TAINT, UNREACHABLE_TAINT)),
-    *(
-        Toleration(key, "Exists", effect=NO_SCHEDULE)
-        for key in (*PRESSURE_TAINTS, UNSCHEDULABLE_TAINT)
-    ),
+    *(Toleration(key, "Exists", effect=NO_EXECUTE) for key in (_NOT_READY, _UNREACHABLE)),
+    *(Toleration(key, "Exists", effect=NO_SCHEDULE) for key in (*_PRESSURES, _UNSCHEDULABLE)),
 )
 """What the DaemonSet controller adds to its pods."""
-
+_HARD_EFFECTS: Final = frozenset({NO_SCHEDULE, NO_EXECUTE})
 _OFTEN_MISSING: Final = frozenset({CPU, "memory", PODS, "ephemeral-storage"})
 """Kubelet always reports them; a hand-made file may lack them, and they are not checked then."""
 
@@ -99,25 +93,25 @@ def _unschedulable(node: CandidateNode, pod: PodConstraints) -> Iterator[FitErro
     """A cordoned or unready node, by its fields where the node controller's taint is not there."""
     listed = {taint.key for taint in node.taints}
     states = (
-        (node.unschedulable, {UNSCHEDULABLE_TAINT}, "the node is cordoned"),
-        (not node.ready, {NOT_READY_TAINT, UNREACHABLE_TAINT}, "the node is not ready"),
+        (node.unschedulable, {_UNSCHEDULABLE}, "the node is cordoned"),
+        (not node.ready, {_NOT_READY, _UNREACHABLE}, "the node is not ready"),
     )
     for holds, keys, words in states:
         taints = [taint for taint in node.taints if taint.key in keys]
         if not listed & keys and holds:
             taints = [Taint(min(keys), effect=NO_SCHEDULE)]
-        if any(t.effect in HARD_EFFECTS and not _tolerated(t, pod) for t in taints):
+        if any(t.effect in _HARD_EFFECTS and not _tolerated(t, pod) for t in taints):
             yield _refusal(node, Code.NODE_UNSCHEDULABLE, words)
 
 
 _SHOWN: Final = 500
 """Characters of a constraint in a reason, which is repeated for each node."""
-_OF_NODE_STATE: Final = frozenset({UNSCHEDULABLE_TAINT, NOT_READY_TAINT, UNREACHABLE_TAINT})
+_OF_NODE_STATE: Final = frozenset({_UNSCHEDULABLE, _NOT_READY, _UNREACHABLE})
 
 
 def _tainted(node: CandidateNode, pod: PodConstraints) -> Iterator[FitError]:
     for taint in node.taints:
-        hard = taint.effect in HARD_EFFECTS and taint.key not in _OF_NODE_STATE
+        hard = taint.effect in _HARD_EFFECTS and taint.key not in _OF_NODE_STATE
         if hard and not _tolerated(taint, pod):
             yield _refusal(node, Code.TAINT_NOT_TOLERATED, f"taint {taint}")
 

@@ -20,10 +20,6 @@ PODS: Final = "pods"
 NO_SCHEDULE: Final = "NoSchedule"
 PREFER_NO_SCHEDULE: Final = "PreferNoSchedule"
 NO_EXECUTE: Final = "NoExecute"
-HARD_EFFECTS: Final = frozenset({NO_SCHEDULE, NO_EXECUTE})
-UNSCHEDULABLE_TAINT: Final = "node.kubernetes.io/unschedulable"
-NOT_READY_TAINT: Final = "node.kubernetes.io/not-ready"
-UNREACHABLE_TAINT: Final = "node.kubernetes.io/unreachable"
 
 MOST_COMPARED: Final = 1000
 """Size of the constraints of a pod: a scheduler waits while they are compared with one node."""
@@ -32,7 +28,7 @@ _WHOLE: Final = re.compile(r"[+-]?[0-9]{1,19}").fullmatch
 
 
 class Taint(msgspec.Struct, frozen=True, gc=False):
-    """A taint of a node."""
+    """A taint of a node or of a device."""
 
     key: str = ""
     value: str = ""
@@ -45,7 +41,7 @@ class Taint(msgspec.Struct, frozen=True, gc=False):
 
 
 class Toleration(msgspec.Struct, frozen=True):
-    """A toleration of a pod; an empty key with ``Exists`` tolerates every taint."""
+    """A toleration of a pod or a claim; an empty key with ``Exists`` tolerates every taint."""
 
     key: str = ""
     operator: str = "Equal"

@@ -5,8 +5,7 @@ from typing import Final
 
 import msgspec
 
-from gpucore.sizing.limit_events import LimitEvent
-from gpucore.sizing.usage_history import UsageHistory
+from gpucore.sizing.usage_history import LimitEvent, UsageHistory
 
 DAY: Final = 86400.0
 LEAST_SAMPLES: Final = 20

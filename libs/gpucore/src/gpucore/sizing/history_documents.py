@@ -11,9 +11,8 @@ import msgspec
 from msgspec import Meta
 
 from gpucore.sizing.buckets import LAST, LAST_SM, MOST_BUCKETS
-from gpucore.sizing.limit_events import NEVER, LimitEvent
-from gpucore.sizing.usage_history import UsageHistory, WorkloadKey
-from gpucore.wire.documents import API_VERSION
+from gpucore.sizing.usage_history import NEVER, LimitEvent, UsageHistory, WorkloadKey
+from gpucore.wire.documents import API_VERSION, PluginDocument
 from gpucore.wire.errors import WireError, decoded
 
 KIND: Final = "UsageHistoryList"
@@ -39,7 +38,7 @@ class WorkloadDoc(msgspec.Struct, frozen=True):
 
 
 class LimitEventDoc(msgspec.Struct, frozen=True, rename="camel"):
-    """A :class:`~gpucore.sizing.limit_events.LimitEvent`."""
+    """A :class:`~gpucore.sizing.usage_history.LimitEvent`."""
 
     at: _Time = 0.0
     limit_bytes: _Number = 0
@@ -157,3 +156,8 @@ def _event(item: UsageHistoryDoc, event: LimitEventDoc) -> LimitEvent:
     if not event.at:
         return NEVER
     return LimitEvent(min(event.at, item.last_seen), event.limit_bytes)
+
+
+HISTORIES: Final = PluginDocument[NodeHistories](
+    "usage-history", decode_node_histories, MOST_BYTES, seconds=20.0
+)

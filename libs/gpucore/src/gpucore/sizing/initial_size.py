@@ -14,10 +14,9 @@ from gpucore.sizing.recommendation import recommend
 from gpucore.sizing.share_size import ContainerSize
 from gpucore.sizing.sizing_options import SizingMode, SizingOptions
 from gpucore.sizing.usage_history import UsageHistory, WorkloadKey
-from gpucore.sizing.workloads import workload_of
 from gpucore.units import MemoryUnit
 from gpucore.wire.names import KAI_CONTAINER, Names
-from gpucore.wire.pod.controllers import Controller
+from gpucore.wire.pod.controllers import Controller, workload_of
 from gpucore.wire.pod.gangs import gang_of
 from gpucore.wire.pod.spec import Pod
 from gpucore.wire.whole_requests import pod_request_of

@@ -32,9 +32,8 @@ from gpucore.sizing.evidence import (
     needed_bytes,
     takes_all,
 )
-from gpucore.sizing.limit_events import NEVER, LimitEvent
 from gpucore.sizing.share_size import ContainerSize, units_for
-from gpucore.sizing.usage_history import UsageHistory, WorkloadKey
+from gpucore.sizing.usage_history import NEVER, LimitEvent, UsageHistory, WorkloadKey
 from gpucore.units import MemoryUnit
 
 OUT_OF_MEMORY_PERCENT: Final = 20

@@ -9,7 +9,7 @@ from typing import Annotated, Final, Literal
 import msgspec
 from msgspec import Meta
 
-from gpucore.wire.documents import API_VERSION
+from gpucore.wire.documents import API_VERSION, PluginDocument
 from gpucore.wire.errors import WireError, decoded
 
 KIND: Final = "NodeUsage"
@@ -87,3 +87,6 @@ def decode_usage(raw: bytes) -> NodeUsage:
     if len(raw) > MOST_BYTES:
         raise WireError(f"a reply of more than {MOST_BYTES} bytes")
     return decoded(_DECODER, raw, "no memory in use")
+
+
+USAGE: Final = PluginDocument[NodeUsage]("usage", decode_usage, MOST_BYTES, seconds=2.0)

@@ -3,14 +3,14 @@
 GPUs are positions here, from 0 without a gap. The tables of a kind of machine are computed once.
 For at most 8 GPUs that takes less than a request may, so they are computed where they are missing.
 For 9 to 16 GPUs a caller that must not wait has them prepared (:func:`prepare`); until then, and
-for more than 16 GPUs, groups are grown (:mod:`gpucore.topology.greedy`).
+for more than 16 GPUs, groups are grown: from every free GPU one by the GPU that is joined best to
+those it has, of which the best is taken. Not promised: the best group there is.
 """
 
 from collections.abc import Collection, Iterator
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from gpucore.topology import greedy
 from gpucore.topology.gpusets import MAX_EXACT, Scores
 from gpucore.topology.partition import Partitions
 
@@ -40,7 +40,7 @@ class SearchSpace(NamedTuple):
         """The best group of the best partition of ``free``."""
         tables = self._tables(count)
         if tables is None:
-            return greedy.grow(self.scores, free, count, require)
+            return grow(self.scores, free, count, require)
         return self._positions(tables.best_effort(count, self._mask(free), self._mask(require)))
 
     def bandwidth(
@@ -49,14 +49,14 @@ class SearchSpace(NamedTuple):
         """The group whose smallest pair is largest, then of the largest sum."""
         tables = self._tables(count)
         if tables is None:
-            return greedy.grow(self.scores, free, count, require)
+            return grow(self.scores, free, count, require)
         return self._positions(tables.bandwidth(count, self._mask(free), self._mask(require)))
 
     def total(self, free: Collection[int], count: int) -> int:
         """The sum of the best partition of ``free``, where ``count`` other GPUs are taken."""
         tables = self._tables(count)
         if tables is None:
-            return greedy.cut(self.scores, free, count)
+            return cut(self.scores, free, count)
         return tables.total(count, self._mask(free))
 
     def _tables(self, size: int) -> Partitions | None:
@@ -124,3 +124,40 @@ _large: Final[dict[tuple[Scores, tuple[int, ...]], Partitions]] = {}
 @lru_cache(maxsize=256)
 def _small(scores: Scores, numas: tuple[int, ...]) -> Partitions:
     return Partitions(scores, numas)
+
+
+def grow(
+    scores: Scores, free: Collection[int], count: int, require: Collection[int] = ()
+) -> tuple[int, ...]:
+    """A group of ``count`` GPUs of ``free`` with all of ``require``, in order of index."""
+    seeds = [frozenset(require)] if require else [frozenset({gpu}) for gpu in sorted(free)]
+    grown = [_grown(scores, free, count, seed) for seed in seeds]
+    return max(grown, key=lambda gpus: total(scores, gpus))
+
+
+def cut(scores: Scores, free: Collection[int], count: int) -> int:
+    """The total of a cut of ``free`` into groups of ``count``, one grown after the other."""
+    rest, found = set(free), 0
+    while len(rest) > count:
+        group = grow(scores, rest, count)
+        found += total(scores, group)
+        rest -= set(group)
+    return found + total(scores, rest)
+
+
+def total(scores: Scores, gpus: Collection[int]) -> int:
+    """The sum over the pairs of ``gpus``."""
+    return sum(scores[a][b] for a in gpus for b in gpus if a < b)
+
+
+def _grown(
+    scores: Scores, free: Collection[int], count: int, seed: Collection[int]
+) -> tuple[int, ...]:
+    group = set(seed)
+    joined = {gpu: sum(scores[gpu][member] for member in group) for gpu in sorted(free)}
+    while len(group) < count:
+        added = max((gpu for gpu in joined if gpu not in group), key=joined.__getitem__)
+        group.add(added)
+        for gpu in joined:
+            joined[gpu] += scores[gpu][added]
+    return tuple(sorted(group))

@@ -17,11 +17,9 @@ from typing import Final
 import msgspec
 
 from gpucore.model.links import NVLINK, Matrix
-from gpucore.topology.choice import SearchSpace
+from gpucore.topology.choice import SearchSpace, total
 from gpucore.topology.gpusets import MAX_EXACT
-from gpucore.topology.greedy import total
-from gpucore.topology.machines import STATIC_SETS
-from gpucore.topology.static import StaticSets
+from gpucore.topology.static import STATIC_SETS, StaticSets
 from gpucore.units import GpuIndex, counted
 
 MAX_RATING: Final = 10

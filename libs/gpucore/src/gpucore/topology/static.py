@@ -3,8 +3,7 @@
 The configuration is that of the 2019 extender: ``{"<node type>": {"<size>": [[ids], ...]}}``. A
 set of the wanted size that is wholly free is taken; else the first GPUs of the smallest larger set
 that is wholly free. The 2019 code then named the first free GPUs and failed all the same; here
-nothing fits, in words. NVIDIA's own tables of its machines (:mod:`gpucore.topology.machines`) never
-break a larger set up.
+nothing fits, in words. NVIDIA's own sets (:data:`STATIC_SETS`) are never broken up.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -70,3 +69,22 @@ def _sizes(
             if size != str(len(set(group))) or len(group) != len(set(group)):
                 raise TopologyError(f"node type {name!r}: {group} is no set of {size} GPUs")
     return {int(size): tuple(map(tuple, groups)) for size, groups in sets.items() if groups}
+
+
+def _runs(gpus: int, *sizes: int) -> dict[int, tuple[tuple[int, ...], ...]]:
+    """Sets of neighbours: for each size the GPUs in runs of that many."""
+    return {
+        size: tuple(tuple(range(at, at + size)) for at in range(0, gpus, size)) for size in sizes
+    }
+
+
+def _dgx1(*pairs: tuple[int, int]) -> StaticSets:
+    return StaticSets({**_runs(8, 1, 4, 8), 2: pairs}, divide=False)
+
+
+STATIC_SETS: Final[Mapping[str, StaticSets]] = {
+    "dgx1-pascal": _dgx1((0, 2), (1, 3), (4, 6), (5, 7)),
+    "dgx1-volta": _dgx1((0, 3), (1, 2), (4, 7), (5, 6)),
+    "dgx2": StaticSets(_runs(16, 1, 2, 4, 8, 16), divide=False),
+}
+"""The sets that NVIDIA recommends for its machines, by node type."""

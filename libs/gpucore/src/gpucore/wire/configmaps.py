@@ -8,16 +8,18 @@ from gpucore.wire.errors import decoded
 
 
 class ConfigMap(msgspec.Struct, frozen=True, gc=False):
-    """One config map, by name within the followed namespace."""
+    """One config map."""
 
     name: str
     labels: dict[str, str]
     data: dict[str, str]
-    resource_version: str
+    resource_version: str = ""
+    namespace: str = ""
 
 
 class _Metadata(msgspec.Struct, rename="camel", gc=False):
     name: str = ""
+    namespace: str = ""
     labels: dict[str, str] | None = None
     resource_version: str = ""
 
@@ -38,4 +40,5 @@ def decode_config_map(raw: bytes | msgspec.Raw) -> ConfigMap:
     """
     found = decoded(_CONFIG_MAP, raw, "no config map")
     meta = found.metadata
-    return ConfigMap(meta.name, meta.labels or {}, found.data or {}, meta.resource_version)
+    labels, data = meta.labels or {}, found.data or {}
+    return ConfigMap(meta.name, labels, data, meta.resource_version, meta.namespace)

@@ -18,16 +18,15 @@ from gpucore.model.constraints import (
     PodConstraints,
     Requirement,
     Resources,
-    Toleration,
 )
 from gpucore.wire.errors import decoded
-from gpucore.wire.fields import Amounts
 from gpucore.wire.kept import KEPT, KEPT_LENGTH, kept_where
 from gpucore.wire.names import Names
 from gpucore.wire.node.spec import Node
 from gpucore.wire.pod import spec as podspec
 from gpucore.wire.pod.spec import Pod
-from gpucore.wire.quantity import amount, milli
+from gpucore.wire.quantity import Amounts, amount, milli
+from gpucore.wire.tolerations import TolerationObject, toleration_of
 
 KEPT_DIGITS: Final = 40
 """Characters of an amount that is kept."""
@@ -87,13 +86,6 @@ class _Affinity(msgspec.Struct, rename="camel", gc=False):
     pod_anti_affinity: _PodAffinity | None = None
 
 
-class _Toleration(msgspec.Struct, gc=False):
-    key: str | None = None
-    operator: str | None = None
-    value: str | None = None
-    effect: str | None = None
-
-
 class _Spread(msgspec.Struct, rename="camel", gc=False):
     when_unsatisfiable: str = ""
 
@@ -120,7 +112,7 @@ class _Spec(podspec.SpecObject):
     init_containers: tuple[_Container, ...] | None = None
     node_selector: dict[_Key, _Key] | None = None
     affinity: _Affinity | None = None
-    tolerations: list[_Toleration] | None = None
+    tolerations: list[TolerationObject] | None = None
     topology_spread_constraints: list[_Spread] | None = None
     volumes: list[_Volume] | None = None
 
@@ -188,7 +180,7 @@ def _constraints(pod: ConstrainedPodObject) -> PodConstraints:
     return PodConstraints(
         node_selector=tuple(sorted(spec.node_selector.items())) if spec.node_selector else (),
         affinity=_required(spec.affinity),
-        tolerations=tuple(map(_toleration, spec.tolerations or ())),
+        tolerations=tuple(map(toleration_of, spec.tolerations or ())),
         requests=_requests(spec) if resized is None else _resized(spec, resized),
         gates=tuple(gate.name for gate in spec.scheduling_gates or ()),
         unsupported=tuple(_unsupported(spec)),
@@ -232,15 +224,6 @@ def _required(affinity: _Affinity | None) -> tuple[NodeSelectorTerm, ...] | None
 
 def _requirements(expressions: Iterable[_Expression] | None) -> tuple[Requirement, ...]:
     return tuple(Requirement(e.key, e.operator, tuple(e.values or ())) for e in expressions or ())
-
-
-def _toleration(found: _Toleration) -> Toleration:
-    return Toleration(
-        key=found.key or "",
-        operator=found.operator or "Equal",
-        value=found.value or "",
-        effect=found.effect or "",
-    )
 
 
 def pod_requests(pod: Pod, names: Names) -> Resources:

@@ -10,9 +10,17 @@ import math
 import re
 from collections.abc import Iterable
 from datetime import datetime
-from typing import Final
+from typing import Annotated, Final
+
+import msgspec
 
 from gpucore.wire.errors import WireError
+
+Quantity = Annotated[str, msgspec.Meta(pattern=r"^[-+.0-9eEinumkKMGTP]+\Z")]
+Texts = dict[str, str]
+Amounts = dict[str, str | int | float]
+"""Quantities by resource name, as found; a file made by hand may write numbers."""
+
 
 _QUANTITY: Final = re.compile(
     r"\+?(?P<number>[0-9]+(?:\.[0-9]*)?|\.[0-9]+)"

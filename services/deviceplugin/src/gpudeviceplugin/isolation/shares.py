@@ -6,8 +6,7 @@ from typing import Final
 
 from gpucore.model import Gpu
 from gpucore.node.allocation.device_ids import Resource
-from gpucore.node.isolation.burst import memory_limit
-from gpucore.node.isolation.driver_limits import MemoryLimit, limit_of
+from gpucore.node.isolation.driver_limits import MemoryLimit, limit_of, memory_limit
 from gpucore.node.isolation.starting import memory_ids
 from gpucore.units import MemoryUnit, PodUid
 from gpucore.wire.pod.spec import Pod

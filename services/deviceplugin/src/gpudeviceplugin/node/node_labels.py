@@ -9,8 +9,7 @@ from contextlib import suppress
 from typing import Final
 
 from gpucore.wire import names as wire_names
-from gpucore.wire.node.oversell import oversell_of
-from gpucore.wire.node.spec import Node
+from gpucore.wire.node.spec import Node, oversell_of
 from gpudeviceplugin.cluster.node_watch import NodeWatch, resources_of
 from gpudeviceplugin.isolation.cdi import CdiFiles
 from gpudeviceplugin.kubelet.registration import Registrar

@@ -14,10 +14,10 @@ from gpucore.sizing.histories import Histories
 from gpucore.sizing.history_documents import encode_histories
 from gpucore.sizing.sizing_options import original_units
 from gpucore.sizing.usage_history import ALL_CONTAINERS, UsageHistory, WorkloadKey
-from gpucore.sizing.workloads import workload_of
 from gpucore.units import PodUid
 from gpucore.wire.names import CLAIM_TEMPLATE
 from gpucore.wire.pod.container_statuses import container_restarts, memory_failures
+from gpucore.wire.pod.controllers import workload_of
 from gpucore.wire.pod.spec import Pod, created
 from gpudeviceplugin.isolation.shares import MIB, allowed_bytes, exclusive_pods, granted_bytes
 from gpudeviceplugin.node.current_use import CurrentUse, gpu_containers

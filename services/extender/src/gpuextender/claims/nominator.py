@@ -21,7 +21,7 @@ from gpucore.claims.node_fit import ClaimNode, claim_node
 from gpucore.claims.nomination import ClaimRequirements, claim_placement, rate_for_claims
 from gpucore.claims.pending import Key, PendingClaimPods
 from gpucore.model import Allocation, AllocationState
-from gpucore.nomination.pauses import NominationPauses
+from gpucore.nomination import NominationPauses
 from gpucore.scheduling.grouping import Grouping
 from gpucore.scheduling.node_ranking import NodeRanking, Rating
 from gpucore.units import NodeName, PodUid

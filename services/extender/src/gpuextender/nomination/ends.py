@@ -10,8 +10,7 @@ from typing import Final
 import msgspec
 
 from gpucore.accounting.ledger import reaches
-from gpucore.nomination.pauses import NominationPauses
-from gpucore.nomination.rules import nomination_stands
+from gpucore.nomination import NominationPauses, nomination_stands
 from gpucore.scheduling.candidates import PodRequirements
 from gpucore.units import NodeName, PodUid
 from gpucore.wire.pod.spec import Pod

@@ -22,9 +22,7 @@ import msgspec
 
 from gpucore.kubescheduler.node_fit import pods_admitted
 from gpucore.model import FitError
-from gpucore.nomination.pauses import NominationPauses
-from gpucore.nomination.queue_order import QueueOrder
-from gpucore.nomination.rules import giving_way, left_to_scheduler
+from gpucore.nomination import NominationPauses, QueueOrder, giving_way, left_to_scheduler
 from gpucore.scheduling.candidates import PodRequirements
 from gpucore.scheduling.cluster_policy import SchedulerProfiles
 from gpucore.scheduling.filter import filter_nodes

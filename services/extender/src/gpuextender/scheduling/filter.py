@@ -16,7 +16,7 @@ import msgspec
 from gpucore.explain.sentences import sentence
 from gpucore.explain.shares import share_sentence
 from gpucore.model import AllocationState, Code, PodRequest
-from gpucore.nomination.rules import left_to_scheduler
+from gpucore.nomination import left_to_scheduler
 from gpucore.scheduling.best_nodes import best_nodes, node_rating
 from gpucore.scheduling.fit import is_plain
 from gpucore.scheduling.grouping import Grouping

@@ -13,22 +13,21 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
+from gpucore.sizing.history_documents import HISTORIES
 from gpucore.sizing.known_histories import HistoryRead, KnownHistories, MergedHistories
 from gpucore.wire.errors import WireError
 from gpuextender import metrics
 from gpukube.errors import ConfigError, KubeError
 from gpukube.plugin_pods import SELECTOR, PluginAddress, plugin_addresses, pods_in
-from gpukube.plugins import HISTORIES, MOST_PLUGINS, read_plugins
+from gpukube.plugins import MOST_PLUGINS, read_plugins
 
 if TYPE_CHECKING:  # the import takes a while, and most processes read no histories
     from gpukube.blocking import BlockingClient
 
 PART: Final = 24
-REQUEST_SECONDS: Final = 10.0
 RETRY_SECONDS: Final = 30.0
 WINDOW_SECONDS: Final = 7 * 24 * 3600.0
 """A workload that was not measured for this time is left as it is."""
-USER_AGENT: Final = "gpushare-webhook"
 Connect = Callable[[], AbstractContextManager["BlockingClient"]]
 
 log = structlog.get_logger(__name__)

@@ -24,10 +24,9 @@ from gpucore.sizing.known_histories import KnownHistories
 from gpucore.sizing.recommendation import Recommendation, SizingAdvice, recommend
 from gpucore.sizing.sizing_options import SizingMode, sizing_options
 from gpucore.sizing.usage_history import UsageHistory, WorkloadKey
-from gpucore.sizing.workloads import workload_of
 from gpucore.units import MemoryUnit
 from gpucore.wire.errors import WireError
-from gpucore.wire.pod.controllers import controller_of
+from gpucore.wire.pod.controllers import controller_of, workload_of
 from gpucore.wire.pod.spec import Pod, decode_pod
 from gpuextender.sizing.namespaces import NamespaceRules
 from gpuextender.sizing.reader import Connect

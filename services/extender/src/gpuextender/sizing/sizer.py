@@ -17,13 +17,12 @@ from gpucore.sizing.known_histories import KnownHistories
 from gpucore.sizing.share_size import ContainerSize
 from gpucore.sizing.sizing_options import SizingMode, SizingOptions, sizing_options
 from gpucore.wire.errors import decoded
+from gpucore.wire.json_patches import ANNOTATIONS, Change, entry, set_entries
 from gpucore.wire.names import MEMORY_LIMIT, ORIGINAL_MEMORY, ORIGINAL_MEMORY_LIMIT, Names
 from gpucore.wire.pod.controllers import controller_of
 from gpucore.wire.pod.spec import Pod
 from gpuextender.sizing.namespaces import NamespaceRules
 
-Change = Mapping[str, Any]
-"""An operation of a JSON patch."""
 _BODY: Final = msgspec.json.Decoder(dict[str, Any])
 
 
@@ -117,29 +116,12 @@ def _changes(
     resources = body["spec"]["containers"][pod.position]["resources"]
     path = f"/spec/containers/{pod.position}/resources"
     for kind in ("limits", "requests"):
-        yield from _entries(
-            f"{path}/{kind}", resources.get(kind), {names.gpu_mem: str(size.request)}
-        )
+        texts = {names.gpu_mem: str(size.request)}
+        yield from set_entries(f"{path}/{kind}", resources.get(kind), texts)
     texts = {ORIGINAL_MEMORY: str(pod.current.request)}
     if pod.current.burst:
         texts |= {ORIGINAL_MEMORY_LIMIT: str(pod.current.burst), MEMORY_LIMIT: str(size.burst)}
     present: Mapping[str, str] = (body.get("metadata") or {}).get("annotations") or {}
-    yield from _entries("/metadata/annotations", present, texts)
+    yield from set_entries(ANNOTATIONS, present, texts)
     if ORIGINAL_MEMORY_LIMIT in present and not pod.current.burst:
-        yield {"op": "remove", "path": f"/metadata/annotations/{_escaped(ORIGINAL_MEMORY_LIMIT)}"}
-
-
-def _entries(
-    path: str, present: Mapping[str, Any] | None, texts: Mapping[str, str]
-) -> Iterator[Change]:
-    """Set the entries of a mapping, which may be missing."""
-    if not present:
-        yield {"op": "add", "path": path, "value": dict(texts)}
-        return
-    for key, text in texts.items():
-        yield {"op": "add", "path": f"{path}/{_escaped(key)}", "value": text}
-
-
-def _escaped(key: str) -> str:
-    """A key as a part of a JSON pointer."""
-    return key.replace("~", "~0").replace("/", "~1")
+        yield {"op": "remove", "path": entry(ANNOTATIONS, ORIGINAL_MEMORY_LIMIT)}

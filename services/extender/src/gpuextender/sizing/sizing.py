@@ -11,13 +11,15 @@ from gpucore.sizing.known_histories import KnownHistories
 from gpuextender.informers import Informers
 from gpuextender.settings import ExtenderSettings
 from gpuextender.sizing.namespaces import NamespaceRules
-from gpuextender.sizing.reader import REQUEST_SECONDS, USER_AGENT, HistoryReader
+from gpuextender.sizing.reader import HistoryReader
 from gpuextender.sizing.size_events import SizeEvents
 from gpuextender.sizing.sizer import PodSizer
 
 if TYPE_CHECKING:  # the import takes a while, and most processes read no histories
     from gpukube.blocking import BlockingClient
 
+USER_AGENT: Final = "gpushare-webhook"
+REQUEST_SECONDS: Final = 10.0
 FRESH_READS: Final = 3
 """A read counts for as long as this number of intervals."""
 

@@ -4,22 +4,17 @@ import time
 
 import msgspec
 
-from gpucore.accounting.claim_offers import ClaimSpecs, offers_of
+from gpucore.accounting.claim_offers import offers_of
 from gpucore.accounting.ledger import Ledger
 from gpucore.kubescheduler.candidate_nodes import CandidateNodes
 from gpucore.scheduling.candidates import Candidates, candidates_of
 from gpucore.scheduling.host_rooms import use_mix
 from gpucore.steps import complete
-from gpucore.wire.claim.claim_specs import (
-    DeviceClass,
-    decode_claim_spec,
-    decode_device_class,
-    decode_template,
-)
 from gpucore.wire.claim.resource_slices import decode_slice
 from gpucore.wire.names import Names
 from gpucore.wire.pod.spec import Pod
 from gpucore.workload.pod_mix import PodMix
+from gpuinspect.cluster.claims import device_classes
 from gpuinspect.cluster.mix import cluster_arrivals, learned_mix, saved_mix
 from gpuinspect.cluster.snapshots import Snapshot, uncollected
 
@@ -49,22 +44,6 @@ def _mix(snapshot: Snapshot, nodes: Candidates, names: Names) -> PodMix | None:
     if saved.published is not None:
         return saved.published.mix()
     return learned_mix(cluster_arrivals(snapshot, names), nodes, saved.history).mix
-
-
-def device_classes(snapshot: Snapshot) -> dict[str, DeviceClass]:
-    """The DeviceClasses by name."""
-    found = map(decode_device_class, snapshot.all("DeviceClass"))
-    return {each.name: each for each in found}
-
-
-def claim_specs(snapshot: Snapshot) -> ClaimSpecs:
-    """What claims and claim templates request, by namespace and name."""
-    claims = snapshot.readable("ResourceClaim", decode_claim_spec)
-    templates = snapshot.readable("ResourceClaimTemplate", decode_template)
-    return ClaimSpecs(
-        {(namespace, name): spec for namespace, name, spec in claims},
-        {(namespace, name): spec for namespace, name, spec in templates},
-    )
 
 
 def raw_pod(snapshot: Snapshot, pod: Pod) -> msgspec.Raw:

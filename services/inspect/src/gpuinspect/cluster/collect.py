@@ -77,13 +77,6 @@ FAILED_SCHEDULING: Final = ListRequest(
 )
 """Reason of the schedulers' events for pods that fit on no node."""
 
-GPU_HEALTH: Final = ListRequest(
-    "Event",
-    "/api/v1/events",
-    {"fieldSelector": "involvedObject.kind=Node,reason=GpuUnhealthy"},
-)
-"""Events of the device plugin with the reasons why GPUs are unhealthy."""
-
 NODES: Final = ListRequest("Node", "/api/v1/nodes")
 PODS: Final = ListRequest("Pod", "/api/v1/pods")
 

@@ -7,6 +7,7 @@ import msgspec
 
 from gpucore.model.links import TopologyError
 from gpucore.topology.static import StaticSets, decode_static
+from gpucore.wire.configmaps import decode_config_map
 from gpucore.wire.pod.spec import Pod
 from gpuinspect.cluster.release import KUBE_SYSTEM, release_namespaces
 from gpuinspect.cluster.snapshots import Snapshot
@@ -45,7 +46,6 @@ class _Spec(msgspec.Struct):
 
 
 class _Metadata(msgspec.Struct):
-    name: str = ""
     namespace: str = ""
 
 
@@ -58,13 +58,10 @@ class _Status(msgspec.Struct):
     conditions: list[_Condition] | None = None
 
 
-class _Object(msgspec.Struct):
-    """A pod or a ConfigMap."""
-
+class _Pod(msgspec.Struct):
     metadata: _Metadata = msgspec.field(default_factory=_Metadata)
     spec: _Spec | None = None
     status: _Status | None = None
-    data: Mapping[str, str] | None = None
 
 
 def extenders(snapshot: Snapshot) -> list[tuple[Pod, msgspec.Raw]]:
@@ -94,12 +91,12 @@ def _order(each: tuple[Pod, msgspec.Raw]) -> tuple[bool, bool, str, str, str]:
 
 
 def _ready(raw: msgspec.Raw) -> bool:
-    status = msgspec.json.decode(raw, type=_Object).status or _Status()
+    status = msgspec.json.decode(raw, type=_Pod).status or _Status()
     return any((one.type, one.status) == ("Ready", "True") for one in status.conditions or ())
 
 
 def _named_so(snapshot: Snapshot) -> Iterator[tuple[Pod, msgspec.Raw]]:
-    for pod, raw in zip(snapshot.pods, snapshot.all("Pod"), strict=True):
+    for pod, raw in snapshot.raw_pods():
         ours = pod.labels.get(COMPONENT) in PROGRAMS
         live = not pod.finished and not pod.terminating
         if ours and live and any(box.name == EXTENDER for box in pod.containers):
@@ -108,7 +105,7 @@ def _named_so(snapshot: Snapshot) -> Iterator[tuple[Pod, msgspec.Raw]]:
 
 def flags_of(raw: msgspec.Raw, container: str = EXTENDER) -> dict[str, str]:
     """Flags of a container; of a repeated one the last, as the program reads them."""
-    spec = msgspec.json.decode(raw, type=_Object).spec or _Spec()
+    spec = msgspec.json.decode(raw, type=_Pod).spec or _Spec()
     boxes = [box for box in spec.containers or () if box.name == container]
     words = [word for box in boxes for word in (*(box.command or ()), *(box.args or ()))]
     return dict(_flags(words))
@@ -134,18 +131,16 @@ class MountedSets(msgspec.Struct, frozen=True):
     source: str = "its configured sets cannot be read"
 
 
-def mounted_sets(
-    snapshot: Snapshot, raw_pod: msgspec.Raw, container: str, path: str
-) -> MountedSets:
-    """The sets in the file that a container reads.
+def mounted_sets(snapshot: Snapshot, raw_pod: msgspec.Raw, path: str) -> MountedSets:
+    """The sets in the file that the extender in a pod reads.
 
     Args:
         snapshot: the cluster, with the ConfigMaps of the extender's namespace.
         path: of the file in it.
     """
-    pod = msgspec.json.decode(raw_pod, type=_Object)
+    pod = msgspec.json.decode(raw_pod, type=_Pod)
     folder, _, key = path.rpartition("/")
-    name = _mounted(pod.spec or _Spec(), container, folder)
+    name = _mounted(pod.spec or _Spec(), folder)
     text = config_map(snapshot, pod.metadata.namespace, name).get(key) if name else None
     try:
         static = decode_static(text) if text is not None else None
@@ -156,9 +151,9 @@ def mounted_sets(
     return MountedSets(static, f"sets of ConfigMap {pod.metadata.namespace}/{name}")
 
 
-def _mounted(spec: _Spec, container: str, folder: str) -> str:
+def _mounted(spec: _Spec, folder: str) -> str:
     """Name of the ConfigMap that is mounted at ``folder``; empty for none."""
-    boxes = [box for box in spec.containers or () if box.name == container]
+    boxes = [box for box in spec.containers or () if box.name == EXTENDER]
     mounts = [mount for box in boxes for mount in box.volume_mounts or ()]
     names = {mount.name for mount in mounts if mount.mount_path.rstrip("/") == folder}
     volumes = [volume for volume in spec.volumes or () if volume.name in names]
@@ -167,8 +162,7 @@ def _mounted(spec: _Spec, container: str, folder: str) -> str:
 
 def config_map(snapshot: Snapshot, namespace: str, name: str) -> Mapping[str, str]:
     """Data of a ConfigMap; empty where it was not read."""
-    for raw in snapshot.all("ConfigMap"):
-        found = msgspec.json.decode(raw, type=_Object)
-        if (found.metadata.namespace, found.metadata.name) == (namespace, name):
-            return found.data or {}
-    return {}
+    maps = map(decode_config_map, snapshot.all("ConfigMap"))
+    return next(
+        (each.data for each in maps if (each.namespace, each.name) == (namespace, name)), {}
+    )

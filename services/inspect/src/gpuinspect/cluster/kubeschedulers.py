@@ -24,7 +24,7 @@ def is_kube_scheduler(namespace: str, labels: Mapping[str, str]) -> bool:
 
 def kube_schedulers(snapshot: Snapshot) -> Iterator[tuple[Pod, Mapping[str, str]]]:
     """The pods with their flags; without those whose flags the snapshot does not have."""
-    for pod, raw in zip(snapshot.pods, snapshot.all("Pod"), strict=True):
+    for pod, raw in snapshot.raw_pods():
         if is_kube_scheduler(pod.namespace, pod.labels) and not pod.finished:
             flags = flags_of(raw, KUBE_SCHEDULER)
             if flags:

@@ -1,28 +1,16 @@
 """The core's ledger of the objects of a cluster."""
 
-from collections.abc import Mapping
-
 import msgspec
 
 from gpucore.accounting.claims import ClaimAccounts
 from gpucore.accounting.ledger import Ledger, rebuilt
 from gpucore.wire.claim.resource_claims import decode_claim
 from gpucore.wire.claim.resource_slices import decode_slice
+from gpucore.wire.configmaps import decode_config_map
 from gpucore.wire.names import CLAIM_DRIVER, UNHEALTHY_KEY, UNHEALTHY_NAMESPACE, Names
 from gpucore.wire.node.inventories import kept_by_plugin, unhealthy_indexes, unhealthy_node
 from gpucore.wire.node.spec import Node
 from gpuinspect.cluster.snapshots import Arriving, ListedObjects, Snapshot, uncollected
-
-
-class _Metadata(msgspec.Struct):
-    name: str = ""
-    namespace: str = ""
-    labels: Mapping[str, str] | None = None
-
-
-class _ConfigMap(msgspec.Struct):
-    metadata: _Metadata
-    data: Mapping[str, str] | None = None
 
 
 def ledger_of(snapshot: Snapshot | Arriving, names: Names) -> Ledger:
@@ -34,14 +22,12 @@ def ledger_of(snapshot: Snapshot | Arriving, names: Names) -> Ledger:
     """
     with uncollected():
         ledger = rebuilt(names, map(_whole, snapshot.nodes), snapshot.pods)
-    for raw in snapshot.all("ConfigMap"):
-        config_map = msgspec.json.decode(raw, type=_ConfigMap)
-        metadata = config_map.metadata
-        node = unhealthy_node(metadata.name)
-        if metadata.namespace != UNHEALTHY_NAMESPACE or kept_by_plugin(metadata.labels):
+    for each in map(decode_config_map, snapshot.all("ConfigMap")):
+        node = unhealthy_node(each.name)
+        if each.namespace != UNHEALTHY_NAMESPACE or kept_by_plugin(each.labels):
             continue
         if node is not None:
-            text = (config_map.data or {}).get(UNHEALTHY_KEY, "")
+            text = each.data.get(UNHEALTHY_KEY, "")
             ledger.unhealthy_changed(node, unhealthy_indexes(text))
     _enter_claims(snapshot, ledger)
     return ledger

@@ -18,7 +18,7 @@ from gpucore.scheduling.candidates import Candidates
 from gpucore.scheduling.host_rooms import allowed_models, arrival_of, usual_unit
 from gpucore.steps import complete
 from gpucore.units import PodUid
-from gpucore.wire.claim.claim_specs import decode_claim_template, decode_device_class
+from gpucore.wire.claim.claim_specs import decode_claim_template
 from gpucore.wire.claim.resource_claims import decode_claim
 from gpucore.wire.constraints import all_constraints
 from gpucore.wire.errors import WireError
@@ -29,6 +29,7 @@ from gpucore.workload import mix_in_use
 from gpucore.workload.arrivals import HISTORY_KEY, Arrival, SavedHistory, decode_history
 from gpucore.workload.history import LearnedMix
 from gpucore.workload.mix_in_use import MixInUse, decode_mix
+from gpuinspect.cluster.claims import device_classes
 from gpuinspect.cluster.extenders import EXTENDER, config_map, extenders, flags_of
 from gpuinspect.cluster.snapshots import Snapshot
 
@@ -159,18 +160,17 @@ def cluster_arrivals(snapshot: Snapshot, names: Names) -> Mapping[PodUid, Arriva
 
 
 def _constrained(snapshot: Snapshot) -> Iterator[tuple[Pod, PodConstraints]]:
-    for pod, raw in zip(snapshot.pods, snapshot.all("Pod"), strict=True):
+    for pod, raw in snapshot.raw_pods():
         yield pod, all_constraints(raw)
 
 
 def _claim_sources(snapshot: Snapshot) -> ClaimSources:
     claims = snapshot.readable("ResourceClaim", decode_claim)
     templates = snapshot.readable("ResourceClaimTemplate", decode_claim_template)
-    classes = map(decode_device_class, snapshot.all("DeviceClass"))
     return ClaimSources(
         {(each.namespace, each.name): each for each in claims},
         {(each.namespace, each.name): each for each in templates},
-        {each.name: each for each in classes} if snapshot.was_read("DeviceClass") else None,
+        device_classes(snapshot) if snapshot.was_read("DeviceClass") else None,
     )
 
 

@@ -72,7 +72,7 @@ def own_webhooks(snapshot: Snapshot) -> Iterator[OwnWebhooks]:
 
 def plugins_in(snapshot: Snapshot) -> Iterator[msgspec.Raw]:
     """The pods of the device plugins among all pods."""
-    for pod, raw in zip(snapshot.pods, snapshot.all("Pod"), strict=True):
+    for pod, raw in snapshot.raw_pods():
         if pod.labels.get(COMPONENT) == PLUGIN:
             yield raw
 
@@ -85,7 +85,7 @@ def own_plugins(snapshot: Snapshot) -> Iterator[tuple[Pod, msgspec.Raw]]:
     found = plugin_addresses(plugins_in(snapshot))
     namespace = plugin_namespace(found)
     names = {each.pod for each in found if each.running and each.namespace == namespace}
-    for pod, raw in zip(snapshot.pods, snapshot.all("Pod"), strict=True):
+    for pod, raw in snapshot.raw_pods():
         if pod.namespace == namespace and pod.name in names:
             yield pod, raw
 

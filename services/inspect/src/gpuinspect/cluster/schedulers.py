@@ -18,11 +18,13 @@ from gpucore.scheduling.cluster_policy import (
 )
 from gpucore.scheduling.grouping import BY_LINKS
 from gpucore.scheduling.pending_pods import awaits_first_try
+from gpucore.wire.configmaps import ConfigMap, decode_config_map
 from gpucore.wire.names import POLICY_NAMES, TOPOLOGY_NAMES, Names
 from gpucore.wire.pod.spec import Pod
 from gpucore.wire.quantity import number
 from gpucore.wire.whole_requests import pod_request_of
-from gpuinspect.cluster.collect import ListRequest
+from gpuinspect.cluster.claims import DEVICE_CLASSES, claim_templates
+from gpuinspect.cluster.collect import COUNTED, ListRequest
 from gpuinspect.cluster.extenders import (
     EXTENDER,
     extender_namespaces,
@@ -48,6 +50,16 @@ WEBHOOKS: Final = ListRequest(
 )
 
 
+def placing_lists(namespace: str = "") -> tuple[ListRequest, ...]:
+    """Lists besides nodes and pods by which pods are placed.
+
+    Args:
+        namespace: whose claim templates are read; empty for all.
+    """
+    claims = (DEVICE_CLASSES, claim_templates(namespace))
+    return (*COUNTED, *claims, SCHEDULER_CONFIGS, WEBHOOKS)
+
+
 def policy_of(snapshot: Snapshot, override: str = "") -> ClusterPolicy:
     """The policies that the extender of this cluster is configured with.
 
@@ -70,7 +82,7 @@ def _policy(snapshot: Snapshot, pod: Pod, raw: msgspec.Raw) -> ClusterPolicy:
     name = arguments.get("policy", DEFAULT_POLICY)
     topology = arguments.get("topology-policy", BY_LINKS.policy)
     path, source = arguments.get("topology-config"), f"set on pod {pod.namespace}/{pod.name}"
-    sets = mounted_sets(snapshot, raw, EXTENDER, path) if path else None
+    sets = mounted_sets(snapshot, raw, path) if path else None
     return ClusterPolicy(
         name=name if name in POLICY_NAMES else DEFAULT_POLICY,
         topology=topology if topology in TOPOLOGY_NAMES else BY_LINKS.policy,
@@ -103,16 +115,6 @@ def queued_pods(snapshot: Snapshot, profiles: SchedulerProfiles, names: Names) -
 def _number(text: str) -> int:
     """A setting that is absent or no number counts as 0, the choice of kube-scheduler."""
     return number(text, below=1 << 31) or 0
-
-
-class _Metadata(msgspec.Struct):
-    namespace: str = ""
-    labels: Mapping[str, str] | None = None
-
-
-class _ConfigMap(msgspec.Struct):
-    metadata: _Metadata = msgspec.field(default_factory=_Metadata)
-    data: Mapping[str, str] | None = None
 
 
 class _Profile(msgspec.Struct, rename="camel"):
@@ -156,19 +158,19 @@ def for_kube_scheduler(snapshot: Snapshot, names: Names) -> bool:
     return any(
         True
         for each in _config_maps(snapshot)
-        if (each.metadata.labels or {}).get(COMPONENT) == EXTENDER
+        if each.labels.get(COMPONENT) == EXTENDER
         for _ in _configurations_of(each, names)
     )
 
 
-def _config_maps(snapshot: Snapshot) -> Iterator[_ConfigMap]:
-    maps = [msgspec.json.decode(raw, type=_ConfigMap) for raw in snapshot.all("ConfigMap")]
+def _config_maps(snapshot: Snapshot) -> Iterator[ConfigMap]:
+    maps = [decode_config_map(raw) for raw in snapshot.all("ConfigMap")]
     namespaces = extender_namespaces(snapshot) if maps else ()
-    return (each for each in maps if each.metadata.namespace in namespaces)
+    return (each for each in maps if each.namespace in namespaces)
 
 
-def _configurations_of(found: _ConfigMap, names: Names) -> Iterator[SchedulerConfiguration]:
-    for text in (found.data or {}).values():
+def _configurations_of(found: ConfigMap, names: Names) -> Iterator[SchedulerConfiguration]:
+    for text in found.data.values():
         if CONFIGURATION in text and names.gpu_mem in text and len(text) <= _MOST_CHARACTERS:
             configuration = _configuration(text)
             if configuration is not None:

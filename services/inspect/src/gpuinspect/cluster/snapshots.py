@@ -4,8 +4,10 @@ Any other kind in the list (events, config maps, daemon sets) is kept for the co
 it, so a dump of ``gpushare snapshot`` answers more than the two kinds alone.
 """
 
+import errno
 import gc
 import re
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
@@ -18,10 +20,10 @@ from gpucore.wire.errors import WireError, each_decoded, parsable
 from gpucore.wire.node.spec import Node, decode_node
 from gpucore.wire.pod.scheduler_events import PodEvents, events_by_pod
 from gpucore.wire.pod.spec import Pod, decode_pod
-from gpuinspect.cluster.files import content
 from gpuinspect.errors import SnapshotError
 
 T = TypeVar("T")
+STDIN: Final = Path("-")
 
 
 class ListedObjects(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,6 +57,10 @@ class Snapshot(ListedObjects, frozen=True, kw_only=True, dict=True):
     """The objects of a cluster at one moment; ``raw`` has the pods in the order of ``pods``."""
 
     pods: tuple[Pod, ...]
+
+    def raw_pods(self) -> Iterator[tuple[Pod, msgspec.Raw]]:
+        """Every pod with its object."""
+        return zip(self.pods, self.all("Pod"), strict=True)
 
     @cached_property
     def events(self) -> PodEvents:
@@ -180,3 +186,16 @@ def uncollected_for_good() -> Iterator[None]:
     with uncollected():
         yield
         gc.freeze()
+
+
+def content(path: Path) -> bytes:
+    """The content of a file, or of standard input for ``-``.
+
+    Raises:
+        OSError: it cannot be read, or standard input is closed.
+    """
+    if path != STDIN:
+        return path.read_bytes()
+    if sys.stdin is None:
+        raise OSError(errno.EBADF, "standard input is closed")
+    return sys.stdin.buffer.read()

@@ -69,7 +69,7 @@ def cluster_week(snapshot: Snapshot, ledger: Ledger, nodes: Candidates) -> Clust
     started = [(pod, one) for pod, one in pods if pod.node and created(pod)]
     if not started:
         raise InspectError("no pods with GPUs have started in the cluster")
-    raws = zip(snapshot.pods, snapshot.all("Pod"), strict=True)
+    raws = snapshot.raw_pods()
     ends = {pod.uid: last_end(raw) for pod, raw in raws if pod.finished}
     ended = [pod for pod, _ in started if ends.get(pod.uid)]
     now = max(*ends.values(), *(created(pod) for pod, _ in started), 0.0)
@@ -118,7 +118,7 @@ def _requested_by_others(
 ) -> Counter[tuple[NodeName, str]]:
     """What other pods request, by node and resource."""
     found: Counter[tuple[NodeName, str]] = Counter()
-    for pod, raw in zip(snapshot.pods, snapshot.all("Pod"), strict=True):
+    for pod, raw in snapshot.raw_pods():
         if pod.node and not pod.finished and pod.uid not in with_gpus:
             for name, amount in all_constraints(raw).requests:
                 found[pod.node, name] += amount

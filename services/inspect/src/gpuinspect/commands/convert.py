@@ -10,13 +10,14 @@ import msgspec
 import typer
 import yaml
 
-from gpucore.claims.convert import Change, ClaimRequests
+from gpucore.claims.convert import ClaimRequests
 from gpucore.claims.convert import convert as converted
 from gpucore.claims.share_template import template_object
 from gpucore.units import MemoryUnit, UnitError
 from gpucore.wire.errors import WRONG_TYPE, WireError
+from gpucore.wire.json_patches import Change
 from gpucore.wire.names import Names
-from gpuinspect.cluster.files import content
+from gpuinspect.cluster.snapshots import content
 from gpuinspect.commands.options.reading import Domain, fail, note
 
 Document = dict[str, Any]

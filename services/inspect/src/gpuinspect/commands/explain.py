@@ -12,36 +12,22 @@ import typer
 from typer.core import TyperGroup
 
 from gpucore.explain.documents import pod_explanation
-from gpucore.explain.pod_states import Explanation
 from gpucore.steps import complete
-from gpucore.wire.pod.spec import Pod
-from gpucore.wire.whole_requests import pod_request_of
-from gpuinspect.cluster.candidates import raw_pod
-from gpuinspect.cluster.collect import COUNTED, ListRequest
-from gpuinspect.cluster.schedulers import SCHEDULER_CONFIGS, WEBHOOKS
-from gpuinspect.cluster.scoped import REASONS, gaps, is_partial, read
-from gpuinspect.cluster.snapshots import Snapshot
+from gpuinspect.cluster.collect import ListRequest
+from gpuinspect.cluster.schedulers import placing_lists
+from gpuinspect.cluster.scoped import REASONS, gaps, read
 from gpuinspect.commands.options import answers
 from gpuinspect.commands.options.formats import Format, Output, emit, names_only
+from gpuinspect.commands.options.kinds import KINDS, kind_of
 from gpuinspect.commands.options.namespaces import Namespace, chosen
 from gpuinspect.commands.options.policies import PolicyName, check_policy
 from gpuinspect.commands.options.reading import Reader, fail, note_all, reading
 from gpuinspect.documents.workload import workload_explanation
 from gpuinspect.layout.explanation import explanation
 from gpuinspect.layout.explanation import workload as blocks
-from gpuinspect.queries.claims import DEVICE_CLASSES, claim_templates
-from gpuinspect.queries.explain import explain as explain_pod
 from gpuinspect.queries.explain import find
 from gpuinspect.queries.scheduling_status import SchedulingStatuses
-from gpuinspect.queries.workloads import (
-    KINDS,
-    Alike,
-    WorkloadRef,
-    alike,
-    kind_of,
-    refused_pods,
-    uids_of,
-)
+from gpuinspect.queries.workloads import Alike, WorkloadRef, alike, refused_pods, uids_of
 from gpuinspect.terminal import output as terminal
 
 
@@ -97,11 +83,11 @@ def pod(
     """Explain why a pod is pending, or why it has its GPU, and suggest what would help."""
     where, name = _named(reader, namespace, name, "pod")
     check_policy(policy)
-    lists = (*_lists(where), _events(where, name))
+    lists = (*placing_lists(where), _events(where, name))
     snapshot = read(reader.source, where, *lists)
     target = find(snapshot, namespace=where, name=name)
     statuses = SchedulingStatuses(snapshot, reader.names, policy=policy)
-    found = _explanation(snapshot, target, statuses)
+    found = statuses.explanation_of(target)
     if output.is_document:
         emit(complete(pod_explanation(found, statuses.cluster)), output)
     elif output is Format.NAME:
@@ -110,17 +96,6 @@ def pod(
         wide = output is Format.WIDE
         sys.stdout.write(explanation(found, wide=wide, width=terminal.width()))
     note_all(gaps(snapshot, REASONS))
-
-
-def _explanation(snapshot: Snapshot, target: Pod, statuses: SchedulingStatuses) -> Explanation:
-    raw = raw_pod(snapshot, target)
-    facts = statuses.claims_of(target, raw)
-    if facts is not None:
-        return statuses.explained_claims(facts)
-    pod_request = pod_request_of(target, statuses.ledger.names)
-    if pod_request is None or not is_partial(snapshot):
-        return explain_pod(snapshot, target, statuses.cluster)
-    return statuses.of_pod(target, pod_request, raw).found
 
 
 def _workload(kind: str) -> Callable[..., None]:
@@ -142,7 +117,7 @@ def _workload(kind: str) -> Callable[..., None]:
         where, name = _named(reader, namespace, name, kind)
         check_policy(policy)
         ref = WorkloadRef(KINDS[kind], where, name)
-        lists = (*_lists(where), _failed_creations(where))
+        lists = (*placing_lists(where), _failed_creations(where))
         snapshot = read(reader.source, where, *lists)
         uids = uids_of(snapshot, ref)
         statuses = SchedulingStatuses(snapshot, reader.names, policy=policy)
@@ -176,11 +151,6 @@ def _named(reader: Reader, namespace: str, name: str, kind: str) -> tuple[str, s
     if not name or "/" in namespace or (slash and not namespace):
         fail(f"a {kind} is NAME or NAMESPACE/NAME")
     return chosen(reader.source, namespace), name
-
-
-def _lists(namespace: str) -> tuple[ListRequest, ...]:
-    claims = (DEVICE_CLASSES, claim_templates(namespace))
-    return (*COUNTED, *claims, SCHEDULER_CONFIGS, WEBHOOKS)
 
 
 def _events(namespace: str, name: str) -> ListRequest:

@@ -6,13 +6,13 @@ import time
 from gpucore.explain.mix_documents import MixDoc, MixKindDoc, mix_document
 from gpucore.workload.history import FEWEST_PODS
 from gpuinspect.cluster.candidates import candidates
+from gpuinspect.cluster.claims import DEVICE_CLASSES, claim_templates
 from gpuinspect.cluster.collect import COUNTED
 from gpuinspect.cluster.ledger import ledger_of
 from gpuinspect.cluster.mix import UNPUBLISHED, cluster_arrivals, learned_mix, saved_mix
 from gpuinspect.cluster.schedulers import SCHEDULER_CONFIGS
 from gpuinspect.commands.options.formats import Format, NoHeaders, Output, emit, names_only
 from gpuinspect.commands.options.reading import Reader, note, reading
-from gpuinspect.queries.claims import DEVICE_CLASSES, claim_templates
 from gpuinspect.terminal.output import align_rows
 
 _HEADS = ("PART", "GPUS", "MEMORY", "COMPUTE", "CPU", "HOST MEMORY", "MODELS")

@@ -8,14 +8,12 @@ from typing import Annotated, Final
 
 import typer
 
-from gpuinspect.cluster.collect import COUNTED
-from gpuinspect.cluster.schedulers import SCHEDULER_CONFIGS, WEBHOOKS
+from gpuinspect.cluster.schedulers import placing_lists
 from gpuinspect.cluster.scoped import REASONS, gaps, read
 from gpuinspect.commands.options.formats import Format, NoHeaders, Output, emit, names_only
 from gpuinspect.commands.options.namespaces import READ_ALL, AllNamespaces, Namespace, chosen
 from gpuinspect.commands.options.reading import Reader, note, note_all, reading
 from gpuinspect.documents.pending import pending_pod_list
-from gpuinspect.queries.claims import DEVICE_CLASSES, claim_templates
 from gpuinspect.queries.scheduling_status import SchedulingStatus, SchedulingStatuses, oldest_first
 from gpuinspect.terminal import ages
 from gpuinspect.terminal.ages import age
@@ -47,8 +45,7 @@ def pending(
 ) -> None:
     """List the pods that wait for GPUs, with the reason of each and how long it has waited."""
     where = chosen(reader.source, namespace, everywhere=all_namespaces)
-    claims = (DEVICE_CLASSES, claim_templates(where))
-    snapshot = read(reader.source, where, *COUNTED, *claims, SCHEDULER_CONFIGS, WEBHOOKS)
+    snapshot = read(reader.source, where, *placing_lists(where))
     statuses = SchedulingStatuses(snapshot, reader.names).in_namespace(where)
     waiting = _sorted([each for each in statuses if each.waits], sort_by)
     unread = list(gaps(snapshot, REASONS))

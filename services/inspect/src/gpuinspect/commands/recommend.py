@@ -16,6 +16,7 @@ from gpuinspect.cluster.usage_histories import HistorySource, ReadHistories, of_
 from gpuinspect.commands.options import answers
 from gpuinspect.commands.options.amounts import days_of, finite, margin_of, price_option
 from gpuinspect.commands.options.formats import NoHeaders
+from gpuinspect.commands.options.kinds import kind_of
 from gpuinspect.commands.options.namespaces import (
     DEFAULT,
     READ_ALL,
@@ -43,7 +44,6 @@ from gpuinspect.queries.recommend import (
     units_in,
 )
 from gpuinspect.queries.repacked import sizes_effect
-from gpuinspect.queries.workloads import kind_of
 from gpuinspect.terminal import ages
 
 NO_NODES: Final = (

@@ -16,6 +16,7 @@ from gpucore.scheduling.candidates import Candidates
 from gpucore.simulate.jobs import TimedPod, WeekPlan
 from gpucore.simulate.traces import TraceError, TraceNode, TracePod
 from gpuinspect.cluster.candidates import candidates
+from gpuinspect.cluster.claims import DEVICE_CLASSES, claim_templates
 from gpuinspect.cluster.collect import COUNTED
 from gpuinspect.cluster.ledger import ledger_of
 from gpuinspect.cluster.snapshots import Snapshot
@@ -26,7 +27,6 @@ from gpuinspect.commands.options.formats import Format, Output
 from gpuinspect.commands.options.reading import Reader, fail, reading
 from gpuinspect.commands.weeks import WeekTrace, print_weeks, week_of_cluster, week_of_files
 from gpuinspect.errors import InspectError
-from gpuinspect.queries.claims import DEVICE_CLASSES, claim_templates
 from gpuinspect.sources.trace_files import read_nodes, read_pods
 
 ARRIVALS: Final = 1.3

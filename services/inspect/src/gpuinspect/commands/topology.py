@@ -19,8 +19,8 @@ from gpucore.topology.policies import GpuGroup, Impossible, plan
 from gpucore.topology.static import StaticSets, decode_static
 from gpucore.wire.names import NODE_TYPE
 from gpucore.wire.node.matrices import decode_matrix
-from gpuinspect.cluster.files import content
 from gpuinspect.cluster.ledger import ledger_of
+from gpuinspect.cluster.snapshots import content
 from gpuinspect.commands.options.formats import Format, Output, emit
 from gpuinspect.commands.options.reading import Reader, fail, note_all, reading
 from gpuinspect.errors import MissingObjectError

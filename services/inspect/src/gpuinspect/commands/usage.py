@@ -8,6 +8,7 @@ from typing import Annotated, Final
 import msgspec
 import typer
 
+from gpuinspect.cluster.claims import DEVICE_CLASSES, claim_templates
 from gpuinspect.cluster.collect import COUNTED, ListRequest
 from gpuinspect.cluster.scoped import NO_CLAIMS, gaps, is_partial, read
 from gpuinspect.commands.options.formats import Format, NoHeaders, Output, emit, names_only
@@ -16,7 +17,6 @@ from gpuinspect.commands.options.namespaces import READ_ALL, AllNamespaces, Name
 from gpuinspect.commands.options.reading import Reader, fail, note, note_all, reading
 from gpuinspect.commands.options.selecting import Selector, selected
 from gpuinspect.documents.usage import usage_list
-from gpuinspect.queries.claims import DEVICE_CLASSES, claim_templates
 from gpuinspect.queries.memory_in_use import NO_PLUGIN, NO_PODS, MemoryInUse
 from gpuinspect.queries.usage import LABEL, GroupUsage, UsageReport, grouped
 from gpuinspect.terminal.output import align_rows, one_line

@@ -9,16 +9,14 @@ import typer
 
 from gpucore.explain.whatif_documents import what_if_document
 from gpucore.steps import complete
-from gpuinspect.cluster.collect import COUNTED
 from gpuinspect.cluster.ledger import ledger_of
-from gpuinspect.cluster.schedulers import SCHEDULER_CONFIGS, WEBHOOKS, policy_of
+from gpuinspect.cluster.schedulers import placing_lists, policy_of
 from gpuinspect.cluster.scoped import NO_CLAIMS, gaps
 from gpuinspect.commands.options import answers
 from gpuinspect.commands.options.formats import Format, NoHeaders, Output, emit, names_only
 from gpuinspect.commands.options.policies import PolicyName, check_policy
 from gpuinspect.commands.options.reading import Reader, fail, note_all, reading
 from gpuinspect.layout.whatif import whatif as table
-from gpuinspect.queries.claims import DEVICE_CLASSES, claim_templates
 from gpuinspect.queries.whatif import Addition, mix_remarks, read_manifest, remarks, whatif_answers
 from gpuinspect.terminal.progress import counting
 
@@ -70,8 +68,7 @@ def whatif(
     if (count := sum(each.replicas for each in wanted)) > MOST:
         fail(f"{count} pods are too many, the most is {MOST}")
     addition = Addition(add_nodes, like)
-    claims = (DEVICE_CLASSES, claim_templates(""))
-    snapshot = reader.source.read(*COUNTED, *claims, SCHEDULER_CONFIGS, WEBHOOKS)
+    snapshot = reader.source.read(*placing_lists())
     ledger, used = ledger_of(snapshot, reader.names), policy_of(snapshot, policy)
     answers = whatif_answers(
         snapshot, wanted, ledger, addition=addition, policy=used, taken=counting("pods placed")

@@ -6,16 +6,22 @@ there for a pod. A configuration can hold a private key, so only root may read i
 
 import contextlib
 import os
-from collections.abc import Callable
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 from typing import Final
 
-from gpuinspect.controlplane import manifest, signals
+from gpuinspect.controlplane import manifest
 from gpuinspect.controlplane.plan import BACKUP, MANIFEST, ChangePlan, FileChange, SchedulerFiles
 from gpuinspect.errors import ControlPlaneError, InspectError
 
 _PRIVATE: Final = 0o600
 _FOLDER: Final = 0o700
+_ENDING: Final = (signal.SIGTERM, signal.SIGHUP)
+_SHELL_OFFSET: Final = 128
+"""Exit status of a program that a signal ended, less the number of the signal."""
 Wait = Callable[[str], None]
 """Returns when kube-scheduler runs with this ``--config``; raises an InspectError otherwise."""
 
@@ -126,7 +132,7 @@ def _replace(path: Path, raw: bytes) -> None:
 def carry_out(plan: ChangePlan, files: Files, wait: Wait, *, before: str) -> None:
     """Make all changes and wait for the scheduler; on failure put everything back and wait again.
 
-    So too when the process is to end; see :mod:`gpuinspect.controlplane.signals`.
+    So too when the process is to end: by ``kill``, systemd or a closed terminal.
 
     Args:
         before: the ``--config`` that gpushare wrote for the scheduler before; empty where none.
@@ -135,7 +141,7 @@ def carry_out(plan: ChangePlan, files: Files, wait: Wait, *, before: str) -> Non
         InspectError: it did not work; the manifest is as it was before.
         SystemExit: SIGTERM or SIGHUP came; likewise.
     """
-    with signals.raised():
+    with _ending_raised():
         _carry_out(plan, files, wait, before)
 
 
@@ -161,3 +167,25 @@ def _again(wait: Wait, config: str) -> None:
         wait(config)
     except InspectError as error:
         raise type(error)(f"the manifest was restored, but {error}") from error
+
+
+@contextmanager
+def _ending_raised() -> Iterator[None]:
+    """Raise SystemExit in the block for the first of :data:`_ENDING`, and ignore later ones.
+
+    A signal with another handler keeps it; ``nohup`` ignores SIGHUP. For the main thread only.
+    """
+    caught = [each for each in _ENDING if signal.getsignal(each) is signal.SIG_DFL]
+
+    def end(number: int, _frame: FrameType | None) -> None:
+        for each in caught:
+            signal.signal(each, signal.SIG_IGN)
+        raise SystemExit(_SHELL_OFFSET + number)
+
+    for each in caught:
+        signal.signal(each, end)
+    try:
+        yield
+    finally:
+        for each in caught:
+            signal.signal(each, signal.SIG_DFL)

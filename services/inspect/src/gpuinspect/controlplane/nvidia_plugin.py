@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
+from gpucore.wire.json_patches import ANNOTATIONS, entry, set_entries
 from gpucore.wire.names import (
     LABEL_SHARE,
     LABEL_TOPOLOGY,
@@ -117,7 +118,9 @@ def _affinity_off(item: Object) -> Patch:
         (
             *_of_this_version(item),
             {"op": "add", "path": _AFFINITY, "value": without_shared_nodes(before)},
-            *_annotated(item, NVIDIA_HELD_AFFINITY, json.dumps(before)),
+            *set_entries(
+                ANNOTATIONS, _annotations(item), {NVIDIA_HELD_AFFINITY: json.dumps(before)}
+            ),
         ),
     )
 
@@ -136,21 +139,21 @@ def _affinity_back(item: Object) -> Patch:
 
 def _label_off(node: Object) -> Patch:
     before = _labels(node).get(NVIDIA_DEPLOY_PLUGIN)
-    path = f"/metadata/labels/{_escaped(NVIDIA_DEPLOY_PLUGIN)}"
+    path = entry("/metadata/labels", NVIDIA_DEPLOY_PLUGIN)
     return Patch(
         _path(node),
         f"Node {node['metadata']['name']}: label {NVIDIA_DEPLOY_PLUGIN}=false",
         (
             *_of_this_version(node),
             {"op": "add", "path": path, "value": "false"},
-            *_annotated(node, NVIDIA_HELD_LABEL, json.dumps(before)),
+            *set_entries(ANNOTATIONS, _annotations(node), {NVIDIA_HELD_LABEL: json.dumps(before)}),
         ),
     )
 
 
 def _label_back(node: Object) -> Patch:
     before = _kept(node, NVIDIA_HELD_LABEL)
-    path = f"/metadata/labels/{_escaped(NVIDIA_DEPLOY_PLUGIN)}"
+    path = entry("/metadata/labels", NVIDIA_DEPLOY_PLUGIN)
     operations = [*_of_this_version(node)]
     if before is not None:
         operations.append({"op": "add", "path": path, "value": before})
@@ -184,18 +187,8 @@ def _of_this_version(item: Object) -> tuple[Object, ...]:
     return ({"op": "test", "path": "/metadata/resourceVersion", "value": version},)
 
 
-def _annotated(item: Object, name: str, value: str) -> Iterator[Object]:
-    if not _annotations(item):
-        yield {"op": "add", "path": "/metadata/annotations", "value": {}}
-    yield {"op": "add", "path": f"/metadata/annotations/{_escaped(name)}", "value": value}
-
-
 def _unannotated(name: str) -> Object:
-    return {"op": "remove", "path": f"/metadata/annotations/{_escaped(name)}"}
-
-
-def _escaped(name: str) -> str:
-    return name.replace("~", "~0").replace("/", "~1")
+    return {"op": "remove", "path": entry(ANNOTATIONS, name)}
 
 
 def _path(item: Object) -> str:

@@ -56,7 +56,7 @@ def defrag_state(
     waiting: list[DefragPod] = []
     running: dict[PodUid, DefragPod] = {}
     with_claims: list[str] = []
-    for pod, raw in zip(snapshot.pods, snapshot.all("Pod"), strict=True):
+    for pod, raw in snapshot.raw_pods():
         pod_request = pod_request_of(pod, names)
         if pod_request is None or pod.finished:
             if _waits_with_claims(pod):
@@ -90,7 +90,7 @@ def defrag_state(
 
 def _leaving(snapshot: Snapshot, now: datetime) -> dict[PodUid, NodeName]:
     """The nodes of deleted pods that end soon."""
-    pods = zip(snapshot.pods, snapshot.all("Pod"), strict=True)
+    pods = snapshot.raw_pods()
     deleted = ((pod, raw) for pod, raw in pods if pod.terminating)
     moment = now.timestamp()
     return {pod.uid: pod.node for pod, raw in deleted if is_leaving(deletion_end(raw), moment)}

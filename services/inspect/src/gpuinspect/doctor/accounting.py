@@ -3,15 +3,11 @@
 from collections.abc import Iterator
 
 from gpucore.accounting.node_info import unit_of
-from gpucore.model import Allocation, AllocationState
+from gpucore.model import AllocationState
 from gpuinspect.doctor.checks import Checklist, Level
-from gpuinspect.doctor.evidence import Evidence
+from gpuinspect.doctor.evidence import Evidence, called
 
 check = Checklist()
-
-
-def _called(allocation: Allocation) -> str:
-    return f"{allocation.namespace}/{allocation.name}"
 
 
 @check(
@@ -26,7 +22,7 @@ def _pending(evidence: Evidence) -> Iterator[str]:
             if node_info.shape.claims and allocation.users is None:
                 continue  # an extended resource, which a claim holds
             if allocation.pending or allocation.pending_gpus or allocation.pending_core:
-                yield f"{_called(allocation)} is on {name}, but on no known GPU"
+                yield f"{called(allocation)} is on {name}, but on no known GPU"
 
 
 @check(
@@ -37,7 +33,7 @@ def _pending(evidence: Evidence) -> Iterator[str]:
 )
 def _faults(evidence: Evidence) -> Iterator[str]:
     for allocation in evidence.ledger.allocations().values():
-        yield from (f"{_called(allocation)}: {fault}" for fault in allocation.faults)
+        yield from (f"{called(allocation)}: {fault}" for fault in allocation.faults)
 
 
 @check(
@@ -51,7 +47,7 @@ def _lost(evidence: Evidence) -> Iterator[str]:
         for index, device in node_info.devices.items():
             if node_info.inventory is not None and device.gpu is None:
                 holders = ", ".join(
-                    sorted(_called(node_info.allocations[uid]) for uid in device.holders)
+                    sorted(called(node_info.allocations[uid]) for uid in device.holders)
                 )
                 yield f"{name} has no GPU {index}, but {holders} on it"
 
@@ -85,7 +81,7 @@ def _confirmed(evidence: Evidence) -> Iterator[str]:
     }
     for uid, allocation in evidence.ledger.allocations().items():
         if uid in running and allocation.state is not AllocationState.CONFIRMED:
-            yield f"{_called(allocation)} runs on {allocation.placement.node} unconfirmed"
+            yield f"{called(allocation)} runs on {allocation.placement.node} unconfirmed"
 
 
 @check(
@@ -97,5 +93,5 @@ def _confirmed(evidence: Evidence) -> Iterator[str]:
 def _vanished(evidence: Evidence) -> Iterator[str]:
     for name, node_info in evidence.node_infos.items():
         if not node_info.present:
-            pods = ", ".join(sorted(map(_called, node_info.allocations.values())))
+            pods = ", ".join(sorted(map(called, node_info.allocations.values())))
             yield f"{name} does not exist, but {pods} on it"

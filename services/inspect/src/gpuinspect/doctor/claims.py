@@ -68,11 +68,10 @@ def _class(evidence: Evidence) -> Iterator[str]:
 )
 def _kubelet(evidence: Evidence) -> Iterator[str]:
     names = _offering(evidence) | {node.name for node in _labelled(evidence)}
-    for name in sorted(names & evidence.versions_of_nodes.keys()):
-        text = evidence.versions_of_nodes[name].kubelet_version
-        version = minor(text)
+    for node in sorted(evidence.snapshot.nodes, key=lambda node: node.name):
+        version = minor(node.kubelet) if node.name in names else None
         if version is not None and version < OLDEST:
-            yield f"{name} runs kubelet {text}"
+            yield f"{node.name} runs kubelet {node.kubelet}"
 
 
 @check(

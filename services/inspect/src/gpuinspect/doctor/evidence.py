@@ -8,7 +8,7 @@ import msgspec
 
 from gpucore.accounting.ledger import Ledger
 from gpucore.accounting.node_info import NodeInfo
-from gpucore.model import PodRequest
+from gpucore.model import Allocation, PodRequest
 from gpucore.units import NodeName, PodUid
 from gpucore.wire.names import ENV_VISIBLE_DEVICES, LABEL_SHARE, LABEL_TOPOLOGY, Names
 from gpucore.wire.node.spec import Node
@@ -19,7 +19,7 @@ from gpuinspect.cluster.ledger import ledger_of
 from gpuinspect.cluster.release import KUBE_SYSTEM, release_namespaces
 from gpuinspect.cluster.snapshots import Snapshot
 from gpuinspect.doctor.exempt import exempt_namespaces
-from gpuinspect.doctor.rawobjects import DoctorPodFacts, NodeVersions, node_versions, pod_facts
+from gpuinspect.doctor.rawobjects import DoctorPodFacts, pod_facts
 from gpukube.plugin_pods import COMPONENT, PLUGIN, mounts_kubelet_sockets
 
 T = TypeVar("T")
@@ -94,14 +94,6 @@ class Evidence:
         return msgspec.json.decode(self.snapshot.all("Pod")[self._places[pod.uid]], type=form)
 
     @cached_property
-    def versions_of_nodes(self) -> Mapping[NodeName, NodeVersions]:
-        """Versions of every node."""
-        raws = self.snapshot.all("Node")
-        return {
-            n.name: node_versions(raw) for n, raw in zip(self.snapshot.nodes, raws, strict=True)
-        }
-
-    @cached_property
     def plugins(self) -> tuple[Pod, ...]:
         """Pods of the device plugin, of gpushare or of the original."""
         live = (pod for pod in self.snapshot.pods if not pod.finished and _named_a_plugin(pod))
@@ -146,6 +138,6 @@ def offers_gpus(node: Node) -> bool:
     return node.labels.get(LABEL_TOPOLOGY) == "true"
 
 
-def called(pod: Pod) -> str:
+def called(pod: Pod | Allocation) -> str:
     """``namespace/name``."""
     return f"{pod.namespace}/{pod.name}"

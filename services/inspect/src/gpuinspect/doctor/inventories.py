@@ -3,11 +3,10 @@
 from collections.abc import Iterator
 from typing import Final
 
-import msgspec
-
 from gpucore.accounting.node_info import GIB_GPUS_END, NodeInfo, unit_of
 from gpucore.explain.sentences import memory_words
 from gpucore.units import MIB
+from gpucore.wire.configmaps import decode_config_map
 from gpucore.wire.errors import WireError
 from gpucore.wire.names import INVENTORY, UNHEALTHY_KEY
 from gpucore.wire.node.inventories import decode_inventory, unhealthy_indexes, unhealthy_node
@@ -15,7 +14,6 @@ from gpucore.wire.node.spec import Node
 from gpucore.wire.quantity import amount
 from gpuinspect.doctor.checks import Checklist, Level
 from gpuinspect.doctor.evidence import Evidence
-from gpuinspect.doctor.rawobjects import RawConfigMap
 
 MESSAGE_BYTES: Final = 4 << 20  # kubelet takes no larger message of gRPC
 DEVICE_BYTES: Final = 60  # bytes that one unit takes in it
@@ -206,15 +204,14 @@ def _labels_sane(evidence: Evidence) -> Iterator[str]:
     needs=("ConfigMap",),
 )
 def _unhealthy_maps(evidence: Evidence) -> Iterator[str]:
-    for raw in evidence.snapshot.all("ConfigMap"):
-        config_map = msgspec.json.decode(raw, type=RawConfigMap)
-        name = unhealthy_node(config_map.metadata.name)
+    for config_map in map(decode_config_map, evidence.snapshot.all("ConfigMap")):
+        name = unhealthy_node(config_map.name)
         if name is None:
             continue
         node_info = evidence.ledger.node(name)
         if node_info is None or not node_info.present:
-            yield f"{config_map.metadata.name} names a node that does not exist"
+            yield f"{config_map.name} names a node that does not exist"
             continue
-        published = unhealthy_indexes((config_map.data or {}).get(UNHEALTHY_KEY, ""))
+        published = unhealthy_indexes(config_map.data.get(UNHEALTHY_KEY, ""))
         for index in sorted(published - node_info.devices.keys()):
-            yield f"{config_map.metadata.name} names GPU {index}, which the node does not have"
+            yield f"{config_map.name} names GPU {index}, which the node does not have"

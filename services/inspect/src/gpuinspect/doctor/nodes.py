@@ -62,10 +62,9 @@ def _cordoned(evidence: Evidence) -> Iterator[str]:
 )
 def _kubelet(evidence: Evidence) -> Iterator[str]:
     for node in evidence.labelled:
-        text = evidence.versions_of_nodes[node.name].kubelet_version
-        version = minor(text)
+        version = minor(node.kubelet)
         if version is not None and version < OLDEST:
-            yield f"{node.name} runs kubelet {text}"
+            yield f"{node.name} runs kubelet {node.kubelet}"
 
 
 @check(
@@ -75,7 +74,7 @@ def _kubelet(evidence: Evidence) -> Iterator[str]:
     do="finish the upgrade of the nodes",
 )
 def _skew(evidence: Evidence) -> Iterator[str]:
-    texts = {evidence.versions_of_nodes[node.name].kubelet_version for node in evidence.labelled}
+    texts = {node.kubelet for node in evidence.labelled}
     versions = {version for text in texts if (version := minor(text))}
     if len(versions) > 1:
         yield "kubelets of several minor versions: " + ", ".join(sorted(texts))
@@ -89,9 +88,8 @@ def _skew(evidence: Evidence) -> Iterator[str]:
 )
 def _runtime(evidence: Evidence) -> Iterator[str]:
     for node in evidence.labelled:
-        text = evidence.versions_of_nodes[node.name].container_runtime_version
-        if text and not text.startswith(_RUNTIMES):
-            yield f"{node.name} runs {text}"
+        if node.runtime and not node.runtime.startswith(_RUNTIMES):
+            yield f"{node.name} runs {node.runtime}"
 
 
 @check(

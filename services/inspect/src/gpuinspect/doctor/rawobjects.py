@@ -1,17 +1,10 @@
 """Parts of Kubernetes objects that accounting never reads and the checks do."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 import msgspec
 
 from gpucore.wire.names import ENV_VISIBLE_DEVICES, NO_DEVICES
-
-
-class NodeVersions(msgspec.Struct, frozen=True, rename="camel"):
-    """Versions that kubelet reports, as text; empty unknown."""
-
-    kubelet_version: str = ""
-    container_runtime_version: str = ""
 
 
 class DoctorPodFacts(msgspec.Struct, frozen=True):
@@ -32,14 +25,6 @@ class DoctorPodFacts(msgspec.Struct, frozen=True):
     looked_at: bool = False
     restarts: int = 0
     choosing_gpus: tuple[str, ...] = ()
-
-
-class _NodeStatus(msgspec.Struct, rename="camel"):
-    node_info: NodeVersions | None = None
-
-
-class _Node(msgspec.Struct):
-    status: _NodeStatus | None = None
 
 
 class _Security(msgspec.Struct):
@@ -91,23 +76,10 @@ class ObjectMeta(msgspec.Struct):
     namespace: str = ""
 
 
-class RawConfigMap(msgspec.Struct):
-    """A config map."""
-
-    metadata: ObjectMeta
-    data: Mapping[str, str] | None = None
-
-
 class NamedObject(msgspec.Struct):
     """The metadata of an object of any kind."""
 
     metadata: ObjectMeta
-
-
-def node_versions(raw: msgspec.Raw) -> NodeVersions:
-    """Versions of a node."""
-    status = msgspec.json.decode(raw, type=_Node).status
-    return (status and status.node_info) or NodeVersions()
 
 
 def pod_facts(raw: msgspec.Raw) -> DoctorPodFacts:

@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from gpuinspect.cluster.claims import DEVICE_CLASSES, claim_templates
 from gpuinspect.cluster.collect import CLAIM_LISTS, CONFIG_MAPS, ListRequest
 from gpuinspect.cluster.schedulers import SCHEDULER_CONFIGS, WEBHOOKS
 from gpuinspect.doctor import (
@@ -14,7 +15,6 @@ from gpuinspect.doctor import (
     requests,
     stack,
 )
-from gpuinspect.queries.claims import DEVICE_CLASSES, claim_templates
 
 CHECKS: Final = (
     *nodes.check.checks,

@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from gpucore.sizing.workloads import workload_of
 from gpucore.wire.documents import API_VERSION
+from gpucore.wire.pod.controllers import workload_of
 from gpuinspect.idle.outcomes import IdlePodOutcome, IdleRun
 from gpuinspect.queries.idle import IdleShare, IdleShares
 

@@ -51,17 +51,6 @@ def usage_list(report: UsageReport, by: str, *, gaps: Sequence[str]) -> UsageLis
 
 
 def _group(group: GroupUsage) -> UsageDoc:
-    return UsageDoc(
-        name=group.name,
-        pods=group.pods,
-        allocated=group.allocated,
-        gpus=group.gpus,
-        total=group.total,
-        limit=group.limit,
-        used_bytes=None if group.used_bytes is None else round(group.used_bytes),
-        pending_pods=group.pending_pods,
-        pending=group.pending,
-        pending_gpus=group.pending_gpus,
-        allocated_unknown_unit=group.allocated_unknown_unit,
-        pending_unknown_unit=group.pending_unknown_unit,
-    )
+    used = None if group.used_bytes is None else round(group.used_bytes)
+    rounded = msgspec.structs.replace(group, used_bytes=used)
+    return msgspec.convert(rounded, UsageDoc, from_attributes=True)

@@ -1,9 +1,10 @@
 """The writes of a run: the notice on a pod, its eviction, and events about both."""
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from gpucore.sizing.idle_eviction import IdleNotice, MeasuredPod, notice_text
+from gpucore.wire.json_patches import ANNOTATIONS, Change, set_entries
 from gpucore.wire.names import IDLE_ALLOWED, IDLE_NOTICE
 from gpuinspect.eviction.requests import evict, pod_and_controller, record
 from gpukube.events import EventSource, event_body, event_path
@@ -51,16 +52,12 @@ def evict_idle(kube: "BlockingClient", pod: MeasuredPod) -> None:
         record(kube, about, EVICTED, text, source=SOURCE)
 
 
-def _operations(pod: MeasuredPod, value: str) -> list[dict[str, Any]]:
+def _operations(pod: MeasuredPod, value: str) -> list[Change]:
     """One annotation, on exactly the object that was read."""
-    key = IDLE_NOTICE.replace("/", "~1")
-    one: dict[str, Any] = {"path": f"/metadata/annotations/{key}", "value": value}
-    if not pod.pod.annotations:
-        one = {"path": "/metadata/annotations", "value": {IDLE_NOTICE: value}}
     return [
         {"op": "test", "path": "/metadata/uid", "value": pod.uid},
         {"op": "test", "path": "/metadata/resourceVersion", "value": pod.resource_version},
-        {"op": "add", **one},
+        *set_entries(ANNOTATIONS, pod.pod.annotations, {IDLE_NOTICE: value}),
     ]
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from gpucore.sizing.idle_eviction import MeasuredPod
-from gpucore.sizing.usage_documents import NodeUsage
+from gpucore.sizing.usage_documents import USAGE, NodeUsage
 from gpucore.wire.names import Names
 from gpucore.wire.pod.controllers import controller_of
 from gpuinspect.cluster.collect import CLAIM_LISTS, COUNTED, live
@@ -18,7 +18,7 @@ from gpuinspect.queries.idle import holders, latest
 from gpuinspect.queries.memory_in_use import NO_PLUGIN, missing
 from gpuinspect.queries.shares import cluster_view
 from gpukube.plugin_pods import plugin_addresses
-from gpukube.plugins import USAGE, PluginReplies, read_plugins
+from gpukube.plugins import PluginReplies, read_plugins
 
 if TYPE_CHECKING:  # the import takes a while and a snapshot needs no client
     from gpukube.blocking import BlockingClient
@@ -94,7 +94,7 @@ def _idle_since(pod: MeasuredPod, usage: NodeUsage) -> float | None:
 def _measured(
     snapshot: Snapshot, replies: PluginReplies[NodeUsage], names: Names, chosen: IdleSelection
 ) -> Iterator[MeasuredPod]:
-    pairs = zip(snapshot.pods, snapshot.all("Pod"), strict=True)
+    pairs = snapshot.raw_pods()
     pods = {
         str(pod.uid): (pod, raw) for pod, raw in pairs if chosen.namespace in {"", pod.namespace}
     }

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from gpucore.sizing.workloads import workload_of
 from gpucore.units import counted
+from gpucore.wire.pod.controllers import workload_of
 from gpuinspect.idle.outcomes import IdleOutcome, IdlePodOutcome, IdleRun
 from gpuinspect.queries.idle import IdleShare, IdleShares
 from gpuinspect.terminal.ages import UNKNOWN, age

@@ -15,9 +15,7 @@ from gpucore.explain.pod_states import Explanation, PodState
 from gpucore.model import PodRequest
 from gpucore.scheduling.candidates import Candidates
 from gpucore.units import NodeName
-from gpucore.wire.claim.claim_specs import (
-    DeviceClass,
-)
+from gpucore.wire.claim.claim_specs import DeviceClass
 from gpucore.wire.claim.devices import SliceDevice
 from gpucore.wire.claim.pod_claims import claims_of_pod
 from gpucore.wire.claim.resource_slices import OtherDevice, decode_other_devices, decode_slice
@@ -25,22 +23,13 @@ from gpucore.wire.constraints import pod_constraints
 from gpucore.wire.names import CLAIM_DRIVER
 from gpucore.wire.pod.scheduler_events import scheduler_record
 from gpucore.wire.pod.spec import Pod
-from gpuinspect.cluster.candidates import claim_specs, device_classes
-from gpuinspect.cluster.collect import RESOURCE_API, ListRequest
+from gpuinspect.cluster.claims import claim_specs, device_classes
 from gpuinspect.cluster.snapshots import Snapshot
 
-DEVICE_CLASSES: Final = ListRequest("DeviceClass", f"{RESOURCE_API}/deviceclasses", optional=True)
 KINDS: Final = 64
 """Different claims of pending pods that are explained for one snapshot."""
 NOTHING: Final = PodRequest(containers=())
 """The request of a pod whose GPUs are requested by claims."""
-
-
-def claim_templates(namespace: str) -> ListRequest:
-    """The templates of a namespace; empty for all."""
-    inside = f"namespaces/{namespace}/" if namespace else ""
-    path = f"{RESOURCE_API}/{inside}resourceclaimtemplates"
-    return ListRequest("ResourceClaimTemplate", path, optional=True)
 
 
 class PodClaims:

@@ -6,6 +6,7 @@ from typing import Final
 import msgspec
 
 from gpucore.units import GpuIndex, NodeName
+from gpuinspect.cluster.collect import ListRequest
 from gpuinspect.cluster.snapshots import Snapshot
 from gpuinspect.queries.views import ClusterView, GpuSummary, NodeSummary
 
@@ -13,6 +14,11 @@ UNHEALTHY: Final = "GpuUnhealthy"
 """Reason of the device plugin's events on a Node."""
 NAMESPACE: Final = "default"
 """Where the API server accepts events on Nodes; events of other namespaces are ignored."""
+GPU_HEALTH: Final = ListRequest(
+    "Event",
+    "/api/v1/events",
+    {"fieldSelector": f"involvedObject.kind=Node,reason={UNHEALTHY}"},
+)
 UNKNOWN: Final = "no event has the reason: see the log of the device plugin on this node"
 _CAUSE: Final = " is unhealthy: "
 

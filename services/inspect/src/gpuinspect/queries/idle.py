@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from gpucore.sizing.idle_eviction import unknown_reason
-from gpucore.sizing.usage_documents import NodeUsage, PodMemoryUse
-from gpucore.sizing.workloads import workload_of
+from gpucore.sizing.usage_documents import USAGE, NodeUsage, PodMemoryUse
 from gpucore.units import MemoryUnit
 from gpucore.wire.names import IDLE_ALLOWED, Names
-from gpucore.wire.pod.controllers import controller_of
+from gpucore.wire.pod.controllers import controller_of, workload_of
 from gpucore.wire.pod.spec import Pod
 from gpuinspect.cluster.release import plugins_in
 from gpuinspect.cluster.snapshots import Snapshot
@@ -23,7 +22,7 @@ from gpuinspect.queries.memory_in_use import NO_PLUGIN, NO_PODS, missing
 from gpuinspect.queries.shares import cluster_view
 from gpuinspect.queries.views import ClusterView, NodeSummary, PodSummary
 from gpukube.plugin_pods import plugin_addresses
-from gpukube.plugins import USAGE, PluginReplies, read_plugins
+from gpukube.plugins import PluginReplies, read_plugins
 
 if TYPE_CHECKING:
     from gpukube.blocking import BlockingClient
@@ -137,7 +136,7 @@ def of_replies(
 ) -> IdleShares:
     """As :func:`idle_shares`, from what the device plugins replied."""
     view = cluster_view(snapshot, names)
-    pairs = zip(snapshot.pods, snapshot.all("Pod"), strict=True)
+    pairs = snapshot.raw_pods()
     pods = {str(pod.uid): (pod, raw) for pod, raw in pairs if namespace in {"", pod.namespace}}
     found: list[IdleShare] = []
     allowed = unknown = 0

@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from gpucore.accounting.node_info import NodeInfo
+from gpucore.sizing.history_documents import HISTORIES
 from gpucore.units import counted
 from gpucore.wire.names import Names
 from gpuinspect.cluster import snapshots
-from gpuinspect.cluster.collect import COUNTED, NODES, ClusterSource, listed, live
+from gpuinspect.cluster.collect import NODES, ClusterSource, ListRequest, listed, live
 from gpuinspect.cluster.ledger import ledger_of
 from gpuinspect.cluster.release import plugins_in
-from gpuinspect.cluster.schedulers import SCHEDULER_CONFIGS, WEBHOOKS
+from gpuinspect.cluster.schedulers import placing_lists
 from gpuinspect.cluster.snapshots import Snapshot
 from gpuinspect.cluster.usage_histories import (
     HistorySource,
@@ -20,13 +21,11 @@ from gpuinspect.cluster.usage_histories import (
     by_workload,
     of_snapshot,
 )
-from gpuinspect.queries.claims import DEVICE_CLASSES, claim_templates
-from gpuinspect.queries.plugin_pods import PLUGIN_PODS
 from gpuinspect.sources.prometheus_histories import prometheus_histories
 from gpuinspect.terminal import ages
 from gpukube.errors import ForbiddenError
-from gpukube.plugin_pods import plugin_addresses
-from gpukube.plugins import HISTORIES, read_plugins
+from gpukube.plugin_pods import SELECTOR, plugin_addresses
+from gpukube.plugins import read_plugins
 
 if TYPE_CHECKING:
     from gpukube.blocking import BlockingClient
@@ -36,7 +35,7 @@ NO_HISTORY: Final = (
     " and a recommendation needs 1 day and 3 starts of pods, or 7 days and 20 samples; it can tell"
     " pods on one GPU apart only with devicePlugin.hostProcesses=true or in isolation mode driver"
 )
-_LISTS: Final = (*COUNTED, DEVICE_CLASSES, claim_templates(""), SCHEDULER_CONFIGS, WEBHOOKS)
+_PLUGIN_PODS: Final = ListRequest("Pod", "/api/v1/pods", {"labelSelector": SELECTOR})
 
 
 class MeasuredCluster(msgspec.Struct, frozen=True):
@@ -78,10 +77,10 @@ def measured(
         return MeasuredCluster(known)
     with source.connect() as kube:
         if pods:
-            snapshot = live(kube, _LISTS)
+            snapshot = live(kube, placing_lists())
             histories = known or histories_of_plugins(kube, plugins_in(snapshot))
             return MeasuredCluster(histories, _node_infos(snapshot, names), snapshot)
-        found = known or histories_of_plugins(kube, listed(kube, PLUGIN_PODS))
+        found = known or histories_of_plugins(kube, listed(kube, _PLUGIN_PODS))
         return MeasuredCluster(found, _node_infos(_nodes(kube), names))
 
 

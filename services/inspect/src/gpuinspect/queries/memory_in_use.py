@@ -6,13 +6,12 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from gpucore.sizing.usage_documents import NodeUsage
+from gpucore.sizing.usage_documents import USAGE, NodeUsage
 from gpucore.units import counted
 from gpuinspect.cluster.release import plugins_in
 from gpuinspect.cluster.snapshots import Snapshot
-from gpuinspect.queries.usage import NO_FIGURES, Figures
 from gpukube.plugin_pods import plugin_addresses
-from gpukube.plugins import USAGE, PluginReplies, read_plugins
+from gpukube.plugins import PluginReplies, read_plugins
 
 if TYPE_CHECKING:
     from gpukube.blocking import BlockingClient
@@ -32,6 +31,21 @@ NO_PROCESSES: Final = (
 IN_A_SNAPSHOT: Final = (
     "memory in use is unknown: a snapshot does not have it; give --prometheus URL"
 )
+
+
+class Figures(msgspec.Struct, frozen=True):
+    """Memory in use, in bytes, from Prometheus or the device plugins.
+
+    Attributes:
+        pods: by ``namespace/name``.
+        gpus: by UUID.
+    """
+
+    pods: Mapping[str, float] = {}
+    gpus: Mapping[str, float] = {}
+
+
+NO_FIGURES: Final = Figures()
 
 
 class MemoryInUse(msgspec.Struct, frozen=True):

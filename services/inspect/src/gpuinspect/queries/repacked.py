@@ -12,10 +12,9 @@ from gpucore.simulate.repack import Repacked, gpus_in_use, overcommitted, repack
 from gpucore.simulate.whatif import WhatIfPod
 from gpucore.sizing.recommendation import Recommendation
 from gpucore.sizing.usage_history import ALL_CONTAINERS, WorkloadKey
-from gpucore.sizing.workloads import workload_of
 from gpucore.wire.constraints import all_constraints
 from gpucore.wire.names import Names
-from gpucore.wire.pod.controllers import controller_of
+from gpucore.wire.pod.controllers import controller_of, workload_of
 from gpucore.wire.pod.spec import Container, Pod
 from gpucore.wire.whole_requests import pod_request_of
 from gpuinspect.cluster.candidates import candidates
@@ -87,7 +86,7 @@ def sizes_effect(
         WireError: an object is none of the Kubernetes API.
     """
     sizes = {each.key: each for each in found if each.size is not None}
-    pairs = list(zip(snapshot.pods, snapshot.all("Pod"), strict=True))
+    pairs = list(snapshot.raw_pods())
     moved = [(pod, raw) for pod, raw in pairs if _moves(pod, raw, names)]
     running = [_sized(pod, raw, sizes, names) for pod, raw in moved]
     waiting = [_sized(pod, raw, sizes, names) for pod, raw in pairs if _waits(pod, names)]
@@ -133,7 +132,7 @@ def _waits(pod: Pod, names: Names) -> bool:
 
 
 def _without(snapshot: Snapshot, uids: set[str]) -> Snapshot:
-    pairs = zip(snapshot.pods, snapshot.all("Pod"), strict=True)
+    pairs = snapshot.raw_pods()
     kept = [(pod, raw) for pod, raw in pairs if pod.uid not in uids]
     raw = {**snapshot.raw, "Pod": tuple(raw for _, raw in kept)}
     return msgspec.structs.replace(snapshot, pods=tuple(pod for pod, _ in kept), raw=raw)

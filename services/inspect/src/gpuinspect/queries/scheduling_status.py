@@ -13,9 +13,8 @@ import msgspec
 from gpucore.accounting.node_info import common_unit, unit_of
 from gpucore.claims.facts import ClaimFacts
 from gpucore.explain.groups import figures
-from gpucore.explain.likeness import likeness
 from gpucore.explain.pod_states import Cluster, Explanation, PodState
-from gpucore.explain.pods import request_sentence
+from gpucore.explain.pods import likeness, request_sentence
 from gpucore.explain.sentences import gated, placement_sentence
 from gpucore.model import Allocation, Code, PodRequest
 from gpucore.units import MemoryUnit, counted
@@ -24,6 +23,7 @@ from gpucore.wire.names import Names
 from gpucore.wire.pod.scheduler_events import SchedulerRecord, scheduler_record
 from gpucore.wire.pod.spec import Pod
 from gpucore.wire.whole_requests import pod_request_of
+from gpuinspect.cluster.candidates import raw_pod
 from gpuinspect.cluster.ledger import ledger_of
 from gpuinspect.cluster.schedulers import Schedulers, schedulers_of
 from gpuinspect.cluster.scoped import is_partial
@@ -98,7 +98,7 @@ class SchedulingStatuses:
             namespace: empty for all.
             only: UIDs of the pods; ``None`` for all.
         """
-        for pod, raw in zip(self._snapshot.pods, self._snapshot.all("Pod"), strict=True):
+        for pod, raw in self._snapshot.raw_pods():
             if namespace not in {"", pod.namespace} or (only is not None and pod.uid not in only):
                 continue
             pod_request = pod_request_of(pod, self._names)
@@ -108,16 +108,23 @@ class SchedulingStatuses:
             elif pod_request is not None:
                 yield self.of_pod(pod, pod_request, raw)
 
-    def claims_of(self, pod: Pod, raw: msgspec.Raw) -> ClaimFacts | None:
-        """The claims of a pod; ``None`` where it uses none for GPUs of gpushare."""
-        return self._claims.facts(pod, raw)
+    def explanation_of(self, pod: Pod) -> Explanation:
+        """The core's explanation of one pod, with what was read of the cluster."""
+        raw = raw_pod(self._snapshot, pod)
+        facts = self._claims.facts(pod, raw)
+        if facts is not None:
+            return self._explained_claims(facts)
+        pod_request = pod_request_of(pod, self._names)
+        if pod_request is None or not is_partial(self._snapshot):
+            return explain(self._snapshot, pod, self.cluster)
+        return self.of_pod(pod, pod_request, raw).found
 
     def of_pod_with_claims(self, facts: ClaimFacts) -> SchedulingStatus:
         """The status of a pod with claims."""
-        found = self.explained_claims(facts)
+        found = self._explained_claims(facts)
         return SchedulingStatus(facts.pod, NOTHING, found.state, _reason_of_claims(found), found)
 
-    def explained_claims(self, facts: ClaimFacts) -> Explanation:
+    def _explained_claims(self, facts: ClaimFacts) -> Explanation:
         """The core's explanation of a pod with claims, on the part of the cluster that was read."""
         return self._claims.explain(facts, self.cluster.nodes)
 

@@ -8,11 +8,10 @@ original (wrong for GPUs of 101 GiB and more, so this project's plugin publishes
 from collections.abc import Collection, Iterable
 
 from gpucore.accounting.claims import holder
-from gpucore.accounting.device_info import DeviceInfo
+from gpucore.accounting.device_info import DeviceInfo, burst_units
 from gpucore.accounting.ledger import Ledger
 from gpucore.accounting.node_info import NodeInfo, unit_of
 from gpucore.model import Allocation, Gpu
-from gpucore.node.isolation.burst import burst_units
 from gpucore.units import GIB, MIB, GpuIndex, MemoryUnit, NodeName
 from gpucore.wire.names import Names
 from gpucore.wire.node.spec import Node

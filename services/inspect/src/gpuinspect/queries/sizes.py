@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Final
 from gpucore.accounting.ledger import Ledger
 from gpucore.accounting.node_info import NodeInfo, gpu_sizes
 from gpucore.sizing.evidence import SizingRules
-from gpucore.sizing.workloads import workload_of
-from gpucore.wire.pod.controllers import controller_of
+from gpucore.wire.pod.controllers import controller_of, workload_of
 from gpuinspect.cluster.release import plugins_in
 from gpuinspect.cluster.snapshots import Snapshot
 from gpuinspect.cluster.usage_histories import HistorySource, ReadHistories
@@ -102,7 +101,7 @@ def _running(snapshot: Snapshot, namespaces: set[str]) -> Counter[tuple[str, str
     """Number of pods that run by namespace, kind and name of the workload."""
     return Counter(
         (pod.namespace, *workload_of(pod, controller_of(raw)))
-        for pod, raw in zip(snapshot.pods, snapshot.all("Pod"), strict=True)
+        for pod, raw in snapshot.raw_pods()
         if pod.namespace in namespaces and pod.node and not pod.finished
     )
 

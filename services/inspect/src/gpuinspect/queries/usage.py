@@ -18,6 +18,7 @@ from gpucore.wire.whole_requests import pod_request_of
 from gpuinspect.cluster.ledger import ledger_of
 from gpuinspect.cluster.snapshots import Snapshot
 from gpuinspect.queries.claims import PodClaims
+from gpuinspect.queries.memory_in_use import NO_FIGURES, Figures
 from gpuinspect.queries.shares import view_of_nodes
 from gpuinspect.queries.views import ClusterView, of_namespace
 
@@ -71,21 +72,6 @@ class GroupUsage(msgspec.Struct, frozen=True):
             self.allocated_unknown_unit + other.allocated_unknown_unit,
             self.pending_unknown_unit + other.pending_unknown_unit,
         )
-
-
-class Figures(msgspec.Struct, frozen=True):
-    """Memory in use, in bytes, from Prometheus or the device plugins.
-
-    Attributes:
-        pods: by ``namespace/name``.
-        gpus: by UUID.
-    """
-
-    pods: Mapping[str, float] = {}
-    gpus: Mapping[str, float] = {}
-
-
-NO_FIGURES: Final = Figures()
 
 
 class UsageReport(msgspec.Struct, frozen=True):
@@ -291,7 +277,7 @@ def _pending_for_claims(
 ) -> Iterator[GroupUsage]:
     """Pods without a node whose GPUs are requested by claims."""
     claims = PodClaims(snapshot, ledger_of(snapshot, names))
-    for pod, raw in zip(snapshot.pods, snapshot.all("Pod"), strict=True):
+    for pod, raw in snapshot.raw_pods():
         if pod.node or pod.finished or namespace not in {"", pod.namespace}:
             continue
         facts = claims.facts(pod, raw)

@@ -9,28 +9,33 @@ import msgspec
 import yaml
 
 from gpucore.accounting.ledger import Ledger
+from gpucore.claims.convert import conversion_obstacle
 from gpucore.explain.answers import Answer, answers, notes_of, with_added
 from gpucore.scheduling.candidates import Candidates
 from gpucore.scheduling.cluster_policy import ClusterPolicy
 from gpucore.scheduling.pending_pods import nominations_of
-from gpucore.simulate.manifests import RefusedPodError, WorkloadPods, wanted_pods
+from gpucore.simulate.manifests import DEFAULT_NAMESPACE, RefusedPodError, WorkloadPods, wanted_pods
 from gpucore.simulate.questions import pods_on_nodes, whatif_pods_of
 from gpucore.simulate.whatif import WhatIfPod
 from gpucore.steps import complete
 from gpucore.units import NodeName
 from gpucore.wire.errors import WireError
-from gpucore.wire.names import Names
+from gpucore.wire.names import API, Names
+from gpucore.wire.pod.spec import Pod
 from gpucore.wire.whole_requests import pod_request_of
-from gpuinspect.cluster.candidates import candidates, claim_specs
-from gpuinspect.cluster.conversion import conversion_note
-from gpuinspect.cluster.files import content
+from gpuinspect.cluster.candidates import candidates
+from gpuinspect.cluster.claims import claim_specs
 from gpuinspect.cluster.mix import UNPUBLISHED, saved_mix
+from gpuinspect.cluster.release import NAMESPACE_NAME, NamespaceSelector, own_webhooks
 from gpuinspect.cluster.schedulers import queued_pods, schedulers_of
-from gpuinspect.cluster.snapshots import Snapshot
+from gpuinspect.cluster.snapshots import Snapshot, content
 from gpuinspect.errors import InspectError, MissingObjectError
 
 FRAGMENTATION: Final = "fragmentation"
 """Policy that goes by the mix of pods."""
+_CONVERTING: Final = "claims."
+"""Beginning of the name of the webhook that converts pods."""
+_ADVICE: Final = "evaluate the output of gpushare convert in place of this manifest"
 
 
 class ManifestError(InspectError):
@@ -131,6 +136,34 @@ def remarks(snapshot: Snapshot, wanted: Iterable[WorkloadPods], names: Names) ->
         unseen = schedulers.misses(each.pod.scheduler_name, new=True)
         if unseen:
             yield f"{each.pod.name}: {unseen}"
-        elif converted := conversion_note(snapshot, each.pod, names):
+        elif converted := _conversion_note(snapshot, each.pod, names):
             yield f"{each.pod.name}: {converted}"
         yield from notes_of(each, names, nominations)
+
+
+def _conversion_note(snapshot: Snapshot, pod: Pod, names: Names) -> str:
+    """When the webhook converts this pod, and what to evaluate then; empty where it does not.
+
+    The labels of namespaces are not read: many users may not list namespaces.
+    """
+    request = pod_request_of(pod, names)
+    if request is None or request.gpus or conversion_obstacle(pod, request):
+        return ""
+    for found in own_webhooks(snapshot):
+        for hook in found.webhooks or ():
+            if hook.name.startswith(_CONVERTING):
+                return _note(hook.namespace_selector, pod.namespace or DEFAULT_NAMESPACE)
+    return ""
+
+
+def _note(selector: NamespaceSelector, namespace: str) -> str:
+    rules = {
+        (each.key, each.operator): each.values or () for each in selector.match_expressions or ()
+    }
+    if namespace in rules.get((NAMESPACE_NAME, "NotIn"), ()):
+        return ""
+    condition = f"unless namespace {namespace} has the label {API}=devices"
+    if (API, "In") in rules:
+        condition = f"if namespace {namespace} has the label {API}=claims"
+    claim = "the webhook turns its request into a ResourceClaim, which is not evaluated"
+    return f"{condition}, {claim}: {_ADVICE}"

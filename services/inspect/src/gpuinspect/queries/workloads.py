@@ -7,36 +7,15 @@ A Deployment's pods are owned by a ReplicaSet, which is named after it and the l
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
-from typing import Final
 
 import msgspec
 
 from gpucore.explain.pod_states import PodState
-from gpucore.sizing.workloads import workload_of
-from gpucore.wire.pod.controllers import controller_of
+from gpucore.wire.pod.controllers import controller_of, workload_of
 from gpucore.wire.pod.spec import Pod
 from gpuinspect.cluster.snapshots import Snapshot
 from gpuinspect.errors import MissingObjectError
 from gpuinspect.queries.scheduling_status import SchedulingStatus
-
-KINDS: Final = {
-    "deployment": "Deployment",
-    "statefulset": "StatefulSet",
-    "daemonset": "DaemonSet",
-    "replicaset": "ReplicaSet",
-    "job": "Job",
-    "cronjob": "CronJob",
-}
-"""Kinds in lower case, as kubectl takes them."""
-
-SHORT: Final = {
-    "deploy": "deployment",
-    "sts": "statefulset",
-    "ds": "daemonset",
-    "rs": "replicaset",
-    "cj": "cronjob",
-    "po": "pod",
-}
 
 
 class _Reference(msgspec.Struct):
@@ -68,16 +47,6 @@ class WorkloadRef(msgspec.Struct, frozen=True):
         return self.kind.lower()
 
 
-def kind_of(word: str) -> str:
-    """The kind that a word of the command line means, in lower case; empty for none."""
-    name = word.lower().partition(".")[0]
-    for each in (name, name.removesuffix("s")):
-        found = SHORT.get(each, each)
-        if found in KINDS or found == "pod":
-            return found
-    return ""
-
-
 def uids_of(snapshot: Snapshot, ref: WorkloadRef) -> frozenset[str]:
     """UIDs of the pods of a workload.
 
@@ -86,7 +55,7 @@ def uids_of(snapshot: Snapshot, ref: WorkloadRef) -> frozenset[str]:
     """
     found = frozenset(
         pod.uid
-        for pod, raw in zip(snapshot.pods, snapshot.all("Pod"), strict=True)
+        for pod, raw in snapshot.raw_pods()
         if pod.namespace == ref.namespace and _owned(pod, raw, ref)
     )
     if not found and not refused_pods(snapshot, ref):

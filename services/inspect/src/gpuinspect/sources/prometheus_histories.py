@@ -15,8 +15,7 @@ from typing import Final, NamedTuple
 import msgspec
 import urllib3
 
-from gpucore.sizing.limit_events import NEVER, LimitEvent
-from gpucore.sizing.usage_history import UsageHistory, WorkloadKey
+from gpucore.sizing.usage_history import NEVER, LimitEvent, UsageHistory, WorkloadKey
 from gpuinspect.errors import PrometheusError
 from gpuinspect.sources.prometheus import QUERY_RANGE, reply
 

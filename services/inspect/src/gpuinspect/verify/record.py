@@ -4,10 +4,11 @@ The device plugin publishes its annotation as metrics, and the dashboard shows i
 """
 
 import time
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
+from gpucore.wire.json_patches import ANNOTATIONS, set_entries
 from gpucore.wire.names import VERIFIED, Names
 from gpucore.wire.node.inventories import inventory_of
 from gpucore.wire.node.spec import Node
@@ -92,13 +93,6 @@ def message(outcome: RowOutcome) -> str:
 
 def _annotate(kube: "BlockingClient", pod: Pod, verified: VerifiedNode) -> None:
     path = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}"
-    kube.json_patch(path, list(_operations(pod, encode_verified(verified))))
-
-
-def _operations(pod: Pod, text: str) -> Iterator[dict[str, Any]]:
-    yield {"op": "test", "path": "/metadata/uid", "value": pod.uid}
-    if not pod.annotations:
-        yield {"op": "add", "path": "/metadata/annotations", "value": {VERIFIED: text}}
-        return
-    key = VERIFIED.replace("~", "~0").replace("/", "~1")
-    yield {"op": "add", "path": f"/metadata/annotations/{key}", "value": text}
+    same = {"op": "test", "path": "/metadata/uid", "value": pod.uid}
+    texts = {VERIFIED: encode_verified(verified)}
+    kube.json_patch(path, [same, *set_entries(ANNOTATIONS, pod.annotations, texts)])

@@ -90,7 +90,7 @@ def _users(snapshot: Snapshot, names: Names, target: ProofTarget) -> Iterator[st
     """The users of the pods that hold a part of the GPU."""
     device = device_now(snapshot, names, target)
     holders = device.holders if device is not None else {}
-    for pod, raw in zip(snapshot.pods, snapshot.all("Pod"), strict=True):
+    for pod, raw in snapshot.raw_pods():
         if pod.uid in holders:
             yield from _users_of(msgspec.json.decode(raw, type=_Pod).spec)
 

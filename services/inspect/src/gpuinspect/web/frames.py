@@ -1,6 +1,6 @@
 """The cluster at one moment, with the values that the pages show."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from datetime import datetime
 from functools import cached_property
 from typing import Final
@@ -8,6 +8,7 @@ from typing import Final
 import msgspec
 
 from gpucore.accounting.ledger import Ledger
+from gpucore.claims.objects import CLAIM, CLASS, TEMPLATE
 from gpucore.explain.claims import explain_claims
 from gpucore.explain.pod_states import Cluster, Explanation
 from gpucore.model import PodRequest
@@ -34,12 +35,12 @@ from gpuinspect.queries.gpumap import (
     in_gib,
     with_fits,
 )
-from gpuinspect.queries.plugin_pods import VerifiedRow, verified_rows
+from gpuinspect.queries.memory_in_use import Figures
 from gpuinspect.queries.shares import view_of_ledger
-from gpuinspect.queries.usage import Figures, UsageReport, grouped
+from gpuinspect.queries.usage import UsageReport, grouped
+from gpuinspect.queries.verified import VerifiedRow, verified_rows
 from gpuinspect.queries.views import ClusterView, NodeSummary, in_natural_order, natural
 from gpuinspect.queries.workload_sizes import WorkloadSizes
-from gpuinspect.web.fingerprint import fingerprint
 from gpuinspect.web.history import CLUSTER, Amounts, History
 from gpuinspect.web.limits import most_pods
 from gpuinspect.web.reasons import PendingReasons
@@ -90,7 +91,7 @@ class Frame:
     @cached_property
     def waiting(self) -> tuple[tuple[Pod, PodRequest], ...]:
         """Pending pods that request GPUs, oldest first."""
-        pods = zip(self.snapshot.pods, self.snapshot.all("Pod"), strict=True)
+        pods = self.snapshot.raw_pods()
         requested = (
             (pod, self._requested(pod, raw))
             for pod, raw in pods
@@ -224,7 +225,7 @@ class Frame:
     def beside(self) -> tuple[object, ...]:
         """What pages show beside allocations: equal in two frames if it looks the same."""
         nodes = frozenset(node.name for node in self.view.nodes)
-        objects = fingerprint(self.snapshot, nodes)
+        objects = _fingerprint(self.snapshot, nodes)
         return objects, self.verified, self.policy, self._schedulers
 
     def shows_the_same(self, other: "Frame") -> bool:
@@ -238,3 +239,27 @@ class Frame:
             and self.figures == other.figures
             and self.beside == other.beside
         )
+
+
+def _fingerprint(snapshot: Snapshot, nodes: Collection[str]) -> tuple[object, ...]:
+    """Equal for two snapshots whose objects are equal in what pages show of them.
+
+    Args:
+        nodes: names of those with GPUs, whose pods count.
+    """
+    return (
+        tuple(map(_without_heartbeat, snapshot.nodes)),
+        tuple(_pods_on(snapshot, nodes)),
+        tuple(tuple(map(bytes, snapshot.all(kind))) for kind in (CLAIM, CLASS, TEMPLATE)),
+    )
+
+
+def _without_heartbeat(node: Node) -> Node:
+    """The node without what kubelet and controllers write again and again."""
+    return msgspec.structs.replace(node, annotations={}, resource_version="")
+
+
+def _pods_on(snapshot: Snapshot, nodes: Collection[str]) -> Iterator[tuple[object, ...]]:
+    for pod in snapshot.pods:
+        if pod.node in nodes:
+            yield pod.uid, pod.labels, pod.finished

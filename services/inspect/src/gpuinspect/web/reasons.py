@@ -10,9 +10,8 @@ from threading import Lock
 
 from gpucore.accounting.ledger import Ledger
 from gpucore.accounting.node_info import common_unit
-from gpucore.explain.likeness import likeness
 from gpucore.explain.pod_states import Explanation, PodState
-from gpucore.explain.pods import request_sentence
+from gpucore.explain.pods import likeness, request_sentence
 from gpucore.explain.sentences import gated
 from gpucore.model import PodRequest
 from gpucore.scheduling.candidates import Candidates

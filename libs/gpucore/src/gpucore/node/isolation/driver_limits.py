@@ -1,9 +1,22 @@
-"""Memory limits that the NVIDIA driver enforces on a pod's cgroup, and what a look at one means."""
+"""Memory limits that the NVIDIA driver enforces on a pod's cgroup, and what a look at one means.
+
+The request is what the scheduler accounts for and what the driver guarantees (soft limit). The
+limit is the most that the pod can allocate (hard limit): it borrows what the GPU has idle, and may
+lose it again when others use what they are guaranteed.
+"""
 
 from enum import Enum, auto
 from typing import Final
 
 import msgspec
+
+from gpucore.model import Gpu
+from gpucore.units import MIB_BYTES, MemoryUnit
+from gpucore.wire.errors import WireError
+from gpucore.wire.names import Names
+from gpucore.wire.pod.requests import kai_limit
+from gpucore.wire.pod.spec import Pod
+from gpucore.wire.whole_requests import pod_request_of
 
 
 class MemoryLimit(msgspec.Struct, frozen=True):
@@ -34,6 +47,20 @@ class Finding(Enum):
 def limit_of(share: int) -> MemoryLimit:
     """The limit of a share in bytes: all of it is guaranteed and no more can be allocated."""
     return MemoryLimit(share, share)
+
+
+def memory_limit(pod: Pod, gpu: Gpu, units: int, unit: MemoryUnit, names: Names) -> MemoryLimit:
+    """The driver's limit of a pod with so many units of a GPU; never more than the GPU has."""
+    share = units * unit.mib
+    try:
+        pod_request = pod_request_of(pod, names)
+    except WireError:
+        pod_request = None
+    burst = pod_request.burst if pod_request else 0
+    most = burst * unit.mib if burst else kai_limit(pod, unit, names)
+    each = most // (pod_request.gpu_count if pod_request else 1)
+    hard = max(share, min(each, gpu.units * unit.mib))
+    return MemoryLimit(share * MIB_BYTES, hard * MIB_BYTES)
 
 
 def is_earlier(read: MemoryLimit, wanted: MemoryLimit, *, gpu_bytes: int) -> bool:

@@ -4,29 +4,16 @@ from typing import Any, Final
 
 import msgspec
 
+from gpucore.model.constraints import Toleration
 from gpucore.units import MIB_BYTES
 from gpucore.wire.claim.devices import COMPUTE, MEMORY
 from gpucore.wire.errors import WireError, decoded
 from gpucore.wire.quantity import MOST, amount
+from gpucore.wire.tolerations import TolerationObject, toleration_of
 
 ALL: Final = 0
 """Number of devices of a request that takes every device that matches."""
 _MAX_COUNT: Final = 1024
-
-
-class DeviceToleration(msgspec.Struct, frozen=True):
-    """A toleration of a taint of a device; empty fields match everything."""
-
-    key: str = ""
-    operator: str = "Equal"
-    value: str = ""
-    effect: str = ""
-
-    def tolerates(self, key: str, value: str, effect: str) -> bool:
-        """It tolerates this taint, by the rules of the API."""
-        if self.effect not in {"", effect} or self.key not in {"", key}:
-            return False
-        return self.operator == "Exists" or (bool(self.key) and self.value == value)
 
 
 class DeviceChoice(msgspec.Struct, frozen=True):
@@ -45,7 +32,7 @@ class DeviceChoice(msgspec.Struct, frozen=True):
     memory_mib: int | None = None
     core: int = 0
     selectors: tuple[str, ...] = ()
-    tolerations: tuple[DeviceToleration, ...] = ()
+    tolerations: tuple[Toleration, ...] = ()
     admin: bool = False
 
 
@@ -101,15 +88,6 @@ class _Cel(msgspec.Struct):
 
 class _Selector(msgspec.Struct):
     cel: _Cel | None = None
-
-
-class TolerationObject(msgspec.Struct):
-    """A toleration in the nesting of the API; :func:`toleration_of` fills in the defaults."""
-
-    key: str | None = None
-    operator: str | None = None
-    value: str | None = None
-    effect: str | None = None
 
 
 class _Capacity(msgspec.Struct):
@@ -281,13 +259,6 @@ def _wanted(requests: dict[str, Any], name: str) -> int | None:
 
 def _expressions(selectors: list[_Selector] | None) -> tuple[str, ...]:
     return tuple(each.cel.expression for each in selectors or () if each.cel)
-
-
-def toleration_of(found: TolerationObject) -> DeviceToleration:
-    """The toleration with the defaults of the API."""
-    return DeviceToleration(
-        found.key or "", found.operator or "Equal", found.value or "", found.effect or ""
-    )
 
 
 def _constraint(found: _Constraint) -> DeviceConstraint:

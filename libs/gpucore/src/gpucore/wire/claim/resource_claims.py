@@ -12,12 +12,11 @@ from typing import Final
 import msgspec
 
 from gpucore.model import Allocation, AllocationState, Placement
+from gpucore.model.constraints import Taint
 from gpucore.units import MIB, MIB_BYTES, GpuIndex, NodeName, PodUid
 from gpucore.wire.claim.claim_specs import (
     ClaimSpec,
-    TolerationObject,
     decode_spec,
-    toleration_of,
 )
 from gpucore.wire.claim.devices import (
     COMPUTE,
@@ -27,8 +26,8 @@ from gpucore.wire.claim.devices import (
     UNHEALTHY,
 )
 from gpucore.wire.errors import WireError, decoded
-from gpucore.wire.fields import Quantity
-from gpucore.wire.quantity import amount
+from gpucore.wire.quantity import Quantity, amount
+from gpucore.wire.tolerations import TolerationObject, toleration_of
 
 _KEPT_SPECS: Final = 4096
 _KEPT_BYTES: Final = 4096
@@ -198,7 +197,7 @@ def _share(result: _Result) -> DeviceShare:
 def _tolerates_unhealthy(result: _Result) -> bool:
     """Its request tolerates the taint, whose effect is a setting of the device plugin."""
     return any(
-        toleration_of(each).tolerates(UNHEALTHY, "true", effect)
+        toleration_of(each).tolerates(Taint(UNHEALTHY, "true", effect))
         for each in result.tolerations or ()
         for effect in (NO_SCHEDULE, NO_EXECUTE)
     )

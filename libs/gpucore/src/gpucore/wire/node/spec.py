@@ -1,11 +1,18 @@
 """Nodes as the API server writes them, narrowed to what accounting and placement read."""
 
+from collections.abc import Mapping
+from typing import Final
+
 import msgspec
 
 from gpucore.model.constraints import Taint
 from gpucore.units import NodeName
 from gpucore.wire.errors import decoded
-from gpucore.wire.fields import Quantity, Texts
+from gpucore.wire.names import LABEL_OVERSELL
+from gpucore.wire.quantity import Quantity, Texts, number
+
+MOST_OVERSELL: Final = 16
+"""A larger ratio counts as this one: kubelet reads a device list of bounded size."""
 
 
 class Node(msgspec.Struct, frozen=True, gc=False):
@@ -131,3 +138,19 @@ def _internal_ip(status: _Status) -> str:
 
 def _is_ready(status: _Status) -> bool:
     return any(c.type == "Ready" and c.status == "True" for c in status.conditions or ())
+
+
+def oversell_of(labels: Mapping[str, str]) -> int:
+    """How many times the memory of a node may be allocated; 1 where the label is no ratio.
+
+    The device plugin advertises a device for each unit, and the ledger counts the same units.
+    """
+    return min(number(labels.get(LABEL_OVERSELL, "")) or 1, MOST_OVERSELL)
+
+
+def oversell_fault(labels: Mapping[str, str]) -> str:
+    """What is wrong with the label, as a sentence; empty where nothing is."""
+    text = labels.get(LABEL_OVERSELL)
+    if text is None or 1 <= (number(text) or 0) <= MOST_OVERSELL:
+        return ""
+    return f"label {LABEL_OVERSELL} is not a number from 1 to {MOST_OVERSELL}"

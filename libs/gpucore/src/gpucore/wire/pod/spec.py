@@ -13,8 +13,8 @@ import msgspec
 from gpucore.model.constraints import PodConstraints
 from gpucore.units import NodeName, PodUid
 from gpucore.wire.errors import decoded
-from gpucore.wire.fields import Amounts, Quantity, Texts
 from gpucore.wire.names import ENV_VISIBLE_DEVICES, NO_DEVICES
+from gpucore.wire.quantity import Amounts, Quantity, Texts
 
 
 class Container(msgspec.Struct, frozen=True, gc=False):

@@ -13,21 +13,20 @@ import structlog
 import typer
 import uvicorn
 
+from gpuinspect.cluster.claims import DEVICE_CLASSES, claim_templates
 from gpuinspect.cluster.collect import (
     CLAIM_LISTS,
     CONFIG_MAPS,
     FAILED_SCHEDULING,
-    GPU_HEALTH,
     ListRequest,
     LiveReader,
 )
-from gpuinspect.cluster.files import STDIN
-from gpuinspect.cluster.snapshots import Snapshot
+from gpuinspect.cluster.snapshots import STDIN, Snapshot
 from gpuinspect.cluster.usage_histories import of_snapshot
 from gpuinspect.commands.options.amounts import seconds_option
 from gpuinspect.commands.options.measuring import Prometheus, from_prometheus
 from gpuinspect.commands.options.reading import Reader, note, reading
-from gpuinspect.queries.claims import DEVICE_CLASSES, claim_templates
+from gpuinspect.queries.gpuhealth import GPU_HEALTH
 from gpuinspect.queries.memory_in_use import MemoryInUse, memory_in_use
 from gpuinspect.queries.sizes import read_histories, series_of_week, sizes_of
 from gpuinspect.terminal import ages

@@ -6,8 +6,7 @@ import typer
 
 from gpuinspect.cluster.snapshots import Snapshot
 from gpuinspect.commands.options.reading import Reader
-from gpuinspect.queries.memory_in_use import IN_A_SNAPSHOT, MemoryInUse, memory_in_use
-from gpuinspect.queries.usage import Figures
+from gpuinspect.queries.memory_in_use import IN_A_SNAPSHOT, Figures, MemoryInUse, memory_in_use
 from gpuinspect.sources.prometheus import gpu_figures, pod_figures
 
 Prometheus = Annotated[

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from gpuinspect.queries.gpuhealth import UnhealthyGpu
-from gpuinspect.queries.plugin_pods import VerifiedRow
+from gpuinspect.queries.verified import VerifiedRow
 from gpuinspect.web.frames import Frame
 from gpuinspect.web.rendering import Cell, Link, Table, Timestamp, View, pod_link, table
 from gpuprobe.checks.verdicts import ProofVerdict

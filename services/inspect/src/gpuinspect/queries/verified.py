@@ -1,19 +1,13 @@
-"""The pods of the device plugins, and the results of ``gpushare verify`` in their annotations."""
+"""The results of ``gpushare verify``, in the annotations of the device plugins' pods."""
 
 from collections.abc import Iterator
-from typing import Final
 
 import msgspec
 
 from gpucore.wire.names import VERIFIED
 from gpucore.wire.verified import decode_verified
-from gpuinspect.cluster.collect import ListRequest
 from gpuinspect.cluster.release import own_plugins
 from gpuinspect.cluster.snapshots import Snapshot
-from gpukube.plugin_pods import SELECTOR
-
-PLUGIN_PODS: Final = ListRequest("Pod", "/api/v1/pods", {"labelSelector": SELECTOR})
-"""The pods of the device plugins of the chart."""
 
 
 class VerifiedRow(msgspec.Struct, frozen=True):

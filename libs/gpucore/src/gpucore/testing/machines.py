@@ -1,4 +1,4 @@
-"""Link matrices of known machines: for static sets, tests and the plan command.
+"""Link matrices of known machines.
 
 Links are those that NVIDIA's allocator tests and the 2019 user guide show. A comment at the machine
 names what is not given there.
@@ -8,21 +8,14 @@ from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
 from gpucore.model.links import Matrix, merge
-from gpucore.topology.static import StaticSets
 from gpucore.units import GpuIndex
 
 
 class Machine(NamedTuple):
-    """One known machine.
-
-    Attributes:
-        title: what people call it.
-        sets: the groups its maker recommends, if any.
-    """
+    """One known machine, with what people call it."""
 
     title: str
     matrix: Matrix
-    sets: StaticSets | None = None
 
 
 def _machine(gpus: int, links: Mapping[str, str], others: str = "SYS") -> Matrix:
@@ -39,17 +32,6 @@ def _pairs(text: str) -> Iterator[tuple[int, int]]:
         yield int(a), int(b)
 
 
-def _runs(gpus: int, *sizes: int) -> dict[int, tuple[tuple[int, ...], ...]]:
-    """Sets of neighbours: for each size the GPUs in runs of that many."""
-    return {
-        size: tuple(tuple(range(at, at + size)) for at in range(0, gpus, size)) for size in sizes
-    }
-
-
-def _dgx1(*pairs: tuple[int, int]) -> StaticSets:
-    return StaticSets({**_runs(8, 1, 4, 8), 2: pairs}, divide=False)
-
-
 DGX1_PASCAL: Final = Machine(
     "NVIDIA DGX-1 with P100",
     _machine(
@@ -60,7 +42,6 @@ DGX1_PASCAL: Final = Machine(
             "NV1 SYS": "0-4 1-5 2-6 3-7",
         },
     ),
-    _dgx1((0, 2), (1, 3), (4, 6), (5, 7)),
 )
 DGX1_VOLTA: Final = Machine(
     "NVIDIA DGX-1 with V100",
@@ -75,7 +56,6 @@ DGX1_VOLTA: Final = Machine(
             "NV1 SYS": "2-6 3-7",
         },
     ),
-    _dgx1((0, 3), (1, 2), (4, 7), (5, 6)),
 )
 DGX2: Final = Machine(
     # Six NVLinks to each of six switches, so any pair can use all six; the PCIe tree below it
@@ -94,7 +74,6 @@ DGX2: Final = Machine(
         },
         "NV6 SYS",
     ),
-    StaticSets(_runs(16, 1, 2, 4, 8, 16), divide=False),
 )
 RTX8000: Final = Machine(
     # The pairs with a bridge come without a PCIe link in NVIDIA's table.
@@ -128,8 +107,3 @@ MACHINES: Final[Mapping[str, Machine]] = {
     "phb-8": PHB,
 }
 """All of them by a short name."""
-
-STATIC_SETS: Final[Mapping[str, StaticSets]] = {
-    name: machine.sets for name, machine in MACHINES.items() if machine.sets is not None
-}
-"""The recommended sets by node type, which is the short name."""

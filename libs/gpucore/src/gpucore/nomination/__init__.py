@@ -1,1 +1,0 @@
-"""Nominations of pending pods: rules, and when a pod may be nominated again."""
