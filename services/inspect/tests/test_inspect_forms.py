@@ -225,7 +225,7 @@ def test_objects_of_other_kinds_that_cannot_be_read(
     cluster.node("n", total=15).add({"kind": "ConfigMap", "metadata": {"name": 3}})
     outcome = run(command, on=cluster)
     assert outcome.code == 1
-    assert outcome.err.startswith("error: an object of the cluster cannot be parsed")
+    assert outcome.err.startswith("error: an object is no ConfigMap: ")
 
 
 def test_a_file_that_is_not_there(run: Run) -> None:

@@ -38,7 +38,7 @@ def decode_config_map(raw: bytes | msgspec.Raw) -> ConfigMap:
     Raises:
         WireError: the bytes are no config map.
     """
-    found = decoded(_CONFIG_MAP, raw, "no config map")
+    found = decoded(_CONFIG_MAP, raw, "an object is no ConfigMap")
     meta = found.metadata
     labels, data = meta.labels or {}, found.data or {}
     return ConfigMap(meta.name, labels, data, meta.resource_version, meta.namespace)
