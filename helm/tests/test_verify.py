@@ -11,7 +11,7 @@ from gpucore.wire.names import VERIFIED
 from gpuinspect.verify import objects
 
 ACCOUNT = f"system:serviceaccount:{NAMESPACE}:gpushare-verify"
-PLACE = objects.RunPlace(namespace=NAMESPACE, own=False, image="i", node="n1", until=1)
+PLACE = objects.RunPlace(namespace=NAMESPACE, own=False, image="i", node="n1", run="a", seconds=1)
 CHECK = objects.pod(PLACE, "share", [], {"aliyun.com/gpu-mem": 1}, seconds=60)
 GUARD = objects.guard(PLACE, 60)
 
