@@ -13,7 +13,7 @@ from gpuinspect.verify import objects
 ACCOUNT = f"system:serviceaccount:{NAMESPACE}:gpushare-verify"
 PLACE = objects.RunPlace(namespace=NAMESPACE, own=False, image="i", node="n1", run="a", seconds=1)
 CHECK = objects.pod(PLACE, "share", [], {"aliyun.com/gpu-mem": 1}, seconds=60)
-GUARD = objects.guard(PLACE, 60)
+GUARD = objects.guard(PLACE)
 
 
 def chart(**values: Any) -> Rendered:
