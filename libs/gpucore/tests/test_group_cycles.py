@@ -1,6 +1,5 @@
 """The places of a PodGroup in one cycle of kube-scheduler, and what becomes of them after it."""
 
-import json
 from typing import Any
 
 import msgspec
@@ -31,7 +30,7 @@ from gpucore.scheduling.pending_pods import Nominations, UnscheduledPod
 from gpucore.units import NodeName, PodUid
 from gpucore.wire.pod.gangs import Gang
 from gpucore.wire.pod.spec import Pod
-from gpucore.wire.pod_groups import PodGroup, decode_pod_group
+from gpucore.wire.pod_groups import PodGroup
 from gpucore.wire.whole_requests import pod_request_of
 
 SECOND = 1_000_000_000
@@ -834,19 +833,11 @@ def test_a_group_sees_the_plans_of_other_cycles_that_are_not_being_bound() -> No
     assert bench.beside("h") == []
 
 
-def test_groups_of_one_tree_of_composites_are_in_one_cycle() -> None:
-    """kube-scheduler calls for the second one before it binds the first.
-
-    They have different parents, whose parent is the root of the tree.
-    """
+def test_groups_of_one_composite_are_in_one_cycle() -> None:
+    """kube-scheduler calls for the second one before it binds the first."""
     bench = Bench(1)
     for name in "gh":
-        spec = {
-            "parentCompositePodGroupName": f"parent-of-{name}",
-            "workloadRef": {"workloadName": "w", "templateName": name},
-        }
-        item = {"metadata": {"name": name, "namespace": "default"}, "spec": spec}
-        bench.groups.on_update(decode_pod_group(json.dumps(item).encode()))
+        bench.groups.on_update(PodGroup("default", name, 1, parent="all"))
     [first] = bench.come(member(0))
     bench.node_of(first)
     assert bench.beside("h") == []

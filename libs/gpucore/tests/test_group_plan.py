@@ -253,28 +253,22 @@ def test_a_pod_group_is_read(spec: object, size: int, *, whole: bool) -> None:
     assert event_of(line, decode_pod_group).item == expected
 
 
-def test_a_pod_group_states_its_workload_and_that_it_was_scheduled() -> None:
-    """What kube-scheduler places in one cycle: all composites of a tree have one Workload."""
+def test_a_pod_group_states_its_composite_and_that_it_was_scheduled() -> None:
+    """The composite is what kube-scheduler places in one cycle."""
     conditions = [{"type": "Other", "status": "False"}]
     item = {
         "metadata": {"name": "g", "namespace": "default"},
-        "spec": {
-            "parentCompositePodGroupName": "all",
-            "workloadRef": {"workloadName": "w", "templateName": "t"},
-        },
+        "spec": {"parentCompositePodGroupName": "all"},
         "status": {"conditions": conditions},
     }
     groups = PodGroups()
     groups.on_update(decode_pod_group(json.dumps(item).encode()))
-    assert groups.root(GANG.key) == ("default", "workload/w")
+    assert groups.root(GANG.key) == ("default", "composite/all")
     assert not groups.scheduled(GANG.key)
     conditions.append({"type": "PodGroupInitiallyScheduled", "status": "True"})
     groups.on_update(decode_pod_group(json.dumps(item).encode()))
     assert groups.scheduled(GANG.key)
     assert groups.root(("default", "other")) == ("default", "other")
-    del item["spec"]["parentCompositePodGroupName"]
-    groups.on_update(decode_pod_group(json.dumps(item).encode()))
-    assert groups.root(GANG.key) == GANG.key
 
 
 @pytest.mark.parametrize("raw", [b"", b"[]", b'{"metadata": 5}', b'{"spec": {}}'])

@@ -286,7 +286,7 @@ async def test_groups_of_one_composite_share_a_cycle() -> None:
     """The second group of a CompositePodGroup is called while the first is not bound yet."""
     bench = Bench(2)
     for name in "gh":
-        bench.state.gangs.groups.on_update(PodGroup("default", name, 1, workload="all"))
+        bench.state.gangs.groups.on_update(PodGroup("default", name, 1, parent="all"))
     pods = bench.come(member(0), member(0, group="h"))
     node = bench.node_of(pods[0])
     await bench.settled(pods[1])

@@ -54,12 +54,9 @@ class PodGroups:
         return group is not None and group.scheduled
 
     def root(self, key: Key) -> Key:
-        """What kube-scheduler places in one cycle: the gang, or its tree of CompositePodGroups.
-
-        All groups of a tree have one Workload. Two trees of one Workload count as one too.
-        """
+        """What kube-scheduler places in one cycle: the gang, or the composite that has it."""
         group = self._groups.get(key)
-        return (key[0], f"workload/{group.workload}") if group and group.workload else key
+        return (key[0], f"composite/{group.parent}") if group and group.parent else key
 
     def gang_of(self, pod: Pod) -> Gang | None:
         """The gang of a pod, with the size of its PodGroup."""

@@ -18,8 +18,7 @@ class PodGroup(msgspec.Struct, frozen=True, gc=False):
     Attributes:
         min_count: pods that are placed together at least; 1 for the basic policy.
         disrupted_whole: preemption evicts all its pods or none.
-        workload: name of its Workload, which all groups of its tree of CompositePodGroups have;
-            empty where it is in no CompositePodGroup.
+        parent: name of its CompositePodGroup; empty where it has none.
         scheduled: kube-scheduler has found nodes for as many pods as it needs.
     """
 
@@ -28,7 +27,7 @@ class PodGroup(msgspec.Struct, frozen=True, gc=False):
     min_count: int = 1
     resource_version: str = ""
     disrupted_whole: bool = False
-    workload: str = ""
+    parent: str = ""
     scheduled: bool = False
 
 
@@ -54,15 +53,10 @@ class _DisruptionMode(msgspec.Struct, gc=False):
     all: _All | None = None
 
 
-class _WorkloadRef(msgspec.Struct, rename="camel", gc=False):
-    workload_name: str = ""
-
-
 class _Spec(msgspec.Struct, rename="camel", gc=False):
     scheduling_policy: _Policy | None = None
     disruption_mode: _DisruptionMode | None = None
     parent_composite_pod_group_name: str | None = None
-    workload_ref: _WorkloadRef | None = None
 
 
 class _Condition(msgspec.Struct, gc=False):
@@ -108,16 +102,9 @@ def decode_pod_group(raw: bytes | msgspec.Raw) -> PodGroup:
         min_count=max(gang.min_count, 1) if gang else 1,
         resource_version=meta.resource_version,
         disrupted_whole=bool(spec.disruption_mode and spec.disruption_mode.all),
-        workload=_workload(spec),
+        parent=spec.parent_composite_pod_group_name or "",
         scheduled=any((one.type, one.status) == _SCHEDULED for one in conditions),
     )
-
-
-def _workload(spec: _Spec) -> str:
-    """The API server refuses a PodGroup with a parent and without a Workload."""
-    if not (spec.parent_composite_pod_group_name and spec.workload_ref):
-        return ""
-    return spec.workload_ref.workload_name
 
 
 def serves_pod_groups(raw: bytes) -> bool:
