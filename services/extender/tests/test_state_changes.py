@@ -3,13 +3,15 @@
 from typing import Any
 
 import pytest
-from decoded import Touched, a_node, a_pod, assume, state_of
+from decoded import Touched, a_node, a_pod, assume, encoded, state_of
 from objects import Object, placed, pod
 
+from gpucore.model import Placement
 from gpucore.scheduling import pending_pods
 from gpucore.scheduling.grouping import Rules
 from gpucore.scheduling.preemption import Victim
-from gpucore.units import NodeName, PodUid
+from gpucore.units import GpuIndex, NodeName, PodUid
+from gpucore.wire.constraints import decode_pod as decode_with_constraints
 from gpucore.wire.pod.gangs import gang_of
 from gpuextender.scheduling.gangs import Gangs
 from gpuextender.state import State
@@ -91,6 +93,22 @@ def test_nominations_that_vanish_during_a_relist_end() -> None:
     assert state.nominations.nodes() == {"a"}
     state.relist_pods([a_pod(nominated("other", "b"))])
     assert state.nominations.nodes() == {"b"}
+
+
+@pytest.mark.parametrize(("nominate", "left"), [(True, 0), (False, 1000)])
+def test_a_relist_frees_the_cpu_of_nominated_pods_that_vanished(
+    *, nominate: bool, left: int
+) -> None:
+    """That of a pod which is being bound stays: the list may be older than the bind."""
+    state, _ = two_nodes()
+    item = pod("p", 4, uid="p")
+    item["spec"]["containers"][0]["resources"]["requests"] = {"cpu": "1"}
+    reserve = state.nominate if nominate else state.assume
+    reserve(decode_with_constraints(encoded(item)), Placement(A, {GpuIndex(0): 4}), now_ns=0)
+    state.relist_pods([])
+    found = state.candidates.node(A)
+    assert found is not None
+    assert dict(found.requested).get("cpu", 0) == left
 
 
 def test_a_relist_touches_the_nodes_whose_claims_changed() -> None:
