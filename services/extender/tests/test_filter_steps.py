@@ -11,6 +11,7 @@ from schedulercalls import Calls
 
 from gpucore.model import Placement
 from gpucore.units import GpuIndex, NodeName, PodUid
+from gpucore.wire.constraints import decode_pod as decode_with_constraints
 from gpucore.wire.node.spec import decode_node
 from gpucore.wire.pod_groups import PodGroup
 from gpuextender.scheduling.messages import FilterResult
@@ -273,4 +274,25 @@ async def test_a_nominated_pod_keeps_its_place_where_another_node_fits() -> None
     nominate(state, "low", 12, "n", 0)
     assert fits(await calls.filter(waits(calls, "p", 12, priority=9), ["m", "n"])) == ["m"]
     assert fits(await calls.filter(waits(calls, "q", 17, priority=9), ["m", "n"])) == []
+    assert state.ledger.nominations().keys() == {"low"}
+
+
+async def test_no_place_is_given_up_where_other_nominated_pods_keep_the_gpus() -> None:
+    """Those that another component nominated keep their GPUs, so the place would help nobody."""
+    state = state_of(a_node("n", 16))
+    calls = Calls(state)
+    nominate(state, "low", 8, "n", 0)
+    waits(calls, "urgent", 8, "n", priority=10)
+    assert fits(await calls.filter(waits(calls, "p", 12, priority=9), ["n"])) == []
+    assert state.ledger.nominations().keys() == {"low"}
+
+
+async def test_a_pod_that_the_extender_nominates_gets_no_place_before_its_round() -> None:
+    """Nothing is reserved for it in filter, so that another pod could take the place first."""
+    state = state_of(a_node("n", 16))
+    calls = Calls(state)
+    nominate(state, "low", 16, "n", 0)
+    item = pod("p", 16, uid="p", priority=9)
+    state.pod_changed(decode_with_constraints(encoded(item)))
+    assert fits(await calls.filter(item, ["n"])) == []
     assert state.ledger.nominations().keys() == {"low"}
