@@ -298,7 +298,7 @@ class Nominator:
         self, pending: UnscheduledPod, kind: PodRequirements, name: NodeName, *, write: bool = True
     ) -> bool:
         node_info, pod = self._state.ledger.node(name), pending.pod
-        if node_info is None or self._kept(name, pending):
+        if node_info is None:
             return False
         free = node_beside(node_info, self._state.nominations.before(name, pod))
         placement = place(free, kind.pod_request, self._policy, grouping=self._grouping)
@@ -331,7 +331,8 @@ class Nominator:
                 continue
             found.sort(key=lambda one: one[0])
             lower = [(pod.uid, other) for _, pod, other in found]
-            losers = giving_way(node_info, node, kind, lower)
+            held = self._state.nominations.before(name, pending.pod)
+            losers = giving_way(node_info, node, kind, lower, held)
             if losers:
                 return name, losers
         return NodeName(""), ()
