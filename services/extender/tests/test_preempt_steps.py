@@ -334,6 +334,7 @@ def needing_cpu(item: Object, cpu: int) -> Object:
         (4, ["b"], ["b", "a"]),
         (2, ["b"], ["a"]),
         (4, ["hog"], ["hog", "a"]),
+        (4, ["hog", "a", "b"], ["hog", "a"]),
     ],
 )
 def test_a_proposed_pod_goes_where_its_processors_are_needed(
@@ -349,6 +350,16 @@ def test_a_proposed_pod_goes_where_its_processors_are_needed(
     state.pod_changed(a_pod(hog))
     pending = needing_cpu(pod("p", 15, uid="p", priority=100), cpu)
     assert victims_of(Preempt(state), pending, *proposed) == expected
+
+
+def test_no_proposed_pod_is_spared_beside_a_pod_that_another_component_nominated() -> None:
+    """kube-scheduler counts the processors of that pod too, which are not known here."""
+    state = state_with(("a", 15, 0, 0), ("b", 6, 1, 1), units=(15, 15, 15))
+    assert evicted(state, 15, "a", "b") is not None
+    urgent = pod("urgent", 15, uid="urgent", priority=200)
+    urgent["status"]["nominatedNodeName"] = "n"
+    state.pod_changed(a_pod(urgent))
+    assert evicted(state, 15, "a", "b") == ["b", "a"]
 
 
 def test_a_proposed_pod_goes_where_a_rule_is_not_evaluated() -> None:

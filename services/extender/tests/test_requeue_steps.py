@@ -486,6 +486,22 @@ async def test_a_gang_that_never_fits_keeps_no_other_from_its_plan(clock: FakeCl
     assert sorted(bench.sent()) == ["other0", "other1"]
 
 
+async def test_pods_of_gangs_are_evaluated_by_their_own_requests(clock: FakeClock) -> None:
+    """A pod that no node can hold says nothing about the smaller pods of another gang."""
+    bench = Bench(clock, "a")
+    large = {"gpu-topology": "large", "gpu-topology-replica": "2"}
+    small = {"gpu-topology": "small", "gpu-topology-replica": "2"}
+    items = [waits(name, 9, labels=large, priority=9) for name in ("large0", "large1")]
+    items += [waits(name, 2, labels=small) for name in ("small0", "small1")]
+    bench.create(*items)
+    for item in items:
+        bench.refuse(item, "a")
+    bench.free("a")
+    bench.reply(b"{}", b"{}")
+    await bench.requeue.look()
+    assert sorted(bench.sent()) == ["small0", "small1"]
+
+
 class Evaluations:
     """Nodes and pods that looks evaluate, in order."""
 

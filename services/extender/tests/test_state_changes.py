@@ -95,6 +95,17 @@ def test_nominations_that_vanish_during_a_relist_end() -> None:
     assert state.nominations.nodes() == {"b"}
 
 
+def test_a_pod_that_is_nominated_here_counts_as_nominated_by_no_other_component() -> None:
+    """When its place is given back, nothing more is kept for it."""
+    state, _ = two_nodes()
+    item = a_pod(nominated("p", "a"))
+    state.pod_changed(item)
+    state.nominate(item, Placement(A, {GpuIndex(0): 6}), now_ns=0)
+    state.ledger.nomination_written(item.uid, "1")
+    state.forget_nomination(item.uid)
+    assert not state.nominations.nodes()
+
+
 @pytest.mark.parametrize(("nominate", "left"), [(True, 0), (False, 1000)])
 def test_a_relist_frees_the_cpu_of_nominated_pods_that_vanished(
     *, nominate: bool, left: int
@@ -209,6 +220,15 @@ def test_the_end_of_a_pod_touches_its_node_and_ends_its_membership() -> None:
     assert state.members(pending, gang).exist == 1
 
 
+def test_the_constraints_of_a_pod_are_not_those_of_its_namesake() -> None:
+    """The scheduler may have seen the next pod of this name before the watch brings it."""
+    state, _ = two_nodes()
+    item = pod("p", 4, uid="p")
+    state.pod_changed(decode_with_constraints(encoded(item)))
+    assert state.constraints_of(a_pod(item)) is not None
+    assert state.constraints_of(a_pod(pod("p", 4, uid="next"))) is None
+
+
 def test_a_deleted_pod_does_not_take_its_successor_along() -> None:
     """The name is the same, the UID is not."""
     state, _ = two_nodes()
@@ -295,6 +315,7 @@ def test_a_bound_pod_is_not_forgotten_and_does_not_expire() -> None:
     touched.taken()
     state.forget(PodUid("p"))
     assert state.expire(now_ns=100, ttl_ns=50) == []
+    assert not state._passing, "bound pods are not kept for the next look"
     assert state.ledger.allocation(PodUid("p")) is not None
     assert touched.taken() == set()
 
