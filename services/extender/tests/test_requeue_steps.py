@@ -741,6 +741,24 @@ async def test_a_gang_that_got_no_plan_goes_back_after_the_pause(
     assert bench.sent() == sent
 
 
+async def test_a_gang_that_got_no_plan_is_looked_at_without_an_event(clock: FakeClock) -> None:
+    """The refusal itself starts the looks that end with the pause."""
+    bench = Bench(clock, "a", "b")
+    bench.create(member("g0"), member("g1"))
+    bench.free("a")
+    bench.free("b")
+    now = clock.now_ns()
+    bench.state.planning_time.charge("default", now - 5_000_000_000, now)
+    task = asyncio.create_task(bench.requeue.run())
+    for name in ("g0", "g1"):
+        bench.refuse(member(name), "a", "b", paused=True)
+    bench.reply(b"{}", b"{}")
+    await asyncio.sleep(bench.state.planning_time.pause("default", now) + 2)
+    assert sorted(bench.sent()) == ["g0", "g1"]
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
 async def test_gangs_of_others_go_back_while_a_namespace_gets_no_new_plan(
     clock: FakeClock,
 ) -> None:
