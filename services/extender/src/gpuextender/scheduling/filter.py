@@ -255,10 +255,8 @@ class Filter:
         It is nominated, or an earlier bind has an unknown outcome. Where the node of a nominated
         pod is not offered, the scheduler's own filters have rejected it: the reservation ends.
         """
-        uid, ledger = pending.pod.uid, self._state.ledger
-        reserved = ledger.nomination(uid)
-        if reserved is None and gang_of(pending.pod) is None:
-            reserved = ledger.allocation(uid)
+        uid = pending.pod.uid
+        reserved = self._state.ledger.allocation(uid)
         if reserved is None:
             return None
         if reserved.placement.node not in names:
