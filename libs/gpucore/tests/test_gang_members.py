@@ -266,6 +266,8 @@ def test_a_namespace_pauses_until_half_of_its_limit_is_worked_off() -> None:
     times, limit = NamespaceTime(), int(LIMIT_SECONDS) * SECOND
     times.charge("early", 0, limit - SECOND)
     assert times.pause("early", limit - SECOND) == 0
+    times.charge("early", 0, limit - SECOND)  # overlapping times count once
+    assert times.pause("early", limit - SECOND) == 0
     times.charge("ns", 0, limit)
     longest = LIMIT_SECONDS / 2 * RECOVERY
     after = {part: times.pause("ns", limit + int(part * longest) * SECOND) for part in (0, 0.5, 1)}

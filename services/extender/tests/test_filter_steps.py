@@ -136,6 +136,21 @@ async def test_exclusive_gpus_fit_where_so_many_are_free() -> None:
     assert (fits(found), found.failed_nodes.keys()) == (["two"], {"one", "x"})
 
 
+async def test_mig_instances_are_not_the_gpus_of_one_container() -> None:
+    """Two containers with one instance each fit where a container with two does not."""
+    item = node("n", 8, 8, unit="GiB")
+    inventory = json.loads(item["metadata"]["annotations"]["gpushare/inventory"])
+    for gpu in inventory["gpus"]:
+        gpu["mode"] = "mig"
+    item["metadata"]["annotations"]["gpushare/inventory"] = json.dumps(inventory)
+    item["status"]["capacity"]["aliyun.com/gpu"] = "2"
+    calls = Calls(state_of(decode_node(encoded(item))))
+    assert fits(await calls.filter(pod("p", gpus=2), ["n"])) == []
+    two = pod("q", gpus=1)
+    two["spec"]["containers"] += [{**two["spec"]["containers"][0], "name": "second"}]
+    assert fits(await calls.filter(two, ["n"])) == ["n"]
+
+
 async def test_a_pod_with_preferences_keeps_all_full_nodes() -> None:
     """kube-scheduler weighs them, and the watch need not have brought the pod yet."""
     calls = Calls(state_of(a_node("a", 8), a_node("b", 8)), limit=1)

@@ -122,6 +122,21 @@ def test_a_relist_frees_the_cpu_of_nominated_pods_that_vanished(
     assert dict(found.requested).get("cpu", 0) == left
 
 
+@pytest.mark.parametrize(("node", "kept"), [("place", set()), ("c", {"c"})])
+def test_a_member_that_is_nominated_for_a_place_of_its_gang_counts_once(
+    node: str, kept: set[str]
+) -> None:
+    """kube-scheduler nominates each pod while it binds it; elsewhere GPUs are kept for the pod."""
+    state, _ = two_nodes()
+    reserve_gang(state)
+    state.node_changed(a_node("c", 8))
+    place = state.ledger.gang("default", "g")[0].placement.node
+    item = member("g0")
+    item["status"]["nominatedNodeName"] = place if node == "place" else node
+    state.pod_changed(a_pod(item))
+    assert state.nominations.nodes() == kept
+
+
 def test_a_relist_touches_the_nodes_whose_claims_changed() -> None:
     """A pod that moved touches both nodes, one that stayed none, one that vanished its node."""
     state, touched = two_nodes()
