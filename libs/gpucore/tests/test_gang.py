@@ -17,6 +17,7 @@ from gpucore.gang import able_nodes
 from gpucore.gang.members import Members, Postponed
 from gpucore.gang.placement import place_gang, taken
 from gpucore.gang.reservations import reservation_of, spare
+from gpucore.gang.shapes import gpus_of
 from gpucore.gang.spread import NodeOffer
 from gpucore.gang.values import GangPlacement, Shortage
 from gpucore.model import Allocation, AllocationState, FitError, Placement, PodRequest
@@ -313,6 +314,27 @@ def test_a_place_that_no_longer_holds_is_found_anew() -> None:
     book.unhealthy_changed(NodeName("a"), frozenset(indexes(3)))
     assert nodes_of(requested(book, member(0, 2, gpus=2), "ab")) == ["b", "b"]
     assert len(reservations(book)) == 2
+
+
+def test_a_place_of_an_exclusive_gpu_ends_when_another_pod_has_a_share_of_it() -> None:
+    """The share was bound by another extender: the place is found anew on a free GPU."""
+    book = ledger(linked_node("a", BRIDGED))
+    requested(book, member(0, 2, gpus=1), "a")
+    taken_gpu = gpus_of(reservations(book)[0].placement)[0]
+    book.pod_changed(pod("other", 1, node="a", annotations={NAMES.mem_idx: str(taken_gpu)}))
+    requested(book, member(0, 2, gpus=1), "a")
+    places = {gpu for one in reservations(book) for gpu in gpus_of(one.placement)}
+    assert (len(places), taken_gpu in places) == (2, False)
+
+
+def test_places_that_are_chosen_anew_do_not_count_beside_themselves(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A gang that has all places of its namespace may move."""
+    monkeypatch.setattr("gpucore.gang.placement.MOST_RESERVED", 2)
+    book = ledger(linked_node("a", BRIDGED), linked_node("b", BRIDGED))
+    assert nodes_of(requested(book, member(0, 2, gpus=2), "a")) == ["a", "a"]
+    assert nodes_of(requested(book, member(0, 2, gpus=2), "b")) == ["b", "b"]
 
 
 def test_reservations_end_by_themselves() -> None:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from gpucore.accounting.ledger import Ledger
 from gpucore.explain.gangs import gang_sentence
+from gpucore.gang.kinds import kind_of
 from gpucore.gang.members import (
     LIMIT_SECONDS,
     MOST_RESERVED,
@@ -26,6 +27,7 @@ from gpucore.gang.values import GangPlacement
 from gpucore.model import Allocation
 from gpucore.scheduling.grouping import Rules
 from gpucore.units import NodeName, PodUid
+from gpucore.wire.constraints import decode_pod as decode_with_constraints
 from gpucore.wire.names import GANG_LABELS
 from gpucore.wire.pod.gangs import Gang, gang_fault, gang_of
 from gpucore.wire.pod.spec import Pod, decode_pod
@@ -86,6 +88,27 @@ def test_owner_gates_and_nomination_are_read_from_the_pod() -> None:
     assert (found.owner, found.gated, found.nominated) == ("job", True, "n")
     bare = decode_pod(msgspec.json.encode({"metadata": {"name": "p"}}))
     assert (bare.owner, bare.gated, bare.nominated) == ("", False, "")
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"nodeSelector": {"zone": "a"}},
+        {"tolerations": [{"key": "spot", "operator": "Exists"}]},
+        {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]},
+    ],
+    ids=lambda spec: next(iter(spec)),
+)
+def test_pods_that_kube_scheduler_offers_other_nodes_are_of_another_kind(
+    spec: dict[str, object],
+) -> None:
+    """One cannot take the place of the other."""
+    plain, other = (
+        decode_with_constraints(msgspec.json.encode({"metadata": {"uid": "p"}, "spec": one}))
+        for one in ({"containers": []}, {"containers": [], **spec})
+    )
+    assert kind_of(plain) == kind_of(plain)
+    assert kind_of(plain) != kind_of(other)
 
 
 def test_members_are_those_that_could_take_the_place() -> None:
