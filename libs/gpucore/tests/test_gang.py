@@ -337,6 +337,17 @@ def test_places_that_are_chosen_anew_do_not_count_beside_themselves(
     assert nodes_of(requested(book, member(0, 2, gpus=2), "b")) == ["b", "b"]
 
 
+def test_a_gang_of_which_a_pod_is_placed_goes_on_with_the_pods_that_exist() -> None:
+    """One that has ended is not awaited again."""
+    book = ledger(linked_node("a", BRIDGED))
+    first = requested(book, member(0, 3, gpus=1), "a")
+    assert isinstance(first, GangPlacement)
+    take(book, member(0, 3, gpus=1), first.reservations[0])
+    for place_left in reservations(book):
+        book.forget(place_left.uid)
+    assert nodes_of(requested(book, member(1, 3, gpus=1), "a", members=Members(2, 1))) == ["a"]
+
+
 def test_reservations_end_by_themselves() -> None:
     """What nobody came for is free again when its time is over, and not before."""
     book = ledger(linked_node("a", BRIDGED))

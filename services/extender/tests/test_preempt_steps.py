@@ -62,6 +62,13 @@ def test_fewer_victims_count_before_their_priority() -> None:
     assert evicted(state, 14, "a", "b", "c") == ["c"]
 
 
+def test_fewer_pods_of_one_gpu_go_before_more_of_lower_priority() -> None:
+    """No pod alone makes room on either GPU."""
+    low = [(name, 5, 1, 1) for name in ("c", "d", "e")]
+    state = state_with(("a", 8, 0, 5), ("b", 7, 0, 5), *low)
+    assert evicted(state, 15, "a", "b", "c", "d", "e") == ["a", "b"]
+
+
 def test_among_victims_of_one_cost_the_sum_decides() -> None:
     """The same number and the same highest priority: the GPU with the lower rest is taken."""
     state = state_with(("a", 7, 0, 5), ("b", 8, 0, 3), ("c", 7, 1, 5), ("d", 8, 1, 2))
