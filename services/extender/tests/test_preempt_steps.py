@@ -69,6 +69,12 @@ def test_fewer_pods_of_one_gpu_go_before_more_of_lower_priority() -> None:
     assert evicted(state, 15, "a", "b", "c", "d", "e") == ["a", "b"]
 
 
+def test_of_pods_of_one_priority_the_smallest_is_spared_first() -> None:
+    """In whatever order kube-scheduler names them."""
+    state = state_with(("c", 6, 0, 0), ("b", 5, 0, 0), ("a", 4, 0, 0), units=(15,))
+    assert evicted(state, 9, "c", "b", "a") == ["c", "b"]
+
+
 def test_among_victims_of_one_cost_the_sum_decides() -> None:
     """The same number and the same highest priority: the GPU with the lower rest is taken."""
     state = state_with(("a", 7, 0, 5), ("b", 8, 0, 3), ("c", 7, 1, 5), ("d", 8, 1, 2))
