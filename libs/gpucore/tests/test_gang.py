@@ -315,6 +315,38 @@ def test_a_place_that_no_longer_holds_is_found_anew() -> None:
     assert len(reservations(book)) == 2
 
 
+def test_a_place_of_an_exclusive_gpu_ends_when_another_pod_has_a_share_of_it() -> None:
+    """The share was bound by another extender: the place is found anew on a free GPU."""
+    book = ledger(linked_node("a", BRIDGED))
+    requested(book, member(0, 2, gpus=1), "a")
+    taken_gpu = able_nodes.gpus_of(reservations(book)[0].placement)[0]
+    book.pod_changed(pod("other", 1, node="a", annotations={NAMES.mem_idx: str(taken_gpu)}))
+    requested(book, member(0, 2, gpus=1), "a")
+    places = {gpu for one in reservations(book) for gpu in able_nodes.gpus_of(one.placement)}
+    assert (len(places), taken_gpu in places) == (2, False)
+
+
+def test_places_that_are_chosen_anew_do_not_count_beside_themselves(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A gang that has all places of its namespace may move."""
+    monkeypatch.setattr("gpucore.gang.placement.MOST_RESERVED", 2)
+    book = ledger(linked_node("a", BRIDGED), linked_node("b", BRIDGED))
+    assert nodes_of(requested(book, member(0, 2, gpus=2), "a")) == ["a", "a"]
+    assert nodes_of(requested(book, member(0, 2, gpus=2), "b")) == ["b", "b"]
+
+
+def test_a_gang_of_which_a_pod_is_placed_goes_on_with_the_pods_that_exist() -> None:
+    """One that has ended is not awaited again."""
+    book = ledger(linked_node("a", BRIDGED))
+    first = requested(book, member(0, 3, gpus=1), "a")
+    assert isinstance(first, GangPlacement)
+    take(book, member(0, 3, gpus=1), first.reservations[0])
+    for place_left in reservations(book):
+        book.forget(place_left.uid)
+    assert nodes_of(requested(book, member(1, 3, gpus=1), "a", members=Members(2, 1))) == ["a"]
+
+
 def test_reservations_end_by_themselves() -> None:
     """What nobody came for is free again when its time is over, and not before."""
     book = ledger(linked_node("a", BRIDGED))

@@ -18,6 +18,7 @@ from gpucore.gang.members import (
     Members,
     NamespaceTime,
     Postponed,
+    kind_of,
     member_of,
     members_of,
 )
@@ -26,6 +27,7 @@ from gpucore.gang.values import GangPlacement
 from gpucore.model import Allocation
 from gpucore.scheduling.grouping import Rules
 from gpucore.units import NodeName, PodUid
+from gpucore.wire.constraints import decode_pod as decode_with_constraints
 from gpucore.wire.names import GANG_LABELS
 from gpucore.wire.pod.gangs import Gang, gang_fault, gang_of
 from gpucore.wire.pod.spec import Pod, decode_pod
@@ -86,6 +88,27 @@ def test_owner_gates_and_nomination_are_read_from_the_pod() -> None:
     assert (found.owner, found.gated, found.nominated) == ("job", True, "n")
     bare = decode_pod(msgspec.json.encode({"metadata": {"name": "p"}}))
     assert (bare.owner, bare.gated, bare.nominated) == ("", False, "")
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"nodeSelector": {"zone": "a"}},
+        {"tolerations": [{"key": "spot", "operator": "Exists"}]},
+        {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]},
+    ],
+    ids=lambda spec: next(iter(spec)),
+)
+def test_pods_that_kube_scheduler_offers_other_nodes_are_of_another_kind(
+    spec: dict[str, object],
+) -> None:
+    """One cannot take the place of the other."""
+    plain, other = (
+        decode_with_constraints(msgspec.json.encode({"metadata": {"uid": "p"}, "spec": one}))
+        for one in ({"containers": []}, {"containers": [], **spec})
+    )
+    assert kind_of(plain) == kind_of(plain)
+    assert kind_of(plain) != kind_of(other)
 
 
 def test_members_are_those_that_could_take_the_place() -> None:
@@ -265,6 +288,8 @@ def test_a_namespace_pauses_until_half_of_its_limit_is_worked_off() -> None:
     """At a second for each eight; a namespace that owes less than the limit does not pause."""
     times, limit = NamespaceTime(), int(LIMIT_SECONDS) * SECOND
     times.charge("early", 0, limit - SECOND)
+    assert times.pause("early", limit - SECOND) == 0
+    times.charge("early", 0, limit - SECOND)  # overlapping times count once
     assert times.pause("early", limit - SECOND) == 0
     times.charge("ns", 0, limit)
     longest = LIMIT_SECONDS / 2 * RECOVERY

@@ -138,6 +138,7 @@ def test_places_of_requests_that_no_pod_has_are_spare_first() -> None:
     assert found.spare(GANG, held, []) == []
     found.drop(PodUid("uid-a"))
     assert found.spare(GANG, held, []) == [held[2].uid]
+    assert found.spare(GANG, held[::-1], []) == [held[1].uid], "a second place for one request"
 
 
 def test_a_pod_group_that_is_disrupted_as_a_whole_is_evicted_with_all_its_pods() -> None:

@@ -609,6 +609,19 @@ def test_places_that_the_namespace_reserved_for_others_count(fits: int) -> None:
         assert bench.why(pods[2]).endswith(words)
 
 
+def test_the_own_places_of_a_group_do_not_count_against_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It may be planned anew although it has all places of its namespace."""
+    monkeypatch.setattr("gpucore.gang.group_places.MOST_RESERVED", 2)
+    bench = Bench(2)
+    first, second = bench.come(member(0), member(1))
+    assert bench.node_of(first, (A, B))
+    assert bench.node_of(second, (A, B))
+    assert len(bench.reserved()) == 2
+    assert bench.cycles.could_go(first, bench.gang(first), NODES)
+
+
 def test_places_of_another_namespace_do_not_count() -> None:
     """Each namespace has a limit of its own."""
     bench = Bench(3)

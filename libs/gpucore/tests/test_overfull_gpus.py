@@ -68,6 +68,19 @@ def test_confirmed_pods_beside_an_exclusive_one_close_no_gpu(confirmed: bool, le
         running("a", 2, 0, confirmed=True, **alone), running("b", 2, 0, confirmed=confirmed)
     )
     assert node_info.free_gpus == left
+    assert node_info.overfull == (0,)
+
+
+@pytest.mark.parametrize(("pods", "overfull"), [(2, ()), (3, (0,))])
+def test_a_gpu_with_as_many_pods_as_it_takes_is_not_overfull(
+    pods: int, overfull: tuple[int, ...]
+) -> None:
+    """One more came before the limit of the node was set."""
+    holders = [running(f"p{number}", 1, 0, confirmed=True) for number in range(pods)]
+    node = share_node("n", make_gpus(UNITS), labels={wire_names.LABEL_MAX_POD: "2"})
+    node_info = ledger(node, *holders).node(NodeName("n"))
+    assert node_info is not None
+    assert node_info.overfull == overfull
 
 
 @given(

@@ -16,6 +16,7 @@ from gpuextender import metrics
 from gpuextender.health import Readiness
 from gpuextender.state import State
 from gpuextender.webhook import (
+    MOST_CONTAINERS,
     AdmissionAnswer,
     AdmissionWebhook,
     SchedulerChoice,
@@ -257,6 +258,21 @@ def webhook(state: State, informer: Informer) -> AdmissionWebhook:
 def review(item: Object, **more: Any) -> bytes:
     """A review as the API server sends it."""
     return json.dumps({"request": {"uid": "r", "namespace": "d", "object": item, **more}}).encode()
+
+
+@pytest.mark.parametrize(
+    ("more", "namespace", "allowed"),
+    [(0, "default", True), (1, "default", False), (1, "kube-system", True)],
+)
+def test_a_pod_may_have_as_many_containers_as_are_reviewed(
+    *, more: int, namespace: str, allowed: bool
+) -> None:
+    """One more is refused, but not in the cluster's own namespace."""
+    item = pod("p", 2)
+    item["spec"]["containers"] += [{"name": "c"}] * (MOST_CONTAINERS - 1 + more)
+    hook = webhook(state_of(), Informer())
+    response = hook.review(review(item, namespace=namespace))["response"]
+    assert response["allowed"] is allowed
 
 
 def test_an_old_view_of_the_cluster_warns_nobody() -> None:

@@ -83,7 +83,8 @@ async def test_two_binds_that_did_not_come_are_too_few_to_stop_waiting() -> None
 async def test_a_pod_that_comes_again_does_not_wait_for_itself() -> None:
     """Its first attempt ended without a bind."""
     _, expected = started()
-    await expected.wait(FIRST)
+    async with asyncio.timeout(1):
+        await expected.wait(FIRST)
 
 
 async def test_nothing_is_expected_of_a_pod_that_holds_gpus() -> None:
@@ -92,4 +93,5 @@ async def test_nothing_is_expected_of_a_pod_that_holds_gpus() -> None:
     assume(state, a_pod(pod("p", 2, uid=FIRST)), "n")
     expected = ExpectedBind(state, 60)
     expected.expect(FIRST)
-    await expected.wait(NEXT)
+    async with asyncio.timeout(1):
+        await expected.wait(NEXT)

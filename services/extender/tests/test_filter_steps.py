@@ -11,6 +11,7 @@ from schedulercalls import Calls
 
 from gpucore.model import Placement
 from gpucore.units import GpuIndex, NodeName, PodUid
+from gpucore.wire.constraints import decode_pod as decode_with_constraints
 from gpucore.wire.node.spec import decode_node
 from gpucore.wire.pod_groups import PodGroup
 from gpuextender.scheduling.messages import FilterResult
@@ -133,6 +134,21 @@ async def test_exclusive_gpus_fit_where_so_many_are_free() -> None:
     assert (fits(found), found.failed_nodes.keys()) == (["one", "two"], {"x"})
     found = await calls.filter(pod("q", gpus=2), ["one", "two", "x"])
     assert (fits(found), found.failed_nodes.keys()) == (["two"], {"one", "x"})
+
+
+async def test_mig_instances_are_not_the_gpus_of_one_container() -> None:
+    """Two containers with one instance each fit where a container with two does not."""
+    item = node("n", 8, 8, unit="GiB")
+    inventory = json.loads(item["metadata"]["annotations"]["gpushare/inventory"])
+    for gpu in inventory["gpus"]:
+        gpu["mode"] = "mig"
+    item["metadata"]["annotations"]["gpushare/inventory"] = json.dumps(inventory)
+    item["status"]["capacity"]["aliyun.com/gpu"] = "2"
+    calls = Calls(state_of(decode_node(encoded(item))))
+    assert fits(await calls.filter(pod("p", gpus=2), ["n"])) == []
+    two = pod("q", gpus=1)
+    two["spec"]["containers"] += [{**two["spec"]["containers"][0], "name": "second"}]
+    assert fits(await calls.filter(two, ["n"])) == ["n"]
 
 
 async def test_a_pod_with_preferences_keeps_all_full_nodes() -> None:
@@ -273,4 +289,25 @@ async def test_a_nominated_pod_keeps_its_place_where_another_node_fits() -> None
     nominate(state, "low", 12, "n", 0)
     assert fits(await calls.filter(waits(calls, "p", 12, priority=9), ["m", "n"])) == ["m"]
     assert fits(await calls.filter(waits(calls, "q", 17, priority=9), ["m", "n"])) == []
+    assert state.ledger.nominations().keys() == {"low"}
+
+
+async def test_no_place_is_given_up_where_other_nominated_pods_keep_the_gpus() -> None:
+    """Those that another component nominated keep their GPUs, so the place would help nobody."""
+    state = state_of(a_node("n", 16))
+    calls = Calls(state)
+    nominate(state, "low", 8, "n", 0)
+    waits(calls, "urgent", 8, "n", priority=10)
+    assert fits(await calls.filter(waits(calls, "p", 12, priority=9), ["n"])) == []
+    assert state.ledger.nominations().keys() == {"low"}
+
+
+async def test_a_pod_that_the_extender_nominates_gets_no_place_before_its_round() -> None:
+    """Nothing is reserved for it in filter, so that another pod could take the place first."""
+    state = state_of(a_node("n", 16))
+    calls = Calls(state)
+    nominate(state, "low", 16, "n", 0)
+    item = pod("p", 16, uid="p", priority=9)
+    state.pod_changed(decode_with_constraints(encoded(item)))
+    assert fits(await calls.filter(item, ["n"])) == []
     assert state.ledger.nominations().keys() == {"low"}

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 import pytest
+from decoded import assume
 from nominating import pending
 from nominationbench import Bench, count, gang
 
@@ -156,6 +157,32 @@ def test_a_bound_pod_needs_no_clear(bench: Bench) -> None:
     bench.look()
     bench.send()
     assert bench.written == ["a"]
+    assert not bench.replica.writes.written
+
+
+def test_a_nomination_of_a_pod_that_is_being_bound_to_another_node_is_cleared(
+    bench: Bench,
+) -> None:
+    """Its bind may fail, and nothing is reserved on the nominated node any more."""
+    bench.nominated(pending("p", 12))
+    assert bench.shown == {"p": "b"}
+    found = bench.state.find("default", "p")
+    bench.state.forget(found.pod.uid)
+    assume(bench.state, found.pod, "a")
+    bench.look()
+    bench.send()
+    assert bench.shown == {}
+
+
+def test_the_nomination_of_the_next_pod_of_a_name_is_not_cleared(bench: Bench) -> None:
+    """The scheduler wrote it, before the extender looked at the end of the first pod."""
+    bench.nominated(pending("p", 16))
+    bench.goes("p")
+    bench.comes(pending("p", 16))
+    bench.scheduler_writes("p", "a")
+    bench.look()
+    bench.send()
+    assert bench.shown == {"p": "a"}
     assert not bench.replica.writes.written
 
 

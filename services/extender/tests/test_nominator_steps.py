@@ -296,6 +296,28 @@ def test_the_lowest_of_the_nominated_pods_give_way(made: Made) -> None:
     assert bench.shown == {"two": "a", "high": "a"}
 
 
+def test_nobody_gives_way_where_another_component_nominated_a_pod(made: Made) -> None:
+    """That pod keeps its part of the node, so that the place would help nobody."""
+    bench = made(sizes={"a": 16})
+    bench.nominated(pending("low", 8))
+    theirs = pending("theirs", 8, priority=9)
+    theirs["status"]["nominatedNodeName"] = "a"
+    bench.comes(theirs, pending("high", 12, priority=5))
+    bench.round()
+    assert set(bench.reserved) == {"low"}
+
+
+def test_what_fits_nowhere_for_a_refused_pod_is_looked_for_again(bench: Bench) -> None:
+    """Refused pods come first, whatever the priority of those that wait behind them."""
+    bench.nominated(pending("low", 16, priority=1))
+    bench.comes(pending("same", 16, priority=1))
+    bench.refused("same", "a")
+    bench.time += 0.1
+    bench.comes(pending("high", 16, priority=5))
+    bench.round()
+    assert set(bench.reserved) == {"high"}
+
+
 @pytest.mark.parametrize("priority", [0, 2])
 def test_nobody_gives_way_to_the_same_or_a_lower_priority(made: Made, priority: int) -> None:
     """And not to one that is still too large for the node."""

@@ -62,6 +62,19 @@ def test_fewer_victims_count_before_their_priority() -> None:
     assert evicted(state, 14, "a", "b", "c") == ["c"]
 
 
+def test_fewer_pods_of_one_gpu_go_before_more_of_lower_priority() -> None:
+    """No pod alone makes room on either GPU."""
+    low = [(name, 5, 1, 1) for name in ("c", "d", "e")]
+    state = state_with(("a", 8, 0, 5), ("b", 7, 0, 5), *low)
+    assert evicted(state, 15, "a", "b", "c", "d", "e") == ["a", "b"]
+
+
+def test_of_pods_of_one_priority_the_smallest_is_spared_first() -> None:
+    """In whatever order kube-scheduler names them."""
+    state = state_with(("c", 6, 0, 0), ("b", 5, 0, 0), ("a", 4, 0, 0), units=(15,))
+    assert evicted(state, 9, "c", "b", "a") == ["c", "b"]
+
+
 def test_among_victims_of_one_cost_the_sum_decides() -> None:
     """The same number and the same highest priority: the GPU with the lower rest is taken."""
     state = state_with(("a", 7, 0, 5), ("b", 8, 0, 3), ("c", 7, 1, 5), ("d", 8, 1, 2))
@@ -334,6 +347,7 @@ def needing_cpu(item: Object, cpu: int) -> Object:
         (4, ["b"], ["b", "a"]),
         (2, ["b"], ["a"]),
         (4, ["hog"], ["hog", "a"]),
+        (4, ["hog", "a", "b"], ["hog", "a"]),
     ],
 )
 def test_a_proposed_pod_goes_where_its_processors_are_needed(
@@ -349,6 +363,16 @@ def test_a_proposed_pod_goes_where_its_processors_are_needed(
     state.pod_changed(a_pod(hog))
     pending = needing_cpu(pod("p", 15, uid="p", priority=100), cpu)
     assert victims_of(Preempt(state), pending, *proposed) == expected
+
+
+def test_no_proposed_pod_is_spared_beside_a_pod_that_another_component_nominated() -> None:
+    """kube-scheduler counts the processors of that pod too, which are not known here."""
+    state = state_with(("a", 15, 0, 0), ("b", 6, 1, 1), units=(15, 15, 15))
+    assert evicted(state, 15, "a", "b") is not None
+    urgent = pod("urgent", 15, uid="urgent", priority=200)
+    urgent["status"]["nominatedNodeName"] = "n"
+    state.pod_changed(a_pod(urgent))
+    assert evicted(state, 15, "a", "b") == ["b", "a"]
 
 
 def test_a_proposed_pod_goes_where_a_rule_is_not_evaluated() -> None:

@@ -486,6 +486,22 @@ async def test_a_gang_that_never_fits_keeps_no_other_from_its_plan(clock: FakeCl
     assert sorted(bench.sent()) == ["other0", "other1"]
 
 
+async def test_pods_of_gangs_are_evaluated_by_their_own_requests(clock: FakeClock) -> None:
+    """A pod that no node can hold says nothing about the smaller pods of another gang."""
+    bench = Bench(clock, "a")
+    large = {"gpu-topology": "large", "gpu-topology-replica": "2"}
+    small = {"gpu-topology": "small", "gpu-topology-replica": "2"}
+    items = [waits(name, 9, labels=large, priority=9) for name in ("large0", "large1")]
+    items += [waits(name, 2, labels=small) for name in ("small0", "small1")]
+    bench.create(*items)
+    for item in items:
+        bench.refuse(item, "a")
+    bench.free("a")
+    bench.reply(b"{}", b"{}")
+    await bench.requeue.look()
+    assert sorted(bench.sent()) == ["small0", "small1"]
+
+
 class Evaluations:
     """Nodes and pods that looks evaluate, in order."""
 
@@ -723,6 +739,24 @@ async def test_a_gang_that_got_no_plan_goes_back_after_the_pause(
     clock.seconds += requeue.LONGEST_SECONDS
     assert not await bench.requeue.look()
     assert bench.sent() == sent
+
+
+async def test_a_gang_that_got_no_plan_is_looked_at_without_an_event(clock: FakeClock) -> None:
+    """The refusal itself starts the looks that end with the pause."""
+    bench = Bench(clock, "a", "b")
+    bench.create(member("g0"), member("g1"))
+    bench.free("a")
+    bench.free("b")
+    now = clock.now_ns()
+    bench.state.planning_time.charge("default", now - 5_000_000_000, now)
+    task = asyncio.create_task(bench.requeue.run())
+    for name in ("g0", "g1"):
+        bench.refuse(member(name), "a", "b", paused=True)
+    bench.reply(b"{}", b"{}")
+    await asyncio.sleep(bench.state.planning_time.pause("default", now) + 2)
+    assert sorted(bench.sent()) == ["g0", "g1"]
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
 
 
 async def test_gangs_of_others_go_back_while_a_namespace_gets_no_new_plan(

@@ -3,13 +3,15 @@
 from typing import Any
 
 import pytest
-from decoded import Touched, a_node, a_pod, assume, state_of
+from decoded import Touched, a_node, a_pod, assume, encoded, state_of
 from objects import Object, placed, pod
 
+from gpucore.model import Placement
 from gpucore.scheduling import pending_pods
 from gpucore.scheduling.grouping import Rules
 from gpucore.scheduling.preemption import Victim
-from gpucore.units import NodeName, PodUid
+from gpucore.units import GpuIndex, NodeName, PodUid
+from gpucore.wire.constraints import decode_pod as decode_with_constraints
 from gpucore.wire.pod.gangs import gang_of
 from gpuextender.scheduling.gangs import Gangs
 from gpuextender.state import State
@@ -91,6 +93,48 @@ def test_nominations_that_vanish_during_a_relist_end() -> None:
     assert state.nominations.nodes() == {"a"}
     state.relist_pods([a_pod(nominated("other", "b"))])
     assert state.nominations.nodes() == {"b"}
+
+
+def test_a_pod_that_is_nominated_here_counts_as_nominated_by_no_other_component() -> None:
+    """When its place is given back, nothing more is kept for it."""
+    state, _ = two_nodes()
+    item = a_pod(nominated("p", "a"))
+    state.pod_changed(item)
+    state.nominate(item, Placement(A, {GpuIndex(0): 6}), now_ns=0)
+    state.ledger.nomination_written(item.uid, "1")
+    state.forget_nomination(item.uid)
+    assert not state.nominations.nodes()
+
+
+@pytest.mark.parametrize(("nominate", "left"), [(True, 0), (False, 1000)])
+def test_a_relist_frees_the_cpu_of_nominated_pods_that_vanished(
+    *, nominate: bool, left: int
+) -> None:
+    """That of a pod which is being bound stays: the list may be older than the bind."""
+    state, _ = two_nodes()
+    item = pod("p", 4, uid="p")
+    item["spec"]["containers"][0]["resources"]["requests"] = {"cpu": "1"}
+    reserve = state.nominate if nominate else state.assume
+    reserve(decode_with_constraints(encoded(item)), Placement(A, {GpuIndex(0): 4}), now_ns=0)
+    state.relist_pods([])
+    found = state.candidates.node(A)
+    assert found is not None
+    assert dict(found.requested).get("cpu", 0) == left
+
+
+@pytest.mark.parametrize(("node", "kept"), [("place", set()), ("c", {"c"})])
+def test_a_member_that_is_nominated_for_a_place_of_its_gang_counts_once(
+    node: str, kept: set[str]
+) -> None:
+    """kube-scheduler nominates each pod while it binds it; elsewhere GPUs are kept for the pod."""
+    state, _ = two_nodes()
+    reserve_gang(state)
+    state.node_changed(a_node("c", 8))
+    place = state.ledger.gang("default", "g")[0].placement.node
+    item = member("g0")
+    item["status"]["nominatedNodeName"] = place if node == "place" else node
+    state.pod_changed(a_pod(item))
+    assert state.nominations.nodes() == kept
 
 
 def test_a_relist_touches_the_nodes_whose_claims_changed() -> None:
@@ -191,6 +235,15 @@ def test_the_end_of_a_pod_touches_its_node_and_ends_its_membership() -> None:
     assert state.members(pending, gang).exist == 1
 
 
+def test_the_constraints_of_a_pod_are_not_those_of_its_namesake() -> None:
+    """The scheduler may have seen the next pod of this name before the watch brings it."""
+    state, _ = two_nodes()
+    item = pod("p", 4, uid="p")
+    state.pod_changed(decode_with_constraints(encoded(item)))
+    assert state.constraints_of(a_pod(item)) is not None
+    assert state.constraints_of(a_pod(pod("p", 4, uid="next"))) is None
+
+
 def test_a_deleted_pod_does_not_take_its_successor_along() -> None:
     """The name is the same, the UID is not."""
     state, _ = two_nodes()
@@ -277,6 +330,7 @@ def test_a_bound_pod_is_not_forgotten_and_does_not_expire() -> None:
     touched.taken()
     state.forget(PodUid("p"))
     assert state.expire(now_ns=100, ttl_ns=50) == []
+    assert not state._passing, "bound pods are not kept for the next look"
     assert state.ledger.allocation(PodUid("p")) is not None
     assert touched.taken() == set()
 

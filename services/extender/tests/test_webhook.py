@@ -278,6 +278,13 @@ def test_in_a_namespace_of_claims_a_share_becomes_a_claim() -> None:
     assert "/spec/schedulerName" not in paths
 
 
+def test_a_pod_that_names_its_node_keeps_its_request() -> None:
+    """No scheduler would allocate a claim for it, so kubelet would wait for ever."""
+    item = pod("p", 2)
+    item["spec"]["nodeName"] = "n"
+    assert claimed(item) == {"uid": "r1", "allowed": True}
+
+
 def test_what_cannot_be_a_claim_is_steered_as_before_with_a_warning() -> None:
     """A gang stays with the extender."""
     item = pod("p", 2)

@@ -12,6 +12,8 @@ from gpucore.accounting.node_info import NodeInfo
 from gpucore.model.constraints import MOST_COMPARED, CandidateNode
 from gpucore.scheduling.candidates import PodRequirements
 from gpucore.scheduling.fit import admit
+from gpucore.scheduling.nominated import node_beside
+from gpucore.scheduling.pending_pods import NominatedPod
 from gpucore.units import PodUid
 from gpucore.wire.pod.spec import Pod
 
@@ -62,18 +64,21 @@ def giving_way(
     node: CandidateNode,
     pod: PodRequirements,
     lower: Iterable[tuple[PodUid, PodRequirements]],
+    nominated: Sequence[NominatedPod] = (),
 ) -> Sequence[PodUid]:
     """Nominated pods that lose the node to one of higher priority; empty where that is no help.
 
     Args:
         lower: nominated pods of lower priority on this node, those to lose it first in front.
+        nominated: pods of the same or a higher priority that other components nominated to it.
     """
     without, given_up = node_info.copy(), list[PodUid]()
     for uid, other in lower:
         without.drop(uid)
         node = node.plus(other.constraints.requests, pods=-1)
         given_up.append(uid)
-        if admit(without, pod.pod_request, node, pod.constraints) is None:
+        free = node_beside(without, nominated)
+        if admit(free, pod.pod_request, node, pod.constraints) is None:
             return given_up
     return ()
 

@@ -138,7 +138,7 @@ def _served_by_claims(pod_request: PodRequest, node_infos: Iterable[NodeInfo]) -
     """
     if not pod_request.gpus or pod_request.mem or pod_request.core:
         return False
-    shapes = [each.shape for each in node_infos if each.shape.present]
+    shapes = [each.shape for each in node_infos]
     offered = any(shape.offers_gpus for shape in shapes)
     return not offered and any(shape.claims for shape in shapes)
 

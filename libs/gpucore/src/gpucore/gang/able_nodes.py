@@ -70,7 +70,7 @@ def _surely_stands(ledger: Ledger, kept: Allocation) -> bool:
     if node_info is None or kept.uid not in node_info.allocations or node_info.overfull:
         return False
     offered = node_info.free_gpus if kept.placement.group else node_info.max_allocatable_memory
-    if offered < 0 or node_info.pending or node_info.pending_core or node_info.pending_gpus:
+    if offered < 0 or node_info.pending or node_info.pending_gpus:
         return False
     return all(node_info.devices[index].healthy for index in gpus_of(kept.placement))
 

@@ -236,23 +236,21 @@ class Nominator:
         if not all(self._may_be_nominated(one.pod.uid) for one in members):
             return 0
         room = self._limit - len(self._state.ledger.nominations())
-        limits = self._limits(pending, gang, kind)
+        limits = self._limits(gang, kind)
         places = self._batches.reserve(pending, members, limits, room=room, now_ns=self._clock())
         for one, placement in places:
             self._counts[placement.node] += 1
             self._writes.put(one.pod, placement.node)
         return len(places)
 
-    def _limits(
-        self, pending: UnscheduledPod, gang: Gang, kind: PodRequirements
-    ) -> dict[NodeName, int]:
+    def _limits(self, gang: Gang, kind: PodRequirements) -> dict[NodeName, int]:
         """Nodes for the pods of a gang, those with its reservations included."""
         held = self._state.ledger.gang(gang.namespace, gang.name)
         names = {*self._ranking.admitting(kind), *(one.placement.node for one in held)}
         limits = dict[NodeName, int]()
         for name in sorted(names):
             node = self._state.candidates.node(name)
-            if node is not None and not self._kept(name, pending):
+            if node is not None:
                 limits[name] = pods_admitted(node, kind.constraints, gang.size)
         return {name: most for name, most in limits.items() if most > 0}
 
@@ -296,7 +294,7 @@ class Nominator:
         self, pending: UnscheduledPod, kind: PodRequirements, name: NodeName, *, write: bool = True
     ) -> bool:
         node_info, pod = self._state.ledger.node(name), pending.pod
-        if node_info is None or self._kept(name, pending):
+        if node_info is None:
             return False
         free = node_beside(node_info, self._state.nominations.before(name, pod))
         placement = place(free, kind.pod_request, self._policy, grouping=self._grouping)
@@ -329,7 +327,8 @@ class Nominator:
                 continue
             found.sort(key=lambda one: one[0])
             lower = [(pod.uid, other) for _, pod, other in found]
-            losers = giving_way(node_info, node, kind, lower)
+            held = self._state.nominations.before(name, pending.pod)
+            losers = giving_way(node_info, node, kind, lower, held)
             if losers:
                 return name, losers
         return NodeName(""), ()

@@ -93,7 +93,7 @@ class BindBatches:
             await asyncio.sleep(due - now)
         else:
             due = now
-        self._written = max(self._written, due)
+        self._written = due
 
 
 class BindingWriter:
