@@ -93,6 +93,7 @@ FAULTS: list[tuple[str, Break]] = [
     ("nomination-allowed", lambda c: rewrite(c, "extender-binding", '"default"', '"other"')),
     ("nomination-limited", lambda c: rewrite(c, "extender-limit", "Deny", "Audit")),
     ("nomination-limited", lambda c: rewrite(c, "extender-policy", "nominatedNodeName", "x")),
+    ("nomination-limited", lambda c: rewrite(c, "extender-policy", ":default'", ":default-2'")),
     ("nomination-limited", alone),
     ("scheduler-named", lambda c: waiting(c, spec={"schedulerName": "default-scheduler"})),
     (
@@ -125,6 +126,7 @@ FAULTS: list[tuple[str, Break]] = [
     ),
     ("scheduler-looks", lambda c: waiting(c, status={})),
     ("no-pending", lambda c: c.pod("x", 1, node="n1", annotations=CONFIRMED)),
+    ("no-pending", lambda c: c.add(claim("x", allocated("n3", 7, "1Gi")))),
     (
         "annotations-true",
         lambda c: c.pod("x", 1, node="n1", index="one", annotations=CONFIRMED),
@@ -337,3 +339,13 @@ def test_an_extender_that_does_not_nominate_needs_no_right_to(run: Run) -> None:
     found = verdicts(run, cluster)
     of_nomination = {found[name]["result"] for name in found if name.startswith("nomination-")}
     assert of_nomination == {"ok"}
+
+
+def test_the_last_of_two_flags_decides_whether_an_extender_nominates(run: Run) -> None:
+    """As the extender reads them: arguments of the values come after those of the chart."""
+    cluster = sound()
+    for name in ("n1", "n2"):
+        both = '"--nominate=off", "--nominate=refused"'
+        rewrite(cluster, f"scheduler-{name}", '"--nominate=refused"', both)
+    rewrite(cluster, "extender-limit", "Deny", "Audit")
+    assert verdicts(run, cluster)["nomination-limited"]["result"] == "warn"

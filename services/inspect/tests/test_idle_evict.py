@@ -202,6 +202,21 @@ def test_use_between_the_read_and_the_eviction_keeps_the_pod(idle: Idle) -> None
     assert idle.server.evicted == ["b"]
 
 
+def test_a_pod_of_the_same_name_elsewhere_is_no_reason_to_evict(idle: Idle) -> None:
+    """The plugin reports another namespace's pod instead when it is read again."""
+    idle()
+    idle.later(24)
+
+    def replaced(_name: str) -> None:
+        plain = idle._row
+        idle._row = lambda name: {**plain(name), "namespace": "other"}  # type: ignore[method-assign]
+        idle.measure()
+
+    idle.server.before = replaced
+    assert idle.outcomes() == {"bare": "spared", "b": "evicted", "a": "spared"}
+    assert idle.server.evicted == ["b"]
+
+
 def test_a_label_between_the_read_and_the_eviction_keeps_the_pod(idle: Idle) -> None:
     """The version that was read is a precondition."""
     idle()
@@ -418,6 +433,16 @@ def test_runs_exclude_each_other(idle: Idle) -> None:
     assert outcome.code == 1
     assert "another run, other, holds Lease gpushare-idle" in outcome.err
     assert idle.server.events == []
+
+
+def test_a_lease_is_held_for_as_long_as_its_holder_wrote(idle: Idle) -> None:
+    """Another version may take it for longer than this one does."""
+    renewed = datetime.fromtimestamp(START - 300, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    spec = {"holderIdentity": "other", "renewTime": renewed, "leaseDurationSeconds": 600}
+    idle.server.lease = {"metadata": {"resourceVersion": "5"}, "spec": spec}
+    assert idle().code == 1
+    spec["leaseDurationSeconds"] = 240
+    assert idle().code == 0
 
 
 def test_a_run_that_loses_its_lease_evicts_no_further(idle: Idle) -> None:
