@@ -159,6 +159,18 @@ async def test_a_node_with_shares_of_both_kinds_is_known_to_offer_neither(
     assert world.state.api_chosen
 
 
+async def test_a_known_holder_of_devices_keeps_them_before_all_are_known(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A restarted agent need not wait for kubelet's list to offer what its pods hold."""
+    world = World(default="claims")
+    world.state.equip(Inventory((Gpu(GpuIndex(0), GpuUuid("GPU-0"), 15),), GIB))
+    monkeypatch.setattr(world.state, "granted", lambda _: True)
+    world.label()
+    assert await world.api() == "devices"
+    assert "drain the node to offer claims" in world.switch.why
+
+
 async def test_nothing_is_decided_without_the_node() -> None:
     """Its label is not known yet."""
     world = World(default="devices")

@@ -349,3 +349,20 @@ def test_the_last_of_two_flags_decides_whether_an_extender_nominates(run: Run) -
         rewrite(cluster, f"scheduler-{name}", '"--nominate=refused"', both)
     rewrite(cluster, "extender-limit", "Deny", "Audit")
     assert verdicts(run, cluster)["nomination-limited"]["result"] == "warn"
+
+
+def test_a_gpu_that_its_node_has_lost_is_not_unhealthy_too(run: Run) -> None:
+    """A pod still holds it: it is named once, with what to do about the pod."""
+    cluster = sound().pod("x", 1, node="n1", index=5, annotations=CONFIRMED)
+    found = verdicts(run, cluster)
+    assert (found["gpus-exist"]["result"], found["gpus-healthy"]["result"]) == ("fail", "ok")
+
+
+def test_a_node_for_claims_without_a_slice_needs_no_device_plugin_resource(run: Run) -> None:
+    """It is labelled for shares too; what is missing is its slice."""
+    cluster = sound()
+    item(cluster, "n3")["metadata"]["labels"]["gpushare"] = "true"
+    cluster.items.remove(item(cluster, "n3-gpu.gpushare.io"))
+    found = verdicts(run, cluster)
+    assert found["plugin-registered"]["result"] == "ok"
+    assert found["claims-published"]["result"] != "ok"
