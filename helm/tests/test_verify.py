@@ -11,9 +11,9 @@ from gpucore.wire.names import VERIFIED
 from gpuinspect.verify import objects
 
 ACCOUNT = f"system:serviceaccount:{NAMESPACE}:gpushare-verify"
-PLACE = objects.RunPlace(namespace=NAMESPACE, own=False, image="i", node="n1", until=1)
+PLACE = objects.RunPlace(namespace=NAMESPACE, own=False, image="i", node="n1", run="a", seconds=1)
 CHECK = objects.pod(PLACE, "share", [], {"aliyun.com/gpu-mem": 1}, seconds=60)
-GUARD = objects.guard(PLACE, 60)
+GUARD = objects.guard(PLACE)
 
 
 def chart(**values: Any) -> Rendered:
@@ -136,6 +136,15 @@ def test_it_creates_and_deletes_its_own_objects_only(verb: str) -> None:
     for foreign in (held_by(CHECK, labels={}), stack, both):
         assert "with the label" in asked(verb, foreign)
         assert asked(verb, foreign, user="jane") == ""
+
+
+@pytest.mark.slow
+def test_it_deletes_its_pods_with_what_other_webhooks_have_added() -> None:
+    """A service mesh or the platform may add init containers and volumes to every pod."""
+    volume = {"name": "a", "secret": {"secretName": "mesh"}}
+    spec = {**CHECK["spec"], "volumes": [volume], "initContainers": [{"name": "mesh"}]}
+    assert asked("DELETE", {**CHECK, "spec": spec}) == ""
+    assert asked("CREATE", {**CHECK, "spec": spec}) != ""
 
 
 @pytest.mark.slow
