@@ -91,6 +91,7 @@ FAULTS: list[tuple[str, Break]] = [
     ("nomination-supported", lambda c: rewrite(c, "scheduler-n1", "v1.37.1", "v1.21.14")),
     ("nomination-allowed", lambda c: rewrite(c, "extender-role", '"patch"', '"get"')),
     ("nomination-allowed", lambda c: rewrite(c, "extender-binding", '"default"', '"other"')),
+    ("nomination-allowed", lambda c: rewrite(c, "extender-binding", '"gpushare"', '"other"')),
     ("nomination-limited", lambda c: rewrite(c, "extender-limit", "Deny", "Audit")),
     ("nomination-limited", lambda c: rewrite(c, "extender-policy", "nominatedNodeName", "x")),
     ("nomination-limited", lambda c: rewrite(c, "extender-policy", ":default'", ":default-2'")),
@@ -366,3 +367,9 @@ def test_a_node_for_claims_without_a_slice_needs_no_device_plugin_resource(run: 
     found = verdicts(run, cluster)
     assert found["plugin-registered"]["result"] == "ok"
     assert found["claims-published"]["result"] != "ok"
+
+
+def test_a_node_that_does_not_exist_has_lost_no_gpu(run: Run) -> None:
+    """Its pods are named once, with what to do about the node."""
+    found = verdicts(run, sound().pod("x", 1, node="gone", index=0, annotations=CONFIRMED))
+    assert (found["nodes-exist"]["result"], found["gpus-exist"]["result"]) == ("warn", "ok")

@@ -5,14 +5,20 @@ import os
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from drawncluster import FakeCluster, Gpu
 from evictingserver import IDLE_LEASE, NO_KIND, NO_ROLE, PODS, QUOTA, WEBHOOK, EvictingServer
 from invoking import Run, WhatIfOutcome
+from jsonpatches import PatchError, patched
 from test_memory_in_use import path, plugin
 
+from gpucore.sizing.idle_eviction import MeasuredPod
+from gpucore.units import NodeName, PodUid
+from gpucore.wire.pod.spec import Pod
+from gpuinspect.idle.changes import give_notice
 from gpuinspect.terminal import ages
 
 pytestmark = pytest.mark.slow
@@ -154,6 +160,28 @@ def test_notice_comes_first_and_the_eviction_after_the_grace_time(idle: Idle) ->
     assert about == [("GpuIdlePodEvicted", "Pod"), ("GpuIdlePodEvicted", "ReplicaSet")] * 2
     assert idle.server.lease is not None
     assert idle.server.lease["spec"]["holderIdentity"] == ""
+
+
+def notice_patch() -> list[Object]:
+    """What is sent to pod ``u`` in version 7, which has no annotations."""
+    sent: list[Object] = []
+    kube: Any = SimpleNamespace(post=lambda *_: b"", json_patch=lambda _, patch: sent.extend(patch))
+    pod = Pod(PodUid("u"), "team", "p", NodeName("n1"), resource_version="7")
+    give_notice(kube, MeasuredPod(pod, None, 0.0, START), START, START + HOUR)
+    return sent
+
+
+def test_a_pod_without_annotations_gets_notice() -> None:
+    """It uses its GPU by a claim, so no scheduler has written any on it."""
+    made = patched({"metadata": {"uid": "u", "resourceVersion": "7"}}, notice_patch())
+    assert json.loads(made["metadata"]["annotations"][NOTICE])["pod"] == "u"
+
+
+@pytest.mark.parametrize("changed", [{"uid": "v"}, {"resourceVersion": "8"}])
+def test_a_notice_is_for_exactly_the_pod_that_was_read(changed: dict[str, str]) -> None:
+    """After etcd was restored, another pod of the name can have the same version."""
+    with pytest.raises(PatchError):
+        patched({"metadata": {"uid": "u", "resourceVersion": "7"} | changed}, notice_patch())
 
 
 def test_each_notice_has_the_whole_grace_time_though_the_run_takes_long(
