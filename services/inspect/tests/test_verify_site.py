@@ -5,8 +5,12 @@ from typing import Any
 import msgspec
 import pytest
 
+from gpucore.units import GpuIndex, NodeName
+from gpucore.wire.names import DEFAULT_NAMES
 from gpuinspect.verify.objects import RunPlace
-from gpuinspect.verify.site import PodFailedError, RunStoppedError, VerifySite
+from gpuinspect.verify.rows import RowRunner
+from gpuinspect.verify.site import PodFailedError, PodLateError, RunStoppedError, VerifySite
+from gpuinspect.verify.targets import ProofTarget
 from gpukube.errors import KubeError, NotFoundError, ServerError, ThrottledError, UnreachableError
 
 RESET = UnreachableError("GET pod: connection reset")
@@ -107,3 +111,40 @@ def test_what_kept_a_wait_from_its_end_is_named() -> None:
         PodFailedError, match=r"not in 0 s: it is so \(GET pod: 503 shutting down\)"
     ):
         site(FailingClient()).wait(fails, "it is so", 0)
+
+
+@pytest.mark.parametrize(
+    ("phase", "failure"), [("Pending", PodFailedError), ("Running", PodLateError)]
+)
+def test_only_a_pod_that_runs_is_late(
+    phase: str, failure: type[Exception], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """MPS lets a running pod wait for others; one that did not start has another reason."""
+    monkeypatch.setattr("gpuinspect.verify.site.END_SECONDS", 0)
+    with pytest.raises(PodFailedError) as raised:
+        site(FailingClient(*[phase] * 9)).ended("p")
+    assert raised.type is failure
+
+
+@pytest.mark.parametrize("group", ["0,3", "3,0"])
+def test_the_link_of_two_gpus_is_that_of_the_pair_in_any_order(group: str) -> None:
+    """The inventory has one link for each pair."""
+    target = ProofTarget(
+        node=NodeName("n"),
+        index=GpuIndex(0),
+        uuid="GPU-0",
+        model="",
+        mode="none",
+        driver="",
+        memory_mib=0,
+        unit_mib=1024,
+        total=16,
+        free=16,
+        core_free=100,
+        empty=True,
+        links={(0, 3): (4, "NV4")},
+    )
+    nobody: Any = None
+    runner = RowRunner(nobody, target, DEFAULT_NAMES, nobody, starts=1)
+    pod = {"metadata": {"annotations": {DEFAULT_NAMES.group: group}}}
+    assert runner._link(pod) == (4, "NV4")
