@@ -94,6 +94,14 @@ def test_a_stolen_token_writes_the_notice_and_nothing_else(after: Object, senten
     assert policy.refuses(request("jane"), pod(team="a"), after) == ""
 
 
+def test_its_right_is_limited_also_where_other_policies_only_warn() -> None:
+    """Patching all pods would be more than it needs."""
+    values = {"idle": {"schedule": "30 * * * *", "evict": True}}
+    found = render("1.33.0", {**values, "admissionPolicy": {"action": "Warn"}})
+    binding = found.one("ValidatingAdmissionPolicyBinding", "-idle")
+    assert binding["spec"]["validationActions"] == ["Deny"]
+
+
 def test_without_admission_policies_it_does_not_evict() -> None:
     """Its right could not be limited."""
     values = {"idle": {"schedule": "30 * * * *", "evict": True}}

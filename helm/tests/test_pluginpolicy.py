@@ -104,6 +104,17 @@ def test_of_its_nodes_status_the_plugin_changes_the_number_of_gpus_alone(
     assert not answer if allowed else "only aliyun.com/gpu-count" in answer
 
 
+@pytest.mark.parametrize("left", ["capacity", "addresses"])
+def test_the_plugin_removes_no_field_of_its_nodes_status(rendered: Rendered, left: str) -> None:
+    """A node without addresses is not reached, and one without capacity runs nothing."""
+    status: Object = {"capacity": {"cpu": "8"}, "addresses": [{"address": "192.0.2.1"}]}
+    before: Object = {"metadata": {"name": "n1"}, "spec": {}, "status": status}
+    after = before | {"status": {left: status[left]}}
+    policy = Policy(rendered, "-device-plugin")
+    answer = policy.refuses(request(SELF, node="n1", resource="nodes"), before, after)
+    assert "only aliyun.com/gpu-count" in answer
+
+
 def test_the_plugins_own_correction_passes_its_policy(rendered: Rendered) -> None:
     """Every annotation that the plugin writes on a pod that no scheduler placed is allowed."""
     tables = {each: device_table(INVENTORY, each) for each in Resource}

@@ -139,6 +139,15 @@ def test_it_creates_and_deletes_its_own_objects_only(verb: str) -> None:
 
 
 @pytest.mark.slow
+def test_it_deletes_its_pods_with_what_other_webhooks_have_added() -> None:
+    """A service mesh or the platform may add init containers and volumes to every pod."""
+    volume = {"name": "a", "secret": {"secretName": "mesh"}}
+    spec = {**CHECK["spec"], "volumes": [volume], "initContainers": [{"name": "mesh"}]}
+    assert asked("DELETE", {**CHECK, "spec": spec}) == ""
+    assert asked("CREATE", {**CHECK, "spec": spec}) != ""
+
+
+@pytest.mark.slow
 def test_the_pods_of_its_jobs_are_not_those_of_the_stack_either() -> None:
     """A Service of the stack selects pods by label."""
     labels = {**objects.labels("guard"), "app.kubernetes.io/name": "gpushare"}

@@ -148,6 +148,15 @@ def test_pods_that_choose_gpus_by_a_variable_are_always_sent(where: str) -> None
     assert not sent({"metadata": {}, "spec": {**spec, where: [harmless]}})
 
 
+@pytest.mark.parametrize("where", ["containers", "initContainers", "ephemeralContainers"])
+def test_pods_with_very_many_containers_or_variables_are_always_sent(where: str) -> None:
+    """The API server does not look through them itself: the webhook refuses what hides there."""
+    sent = Conditions(render())
+    for boxes in ([{"name": "x"}] * 1001, [{"name": "x", "env": [{"name": "A"}] * 20_001}]):
+        spec = {"schedulerName": "volcano", "containers": [{"name": "plain"}], where: boxes}
+        assert sent({"metadata": {}, "spec": spec})
+
+
 def test_pods_of_other_schedulers_are_left_to_them() -> None:
     """Mode second: a pod that names another scheduler is not even sent. Else all may call us."""
     assert not Conditions(render())(ANOTHER)

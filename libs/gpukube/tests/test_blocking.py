@@ -31,6 +31,7 @@ PAGES = {
     "2": b'{"metadata": {}, "items": [2]}',
 }
 
+REDIRECTED = 307
 THROTTLED = 429
 LONG = 128 * 1024
 """Longer replies are compressed, as the API server does it where the client takes that."""
@@ -68,6 +69,8 @@ class FakeServer:
                     self.close_connection = True
                     return
                 self.send_response(status)
+                if status == REDIRECTED:
+                    self.send_header("Location", "/elsewhere")
                 if status == THROTTLED:
                     self.send_header("Retry-After", server.retry_after)
                 if "gzip" in self.headers.get("Accept-Encoding", "") and len(text) > LONG:
@@ -271,7 +274,7 @@ def test_several_threads_use_one_client(client: BlockingClient) -> None:
 
 def test_a_redirect_is_no_success(client: BlockingClient, server: FakeServer) -> None:
     """Credentials are for this server alone."""
-    server.replies["/api/v1/pods"] = 307, b"elsewhere"
+    server.replies["/api/v1/pods"] = REDIRECTED, b"elsewhere"
     with pytest.raises(StatusError, match="307"):
         client.get("/api/v1/pods")
     assert len(server.requests) == 1

@@ -394,7 +394,8 @@ class Heads:
     async def __call__(self, request: web.BaseRequest) -> web.Response:
         self.seen.append((request.method, dict(request.headers)))
         await request.read()
-        return web.json_response({}, status=self.status)
+        status = 200 if request.path == "/elsewhere" else self.status
+        return web.json_response({}, status=status, headers={"Location": "/elsewhere"})
 
 
 @asynccontextmanager
@@ -431,7 +432,7 @@ async def test_every_request_has_its_sender_and_content_type(
     assert kinds[1:3] == ["application/json", "application/merge-patch+json"]
 
 
-@pytest.mark.parametrize("code", [300, 304, 399])
+@pytest.mark.parametrize("code", [300, 304, 307, 399])
 async def test_a_redirect_is_no_success(cluster: FakeApiServer, tmp_path: Path, code: int) -> None:
     """An API server sends none, and what a proxy sends is no object."""
     heads = Heads()

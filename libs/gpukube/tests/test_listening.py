@@ -195,6 +195,22 @@ async def test_pipelined_requests_are_counted(monkeypatch: pytest.MonkeyPatch) -
         writer.close()
 
 
+async def test_a_request_whose_head_is_cut_after_another_one_is_counted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The end of its head is in two packets, the first of which completes the request before."""
+    monkeypatch.setattr("gpukube.server.connections.LOOPBACK", frozenset())
+    limits = Limits(connections=20, rate=0.001, burst=2, each_request=True)
+    async with served(limits) as (port, gate):
+        reader, writer = await half_open(port, REQUEST + REQUEST + REQUEST[:-2])
+        while not gate.phases()["busy"]:  # noqa: ASYNC110 - served() has a deadline
+            await asyncio.sleep(0.001)
+        writer.write(REQUEST[-2:])
+        assert await ended(reader)
+        assert gate.closed == {"rate": 1}
+        writer.close()
+
+
 async def test_it_accepts_again_when_files_were_short(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without file descriptors it pauses instead of spinning, and goes on by itself."""
     async with served(Limits(connections=20)) as (port, _):

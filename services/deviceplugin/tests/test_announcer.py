@@ -261,6 +261,14 @@ async def test_no_config_map_is_created_without_a_node(world: World) -> None:
     assert world.map["metadata"]["ownerReferences"] == owners("again")
 
 
+async def test_a_config_map_of_a_deleted_node_is_not_written_again(world: World) -> None:
+    """The owner of before stays in it, and Kubernetes deletes it with that owner."""
+    world.healthy(False, True)
+    await world.look()
+    world.node_uid = ""
+    assert await world.look() == [("GET", MAP)]
+
+
 @pytest.mark.parametrize("flags", [(False, True), (True, True)])
 @pytest.mark.parametrize("labels", [{}, {"labels": {"app.kubernetes.io/managed-by": "helm"}}])
 async def test_a_config_map_of_somebody_else_is_left_alone(

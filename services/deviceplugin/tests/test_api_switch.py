@@ -7,9 +7,9 @@ import msgspec
 import pytest
 from claimholding import prepared
 
-from gpucore.model import Gpu
+from gpucore.model import Gpu, Inventory
 from gpucore.node.grant import GrantPolicy
-from gpucore.units import GpuIndex, GpuUuid, NodeName
+from gpucore.units import GIB, GpuIndex, GpuUuid, NodeName
 from gpucore.wire.node.spec import Node
 from gpudeviceplugin.cluster.node_watch import NodeWatch
 from gpudeviceplugin.dra.switch import (
@@ -141,6 +141,34 @@ async def test_a_refusal_is_reported_once() -> None:
     world.label()
     world.switch.decide()
     assert world.switch.why == ""
+
+
+async def test_a_node_with_shares_of_both_kinds_is_known_to_offer_neither(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """That is a decision: the slice of the node is deleted, so no new claim gets its GPUs."""
+    world = World(default="claims")
+    gpu = Gpu(GpuIndex(0), GpuUuid("GPU-0"), 15)
+    world.state.equip(Inventory((gpu,), GIB))
+    world.state.claims.put(prepared("c", gpu, 2))
+    monkeypatch.setattr(world.state, "granted", lambda _: True)
+    world.state.certain.set()
+    world.label()
+    assert await world.api() == ""
+    assert "delete one kind" in world.switch.why
+    assert world.state.api_chosen
+
+
+async def test_a_known_holder_of_devices_keeps_them_before_all_are_known(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A restarted agent need not wait for kubelet's list to offer what its pods hold."""
+    world = World(default="claims")
+    world.state.equip(Inventory((Gpu(GpuIndex(0), GpuUuid("GPU-0"), 15),), GIB))
+    monkeypatch.setattr(world.state, "granted", lambda _: True)
+    world.label()
+    assert await world.api() == "devices"
+    assert "drain the node to offer claims" in world.switch.why
 
 
 async def test_nothing_is_decided_without_the_node() -> None:

@@ -131,6 +131,21 @@ async def test_a_grant_waits_until_the_sweep_has_ended(
     assert held.ended
 
 
+async def test_a_sweep_ends_with_the_plugin(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its thread goes on after its task is cancelled, while the next plugin has pods start."""
+    (tmp_path / "shm").mkdir()
+    held, fleet = HeldSweep(monkeypatch), fleet_of(tmp_path)
+    fleet.unused()
+    await asyncio.to_thread(held.begun.wait, SECONDS)
+    (sweeping,) = asyncio.all_tasks() - {asyncio.current_task()}
+    sweeping.cancel()
+    await asyncio.wait({sweeping})
+    await asyncio.get_running_loop().shutdown_default_executor()
+    assert held.ended
+
+
 def test_a_sweep_removes_no_more_than_its_number_of_entries(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

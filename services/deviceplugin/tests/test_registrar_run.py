@@ -193,6 +193,20 @@ async def test_a_refused_registration_does_not_follow_its_own_steps(world: World
     assert (2.5, "serving True") in await world.until(2.6)
 
 
+async def test_a_kubelet_that_has_accepted_at_last_is_followed_without_a_pause(
+    world: World,
+) -> None:
+    """It refused before: what is removed since is registered again at its notice."""
+    world.refuses = {Resource.GPU}
+    world.registrar.want([Resource.GPU])
+    await world.until(0.5)
+    world.refuses = set()
+    assert (RETRY_SECONDS, "serving True") in await world.until(RETRY_SECONDS + 0.5)
+    (world.directory.path / "gpu.sock").unlink()
+    world.directory.notice()
+    assert (RETRY_SECONDS + 0.5, "start gpu") in await world.until(RETRY_SECONDS + 0.6)
+
+
 async def test_a_kubelet_that_is_away_is_looked_for_every_second(
     tmp_path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -22,7 +22,7 @@ from gpudeviceplugin.dra.slices import SliceWatch, wanted_slice, without_new_cla
 from gpudeviceplugin.gpus.devices import NodeHardware
 from gpudeviceplugin.gpus.inventory import inventory_of
 from gpudeviceplugin.signals import Signal
-from gpukube.errors import KubeError, NotFoundError, ThrottledError
+from gpukube.errors import ConflictError, KubeError, NotFoundError, ThrottledError
 from gpukube.testing.clock import FakeClock
 
 NAME = f"n1-{CLAIM_DRIVER}"
@@ -34,6 +34,7 @@ class Api:
 
     Attributes:
         answers: of the next writes: errors, or bodies; further ones are as they should be.
+        meanwhile: happens between a read and its answer.
     """
 
     def __init__(self, clock: FakeClock) -> None:
@@ -42,6 +43,7 @@ class Api:
         self.stored: dict[str, Any] | None = None
         self.answers: list[KubeError | bytes] = []
         self.writes: list[tuple[float, str]] = []
+        self.meanwhile: Callable[[], None] = lambda: None
 
     def _write(self, what: str, body: Any) -> bytes:
         self.writes.append((round(self._clock.seconds - self._began, 3), what))
@@ -82,7 +84,9 @@ class Api:
         del params
         if self.stored is None:
             raise NotFoundError(f"GET {path}", status=404, message="not found")
-        return json.dumps(self.stored).encode()
+        answer = json.dumps(self.stored).encode()
+        self.meanwhile()
+        return answer
 
     def taints(self) -> dict[int, str]:
         """Times of the taints by index of the GPU."""
@@ -155,6 +159,20 @@ async def test_a_reply_that_cannot_be_read_is_a_failure_as_any_other(world: Worl
     """The publisher goes on, and the slice is read once it conflicts."""
     world.api.answers = [b"<html>"]
     assert [what for _, what in await world.publish(20)] == ["create", "create"]
+
+
+async def test_a_slice_that_is_deleted_while_it_is_read_is_created_again(world: World) -> None:
+    """The watch reports the deletion before the answer of the read after a conflict arrives."""
+    await world.publish(1)
+
+    def delete() -> None:
+        world.api.stored = None
+        world.agent.slices.on_delete(made(NAME, 1))
+
+    world.api.meanwhile = delete
+    world.api.answers = [ConflictError("PATCH", status=409, message="it was changed")]
+    world.ill(0)
+    assert [what for _, what in await world.publish(20)] == ["update", "create"]
 
 
 async def test_a_slice_is_compared_from_time_to_time_without_any_signal(world: World) -> None:

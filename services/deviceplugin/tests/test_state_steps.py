@@ -378,6 +378,16 @@ async def test_a_kubelet_that_restarted_gives_nobody_what_running_pods_had(world
     assert denial.pods == ("team/p",)
 
 
+async def test_a_gpu_that_changes_gives_nobody_what_running_pods_had(world: World) -> None:
+    """Kubelet restarted and has not reported yet: its account of before says nothing of the pod."""
+    world.certain().state.on_update(RUNNING, b"")
+    world.state.kubelet_restarted()
+    changed = tuple(replace(gpu, healthy=gpu.index == 0) for gpu in INVENTORY.gpus)
+    world.state.equip(replace(INVENTORY, gpus=changed))
+    answers = [world.state.grant(Resource.MEM, (one,)) for one in world.ids(0, 0, 15)]
+    assert sum(isinstance(each, AllocationError) for each in answers) == 3
+
+
 async def test_what_a_pod_runs_with_stays_its_own_until_kubelet_lists_the_pod(world: World) -> None:
     """A kubelet that has just started lists no pods; their devices are not free for that."""
     world.certain().state.on_update(RUNNING, b"")

@@ -91,8 +91,10 @@ FAULTS: list[tuple[str, Break]] = [
     ("nomination-supported", lambda c: rewrite(c, "scheduler-n1", "v1.37.1", "v1.21.14")),
     ("nomination-allowed", lambda c: rewrite(c, "extender-role", '"patch"', '"get"')),
     ("nomination-allowed", lambda c: rewrite(c, "extender-binding", '"default"', '"other"')),
+    ("nomination-allowed", lambda c: rewrite(c, "extender-binding", '"gpushare"', '"other"')),
     ("nomination-limited", lambda c: rewrite(c, "extender-limit", "Deny", "Audit")),
     ("nomination-limited", lambda c: rewrite(c, "extender-policy", "nominatedNodeName", "x")),
+    ("nomination-limited", lambda c: rewrite(c, "extender-policy", ":default'", ":default-2'")),
     ("nomination-limited", alone),
     ("scheduler-named", lambda c: waiting(c, spec={"schedulerName": "default-scheduler"})),
     (
@@ -125,6 +127,7 @@ FAULTS: list[tuple[str, Break]] = [
     ),
     ("scheduler-looks", lambda c: waiting(c, status={})),
     ("no-pending", lambda c: c.pod("x", 1, node="n1", annotations=CONFIRMED)),
+    ("no-pending", lambda c: c.add(claim("x", allocated("n3", 7, "1Gi")))),
     (
         "annotations-true",
         lambda c: c.pod("x", 1, node="n1", index="one", annotations=CONFIRMED),
@@ -337,3 +340,36 @@ def test_an_extender_that_does_not_nominate_needs_no_right_to(run: Run) -> None:
     found = verdicts(run, cluster)
     of_nomination = {found[name]["result"] for name in found if name.startswith("nomination-")}
     assert of_nomination == {"ok"}
+
+
+def test_the_last_of_two_flags_decides_whether_an_extender_nominates(run: Run) -> None:
+    """As the extender reads them: arguments of the values come after those of the chart."""
+    cluster = sound()
+    for name in ("n1", "n2"):
+        both = '"--nominate=off", "--nominate=refused"'
+        rewrite(cluster, f"scheduler-{name}", '"--nominate=refused"', both)
+    rewrite(cluster, "extender-limit", "Deny", "Audit")
+    assert verdicts(run, cluster)["nomination-limited"]["result"] == "warn"
+
+
+def test_a_gpu_that_its_node_has_lost_is_not_unhealthy_too(run: Run) -> None:
+    """A pod still holds it: it is named once, with what to do about the pod."""
+    cluster = sound().pod("x", 1, node="n1", index=5, annotations=CONFIRMED)
+    found = verdicts(run, cluster)
+    assert (found["gpus-exist"]["result"], found["gpus-healthy"]["result"]) == ("fail", "ok")
+
+
+def test_a_node_for_claims_without_a_slice_needs_no_device_plugin_resource(run: Run) -> None:
+    """It is labelled for shares too; what is missing is its slice."""
+    cluster = sound()
+    item(cluster, "n3")["metadata"]["labels"]["gpushare"] = "true"
+    cluster.items.remove(item(cluster, "n3-gpu.gpushare.io"))
+    found = verdicts(run, cluster)
+    assert found["plugin-registered"]["result"] == "ok"
+    assert found["claims-published"]["result"] != "ok"
+
+
+def test_a_node_that_does_not_exist_has_lost_no_gpu(run: Run) -> None:
+    """Its pods are named once, with what to do about the node."""
+    found = verdicts(run, sound().pod("x", 1, node="gone", index=0, annotations=CONFIRMED))
+    assert (found["nodes-exist"]["result"], found["gpus-exist"]["result"]) == ("warn", "ok")

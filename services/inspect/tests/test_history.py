@@ -57,6 +57,15 @@ def test_nodes_that_are_gone_are_dropped() -> None:
     assert history.of("b") == ()
 
 
+def test_a_clock_that_jumps_costs_no_more_than_the_ring(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine without a battery begins in 1970; years have millions of slots."""
+    history, emptied = filled((0, 1.0)), list[int]()
+    (series,) = history._series.values()
+    monkeypatch.setattr(series, "put", lambda slot, _: emptied.append(slot))
+    history.add(1000 * SLOTS * STEP_SECONDS, {CLUSTER: Amounts(2.0)})
+    assert len(emptied) <= SLOTS
+
+
 def test_the_number_of_series_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Names beyond the bound have no history."""
     monkeypatch.setattr(module, "MOST", 2)

@@ -216,6 +216,14 @@ def test_a_pod_without_figures_is_not_idle_but_unknown(idle: Idle) -> None:
     assert "it is not known whether 1 pod uses memory" in outcome.err
 
 
+def test_a_pod_in_use_is_known(idle: Idle) -> None:
+    """It is neither idle nor among the pods of which nothing is known."""
+    idle.cluster.pod("busy", 4, node="n1", index=0)
+    idle.replies["n1"] = reply("n1", [row("busy", used=GIB)], [])
+    document = json.loads(idle.show("-o", "json").out)
+    assert (document["items"], document["unknown"]) == ([], 0)
+
+
 @pytest.mark.parametrize("hours", [{"idle_hours": 40}, {"no_work_hours": 40}])
 @pytest.mark.parametrize("age", [301, 40 * 3600, -301])
 def test_a_pod_with_an_old_measurement_is_unknown(

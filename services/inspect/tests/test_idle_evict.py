@@ -5,14 +5,20 @@ import os
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from drawncluster import FakeCluster, Gpu
 from evictingserver import IDLE_LEASE, NO_KIND, NO_ROLE, PODS, QUOTA, WEBHOOK, EvictingServer
 from invoking import Run, WhatIfOutcome
+from jsonpatches import PatchError, patched
 from test_memory_in_use import path, plugin
 
+from gpucore.sizing.idle_eviction import MeasuredPod
+from gpucore.units import NodeName, PodUid
+from gpucore.wire.pod.spec import Pod
+from gpuinspect.idle.changes import give_notice
 from gpuinspect.terminal import ages
 
 pytestmark = pytest.mark.slow
@@ -156,6 +162,28 @@ def test_notice_comes_first_and_the_eviction_after_the_grace_time(idle: Idle) ->
     assert idle.server.lease["spec"]["holderIdentity"] == ""
 
 
+def notice_patch() -> list[Object]:
+    """What is sent to pod ``u`` in version 7, which has no annotations."""
+    sent: list[Object] = []
+    kube: Any = SimpleNamespace(post=lambda *_: b"", json_patch=lambda _, patch: sent.extend(patch))
+    pod = Pod(PodUid("u"), "team", "p", NodeName("n1"), resource_version="7")
+    give_notice(kube, MeasuredPod(pod, None, 0.0, START), START, START + HOUR)
+    return sent
+
+
+def test_a_pod_without_annotations_gets_notice() -> None:
+    """It uses its GPU by a claim, so no scheduler has written any on it."""
+    made = patched({"metadata": {"uid": "u", "resourceVersion": "7"}}, notice_patch())
+    assert json.loads(made["metadata"]["annotations"][NOTICE])["pod"] == "u"
+
+
+@pytest.mark.parametrize("changed", [{"uid": "v"}, {"resourceVersion": "8"}])
+def test_a_notice_is_for_exactly_the_pod_that_was_read(changed: dict[str, str]) -> None:
+    """After etcd was restored, another pod of the name can have the same version."""
+    with pytest.raises(PatchError):
+        patched({"metadata": {"uid": "u", "resourceVersion": "7"} | changed}, notice_patch())
+
+
 def test_each_notice_has_the_whole_grace_time_though_the_run_takes_long(
     idle: Idle, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -199,6 +227,21 @@ def test_use_between_the_read_and_the_eviction_keeps_the_pod(idle: Idle) -> None
     idle.server.before = used
     outcome = idle()
     assert "it has used its GPU meanwhile" in outcome.out
+    assert idle.server.evicted == ["b"]
+
+
+def test_a_pod_of_the_same_name_elsewhere_is_no_reason_to_evict(idle: Idle) -> None:
+    """The plugin reports another namespace's pod instead when it is read again."""
+    idle()
+    idle.later(24)
+
+    def replaced(_name: str) -> None:
+        plain = idle._row
+        idle._row = lambda name: {**plain(name), "namespace": "other"}  # type: ignore[method-assign]
+        idle.measure()
+
+    idle.server.before = replaced
+    assert idle.outcomes() == {"bare": "spared", "b": "evicted", "a": "spared"}
     assert idle.server.evicted == ["b"]
 
 
@@ -418,6 +461,16 @@ def test_runs_exclude_each_other(idle: Idle) -> None:
     assert outcome.code == 1
     assert "another run, other, holds Lease gpushare-idle" in outcome.err
     assert idle.server.events == []
+
+
+def test_a_lease_is_held_for_as_long_as_its_holder_wrote(idle: Idle) -> None:
+    """Another version may take it for longer than this one does."""
+    renewed = datetime.fromtimestamp(START - 300, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    spec = {"holderIdentity": "other", "renewTime": renewed, "leaseDurationSeconds": 600}
+    idle.server.lease = {"metadata": {"resourceVersion": "5"}, "spec": spec}
+    assert idle().code == 1
+    spec["leaseDurationSeconds"] = 240
+    assert idle().code == 0
 
 
 def test_a_run_that_loses_its_lease_evicts_no_further(idle: Idle) -> None:

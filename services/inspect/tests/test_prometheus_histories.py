@@ -46,6 +46,25 @@ def test_each_figure_of_the_recorder_is_that_of_the_history() -> None:
     assert (sum(found.buckets.values()), found.sm_buckets) == (2, {0: 1, 9: 1})
 
 
+def test_the_last_step_ends_now() -> None:
+    """A window that is no multiple of the step begins earlier: the newest sample is read."""
+    series = RecordedSeries(RecordedPod("web-1", [2]))
+    with serving({}, respond=series.respond) as url:
+        prometheus_histories(url, namespace="", days=7)
+    ranges = [fields for path, fields in series.asked if path == "query_range"]
+    spans = {int(each["end"]) - int(each["start"]) for each in ranges}
+    (step,) = {int(each["step"]) for each in ranges}
+    assert 7 * DAY % step != 0
+    assert [span % step for span in spans] == [0]
+    assert min(spans) >= 7 * DAY
+
+
+def test_a_sample_above_the_recorded_peak_is_the_peak() -> None:
+    """Prometheus scrapes the figures one after the other: the peak may lag behind the use."""
+    (found,) = read(RecordedSeries(RecordedPod("web-1", [5], peak=3)))
+    assert found.peak_bytes == 5 * GIB
+
+
 def test_figures_that_are_absent_are_zero() -> None:
     """The plugin exports no zeros."""
     (found,) = read(RecordedSeries(RecordedPod("web-1", [2], starts=0, requested=0)))

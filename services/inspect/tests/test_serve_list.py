@@ -192,6 +192,22 @@ def test_get_shows_one_type_and_version(run: Run, server: FakeApiServer, flag: s
         assert (outcome.code, outcome.err) == (1, sentence)
 
 
+def test_a_pod_waits_for_its_turn_in_its_own_namespace_alone(run: Run, tmp_path: Path) -> None:
+    """The same model is served by the same labels in two namespaces."""
+    one, other = (arena.deployment("tensorflow", "mnist", {MEM: 3}) for _ in range(2))
+    other["metadata"]["namespace"] = "team"
+    one["status"] = other["status"] = {}
+    pod = arena.pod("tensorflow", "mnist", {MEM: 3}, node="n1")
+    message = "rpc failed: waits for its turn: pod default/x is starting on the same GPU"
+    waiting = {"waiting": {"reason": "CreateContainerConfigError", "message": message}}
+    pod["status"] = {"phase": "Pending", "containerStatuses": [{"state": waiting}]}
+    lists = {"/apis/apps/v1/deployments": [one, other], "/api/v1/services": []}
+    with FakeApiServer({**lists, "/api/v1/pods": [pod]}, page=10).serving() as fake:
+        flag = f"--kubeconfig={fake.kubeconfig(tmp_path)}"
+        found = json.loads(run("serve", "list", "-A", flag, "-o", "json").out)["items"]
+    assert {each["namespace"]: each["waiting"] for each in found} == {"default": 1, "team": 0}
+
+
 def test_one_namespace_or_all(run: Run, flag: str) -> None:
     """As in all commands, both flags together are refused."""
     outcome = run("serve", "list", flag, "-A", "-n", "default")

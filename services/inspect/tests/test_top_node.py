@@ -133,6 +133,16 @@ def test_a_plugin_that_stopped_does_not_offer_gpus(run: Run, cluster: FakeCluste
     assert row[4:] == ["1", "0", "Yes"]
 
 
+def test_a_plugin_that_stopped_does_not_offer_exclusive_gpus(
+    run: Run, cluster: FakeCluster
+) -> None:
+    """A node with exclusive GPUs alone: those of NVIDIA's plugin are the same GPUs."""
+    both = {"nvidia.com/gpu": "1", "aliyun.com/gpu": "1", "aliyun.com/gpu-count": "1"}
+    cluster.node("n", gpus=[Gpu(15)], resources=both, allocatable={"nvidia.com/gpu": "0"})
+    (found,) = json.loads(run("top", "node", "-o", "json", on=cluster).out)["items"]
+    assert (found["total"], found["unhealthy"]) == (1, 0)
+
+
 def test_unhealthy_gpus_of_nvidias_plugin_are_counted(run: Run, cluster: FakeCluster) -> None:
     """They are the capacity that kubelet does not allocate, as in arena."""
     cluster.node("n", resources={"nvidia.com/gpu": "4"}, allocatable={"nvidia.com/gpu": "3"})

@@ -1,13 +1,19 @@
 """The waits of ``gpushare verify``: an API server that fails for a while ends no run."""
 
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
 import pytest
 
+from gpucore.units import GpuIndex, NodeName
+from gpucore.wire.names import DEFAULT_NAMES
 from gpuinspect.verify.objects import RunPlace
-from gpuinspect.verify.site import PodFailedError, RunStoppedError, VerifySite
+from gpuinspect.verify.rows import RowRunner
+from gpuinspect.verify.site import PodFailedError, PodLateError, RunStoppedError, VerifySite
+from gpuinspect.verify.targets import SHARE_MIB, ProofTarget
 from gpukube.errors import KubeError, NotFoundError, ServerError, ThrottledError, UnreachableError
+from gpuprobe.checks.verdicts import ProofVerdict
 
 RESET = UnreachableError("GET pod: connection reset")
 RESTARTS = ServerError("GET pod", status=503, message="shutting down")
@@ -107,3 +113,60 @@ def test_what_kept_a_wait_from_its_end_is_named() -> None:
         PodFailedError, match=r"not in 0 s: it is so \(GET pod: 503 shutting down\)"
     ):
         site(FailingClient()).wait(fails, "it is so", 0)
+
+
+@pytest.mark.parametrize(
+    ("phase", "failure"), [("Pending", PodFailedError), ("Running", PodLateError)]
+)
+def test_only_a_pod_that_runs_is_late(
+    phase: str, failure: type[Exception], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """MPS lets a running pod wait for others; one that did not start has another reason."""
+    monkeypatch.setattr("gpuinspect.verify.site.END_SECONDS", 0)
+    with pytest.raises(PodFailedError) as raised:
+        site(FailingClient(*[phase] * 9)).ended("p")
+    assert raised.type is failure
+
+
+def runner(site: Any = None, **changed: Any) -> RowRunner:
+    """The rows of an empty GPU of 16 units."""
+    target = ProofTarget(
+        node=NodeName("n"),
+        index=GpuIndex(0),
+        uuid="GPU-0",
+        model="",
+        mode="driver",
+        driver="",
+        memory_mib=0,
+        unit_mib=1024,
+        total=16,
+        free=16,
+        core_free=100,
+        empty=True,
+    )
+    known: Any = None
+    target = msgspec.structs.replace(target, **changed)
+    return RowRunner(site, target, DEFAULT_NAMES, known, starts=1)
+
+
+@pytest.mark.parametrize("group", ["0,3", "3,0"])
+def test_the_link_of_two_gpus_is_that_of_the_pair_in_any_order(group: str) -> None:
+    """The inventory has one link for each pair."""
+    pod = {"metadata": {"annotations": {DEFAULT_NAMES.group: group}}}
+    assert runner(links={(0, 3): (4, "NV4")})._link(pod) == (4, "NV4")
+
+
+def test_a_burst_needs_its_share_and_its_limit_free() -> None:
+    """Where no limit holds, the process takes more than the limit, and none of other pods'."""
+    units = runner().target.units(SHARE_MIB)
+    (proof,) = runner(free=3 * units - 1)._burst()
+    assert (proof.verdict, proof.seen.startswith("needs ")) == (ProofVerdict.SKIP, True)
+
+
+def test_a_neighbour_that_failed_is_not_waited_for() -> None:
+    """It reports nothing any more: its error is in its log."""
+    over: list[bool] = []
+    log = '{"do": "watch", "error": {"name": "CUDA_ERROR_X", "code": 1, "call": "cuInit"}}\n'
+    waiting = SimpleNamespace(log=lambda _: log, wait=lambda done, _: over.append(done()))
+    runner(waiting)._reports("p", 3)
+    assert over == [True]

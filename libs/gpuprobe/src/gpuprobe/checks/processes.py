@@ -53,7 +53,7 @@ def figures(granted_mib: int, answers: Sequence[Answer]) -> Figures:
     outside = reading.first(answers, "outside")["answers"]
     reached = {
         "fork_mib": int(fork["held_mib"]),
-        "second_mib": _reached(second[1:] or second),
+        "second_mib": _reached(second),
         "outside_mib": _reached(outside),
     }
     return {"granted_mib": granted_mib, **reached, "sum_mib": sum(reached.values())}

@@ -24,7 +24,6 @@ class RequestedShare:
         confirmed: the plugin confirmed that kubelet allocated that GPU.
         mode: isolation mode of the GPU.
         prefix: of the variables of the first generation.
-        core: percent of compute; 0 for none.
     """
 
     units: int
@@ -35,7 +34,6 @@ class RequestedShare:
     confirmed: bool
     mode: str
     prefix: str = "ALIYUN_COM"
-    core: int = 0
 
     @property
     def granted_mib(self) -> int:
@@ -113,8 +111,6 @@ def _amounts(asked: RequestedShare, variables: Mapping[str, str]) -> Iterable[st
         wanted["NVIDIA_GPU_MEMORY_LIMIT"] = str(asked.granted_mib)
     elif asked.mode == "mps":
         wanted["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] = f"0={asked.granted_mib}M"
-    if asked.core and "mps" in asked.mode:
-        wanted["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] = str(asked.core)
     for name, expected in wanted.items():
         if variables.get(name) != expected:
             yield f"{name} is {variables.get(name, 'not set')}, not {expected}"

@@ -103,5 +103,5 @@ def _measured(
             pod, raw = pods[held.uid]
             usage = replies.nodes.get(node.name)
             at = usage.measured_at if usage else 0.0
-            gpus = len({*held.gpus, *held.group})
+            gpus = len(held.gpus)
             yield MeasuredPod(pod, controller_of(raw), times.no_memory_since, at, gpus)

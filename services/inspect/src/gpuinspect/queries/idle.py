@@ -169,7 +169,7 @@ def holders(
     for node in view.nodes:
         rows = _rows(replies.nodes.get(node.name))
         for held in node.pods:
-            mine = [rows.get((held.namespace, held.name, index)) for index in _indexes(held)]
+            mine = [rows.get((held.namespace, held.name, index)) for index in held.gpus]
             if mine:
                 yield node, held, _idle_times(mine)
 
@@ -188,10 +188,6 @@ def _idle_times(rows: Sequence[PodMemoryUse | None]) -> IdleTimes:
 def latest(times: Sequence[float]) -> float:
     """The last of these times; 0 where one of them is 0."""
     return max(times) if all(times) else 0.0
-
-
-def _indexes(held: PodSummary) -> set[int]:
-    return {*held.gpus, *held.group}
 
 
 def _rows(usage: NodeUsage | None) -> Mapping[tuple[str, str, int], PodMemoryUse]:

@@ -47,7 +47,7 @@ class PodSummary(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True
 
     Attributes:
         state: ``bound`` until the node has handed the GPUs out, then ``confirmed``.
-        gpus: units on each GPU it has a share of.
+        gpus: units on each GPU it has a share of, all of them on one that it holds as a whole.
         limits: units of each GPU that it may use where these are more than its share.
         core: percent of compute on each GPU.
         group: GPUs it holds as a whole.
