@@ -98,6 +98,17 @@ def test_a_claim_that_is_deallocated_or_deleted_holds_nothing(
     assert node(ledger).used_units == 0
 
 
+def test_a_claim_of_a_device_that_is_no_gpu_of_the_node_counts_on_the_node(
+    ledger: Ledger, accounts: ClaimAccounts
+) -> None:
+    """The slice no longer has the device; the memory is in use until the claim is gone."""
+    accounts.slice_changed(offer(15))
+    accounts.claim_changed(claim("c", "gpu-7", "7Gi", pod="p"))
+    assert (node(ledger).pending, node(ledger).used_units) == (7, 7)
+    accounts.claim_gone(PodUid("c"))
+    assert (node(ledger).pending, node(ledger).used_units) == (0, 0)
+
+
 def test_a_list_of_pods_ends_no_claim(ledger: Ledger, accounts: ClaimAccounts) -> None:
     """Claims are in a list of their own."""
     accounts.slice_changed(offer(15))

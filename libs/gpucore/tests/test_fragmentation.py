@@ -5,9 +5,9 @@ from corebuilders import NAMES, ledger, make_gpus, pod, share_node
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpucore.model import Placement
+from gpucore.model import Allocation, AllocationState, Placement
 from gpucore.scheduling.fragmentation import growth, steps
-from gpucore.units import GpuIndex, NodeName
+from gpucore.units import GpuIndex, NodeName, PodUid
 from gpucore.wire.node.spec import Node
 from gpucore.workload.kinds import TYPICAL, Kind, Workload
 
@@ -97,6 +97,17 @@ def test_gpus_of_unknown_memory_are_free_or_not() -> None:
     whole = Workload([Kind(1, 1000, 2)])
     assert growth(node_info, Placement(NodeName("n"), group=(GpuIndex(0),)), whole) == -1.0
     assert growth(node_info, Placement(NodeName("n"), {}, {GpuIndex(0): 5}), whole) == 0.0
+
+
+@pytest.mark.parametrize(("mem", "core", "left"), [(3, 90, 100), (9, 10, 250)])
+def test_memory_or_compute_is_left_whichever_is_scarcer(mem: int, core: int, left: int) -> None:
+    """A share of much compute leaves memory that no other share can use."""
+    found = ledger(share_node("n", make_gpus(12))).node(NodeName("n"))
+    assert found is not None
+    held = Placement(NodeName("n"), {GpuIndex(0): mem}, {GpuIndex(0): core})
+    node_info = found.copy()
+    node_info.put(Allocation(PodUid("p"), "", "p", AllocationState.BOUND, held))
+    assert node_info.free_parts() == {0: left}
 
 
 def test_gpus_that_are_not_healthy_are_no_fragments() -> None:

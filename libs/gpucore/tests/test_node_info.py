@@ -5,7 +5,7 @@ import pytest
 from corebuilders import NAMES, assumed, ledger, make_gpus, on_node, pod, pod_request, share_node
 
 from gpucore.accounting.ledger import Ledger
-from gpucore.accounting.node_info import NodeInfo
+from gpucore.accounting.node_info import NodeInfo, common_unit
 from gpucore.model import (
     Allocation,
     AllocationState,
@@ -17,7 +17,7 @@ from gpucore.model import (
 )
 from gpucore.scheduling.filter import filter_nodes
 from gpucore.scheduling.fit import fit
-from gpucore.units import GIB, MIB, GpuIndex, NodeName
+from gpucore.units import GIB, MIB, GpuIndex, MemoryUnit, NodeName
 from gpucore.wire import names as wire_names
 from gpucore.wire.node.spec import Node
 from gpucore.wire.pod.spec import Pod
@@ -211,3 +211,15 @@ def test_too_few_gpus_are_counted_in_gpus() -> None:
     assert isinstance(refusal, FitError)
     assert (refusal.code, refusal.requested) == (Code.INSUFFICIENT_GPUS, 2)
     assert (refusal.free, refusal.total) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("units", "common"),
+    [((), None), ((GIB,), GIB), ((MIB, MIB), MIB), ((GIB, MIB), None), ((MIB, GIB), None)],
+)
+def test_nodes_have_a_common_unit_where_all_of_them_count_in_it(
+    units: tuple[MemoryUnit, ...], common: MemoryUnit | None
+) -> None:
+    """A node without GPUs has none, and does not count."""
+    nodes = [share_node(f"n{i}", make_gpus(16, unit=unit)) for i, unit in enumerate(units)]
+    assert common_unit(ledger(*nodes, Node(NodeName("no-gpus"))).nodes().values()) == common

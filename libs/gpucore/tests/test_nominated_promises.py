@@ -126,6 +126,16 @@ def test_what_if_names_the_gpu_that_bind_takes_beside_a_nominated_pod() -> None:
     assert above.placement.mem == {0: 10}
 
 
+def test_a_branch_of_a_simulation_places_pods_beside_nominated_ones() -> None:
+    """Also on a node that changed in the branch, where no earlier result counts."""
+    book, nominations = ledger(ready_node("a", 16)), Nominations()
+    waits = msgspec.structs.replace(pod("waits", 8), nominated=NodeName("a"))
+    nominations.note(waits, pod_request(waits))
+    branch = SimulatedCluster(book.nodes(), nominations=nominations).branch()
+    pods = [WhatIfPod(name, pod_request(pod(name, mem))) for name, mem in (("s", 4), ("l", 8))]
+    assert [branch.grant(each).placement is not None for each in pods] == [True, False]
+
+
 @pytest.mark.parametrize("seed", SEEDS)
 def test_filter_keeps_what_explain_promises(seed: int) -> None:
     """Once the named pods have ended, or with the smaller request, filter admits the pod."""

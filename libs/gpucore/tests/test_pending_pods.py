@@ -1,6 +1,9 @@
 """The pods that wait for a node: what a watch brought, and what requests brought before it."""
 
+from typing import Any
+
 import msgspec
+import pytest
 from corebuilders import pod, pod_request
 
 from gpucore.scheduling import pending_pods
@@ -48,6 +51,24 @@ def test_a_placed_pod_waits_no_more() -> None:
     pods.placed(item.pod)
     assert len(pods) == 0
     assert pods.get("default", "p", PodUid("p")) is None
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"gated": True},
+        {"named_claims": ("c",)},
+        {"claim_templates": ("t",)},
+        {"pod_group": "g"},
+        {"unschedulable": True},
+    ],
+)
+def test_a_pod_that_waits_for_more_than_its_turn_is_not_queued(fields: dict[str, Any]) -> None:
+    """Pods of a PodGroup wait until there are enough of them."""
+    pods = PendingPods()
+    pods.put(one("queued"))
+    pods.put(one("held", **fields))
+    assert pods.queued([one("p").pod.scheduler_name]) == 1
 
 
 def test_the_deletion_of_a_pod_leaves_another_of_its_name() -> None:

@@ -10,7 +10,10 @@ from hypothesis import given
 
 from gpucore.accounting.node_info import NodeInfo
 from gpucore.model import Code, ContainerRequest, Placement, PodRequest
+from gpucore.model.constraints import CPU, CandidateNode, PodConstraints
 from gpucore.scheduling.fit import fit
+from gpucore.scheduling.fragmentation import fragments
+from gpucore.scheduling.host_rooms import room_of
 from gpucore.scheduling.policy import place, rate, resolve
 from gpucore.simulate.whatif import (
     SimulatedCluster,
@@ -20,6 +23,7 @@ from gpucore.simulate.whatif import (
 )
 from gpucore.units import NodeName
 from gpucore.wire import names as wire_names
+from gpucore.workload.pod_mix import PodKind, PodMix
 
 
 def whatif_pods(*amounts: int) -> list[WhatIfPod]:
@@ -80,6 +84,21 @@ def test_a_cluster_without_nodes_takes_no_pod() -> None:
     """The pod has no place, and no node that refuses it."""
     (lonely,) = granted(SimulatedCluster({}), whatif_pods(1))
     assert (lonely.placement, dict(lonely.refusals)) == (None, {})
+
+
+def test_a_placed_pod_takes_cpu_from_its_node() -> None:
+    """What is free of the GPU is a fragment once the CPU is too little for the usual pods."""
+    book = ledger(share_node("n", make_gpus(16)))
+    node_info, node = (
+        book.nodes()[NodeName("n")],
+        CandidateNode(NodeName("n"), allocatable={CPU: 8000}),
+    )
+    node_info.host = room_of(node_info, node, PodMix({PodKind(mem=8, cpu_milli=4000): 1.0}))
+    cluster = SimulatedCluster(book.nodes())
+    takes_cpu = PodConstraints(requests=((CPU, 5000),))
+    cluster.grant(WhatIfPod("w", pod_request(pod("w", 4)), takes_cpu))
+    assert fragments(cluster.node_infos[NodeName("n")]) == pytest.approx(0.75)
+    assert fragments(node_info) == 0.0
 
 
 ASKS = st.one_of(

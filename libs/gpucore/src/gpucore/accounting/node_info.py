@@ -212,7 +212,7 @@ class NodeInfo:
 
     def _holds(self, allocation: Allocation) -> dict[GpuIndex, DeviceAllocation]:
         placement = allocation.placement
-        confirmed = allocation.state is AllocationState.CONFIRMED or allocation.users is not None
+        confirmed = allocation.state is AllocationState.CONFIRMED
         return {
             index: DeviceAllocation(
                 mem=self.shape.counted(placement.mem.get(index, 0), allocation.unit),
