@@ -112,6 +112,7 @@ def test_the_node_selector_names_what_is_lacking() -> None:
         ({"key": "dedicated", "operator": "Exists", "effect": "NoExecute"}, False),
         ({"key": "dedicated", "operator": "Exists"}, True),
         ({"operator": "Exists"}, True),
+        ({"operator": "Equal", "value": "ml"}, False),
         ({"key": "other", "operator": "Exists"}, False),
     ],
 )

@@ -268,6 +268,20 @@ def test_terminating_pods_hold_what_they_held(phase: str) -> None:
     assert allocation.placement.mem == {0: 8}
 
 
+@pytest.mark.parametrize(("terminating", "gang"), [(False, "g"), (True, "")])
+def test_a_terminating_pod_is_no_member_of_its_gang(gang: str, *, terminating: bool) -> None:
+    """Its replacement takes its place."""
+    labels = {"gpu-topology": "g", "gpu-topology-replica": "2"}
+    assert allocated(8, {IDX: "0"}, labels=labels, terminating=terminating).gang == gang
+
+
+def test_a_container_without_a_limit_of_kai_counts_with_its_share() -> None:
+    """KAI's limits are in MiB, the share is in the unit of the node."""
+    kai = f"{wire_names.KAI_CONTAINER}c0{wire_names.KAI_MEMORY_LIMIT}"
+    texts = {IDX: "0", wire_names.UNIT: "GiB", kai: "8192"}
+    assert allocated((4, 2), texts).burst == 10
+
+
 def test_unbound_pods_and_others_hold_nothing() -> None:
     """No node, or no GPUs: no allocation."""
     assert allocation_of(pod("p", 8), NAMES) is None

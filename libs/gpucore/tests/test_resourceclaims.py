@@ -30,13 +30,16 @@ def result(device: str, memory: str = "", core: str = "0", **fields: Any) -> dic
 
 
 def claim(*results: dict[str, Any]) -> bytes:
-    """An allocated claim of pod ``p``."""
+    """An allocated claim of pod ``p``, which another consumer uses too."""
     return msgspec.json.encode(
         {
             "metadata": {"name": "c", "namespace": "ns", "uid": "u-c", "resourceVersion": "3"},
             "status": {
                 "allocation": {"devices": {"results": list(results)}},
-                "reservedFor": [{"resource": "pods", "name": "p", "uid": "u-p"}],
+                "reservedFor": [
+                    {"apiGroup": "a.example", "resource": "jobs", "name": "j", "uid": "u-j"},
+                    {"resource": "pods", "name": "p", "uid": "u-p"},
+                ],
             },
         }
     )
@@ -48,7 +51,7 @@ def allocation(*results: dict[str, Any]) -> Allocation | None:
 
 
 def test_a_share_of_one_gpu() -> None:
-    """Memory in MiB, compute in percent, and the pod that may use the claim."""
+    """Memory in MiB, compute in percent, and the one pod that may use the claim."""
     decoded = decode_claim(claim(result("gpu-3", "7Gi", "10")))
     assert decoded.pods == (("u-p", "p"),)
     assert decoded.shares[0].share_id == "0d4e-1"

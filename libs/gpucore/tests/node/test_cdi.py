@@ -149,6 +149,21 @@ def test_with_mps_both_devices_of_a_memory_share_are_written_again() -> None:
     assert len(expected) == 2
 
 
+def test_both_devices_of_a_share_that_the_driver_limits_are_written_again() -> None:
+    """The limit of a pod that may use more is another one; kubelet's list does not state it."""
+    limited = (replace(gpu, isolation=IsolationMode.DRIVER) for gpu in INVENTORY.gpus)
+    inventory = replace(INVENTORY, gpus=tuple(limited))
+    tables = {each: device_table(inventory, each) for each in Resource}
+    held = Held("default", "p", {"c": {Resource.MEM: tables[Resource.MEM].ids[GpuIndex(0)][:3]}})
+    expected = {
+        grant(Resource.MEM, {GpuIndex(0): 3}, inventory, POLICY, bursts=bursts).cdi_devices[0]
+        for bursts in (False, True)
+    }
+    found = shares_held([held], tables, inventory, POLICY)
+    assert {each.qualified_name for each in found.values()} == expected
+    assert len(expected) == 2
+
+
 def test_a_file_of_an_earlier_plugin_is_read_back() -> None:
     """What is no device of ours is nothing."""
     share = granted({1: 4}).share
