@@ -8,12 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpucore.accounting.node_info import NodeInfo
-from gpucore.model import Allocation, AllocationState, FitError
+from gpucore.model import Allocation, AllocationState, FitError, Placement
 from gpucore.scheduling.fit import fit
-from gpucore.scheduling.nominated import node_beside, refusal_beside
+from gpucore.scheduling.nominated import beside_nominated, node_beside, refusal_beside
 from gpucore.scheduling.pending_pods import NominatedPod, before
 from gpucore.scheduling.policy import place
-from gpucore.units import NodeName, PodUid
+from gpucore.units import GpuIndex, NodeName, PodUid
 
 
 def nominee(name: str, mem: int, priority: int = 0) -> NominatedPod:
@@ -38,6 +38,18 @@ def test_a_pod_gives_way_to_its_own_priority_and_higher_ones() -> None:
     pods = [nominee("low", 1, 1), nominee("same", 1, 5), nominee("high", 1, 9)]
     found = before([*pods, nominee("me", 1, 5)], PodUid("me"), 5)
     assert [one.name for one in found] == ["same", "high"]
+
+
+def test_nominated_pods_are_entered_on_the_node_that_a_plan_has_changed() -> None:
+    """Of a node without changes they are entered on the state in the ledger."""
+    book = ledger(*(share_node(name, make_gpus(16)) for name in "abc"))
+    a, b, c = map(NodeName, "abc")
+    changed = {name: book.nodes()[name].copy() for name in (a, c)}
+    for name, node_info in changed.items():
+        on_gpu = Placement(name, {GpuIndex(0): 3})
+        node_info.put(Allocation(PodUid("h"), "", "h", AllocationState.RESERVED, on_gpu))
+    found = beside_nominated(book, changed, {a: [nominee("n", 4)], b: [nominee("m", 5)]})
+    assert {name: one.used_units for name, one in found.items()} == {a: 7, b: 5, c: 3}
 
 
 @pytest.mark.slow

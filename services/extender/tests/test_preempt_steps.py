@@ -365,6 +365,15 @@ def test_a_proposed_pod_goes_where_its_processors_are_needed(
     assert victims_of(Preempt(state), pending, *proposed) == expected
 
 
+def test_the_fewest_victims_are_chosen_beside_one_whose_processors_are_needed() -> None:
+    """Two of GPU 0, not three of GPU 1; x makes room on no GPU and has half of the processors."""
+    low = [(name, 5, 1, 0) for name in ("c", "d", "e")]
+    state = state_with(("a", 8, 0, 5), ("b", 7, 0, 5), *low, ("k", 9, 2, 200), units=(15, 15, 15))
+    state.pod_changed(a_pod(placed(needing_cpu(pod("x", 6, uid="x"), 4), "n", 2)))
+    pending = needing_cpu(pod("p", 15, uid="p", priority=100), 5)
+    assert victims_of(Preempt(state), pending, "x") == ["a", "b", "x"]
+
+
 def test_no_proposed_pod_is_spared_beside_a_pod_that_another_component_nominated() -> None:
     """kube-scheduler counts the processors of that pod too, which are not known here."""
     state = state_with(("a", 15, 0, 0), ("b", 6, 1, 1), units=(15, 15, 15))
