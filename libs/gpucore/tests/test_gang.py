@@ -315,6 +315,17 @@ def test_a_place_that_no_longer_holds_is_found_anew() -> None:
     assert len(reservations(book)) == 2
 
 
+def test_a_place_whose_gpu_is_not_healthy_is_taken_on_another_gpu_of_its_node() -> None:
+    """The GPU became unhealthy after filter; the place of the other member stays."""
+    book = ledger(share_node("a", make_gpus(8, 8, 8)))
+    requested(book, member(0, 2, mem=6), "a")
+    kept, other = reservations(book)
+    lost, stays = (able_nodes.gpus_of(one.placement)[0] for one in (kept, other))
+    book.unhealthy_changed(NodeName("a"), frozenset(indexes(lost)))
+    bound_to = take(book, member(0, 2, mem=6), kept).placement
+    assert {lost, stays, *bound_to.mem} == {0, 1, 2}
+
+
 def test_a_place_of_an_exclusive_gpu_ends_when_another_pod_has_a_share_of_it() -> None:
     """The share was bound by another extender: the place is found anew on a free GPU."""
     book = ledger(linked_node("a", BRIDGED))

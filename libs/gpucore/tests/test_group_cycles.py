@@ -297,6 +297,29 @@ def test_a_bind_finds_the_places_of_an_earlier_set_of_nodes() -> None:
     assert [allocation.placement.node for allocation in bench.held()] == ["a"]
 
 
+def test_a_bind_reserves_the_newest_answers_with_its_node() -> None:
+    """The first pod was sent to one node twice, the second pod to another node each time."""
+    bench = Bench(1)
+    first, second = bench.come(member(0), member(1))
+    for node, other in ((A, B), (A, C), (B, C)):
+        assert bench.node_of(first, (node,)) == node
+        assert bench.node_of(second, (other,)) == other
+    assert isinstance(bench.bind(first, "a"), Placement)
+    assert sorted(one.placement.node for one in bench.held()) == ["a", "c"]
+
+
+def test_a_late_bind_of_a_group_that_lost_a_pod_is_refused() -> None:
+    """The pods that are left are fewer than are placed together."""
+    bench = Bench(2)
+    first, second = bench.come(member(0), member(1))
+    node = bench.node_of(first)
+    assert bench.node_of(second)
+    bench.wait(RELEASE_SECONDS)
+    bench.state.gangs.drop(second.pod.uid)
+    assert "has lost its GPUs" in str(bench.bind(first, node))
+    assert bench.held() == []
+
+
 @pytest.mark.parametrize(
     ("others", "expected"),
     [(SIMULATIONS, "has lost its GPUs"), (SIMULATIONS + 1, "capacity for 0")],
@@ -527,6 +550,16 @@ def test_a_group_with_a_plan_is_called_and_bound_while_its_namespace_gets_no_new
     assert len(bench.held()) == 2
     bench.state.now += int(PLANNING_SECONDS * RECOVERY) * SECOND
     assert bench.cycles.could_go(late, bench.gang(late), NODES)
+
+
+def test_a_pod_that_gets_no_new_plan_leaves_the_others_their_places() -> None:
+    """Two of three pods are placed together; kube-scheduler offers the second no node."""
+    bench = Bench(2)
+    first, second, third = bench.come(*map(member, range(3)))
+    assert bench.node_of(first)
+    bench.plans_took(15.0)
+    assert not bench.node_of(second, ())
+    assert bench.node_of(third)
 
 
 @pytest.mark.parametrize(("seconds", "fits"), [(PLANNING_SECONDS, True), (15.0, False)])
