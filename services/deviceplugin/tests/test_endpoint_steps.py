@@ -17,6 +17,7 @@ from gpucore.node.grant import GrantPolicy
 from gpudeviceplugin.kubelet.endpoint import (
     KUBELET_SOCKET,
     LIST_SECONDS,
+    MOST_SOCKETS,
     REGISTER_SECONDS,
     STOP_SECONDS,
     UNWATCHED_SECONDS,
@@ -37,9 +38,9 @@ NAME = "aliyun.com/gpu-core.percentage"
 class KubeletRefusedError(grpc.aio.AioRpcError):
     """Kubelet's answer to a registration."""
 
-    def __init__(self) -> None:
+    def __init__(self, details: str = "not wanted") -> None:
         empty = grpc.aio.Metadata()
-        super().__init__(grpc.StatusCode.INVALID_ARGUMENT, empty, empty, details="not wanted")
+        super().__init__(grpc.StatusCode.INVALID_ARGUMENT, empty, empty, details=details)
 
 
 class World:
@@ -47,6 +48,7 @@ class World:
 
     Attributes:
         refuses: kubelet takes no registration.
+        held: names of sockets of plugins whose end kubelet has not seen.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -54,6 +56,7 @@ class World:
         self.effects: list[Any] = []
         self.requests: list[api.RegisterRequest] = []
         self.refuses = False
+        self.held = set[str]()
         self.unwatched_seconds = 0.0
         self.endpoint = Endpoint(Resource.CORE, NAME, self, directory)  # type: ignore[arg-type]
         self.options = api.DevicePluginOptions(get_preferred_allocation_available=True)
@@ -99,6 +102,9 @@ class World:
         assert self.endpoint.socket.exists()
         if self.refuses:
             raise KubeletRefusedError
+        if request.endpoint in self.held:
+            path = self.directory / request.endpoint
+            raise KubeletRefusedError(f"device plugin already connected: {path}")
 
 
 class Server:
@@ -200,6 +206,27 @@ async def test_a_registration_that_kubelet_refuses_leaves_nothing_served(world: 
     assert world.effects[-3:] == STOPPED
     assert ("listed", LIST_SECONDS) not in world.effects
     assert not world.endpoint.socket.exists()
+
+
+async def test_a_socket_that_kubelet_holds_is_not_registered_again(world: World) -> None:
+    """Kubelet 1.37 that missed the end of a plugin refuses its socket until it restarts."""
+    world.held = {"gpushare-gpu-core.sock", "gpushare-gpu-core-1.sock"}
+    await world.endpoint.start()
+    assert world.endpoint.socket.name == world.requests[-1].endpoint == "gpushare-gpu-core-2.sock"
+    assert [path.name for path in world.directory.glob("*.sock")] == ["gpushare-gpu-core-2.sock"]
+    world.held = {"gpushare-gpu-core-2.sock"}
+    await world.endpoint.start()
+    assert world.endpoint.socket.name == "gpushare-gpu-core-3.sock"
+
+
+async def test_a_kubelet_that_holds_all_sockets_refuses_the_registration(world: World) -> None:
+    """Each is tried once."""
+    names = [f"gpushare-gpu-core-{number}.sock" for number in range(1, MOST_SOCKETS)]
+    world.held = {"gpushare-gpu-core.sock", *names}
+    with pytest.raises(RegistrationError, match="already connected"):
+        await world.endpoint.start()
+    assert [each.endpoint for each in world.requests] == ["gpushare-gpu-core.sock", *names]
+    assert list(world.directory.glob("*.sock")) == []
 
 
 async def test_a_resource_that_goes_offers_nothing_before_its_socket_closes(

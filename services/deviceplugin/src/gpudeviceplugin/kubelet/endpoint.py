@@ -30,12 +30,23 @@ LIST_SECONDS: Final = 2.0
 """Longest wait after a registration for kubelet to fetch the device list."""
 UNWATCHED_SECONDS: Final = 30.0
 """Time without a stream of devices after which kubelet has dropped the registration."""
+MOST_SOCKETS: Final = 16
+"""Names of the socket of one resource, tried in turn while kubelet holds the others."""
+_HELD: Final = "already connected"
+"""In kubelet's answer, since 1.37, to a plugin at the socket of one whose end it has not seen.
+
+Such an answer makes it forget to look for that end, so it refuses this socket until it restarts.
+"""
 # kubelet names every available device in a question, so it may be as long as the list it was sent.
 RECEIVE_LIMIT_BYTES: Final = 16 * 1024 * 1024
 
 
 class RegistrationError(Exception):
     """kubelet did not take the registration."""
+
+
+class SocketHeldError(RegistrationError):
+    """kubelet holds another plugin at this socket."""
 
 
 class Endpoint:
@@ -51,11 +62,13 @@ class Endpoint:
         self._server: grpc.aio.Server | None = None
         self._stopping: asyncio.Task[None] | None = None
         self._identity: tuple[int, int] | None = None
+        self._number = 0
 
     @property
     def socket(self) -> Path:
         """The socket on which kubelet calls this plugin."""
-        return socket_in(self._directory, f"gpushare-{self.resource.split('.')[0]}.sock")
+        suffix = f"-{self._number}" if self._number else ""
+        return socket_in(self._directory, f"gpushare-{self.resource.split('.')[0]}{suffix}.sock")
 
     @property
     def dropped(self) -> bool:
@@ -68,13 +81,22 @@ class Endpoint:
         return unwatched and ours and connect_error(self._directory / KUBELET_SOCKET) is None
 
     async def start(self) -> None:
-        """Serve the socket and register it; what fails or is cancelled leaves nothing served.
+        """Serve a socket and register it; what fails or is cancelled leaves nothing served.
 
         Raises:
             RegistrationError: kubelet does not answer or does not want it, or there can be no
                 socket, such as where another plugin of an update makes it at this moment.
         """
         await self.stop()
+        for _ in range(MOST_SOCKETS - 1):
+            try:
+                return await self._start()
+            except SocketHeldError as error:
+                log.info("another socket is registered", why=str(error))
+                self._number = (self._number + 1) % MOST_SOCKETS
+        return await self._start()
+
+    async def _start(self) -> None:
         self._server = server = self._bound()
         try:
             await to_its_end(server.start())  # half a start cannot be stopped
@@ -111,7 +133,9 @@ class Endpoint:
                 await stub.Register(request, timeout=REGISTER_SECONDS)
         except grpc.aio.AioRpcError as error:
             telemetry.REGISTRATIONS.labels(self.resource, "failed").inc()
-            raise RegistrationError(f"{self._full_name}: {error.details()}") from error
+            sentence = f"{self._full_name}: {error.details()}"
+            held = _HELD in (error.details() or "")
+            raise (SocketHeldError if held else RegistrationError)(sentence) from error
         telemetry.REGISTRATIONS.labels(self.resource, "ok").inc()
         log.info("registered", resource=self._full_name, socket=str(self.socket))
 
