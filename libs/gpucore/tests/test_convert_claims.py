@@ -87,6 +87,13 @@ def test_a_fraction_of_an_init_container_is_not_converted() -> None:
     assert f"{MEM}: 0.5 is no whole number" in found.obstacle
 
 
+def test_the_first_container_has_the_largest_amounts_of_init_containers() -> None:
+    """Memory and compute each, because they use its share before it starts."""
+    found = converted(pod({MEM: "4", CORE: "10"}, inits=({MEM: "2", CORE: "30"},))).template
+    assert found is not None
+    assert found.requests == (ShareRequest(4 * 1024, 30),)
+
+
 def test_a_sidecar_enlarges_no_share_but_its_own() -> None:
     """Only init containers that end before use the share of the first container."""
     item = pod({MEM: "4"}, inits=({MEM: "8"},))
