@@ -2,7 +2,12 @@
 
 import pytest
 
-from gpucore.claims.nomination import MOST_CONSTRAINED, MOST_SELECTED, rated_quickly
+from gpucore.claims.nomination import (
+    MOST_CONSTRAINED,
+    MOST_SELECTED,
+    rated_quickly,
+    requests_only_our_devices,
+)
 from gpucore.wire.claim.claim_specs import ALL, ClaimSpec, DeviceChoice, DeviceRequest
 
 
@@ -20,3 +25,8 @@ def test_a_request_for_all_devices_counts_as_one(more: int, *, quickly: bool) ->
     """Its number is not known before a node is compared."""
     request = DeviceRequest("gpu", (DeviceChoice("gpushare", count=ALL),))
     assert rated_quickly((ClaimSpec((request,) * (MOST_CONSTRAINED + more)),)) is quickly
+
+
+def test_claims_that_request_nothing_are_none_of_ours() -> None:
+    """No node is better than another for them."""
+    assert not requests_only_our_devices((ClaimSpec(),), {})
