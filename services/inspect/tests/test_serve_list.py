@@ -83,6 +83,12 @@ def test_list_of_all_namespaces_names_them(run: Run, flag: str) -> None:
     assert [row[:2] for row in rows] == [["default", "mnist"], ["default", "own"]]
 
 
+def test_exclusive_gpus_of_gpushare_are_shown(run: Run, server: FakeApiServer, flag: str) -> None:
+    """As those of NVIDIA's device plugin."""
+    server.lists[DEPLOYMENTS] = [arena.deployment("custom", "own", {"aliyun.com/gpu": 2})]
+    assert run("serve", "list", flag, "--no-headers").out.split()[-2:] == ["2", "N/A"]
+
+
 def test_list_of_all_namespaces_is_sorted_by_namespace(
     run: Run, server: FakeApiServer, flag: str
 ) -> None:
@@ -158,13 +164,14 @@ def test_a_refusal_of_the_cluster_is_a_sentence(run: Run, server: FakeApiServer,
 
 def test_pods_that_wait_for_their_turn_are_shown(run: Run, tmp_path: Path) -> None:
     """Another server starts on the GPU first; kubelet has the plugin's words."""
-    one = arena.deployment("tensorflow", "mnist", {MEM: 3})
+    one, runs = (arena.deployment("tensorflow", name, {MEM: 3}) for name in ("mnist", "runs"))
     one["status"] = {}
     pod = arena.pod("tensorflow", "mnist", {MEM: 3}, node="n1")
     message = "rpc failed: waits for its turn: pod default/x is starting on the same GPU"
     waiting = {"waiting": {"reason": "CreateContainerConfigError", "message": message}}
     pod["status"] = {"phase": "Pending", "containerStatuses": [{"state": waiting}]}
-    with FakeApiServer({DEPLOYMENTS: [one], SERVICES: [], PODS: [pod]}, page=10).serving() as fake:
+    lists = {DEPLOYMENTS: [one, runs], SERVICES: [], PODS: [pod]}
+    with FakeApiServer(lists, page=10).serving() as fake:
         flag = f"--kubeconfig={fake.kubeconfig(tmp_path)}"
         assert "0 (1 waiting for their turn)" in run("serve", "list", flag).out
         shown = run("serve", "get", "mnist", flag).out
