@@ -184,6 +184,19 @@ def test_cert_manager_issues_the_same_certificates() -> None:
     assert injected == f"{NAMESPACE}/gpushare-webhook"
 
 
+def test_cert_manager_injects_nothing_for_a_certificate_of_ones_own() -> None:
+    """It would replace the CA bundle of the values, for want of its Certificate."""
+    rendered = render(
+        values={
+            "certificates": {"source": "cert-manager", "issuerRef": {"name": "ca"}},
+            "webhook": {"certificate": {"secretName": "own", "caBundle": "QQ=="}},
+        }
+    )
+    (hook,) = rendered.of("MutatingWebhookConfiguration")
+    assert "cert-manager.io/inject-ca-from" not in hook["metadata"].get("annotations", {})
+    assert hook["webhooks"][0]["clientConfig"]["caBundle"] == "QQ=="
+
+
 def test_the_secrets_of_cert_manager_can_be_found_before_the_source_changes() -> None:
     """They have the names of the chart's and are not Helm's: the page deletes them first."""
     source = {"source": "cert-manager", "issuerRef": {"name": "ca"}}

@@ -55,6 +55,16 @@ def test_the_api_server_can_be_let_in_to_the_device_plugins_alone() -> None:
         assert peers != [peer]
 
 
+def test_the_port_of_an_extender_is_open_to_the_peers_of_the_scheduler_alone() -> None:
+    """Those that scrape metrics may not call bind."""
+    scheduler, metrics = {"ipBlock": {"cidr": "10.0.0.5/32"}}, {"podSelector": {}}
+    peers = {"schedulerFrom": [scheduler], "metricsFrom": [metrics]}
+    rendered = render(values={"scheduler": {"mode": "extender"}, "networkPolicy": peers})
+    rules = rendered.one("NetworkPolicy", "-extender")["spec"]["ingress"]
+    allowed = {rule["ports"][0]["port"]: rule["from"] for rule in rules}
+    assert allowed == {39999: [scheduler], 9396: [metrics]}
+
+
 METRICS_PORTS = {9395, 9396, 10259}
 OWN: Object = {"podSelector": {}}
 MONITORING: Object = {

@@ -316,7 +316,8 @@ def test_replicas_are_those_of_the_values() -> None:
 def test_one_pod_of_each_stays_through_a_drain(mode: str) -> None:
     """A broken pod does not keep a node from being drained, where the cluster knows the field."""
     values = {"scheduler": {"mode": mode}}
-    for version, policy in (("1.26.0", None), ("1.27.0", "AlwaysAllow")):
+    known = "AlwaysAllow"
+    for version, policy in (("1.26.0", None), ("1.27.0", known), ("1.27.0-gke.1", known)):
         budgets = render(version, values).of("PodDisruptionBudget")
         names = {item["metadata"]["name"] for item in budgets}
         main = "gpushare-scheduler" if mode == "second" else "gpushare-extender"

@@ -171,7 +171,9 @@ def test_conditions_follow_the_values() -> None:
     assert not sent(pod())
 
 
-@pytest.mark.parametrize(("version", "expected"), [("1.27.9", False), ("1.28.0", True)])
+@pytest.mark.parametrize(
+    ("version", "expected"), [("1.27.9", False), ("1.28.0", True), ("1.28.0-gke.1", True)]
+)
 def test_older_clusters_know_no_conditions(version: str, expected: bool) -> None:
     """The field is in every API server from 1.28; before, the webhook itself passes other pods."""
     (hook,) = render(version).of("MutatingWebhookConfiguration")[0]["webhooks"]

@@ -11,7 +11,13 @@ from hypothesis import strategies as st
 
 from gpucore.accounting.node_capacity import ABSENT, NodeCapacity
 from gpucore.accounting.node_info import NodeInfo
-from gpucore.claims.arrivals import ClaimArrivals, ClaimSources, Key
+from gpucore.claims.arrivals import (
+    MOST_CLAIMS,
+    PODS_A_STEP,
+    ClaimArrivals,
+    ClaimSources,
+    Key,
+)
 from gpucore.claims.objects import CLAIM, CLASS, TEMPLATE, MissingObject
 from gpucore.model import Gpu, Inventory
 from gpucore.model.constraints import PodConstraints
@@ -225,6 +231,34 @@ def test_a_tenant_cannot_make_it_remember_without_bound() -> None:
     cluster.put(*(claim(f"c{number}", FOUR) for number in range(9)))
     assert cluster.count() == (5, 0)
     assert not cluster.arrivals._missing
+
+
+def test_all_pods_that_wait_for_one_object_are_counted_with_it() -> None:
+    """Also those beyond one step."""
+    cluster, count = Cluster(), 2 * PODS_A_STEP + 1
+    cluster.put(SHARES, *(pod(f"p{number}", named=("own",)) for number in range(count)))
+    assert cluster.count() == (0, count)
+    cluster.put(claim("own", FOUR))
+    assert cluster.count() == (count, 0)
+
+
+def test_a_list_without_a_pod_that_is_not_counted_yet_drops_it() -> None:
+    """Its deletion was missed while the watch was down."""
+    cluster = Cluster()
+    cluster.put(SHARES, claim("own", FOUR), gone := pod("a", named=("own",)))
+    del cluster.pods[gone.uid]
+    cluster.relist()
+    assert cluster.count() == (0, 0)
+
+
+def test_a_pod_with_as_many_claims_as_are_allowed_is_counted() -> None:
+    """One more is too many."""
+    cluster = Cluster()
+    names = tuple(f"c{number}" for number in range(MOST_CLAIMS + 1))
+    cluster.put(SHARES, *(claim(name, FOUR) for name in names))
+    cluster.put(pod("most", named=names[:-1]), pod("more", named=names))
+    assert cluster.count() == (1, 0)
+    assert PodUid("most") in cluster.history
 
 
 def test_the_unit_is_that_of_most_nodes() -> None:

@@ -80,6 +80,29 @@ def test_a_fraction_is_not_converted(kind: str, text: str) -> None:
     assert converted(pod({MEM: "2000m"})).template is not None
 
 
+def test_a_fraction_of_an_init_container_is_not_converted() -> None:
+    """The API server looks at these containers too."""
+    found = converted(pod({MEM: "2"}, inits=({MEM: "0.5"},)))
+    assert found.template is None
+    assert f"{MEM}: 0.5 is no whole number" in found.obstacle
+
+
+def test_the_first_container_has_the_largest_amounts_of_init_containers() -> None:
+    """Memory and compute each, because they use its share before it starts."""
+    found = converted(pod({MEM: "4", CORE: "10"}, inits=({MEM: "2", CORE: "30"},))).template
+    assert found is not None
+    assert found.requests == (ShareRequest(4 * 1024, 30),)
+
+
+def test_a_sidecar_enlarges_no_share_but_its_own() -> None:
+    """Only init containers that end before use the share of the first container."""
+    item = pod({MEM: "4"}, inits=({MEM: "8"},))
+    item["spec"]["initContainers"][0]["restartPolicy"] = "Always"
+    found = converted(item).template
+    assert found is not None
+    assert found.requests == (ShareRequest(4 * 1024), ShareRequest(8 * 1024))
+
+
 def patched(item: Object, found: Conversion) -> Object:
     """The pod with the changes, by the rules of JSON patch that are used here."""
     body: Object = msgspec.json.decode(msgspec.json.encode(item))

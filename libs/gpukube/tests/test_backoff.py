@@ -50,10 +50,11 @@ def test_success_for_long_enough_starts_over(lasted: float, expected: float) -> 
 
 
 def test_what_the_server_requested_is_the_least() -> None:
-    """A longer step of our own stays."""
+    """A longer step of our own stays, and the longest step is no limit for the server."""
     one = Backoff(first=8.0, last=64.0, source=Jitter(1.0))
     assert one.after_failure(lasted=0, retry_after=30.0) == 30.0
     assert one.after_failure(lasted=0, retry_after=1.0) == 16.0
+    assert one.after_failure(lasted=0, retry_after=100.0) == 100.0
 
 
 def test_jitter_differs_without_a_source() -> None:

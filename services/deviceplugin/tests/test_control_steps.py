@@ -42,6 +42,14 @@ async def test_a_command_that_fails_has_the_last_of_what_was_printed(tmp_path: P
         await control(tmp_path, "exit 3").send("ps", seconds=SECONDS)
 
 
+async def test_of_a_long_error_the_end_is_kept(tmp_path: Path) -> None:
+    """The program prints the reason last."""
+    with pytest.raises(ControlError, match=r" the reason$"):
+        await control(tmp_path, "printf '%0300d the reason' 0", "exit 1").send(
+            "ps", seconds=SECONDS
+        )
+
+
 @pytest.mark.parametrize(
     ("printed", "kind"),
     [

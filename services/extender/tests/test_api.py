@@ -48,6 +48,12 @@ async def test_errors_of_the_framework_have_the_form_of_the_others(extender: Run
         assert words in answer["error"]
 
 
+async def test_a_wrong_method_is_answered_with_those_that_are_allowed(extender: Running) -> None:
+    """In the header Allow, which HTTP requires with 405."""
+    async with extender.http.post("/api/v1/nodes") as reply:
+        assert (reply.status, reply.headers["Allow"]) == (405, "GET")
+
+
 async def test_no_route_documents_the_status_422(extender: Running) -> None:
     """Wrong parameters are answered with 400, and so says the OpenAPI document."""
     _, document = await get(extender, "/openapi.json")
@@ -58,6 +64,19 @@ async def test_no_route_documents_the_status_422(extender: Running) -> None:
         "$ref": "#/components/schemas/ErrorView"
     }
     assert "ErrorView" in document["components"]["schemas"]
+
+
+async def test_units_on_an_unknown_gpu_are_not_free(
+    cluster: FakeApiServer, extender: Running
+) -> None:
+    """They are held on one of the node's GPUs, and no other pod gets them."""
+    await two_gpus(cluster, extender)
+    lost = placed(pod("lost", 5, uid="lost"), "n", 0)
+    lost["metadata"]["annotations"] = {}
+    await cluster.put("pods", lost)
+    await extender.knows_pod("lost")
+    _, one = await get(extender, "/api/v1/nodes/n")
+    assert (one["pending"], one["free"]) == (5, 12)
 
 
 async def test_nodes_show_every_gpu_and_who_is_on_it(
@@ -229,11 +248,19 @@ async def questions(extender: Running, count: int) -> list[asyncio.Task[tuple[in
 async def test_more_than_a_few_waiting_questions_are_refused(
     cluster: FakeApiServer, extender: Running
 ) -> None:
-    """Both kinds get 503 with Retry-After while the maximum waits; those before are answered."""
+    """All kinds get 503 with Retry-After while the maximum waits; those before are answered.
+
+    A question is refused before it is read, which may need the API server.
+    """
     held = await held_question(cluster, extender)
     asked = await questions(extender, MOST_QUESTIONS + 2)
     question = {"pods": [{"name": "a", "mem": 2}]}
-    for method, path, body in (("GET", EXPLAIN, None), ("POST", "/api/v1/whatif", question)):
+    unread = {"pods": "none"}
+    for method, path, body in (
+        ("GET", EXPLAIN, None),
+        ("POST", "/api/v1/whatif", question),
+        ("POST", "/api/v1/whatif", unread),
+    ):
         async with extender.http.request(method, path, json=body) as reply:
             assert (reply.status, reply.headers["Retry-After"]) == (503, "5")
             assert "8 questions are waiting" in (await reply.json())["error"]

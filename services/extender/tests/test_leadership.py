@@ -164,3 +164,22 @@ async def test_a_late_reply_does_not_replace_a_newer_one() -> None:
     reply.set()
     assert not await late
     assert not await bench.leadership.leads()
+
+
+async def test_a_slow_reply_takes_nothing_from_the_lease() -> None:
+    """The rest of the Lease counts from the arrival of the reply."""
+    bench = Bench()
+    bench.api.held("pod-a_1", since=5)
+    bench.api.responds.clear()
+    slow = asyncio.create_task(bench.leadership.leads())
+    await asyncio.sleep(0)
+    bench.now = 5.0
+    bench.api.responds.set()
+    assert await slow
+    bench.api.responds.clear()
+    bench.now = 14.0
+    silent = asyncio.create_task(bench.leadership.leads())
+    await asyncio.sleep(0)
+    assert await bench.leadership.leads()
+    bench.api.responds.set()
+    await silent

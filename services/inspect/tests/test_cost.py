@@ -82,6 +82,29 @@ def test_a_namespace_with_used_hours_alone_has_a_row(run: Run) -> None:
     assert own.out.split() == ["b", "0.0", "3.0", "0.00"]
 
 
+def test_without_any_used_hours_their_total_is_unknown(run: Run) -> None:
+    """``null`` in documents and ``-`` in the table, because 0 would be a measurement."""
+    with fakeprometheus.serving({GRANTED: {"a": "1", "b": "2"}, USED: {}}) as url:
+        table = run("cost", "-A", "--no-headers", "--prometheus", url)
+        document = json.loads(run("cost", "-A", "-o", "json", "--prometheus", url).out)
+    assert [row.split()[2] for row in table.out.splitlines()] == ["-", "-", "-"]
+    assert "set devicePlugin.hostProcesses" in table.err
+    assert document["total"]["usedGpuHours"] is None
+
+
+def test_request_timeout_holds_for_both_queries(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Allocated and used hours are two requests."""
+    timeouts: list[float] = []
+
+    def hours(*_: str, seconds: float) -> dict[str, float]:
+        timeouts.append(seconds)
+        return {"a": 1.0}
+
+    monkeypatch.setattr("gpuinspect.commands.admin.cost.gpu_hours", hours)
+    assert run("cost", "-A", "--prometheus", "http://x", "--request-timeout", "7").code == 0
+    assert timeouts == [7.0, 7.0]
+
+
 def test_without_prometheus_there_is_no_history(run: Run) -> None:
     """The API server forgets pods that ended, so no figure would be right."""
     outcome = run("cost")

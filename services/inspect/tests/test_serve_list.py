@@ -83,6 +83,25 @@ def test_list_of_all_namespaces_names_them(run: Run, flag: str) -> None:
     assert [row[:2] for row in rows] == [["default", "mnist"], ["default", "own"]]
 
 
+def test_exclusive_gpus_of_gpushare_are_shown(run: Run, server: FakeApiServer, flag: str) -> None:
+    """As those of NVIDIA's device plugin."""
+    server.lists[DEPLOYMENTS] = [arena.deployment("custom", "own", {"aliyun.com/gpu": 2})]
+    assert run("serve", "list", flag, "--no-headers").out.split()[-2:] == ["2", "N/A"]
+
+
+def test_list_of_all_namespaces_is_sorted_by_namespace(
+    run: Run, server: FakeApiServer, flag: str
+) -> None:
+    """By name within each."""
+    found = [arena.deployment("custom", name, {MEM: 1}) for name in ("a", "z", "b")]
+    for each, namespace in zip(found, ("red", "blue", "blue"), strict=True):
+        each["metadata"]["namespace"] = namespace
+    server.lists["/apis/apps/v1/deployments"] = found
+    printed = run("serve", "list", "-A", "--no-headers", flag).out
+    rows = [line.split()[:2] for line in printed.splitlines()]
+    assert rows == [["blue", "b"], ["blue", "z"], ["red", "a"]]
+
+
 def test_an_empty_list_is_a_note(run: Run, server: FakeApiServer, flag: str) -> None:
     """Nothing served is no error, and nothing on standard output."""
     server.lists[DEPLOYMENTS] = []
@@ -102,6 +121,16 @@ def test_get_lists_the_pods_and_their_gpus(run: Run, server: FakeApiServer, flag
     assert lines[-1][1:] == ["Running", "1/1", "2", "n1", "gpu1(16000)"]
     (query,) = [request for request in server.requests if request.startswith(PODS)]
     assert "app%3Dtensorflow-serving%2Crelease%3Dmnist-" in query
+
+
+def test_a_pod_that_was_not_started_has_none_of_its_containers_ready(
+    run: Run, server: FakeApiServer, flag: str
+) -> None:
+    """Its status names no container yet."""
+    server.lists[DEPLOYMENTS] = server.lists[DEPLOYMENTS][1:]
+    server.lists[PODS][0]["status"] = {"phase": "Pending"}
+    last = run("serve", "get", "mnist", flag).out.splitlines()[-1].split()
+    assert last[1:4] == ["Pending", "0/1", "0"]
 
 
 def test_get_for_programs(run: Run, server: FakeApiServer, flag: str) -> None:
@@ -135,13 +164,14 @@ def test_a_refusal_of_the_cluster_is_a_sentence(run: Run, server: FakeApiServer,
 
 def test_pods_that_wait_for_their_turn_are_shown(run: Run, tmp_path: Path) -> None:
     """Another server starts on the GPU first; kubelet has the plugin's words."""
-    one = arena.deployment("tensorflow", "mnist", {MEM: 3})
+    one, runs = (arena.deployment("tensorflow", name, {MEM: 3}) for name in ("mnist", "runs"))
     one["status"] = {}
     pod = arena.pod("tensorflow", "mnist", {MEM: 3}, node="n1")
     message = "rpc failed: waits for its turn: pod default/x is starting on the same GPU"
     waiting = {"waiting": {"reason": "CreateContainerConfigError", "message": message}}
     pod["status"] = {"phase": "Pending", "containerStatuses": [{"state": waiting}]}
-    with FakeApiServer({DEPLOYMENTS: [one], SERVICES: [], PODS: [pod]}, page=10).serving() as fake:
+    lists = {DEPLOYMENTS: [one, runs], SERVICES: [], PODS: [pod]}
+    with FakeApiServer(lists, page=10).serving() as fake:
         flag = f"--kubeconfig={fake.kubeconfig(tmp_path)}"
         assert "0 (1 waiting for their turn)" in run("serve", "list", flag).out
         shown = run("serve", "get", "mnist", flag).out

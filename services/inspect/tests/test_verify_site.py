@@ -163,6 +163,12 @@ def test_a_burst_needs_its_share_and_its_limit_free() -> None:
     assert (proof.verdict, proof.seen.startswith("needs ")) == (ProofVerdict.SKIP, True)
 
 
+def test_the_link_of_a_pair_needs_two_free_gpus() -> None:
+    """One alone has no link, and its pod would wait."""
+    (proof,) = runner(whole_offered=True, free_gpus=1)._whole()
+    assert (proof.verdict, proof.seen.startswith("needs two GPUs")) == (ProofVerdict.SKIP, True)
+
+
 def test_a_neighbour_that_failed_is_not_waited_for() -> None:
     """It reports nothing any more: its error is in its log."""
     over: list[bool] = []

@@ -1,0 +1,55 @@
+"""The run of ``gpushare verify``: where its first objects are, and what ends it."""
+
+import threading
+from collections.abc import Iterator, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+from gpuinspect.verify.run import VerifyRun, VerifySettings, _on_all_nodes, _place, _rows
+from gpuinspect.verify.site import OutOfTimeError
+from gpuprobe.checks.verdicts import Proof, ended_early, skipped
+
+
+def target(node: str, refusal: str = "") -> Any:
+    """A GPU of a node, which may be refused."""
+    return SimpleNamespace(node=node, refusal=refusal)
+
+
+def test_the_place_of_a_run_is_on_a_node_with_a_gpu_to_verify() -> None:
+    """Its image is that of this node's device plugin; a full node may have none."""
+    snapshot: Any = None
+    found = [target("full", "no free units"), target("free")]
+    assert _place(snapshot, found, VerifySettings(rows=(), image="i")).node == "free"
+
+
+def test_a_run_out_of_time_names_the_rows_that_it_did_not_reach() -> None:
+    """And these alone: those that it has keep their results."""
+    done = ended_early("share", "why")
+
+    def proofs(_: object) -> Iterator[Proof]:
+        yield done
+        raise OutOfTimeError("out of time")
+
+    runner: Any = SimpleNamespace(target=target("n"), proofs=proofs)
+    found = list(_rows(runner, ["share", "memory", "start"]))
+    reason = "out of time: --timeout"
+    assert found == [done, skipped("memory", reason), skipped("start", reason)]
+
+
+def test_results_are_in_the_order_of_the_nodes() -> None:
+    """Also where the last node is done first."""
+    started, others = threading.Event(), list[threading.Thread]()
+
+    def on_node(group: Sequence[Any]) -> VerifyRun:
+        node = group[0].node
+        if node == "b":
+            others.append(threading.current_thread())
+            started.set()
+        else:
+            assert started.wait(60)
+            others[0].join(60)
+        return VerifyRun((), left=node)
+
+    site: Any = None
+    runs = _on_all_nodes(site, [target("a"), target("b")], on_node)
+    assert [run.left for run in runs] == ["a", "b"]
