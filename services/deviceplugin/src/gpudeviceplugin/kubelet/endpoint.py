@@ -87,14 +87,20 @@ class Endpoint:
             RegistrationError: kubelet does not answer or does not want it, or there can be no
                 socket, such as where another plugin of an update makes it at this moment.
         """
+        if self._identity is not None:
+            self._next()  # kubelet may not have seen the end of the stream at the socket before
         await self.stop()
         for _ in range(MOST_SOCKETS - 1):
-            try:
-                return await self._start()
-            except SocketHeldError as error:
-                log.info("another socket is registered", why=str(error))
-                self._number = (self._number + 1) % MOST_SOCKETS
+            if connect_error(self.socket) is not None:  # no other plugin serves it
+                try:
+                    return await self._start()
+                except SocketHeldError as error:
+                    log.info("another socket is registered", why=str(error))
+            self._next()
         return await self._start()
+
+    def _next(self) -> None:
+        self._number = (self._number + 1) % MOST_SOCKETS
 
     async def _start(self) -> None:
         self._server = server = self._bound()
