@@ -3,6 +3,7 @@
 import asyncio
 import errno
 import socket
+from contextlib import ExitStack
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Self
@@ -217,6 +218,28 @@ async def test_a_socket_that_kubelet_holds_is_not_registered_again(world: World)
     world.held = {"gpushare-gpu-core-2.sock"}
     await world.endpoint.start()
     assert world.endpoint.socket.name == "gpushare-gpu-core-3.sock"
+
+
+@pytest.mark.parametrize("queued", [0, 1], ids=["accepting", "busy"])
+async def test_a_socket_that_another_plugin_serves_stays_its_own(world: World, queued: int) -> None:
+    """Kubelet is connected to that plugin, and would refuse a second one at its socket."""
+    theirs = world.endpoint.socket
+    with socket.socket(socket.AF_UNIX) as other, ExitStack() as clients:
+        other.bind(str(theirs))
+        other.listen(0)
+        for _ in range(queued):
+            clients.enter_context(socket.socket(socket.AF_UNIX)).connect(str(theirs))
+        await world.endpoint.start()
+        assert theirs.exists()
+    assert [each.endpoint for each in world.requests] == ["gpushare-gpu-core-1.sock"]
+
+
+async def test_a_second_start_registers_another_socket(world: World) -> None:
+    """Kubelet may not have seen the end of the stream at the first one."""
+    await world.endpoint.start()
+    await world.endpoint.start()
+    names = [each.endpoint for each in world.requests]
+    assert names == ["gpushare-gpu-core.sock", "gpushare-gpu-core-1.sock"]
 
 
 async def test_a_kubelet_that_holds_all_sockets_refuses_the_registration(world: World) -> None:

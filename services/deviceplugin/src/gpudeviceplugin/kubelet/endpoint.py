@@ -91,13 +91,18 @@ class Endpoint:
             self._next()  # kubelet may not have seen the end of the stream at the socket before
         await self.stop()
         for _ in range(MOST_SOCKETS - 1):
-            if connect_error(self.socket) is not None:  # no other plugin serves it
+            if not self._is_served():
                 try:
                     return await self._start()
                 except SocketHeldError as error:
                     log.info("another socket is registered", why=str(error))
             self._next()
         return await self._start()
+
+    def _is_served(self) -> bool:
+        """Another plugin listens at the socket, however busy it is."""
+        error = connect_error(self.socket)
+        return error is None or isinstance(error, BlockingIOError)
 
     def _next(self) -> None:
         self._number = (self._number + 1) % MOST_SOCKETS
