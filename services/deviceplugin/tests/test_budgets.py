@@ -173,7 +173,7 @@ async def test_answers_over_the_socket_are_quick(tmp_path: Path) -> None:
     async with Stage(tmp_path, driver) as stage:
         await stage.offered(GPUS * UNITS)
         ids = sorted(stage.kubelet.manager.healthy["aliyun.com/gpu-mem"])[:1]
-        path = stage.kubelet.directory / "gpushare-gpu-mem.sock"
+        (path,) = stage.kubelet.directory.glob("gpushare-gpu-mem-*.sock")
         async with grpc.aio.insecure_channel(f"unix:{path}") as channel:
             stub = caller(channel, api.DESCRIPTOR.services_by_name["DevicePlugin"])
             container_request = api.ContainerAllocateRequest(devicesIDs=ids)

@@ -2,8 +2,10 @@
 
 import asyncio
 import errno
+import re
 import socket
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Self
@@ -18,7 +20,6 @@ from gpucore.node.grant import GrantPolicy
 from gpudeviceplugin.kubelet.endpoint import (
     KUBELET_SOCKET,
     LIST_SECONDS,
-    MOST_SOCKETS,
     REGISTER_SECONDS,
     STOP_SECONDS,
     UNWATCHED_SECONDS,
@@ -49,7 +50,6 @@ class World:
 
     Attributes:
         refuses: kubelet takes no registration.
-        held: names of sockets of plugins whose end kubelet has not seen.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -57,7 +57,6 @@ class World:
         self.effects: list[Any] = []
         self.requests: list[api.RegisterRequest] = []
         self.refuses = False
-        self.held = set[str]()
         self.unwatched_seconds = 0.0
         self.endpoint = Endpoint(Resource.CORE, NAME, self, directory)  # type: ignore[arg-type]
         self.options = api.DevicePluginOptions(get_preferred_allocation_available=True)
@@ -103,9 +102,8 @@ class World:
         assert self.endpoint.socket.exists()
         if self.refuses:
             raise KubeletRefusedError
-        if request.endpoint in self.held:
-            path = self.directory / request.endpoint
-            raise KubeletRefusedError(f"device plugin already connected: {path}")
+        if request.endpoint in [each.endpoint for each in self.requests[:-1]]:
+            raise KubeletRefusedError(f"device plugin already connected: {request.endpoint}")
 
 
 class Server:
@@ -149,6 +147,17 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     return made
 
 
+@contextmanager
+def served(path: Path, queued: int) -> Iterator[None]:
+    """A process that listens at the socket, with so many clients that it has not accepted."""
+    with socket.socket(socket.AF_UNIX) as other, ExitStack() as clients:
+        other.bind(str(path))
+        other.listen(0)
+        for _ in range(queued):
+            clients.enter_context(socket.socket(socket.AF_UNIX)).connect(str(path))
+        yield
+
+
 STARTED = [
     "start",
     "begin",
@@ -173,7 +182,7 @@ async def test_the_socket_is_served_before_kubelet_is_notified_of_it(world: Worl
     await world.endpoint.start()
     assert world.effects == STARTED
     (request,) = world.requests
-    assert (request.version, request.endpoint) == ("v1beta1", "gpushare-gpu-core.sock")
+    assert (request.version, request.endpoint) == ("v1beta1", world.endpoint.socket.name)
     assert request.resource_name == NAME
     assert request.options.get_preferred_allocation_available
     assert world.server_options["grpc.max_receive_message_length"] >= 4 * 1024 * 1024
@@ -182,15 +191,28 @@ async def test_the_socket_is_served_before_kubelet_is_notified_of_it(world: Worl
     assert world.effects == [*STARTED, *STOPPED]
 
 
-async def test_a_socket_that_was_left_behind_is_replaced(world: World) -> None:
-    """That of an earlier plugin would be refused by the system."""
-    world.endpoint.socket.write_text("old")
+@pytest.mark.parametrize("name", ["gpushare-gpu-core.sock", "gpushare-gpu-core-0123abcd.sock"])
+async def test_the_socket_of_a_plugin_that_has_ended_is_removed(world: World, name: str) -> None:
+    """That of a version of fixed names also; kubelet removes them only when it starts."""
+    with socket.socket(socket.AF_UNIX) as dead:
+        dead.bind(str(world.directory / name))
     await world.endpoint.start()
-    assert world.endpoint.socket.read_text() == ""
+    assert list(world.directory.glob("*.sock")) == [world.endpoint.socket]
+
+
+@pytest.mark.parametrize(
+    "name", ["gpushare-gpu-mem-0123abcd.sock", "gpushare-gpu-core-other.sock", "nvidia-gpu.sock"]
+)
+async def test_sockets_of_others_stay(world: World, name: str) -> None:
+    """Another resource of ours has its own start; the rest are not ours."""
+    with socket.socket(socket.AF_UNIX) as other:
+        other.bind(str(world.directory / name))
+    await world.endpoint.start()
+    assert (world.directory / name).exists()
 
 
 async def test_a_second_start_ends_the_server_before(world: World) -> None:
-    """Its streams end, and the new one has the socket."""
+    """Its streams end before the new ones begin."""
     await world.endpoint.start()
     await world.endpoint.start()
     assert world.effects == [*STARTED, *STOPPED, *STARTED]
@@ -209,47 +231,29 @@ async def test_a_registration_that_kubelet_refuses_leaves_nothing_served(world: 
     assert not world.endpoint.socket.exists()
 
 
-async def test_a_socket_that_kubelet_holds_is_not_registered_again(world: World) -> None:
-    """Kubelet 1.37 that missed the end of a plugin refuses its socket until it restarts."""
-    world.held = {"gpushare-gpu-core.sock", "gpushare-gpu-core-1.sock"}
-    await world.endpoint.start()
-    assert world.endpoint.socket.name == world.requests[-1].endpoint == "gpushare-gpu-core-2.sock"
-    assert [path.name for path in world.directory.glob("*.sock")] == ["gpushare-gpu-core-2.sock"]
-    world.held = {"gpushare-gpu-core-2.sock"}
-    await world.endpoint.start()
-    assert world.endpoint.socket.name == "gpushare-gpu-core-3.sock"
-
-
 @pytest.mark.parametrize("queued", [0, 1], ids=["accepting", "busy"])
 async def test_a_socket_that_another_plugin_serves_stays_its_own(world: World, queued: int) -> None:
-    """Kubelet is connected to that plugin, and would refuse a second one at its socket."""
-    theirs = world.endpoint.socket
-    with socket.socket(socket.AF_UNIX) as other, ExitStack() as clients:
-        other.bind(str(theirs))
-        other.listen(0)
-        for _ in range(queued):
-            clients.enter_context(socket.socket(socket.AF_UNIX)).connect(str(theirs))
+    """Kubelet is connected to that plugin until it ends."""
+    theirs = world.directory / "gpushare-gpu-core-0123abcd.sock"
+    with served(theirs, queued):
         await world.endpoint.start()
         assert theirs.exists()
-    assert [each.endpoint for each in world.requests] == ["gpushare-gpu-core-1.sock"]
+    assert [each.endpoint for each in world.requests] == [world.endpoint.socket.name]
 
 
-async def test_a_second_start_registers_another_socket(world: World) -> None:
-    """Kubelet may not have seen the end of the stream at the first one."""
+async def test_no_two_starts_register_the_same_socket(world: World) -> None:
+    """Kubelet 1.37 that has not seen the end of the stream at the first one would refuse it."""
     await world.endpoint.start()
     await world.endpoint.start()
-    names = [each.endpoint for each in world.requests]
-    assert names == ["gpushare-gpu-core.sock", "gpushare-gpu-core-1.sock"]
+    first, second = (each.endpoint for each in world.requests)
+    assert first != second
+    assert list(world.directory.glob("*.sock")) == [world.endpoint.socket]
 
 
-async def test_a_kubelet_that_holds_all_sockets_refuses_the_registration(world: World) -> None:
-    """Each is tried once."""
-    names = [f"gpushare-gpu-core-{number}.sock" for number in range(1, MOST_SOCKETS)]
-    world.held = {"gpushare-gpu-core.sock", *names}
-    with pytest.raises(RegistrationError, match="already connected"):
-        await world.endpoint.start()
-    assert [each.endpoint for each in world.requests] == ["gpushare-gpu-core.sock", *names]
-    assert list(world.directory.glob("*.sock")) == []
+async def test_no_two_processes_register_the_same_socket(world: World) -> None:
+    """The one before may end at the moment of the start, and before kubelet sees it."""
+    before = Endpoint(Resource.CORE, NAME, world, world.directory)  # type: ignore[arg-type]
+    assert before.socket.name != world.endpoint.socket.name
 
 
 async def test_a_resource_that_goes_offers_nothing_before_its_socket_closes(
@@ -280,11 +284,12 @@ async def test_every_resource_has_a_short_socket_of_its_own(
     """Without the part after the dot."""
     socket = Endpoint(resource, "x", None, tmp_path).socket  # type: ignore[arg-type]
     names = {
-        Resource.MEM: "gpushare-gpu-mem.sock",
-        Resource.CORE: "gpushare-gpu-core.sock",
-        Resource.GPU: "gpushare-gpu.sock",
+        Resource.MEM: "gpushare-gpu-mem",
+        Resource.CORE: "gpushare-gpu-core",
+        Resource.GPU: "gpushare-gpu",
     }
-    assert socket == tmp_path / names[resource]
+    assert re.fullmatch(names[resource] + "-[0-9a-f]{8}.sock", socket.name)
+    assert socket.parent == tmp_path
 
 
 @pytest.mark.parametrize("resource", Resource)
@@ -351,9 +356,12 @@ async def test_a_registration_counts_as_dropped_while_kubelet_runs_and_does_not_
         world.unwatched_seconds = UNWATCHED_SECONDS - 1
         assert not world.endpoint.dropped
         world.unwatched_seconds = UNWATCHED_SECONDS
-        (world.directory / "other").touch()
-        (world.directory / "other").replace(world.endpoint.socket)
-        assert not world.endpoint.dropped
+        other = world.directory / "gpushare-gpu-core-0123abcd.sock"
+        with served(other, 0):
+            assert not world.endpoint.dropped
+        assert world.endpoint.dropped, "the other plugin has ended"
+        with served(world.directory / "gpushare-gpu-mem-0123abcd.sock", 0):
+            assert world.endpoint.dropped, "it serves another resource"
 
 
 def test_a_process_without_a_free_file_descriptor_finds_no_server(

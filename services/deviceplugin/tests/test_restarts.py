@@ -82,7 +82,7 @@ async def test_a_removed_plugin_socket_is_made_again(tmp_path: Path) -> None:
     """The plugin registers again after its socket was removed from kubelet's directory."""
     async with Stage(tmp_path) as stage:
         await stage.offered(30)
-        (stage.kubelet.directory / "gpushare-gpu-mem.sock").unlink()
+        next(stage.kubelet.directory.glob("gpushare-gpu-mem-*.sock")).unlink()
         await stage.kubelet.wait_for(
             lambda: stage.kubelet.registrations.count("aliyun.com/gpu-mem") == 2
         )

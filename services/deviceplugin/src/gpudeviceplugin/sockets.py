@@ -1,13 +1,18 @@
-"""Unix sockets: their names, and whether there is a server.
+"""Unix sockets: their names, whether there is a server, and removing those without one.
 
 A path that is too long for Linux gets a short name instead.
 """
 
 import os
 import socket
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 from zlib import crc32
+
+import structlog
+
+log = structlog.get_logger()
 
 LONGEST_SOCKET: Final = 107
 """Bytes of the path of a socket in Linux."""
@@ -33,3 +38,20 @@ def connect_error(path: Path, kind: int = socket.SOCK_STREAM) -> OSError | None:
     except OSError as error:
         return error
     return None
+
+
+def is_served(path: Path) -> bool:
+    """Some process listens at the socket, however busy it is."""
+    error = connect_error(path)
+    return error is None or isinstance(error, BlockingIOError)
+
+
+def remove_dead(paths: Iterable[Path]) -> None:
+    """Remove sockets without a server."""
+    for path in paths:
+        error = connect_error(path)
+        if isinstance(error, ConnectionRefusedError):
+            log.info("removing the socket of a plugin that has ended", socket=str(path))
+            path.unlink(missing_ok=True)
+        elif error is not None:
+            log.debug("socket left alone", socket=str(path), why=str(error))

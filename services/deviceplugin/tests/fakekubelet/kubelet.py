@@ -31,6 +31,7 @@ class GrpcPlugin(Plugin):
     """A plugin behind its socket."""
 
     def __init__(self, socket: Path, options: api.DevicePluginOptions) -> None:
+        self.socket = socket
         self.wants_preference = options.get_preferred_allocation_available
         self.wants_start = options.pre_start_required
         limits = [("grpc.max_receive_message_length", LIST_LIMIT)]
@@ -73,7 +74,8 @@ class FakeKubelet:
     """One node's kubelet.
 
     Attributes:
-        registrations: resource names, in the order in which they registered.
+        registrations: resource names, in the order in which they registered. As kubelet of 1.37 it
+            takes none at a socket whose stream it has not seen end.
         rejected: sentence for every pod that was turned away, by name.
         skip: names of pods that it turns away before it looks at devices.
         refusing: it takes no registration.
@@ -103,6 +105,7 @@ class FakeKubelet:
         self._servers: list[grpc.aio.Server] = []
         self._tasks: list[asyncio.Task[None]] = []
         self._seen: set[str] = set()
+        self._connected: set[str] = set()
         self.changed = asyncio.Condition()
 
     def _manager(self) -> DeviceManager:
@@ -161,7 +164,7 @@ class FakeKubelet:
         for plugin in self.manager.plugins.values():
             if isinstance(plugin, GrpcPlugin):
                 await plugin.channel.close()
-        self._servers, self._tasks, self._seen = [], [], set()
+        self._servers, self._tasks, self._seen, self._connected = [], [], set(), set()
 
     async def restart(self, *, lose_checkpoint: bool = False) -> None:
         """Go down and come up again, with the checkpoint or without it."""
@@ -175,6 +178,10 @@ class FakeKubelet:
         assert request.version == "v1beta1"
         if self.refusing:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "not wanted")
+        if request.endpoint in self._connected:
+            sentence = f"device plugin already connected: {request.endpoint}"
+            await context.abort(grpc.StatusCode.UNKNOWN, sentence)
+        self._connected.add(request.endpoint)
         old = self.manager.plugins.get(request.resource_name)
         plugin = GrpcPlugin(self.directory / request.endpoint, request.options)
         self.manager.plugins[request.resource_name] = plugin
@@ -190,6 +197,7 @@ class FakeKubelet:
                 healthy = {each.ID for each in answer.devices if each.health == "Healthy"}
                 self.manager.healthy[resource] = healthy
                 await self._tell()
+        self._connected.discard(plugin.socket.name)
         if self.manager.plugins.get(resource) is plugin:
             self.manager.healthy[resource] = set()
             await self._tell()

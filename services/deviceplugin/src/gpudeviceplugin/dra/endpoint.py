@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import grpc.aio
 import structlog
@@ -23,7 +23,7 @@ from gpudeviceplugin.dra.services import DraServicer
 from gpudeviceplugin.proto import dra_health_v1_pb2, dra_v1_pb2, pluginregistration_pb2
 from gpudeviceplugin.rpc import handler
 from gpudeviceplugin.signals import Signal
-from gpudeviceplugin.sockets import connect_error, socket_in
+from gpudeviceplugin.sockets import remove_dead, socket_in
 
 log = structlog.get_logger()
 
@@ -107,9 +107,9 @@ class DraEndpoint:
         await self._preparer.restore()
         for directory in (self._registry, self._home):
             directory.mkdir(parents=True, exist_ok=True)
-        _remove_dead(self._registry.glob(f"{self._driver}*-reg.sock"))
-        _remove_dead(self._registry.glob(f"{SHORT}*.sock"))
-        _remove_dead(self._home.glob("dra*.sock"))
+        remove_dead(self._registry.glob(f"{self._driver}*-reg.sock"))
+        remove_dead(self._registry.glob(f"{SHORT}*.sock"))
+        remove_dead(self._home.glob("dra*.sock"))
         for path in (self.socket, self.registry_socket):
             path.unlink(missing_ok=True)
         try:
@@ -140,14 +140,3 @@ class DraEndpoint:
         server.add_insecure_port(f"unix:{path}")
         self._servers.append(server)
         await to_its_end(server.start())
-
-
-def _remove_dead(paths: Any) -> None:
-    """Remove sockets without a server."""
-    for path in paths:
-        error = connect_error(path)
-        if isinstance(error, ConnectionRefusedError):
-            log.info("removing the socket of a plugin that has ended", socket=str(path))
-            path.unlink(missing_ok=True)
-        elif error is not None:
-            log.debug("socket left alone", socket=str(path), why=str(error))

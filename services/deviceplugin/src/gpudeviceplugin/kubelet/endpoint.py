@@ -1,12 +1,15 @@
 """The socket of one resource: serve it, register it with kubelet, remove it.
 
 kubelet deletes every socket in its directory when it starts, so after that all of this happens
-anew.
+anew. Each start has a socket of a new name: since 1.37 kubelet answers "already connected" to a
+plugin at the socket of one whose end it has not seen, and then never looks for that end.
 """
 
 import asyncio
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
+from uuid import uuid4
 
 import grpc.aio
 import structlog
@@ -17,7 +20,7 @@ from gpudeviceplugin.cancelling import to_its_end
 from gpudeviceplugin.kubelet.servicer import Servicer
 from gpudeviceplugin.proto import deviceplugin_pb2 as api
 from gpudeviceplugin.rpc import caller, handler
-from gpudeviceplugin.sockets import connect_error, socket_in
+from gpudeviceplugin.sockets import connect_error, is_served, remove_dead, socket_in
 
 log = structlog.get_logger()
 
@@ -30,23 +33,14 @@ LIST_SECONDS: Final = 2.0
 """Longest wait after a registration for kubelet to fetch the device list."""
 UNWATCHED_SECONDS: Final = 30.0
 """Time without a stream of devices after which kubelet has dropped the registration."""
-MOST_SOCKETS: Final = 16
-"""Names of the socket of one resource, tried in turn while kubelet holds the others."""
-_HELD: Final = "already connected"
-"""In kubelet's answer, since 1.37, to a plugin at the socket of one whose end it has not seen.
-
-Such an answer makes it forget to look for that end, so it refuses this socket until it restarts.
-"""
+_DIGITS: Final = 8
+"""Random hexadecimal digits in the name of a socket."""
 # kubelet names every available device in a question, so it may be as long as the list it was sent.
 RECEIVE_LIMIT_BYTES: Final = 16 * 1024 * 1024
 
 
 class RegistrationError(Exception):
     """kubelet did not take the registration."""
-
-
-class SocketHeldError(RegistrationError):
-    """kubelet holds another plugin at this socket."""
 
 
 class Endpoint:
@@ -61,57 +55,43 @@ class Endpoint:
         self._directory = directory
         self._server: grpc.aio.Server | None = None
         self._stopping: asyncio.Task[None] | None = None
-        self._identity: tuple[int, int] | None = None
-        self._number = 0
+        self._prefix = f"gpushare-{resource.split('.')[0]}"
+        self.socket = self._unused()
 
-    @property
-    def socket(self) -> Path:
-        """The socket on which kubelet calls this plugin."""
-        suffix = f"-{self._number}" if self._number else ""
-        return socket_in(self._directory, f"gpushare-{self.resource.split('.')[0]}{suffix}.sock")
+    def _unused(self) -> Path:
+        """A socket that kubelet has never connected to."""
+        return socket_in(self._directory, f"{self._prefix}-{uuid4().hex[:_DIGITS]}.sock")
+
+    def _of_resource(self) -> Iterator[Path]:
+        """The sockets of this resource that have their full name, other plugins' too."""
+        for suffix in ("", "-" + "[0-9a-f]" * _DIGITS):
+            yield from self._directory.glob(f"{self._prefix}{suffix}.sock")
 
     @property
     def dropped(self) -> bool:
         """Kubelet runs, but has not watched the devices for long: it has none until told again.
 
-        Where another plugin has replaced the socket, kubelet has the devices of that one.
+        Where another plugin serves the resource, kubelet has the devices of that one.
         """
-        unwatched = self._servicer.unwatched_seconds >= UNWATCHED_SECONDS
-        ours = socket_identity(self.socket) == self._identity
-        return unwatched and ours and connect_error(self._directory / KUBELET_SOCKET) is None
+        return (
+            self._servicer.unwatched_seconds >= UNWATCHED_SECONDS
+            and connect_error(self._directory / KUBELET_SOCKET) is None
+            and all(each == self.socket or not is_served(each) for each in self._of_resource())
+        )
 
     async def start(self) -> None:
         """Serve a socket and register it; what fails or is cancelled leaves nothing served.
 
         Raises:
             RegistrationError: kubelet does not answer or does not want it, or there can be no
-                socket, such as where another plugin of an update makes it at this moment.
+                socket.
         """
-        if self._identity is not None:
-            self._next()  # kubelet may not have seen the end of the stream at the socket before
         await self.stop()
-        for _ in range(MOST_SOCKETS - 1):
-            if not self._is_served():
-                try:
-                    return await self._start()
-                except SocketHeldError as error:
-                    log.info("another socket is registered", why=str(error))
-            self._next()
-        return await self._start()
-
-    def _is_served(self) -> bool:
-        """Another plugin listens at the socket, however busy it is."""
-        error = connect_error(self.socket)
-        return error is None or isinstance(error, BlockingIOError)
-
-    def _next(self) -> None:
-        self._number = (self._number + 1) % MOST_SOCKETS
-
-    async def _start(self) -> None:
+        remove_dead(self._of_resource())
+        self.socket = self._unused()
         self._server = server = self._bound()
         try:
             await to_its_end(server.start())  # half a start cannot be stopped
-            self._identity = socket_identity(self.socket)
             self._servicer.begin()
             await self._register()
             await self._servicer.listed(LIST_SECONDS)
@@ -120,12 +100,11 @@ class Endpoint:
             raise
 
     def _bound(self) -> grpc.aio.Server:
-        """A server at the socket, instead of what is there."""
+        """A server at the socket."""
         options = [("grpc.max_receive_message_length", RECEIVE_LIMIT_BYTES)]
         server = grpc.aio.server(options=options)
         server.add_generic_rpc_handlers([handler(self._servicer, _SERVICES["DevicePlugin"])])
         try:
-            self.socket.unlink(missing_ok=True)
             server.add_insecure_port(f"unix:{self.socket}")
         except (OSError, RuntimeError) as error:
             raise RegistrationError(f"{self._full_name}: cannot listen: {error}") from error
@@ -144,9 +123,7 @@ class Endpoint:
                 await stub.Register(request, timeout=REGISTER_SECONDS)
         except grpc.aio.AioRpcError as error:
             telemetry.REGISTRATIONS.labels(self.resource, "failed").inc()
-            sentence = f"{self._full_name}: {error.details()}"
-            held = _HELD in (error.details() or "")
-            raise (SocketHeldError if held else RegistrationError)(sentence) from error
+            raise RegistrationError(f"{self._full_name}: {error.details()}") from error
         telemetry.REGISTRATIONS.labels(self.resource, "ok").inc()
         log.info("registered", resource=self._full_name, socket=str(self.socket))
 
