@@ -1,6 +1,7 @@
 """Lists as shorter lists, cut while their bytes arrive."""
 
 import json
+from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
@@ -31,9 +32,15 @@ def encoded(document: Any, *, spaces: bool = False) -> bytes:
     return json.dumps(document, separators=None if spaces else (",", ":")).encode() + b"\n"
 
 
-def pieces_of(chunks: Chunks, *, size: int) -> Chunks:
+def as_it_is(raw: bytes) -> bytes:
+    """The bytes of a list."""
+    decode_nodes(raw)
+    return raw
+
+
+def pieces_of(chunks: Chunks, *, size: int, decode: Callable[[bytes], bytes] = as_it_is) -> Chunks:
     """All pieces of a list that arrives so."""
-    pieces = ListPieces(size=size)
+    pieces = ListPieces(decode, size=size)
     return [piece for chunk in chunks for piece in pieces.add(chunk)] + [pieces.last()]
 
 
@@ -63,7 +70,7 @@ def test_a_long_list_is_cut() -> None:
     found = pieces_of(chunks, size=1000)
     assert len(found) > 90
     assert max(map(len, found)) < 5000
-    assert list(ListPieces(size=1000).add(raw[: len(raw) // 2]))
+    assert list(ListPieces(as_it_is, size=1000).add(raw[: len(raw) // 2]))
 
 
 @pytest.mark.parametrize(
@@ -85,16 +92,23 @@ def test_a_list_that_is_written_otherwise_is_one_piece(document: Any) -> None:
 @pytest.mark.parametrize("raw", [b"", b"[]", b"{}", b'{"metadata":{},"items":7}', b"\xff" * 9])
 def test_what_is_no_list_is_one_piece_that_nothing_decodes(raw: bytes) -> None:
     """The decoder of lists says what is wrong with it."""
-    [piece] = pieces_of([raw], size=1)
-    assert piece == raw
     with pytest.raises(WireError, match="invalid list"):
-        decode_nodes(piece)
+        pieces_of([raw], size=1)
 
 
 def test_a_list_that_ends_too_early_is_an_error() -> None:
     """A connection that broke must not look like a smaller cluster."""
     head = {"kind": "NodeList", "metadata": METADATA}
     raw = encoded({**head, "items": [item("a"), item("b")]})
-    *_, last = pieces_of([raw[:-4]], size=50)
     with pytest.raises(WireError, match="invalid list"):
-        decode_nodes(last)
+        pieces_of([raw[:-4]], size=50)
+
+
+def test_an_item_that_cannot_be_decoded_ends_the_list_where_it_comes() -> None:
+    """The rest is not gathered in memory before the error is reported."""
+    head = {"kind": "NodeList", "metadata": METADATA}
+    bad = {"metadata": {"name": 7}}
+    raw = encoded({**head, "items": [bad, *(item(f"n{number}") for number in range(1000))]})
+    pieces = ListPieces(decode_nodes, size=1000)
+    with pytest.raises(WireError, match="invalid list"):
+        list(pieces.add(raw[: len(raw) // 10]))

@@ -5,7 +5,7 @@ requests are needed (:func:`pod_requests`), of a pending pod everything (:func:`
 """
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Annotated, Final
 
@@ -36,6 +36,7 @@ CLAIMS_UNSUPPORTED: Final = "resource claims"
 """Among the constraints that are not evaluated: :mod:`gpucore.claims` evaluates it."""
 VOLUMES_UNSUPPORTED: Final = "volumes"
 """Likewise: a volume may exist in one zone or on one node only."""
+_Items = tuple[tuple[str, str | int | float], ...]
 _Key = Annotated[str, msgspec.Meta(max_length=512)]
 
 
@@ -234,7 +235,7 @@ def pod_requests(pod: Pod, names: Names) -> Resources:
     """
     containers = [{**each.limits, **each.requests} for each in pod.containers]
     inits = [({**each.limits, **each.requests}, each.is_sidecar) for each in pod.init_containers]
-    return _sum(containers, inits, pod.requests, pod.overhead, _ours(names))
+    return _total(containers, inits, pod.requests, pod.overhead, _ours(names))
 
 
 def _requests(spec: _Spec) -> Resources:
@@ -243,7 +244,7 @@ def _requests(spec: _Spec) -> Resources:
         (podspec.requested(each.resources), each.restart_policy == "Always")
         for each in spec.init_containers or ()
     ]
-    return _sum(containers, inits, podspec.requested(spec.resources), spec.overhead or {})
+    return _total(containers, inits, podspec.requested(spec.resources), spec.overhead or {})
 
 
 class _Condition(msgspec.Struct, gc=False):
@@ -292,23 +293,46 @@ def _resized(spec: _Spec, status: _Status) -> Resources:
     own, overhead = podspec.requested(spec.resources), spec.overhead or {}
     peak: dict[str, int] = {}
     for n in range(3):
-        sums = _sum(
+        sums = _total(
             [c[n] for c in containers], [(i[n], stays) for i, stays in inits], own, overhead
         )
         _raise(peak, dict(sums))
     return tuple(sorted(peak.items()))
 
 
-def _ours(names: Names) -> Collection[str]:
-    return {names.gpu_mem, names.gpu_core, names.gpu, names.gpu_count}
+@lru_cache
+def _ours(names: Names) -> frozenset[str]:
+    return frozenset((names.gpu_mem, names.gpu_core, names.gpu, names.gpu_count))
 
 
-def _sum(
+def _total(
     containers: Iterable[Amounts],
     inits: Iterable[tuple[Amounts, bool]],
     own: Amounts,
     overhead: Amounts,
-    omitted: Collection[str] = (),
+    omitted: frozenset[str] = frozenset(),
+) -> Resources:
+    """:func:`_sum` of values that can be compared."""
+    return _sum(
+        tuple([_items(each) for each in containers]),
+        tuple([(_items(each), sidecar) for each, sidecar in inits]),
+        _items(own),
+        _items(overhead),
+        omitted,
+    )
+
+
+def _items(texts: Amounts) -> _Items:
+    return tuple(texts.items())
+
+
+@kept_where(lambda *parts: len(str(parts)) <= KEPT_LENGTH)
+def _sum(
+    containers: tuple[_Items, ...],
+    inits: tuple[tuple[_Items, bool], ...],
+    own: _Items,
+    overhead: _Items,
+    omitted: frozenset[str],
 ) -> Resources:
     """The larger of the containers and each init container, and overhead.
 
@@ -334,8 +358,7 @@ def _sum(
     peak.update(_amounts(own))
     _add(peak, _amounts(overhead))
     rest = (pair for pair in peak.items() if pair[1] and pair[0] not in omitted)
-    found = tuple(sorted(rest))
-    return _shared(found)
+    return tuple(sorted(rest))
 
 
 def are_short(requests: Resources) -> bool:
@@ -343,14 +366,8 @@ def are_short(requests: Resources) -> bool:
     return len(requests) <= SHARED_NAMES and sum(len(name) for name, _ in requests) <= KEPT_LENGTH
 
 
-@kept_where(are_short)
-def _shared(requests: Resources) -> Resources:
-    """Equal requests as one value: the pods of a template share theirs."""
-    return requests
-
-
-def _amounts(texts: Amounts) -> dict[str, int]:
-    return {name: _amount(name, str(text)) for name, text in texts.items()}
+def _amounts(texts: _Items) -> dict[str, int]:
+    return {name: _amount(name, str(text)) for name, text in texts}
 
 
 _kept_milli: Final = lru_cache(KEPT)(milli)

@@ -6,8 +6,8 @@ of its own resources. A list that is written otherwise becomes one piece.
 """
 
 import re
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Callable, Iterator
+from typing import Final, Generic, TypeVar
 
 import msgspec
 
@@ -18,6 +18,9 @@ _NEXT_ITEM: Final = b',{"metadata":{'
 """Never part of a JSON string: a quotation mark in one has a backslash before it."""
 
 
+P = TypeVar("P")
+
+
 class _RawList(msgspec.Struct):
     metadata: msgspec.Raw
     items: msgspec.Raw
@@ -26,41 +29,57 @@ class _RawList(msgspec.Struct):
 _LIST: Final = msgspec.json.Decoder(_RawList)
 
 
-class ListPieces:
+class ListPieces(Generic[P]):
     """Cuts one list.
 
     Args:
+        decode: reads a list; raises WireError where the bytes are none.
         size: of a piece in bytes, about.
     """
 
-    def __init__(self, *, size: int) -> None:
+    def __init__(self, decode: Callable[[bytes], P], *, size: int) -> None:
+        self._decode = decode
         self._size = self._due = size
         self._head = b""
         self._rest = bytearray()
 
-    def add(self, chunk: bytes) -> Iterator[bytes]:
-        """Take the next bytes of the list; the pieces that are complete with them."""
+    def add(self, chunk: bytes) -> Iterator[P]:
+        """Take the next bytes of the list; the pieces that are complete with them.
+
+        Raises:
+            WireError: a piece is a list, but not one that ``decode`` reads.
+        """
         self._rest += chunk
         while len(self._rest) >= self._due:
             piece = self._cut()
-            if not piece:
+            if piece is None:
                 self._due *= 2
                 return
             self._due = self._size
             yield piece
 
-    def last(self) -> bytes:
-        """The piece with what is left; of bytes that are no list, these bytes."""
-        return self._head + self._rest
+    def last(self) -> P:
+        """The piece with what is left.
 
-    def _cut(self) -> bytes:
-        """A piece from the front; empty where none can be cut from what has arrived."""
+        Raises:
+            WireError: what came is no list.
+        """
+        return self._decode(self._head + self._rest)
+
+    def _cut(self) -> P | None:
+        """A piece from the front; ``None`` where none can be cut from what has arrived."""
         if not self._head:
             self._behead()
         end = self._rest.rfind(_NEXT_ITEM) if self._head else -1
-        piece = self._head + self._rest[: max(end, 0)] + b"]}"
-        if end < 0 or not _is_list(piece):
-            return b""
+        if end < 0:
+            return None
+        raw = self._head + self._rest[:end] + b"]}"
+        try:
+            piece = self._decode(raw)
+        except WireError:
+            if _is_list(raw):
+                raise
+            return None  # what was found is part of an item
         del self._rest[: end + 1]
         return piece
 

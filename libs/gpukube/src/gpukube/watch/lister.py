@@ -77,14 +77,14 @@ class Lister(Generic[T]):
 
     async def _first_pieces(self) -> AsyncGenerator[Page[T], None]:
         params = self._collection.params | FIRST_LIST
-        pieces = ListPieces(size=PIECE_BYTES)
+        pieces = ListPieces(self._decoded, size=PIECE_BYTES)
         chunks = self._client.get_in_chunks(self._collection.path, params=params)
         async with aclosing(chunks):
             async for chunk in chunks:
-                for raw in pieces.add(chunk):
-                    yield self._decoded(raw)
+                for piece in pieces.add(chunk):
+                    yield piece
                     await asyncio.sleep(0)  # other work runs between two pieces
-        last = self._decoded(pieces.last())
+        last = pieces.last()
         yield last
         token = last.continue_token
         if token:  # a server without a watch cache
