@@ -20,7 +20,7 @@ from gpucore.model.constraints import (
     Resources,
 )
 from gpucore.wire.errors import decoded
-from gpucore.wire.kept import KEPT, KEPT_LENGTH, kept_where
+from gpucore.wire.kept import KEPT_LENGTH, kept_where
 from gpucore.wire.names import Names
 from gpucore.wire.node.spec import Node
 from gpucore.wire.pod import spec as podspec
@@ -28,8 +28,6 @@ from gpucore.wire.pod.spec import Pod
 from gpucore.wire.quantity import Amounts, amount, milli
 from gpucore.wire.tolerations import TolerationObject, toleration_of
 
-KEPT_DIGITS: Final = 40
-"""Characters of an amount that is kept."""
 SHARED_NAMES: Final = 16
 """Resources of a pod whose requests are kept."""
 CLAIMS_UNSUPPORTED: Final = "resource claims"
@@ -370,14 +368,8 @@ def _amounts(texts: _Items) -> dict[str, int]:
     return {name: _amount(name, str(text)) for name, text in texts}
 
 
-_kept_milli: Final = lru_cache(KEPT)(milli)
-_kept_amount: Final = lru_cache(KEPT)(amount)
-
-
 def _amount(name: str, text: str) -> int:
-    """Only short texts are kept: a tenant may write an amount of any number of digits."""
-    read = _kept_milli if name == CPU else _kept_amount
-    return read(text) if len(text) <= KEPT_DIGITS else read.__wrapped__(text)
+    return milli(text) if name == CPU else amount(text)
 
 
 def _add(total: dict[str, int], amounts: Mapping[str, int]) -> None:
