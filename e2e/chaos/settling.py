@@ -93,7 +93,9 @@ def _pod_state(pod: Mapping[str, Any]) -> str:
 def extender_holders(text: str) -> set[GpuHolder]:
     """Who has what by the extender's ledger, from its ``/api/v1/nodes``."""
     return {
-        GpuHolder(node["name"], gpu["uuid"], pod["name"], pod["units"], pod["core"], pod["whole"])
+        GpuHolder(
+            node["name"], gpu["uuid"], pod["name"], pod["units"], pod["core"], pod["exclusive"]
+        )
         for node in msgspec.json.decode(text)["nodes"]
         for gpu in node["gpus"]
         for pod in gpu["pods"]

@@ -35,7 +35,7 @@ Object = dict[str, Any]
 COMMAND: Final = Path(sys.executable).parent / "gpushare"
 END_SECONDS: Final = 30.0
 VERIFY_SECONDS: Final = 600
-ROWS: Final = tuple(row for row in verdicts.ROWS if row not in {"whole", "start"})
+ROWS: Final = tuple(row for row in verdicts.ROWS if row not in {"exclusive", "start"})
 """Those that need no container runtime and no second GPU."""
 
 

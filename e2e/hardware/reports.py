@@ -27,7 +27,7 @@ _FIGURES: Final = {
     "processes": "{sum_mib} of {granted_mib} MiB",
     "neighbour": "{kept_percent} % of its speed",
     "burst": "{reached_mib} of {limit_mib} MiB",
-    "whole": "{gb_per_s} GB/s",
+    "exclusive": "{gb_per_s} GB/s",
     "start": "p50 {p50_s} s, p99 {p99_s} s",
 }
 

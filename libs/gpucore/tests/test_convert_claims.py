@@ -20,10 +20,10 @@ from gpucore.claims.share_template import (
     template_object,
 )
 from gpucore.model import IsolationMode
-from gpucore.model.constraints import Taint
+from gpucore.model.constraints import NO_EXECUTE, Taint
 from gpucore.units import GIB
 from gpucore.wire.claim.claim_specs import decode_template
-from gpucore.wire.claim.devices import MIG, NO_EXECUTE, UNHEALTHY, SliceDevice
+from gpucore.wire.claim.devices import MIG, UNHEALTHY, SliceDevice
 from gpucore.wire.errors import WireError
 from gpucore.wire.names import (
     CLAIM_DRIVER,

@@ -8,6 +8,7 @@ import pytest
 from gpuprobe.checks import (
     burst,
     compute,
+    exclusive,
     memory,
     neighbour,
     overhead,
@@ -15,7 +16,6 @@ from gpuprobe.checks import (
     share,
     sharing,
     starts,
-    whole,
 )
 from gpuprobe.checks.answers import MissingAnswerError, first, outcome, parsed, value
 from gpuprobe.checks.share import RequestedShare
@@ -91,7 +91,7 @@ def threads(found: Mapping[str, Any], given: str = "50") -> Proof:
 
 def peers(found: Mapping[str, Any]) -> Proof:
     """Over the link of the figures."""
-    return whole.proof(found, link="NV2")
+    return exclusive.proof(found, link="NV2")
 
 
 CASES = [

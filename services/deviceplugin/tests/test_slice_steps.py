@@ -12,8 +12,9 @@ from moduletime import Clock
 from sliceagent import Agent
 
 from gpucore.model import Inventory, IsolationMode
+from gpucore.model.constraints import NO_EXECUTE, NO_SCHEDULE
 from gpucore.units import GIB, GpuIndex, GpuUuid, NodeName
-from gpucore.wire.claim.devices import NO_EXECUTE, NO_SCHEDULE, SliceDevice
+from gpucore.wire.claim.devices import SliceDevice
 from gpucore.wire.claim.resource_slices import MAX_TAINTED, PATH, ResourceSlice, encode_slice
 from gpucore.wire.names import API_DEVICES, CLAIM_DRIVER, DEFAULT_NAMES
 from gpucore.wire.node.spec import Node

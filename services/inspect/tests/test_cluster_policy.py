@@ -248,7 +248,7 @@ def test_whatif_chooses_among_the_configured_sets(
     path = tmp_path / "pod.yaml"
     path.write_text(POD.replace("gpu-mem: 2", "gpu: 2"))
     found = whatif(run, typed, str(path))
-    assert found["items"][0]["wholeGpus"] == [2, 1]
+    assert found["items"][0]["exclusiveGpus"] == [2, 1]
     assert found["policySource"].endswith("; sets of ConfigMap gpushare/gpushare-topology")
 
 

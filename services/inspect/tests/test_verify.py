@@ -101,7 +101,7 @@ def test_every_row_holds_where_the_driver_limits_memory(serve: Serve, verify: Ve
     """All rows of mode driver pass, what the mode does not promise is skipped, nothing stays."""
     server = serve("driver")
     rows = verify.rows(server, "--starts", "2")
-    skipped = {"compute": "skip", "whole": "skip"}
+    skipped = {"compute": "skip", "exclusive": "skip"}
     passed = dict.fromkeys(rows, "pass")
     assert verdicts(rows) == passed | skipped, rows
     assert rows["memory"]["figures"]["reached_mib"] == 4096 - CONTEXT_MIB
@@ -118,7 +118,7 @@ def test_every_row_holds_behind_mps_but_what_mps_does_not_promise(
     assert verdicts(rows) == dict.fromkeys(rows, "pass") | {
         "processes": "known",
         "burst": "skip",
-        "whole": "skip",
+        "exclusive": "skip",
     }, rows
 
 
@@ -659,7 +659,7 @@ def test_a_failure_stays_recorded_until_its_row_holds(serve: Serve, verify: Veri
     """The next night the GPU may be full, or another be verified: the alert goes on."""
     server = serve("driver")
     before = VerifiedNode(
-        7, {"0": {"whole": "fail", "burst": "known", "memory": "fail"}, "5": {"memory": "fail"}}
+        7, {"0": {"exclusive": "fail", "burst": "known", "memory": "fail"}, "5": {"memory": "fail"}}
     )
     (plugin,) = [pod for pod in server.lists["/api/v1/pods"] if "selfLink" in pod]
     plugin["metadata"].setdefault("annotations", {})["gpushare/verified"] = encode_verified(before)
@@ -668,7 +668,7 @@ def test_a_failure_stays_recorded_until_its_row_holds(serve: Serve, verify: Veri
     found = decode_verified(plugin["metadata"]["annotations"]["gpushare/verified"])
     assert found is not None
     quick = dict.fromkeys(("share", "accounting", "memory"), "pass")
-    assert found.gpus == {"0": {"whole": "fail", "burst": "known"} | quick}
+    assert found.gpus == {"0": {"exclusive": "fail", "burst": "known"} | quick}
     assert found.at > before.at
 
 

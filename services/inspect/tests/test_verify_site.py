@@ -165,7 +165,7 @@ def test_a_burst_needs_its_share_and_its_limit_free() -> None:
 
 def test_the_link_of_a_pair_needs_two_free_gpus() -> None:
     """One alone has no link, and its pod would wait."""
-    (proof,) = runner(whole_offered=True, free_gpus=1)._whole()
+    (proof,) = runner(whole_offered=True, free_gpus=1)._exclusive()
     assert (proof.verdict, proof.seen.startswith("needs two GPUs")) == (ProofVerdict.SKIP, True)
 
 

@@ -24,10 +24,10 @@ from gpucore.claims.share_template import (
     template_name,
 )
 from gpucore.model import CORE_PER_GPU, ContainerRequest, IsolationMode, PodRequest
-from gpucore.model.constraints import Taint
+from gpucore.model.constraints import NO_EXECUTE, NO_SCHEDULE, Taint
 from gpucore.scheduling.device_fit import isolates
 from gpucore.units import MemoryUnit
-from gpucore.wire.claim.devices import NO_EXECUTE, NO_SCHEDULE, UNHEALTHY
+from gpucore.wire.claim.devices import UNHEALTHY
 from gpucore.wire.errors import decoded
 from gpucore.wire.json_patches import ANNOTATIONS, Change, entry, set_entries
 from gpucore.wire.names import CLAIM_TEMPLATE, Names

@@ -13,12 +13,11 @@ from typing import Annotated, Any, Final
 import msgspec
 
 from gpucore.model import CORE_PER_GPU, IsolationMode
+from gpucore.model.constraints import NO_EXECUTE, NO_SCHEDULE
 from gpucore.wire.claim.devices import (
     COMPUTE,
     GPU_UUID,
     MEMORY,
-    NO_EXECUTE,
-    NO_SCHEDULE,
     UNHEALTHY,
 )
 from gpucore.wire.claim.prepared import RESULTS_LIMIT

@@ -29,7 +29,7 @@ class WhatIfPodDoc(msgspec.Struct, frozen=True, rename="camel"):
     unit: str
     gpus: dict[str, int]
     core_percent: dict[str, int]
-    whole_gpus: list[int]
+    exclusive_gpus: list[int]
     refused: list[GroupDoc]
     text: str
     refusals: list[RefusalDoc]
@@ -97,7 +97,7 @@ def _pod(answer: Answer, reasons: _Reasons) -> WhatIfPodDoc:
         unit=str(answer.unit or ""),
         gpus={str(index): units for index, units in placement.mem.items()} if placement else {},
         core_percent={str(i): part for i, part in placement.core.items()} if placement else {},
-        whole_gpus=list(placement.group) if placement else [],
+        exclusive_gpus=list(placement.group) if placement else [],
         refused=refused,
         text=_text(answer),
         refusals=refusals,

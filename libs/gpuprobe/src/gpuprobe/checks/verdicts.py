@@ -53,7 +53,7 @@ ROWS: Final[Mapping[str, str]] = {
     "burst": "a pod uses memory up to its limit above its share, and gives it back",
     "compute": "a share of compute limits compute",
     "overhead": "a share is as fast as the same work in a pod without one",
-    "whole": "exclusive GPUs reach each other as their links promise",
+    "exclusive": "exclusive GPUs reach each other as their links promise",
     "start": "time from the creation of a pod with a share to its first instruction",
 }
 """Every row in the order of the table, and the property that it proves."""

@@ -10,8 +10,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+from gpucore.model.constraints import NO_EXECUTE, NO_SCHEDULE
 from gpucore.node.claims.prepare import ClaimPreparation, claim_node
-from gpucore.wire.claim.devices import NO_EXECUTE, NO_SCHEDULE
 from gpucore.wire.claim.resource_slices import ResourceSlice
 from gpucore.wire.names import API_CLAIMS, CLAIM_DRIVER
 from gpudeviceplugin.cluster.informers import SILENCE_SECONDS, Relists

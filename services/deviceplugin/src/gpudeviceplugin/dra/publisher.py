@@ -16,9 +16,9 @@ from typing import Final
 import msgspec
 import structlog
 
+from gpucore.model.constraints import NO_SCHEDULE
 from gpucore.node.claims.allocations import allocations
 from gpucore.units import NodeName
-from gpucore.wire.claim.devices import NO_SCHEDULE
 from gpucore.wire.claim.resource_slices import (
     PATH,
     ResourceSlice,

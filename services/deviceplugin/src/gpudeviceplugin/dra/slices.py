@@ -10,9 +10,10 @@ import msgspec
 from gpucore.accounting.node_info import NodeInfo
 from gpucore.accounting.node_infos import capacity_of
 from gpucore.model import Allocation, Inventory
+from gpucore.model.constraints import NO_SCHEDULE
 from gpucore.scheduling.device_order import device_order
 from gpucore.units import GpuIndex
-from gpucore.wire.claim.devices import NO_SCHEDULE, SliceDevice, device_of
+from gpucore.wire.claim.devices import SliceDevice, device_of
 from gpucore.wire.claim.resource_slices import (
     MAX_TAINTED,
     PATH,

@@ -37,7 +37,7 @@ class PodView(msgspec.Struct, rename="camel"):
     state: str
     units: int
     core: int
-    whole: bool
+    exclusive: bool
 
 
 class GpuView(msgspec.Struct, rename="camel"):

@@ -107,7 +107,7 @@ def _state(gpu: GpuSummary) -> str:
     marks = (
         ("unhealthy", not gpu.healthy),
         ("over-full", gpu.used > gpu.total),
-        ("exclusive", gpu.whole),
+        ("exclusive", gpu.exclusive),
         (gpu.mode, gpu.mode != "none"),
     )
     return ",".join(word for word, holds in marks if holds)

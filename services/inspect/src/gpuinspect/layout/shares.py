@@ -188,7 +188,7 @@ def _gpu(gpu: GpuSummary | None) -> str:
         word
         for word, holds in (
             ("unhealthy", not gpu.healthy),
-            ("exclusive", gpu.whole),
+            ("exclusive", gpu.exclusive),
             ("over-full", gpu.used > gpu.total),
         )
         if holds

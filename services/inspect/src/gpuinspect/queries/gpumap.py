@@ -112,7 +112,7 @@ def _of_node(node: NodeSummary, unit: MemoryUnit, in_use: InUse) -> Iterator[Gpu
             total=in_gib(gpu.total, unit),
             in_use=None if used is None else round(used, 4),
             state=_state(node, gpu),
-            exclusive=gpu.whole,
+            exclusive=gpu.exclusive,
             pods=tuple(pods.get(gpu.index, ())),
         )
 

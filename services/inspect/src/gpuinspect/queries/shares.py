@@ -136,13 +136,13 @@ def _total(node: Node, node_info: NodeInfo, names: Names) -> int:
 
 
 def _gpu(device: DeviceInfo, gpu: Gpu, scale: int) -> GpuSummary:
-    whole = _is_whole(device)
+    exclusive = _is_exclusive(device)
     return GpuSummary(
         index=device.index,
         total=device.total * scale,
-        used=(max(device.used, device.total) if whole else device.used) * scale,
+        used=(max(device.used, device.total) if exclusive else device.used) * scale,
         core=device.core_used,
-        whole=whole,
+        exclusive=exclusive,
         healthy=device.healthy,
         mode="mig" if gpu.mig else gpu.isolation.value,
         model=gpu.model,
@@ -151,7 +151,7 @@ def _gpu(device: DeviceInfo, gpu: Gpu, scale: int) -> GpuSummary:
     )
 
 
-def _is_whole(device: DeviceInfo) -> bool:
+def _is_exclusive(device: DeviceInfo) -> bool:
     """Held by an exclusive pod, which leaves no units to share."""
     return any(hold.whole for hold in device.holders.values())
 

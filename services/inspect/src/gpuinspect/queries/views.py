@@ -26,7 +26,7 @@ class GpuSummary(msgspec.Struct, frozen=True, rename="camel"):
     Attributes:
         total, used: memory in units; ``used`` may exceed ``total`` and is then over-full.
         core: percent of compute in use.
-        whole: a pod holds the GPU as a whole.
+        exclusive: a pod holds the GPU exclusively.
         mode: what enforces shares: ``none``, ``mps``, ``driver`` or ``mig``.
     """
 
@@ -37,7 +37,7 @@ class GpuSummary(msgspec.Struct, frozen=True, rename="camel"):
     used: int = msgspec.field(name="allocated")
     total: int
     core: int = msgspec.field(name="corePercent")
-    whole: bool
+    exclusive: bool
     healthy: bool
     mode: str
 
@@ -47,10 +47,10 @@ class PodSummary(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True
 
     Attributes:
         state: ``bound`` until the node has handed the GPUs out, then ``confirmed``.
-        gpus: units on each GPU it has a share of, all of them on one that it holds as a whole.
+        gpus: units on each GPU it has a share of, all of them on one that it holds exclusively.
         limits: units of each GPU that it may use where these are more than its share.
         core: percent of compute on each GPU.
-        group: GPUs it holds as a whole.
+        group: GPUs it holds exclusively.
         pending: units on the node but on no known GPU.
         faults: sentences about errors in its annotations.
         claim: name of the ResourceClaim that holds it; empty for a pod of the device plugin. Where
@@ -65,7 +65,7 @@ class PodSummary(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True
     gpus: Mapping[GpuIndex, int]
     limits: Mapping[GpuIndex, int]
     core: Mapping[GpuIndex, int] = msgspec.field(name="corePercent")
-    group: tuple[GpuIndex, ...] = msgspec.field(name="wholeGpus")
+    group: tuple[GpuIndex, ...] = msgspec.field(name="exclusiveGpus")
     pending: int
     faults: tuple[str, ...]
     claim: str

@@ -20,6 +20,7 @@ from gpukube.errors import KubeError
 from gpuprobe.checks import (
     burst,
     compute,
+    exclusive,
     memory,
     neighbour,
     overhead,
@@ -27,7 +28,6 @@ from gpuprobe.checks import (
     share,
     sharing,
     starts,
-    whole,
 )
 from gpuprobe.checks.answers import MissingAnswerError, first, parsed
 from gpuprobe.checks.rates import stints
@@ -71,7 +71,7 @@ class RowRunner:
             (("burst",), self._burst),
             (("compute",), self._compute),
             (("overhead",), self._overhead),
-            (("whole",), self._whole),
+            (("exclusive",), self._exclusive),
             (("start",), self._start),
         )
         for rows, step in steps:
@@ -272,20 +272,22 @@ class RowRunner:
         share_answers = parsed(self._site.log(holder))[: len(work)]
         return [overhead.proof(overhead.figures(share_answers, without))]
 
-    def _whole(self) -> Sequence[Proof]:
+    def _exclusive(self) -> Sequence[Proof]:
         if not self.target.whole_offered:
-            return [skipped("whole", "the node offers no exclusive GPUs (label gputopology=true)")]
+            return [
+                skipped("exclusive", "the node offers no exclusive GPUs (label gputopology=true)")
+            ]
         if self.target.free_gpus < 2:
-            return [skipped("whole", "needs two GPUs of the node that no pod holds a part of")]
+            return [skipped("exclusive", "needs two GPUs of the node that no pod holds a part of")]
         name = self._site.create(
-            "whole", whole.steps(), {self._names.gpu: 2}, node=self.target.node
+            "exclusive", exclusive.steps(), {self._names.gpu: 2}, node=self.target.node
         )
         self._pods.add(name)
         item = self._site.bound(name)
         self._site.ended(name)
         links, words = self._link(item)
-        figures = whole.figures(links, parsed(self._site.log(name)))
-        return [whole.proof(figures, link=words)]
+        figures = exclusive.figures(links, parsed(self._site.log(name)))
+        return [exclusive.proof(figures, link=words)]
 
     def _link(self, item: Mapping[str, Any]) -> tuple[int, str]:
         """NVLinks and the words for the link of the two GPUs that the pod has."""

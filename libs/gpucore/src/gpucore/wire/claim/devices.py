@@ -12,6 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from gpucore.model import CORE_PER_GPU, Gpu, IsolationMode
+from gpucore.model.constraints import NO_SCHEDULE
 from gpucore.units import MIB_BYTES, GpuIndex, GpuUuid, MemoryUnit
 from gpucore.wire.errors import WireError
 from gpucore.wire.names import CLAIM_DRIVER
@@ -23,14 +24,10 @@ SHARES: Final = "shares"
 MIG: Final = "mig"
 GPU_UUID: Final = f"{CLAIM_DRIVER}/uuid"
 UNHEALTHY: Final = f"{CLAIM_DRIVER}/unhealthy"
-NO_SCHEDULE: Final = "NoSchedule"
-NO_EXECUTE: Final = "NoExecute"
-"""Kubernetes also evicts the pods that use the device and do not tolerate the taint."""
 _MAX_TEXT: Final = 64
 PCIE_ROOT: Final = "resource.kubernetes.io/pcieRoot"
 NUMA_NODE: Final = "resource.kubernetes.io/numaNode"
-"""Kubernetes' own name: drivers of other devices have it, so that one claim aligns both."""
-"""The attribute that all drivers use, so that devices of different drivers can be aligned."""
+"""Kubernetes' names: drivers of other devices use them too, so that one claim aligns both."""
 _NO_MODE: Final = IsolationMode.NONE
 _NO_LABEL: Final = re.compile("[^a-z0-9-]")
 _LONGEST_NAME: Final = 63

@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from gpucore.model import Allocation, AllocationState, Placement
-from gpucore.model.constraints import Taint
+from gpucore.model.constraints import NO_EXECUTE, NO_SCHEDULE, Taint
 from gpucore.units import MIB, MIB_BYTES, GpuIndex, NodeName, PodUid
 from gpucore.wire.claim.claim_specs import (
     ClaimSpec,
@@ -21,8 +21,6 @@ from gpucore.wire.claim.claim_specs import (
 from gpucore.wire.claim.devices import (
     COMPUTE,
     MEMORY,
-    NO_EXECUTE,
-    NO_SCHEDULE,
     UNHEALTHY,
 )
 from gpucore.wire.errors import WireError, decoded

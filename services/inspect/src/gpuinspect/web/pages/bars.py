@@ -53,7 +53,7 @@ def gpu(node: NodeSummary, shown: GpuSummary, unit: MemoryUnit, in_use: float | 
         word
         for word, holds in (
             ("unhealthy", not shown.healthy),
-            ("exclusive", shown.whole),
+            ("exclusive", shown.exclusive),
             ("over-full", shown.used > shown.total),
             (shown.mode, shown.mode != "none"),
         )

@@ -31,12 +31,12 @@ def figures(nvlinks: int, answers: Sequence[Answer]) -> Figures:
 
 
 def proof(found: Figures, *, link: str) -> Proof:
-    """The row ``whole``; ``link`` is the connection as the inventory names it."""
+    """The row ``exclusive``; ``link`` is the connection as the inventory names it."""
     links = found["nvlinks"]
     least = max(links * NVLINK_GB_PER_S, PCIE_GB_PER_S)
     how = "directly" if found["direct"] else "through the host"
     return judged(
-        "whole",
+        "exclusive",
         holds=found["gb_per_s"] >= least and (found["direct"] or not links),
         expected=f"at least {least:g} GB/s over {link}",
         seen=f"{found['gb_per_s']:.1f} GB/s {how}",
