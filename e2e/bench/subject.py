@@ -4,12 +4,14 @@ import http.client
 import json
 import time
 from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 from bench import inpod
 from environments.controlplane import ControlPlane
+from environments.imagepython import EXTENDER, ImagePython
 from environments.processes import ChildProcess, free_port
 from host.waiting import until
 
@@ -37,12 +39,14 @@ class Subject:
     def ours(
         cls, plane: ControlPlane, flags: Sequence[str] = (), *, port: int | None = None
     ) -> "Subject":
-        """Start this repository's extender, as a pod would, and wait until it is ready."""
+        """Start this repository's extender with what its image has, and wait until it is ready."""
         port = port or free_port()
-        command = [str(COMMAND), "--port", str(port), "--host", "127.0.0.1", *flags]
-        argv, environ = inpod.argv(plane, command), inpod.environ(plane)
+        python = _python(plane.folder)
+        command = [*python.command, "--port", str(port), "--host", "127.0.0.1", *flags]
+        environ = {**python.environ, **inpod.environ(plane), "LOG_LEVEL": "warn"}
+        argv = inpod.argv(plane, command)
         begin = time.monotonic()
-        process = plane.start_program(f"extender-{port}", argv, LOG_LEVEL="warn", **environ)
+        process = plane.start_program(f"extender-{port}", argv, **environ)
         subject = cls("gpushare", f"http://127.0.0.1:{port}{PREFIX}", process)
         root = ExtenderConnection(f"http://127.0.0.1:{port}")
         until("the extender is ready", lambda: root.ready(process), seconds=READY_SECONDS)
@@ -132,6 +136,12 @@ class ExtenderConnection:
             self._http.close()
             return False
         return answer.status == 200
+
+
+@lru_cache
+def _python(folder: Path) -> ImagePython:
+    """The Python of all extenders of a control plane, which has this folder."""
+    return ImagePython(EXTENDER, folder / "python")
 
 
 _JSON = {"Content-Type": "application/json"}

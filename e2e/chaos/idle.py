@@ -21,10 +21,10 @@ from typing import Any, Final
 
 from bench.__main__ import about_machine, code
 from bench.meter import load, spent
-from chaos.imagepython import ImagePython
 from chaos.objects import node_object
 from chaos.rig import START_SECONDS, StackRig
 from environments.apicall import ApiCalls
+from environments.imagepython import DEVICE_PLUGIN, ImagePython
 from host.progress import say, step
 from host.waiting import until
 
@@ -88,7 +88,7 @@ def _start_node(rig: StackRig, polls: Mapping[str, str]) -> int:
     """The process id of the plugin, once its kubelet has its devices."""
     root = rig.plane.folder / NODE
     root.mkdir()
-    python = ImagePython(root / "python")
+    python = ImagePython(DEVICE_PLUGIN, root / "python")
     environ = {**python.environ, **polls}
     plugin = rig.plugin(NODE, MACHINE, root, python.command, usage_seconds=4, **environ)
     rig.kubelet(NODE, root)

@@ -73,7 +73,8 @@ class ListPieces(Generic[P]):
         end = self._rest.rfind(_NEXT_ITEM) if self._head else -1
         if end < 0:
             return None
-        raw = self._head + self._rest[:end] + b"]}"
+        with memoryview(self._rest) as arrived:
+            raw = b"".join((self._head, arrived[:end], b"]}"))
         try:
             piece = self._decode(raw)
         except WireError:

@@ -1,4 +1,4 @@
-"""What the measurement of the idle plugin takes over from the image."""
+"""What measurements of services take over from their images."""
 
 import json
 import os
@@ -7,12 +7,19 @@ from pathlib import Path
 
 import pytest
 
-from chaos.imagepython import DOCKERFILE, REQUIREMENTS, ImagePython, required, variables
+from environments.imagepython import (
+    DEVICE_PLUGIN,
+    EXTENDER,
+    ImagePython,
+    ImageSource,
+    required,
+    variables,
+)
 
 
 def test_variables_are_those_of_the_image_that_runs() -> None:
     """Not those of the stages that only build."""
-    found = variables(DOCKERFILE.read_text())
+    found = variables(DEVICE_PLUGIN.dockerfile.read_text())
     assert found == {
         "PYTHONDONTWRITEBYTECODE": "1",
         "PYTHONUNBUFFERED": "1",
@@ -26,16 +33,24 @@ def test_packages_are_those_of_the_requirement_file() -> None:
     """Every entry has one version; hashes are no names."""
     text = "a-b==1.0 \\\n    --hash=sha256:c==\nd.e==2\n"
     assert required(text) == ["a-b", "d.e"]
-    assert {"grpcio", "aiohttp", "structlog"} <= set(required(REQUIREMENTS.read_text()))
+    assert {"grpcio", "aiohttp", "structlog"} <= set(
+        required(DEVICE_PLUGIN.requirements.read_text())
+    )
 
 
 @pytest.mark.slow
-def test_the_python_finds_the_packages_of_the_image_and_compiled_modules(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("source", "level"), [(DEVICE_PLUGIN, 2), (EXTENDER, 0)], ids=["deviceplugin", "extender"]
+)
+def test_the_python_finds_the_packages_of_the_image_and_compiled_modules(
+    tmp_path: Path, source: ImageSource, level: int
+) -> None:
     """The development environment has ``rich``, which ``structlog`` would import."""
-    python = ImagePython(tmp_path)
+    python = ImagePython(source, tmp_path)
     program = (
-        "import importlib.util, json, sys, gpudeviceplugin.settings as s;"
-        "print(json.dumps([importlib.util.find_spec('rich'), sys.flags.optimize, s.__cached__]))"
+        f"import importlib.util, json, sys; import {source.modules[-1]} as module;"
+        "found = importlib.util.find_spec('rich');"
+        "print(json.dumps([found, sys.flags.optimize, module.__spec__.cached]))"
     )
     shown = subprocess.run(
         [python.command[0], "-c", program],
@@ -46,6 +61,6 @@ def test_the_python_finds_the_packages_of_the_image_and_compiled_modules(tmp_pat
         timeout=60,
     )
     rich, optimize, compiled = json.loads(shown.stdout)
-    assert (rich, optimize) == (None, 2)
+    assert (rich, optimize) == (None, level)
     assert compiled.startswith(str(tmp_path))
     assert Path(compiled).is_file()
