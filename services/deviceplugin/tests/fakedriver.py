@@ -2,11 +2,14 @@
 
 import queue
 import threading
+from collections.abc import Iterable, Mapping
+from itertools import combinations
 
 from msgspec.structs import replace
 
 from gpucore.node.isolation.driver_limits import NO_LIMIT, MemoryLimit
 from gpudeviceplugin.gpus.devices import (
+    Driver,
     DriverError,
     DriverGpu,
     DriverUnavailableError,
@@ -15,7 +18,22 @@ from gpudeviceplugin.gpus.devices import (
     RecoveryNeededError,
     Usage,
     Xid,
+    node_hardware,
 )
+
+
+def hardware_of(driver: Driver) -> NodeHardware:
+    """What a driver reports that does not hang."""
+    answers: dict[int, DriverGpu | DriverError] = {}
+    for index in range(driver.gpu_count()):
+        try:
+            answers[index] = driver.gpu(index)
+        except DriverUnavailableError:
+            raise
+        except DriverError as error:
+            answers[index] = error
+    there = [index for index, answer in answers.items() if isinstance(answer, DriverGpu)]
+    return node_hardware(driver.version(), answers, driver.links(there))
 
 
 def t4(index: int, *, memory_mib: int = 16130) -> DriverGpu:
@@ -52,7 +70,7 @@ class FakeDriver:
         self.cgroup_use: dict[tuple[str, str], int] = {}
         self.refuses_limits = False
         self.answers_limits = False
-        self.version = "535.1"
+        self.driver_version = "535.1"
         self._deaf: set[str] = set()
 
     def open(self) -> None:
@@ -66,20 +84,26 @@ class FakeDriver:
     def abandon_events(self) -> None:
         """There is nothing to free."""
 
-    def machine(self) -> NodeHardware:
+    def gpu_count(self) -> int:
         self.open()
-        gpus = [
-            replace(
-                gpu,
-                memory_limits=self.answers_limits,
-                needed_recovery=self.needed.get(gpu.uuid, ""),
-            )
-            for gpu in self.gpus
-        ]
-        there = tuple(gpu for gpu in gpus if gpu.uuid not in self.lost)
-        lost = {gpu.index: f"{gpu.uuid} is lost" for gpu in self.gpus if gpu.uuid in self.lost}
-        pairs = [(a.index, b.index) for a in there for b in there if a.index < b.index]
-        return NodeHardware(self.version, there, lost, {f"{a}-{b}": ("SYS",) for a, b in pairs})
+        return len(self.gpus)
+
+    def gpu(self, index: int) -> DriverGpu:
+        self.open()
+        found = self.gpus[index]
+        if found.uuid in self.lost:
+            raise GpuLostError(f"{found.uuid} is lost")
+        return replace(
+            found,
+            memory_limits=self.answers_limits,
+            needed_recovery=self.needed.get(found.uuid, ""),
+        )
+
+    def version(self) -> str:
+        return self.driver_version
+
+    def links(self, indexes: Iterable[int]) -> Mapping[str, tuple[str, ...]]:
+        return {f"{a}-{b}": ("SYS",) for a, b in combinations(sorted(indexes), 2)}
 
     def probe(self, uuid: str) -> bool:
         self.probes += 1

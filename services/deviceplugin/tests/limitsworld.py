@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from fakedriver import FakeDriver, t4
+from fakedriver import FakeDriver, hardware_of, t4
 from msgspec.structs import replace
 
 from gpucore.model import IsolationMode
@@ -37,7 +37,7 @@ class World:
         (root / "cgroup.controllers").touch()
         self.driver = FakeDriver(t4(0), t4(1))
         self.state = NodeState(GrantPolicy())
-        inventory = inventory_of(self.driver.machine(), GIB)
+        inventory = inventory_of(hardware_of(self.driver), GIB)
         gpus = tuple(replace(gpu, isolation=IsolationMode.DRIVER) for gpu in inventory.gpus)
         self.state.equip(replace(inventory, gpus=gpus))
         self.events: list[tuple[str, str, str]] = []

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from fakecluster.objects import planned
-from fakedriver import FakeDriver, t4
+from fakedriver import FakeDriver, hardware_of, t4
 from prometheus_client import REGISTRY
 from stage import SECONDS, Stage
 
@@ -75,7 +75,7 @@ class Node:
             Path(self.cgroup(stage, name)).mkdir(exist_ok=True)
 
     def in_force(self, gpu: int, cgroup: str) -> MemoryLimit:
-        return self.nvml.memory_limit(self.nvml.machine().gpus[gpu].uuid, cgroup)
+        return self.nvml.memory_limit(hardware_of(self.nvml).gpus[gpu].uuid, cgroup)
 
     def happens(self, line: str) -> None:
         """Add a line to the state file, as another program would."""
@@ -123,7 +123,7 @@ class Started:
     def follow(self, stage: Stage) -> None:
         """Look at every start from now on."""
         start = stage.kubelet._start
-        gpus = {gpu.uuid: gpu.index for gpu in self.node.nvml.machine().gpus}
+        gpus = {gpu.uuid: gpu.index for gpu in hardware_of(self.node.nvml).gpus}
 
         def observed(pod: dict[str, Any]) -> None:
             name, self.count = pod["metadata"]["name"], self.count + 1
@@ -286,7 +286,7 @@ async def test_a_limit_that_somebody_takes_off_is_reported_and_set_again(node: N
 async def test_a_gpu_whose_limits_do_not_hold_is_offered_without_the_mode(node: Node) -> None:
     """Pods that demand it are refused there; others wait to start, and the other GPU has it."""
     driver = FakeDriver(t4(0), t4(1))
-    driver.version = "615.36.01"
+    driver.driver_version = "615.36.01"
     driver.answers_limits = True
     async with node.stage(driver, isolation="driver") as stage:
         await stage.eventually(lambda: modes(stage) == ["driver", "driver"])

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from fakedriver import FakeDriver, t4
+from fakedriver import FakeDriver, hardware_of, t4
 from msgspec.structs import replace
 from prometheus_client import REGISTRY
 from structlog.testing import capture_logs
@@ -44,7 +44,7 @@ class World:
         self.began = clock.seconds
         self.effects: list[Any] = []
         self.opens: list[DriverError | None] = []
-        self.answers: list[NodeHardware | DriverError] = [FakeDriver(FIRST, SECOND).machine()]
+        self.answers: list[NodeHardware | DriverError] = [hardware_of(FakeDriver(FIRST, SECOND))]
         self.known = True
         self.unhealthy: set[str] = set()
         self.unusable: set[str] = set()
@@ -151,7 +151,7 @@ async def test_only_gpus_whose_driver_answers_for_memory_limits_can_have_them(
     world: World,
 ) -> None:
     """The isolation modes that are possible depend on it, GPU by GPU."""
-    machine = FakeDriver(FIRST, SECOND).machine()
+    machine = hardware_of(FakeDriver(FIRST, SECOND))
     gpus = (replace(machine.gpus[0], memory_limits=True), machine.gpus[1])
     world.take(replace(machine, gpus=gpus))
     assert world.limited == {FIRST.uuid}
@@ -226,14 +226,14 @@ async def test_an_enumeration_that_fails_is_made_again_over_the_same_connection(
 async def test_an_enumeration_is_handed_to_health_then_to_isolation(world: World) -> None:
     """The record of a silent GPU is there before its silence is a sign against it."""
     old = replace(SECOND, capability=(6, 1))
-    world.take(FakeDriver(FIRST, old).machine())
+    world.take(hardware_of(FakeDriver(FIRST, old)))
     both = [(0, FIRST.uuid), (1, SECOND.uuid)]
     capabilities = {FIRST.uuid: (0, 0), SECOND.uuid: (6, 1)}
     assert world.effects == [("watch", both), ("equip", [0, 1], capabilities)]
     world.effects.clear()
     driver = FakeDriver(FIRST, old)
     driver.lost.add(SECOND.uuid)
-    world.take(driver.machine())
+    world.take(hardware_of(driver))
     assert world.effects == [
         ("watch", both),
         ("withdraw", {SECOND.uuid: f"it does not respond ({SECOND.uuid} is lost)"}),
@@ -246,7 +246,7 @@ async def test_a_gpu_that_never_responded_is_reported_once(world: World, logs: l
     """With its reason; one that was known before is unhealthy, which is reported elsewhere."""
     told: list[tuple[int, str]] = []
     world.manager.on_unresponsive = lambda index, why: told.append((index, why))
-    machine = FakeDriver(FIRST, SECOND).machine()
+    machine = hardware_of(FakeDriver(FIRST, SECOND))
     one = replace(machine, gpus=(FIRST,), silent={1: "no memory"}, links={})
     world.take(one, one)
     assert told == [(1, "no memory")]
@@ -339,7 +339,7 @@ async def test_nothing_is_offered_before_the_isolation_is_known(world: World) ->
 
 async def test_a_gpu_is_offered_when_it_is_healthy_and_its_isolation_works(world: World) -> None:
     """Either alone withdraws it; the mode is that of the isolation."""
-    world.take(FakeDriver(FIRST, SECOND, t4(2), t4(3)).machine())
+    world.take(hardware_of(FakeDriver(FIRST, SECOND, t4(2), t4(3))))
     world.unhealthy = {SECOND.uuid, t4(3).uuid}
     world.unusable = {t4(2).uuid, t4(3).uuid}
     world.isolations = {t4(2).uuid: IsolationMode.MPS}
@@ -355,7 +355,7 @@ async def test_a_gpu_is_offered_when_it_is_healthy_and_its_isolation_works(world
 async def test_health_and_units_of_every_gpu_are_metrics(world: World) -> None:
     """They follow each verdict, and go with the GPU."""
     world.unhealthy = {SECOND.uuid}
-    world.take(FakeDriver(FIRST, replace(SECOND, memory_mib=40960)).machine())
+    world.take(hardware_of(FakeDriver(FIRST, replace(SECOND, memory_mib=40960))))
     assert [figure("healthy", 0), figure("healthy", 1)] == [1, 0]
     assert [figure("units", 0), figure("units", 1)] == [15, 40]
     world.unhealthy.clear()
@@ -366,10 +366,10 @@ async def test_health_and_units_of_every_gpu_are_metrics(world: World) -> None:
 async def test_a_gpu_that_left_has_no_metrics(world: World) -> None:
     """One that was unhealthy before it was exchanged would be reported for ever."""
     world.unhealthy = {SECOND.uuid}
-    world.take(FakeDriver(FIRST, SECOND).machine())
+    world.take(hardware_of(FakeDriver(FIRST, SECOND)))
     for gauge in (telemetry.GPU_GRANTED, telemetry.GPU_USED, telemetry.UNATTRIBUTED):
         gauge.labels("1", SECOND.uuid).set(7)
-    world.take(FakeDriver(FIRST, replace(t4(7), index=1)).machine())
+    world.take(hardware_of(FakeDriver(FIRST, replace(t4(7), index=1))))
     names = ("healthy", "units", "granted_units", "used_bytes", "unattributed_bytes")
     assert [figure(name, 1) for name in names] == [None] * 5
     assert [figure("healthy", 0), figure("units", 0)] == [1, 15]
@@ -386,7 +386,7 @@ async def test_a_unit_that_kubelet_could_not_read_is_logged_with_its_reason(
 ) -> None:
     """Nothing is offered, and the answer of readiness is the same sentence."""
     world = World(clock, unit=MemoryUnit(1))
-    world.take(FakeDriver(*(t4(index, memory_mib=143771) for index in range(8))).machine())
+    world.take(hardware_of(FakeDriver(*(t4(index, memory_mib=143771) for index in range(8)))))
     assert world.offered() == []
     (line,) = [line for line in logs if line["log_level"] == "error"]
     assert line["event"] == "no device is advertised"

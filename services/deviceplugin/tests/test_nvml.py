@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from fakedriver import hardware_of
 
 from gpucore.node.isolation.driver_limits import NO_LIMIT, MemoryLimit
 from gpucore.units import GIB
@@ -60,7 +61,7 @@ def test_every_gpu_of_a_machine_is_reported_with_its_units(
     machine: Open, name: str, units: list[int]
 ) -> None:
     """Memory less what the driver reserves, identity and order, for drivers old and new."""
-    found = machine(name).machine()
+    found = hardware_of(machine(name))
     inventory = inventory_of(found, GIB)
     assert [gpu.units for gpu in inventory.gpus] == units
     assert [gpu.index for gpu in inventory.gpus] == list(range(len(units)))
@@ -75,18 +76,18 @@ def test_the_memory_that_the_driver_reserves_is_reported(
     machine: Open, name: str, reserved: int
 ) -> None:
     """By NVML's memory info v2; a driver that lacks it (T4 of 2019) leaves it unknown."""
-    assert {gpu.reserved_mib for gpu in machine(name).machine().gpus} == {reserved}
+    assert {gpu.reserved_mib for gpu in hardware_of(machine(name)).gpus} == {reserved}
 
 
 def test_instances_report_what_they_reserve(machine: Open) -> None:
     """A MIG instance answers memory info v2 as well."""
-    cut, _ = machine("a100-mig-2x40").machine().gpus
+    cut, _ = hardware_of(machine("a100-mig-2x40")).gpus
     assert {instance.reserved_mib for instance in cut.instances} == {0}
 
 
 def test_links_are_reported_by_kind_and_number(machine: Open) -> None:
     """DGX-1 Volta: the reference's table, pair by pair."""
-    links = machine("dgx1-volta").machine().links
+    links = hardware_of(machine("dgx1-volta")).links
     assert links["0-1"] == ("PIX", "NV1")
     assert links["0-3"] == ("PHB", "NV2")
     assert links["2-3"] == ("PIX", "NV2")
@@ -97,12 +98,12 @@ def test_links_are_reported_by_kind_and_number(machine: Open) -> None:
 
 def test_links_through_a_switch_connect_every_pair(machine: Open) -> None:
     """NVSwitch: every pair has all 18 links of a GPU."""
-    assert kinds(machine("h100-nvswitch-8x80").machine()) == {("NODE", "NV18"), ("SYS", "NV18")}
+    assert kinds(hardware_of(machine("h100-nvswitch-8x80"))) == {("NODE", "NV18"), ("SYS", "NV18")}
 
 
 def test_instances_of_a_gpu_in_mig_mode_are_gpus_of_their_own(machine: Open) -> None:
     """The sliced GPU is not offered; its instances come after all GPUs."""
-    found = machine("a100-mig-2x40").machine()
+    found = hardware_of(machine("a100-mig-2x40"))
     inventory = inventory_of(found, GIB)
     assert [(gpu.index, gpu.units, gpu.mig) for gpu in inventory.gpus] == [
         (1, 39, False),
@@ -116,7 +117,7 @@ def test_instances_of_a_gpu_in_mig_mode_are_gpus_of_their_own(machine: Open) -> 
 def test_a_gpu_in_mig_mode_is_no_reason_to_withdraw_the_others(machine: Open) -> None:
     """NVML reports the memory of the whole GPU to privileged callers only: it is not queried."""
     nvml = machine("a100-mig-2x40")
-    found = nvml.machine()
+    found = hardware_of(nvml)
     assert (found.silent, [gpu.memory_mib for gpu in found.gpus]) == ({}, [0, 40960])
     with pytest.raises(DriverError, match="Insufficient Permissions"):
         nvml.usage(found.gpus[0].uuid)
@@ -128,7 +129,7 @@ def test_a_gpu_in_mig_mode_is_no_reason_to_withdraw_the_others(machine: Open) ->
 def test_usage_names_the_processes_of_a_gpu(machine: Open) -> None:
     """Two inference servers on GPU 0 of the T4 machine, no process on GPU 1."""
     nvml = machine("t4-2x16")
-    first, second = nvml.machine().gpus
+    first, second = hardware_of(nvml).gpus
     assert [process.pid for process in nvml.usage(first.uuid).processes] == [21034, 21877]
     assert nvml.usage(second.uuid).processes == ()
 
@@ -136,7 +137,7 @@ def test_usage_names_the_processes_of_a_gpu(machine: Open) -> None:
 def test_usage_has_the_sm_utilization_of_processes_with_work(machine: Open, tmp_path: Path) -> None:
     """Those with memory alone have none; where nothing works, nothing is listed."""
     nvml = machine("t4-2x16")
-    first, second = nvml.machine().gpus
+    first, second = hardware_of(nvml).gpus
     assert sum((nvml.usage(first.uuid).sm_percents or {}).values()) == 29
     assert nvml.usage(second.uuid).sm_percents == {}
     lines = (
@@ -150,14 +151,14 @@ def test_usage_has_the_sm_utilization_of_processes_with_work(machine: Open, tmp_
 def test_a_gpu_in_mig_mode_does_not_report_it(machine: Open) -> None:
     """Its instances have no utilization by process."""
     nvml = machine("a100-mig-2x40")
-    instance = nvml.machine().gpus[0].instances[0]
+    instance = hardware_of(nvml).gpus[0].instances[0]
     assert nvml.usage(instance.uuid).sm_percents is None
 
 
 def test_clients_of_mps_are_processes_of_the_gpu(machine: Open, tmp_path: Path) -> None:
     """They are in a list of their own in NVML, and one that is in both counts once."""
     nvml = machine("t4-2x16")
-    second = nvml.machine().gpus[1]
+    second = hardware_of(nvml).gpus[1]
     lines = (
         "gpu 1 process pid 7 used_mib 100 type mps name client",
         "gpu 1 process pid 8 used_mib 30 name server",
@@ -171,7 +172,7 @@ def test_clients_of_mps_are_processes_of_the_gpu(machine: Open, tmp_path: Path) 
 def test_a_process_that_draws_uses_memory_as_any_other(machine: Open, tmp_path: Path) -> None:
     """It is in a list of its own in NVML, and is no client of MPS."""
     nvml = machine("t4-2x16")
-    second = nvml.machine().gpus[1]
+    second = hardware_of(nvml).gpus[1]
     (tmp_path / "state").write_text("gpu 1 process pid 7 used_mib 100 type graphics name vulkan\n")
     (found,) = nvml.usage(second.uuid).processes
     assert (found.pid, found.used_bytes >> 20, found.mps) == (7, 100, False)
@@ -182,7 +183,7 @@ def test_the_driver_distinguishes_clients_of_mps_from_other_processes(
 ) -> None:
     """A process in NVML's list of MPS clients is one, and any other is not."""
     nvml = machine("t4-2x16")
-    second = nvml.machine().gpus[1]
+    second = hardware_of(nvml).gpus[1]
     lines = (
         "gpu 1 process pid 7 used_mib 100 type mps name client",
         "gpu 1 process pid 8 used_mib 30 name escaped",
@@ -194,9 +195,9 @@ def test_the_driver_distinguishes_clients_of_mps_from_other_processes(
 def test_a_lost_gpu_fails_alone(machine: Open, tmp_path: Path) -> None:
     """GPU 1 is lost: it is silent, its questions fail, and GPU 0 answers as before."""
     nvml = machine("t4-2x16")
-    first, second = nvml.machine().gpus
+    first, second = hardware_of(nvml).gpus
     (tmp_path / "state").write_text("gpu 1 lost\n")
-    assert list(nvml.machine().silent) == [1]
+    assert list(hardware_of(nvml).silent) == [1]
     nvml.probe(first.uuid)
     with pytest.raises(GpuLostError):
         nvml.probe(second.uuid)
@@ -209,14 +210,14 @@ def test_a_gpu_that_needs_a_reset_is_found_by_probe_and_enumeration(
 ) -> None:
     """It responds to all other queries; the reason names what the driver requires."""
     nvml = machine("h100-r615-2x80")
-    first, second = nvml.machine().gpus
+    first, second = hardware_of(nvml).gpus
     assert nvml.probe(second.uuid)
     (tmp_path / "state").write_text("gpu 1 recovery reset\n")
     with pytest.raises(RecoveryNeededError, match=r"^a reset of the GPU$"):
         nvml.probe(second.uuid)
     assert nvml.usage(second.uuid).total_bytes > 0
     assert nvml.probe(first.uuid)
-    assert [gpu.needed_recovery for gpu in nvml.machine().gpus] == ["", "a reset of the GPU"]
+    assert [gpu.needed_recovery for gpu in hardware_of(nvml).gpus] == ["", "a reset of the GPU"]
     (tmp_path / "state").write_text("gpu 1 recovery none\n")
     assert nvml.probe(second.uuid)
 
@@ -227,14 +228,14 @@ def test_an_old_driver_does_not_report_that_a_gpu_needs_no_recovery(
 ) -> None:
     """With the function and without the field, or with neither."""
     nvml = machine(name)
-    for gpu in inventory_of(nvml.machine(), GIB).gpus:
+    for gpu in inventory_of(hardware_of(nvml), GIB).gpus:
         assert not nvml.probe(gpu.uuid)
 
 
 def test_an_xid_is_reported_with_the_uuid_of_its_gpu(machine: Open, tmp_path: Path) -> None:
     """An event comes once; without one the wait ends empty."""
     nvml = machine("t4-2x16")
-    gpus = nvml.machine().gpus
+    gpus = hardware_of(nvml).gpus
     assert nvml.next_xid(1) is None
     (tmp_path / "state").write_text("xid 79 gpu 1\n")
     event = nvml.next_xid(2000)
@@ -248,7 +249,7 @@ def test_an_xid_in_mig_mode_names_the_gpu_and_its_gpu_instance(
 ) -> None:
     """NVML has no events of instances: the event is the GPU's and has the id of the instance."""
     nvml = machine("a100-mig-2x40")
-    gpu = next(gpu for gpu in nvml.machine().gpus if gpu.mig)
+    gpu = next(gpu for gpu in hardware_of(nvml).gpus if gpu.mig)
     assert [each.gpu_instance for each in gpu.instances] == [2, 3, 9]
     assert nvml.next_xid(1) is None
     lines = f"xid 94 gpu {gpu.index} gi 3 ci 0\nxid 79 gpu {gpu.index}\n"
@@ -260,7 +261,7 @@ def test_an_xid_in_mig_mode_names_the_gpu_and_its_gpu_instance(
 def test_an_xid_between_two_subscriptions_is_reported(machine: Open, tmp_path: Path) -> None:
     """Before the set of events is made anew for a GPU that came back, another GPU fails."""
     nvml = machine("t4-2x16")
-    first, _ = nvml.machine().gpus
+    first, _ = hardware_of(nvml).gpus
     assert nvml.next_xid(1) is None
     nvml.resubscribe()
     (tmp_path / "state").write_text("xid 79 gpu 0\n")
@@ -272,7 +273,7 @@ def test_an_xid_between_two_subscriptions_is_reported(machine: Open, tmp_path: P
 def test_an_xid_beside_a_lost_gpu_is_reported(machine: Open, tmp_path: Path) -> None:
     """A lost GPU spoils the set of events, but not what was in it about the others."""
     nvml = machine("t4-2x16")
-    first, _ = nvml.machine().gpus
+    first, _ = hardware_of(nvml).gpus
     assert nvml.next_xid(1) is None
     (tmp_path / "state").write_text("gpu 1 lost\n")
     with pytest.raises(DriverError):
@@ -301,19 +302,19 @@ def test_a_driver_reports_whether_it_limits_memory(
     machine: Open, name: str, limits: list[bool]
 ) -> None:
     """An old driver has no such call, which is no error."""
-    assert [gpu.memory_limits for gpu in machine(name).machine().gpus] == limits
+    assert [gpu.memory_limits for gpu in hardware_of(machine(name)).gpus] == limits
 
 
 def test_no_gpu_is_queried_for_limits_without_a_cgroup(machine: Open) -> None:
     """As the plugin is by default."""
     machine("h100-r615-2x80")
-    assert [gpu.memory_limits for gpu in Nvml().machine().gpus] == [False, False]
+    assert [gpu.memory_limits for gpu in hardware_of(Nvml()).gpus] == [False, False]
 
 
 def test_a_memory_limit_is_set_and_read_back(machine: Open, tmp_path: Path) -> None:
     """On one GPU and one cgroup; a cgroup that is not there is an error of the question."""
     nvml = machine("h100-r615-2x80")
-    first, second = (gpu.uuid for gpu in nvml.machine().gpus)
+    first, second = (gpu.uuid for gpu in hardware_of(nvml).gpus)
     assert nvml.memory_limit(first, str(tmp_path)) == NO_LIMIT
     nvml.set_memory_limit(first, str(tmp_path), MemoryLimit(1 << 30, 3 << 40))
     assert nvml.memory_limit(first, str(tmp_path)) == MemoryLimit(1 << 30, 3 << 40)
@@ -326,7 +327,7 @@ def test_a_memory_limit_is_set_and_read_back(machine: Open, tmp_path: Path) -> N
 def test_limits_of_an_old_driver_are_an_error_and_no_crash(machine: Open, tmp_path: Path) -> None:
     """Both calls."""
     nvml = machine("t4-2x16")
-    first = nvml.machine().gpus[0].uuid
+    first = hardware_of(nvml).gpus[0].uuid
     with pytest.raises(DriverError, match="Function Not Found"):
         nvml.memory_limit(first, str(tmp_path))
     with pytest.raises(DriverError, match="Function Not Found"):

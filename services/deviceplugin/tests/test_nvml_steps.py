@@ -6,6 +6,7 @@ from typing import Any
 
 import pynvml
 import pytest
+from fakedriver import hardware_of
 
 from gpudeviceplugin.gpus.devices import (
     DriverError,
@@ -328,7 +329,7 @@ def one_gpu(patch: Patch, **more: Any) -> Any:
         "DeviceGetMemoryInfo": SimpleNamespace(total=16 * MIB, reserved=0),
     }
     answers(patch, **(silent | known | more))
-    return Nvml().machine()
+    return hardware_of(Nvml())
 
 
 def test_what_a_driver_does_not_tell_is_unknown(monkeypatch: Patch) -> None:
@@ -394,7 +395,7 @@ def test_a_call_about_no_gpu_that_fails_means_that_the_driver_is_unavailable(
     """Without a right to use the driver, or with an error of it, no GPU can be queried."""
     answers(monkeypatch, **{function: failure(code)})
     nvml = Nvml()
-    query = nvml.open if function == "Init" else nvml.machine
+    query = nvml.open if function == "Init" else nvml.gpu_count
     with pytest.raises(DriverUnavailableError, match=f"nvml{function}"):
         query()
 

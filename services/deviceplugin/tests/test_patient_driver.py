@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from collections.abc import AsyncIterator
+from unittest.mock import Mock
 
 import msgspec
 import pytest
@@ -10,14 +11,14 @@ from fakedriver import FakeDriver, t4
 
 from gpudeviceplugin.gpus.devices import (
     DriverError,
+    DriverGpu,
+    DriverUnavailableError,
     GpuLostError,
     MigInstance,
-    NodeHardware,
     Usage,
     Xid,
 )
 from gpudeviceplugin.gpus.driver import (
-    ENUMERATE_SECONDS,
     EVENT_WAIT_MS,
     DriverTimeoutError,
     PatientDriver,
@@ -175,17 +176,48 @@ async def test_a_wait_for_events_may_take_longer_than_the_driver_is_instructed_t
     seen: list[tuple[str, float]] = []
     await patient.open()
 
-    async def ask(about: str, seconds: float, *_: object) -> NodeHardware:
+    async def ask(about: str, seconds: float, *_: object) -> None:
         seen.append((about, seconds))
-        return NodeHardware("535.1", ())
 
     monkeypatch.setattr(patient, "_ask", ask)
     await patient.next_xid()
     await patient.memory_used(FIRST, "pod")
-    await patient.machine()
-    names, seconds = zip(*seen, strict=True)
-    assert names == ("events", FIRST, "driver")
-    assert seconds == (EVENT_WAIT_MS / 1000 + 0.5, 0.5, ENUMERATE_SECONDS)
+    assert seen == [("events", EVENT_WAIT_MS / 1000 + 0.5), (FIRST, 0.5)]
+
+
+@pytest.mark.slow
+async def test_a_gpu_that_hangs_in_its_enumeration_is_silent_and_the_others_are_listed(
+    driver: Driver, patient: PatientDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may hang since before the plugin started; it is silent until it returns."""
+    monkeypatch.setattr("gpudeviceplugin.gpus.driver.ENUMERATE_SECONDS", 0.2)
+    gpu, asked = driver.gpu, list[int]()
+
+    def hanging(index: int) -> DriverGpu:
+        asked.append(index)
+        if index == 0:
+            driver.let_go.wait(SECONDS)
+        return gpu(index)
+
+    driver.gpu = hanging  # type: ignore[method-assign]
+    driver.let_go.clear()
+    for why in ("GPU 0 did not return within 0.2 s", "GPU 0 has not returned yet"):
+        found = await patient.machine()
+        assert ([each.uuid for each in found.gpus], found.silent) == ([SECOND], {0: why})
+    assert asked == [0, 1, 1]
+    driver.let_go.set()
+    while patient._hanging:  # noqa: ASYNC110 - a thread ends it
+        await asyncio.sleep(0.005)
+    assert [each.uuid for each in (await patient.machine()).gpus] == [FIRST, SECOND]
+
+
+async def test_a_driver_that_goes_during_an_enumeration_is_unavailable(
+    driver: Driver, patient: PatientDriver
+) -> None:
+    """Its GPUs are not silent one by one: the connection is to be begun anew."""
+    driver.gpu = Mock(side_effect=DriverUnavailableError("gone"))  # type: ignore[method-assign]
+    with pytest.raises(DriverUnavailableError, match="gone"):
+        await patient.machine()
 
 
 @pytest.mark.slow
@@ -204,6 +236,20 @@ async def test_a_gpu_that_hangs_is_not_queried_until_it_answered(
     assert len(await asyncio.gather(*(probe(patient, SECOND) for _ in range(3)))) == 3
     driver.let_go.set()
     await answers(patient)
+
+
+@pytest.mark.slow
+async def test_a_driver_that_does_not_close_its_connection_holds_nothing_up(
+    driver: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The plugin ends within its grace time; the connection ends with the process."""
+    monkeypatch.setattr("gpudeviceplugin.gpus.driver.CLOSE_SECONDS", 0.05)
+    closed = Mock(side_effect=lambda: driver.let_go.wait(SECONDS))
+    driver.close = closed  # type: ignore[method-assign]
+    driver.let_go.clear()
+    await asyncio.wait_for(asyncio.to_thread(PatientDriver(driver).close), SECONDS / 4)
+    closed.assert_called_once_with()
+    driver.let_go.set()
 
 
 async def test_questions_about_one_gpu_are_put_one_after_the_other(
@@ -360,28 +406,26 @@ async def test_the_instances_of_a_gpu_that_hangs_keep_one_thread(
 
 @pytest.mark.slow
 async def test_gpus_that_hang_leave_a_thread_for_every_other_gpu(
-    driver: Driver, patient: PatientDriver
+    driver: Driver, patient: PatientDriver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An NVSwitch may take 31 of 32 GPUs with it; waits for events and enumerations hang too."""
+    """An NVSwitch may take 31 of 32 GPUs with it; enumerations and a wait for events hang too."""
+    monkeypatch.setattr("gpudeviceplugin.gpus.driver.ENUMERATE_SECONDS", 0.1)
     uuids = [f"GPU-{number}" for number in range(32)]
     answering = uuids[-1]
-
-    def machine() -> NodeHardware:
-        driver.let_go.wait(SECONDS)
-        return NodeHardware("535.1", ())
-
     driver.probe = lambda uuid: uuid == answering or driver.let_go.wait(SECONDS)  # type: ignore[method-assign]
-    driver.machine = machine  # type: ignore[method-assign]
+    driver.gpus = tuple(t4(number % 10) for number in range(32))
+    driver.gpu = lambda index: driver.let_go.wait(SECONDS) and t4(index)  # type: ignore[assignment,method-assign,return-value]
     await patient.open()
     driver.let_go.clear()
     driver.event.clear()
-    others = asyncio.gather(patient.next_xid(), patient.machine(), return_exceptions=True)
+    event = asyncio.create_task(patient.next_xid())
+    assert len((await patient.machine()).silent) == 32
     for _ in range(2):
         found = await patient.probes(uuids)
         assert [uuid for uuid, answer in found.items() if answer is True] == [answering]
     driver.let_go.set()
     driver.event.set()
-    await others
+    await asyncio.gather(event, return_exceptions=True)
 
 
 async def test_an_answer_at_the_last_moment_counts(patient: PatientDriver) -> None:

@@ -9,7 +9,7 @@ off the event loop (:mod:`gpudeviceplugin.gpus.driver`).
     └── RecoveryNeededError      one GPU responds, but cannot be used before a recovery
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final, Protocol
 
 import msgspec
@@ -103,6 +103,21 @@ class NodeHardware(msgspec.Struct, frozen=True):
     links: Mapping[str, tuple[str, ...]] = {}
 
 
+def node_hardware(
+    driver: str,
+    answers: Mapping[int, DriverGpu | DriverError],
+    links: Mapping[str, tuple[str, ...]],
+) -> NodeHardware:
+    """The hardware of a node, by the answer of each GPU or its error."""
+    found = sorted(answers.items())
+    return NodeHardware(
+        driver=driver,
+        gpus=tuple(one for _, one in found if isinstance(one, DriverGpu)),
+        silent={index: str(one) for index, one in found if isinstance(one, DriverError)},
+        links=links,
+    )
+
+
 class Process(msgspec.Struct, frozen=True):
     """A process with memory on a GPU.
 
@@ -165,8 +180,17 @@ class Driver(Protocol):
     def abandon_events(self) -> None:
         """Let :meth:`close` keep what :meth:`next_xid` uses, which has not returned."""
 
-    def machine(self) -> NodeHardware:
-        """Enumerate the GPUs. Raises DriverUnavailableError."""
+    def gpu_count(self) -> int:
+        """Number of GPUs. Raises DriverUnavailableError."""
+
+    def gpu(self, index: int) -> DriverGpu:
+        """What it reports about one GPU. Raises DriverError."""
+
+    def version(self) -> str:
+        """Its version; empty unknown."""
+
+    def links(self, indexes: Iterable[int]) -> Mapping[str, tuple[str, ...]]:
+        """The link of each pair of these GPUs, as :class:`NodeHardware` has it."""
 
     def probe(self, uuid: str) -> bool:
         """Touch one GPU; true if the driver reports that it needs no recovery.

@@ -8,7 +8,7 @@ that one hanging GPU cannot use up the threads of the others.
 import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import AsyncExitStack
 from typing import Final, Generic, TypeVar
 
@@ -16,20 +16,24 @@ from gpucore.node.isolation.driver_limits import MemoryLimit
 from gpudeviceplugin.gpus.devices import (
     Driver,
     DriverError,
+    DriverGpu,
+    DriverUnavailableError,
     GpuLostError,
     NodeHardware,
     Usage,
     Xid,
+    node_hardware,
 )
 
 T = TypeVar("T")
-THREADS: Final = 34
-"""For calls that hang about each of 32 GPUs, about events and in an enumeration.
+THREADS: Final = 66
+"""For calls that hang about each of 32 GPUs and in its enumeration, about events and the driver.
 
 A thread is started only when all others are busy.
 """
 ENUMERATE_SECONDS: Final = 30.0
 PROBE_SECONDS: Final = 3.0
+CLOSE_SECONDS: Final = 2.0
 EVENT_WAIT_MS: Final = 2_000
 EVENTS: Final = "events"
 STALL_SECONDS: Final = 0.5
@@ -66,12 +70,26 @@ class PatientDriver:
         self._driver.open()
 
     async def machine(self) -> NodeHardware:
-        """Enumerate the GPUs. Raises DriverError."""
-        found = await self._ask("driver", ENUMERATE_SECONDS, self._driver.machine)
+        """Enumerate the GPUs; those that do not answer are listed as silent. Raises DriverError."""
+        count = await self._ask("driver", ENUMERATE_SECONDS, self._driver.gpu_count)
+        names = {f"GPU {index}": index for index in range(count)}
+        answers = await self._ask_each(
+            list(names), ENUMERATE_SECONDS, lambda name: self._driver.gpu(names[name])
+        )
+        for answer in answers.values():
+            if isinstance(answer, DriverUnavailableError):
+                raise answer
+        gpus = {names[name]: answer for name, answer in answers.items()}
+        there = [index for index, answer in gpus.items() if isinstance(answer, DriverGpu)]
+        version, links = await self._ask("driver", ENUMERATE_SECONDS, self._connection, there)
+        found = node_hardware(version, gpus, links)
         answered = {gpu.uuid for gpu in found.gpus}
         silent = {uuid: gpu for uuid, gpu in self._gpus.items() if gpu not in answered}
         self._gpus = silent | {each.uuid: gpu.uuid for gpu in found.gpus for each in gpu.instances}
         return found
+
+    def _connection(self, gpus: Collection[int]) -> tuple[str, Mapping[str, tuple[str, ...]]]:
+        return self._driver.version(), self._driver.links(gpus)
 
     def _gpu_of(self, uuid: str) -> str:
         """The GPU of a MIG instance, which hangs with it; otherwise the name itself."""
@@ -112,10 +130,10 @@ class PatientDriver:
         self._driver.resubscribe()
 
     def close(self) -> None:
-        """End the connection without waiting for calls that hang."""
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        """End the connection without waiting for calls that hang, the last one included."""
         if not self._hanging:
-            self._driver.close()
+            wait([self._pool.submit(self._driver.close)], CLOSE_SECONDS)
+        self._pool.shutdown(wait=False, cancel_futures=True)
 
     async def _ask_each(
         self, uuids: Collection[str], seconds: float, function: Callable[[str], T]

@@ -6,7 +6,7 @@ only its own queries.
 
 import ctypes
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Any, Final
 
@@ -16,7 +16,7 @@ from gpucore.node.isolation.driver_limits import MemoryLimit
 from gpudeviceplugin.gpus.devices import (
     NO_INSTANCE,
     DriverError,
-    NodeHardware,
+    DriverGpu,
     Process,
     RecoveryNeededError,
     Usage,
@@ -31,7 +31,12 @@ from gpudeviceplugin.gpus.nvml_calls import (
     memory_limit,
     process_samples,
 )
-from gpudeviceplugin.gpus.nvml_hardware import node_hardware
+from gpudeviceplugin.gpus.nvml_hardware import (
+    driver_version,
+    gpu_count,
+    gpu_hardware,
+    links_between,
+)
 from gpudeviceplugin.gpus.nvml_recovery import needed_recovery
 
 NO_GPU_INSTANCE: Final = 0xFFFFFFFF
@@ -82,9 +87,21 @@ class Nvml:
             with suppress(pynvml.NVMLError):
                 pynvml.nvmlEventSetFree(events)
 
-    def machine(self) -> NodeHardware:
-        """Enumerate the GPUs; those that do not answer are listed as silent."""
-        return node_hardware(self._cgroup)
+    def gpu_count(self) -> int:
+        """Number of GPUs, those that do not answer included."""
+        return gpu_count()
+
+    def gpu(self, index: int) -> DriverGpu:
+        """What the driver reports about one GPU."""
+        return gpu_hardware(index, self._cgroup())
+
+    def version(self) -> str:
+        """Version of the driver; empty unknown."""
+        return driver_version()
+
+    def links(self, indexes: Iterable[int]) -> Mapping[str, tuple[str, ...]]:
+        """The link of each pair of these GPUs."""
+        return links_between(indexes)
 
     def probe(self, uuid: str) -> bool:
         """Touch one GPU: a lost one answers nothing, and one that needs a reset reports that."""

@@ -1,7 +1,7 @@
 """What NVML reports about the hardware of a node: its GPUs, MIG instances and links."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import combinations
 from typing import Any, Final
 
@@ -9,11 +9,8 @@ import pynvml
 
 from gpudeviceplugin.gpus.devices import (
     NO_INSTANCE,
-    DriverError,
     DriverGpu,
-    DriverUnavailableError,
     MigInstance,
-    NodeHardware,
 )
 from gpudeviceplugin.gpus.nvml_calls import (
     call,
@@ -43,32 +40,14 @@ NUMA_WORDS: Final = 16
 NUMA_BITS: Final = 64
 
 
-def node_hardware(cgroup: Callable[[], str]) -> NodeHardware:
-    """Enumerate the GPUs; those that do not answer are listed as silent.
+def gpu_count() -> int:
+    """Number of GPUs, those that do not answer included."""
+    return int(call_driver(pynvml.nvmlDeviceGetCount))
 
-    Args:
-        cgroup: returns a cgroup for which the driver is queried for memory limits; while it
-            is empty no GPU is queried.
-    """
-    handles: dict[int, Any] = {}
-    gpus: list[DriverGpu] = []
-    silent: dict[int, str] = {}
-    for index in range(call_driver(pynvml.nvmlDeviceGetCount)):
-        try:
-            handle = call(pynvml.nvmlDeviceGetHandleByIndex, index)
-            gpus.append(_gpu(index, handle, cgroup()))
-        except DriverUnavailableError:
-            raise
-        except DriverError as error:
-            silent[index] = str(error)
-        else:
-            handles[index] = handle
-    return NodeHardware(
-        driver=str(call_or_unknown("", pynvml.nvmlSystemGetDriverVersion)),
-        gpus=tuple(gpus),
-        silent=silent,
-        links=_links(handles),
-    )
+
+def driver_version() -> str:
+    """Version of the driver; empty unknown."""
+    return str(call_or_unknown("", pynvml.nvmlSystemGetDriverVersion))
 
 
 def _answers_limits(handle: Any, cgroup: str) -> bool:
@@ -76,7 +55,13 @@ def _answers_limits(handle: Any, cgroup: str) -> bool:
     return bool(cgroup) and call_or(None, memory_limit, handle, cgroup) is not None
 
 
-def _gpu(index: int, handle: Any, cgroup: str) -> DriverGpu:
+def gpu_hardware(index: int, cgroup: str) -> DriverGpu:
+    """One GPU.
+
+    Args:
+        cgroup: for which the driver is queried for memory limits; empty: it is not.
+    """
+    handle = call(pynvml.nvmlDeviceGetHandleByIndex, index)
     mode: list[int] = call_or([0, 0], pynvml.nvmlDeviceGetMigMode, handle)
     mig = mode[0] == MIG_ON
     total, reserved = (0, 0) if mig else _memory(handle)  # that of all instances needs privileges
@@ -140,11 +125,15 @@ def _instance(slot: int, handle: Any) -> MigInstance:
     )
 
 
-def _links(handles: Mapping[int, Any]) -> dict[str, tuple[str, ...]]:
-    """The link of each pair of GPUs: PCIe, and the NVLinks that both of them report.
+def links_between(indexes: Iterable[int]) -> dict[str, tuple[str, ...]]:
+    """The link of each pair of these GPUs: PCIe, and the NVLinks that both of them report.
 
     A query that fails is no link: it must not hide the GPUs themselves.
     """
+    known = {
+        index: call_or_unknown(None, pynvml.nvmlDeviceGetHandleByIndex, index) for index in indexes
+    }
+    handles = {index: handle for index, handle in known.items() if handle is not None}
     ends = {index: _nvlink_ends(handle) for index, handle in handles.items()}
     bus = {index: _bus_id(handle) for index, handle in handles.items()}
     found: dict[str, tuple[str, ...]] = {}
