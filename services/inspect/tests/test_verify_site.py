@@ -2,6 +2,7 @@
 
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import msgspec
 import pytest
@@ -13,6 +14,7 @@ from gpuinspect.verify.rows import RowRunner
 from gpuinspect.verify.site import PodFailedError, PodLateError, RunStoppedError, VerifySite
 from gpuinspect.verify.targets import SHARE_MIB, ProofTarget
 from gpukube.errors import KubeError, NotFoundError, ServerError, ThrottledError, UnreachableError
+from gpuprobe.checks import processes
 from gpuprobe.checks.verdicts import ProofVerdict
 
 RESET = UnreachableError("GET pod: connection reset")
@@ -161,6 +163,20 @@ def test_a_burst_needs_its_share_and_its_limit_free() -> None:
     units = runner().target.units(SHARE_MIB)
     (proof,) = runner(free=3 * units - 1)._burst()
     assert (proof.verdict, proof.seen.startswith("needs ")) == (ProofVerdict.SKIP, True)
+
+
+def test_three_processes_get_a_share_that_leaves_what_other_pods_hold(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Where no limit holds, each of them takes as much as the limit of one."""
+    rows = runner(free=11)
+    most = processes.most_granted_mib(11 * 1024) // 1024
+    assert most < rows.target.share
+    start = Mock(side_effect=PodFailedError("p", "stopped here"))
+    monkeypatch.setattr(rows, "_pods", SimpleNamespace(start=start))
+    with pytest.raises(PodFailedError):
+        rows._processes()
+    assert start.call_args.args[2] == most
 
 
 def test_the_link_of_a_pair_needs_two_free_gpus() -> None:

@@ -99,8 +99,6 @@ def rate_for_claims(
         candidate: the same node as kube-scheduler's other filters see it.
         policy: default that the node's label overrules.
     """
-    if not node.node_info.present:
-        return None
     if next(constraint_refusals(candidate, kind.constraints), None) is not None:
         return None
     placement = claim_placement(node, kind, classes)
