@@ -41,10 +41,10 @@ def of_pod(metric: str, node: str, gpu: int, name: str, instance: str = "a") -> 
 def series() -> dict[str, str]:
     """Two pods: one on a quarter of two GPUs of two sizes, one on half of the second."""
     found = {
-        of_pod("gpushare_pod_granted_gpus", "n1", 0, "model-a"): "0.25x60",
-        of_pod("gpushare_pod_granted_gpus", "n1", 0, "model-a", "scraped-twice"): "0.25x60",
-        of_pod("gpushare_pod_granted_gpus", "n1", 1, "model-a"): "0.25x60",
-        of_pod("gpushare_pod_granted_gpus", "n1", 1, "model-b"): "0.5x60",
+        of_pod("gpushare_pod_allocated_gpus", "n1", 0, "model-a"): "0.25x60",
+        of_pod("gpushare_pod_allocated_gpus", "n1", 0, "model-a", "scraped-twice"): "0.25x60",
+        of_pod("gpushare_pod_allocated_gpus", "n1", 1, "model-a"): "0.25x60",
+        of_pod("gpushare_pod_allocated_gpus", "n1", 1, "model-b"): "0.5x60",
         of_pod("gpushare_pod_used_bytes", "n1", 0, "model-a"): f"{1 * GIB}x60",
         of_pod("gpushare_pod_used_bytes", "n1", 1, "model-a"): f"{8 * GIB}x60",
         of_pod("gpushare_pod_used_bytes", "n1", 1, "model-b"): f"{4 * GIB}x60",

@@ -23,13 +23,13 @@ def pod(metric: str, gpu: int, namespace: str, name: str, instance: str = "a") -
 
 
 SERIES = {
-    pod("gpushare_pod_granted_gpus", 0, "red", "half"): "0.5x60 stale",
-    pod("gpushare_pod_granted_gpus", 0, "red", "half", "scraped-twice"): "0.5x60 stale",
-    pod("gpushare_pod_granted_gpus", 1, "red", "whole"): "1x120",
-    pod("gpushare_pod_granted_gpus", 0, "blue", "quarter"): "0.25x120",
+    pod("gpushare_pod_allocated_gpus", 0, "red", "half"): "0.5x60 stale",
+    pod("gpushare_pod_allocated_gpus", 0, "red", "half", "scraped-twice"): "0.5x60 stale",
+    pod("gpushare_pod_allocated_gpus", 1, "red", "whole"): "1x120",
+    pod("gpushare_pod_allocated_gpus", 0, "blue", "quarter"): "0.25x120",
     pod("gpushare_pod_used_bytes", 0, "red", "half"): f"{4 * GIB}x120",
     pod("gpushare_pod_used_bytes", 0, "blue", "quarter"): f"{2 * GIB}x120",
-    pod("gpushare_pod_granted_gpus", 2, "green", "half"): "0.5x120",
+    pod("gpushare_pod_allocated_gpus", 2, "green", "half"): "0.5x120",
     pod("gpushare_pod_used_bytes", 2, "green", "half"): f"{2 * GIB}x120",
     f'gpushare_gpu_memory_bytes{{{JOB},gpu="0",uuid="GPU-a"}}': f"{16 * GIB}x120",
     f'gpushare_gpu_memory_bytes{{{JOB},gpu="2",uuid="GPU-c"}}': "0x120",
@@ -60,7 +60,10 @@ def test_hours_are_summed_by_namespace(promtool_path: Path, tmp_path: Path) -> N
     """
     red, blue, green = (f'exported_namespace="{name}"' for name in ("red", "blue", "green"))
     part = "pod:gpushare_used:ratio"
-    hours, used = "namespace:gpushare_granted_gpu_hours:1h", "namespace:gpushare_used_gpu_hours:1h"
+    hours, used = (
+        "namespace:gpushare_allocated_gpu_hours:1h",
+        "namespace:gpushare_used_gpu_hours:1h",
+    )
     ratio = "gpu:gpushare_utilization:ratio"
     expected = {
         (hours, "60m"): [

@@ -11,13 +11,13 @@ from test_recordingrules import GIB, JOB, pod
 
 DEPLOYMENT = "chat-7f8d9b5c4d-x2k9p"
 SERIES = {
-    pod("gpushare_pod_granted_gpus", 0, "red", DEPLOYMENT): "0.5x1500",
-    pod("gpushare_pod_granted_gpus", 0, "red", DEPLOYMENT, "scraped-twice"): "0.5x1500",
-    pod("gpushare_pod_granted_gpus", 1, "red", "train-0"): "1x1500",
-    pod("gpushare_pod_granted_gpus", 0, "blue", "notebook"): "0.25x1500",
-    pod("gpushare_pod_granted_gpus", 0, "blue", "young"): "0.125x1500",
-    pod("gpushare_pod_granted_gpus", 1, "blue", "dark"): "0.125x1500",
-    pod("gpushare_pod_granted_gpus", 1, "green", "over"): "0.0625x1500",
+    pod("gpushare_pod_allocated_gpus", 0, "red", DEPLOYMENT): "0.5x1500",
+    pod("gpushare_pod_allocated_gpus", 0, "red", DEPLOYMENT, "scraped-twice"): "0.5x1500",
+    pod("gpushare_pod_allocated_gpus", 1, "red", "train-0"): "1x1500",
+    pod("gpushare_pod_allocated_gpus", 0, "blue", "notebook"): "0.25x1500",
+    pod("gpushare_pod_allocated_gpus", 0, "blue", "young"): "0.125x1500",
+    pod("gpushare_pod_allocated_gpus", 1, "blue", "dark"): "0.125x1500",
+    pod("gpushare_pod_allocated_gpus", 1, "green", "over"): "0.0625x1500",
     pod("gpushare_pod_used_bytes", 1, "green", "over"): f"{2 * GIB}x1500",
     pod("gpushare_pod_over_bytes", 1, "green", "over"): f"{GIB}x1500",
     pod("gpushare_pod_used_bytes", 0, "red", DEPLOYMENT): f"{6 * GIB} {2 * GIB}x1499",

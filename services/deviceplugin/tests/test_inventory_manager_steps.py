@@ -367,7 +367,7 @@ async def test_a_gpu_that_left_has_no_metrics(world: World) -> None:
     """One that was unhealthy before it was exchanged would be reported for ever."""
     world.unhealthy = {SECOND.uuid}
     world.take(hardware_of(FakeDriver(FIRST, SECOND)))
-    for gauge in (telemetry.GPU_GRANTED, telemetry.GPU_USED, telemetry.UNATTRIBUTED):
+    for gauge in (telemetry.GPU_ALLOCATED, telemetry.GPU_USED, telemetry.UNATTRIBUTED):
         gauge.labels("1", SECOND.uuid).set(7)
     world.take(hardware_of(FakeDriver(FIRST, replace(t4(7), index=1))))
     names = ("healthy", "units", "granted_units", "used_bytes", "unattributed_bytes")

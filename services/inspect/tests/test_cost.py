@@ -9,7 +9,7 @@ from invoking import Run
 
 from gpuinspect.sources.prometheus import GPU_HOURS
 
-GRANTED = GPU_HOURS.format(series="namespace:gpushare_granted_gpus:sum", since="7d")
+GRANTED = GPU_HOURS.format(series="namespace:gpushare_allocated_gpus:sum", since="7d")
 USED = GPU_HOURS.format(series="namespace:gpushare_used_gpus:sum", since="7d")
 
 

@@ -57,7 +57,7 @@ COMMANDS = {
 }
 
 HOURS = {
-    GPU_HOURS.format(series="namespace:gpushare_granted_gpus:sum", since="7d"): {
+    GPU_HOURS.format(series="namespace:gpushare_allocated_gpus:sum", since="7d"): {
         "research": "100",
         "web": "12.25",
     },

@@ -48,18 +48,18 @@ UNRESPONSIVE = Gauge(
     "other metrics",
 )
 GPU_UNITS = Gauge("gpushare_gpu_units", "GPU memory units of the GPU", ["gpu", "uuid"])
-GPU_GRANTED = Gauge(
-    "gpushare_gpu_granted_units", "GPU memory units allocated on the GPU", ["gpu", "uuid"]
+GPU_ALLOCATED = Gauge(
+    "gpushare_gpu_allocated_units", "GPU memory units allocated on the GPU", ["gpu", "uuid"]
 )
 GPU_MEMORY = Gauge("gpushare_gpu_memory_bytes", "GPU memory in bytes", ["gpu", "uuid"])
 GPU_USED = Gauge("gpushare_gpu_used_bytes", "GPU memory in use, in bytes", ["gpu", "uuid"])
-POD_GRANTED = Gauge(
-    "gpushare_pod_granted_units",
+POD_ALLOCATED = Gauge(
+    "gpushare_pod_allocated_units",
     "GPU memory units allocated to the pod",
     ["gpu", "exported_namespace", "exported_pod"],
 )
-POD_GRANTED_GPUS = Gauge(
-    "gpushare_pod_granted_gpus",
+POD_ALLOCATED_GPUS = Gauge(
+    "gpushare_pod_allocated_gpus",
     "Part of the GPU that is allocated to the pod: of its memory units, 1 for an exclusive GPU",
     ["gpu", "exported_namespace", "exported_pod"],
 )
@@ -164,7 +164,7 @@ REGISTRATIONS = Counter(
 )
 
 
-_OF_GPUS = (GPU_HEALTHY, GPU_UNITS, GPU_GRANTED, GPU_MEMORY, GPU_USED, UNATTRIBUTED)
+_OF_GPUS = (GPU_HEALTHY, GPU_UNITS, GPU_ALLOCATED, GPU_MEMORY, GPU_USED, UNATTRIBUTED)
 
 
 def forget_gpus(gone: Iterable[tuple[str, str]]) -> None:

@@ -13,7 +13,7 @@ from gpucore.model import Gpu
 from gpudeviceplugin import telemetry
 
 _MEASURED: Final = (telemetry.POD_USED, telemetry.POD_OVER, telemetry.POD_SM_PERCENT)
-_ALL: Final = (telemetry.POD_GRANTED, telemetry.POD_GRANTED_GPUS, *_MEASURED)
+_ALL: Final = (telemetry.POD_ALLOCATED, telemetry.POD_ALLOCATED_GPUS, *_MEASURED)
 
 
 class _Sample(NamedTuple):

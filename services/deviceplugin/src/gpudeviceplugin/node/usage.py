@@ -167,11 +167,11 @@ class UsageMeter:
 
     def _granted(self, gpu: Gpu) -> None:
         held = granted_units(self._state, gpu)
-        telemetry.GPU_GRANTED.labels(str(gpu.index), gpu.uuid).set(sum(held.values()))
+        telemetry.GPU_ALLOCATED.labels(str(gpu.index), gpu.uuid).set(sum(held.values()))
         for pod, units in held.items():
-            self._figures.add(telemetry.POD_GRANTED, gpu, pod, units)
+            self._figures.add(telemetry.POD_ALLOCATED, gpu, pod, units)
         for pod, part in granted_gpus(self._state, gpu, held).items():
-            self._figures.add(telemetry.POD_GRANTED_GPUS, gpu, pod, part)
+            self._figures.add(telemetry.POD_ALLOCATED_GPUS, gpu, pod, part)
 
     async def _cgroups(self, usage: Usage) -> dict[int, str]:
         """Control groups by process, read in a thread where there is one to read."""

@@ -16,7 +16,7 @@ from gpuinspect.errors import PrometheusError
 from gpuinspect.sources.prometheus import gpu_hours
 from gpuinspect.terminal.output import align
 
-ALLOCATED: Final = "namespace:gpushare_granted_gpus:sum"
+ALLOCATED: Final = "namespace:gpushare_allocated_gpus:sum"
 USED: Final = "namespace:gpushare_used_gpus:sum"
 TOTAL: Final = "TOTAL"
 """Name of the last row; no namespace has capital letters."""
