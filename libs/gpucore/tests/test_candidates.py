@@ -13,8 +13,7 @@ from gpucore.kubescheduler.candidate_nodes import CandidateNodes
 from gpucore.scheduling.candidates import candidates_of
 from gpucore.steps import complete
 from gpucore.units import NodeName, PodUid
-from gpucore.wire.constraints import pod_requests
-from gpucore.wire.kept import KEPT_LENGTH
+from gpucore.wire.constraints import KEPT_AMOUNTS, pod_requests
 from gpucore.wire.pod.spec import Pod, decode_pod
 
 NODES = ("a", "b")
@@ -104,7 +103,7 @@ def test_requests_of_the_pod_replace_those_of_its_containers() -> None:
 
 def test_requests_of_odd_pods_are_not_kept() -> None:
     """Equal requests are one value, but for pods of so many resources that they fill a memory."""
-    few, many = ({f"e.com/r{n}": "1" for n in range(count)} for count in (2, KEPT_LENGTH // 5))
+    few, many = ({f"e.com/r{n}": "1" for n in range(count)} for count in (2, KEPT_AMOUNTS // 5))
     for wants, same in ((few, True), (many, False)):
         spec = {"containers": [{"resources": {"requests": wants}}]}
         first, second = (pod_requests(decoded(spec), NAMES) for _ in range(2))

@@ -28,6 +28,8 @@ from gpucore.wire.pod.spec import Pod
 from gpucore.wire.quantity import Amounts, amount, milli
 from gpucore.wire.tolerations import TolerationObject, toleration_of
 
+KEPT_AMOUNTS: Final = KEPT_LENGTH // 2
+"""Characters of the amounts of a pod whose sum is kept: some 20 amounts, 4 kB."""
 SHARED_NAMES: Final = 16
 """Resources of a pod whose requests are kept."""
 CLAIMS_UNSUPPORTED: Final = "resource claims"
@@ -324,7 +326,7 @@ def _items(texts: Amounts) -> _Items:
     return tuple(texts.items())
 
 
-@kept_where(lambda *parts: len(str(parts)) <= KEPT_LENGTH)
+@kept_where(lambda *parts: len(str(parts)) <= KEPT_AMOUNTS)
 def _sum(
     containers: tuple[_Items, ...],
     inits: tuple[tuple[_Items, bool], ...],
