@@ -67,7 +67,7 @@ class Control:
             async with asyncio.timeout(seconds):
                 output, _ = await process.communicate(f"{command}\n".encode())
         except TimeoutError as error:
-            raise ControlError(f"no response to {command} in {seconds:g} s") from error
+            raise ControlError(f"no response to {command} in {round(seconds, 1):g} s") from error
         finally:
             if process.returncode is None:
                 process.kill()
