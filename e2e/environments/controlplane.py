@@ -243,7 +243,17 @@ class ControlPlane:
             "--quota-backend-bytes=4294967296",
             "--log-level=warn",
         ]
-        self._run("etcd", argv)
+        process = self._run("etcd", argv)
+        # The API server gives up after 20 s, and etcd takes longer on a busy disk.
+        until("etcd is ready", lambda: self._serves(process), seconds=START_SECONDS)
+
+    def _serves(self, etcd: ChildProcess) -> bool:
+        etcd.demand_alive()
+        try:
+            with urllib.request.urlopen(f"{self._etcd_url}/health", timeout=5) as answer:
+                return bool(json.load(answer)["health"] == "true")
+        except OSError:
+            return False
 
     def _keys(self) -> None:
         command = ["openssl", "genrsa", "-out", str(self.folder / "accounts.key"), "2048"]
