@@ -370,7 +370,7 @@ async def test_a_gpu_that_left_has_no_metrics(world: World) -> None:
     for gauge in (telemetry.GPU_ALLOCATED, telemetry.GPU_USED, telemetry.UNATTRIBUTED):
         gauge.labels("1", SECOND.uuid).set(7)
     world.take(hardware_of(FakeDriver(FIRST, replace(t4(7), index=1))))
-    names = ("healthy", "units", "granted_units", "used_bytes", "unattributed_bytes")
+    names = ("healthy", "units", "allocated_units", "used_bytes", "unattributed_bytes")
     assert [figure(name, 1) for name in names] == [None] * 5
     assert [figure("healthy", 0), figure("units", 0)] == [1, 15]
 

@@ -133,13 +133,13 @@ async def test_bytes_are_those_of_the_pods_whose_processes_use_them(world: World
     assert (of_gpu("used_bytes", 1), of_gpu("unattributed_bytes", 1)) == (0, 0)
 
 
-async def test_granted_units_are_those_of_kubelets_account(world: World) -> None:
+async def test_allocated_units_are_those_of_kubelets_account(world: World) -> None:
     """Of the GPU, and of each pod on it."""
     world.holds(a=(0, 0, Resource.MEM), b=(1, 0, Resource.MEM))
     await world.meter.measure()
-    assert [of_gpu("granted_units", gpu) for gpu in (0, 1)] == [2, 2]
-    assert (of_pod("granted_units", "a"), of_pod("granted_units", "b", 1)) == (2, 2)
-    assert of_pod("granted_units", "b") is None
+    assert [of_gpu("allocated_units", gpu) for gpu in (0, 1)] == [2, 2]
+    assert (of_pod("allocated_units", "a"), of_pod("allocated_units", "b", 1)) == (2, 2)
+    assert of_pod("allocated_units", "b") is None
 
 
 async def test_the_part_of_a_gpu_is_that_of_its_units_or_the_whole(world: World) -> None:
@@ -147,9 +147,9 @@ async def test_the_part_of_a_gpu_is_that_of_its_units_or_the_whole(world: World)
     world.holds(a=(0, 0, Resource.MEM), b=(1, 0, Resource.GPU))
     await world.meter.measure()
     units = world.state.inventory.gpus[0].units
-    assert of_pod("granted_gpus", "a") == 2 / units
-    assert of_pod("granted_gpus", "b", 1) == 1
-    assert of_pod("granted_units", "b", 1) is None
+    assert of_pod("allocated_gpus", "a") == 2 / units
+    assert of_pod("allocated_gpus", "b", 1) == 1
+    assert of_pod("allocated_units", "b", 1) is None
 
 
 async def test_a_cgroup_whose_name_is_no_text_is_its_pods_all_the_same(world: World) -> None:
@@ -169,9 +169,9 @@ async def test_figures_of_a_pod_go_with_it(world: World) -> None:
     world.state.on_replace((pod(2, "b"),))
     world.used(FIRST)
     await world.meter.measure()
-    for name in ("granted_units", "granted_gpus", "used_bytes", "over_bytes"):
+    for name in ("allocated_units", "allocated_gpus", "used_bytes", "over_bytes"):
         assert of_pod(name, "a") is None
-    assert of_gpu("granted_units", 0) == 2
+    assert of_gpu("allocated_units", 0) == 2
 
 
 async def test_a_gpu_that_does_not_answer_keeps_its_figures_and_holds_up_no_other(
@@ -184,13 +184,19 @@ async def test_a_gpu_that_does_not_answer_keeps_its_figures_and_holds_up_no_othe
     world.used(SECOND, p21=7)
     await world.meter.measure()
     assert (of_gpu("used_bytes", 0), of_gpu("used_bytes", 1)) == (100, 7)
-    assert of_gpu("granted_units", 0) == 4
-    assert (of_pod("granted_units", "a"), of_pod("used_bytes", "b", 1)) == (2, 7)
+    assert of_gpu("allocated_units", 0) == 4
+    assert (of_pod("allocated_units", "a"), of_pod("used_bytes", "b", 1)) == (2, 7)
 
 
 def pods_figures(name: str) -> dict[str, float | None]:
     """Figures of the pods that the tests below use, by metric."""
-    names = ("granted_units", "granted_gpus", "used_bytes", "over_bytes", "sm_utilization_percent")
+    names = (
+        "allocated_units",
+        "allocated_gpus",
+        "used_bytes",
+        "over_bytes",
+        "sm_utilization_percent",
+    )
     return {metric: of_pod(metric, name) for metric in names}
 
 
@@ -337,7 +343,7 @@ async def test_a_pod_with_one_whole_gpu_and_a_share_of_another_has_no_share_of_t
     assert world.events == []
 
 
-async def test_what_claims_hold_is_granted_like_devices(world: World) -> None:
+async def test_what_claims_hold_is_allocated_like_devices(world: World) -> None:
     """A pod that uses more than its claim gets an event; a part of a unit counts as a unit."""
     gpu = world.state.inventory.gpus[1]
     claiming = Pod(uid(3), "team", "c", NodeName("n1"), phase="Running", claims=("own",))
@@ -345,7 +351,7 @@ async def test_what_claims_hold_is_granted_like_devices(world: World) -> None:
     world.state.claims.put(prepared("own", gpu, 3))
     world.used(SECOND, p31=5 * GI)
     await world.meter.measure()
-    assert (of_pod("granted_units", "c", 1), of_gpu("granted_units", 1)) == (3, 3)
+    assert (of_pod("allocated_units", "c", 1), of_gpu("allocated_units", 1)) == (3, 3)
     assert of_pod("over_bytes", "c", 1) == 2 * GI
     (notified,) = [event for event in world.events if event[0].name == "c"]
     assert "its share is 3072" in notified[2]
@@ -362,7 +368,7 @@ async def test_a_part_of_a_unit_counts_as_a_unit_and_claims_add_to_devices(world
         odd = replace(claim.allocated, devices=(replace(share, memory=share.memory - 512 * MIB),))  # type: ignore[operator]
         world.state.claims.put(replace(claim, allocated=odd))
     await world.meter.measure()
-    assert (of_pod("granted_units", "a"), of_pod("granted_units", "c")) == (2 + 3, 3)
+    assert (of_pod("allocated_units", "a"), of_pod("allocated_units", "c")) == (2 + 3, 3)
     world.used(FIRST, p11=5 * GI)
     await world.meter.measure()
     assert of_pod("over_bytes", "a") == 512 * MIB
