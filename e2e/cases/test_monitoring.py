@@ -99,12 +99,12 @@ def test_the_figures_of_a_share_are_those_of_its_pod(
     case.create_running(case.pod("holder", SHARE, node=small))
     gpu = case.gpu("holder")
     pod = f'exported_namespace="{case.name}",exported_pod="holder"'
-    granted = f'gpushare_pod_allocated_units{{node="{small}",gpu="{gpu}",{pod}}}'
-    until("the plugin reports the share", lambda: prometheus.value(granted) == SHARE)
+    allocated = f'gpushare_pod_allocated_units{{node="{small}",gpu="{gpu}",{pod}}}'
+    until("the plugin reports the share", lambda: prometheus.value(allocated) == SHARE)
     used = f'max(gpushare_extender_gpu_units{{node="{small}",gpu="{gpu}",kind="used"}})'
     until("the extender reports it", lambda: prometheus.value(used) == SHARE)
-    handed_out = f'gpushare_gpu_allocated_units{{node="{small}",gpu="{gpu}"}}'
-    until("nothing else is on the GPU", lambda: prometheus.value(handed_out) == SHARE)
+    of_gpu = f'gpushare_gpu_allocated_units{{node="{small}",gpu="{gpu}"}}'
+    until("nothing else is on the GPU", lambda: prometheus.value(of_gpu) == SHARE)
     assert prometheus.value("max(gpushare_extender_overfull_gpus)") == 0
 
 

@@ -437,6 +437,14 @@ def test_a_query_of_links_or_numa_nodes_that_fails_hides_no_gpu(
     )
 
 
+def test_a_gpu_that_is_lost_after_its_enumeration_has_no_links(monkeypatch: Patch) -> None:
+    """Nor does it hide those of the others."""
+    two_gpus(monkeypatch, DeviceGetTopologyCommonAncestor=pynvml.NVML_TOPOLOGY_NODE)
+    lost = failure(pynvml.NVML_ERROR_GPU_IS_LOST)
+    answers(monkeypatch, DeviceGetHandleByIndex=lambda index: lost if index == 2 else index)
+    assert Nvml().links([0, 1, 2]) == {"0-1": ("NODE",)}
+
+
 @pytest.mark.parametrize(("reserved", "expected"), [(0, 0), (1, 1), (MIB, 1), (MIB + 1, 2)])
 def test_reserved_memory_is_rounded_up(monkeypatch: Patch, reserved: int, expected: int) -> None:
     """A unit that is counted from it must exist to the last byte."""

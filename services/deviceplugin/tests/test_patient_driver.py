@@ -206,8 +206,9 @@ async def test_a_gpu_that_hangs_in_its_enumeration_is_silent_and_the_others_are_
         assert ([each.uuid for each in found.gpus], found.silent) == ([SECOND], {0: why})
     assert asked == [0, 1, 1]
     driver.let_go.set()
-    while patient._hanging:  # noqa: ASYNC110 - a thread ends it
-        await asyncio.sleep(0.005)
+    async with asyncio.timeout(SECONDS):
+        while patient._hanging:  # noqa: ASYNC110 - a thread ends it
+            await asyncio.sleep(0.005)
     assert [each.uuid for each in (await patient.machine()).gpus] == [FIRST, SECOND]
 
 

@@ -89,10 +89,15 @@ async def test_a_removed_plugin_socket_is_made_again(tmp_path: Path) -> None:
         await stage.offered(30)
 
 
-async def test_a_hangup_registers_anew(tmp_path: Path) -> None:
-    """SIGHUP enumerates the GPUs and registers all resources again."""
+@pytest.mark.parametrize("late", [False, True], ids=["", "kubelet misses the end"])
+async def test_a_hangup_registers_anew(tmp_path: Path, *, late: bool) -> None:
+    """SIGHUP enumerates the GPUs and registers all resources again.
+
+    Kubelet of 1.37 that has not seen the end of a stream takes no plugin at its socket.
+    """
     async with Stage(tmp_path) as stage:
         await stage.offered(30)
+        stage.kubelet.late = late
         assert stage.plugin is not None
         stage.plugin.reread()
         await stage.kubelet.wait_for(

@@ -79,6 +79,7 @@ class FakeKubelet:
         rejected: sentence for every pod that was turned away, by name.
         skip: names of pods that it turns away before it looks at devices.
         refusing: it takes no registration.
+        late: it does not see that a stream of devices ends.
         on_sync: is called before the first container of an admitted pod is started; the cgroup of
             the pod exists from then on.
         refused_starts: last message of a plugin that refused a start, by the pod's name.
@@ -100,6 +101,7 @@ class FakeKubelet:
         self.skip: set[str] = set()
         self.unstartable: dict[str, str] = {}
         self.refusing = False
+        self.late = False
         self.on_sync: Callable[[dict[str, Any]], None] | None = None
         self.refused_starts: dict[str, str] = {}
         self._servers: list[grpc.aio.Server] = []
@@ -197,7 +199,8 @@ class FakeKubelet:
                 healthy = {each.ID for each in answer.devices if each.health == "Healthy"}
                 self.manager.healthy[resource] = healthy
                 await self._tell()
-        self._connected.discard(plugin.socket.name)
+        if not self.late:
+            self._connected.discard(plugin.socket.name)
         if self.manager.plugins.get(resource) is plugin:
             self.manager.healthy[resource] = set()
             await self._tell()

@@ -44,7 +44,11 @@ class RegistrationError(Exception):
 
 
 class Endpoint:
-    """The plugin socket of one resource."""
+    """The plugin socket of one resource.
+
+    Attributes:
+        socket: on which kubelet calls this plugin; another one after each start.
+    """
 
     def __init__(
         self, resource: Resource, full_name: str, servicer: Servicer, directory: Path
