@@ -99,6 +99,18 @@ async def test_half_open_requests_never_keep_a_whole_one_out() -> None:
             writer.transport.abort()
 
 
+async def test_answers_do_not_wait_for_the_clients_acknowledgement() -> None:
+    """TCP_NODELAY is set on each connection: a head and a body may be two writes."""
+    async with served(Limits(connections=20)) as (port, gate):
+        _, writer = await half_open(port, REQUEST)
+        await until("a connection", lambda: any(each.transport for each in gate._open.values()))
+        (connection,) = gate._open.values()
+        assert connection.transport is not None
+        sock = connection.transport.get_extra_info("socket")
+        assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) == 1
+        writer.transport.abort()
+
+
 async def test_half_a_request_ends_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its connection is closed by the listener, without another client that needs the place."""
     monkeypatch.setattr(listening, "SWEEP_SECONDS", 0.01)

@@ -223,7 +223,9 @@ async def bound(host: str, port: int) -> list[socket.socket]:
 
 
 def _bound_socket(family: int, address: tuple[str | int, ...]) -> socket.socket:
-    sock = socket.socket(family, socket.SOCK_STREAM)
+    # asyncio sets TCP_NODELAY only where the protocol is given; without it an answer of two writes
+    # waits for the client's delayed acknowledgement, 40 ms.
+    sock = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         sock.settimeout(0)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
