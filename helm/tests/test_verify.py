@@ -14,6 +14,7 @@ ACCOUNT = f"system:serviceaccount:{NAMESPACE}:gpushare-verify"
 PLACE = objects.RunPlace(namespace=NAMESPACE, own=False, image="i", node="n1", run="a", seconds=1)
 CHECK = objects.pod(PLACE, "share", [], {"aliyun.com/gpu-mem": 1}, seconds=60)
 GUARD = objects.guard(PLACE)
+CONFINED: Object = {"allowPrivilegeEscalation": False}
 
 
 def chart(**values: Any) -> Rendered:
@@ -166,6 +167,8 @@ def test_the_pods_of_its_jobs_are_not_those_of_the_stack_either() -> None:
         {"initContainers": [{"name": "a"}]},
         container(securityContext={"privileged": True}),
         container(securityContext={"allowPrivilegeEscalation": True}),
+        container(securityContext=CONFINED | {"capabilities": {"add": ["SYS_MODULE"]}}),
+        container(ports=[{"containerPort": 1, "hostPort": 10250}]),
         container(envFrom=[{"secretRef": {"name": "gpushare-authorities"}}]),
         container(env=[{"name": "A", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}]),
     ],

@@ -80,9 +80,9 @@ def test_the_pods_of_a_pod_group_are_left_alone() -> None:
     assert left_to_scheduler(pending(PodConstraints(), pod_group="g")) == words
 
 
-def nominated(*amounts: int, units: int = 16) -> NodeInfo:
-    """The node n with one GPU and nominated pods p0, p1, ... of these amounts."""
-    books = ledger(share_node("n", make_gpus(units)))
+def nominated(*amounts: int, gpus: tuple[int, ...] = (16,)) -> NodeInfo:
+    """The node n with GPUs of these units and nominated pods p0, p1, ... of these amounts."""
+    books = ledger(share_node("n", make_gpus(*gpus)))
     for number, mem in enumerate(amounts):
         item = pod(f"p{number}", mem)
         placement = place(books.nodes()[N], pod_request(item))
@@ -119,6 +119,14 @@ def test_nominated_pods_of_lower_priority_give_way_as_few_as_needed() -> None:
     assert giving_way(node_info, node, kind(8), lower) == ["uid-p0", "uid-p1"]
     assert giving_way(node_info, node, kind(17), lower) == ()
     assert giving_way(node_info, node, kind(8), lower[:1]) == ()
+
+
+def test_a_nominated_pod_on_another_gpu_keeps_its_place() -> None:
+    """Though its priority is lower than that of the pods that give way."""
+    node_info, node = nominated(6, 8, 8, gpus=(6, 16)), CandidateNode(N)
+    lower = [(PodUid(f"uid-p{number}"), kind(mem)) for number, mem in enumerate((6, 8, 8))]
+    assert giving_way(node_info, node, kind(16), lower) == ["uid-p1", "uid-p2"]
+    assert giving_way(node_info, node, kind(8), lower) == ["uid-p1"]
 
 
 def test_each_pod_that_gives_way_leaves_its_other_requests_and_its_place() -> None:

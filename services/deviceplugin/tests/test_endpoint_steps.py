@@ -211,6 +211,15 @@ async def test_sockets_of_others_stay(world: World, name: str) -> None:
     assert (world.directory / name).exists()
 
 
+async def test_a_directory_with_the_name_of_a_socket_stops_no_registration(world: World) -> None:
+    """A hostPath volume makes one where a pod names a socket that does not exist yet."""
+    directory = world.directory / "gpushare-gpu-core.sock"
+    directory.mkdir()
+    await world.endpoint.start()
+    assert directory.is_dir()
+    assert world.requests
+
+
 async def test_a_second_start_ends_the_server_before(world: World) -> None:
     """Its streams end before the new ones begin."""
     await world.endpoint.start()

@@ -482,6 +482,29 @@ def test_plans_of_gangs_count_for_their_namespace(monkeypatch: pytest.MonkeyPatc
     assert not bench.gangs.paused(alone)
 
 
+def test_calls_without_a_plan_do_not_count_for_their_namespace(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A thousand pods are called for their places, and before the last of them exists."""
+    bench = Bench()
+
+    def slow(*args: Any, **more: Any) -> object:
+        bench.clock.now += 1_000_000_000
+        return place_gang(*args, **more)
+
+    monkeypatch.setattr("gpuextender.scheduling.gangs.place_gang", slow)
+    pending = bench.come(member("g0"), member("g1"))
+    for _ in range(9):
+        assert bench.gangs.admit(pending, [A, B]) == {A, B}
+    labels = {"gpu-topology": "h", "gpu-topology-replica": "2"}
+    items = [pod(name, 1, uid=name, labels=labels) for name in ("h0", "h1")]
+    late = bench.come(items[0])
+    for _ in range(9):
+        assert "waits for 1 of its 2 pods" in str(bench.gangs.admit(late, NODES))
+    bench.come(items[1])
+    assert isinstance(bench.gangs.admit(late, NODES), frozenset)
+
+
 @pytest.mark.parametrize("gone", ["deleted", "failed", "elsewhere"])
 def test_a_member_that_goes_takes_its_place_with_it(gone: str) -> None:
     """Nothing stays reserved for a pod that will not come."""

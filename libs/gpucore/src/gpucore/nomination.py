@@ -46,17 +46,7 @@ def nomination_stands(
     node_info: NodeInfo, node: CandidateNode, pod: PodRequirements, uid: PodUid
 ) -> bool:
     """Whether the node admits the pod in the place that is reserved for it there."""
-    without = node_info.copy()
-    without.drop(uid)
-    return (
-        admit(
-            without,
-            pod.pod_request,
-            node.plus(pod.constraints.requests, pods=-1),
-            pod.constraints,
-        )
-        is None
-    )
+    return _admits(*_without(node_info, node, [(uid, pod)]), pod, ())
 
 
 def giving_way(
@@ -72,15 +62,43 @@ def giving_way(
         lower: nominated pods of lower priority on this node, those to lose it first in front.
         nominated: pods of the same or a higher priority that other components nominated to it.
     """
-    without, given_up = node_info.copy(), list[PodUid]()
-    for uid, other in lower:
+    without, given_up = node_info.copy(), list[tuple[PodUid, PodRequirements]]()
+    freed = node
+    for one in lower:
+        uid, other = one
         without.drop(uid)
-        node = node.plus(other.constraints.requests, pods=-1)
-        given_up.append(uid)
-        free = node_beside(without, nominated)
-        if admit(free, pod.pod_request, node, pod.constraints) is None:
-            return given_up
-    return ()
+        freed = freed.plus(other.constraints.requests, pods=-1)
+        given_up.append(one)
+        if _admits(without, freed, pod, nominated):
+            break
+    else:
+        return ()
+    for one in given_up[-2::-1]:  # one on another GPU makes no room
+        rest = [other for other in given_up if other is not one]
+        if _admits(*_without(node_info, node, rest), pod, nominated):
+            given_up = rest
+    return [uid for uid, _ in given_up]
+
+
+def _without(
+    node_info: NodeInfo, node: CandidateNode, pods: Iterable[tuple[PodUid, PodRequirements]]
+) -> tuple[NodeInfo, CandidateNode]:
+    """The node without the places of these pods."""
+    without = node_info.copy()
+    for uid, pod in pods:
+        without.drop(uid)
+        node = node.plus(pod.constraints.requests, pods=-1)
+    return without, node
+
+
+def _admits(
+    node_info: NodeInfo,
+    node: CandidateNode,
+    pod: PodRequirements,
+    nominated: Sequence[NominatedPod],
+) -> bool:
+    free = node_beside(node_info, nominated)
+    return admit(free, pod.pod_request, node, pod.constraints) is None
 
 
 class NominationPauses:

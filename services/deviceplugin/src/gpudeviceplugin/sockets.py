@@ -50,7 +50,7 @@ def remove_dead(paths: Iterable[Path]) -> None:
     """Remove sockets without a server."""
     for path in paths:
         error = connect_error(path)
-        if isinstance(error, ConnectionRefusedError):
+        if isinstance(error, ConnectionRefusedError) and path.is_socket():
             log.info("removing the socket of a plugin that has ended", socket=str(path))
             path.unlink(missing_ok=True)
         elif error is not None:

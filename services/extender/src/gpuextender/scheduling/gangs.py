@@ -260,10 +260,15 @@ class Gangs:
             nominated=self._state.nominations.beside(pending.pod),
             pause=planning_pause(self._state.planning_time, gang, held, now_ns),
         )
-        self._state.planning_time.charge(gang.namespace, now_ns, self._clock())
-        if isinstance(found, Shortage | Postponed):
+        if isinstance(found, Postponed):
             return gang_sentence(found)
-        fresh = any(ledger.allocation(allocation.uid) is None for allocation in found.reservations)
+        fresh = not isinstance(found, Shortage) and any(
+            ledger.allocation(allocation.uid) is None for allocation in found.reservations
+        )
+        if isinstance(found, Shortage) or fresh or found.given_up:  # places that stand are no plan
+            self._state.planning_time.charge(gang.namespace, now_ns, self._clock())
+        if isinstance(found, Shortage):
+            return gang_sentence(found)
         pause = self._state.reservation_time.pause(gang.namespace, now_ns) if fresh else 0.0
         return gang_sentence(resting(gang, pause)) if pause else found
 
