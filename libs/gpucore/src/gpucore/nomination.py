@@ -46,7 +46,9 @@ def nomination_stands(
     node_info: NodeInfo, node: CandidateNode, pod: PodRequirements, uid: PodUid
 ) -> bool:
     """Whether the node admits the pod in the place that is reserved for it there."""
-    return _admits(*_without(node_info, node, [(uid, pod)]), pod, ())
+    without = node_info.copy()
+    without.drop(uid)
+    return _admits(without, node.plus(pod.constraints.requests, pods=-1), pod, ())
 
 
 def giving_way(
@@ -62,33 +64,24 @@ def giving_way(
         lower: nominated pods of lower priority on this node, those to lose it first in front.
         nominated: pods of the same or a higher priority that other components nominated to it.
     """
-    without, given_up = node_info.copy(), list[tuple[PodUid, PodRequirements]]()
-    freed = node
-    for one in lower:
-        uid, other = one
+    without, given_up = node_info.copy(), dict[PodUid, PodRequirements]()
+    for uid, other in lower:
         without.drop(uid)
-        freed = freed.plus(other.constraints.requests, pods=-1)
-        given_up.append(one)
-        if _admits(without, freed, pod, nominated):
+        node = node.plus(other.constraints.requests, pods=-1)
+        given_up[uid] = other
+        if _admits(without, node, pod, nominated):
             break
     else:
         return ()
-    for one in given_up[-2::-1]:  # one on another GPU makes no room
-        rest = [other for other in given_up if other is not one]
-        if _admits(*_without(node_info, node, rest), pod, nominated):
-            given_up = rest
-    return [uid for uid, _ in given_up]
-
-
-def _without(
-    node_info: NodeInfo, node: CandidateNode, pods: Iterable[tuple[PodUid, PodRequirements]]
-) -> tuple[NodeInfo, CandidateNode]:
-    """The node without the places of these pods."""
-    without = node_info.copy()
-    for uid, pod in pods:
-        without.drop(uid)
-        node = node.plus(pod.constraints.requests, pods=-1)
-    return without, node
+    for uid, other in reversed(list(given_up.items())[:-1]):  # one on another GPU makes no room
+        without.put(node_info.allocations[uid])
+        beside = node.plus(other.constraints.requests)
+        if _admits(without, beside, pod, nominated):
+            node = beside
+            del given_up[uid]
+        else:
+            without.drop(uid)
+    return list(given_up)
 
 
 def _admits(
