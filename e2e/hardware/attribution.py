@@ -53,7 +53,7 @@ def _at_least(least: int, mib: int) -> int:
 
 
 def overused(node: BareNode, gpu: PublishedGpu) -> float:
-    """Take more than was granted; seconds until an event on the pod reports it."""
+    """Take more than was allocated; seconds until an event on the pod reports it."""
     share = whole(node)
     with node.client(share, gpu=gpu.index) as client:
         client.ask("fill", mib=(share.units + 1) * node.unit_mib)

@@ -37,11 +37,11 @@ def shares(gpu: PublishedGpu) -> tuple[ShareSize, ShareSize]:
     return ShareSize(max(gpu.units // 4, 1)), ShareSize(max(gpu.units // 2, 2))
 
 
-def _fill(client: Client, neighbour: Client, granted_mib: int) -> dict[str, Any]:
-    taken, checked, *after = memory.steps(granted_mib)
+def _fill(client: Client, neighbour: Client, allocated_mib: int) -> dict[str, Any]:
+    taken, checked, *after = memory.steps(allocated_mib)
     answers = client.run([taken, checked])
     intact = neighbour.ask("verify")["intact"]
     answers += client.run(after)
     neighbour_works = neighbour.ask("fill", mib=2)["held_mib"] > 0
-    found = memory.filled(granted_mib, client.gpu, answers)
+    found = memory.filled(allocated_mib, client.gpu, answers)
     return {**found, "neighbour_intact": bool(intact and found["intact"] and neighbour_works)}

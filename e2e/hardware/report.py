@@ -142,7 +142,7 @@ def _memory(figures: Figures) -> str:
     rows = [
         [
             MODES[mode],
-            _gib(found["granted_mib"]),
+            _gib(found["allocated_mib"]),
             _gib(found["reached_mib"]),
             found["refusal"] or "never refused",
             "intact" if found["neighbour_intact"] else "**disturbed**",
@@ -150,7 +150,7 @@ def _memory(figures: Figures) -> str:
         for mode, shares in figures["memory"].items()
         for found in (shares["small"], shares["large"])
     ]
-    head = ["Mode", "Granted GiB", "Reached GiB", "Then", "Neighbour"]
+    head = ["Mode", "Allocated GiB", "Reached GiB", "Then", "Neighbour"]
     words = (
         "What a process cannot reach of its own grant is its CUDA context, which counts towards "
         "the limit. A process that was never refused stopped at 1.5 times its grant by itself."

@@ -23,8 +23,8 @@ _WORDS: Final = {
     "known": "does not hold (documented)",
 }
 _FIGURES: Final = {
-    "memory": "{reached_mib} of {granted_mib} MiB",
-    "processes": "{sum_mib} of {granted_mib} MiB",
+    "memory": "{reached_mib} of {allocated_mib} MiB",
+    "processes": "{sum_mib} of {allocated_mib} MiB",
     "neighbour": "{kept_percent} % of its speed",
     "burst": "{reached_mib} of {limit_mib} MiB",
     "exclusive": "{gb_per_s} GB/s",

@@ -78,10 +78,10 @@ def test_clients_reach_the_daemon_over_a_read_only_mount(mps: BareNode, gpu: Pub
         read_only = f"mount --bind {pipes} {pipes} && mount -o remount,bind,ro {pipes}"
         words = ["unshare", "--mount", "sh", "-c", f'{read_only} && exec "$@"', "sh", *PROGRAM]
         with Client(words, os.environ | environment) as client:
-            granted = share.units * mps.unit_mib
-            found = client.ask("exhaust", step_mib=256, most_mib=2 * granted)
+            allocated = share.units * mps.unit_mib
+            found = client.ask("exhaust", step_mib=256, most_mib=2 * allocated)
     assert found["refusal"] == OUT_OF_MEMORY
-    assert found["held_mib"] <= granted
+    assert found["held_mib"] <= allocated
 
 
 @pytest.mark.parametrize("crash", [blast.fault, blast.killed])

@@ -94,8 +94,8 @@ def test_over_use_is_reported(node: BareNode) -> None:
 def test_memory_limits_are_measured(node: BareNode) -> None:
     """Without MPS nobody is refused, and the reached memory is what the suite stops at."""
     found = memory.limits(node, node.gpus()[0])
-    assert found["small"]["granted_mib"] == 3 * 1024
-    assert found["small"]["reached_mib"] > found["small"]["granted_mib"]
+    assert found["small"]["allocated_mib"] == 3 * 1024
+    assert found["small"]["reached_mib"] > found["small"]["allocated_mib"]
     assert found["small"]["refusal"] == ""
     assert found["large"]["neighbour_intact"]
 

@@ -28,7 +28,7 @@ def _mode(rate: float) -> dict[str, Any]:
 
 def _filled(refusal: str) -> dict[str, Any]:
     return {
-        "granted_mib": 4096,
+        "allocated_mib": 4096,
         "reached_mib": 3600,
         "reported_total_mib": 16000,
         "refusal": refusal,

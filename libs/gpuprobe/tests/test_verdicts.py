@@ -25,7 +25,7 @@ from gpuprobe.names import OUT_OF_MEMORY
 PASS, FAIL, KNOWN = ProofVerdict.PASS, ProofVerdict.FAIL, ProofVerdict.KNOWN
 UUID = "GPU-84bc6439-fa3f-4477-8cd2-a7a3d5d9f18f"
 FILLED = {
-    "granted_mib": 4096,
+    "allocated_mib": 4096,
     "reached_mib": 3700,
     "reported_total_mib": 4096,
     "refusal": OUT_OF_MEMORY,
@@ -33,7 +33,7 @@ FILLED = {
     "released": True,
 }
 TOGETHER = {
-    "granted_mib": 4096,
+    "allocated_mib": 4096,
     "fork_mib": 2048,
     "second_mib": 1500,
     "outside_mib": 0,
@@ -171,12 +171,12 @@ def test_a_verdict_follows_from_the_figures(number: int) -> None:
 @pytest.mark.parametrize("free", [7424, 8000, 16384, 143771])
 def test_three_processes_stay_within_what_is_free_with_their_contexts(free: int) -> None:
     """Where no limit holds each takes what it asks for, and its CUDA context beside that."""
-    granted = processes.most_granted_mib(free)
-    assert granted >= 2048
-    first, second, _ = processes.steps(granted)
-    steps = [*first["steps"], *second["steps"], *processes.outside_steps(granted)]
+    allocated = processes.most_allocated_mib(free)
+    assert allocated >= 2048
+    first, second, _ = processes.steps(allocated)
+    steps = [*first["steps"], *second["steps"], *processes.outside_steps(allocated)]
     taken = sum(each["most_mib"] + memory.MARGIN_MIB for each in steps)
-    assert taken <= processes.needed_mib(granted) <= free
+    assert taken <= processes.needed_mib(allocated) <= free
 
 
 @pytest.mark.parametrize("mode", ["none", "mps", "driver", "driver+mps"])

@@ -2,8 +2,7 @@
 
 import queue
 import threading
-from collections.abc import Iterable, Mapping
-from itertools import combinations
+from collections.abc import Collection
 
 from msgspec.structs import replace
 
@@ -20,6 +19,7 @@ from gpudeviceplugin.gpus.devices import (
     Xid,
     node_hardware,
 )
+from gpudeviceplugin.gpus.links import GpuLinks
 
 
 def hardware_of(driver: Driver) -> NodeHardware:
@@ -33,7 +33,8 @@ def hardware_of(driver: Driver) -> NodeHardware:
         except DriverError as error:
             answers[index] = error
     there = [index for index, answer in answers.items() if isinstance(answer, DriverGpu)]
-    return node_hardware(driver.version(), answers, driver.links(there))
+    links = {index: driver.links(index, there[:place]) for place, index in enumerate(there)}
+    return node_hardware(driver.version(), answers, links)
 
 
 def t4(index: int, *, memory_mib: int = 16130) -> DriverGpu:
@@ -102,8 +103,8 @@ class FakeDriver:
     def version(self) -> str:
         return self.driver_version
 
-    def links(self, indexes: Iterable[int]) -> Mapping[str, tuple[str, ...]]:
-        return {f"{a}-{b}": ("SYS",) for a, b in combinations(sorted(indexes), 2)}
+    def links(self, _index: int, others: Collection[int]) -> GpuLinks:
+        return GpuLinks(paths=dict.fromkeys(others, "SYS"))
 
     def probe(self, uuid: str) -> bool:
         self.probes += 1

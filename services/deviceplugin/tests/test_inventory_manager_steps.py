@@ -327,6 +327,27 @@ async def test_links_of_a_silent_gpu_stay_and_those_of_one_that_left_go(world: W
     assert [index for index, _, _ in world.offered()] == [0, 2]
 
 
+async def test_a_gpu_whose_links_are_unknown_is_offered_and_named_in_a_warning(
+    world: World, logs: list[Any]
+) -> None:
+    """Once, until its links are known; links that were known before stay."""
+    three, known = (FIRST, SECOND, t4(2)), {"0-1": ("SYS",), "0-2": ("SYS",), "1-2": ("SYS",)}
+    why = {1: "links of GPU 1 did not return within 30.0 s"}
+    hanging = NodeHardware("1", three, links={"0-2": ("PIX",)}, unlinked=why)
+    world.take(hanging, hanging)
+    assert [index for index, healthy, _ in world.offered() if healthy] == [0, 1, 2]
+    assert world.state.inventory.links == {"0-2": ("PIX",)}
+    lines = [line for line in logs if line["event"] == "the links of a GPU are unknown"]
+    assert [(line["log_level"], line["gpu"], line["why"]) for line in lines] == [
+        ("warning", 1, why[1])
+    ]
+    world.take(NodeHardware("1", three, links=known), hanging)
+    assert world.state.inventory.links == known | {"0-2": ("PIX",)}
+    assert len([line for line in logs if "links" in line["event"]]) == 2
+    world.take(NodeHardware("1", three[:2], unlinked=why))
+    assert world.state.inventory.links == {"0-1": ("SYS",)}
+
+
 async def test_nothing_is_offered_before_the_isolation_is_known(world: World) -> None:
     """A GPU must not be offered as open first and as isolated a moment later."""
     world.known = False

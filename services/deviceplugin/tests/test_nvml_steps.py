@@ -442,7 +442,9 @@ def test_a_gpu_that_is_lost_after_its_enumeration_has_no_links(monkeypatch: Patc
     two_gpus(monkeypatch, DeviceGetTopologyCommonAncestor=pynvml.NVML_TOPOLOGY_NODE)
     lost = failure(pynvml.NVML_ERROR_GPU_IS_LOST)
     answers(monkeypatch, DeviceGetHandleByIndex=lambda index: lost if index == 2 else index)
-    assert Nvml().links([0, 1, 2]) == {"0-1": ("NODE",)}
+    assert Nvml().links(1, [0, 2]).paths == {0: "NODE", 2: ""}
+    with pytest.raises(GpuLostError):
+        Nvml().links(2, [0, 1])
 
 
 @pytest.mark.parametrize(("reserved", "expected"), [(0, 0), (1, 1), (MIB, 1), (MIB + 1, 2)])

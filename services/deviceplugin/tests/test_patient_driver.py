@@ -2,7 +2,8 @@
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
+from itertools import combinations
 from unittest.mock import Mock
 
 import msgspec
@@ -24,6 +25,7 @@ from gpudeviceplugin.gpus.driver import (
     PatientDriver,
     _Series,
 )
+from gpudeviceplugin.gpus.links import GpuLinks
 
 FIRST, SECOND = t4(0).uuid, t4(1).uuid
 SECONDS = 60.0
@@ -210,6 +212,55 @@ async def test_a_gpu_that_hangs_in_its_enumeration_is_silent_and_the_others_are_
         while patient._hanging:  # noqa: ASYNC110 - a thread ends it
             await asyncio.sleep(0.005)
     assert [each.uuid for each in (await patient.machine()).gpus] == [FIRST, SECOND]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("hanging", [0, 1, 3])
+async def test_the_links_of_a_gpu_that_hangs_are_unknown_and_those_of_the_others_are_read(
+    driver: Driver, patient: PatientDriver, monkeypatch: pytest.MonkeyPatch, hanging: int
+) -> None:
+    """It may answer all other queries; its links are read when it has returned."""
+    monkeypatch.setattr("gpudeviceplugin.gpus.driver.ENUMERATE_SECONDS", 0.2)
+    driver.gpus = tuple(t4(index) for index in range(4))
+    links = driver.links
+
+    def slow(index: int, others: Collection[int]) -> GpuLinks:
+        if hanging in {index, *others}:
+            driver.let_go.wait(SECONDS)
+        return links(index, others)
+
+    driver.links = slow  # type: ignore[method-assign]
+    driver.let_go.clear()
+    pairs = {f"{a}-{b}" for a, b in combinations(range(4), 2)}
+    for why in ("did not return within 0.2 s", "has not returned yet"):
+        found = await patient.machine()
+        assert (len(found.gpus), found.silent) == (4, {})
+        assert found.unlinked == {hanging: f"links of GPU {hanging} {why}"}
+        assert found.links.keys() == {pair for pair in pairs if str(hanging) not in pair}
+    driver.let_go.set()
+    async with asyncio.timeout(SECONDS):
+        while patient._hanging:  # noqa: ASYNC110 - a thread ends it
+            await asyncio.sleep(0.005)
+    found = await patient.machine()
+    assert (found.links.keys(), found.unlinked) == (pairs, {})
+
+
+async def test_the_links_of_a_gpu_that_fail_are_unknown_and_its_error_is_the_reason(
+    driver: Driver, patient: PatientDriver
+) -> None:
+    """The GPU is listed: no allocation needs its links."""
+    driver.links = Mock(side_effect=[GpuLinks(), GpuLostError("lost")])  # type: ignore[method-assign]
+    found = await patient.machine()
+    assert (len(found.gpus), found.links, found.unlinked) == (2, {}, {1: "lost"})
+
+
+async def test_a_driver_that_goes_while_links_are_read_is_unavailable(
+    driver: Driver, patient: PatientDriver
+) -> None:
+    """As during the rest of an enumeration."""
+    driver.links = Mock(side_effect=DriverUnavailableError("gone"))  # type: ignore[method-assign]
+    with pytest.raises(DriverUnavailableError, match="gone"):
+        await patient.machine()
 
 
 async def test_a_driver_that_goes_during_an_enumeration_is_unavailable(

@@ -20,7 +20,7 @@ from gpucore.wire.names import V2_ASSIGNED
 from gpucore.wire.pod.spec import Container, Pod
 from gpudeviceplugin.gpus.devices import NodeHardware
 from gpudeviceplugin.gpus.inventory import inventory_of
-from gpudeviceplugin.isolation.shares import granted_limits
+from gpudeviceplugin.isolation.shares import allocated_limits
 from gpudeviceplugin.signals import Signal
 from gpudeviceplugin.state import NOTED_SECONDS, NodeState
 from gpukube.testing.clock import FakeClock
@@ -536,7 +536,7 @@ async def test_the_limit_of_a_pod_counts_its_init_container_after_a_restart(worl
     texts = RUNNING.annotations | {NAMES.mem_pod: "6"}
     world.state.on_replace((pod("p", annotations=texts, init_containers=(init,)),))
     world.sync_from_kubelet(world.held("p", *world.ids(0)))
-    limits = granted_limits(world.state, INVENTORY.gpus[0])
+    limits = allocated_limits(world.state, INVENTORY.gpus[0])
     assert [limit.hard for limit in limits.values()] == [6 << 30]
 
 
@@ -552,7 +552,7 @@ async def test_of_a_pod_with_one_forgotten_container_all_devices_count(world: Wo
     world.sync_from_kubelet(Held("team", "p", row))
     (lost,) = world.state.lost
     assert lost.containers.keys() == {"c0"}
-    limits = granted_limits(world.state, INVENTORY.gpus[0])
+    limits = allocated_limits(world.state, INVENTORY.gpus[0])
     assert [limit.hard for limit in limits.values()] == [6 << 30]
     (account,) = world.state.account_with_lost()
     assert account.containers == {**lost.containers, **row}

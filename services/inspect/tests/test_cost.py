@@ -9,13 +9,13 @@ from invoking import Run
 
 from gpuinspect.sources.prometheus import GPU_HOURS
 
-GRANTED = GPU_HOURS.format(series="namespace:gpushare_allocated_gpus:sum", since="7d")
+ALLOCATED = GPU_HOURS.format(series="namespace:gpushare_allocated_gpus:sum", since="7d")
 USED = GPU_HOURS.format(series="namespace:gpushare_used_gpus:sum", since="7d")
 
 
 def test_hours_and_cost(run: Run) -> None:
-    """Granted hours are paid, used ones are shown beside them."""
-    answers = {GRANTED: {"red": "100", "blue": "12.25"}, USED: {"red": "40"}}
+    """Allocated hours are paid, used ones are shown beside them."""
+    answers = {ALLOCATED: {"red": "100", "blue": "12.25"}, USED: {"red": "40"}}
     with fakeprometheus.serving(answers) as url:
         outcome = run("cost", "-A", "--price", "2.5", "--prometheus", url)
     assert outcome.code == 0
@@ -31,7 +31,7 @@ def test_hours_and_cost(run: Run) -> None:
 def test_a_namespace_called_total_is_not_the_sum(run: Run, in_use: str) -> None:
     """A tenant may choose that name; its used hours are its own, or unknown."""
     own = {"total": in_use} if in_use else {}
-    answers = {GRANTED: {"red": "100", "total": "1"}, USED: {"red": "40", **own}}
+    answers = {ALLOCATED: {"red": "100", "total": "1"}, USED: {"red": "40", **own}}
     with fakeprometheus.serving(answers) as url:
         outcome = run("cost", "-A", "--price", "2", "--prometheus", url)
     assert [line.split() for line in outcome.out.splitlines()[1:]] == [
@@ -43,7 +43,7 @@ def test_a_namespace_called_total_is_not_the_sum(run: Run, in_use: str) -> None:
 
 def test_json_has_the_figures_unrounded(run: Run) -> None:
     """A namespace of which no use is known has null, not 0."""
-    answers = {GRANTED: {"red": "100", "blue": "12.25"}, USED: {"red": "40"}}
+    answers = {ALLOCATED: {"red": "100", "blue": "12.25"}, USED: {"red": "40"}}
     with fakeprometheus.serving(answers) as url:
         outcome = run("cost", "-A", "--price", "2.5", "-o", "json", "--prometheus", url)
     assert outcome.code == 0
@@ -58,7 +58,7 @@ def test_json_has_the_figures_unrounded(run: Run) -> None:
 
 def test_a_namespace_with_used_hours_alone_has_a_row(run: Run) -> None:
     """The total of the used hours is the sum of the rows."""
-    answers = {GRANTED: {"a": "1", "c": "2"}, USED: {"a": "0.5", "b": "3"}}
+    answers = {ALLOCATED: {"a": "1", "c": "2"}, USED: {"a": "0.5", "b": "3"}}
     with fakeprometheus.serving(answers) as url:
         line = ("cost", "--price", "2", "--prometheus", url)
         table = run(*line, "-A", "--no-headers")
@@ -84,7 +84,7 @@ def test_a_namespace_with_used_hours_alone_has_a_row(run: Run) -> None:
 
 def test_without_any_used_hours_their_total_is_unknown(run: Run) -> None:
     """``null`` in documents and ``-`` in the table, because 0 would be a measurement."""
-    with fakeprometheus.serving({GRANTED: {"a": "1", "b": "2"}, USED: {}}) as url:
+    with fakeprometheus.serving({ALLOCATED: {"a": "1", "b": "2"}, USED: {}}) as url:
         table = run("cost", "-A", "--no-headers", "--prometheus", url)
         document = json.loads(run("cost", "-A", "-o", "json", "--prometheus", url).out)
     assert [row.split()[2] for row in table.out.splitlines()] == ["-", "-", "-"]
@@ -139,7 +139,7 @@ def test_one_namespace_is_that_of_the_context(run: Run, tmp_path: Path) -> None:
         "{apiVersion: v1, kind: Config, current-context: lab, clusters: [], users: [],"
         " contexts: [{name: lab, context: {cluster: c, namespace: blue}}]}"
     )
-    answers = {GRANTED: {"red": "100", "blue": "12.25"}, USED: {"red": "40"}}
+    answers = {ALLOCATED: {"red": "100", "blue": "12.25"}, USED: {"red": "40"}}
     with fakeprometheus.serving(answers) as url:
         line = ("cost", "--price", "2", "--no-headers", "--prometheus", url)
         own = run(*line, f"--kubeconfig={config}")
@@ -151,7 +151,7 @@ def test_one_namespace_is_that_of_the_context(run: Run, tmp_path: Path) -> None:
 
 def test_a_namespace_without_hours_is_named(run: Run) -> None:
     """The rules record others, so that nothing is to be installed."""
-    with fakeprometheus.serving({GRANTED: {"red": "100"}, USED: {}}) as url:
+    with fakeprometheus.serving({ALLOCATED: {"red": "100"}, USED: {}}) as url:
         outcome = run("cost", "-n", "blue", "--prometheus", url)
     said = "no GPU-hours were allocated in namespace blue in 7d; -A reads all namespaces\n"
     assert (outcome.code, outcome.out, outcome.err) == (0, "", said)

@@ -84,7 +84,7 @@ def test_labels(run: Run, teams: FakeCluster) -> None:
     [("node", {"n": (13, 30, 2)}), ("model", {"NVIDIA L4": (3, 15, 1), "Tesla T4": (10, 15, 1)})],
 )
 def test_gpus(run: Run, teams: FakeCluster, by: str, figures: dict[str, Any]) -> None:
-    """Granted and total memory, and the number of GPUs."""
+    """Allocated and total memory, and the number of GPUs."""
     found = items(run("usage", "--by", by, "-o", "json", on=teams).out)
     assert {n: (g["allocated"], g["total"], g["gpus"]) for n, g in found.items()} == figures
 

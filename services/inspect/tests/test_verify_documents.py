@@ -35,7 +35,7 @@ TARGET = ProofTarget(
     empty=True,
 )
 FILLED = {
-    "granted_mib": 4096,
+    "allocated_mib": 4096,
     "reached_mib": 3700,
     "reported_total_mib": 4096,
     "refusal": "CUDA_ERROR_OUT_OF_MEMORY",

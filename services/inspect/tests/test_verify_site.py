@@ -170,7 +170,7 @@ def test_three_processes_get_a_share_that_leaves_what_other_pods_hold(
 ) -> None:
     """Where no limit holds, each of them takes as much as the limit of one."""
     rows = runner(free=11)
-    most = processes.most_granted_mib(11 * 1024) // 1024
+    most = processes.most_allocated_mib(11 * 1024) // 1024
     assert most < rows.target.share
     start = Mock(side_effect=PodFailedError("p", "stopped here"))
     monkeypatch.setattr(rows, "_pods", SimpleNamespace(start=start))

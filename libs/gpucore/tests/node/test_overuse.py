@@ -8,16 +8,16 @@ A, B, C = PodUid("a"), PodUid("b"), PodUid("c")
 
 
 def found(
-    used: dict[PodUid, int], granted: dict[PodUid, int], slack: int = 0
+    used: dict[PodUid, int], allocated: dict[PodUid, int], slack: int = 0
 ) -> list[MemoryOveruse]:
-    return over_use(GPU, used=used, granted=granted, exempt={C}, slack=slack)
+    return over_use(GPU, used=used, allocated=allocated, exempt={C}, slack=slack)
 
 
 def test_only_more_than_the_grant_is_too_much() -> None:
     """The grant itself may be used up; a byte more is over-use, less the slack."""
-    granted = {A: 100, B: 100}
-    assert found({A: 100, B: 101}, granted) == [MemoryOveruse(B, GPU, 101, 100)]
-    assert found({A: 100, B: 110}, granted, slack=10) == []
+    allocated = {A: 100, B: 100}
+    assert found({A: 100, B: 101}, allocated) == [MemoryOveruse(B, GPU, 101, 100)]
+    assert found({A: 100, B: 110}, allocated, slack=10) == []
 
 
 def test_a_pod_of_another_gpu_was_given_nothing_of_this_one() -> None:

@@ -26,17 +26,17 @@ def spare_mib(mode: str) -> int:
     return 0 if mode in LIMITED else MARGIN_MIB
 
 
-def steps(granted_mib: int, *, most_mib: int = 0, spare_mib: int = 0) -> list[Step]:
+def steps(allocated_mib: int, *, most_mib: int = 0, spare_mib: int = 0) -> list[Step]:
     """Take all, check it, give it back, and take a little again.
 
     Args:
-        granted_mib: the share.
+        allocated_mib: the share.
         most_mib: what it tries to take at most; 0 for :data:`BEYOND`.
         spare_mib: what it leaves free of the GPU.
     """
-    most = most_mib or int(granted_mib * BEYOND)
+    most = most_mib or int(allocated_mib * BEYOND)
     return [
-        exhausting(min(STEP_MIB, max(granted_mib // 4, 2)), most, spare_mib),
+        exhausting(min(STEP_MIB, max(allocated_mib // 4, 2)), most, spare_mib),
         {"do": "verify"},
         {"do": "release"},
         {"do": "fill", "mib": 2},
@@ -49,11 +49,11 @@ def exhausting(step_mib: int, most_mib: int, spare_mib: int = 0) -> Step:
     return step | ({"spare_mib": spare_mib} if spare_mib else {})
 
 
-def filled(granted_mib: int, described: Answer, answers: Sequence[Answer]) -> Figures:
+def filled(allocated_mib: int, described: Answer, answers: Sequence[Answer]) -> Figures:
     """The measured values of one process.
 
     Args:
-        granted_mib: its share.
+        allocated_mib: its share.
         described: what the driver reported to it when it began.
         answers: to :func:`steps`.
 
@@ -62,7 +62,7 @@ def filled(granted_mib: int, described: Answer, answers: Sequence[Answer]) -> Fi
     """
     taken, checked, released, again = (value(answer) for answer in answers)
     return {
-        "granted_mib": granted_mib,
+        "allocated_mib": allocated_mib,
         "reached_mib": int(taken["held_mib"]),
         "reported_total_mib": int(described["reported_total_bytes"]) // (1024 * 1024),
         "refusal": taken["refusal"],
@@ -73,24 +73,24 @@ def filled(granted_mib: int, described: Answer, answers: Sequence[Answer]) -> Fi
 
 def holds(figures: Figures) -> bool:
     """Refused for want of memory at the grant, and not far below it."""
-    granted, reached = figures["granted_mib"], figures["reached_mib"]
-    least = max(granted - CONTEXT_MIB, granted // 4)
-    return bool(figures["refusal"] == OUT_OF_MEMORY and least <= reached <= granted)
+    allocated, reached = figures["allocated_mib"], figures["reached_mib"]
+    least = max(allocated - CONTEXT_MIB, allocated // 4)
+    return bool(figures["refusal"] == OUT_OF_MEMORY and least <= reached <= allocated)
 
 
 def proof(figures: Figures, mode: str) -> Proof:
     """The row ``memory``."""
-    granted, reached = figures["granted_mib"], figures["reached_mib"]
+    allocated, reached = figures["allocated_mib"], figures["reached_mib"]
     whole = bool(figures["intact"] and figures["released"])
     by = {"mps": "MPS", "none": "nobody"}.get(mode, "the driver")
     if mode in LIMITED:
-        expected = f"out of memory at {granted} MiB, the CUDA context included, by {by}"
+        expected = f"out of memory at {allocated} MiB, the CUDA context included, by {by}"
     else:
-        expected = f"a process may take more than its {granted} MiB: isolation mode {mode}"
+        expected = f"a process may take more than its {allocated} MiB: isolation mode {mode}"
     if figures["refusal"]:
         seen = f"{figures['refusal']} after {reached} MiB"
-    elif reached > granted:
-        seen = f"no refusal: it holds {reached} MiB, {reached - granted} MiB beyond its share"
+    elif reached > allocated:
+        seen = f"no refusal: it holds {reached} MiB, {reached - allocated} MiB beyond its share"
     else:
         seen = f"no refusal: it holds {reached} MiB, and leaves the rest of the GPU to others"
     if not whole:
@@ -98,10 +98,10 @@ def proof(figures: Figures, mode: str) -> Proof:
     return judged(
         "memory",
         holds=holds(figures) and whole,
-        known=mode not in LIMITED and whole and reached >= granted // 4,
+        known=mode not in LIMITED and whole and reached >= allocated // 4,
         expected=expected,
         seen=seen,
-        next_step=_next(mode, too_little=reached < granted // 4),
+        next_step=_next(mode, too_little=reached < allocated // 4),
         figures=figures,
     )
 

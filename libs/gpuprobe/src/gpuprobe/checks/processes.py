@@ -11,20 +11,20 @@ FIRST: Final = "fork"
 SECOND: Final = "second program"
 
 
-def needed_mib(granted_mib: int) -> int:
+def needed_mib(allocated_mib: int) -> int:
     """What the three processes take where no limit holds, with a CUDA context each."""
-    return granted_mib // 2 + 2 * granted_mib + 3 * MARGIN_MIB
+    return allocated_mib // 2 + 2 * allocated_mib + 3 * MARGIN_MIB
 
 
-def most_granted_mib(free_mib: int) -> int:
+def most_allocated_mib(free_mib: int) -> int:
     """The largest share whose processes stay within what is free; 0 or less for none."""
     return (free_mib - 3 * MARGIN_MIB) * 2 // 5
 
 
-def steps(granted_mib: int, *, spare_mib: int = 0) -> list[Step]:
+def steps(allocated_mib: int, *, spare_mib: int = 0) -> list[Step]:
     """A forked process takes half of the share, and the second tries to take all of it."""
-    half = _exhausting(granted_mib, granted_mib // 2, spare_mib)
-    all_of_it = _exhausting(granted_mib, granted_mib, spare_mib)
+    half = _exhausting(allocated_mib, allocated_mib // 2, spare_mib)
+    all_of_it = _exhausting(allocated_mib, allocated_mib, spare_mib)
     return [
         {"do": "child", "name": FIRST, "how": "fork", "steps": half},
         {"do": "child", "name": SECOND, "how": "exec", "steps": all_of_it},
@@ -32,17 +32,17 @@ def steps(granted_mib: int, *, spare_mib: int = 0) -> list[Step]:
     ]
 
 
-def outside_steps(granted_mib: int, *, spare_mib: int = 0) -> list[Step]:
+def outside_steps(allocated_mib: int, *, spare_mib: int = 0) -> list[Step]:
     """What a process that enters the running container does."""
-    return _exhausting(granted_mib, granted_mib, spare_mib)
+    return _exhausting(allocated_mib, allocated_mib, spare_mib)
 
 
-def _exhausting(granted_mib: int, most_mib: int, spare_mib: int) -> list[Step]:
-    size = min(STEP_MIB, max(granted_mib // 8, 2))
+def _exhausting(allocated_mib: int, most_mib: int, spare_mib: int) -> list[Step]:
+    size = min(STEP_MIB, max(allocated_mib // 8, 2))
     return [exhausting(size, most_mib, spare_mib)]
 
 
-def figures(granted_mib: int, answers: Sequence[Answer]) -> Figures:
+def figures(allocated_mib: int, answers: Sequence[Answer]) -> Figures:
     """MiB that each process reached while the others held theirs.
 
     Raises:
@@ -56,7 +56,7 @@ def figures(granted_mib: int, answers: Sequence[Answer]) -> Figures:
         "second_mib": _reached(second),
         "outside_mib": _reached(outside),
     }
-    return {"granted_mib": granted_mib, **reached, "sum_mib": sum(reached.values())}
+    return {"allocated_mib": allocated_mib, **reached, "sum_mib": sum(reached.values())}
 
 
 def _reached(answers: Sequence[Answer]) -> int:
@@ -67,15 +67,15 @@ def _reached(answers: Sequence[Answer]) -> int:
 
 def proof(found: Figures, mode: str) -> Proof:
     """The row ``processes``."""
-    granted, together = found["granted_mib"], found["sum_mib"]
+    allocated, together = found["allocated_mib"], found["sum_mib"]
     per_process = mode == "mps"
-    expected = f"at most {granted} MiB in all processes of the pod together"
+    expected = f"at most {allocated} MiB in all processes of the pod together"
     if per_process:
         expected += "; MPS limits each process by itself"
     each = f"fork {found['fork_mib']}, second program {found['second_mib']}"
     return judged(
         "processes",
-        holds=together <= granted and found["fork_mib"] > 0,
+        holds=together <= allocated and found["fork_mib"] > 0,
         known=found["fork_mib"] > 0 and (per_process or mode not in LIMITED),
         expected=expected,
         seen=f"{together} MiB: {each}, exec from outside {found['outside_mib']}",

@@ -36,7 +36,7 @@ class RequestedShare:
     prefix: str = "ALIYUN_COM"
 
     @property
-    def granted_mib(self) -> int:
+    def allocated_mib(self) -> int:
         """The share in MiB."""
         return self.units * self.unit_mib
 
@@ -78,7 +78,7 @@ def share_proof(asked: RequestedShare, answers: Sequence[Answer]) -> Proof:
     variables, cuda = found["variables"], described(answers)
     faults = [*_amounts(asked, variables), *_gpu(asked, variables, cuda)]
     figures = {
-        "requested_mib": asked.granted_mib,
+        "requested_mib": asked.allocated_mib,
         "gpus_seen": cuda["gpus_seen"],
         "device_files": len(found["devices"]),
     }
@@ -97,20 +97,22 @@ def share_proof(asked: RequestedShare, answers: Sequence[Answer]) -> Proof:
 
 def _arrived(asked: RequestedShare, variables: Mapping[str, str]) -> str:
     if variables.get(VISIBLE) == BY_CDI:
-        return f"CUDA names that GPU, which came by CDI, and the variables {asked.granted_mib} MiB"
-    return f"variables and CUDA name that GPU and {asked.granted_mib} MiB"
+        return (
+            f"CUDA names that GPU, which came by CDI, and the variables {asked.allocated_mib} MiB"
+        )
+    return f"variables and CUDA name that GPU and {asked.allocated_mib} MiB"
 
 
 def _amounts(asked: RequestedShare, variables: Mapping[str, str]) -> Iterable[str]:
     wanted = {
         f"{asked.prefix}_GPU_MEM_CONTAINER": str(asked.units),
         f"{asked.prefix}_GPU_MEM_POD": str(asked.units),
-        "GPUSHARE_MEM_LIMIT_MIB": str(asked.granted_mib),
+        "GPUSHARE_MEM_LIMIT_MIB": str(asked.allocated_mib),
     }
     if "driver" in asked.mode:
-        wanted["NVIDIA_GPU_MEMORY_LIMIT"] = str(asked.granted_mib)
+        wanted["NVIDIA_GPU_MEMORY_LIMIT"] = str(asked.allocated_mib)
     elif asked.mode == "mps":
-        wanted["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] = f"0={asked.granted_mib}M"
+        wanted["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] = f"0={asked.allocated_mib}M"
     for name, expected in wanted.items():
         if variables.get(name) != expected:
             yield f"{name} is {variables.get(name, 'not set')}, not {expected}"

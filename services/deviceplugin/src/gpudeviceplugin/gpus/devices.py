@@ -9,12 +9,13 @@ off the event loop (:mod:`gpudeviceplugin.gpus.driver`).
     └── RecoveryNeededError      one GPU responds, but cannot be used before a recovery
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from typing import Final, Protocol
 
 import msgspec
 
 from gpucore.node.isolation.driver_limits import MemoryLimit
+from gpudeviceplugin.gpus.links import GpuLinks, links_of_pairs
 
 NO_INSTANCE: Final = -1
 """For a GPU instance of MIG: none, or unknown."""
@@ -95,27 +96,36 @@ class NodeHardware(msgspec.Struct, frozen=True):
         gpus: GPUs that responded, by index.
         silent: why GPUs did not respond, by index, in the driver's words.
         links: ``"0-1" -> ("PIX", "NV2")``.
+        unlinked: why the links of GPUs that responded are unknown, by index.
     """
 
     driver: str
     gpus: tuple[DriverGpu, ...]
     silent: Mapping[int, str] = {}
     links: Mapping[str, tuple[str, ...]] = {}
+    unlinked: Mapping[int, str] = {}
 
 
 def node_hardware(
     driver: str,
     answers: Mapping[int, DriverGpu | DriverError],
-    links: Mapping[str, tuple[str, ...]],
+    links: Mapping[int, GpuLinks | DriverError],
 ) -> NodeHardware:
-    """The hardware of a node, by the answer of each GPU or its error."""
-    found = sorted(answers.items())
+    """The hardware of a node, by the answers of each GPU or its errors."""
     return NodeHardware(
         driver=driver,
-        gpus=tuple(one for _, one in found if isinstance(one, DriverGpu)),
-        silent={index: str(one) for index, one in found if isinstance(one, DriverError)},
-        links=links,
+        gpus=tuple(one for _, one in sorted(answers.items()) if isinstance(one, DriverGpu)),
+        silent=_errors(answers),
+        links=links_of_pairs(
+            {index: one for index, one in links.items() if isinstance(one, GpuLinks)}
+        ),
+        unlinked=_errors(links),
     )
+
+
+def _errors(answers: Mapping[int, object]) -> dict[int, str]:
+    found = sorted(answers.items())
+    return {index: str(one) for index, one in found if isinstance(one, DriverError)}
 
 
 class Process(msgspec.Struct, frozen=True):
@@ -189,8 +199,8 @@ class Driver(Protocol):
     def version(self) -> str:
         """Its version; empty unknown."""
 
-    def links(self, indexes: Iterable[int]) -> Mapping[str, tuple[str, ...]]:
-        """The link of each pair of these GPUs, as :class:`NodeHardware` has it."""
+    def links(self, index: int, others: Collection[int]) -> GpuLinks:
+        """The NVLinks of one GPU, and its PCIe paths to ``others``. Raises DriverError."""
 
     def probe(self, uuid: str) -> bool:
         """Touch one GPU; true if the driver reports that it needs no recovery.

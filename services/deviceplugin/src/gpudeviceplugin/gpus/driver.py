@@ -24,10 +24,11 @@ from gpudeviceplugin.gpus.devices import (
     Xid,
     node_hardware,
 )
+from gpudeviceplugin.gpus.links import GpuLinks
 
 T = TypeVar("T")
-THREADS: Final = 66
-"""For calls that hang about each of 32 GPUs and in its enumeration, about events and the driver.
+THREADS: Final = 98
+"""For calls that hang about each of 32 GPUs, its enumeration and its links, and for two others.
 
 A thread is started only when all others are busy.
 """
@@ -36,6 +37,9 @@ PROBE_SECONDS: Final = 3.0
 CLOSE_SECONDS: Final = 2.0
 EVENT_WAIT_MS: Final = 2_000
 EVENTS: Final = "events"
+GPU: Final = "GPU"
+LINKS: Final = "links of GPU"
+"""Names of the calls of an enumeration, with an index."""
 STALL_SECONDS: Final = 0.5
 
 
@@ -71,25 +75,36 @@ class PatientDriver:
 
     async def machine(self) -> NodeHardware:
         """Enumerate the GPUs; those that do not answer are listed as silent. Raises DriverError."""
-        count = await self._ask("driver", ENUMERATE_SECONDS, self._driver.gpu_count)
-        names = {f"GPU {index}": index for index in range(count)}
-        answers = await self._ask_each(
-            list(names), ENUMERATE_SECONDS, lambda name: self._driver.gpu(names[name])
-        )
-        for answer in answers.values():
-            if isinstance(answer, DriverUnavailableError):
-                raise answer
-        gpus = {names[name]: answer for name, answer in answers.items()}
+        count, version = await self._ask("driver", ENUMERATE_SECONDS, self._connection)
+        gpus = await self._ask_gpus(GPU, range(count), self._driver.gpu)
         there = [index for index, answer in gpus.items() if isinstance(answer, DriverGpu)]
-        version, links = await self._ask("driver", ENUMERATE_SECONDS, self._connection, there)
+        links = await self._ask_gpus(LINKS, there, lambda index: self._links(index, there))
         found = node_hardware(version, gpus, links)
         answered = {gpu.uuid for gpu in found.gpus}
         silent = {uuid: gpu for uuid, gpu in self._gpus.items() if gpu not in answered}
         self._gpus = silent | {each.uuid: gpu.uuid for gpu in found.gpus for each in gpu.instances}
         return found
 
-    def _connection(self, gpus: Collection[int]) -> tuple[str, Mapping[str, tuple[str, ...]]]:
-        return self._driver.version(), self._driver.links(gpus)
+    def _connection(self) -> tuple[int, str]:
+        return self._driver.gpu_count(), self._driver.version()
+
+    def _links(self, index: int, gpus: Collection[int]) -> GpuLinks:
+        """The links of one GPU, those to GPUs before it included unless their own queries hang."""
+        others = [each for each in gpus if each < index and f"{LINKS} {each}" not in self._hanging]
+        return self._driver.links(index, others)
+
+    async def _ask_gpus(
+        self, what: str, indexes: Collection[int], function: Callable[[int], T]
+    ) -> dict[int, T | DriverError]:
+        """The answer or error of each GPU, by index. Raises DriverUnavailableError."""
+        names = {f"{what} {index}": index for index in indexes}
+        answers = await self._ask_each(
+            list(names), ENUMERATE_SECONDS, lambda name: function(names[name])
+        )
+        for answer in answers.values():
+            if isinstance(answer, DriverUnavailableError):
+                raise answer
+        return {names[name]: answer for name, answer in answers.items()}
 
     def _gpu_of(self, uuid: str) -> str:
         """The GPU of a MIG instance, which hangs with it; otherwise the name itself."""

@@ -8,7 +8,6 @@ changes, or when such a GPU answers for the first time.
 """
 
 from collections import Counter
-from collections.abc import Iterable
 
 import msgspec
 
@@ -40,27 +39,35 @@ def inventory_of(machine: NodeHardware, unit: MemoryUnit, *, reserve_mib: int = 
 def _links(machine: NodeHardware) -> dict[str, tuple[str, ...]]:
     """The links between GPUs that are offered; CUDA connects no MIG instances."""
     cut = {device.index for device in machine.gpus if device.mig}
-    return {
-        pair: names
-        for pair, names in machine.links.items()
-        if cut.isdisjoint(map(int, pair.split("-")))
-    }
+    return {pair: names for pair, names in machine.links.items() if cut.isdisjoint(_ends(pair))}
 
 
-def with_silent(answer: NodeHardware, known: Iterable[DriverGpu]) -> NodeHardware:
-    """The machine with what was last known of the GPUs that do not answer.
+def with_known(answer: NodeHardware, before: NodeHardware) -> NodeHardware:
+    """The machine with what was last known of GPUs, and of links, that are not reported now.
 
     A GPU in MIG mode keeps its instances, and the instances of the others their indexes.
     """
     answered = {device.uuid for device in answer.gpus}
     kept = {
         device.index: device
-        for device in known
+        for device in before.gpus
         if device.index in answer.silent and device.uuid not in answered
     }
     gpus = sorted((*answer.gpus, *kept.values()), key=lambda device: device.index)
     silent = {index: why for index, why in answer.silent.items() if index not in kept}
-    return msgspec.structs.replace(answer, gpus=tuple(gpus), silent=silent)
+    unknown, there = kept.keys() | answer.unlinked.keys(), {device.index for device in gpus}
+    links = {
+        pair: names
+        for pair, names in before.links.items()
+        if there.issuperset(_ends(pair)) and not unknown.isdisjoint(_ends(pair))
+    }
+    return msgspec.structs.replace(
+        answer, gpus=tuple(gpus), silent=silent, links={**links, **answer.links}
+    )
+
+
+def _ends(pair: str) -> list[int]:
+    return [int(index) for index in pair.split("-")]
 
 
 def offered_uuids(device: DriverGpu) -> list[str]:

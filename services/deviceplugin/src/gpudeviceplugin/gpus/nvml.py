@@ -6,7 +6,7 @@ only its own queries.
 
 import ctypes
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from typing import Any, Final
 
@@ -22,6 +22,7 @@ from gpudeviceplugin.gpus.devices import (
     Usage,
     Xid,
 )
+from gpudeviceplugin.gpus.links import GpuLinks
 from gpudeviceplugin.gpus.nvml_calls import (
     call,
     call_driver,
@@ -31,12 +32,8 @@ from gpudeviceplugin.gpus.nvml_calls import (
     memory_limit,
     process_samples,
 )
-from gpudeviceplugin.gpus.nvml_hardware import (
-    driver_version,
-    gpu_count,
-    gpu_hardware,
-    links_between,
-)
+from gpudeviceplugin.gpus.nvml_hardware import driver_version, gpu_count, gpu_hardware
+from gpudeviceplugin.gpus.nvml_links import gpu_links
 from gpudeviceplugin.gpus.nvml_recovery import needed_recovery
 
 NO_GPU_INSTANCE: Final = 0xFFFFFFFF
@@ -99,9 +96,9 @@ class Nvml:
         """Version of the driver; empty unknown."""
         return driver_version()
 
-    def links(self, indexes: Iterable[int]) -> Mapping[str, tuple[str, ...]]:
-        """The link of each pair of these GPUs."""
-        return links_between(indexes)
+    def links(self, index: int, others: Collection[int]) -> GpuLinks:
+        """The NVLinks of one GPU, and its PCIe paths to others."""
+        return gpu_links(index, others)
 
     def probe(self, uuid: str) -> bool:
         """Touch one GPU: a lost one answers nothing, and one that needs a reset reports that."""

@@ -13,7 +13,7 @@ from gpucore.node.claims.prepared import PreparedClaim
 from gpucore.node.isolation.driver_limits import MemoryLimit, limit_of
 from gpucore.units import PodUid
 from gpudeviceplugin.isolation.driver_limits import DriverLimits
-from gpudeviceplugin.isolation.shares import granted_limits, is_whole
+from gpudeviceplugin.isolation.shares import allocated_limits, is_whole
 from gpudeviceplugin.state import NodeState
 
 
@@ -51,7 +51,7 @@ class ClaimLimits:
 
     def _wanted(self, gpu: Gpu, claim: PreparedClaim, uid: PodUid, pods: int) -> MemoryLimit | None:
         """The pod's limit on the GPU; that of the claim alone while the watch lacks the pod."""
-        known = granted_limits(self._state, gpu).get(uid)
+        known = allocated_limits(self._state, gpu).get(uid)
         size = bytes_on(claim, gpu)
         if known is not None or is_whole(self._state, gpu, size):
             return known

@@ -27,7 +27,7 @@ from gpudeviceplugin.gpus.driver import PatientDriver
 from gpudeviceplugin.isolation.awaited_cgroups import AwaitedCgroups
 from gpudeviceplugin.isolation.cgroup_tree import CgroupTree
 from gpudeviceplugin.isolation.limit_changes import LimitChange, LimitChanges
-from gpudeviceplugin.isolation.shares import granted_limits, share_limit
+from gpudeviceplugin.isolation.shares import allocated_limits, share_limit
 from gpudeviceplugin.settings import DevicePluginSettings
 from gpudeviceplugin.signals import Signal
 from gpudeviceplugin.state import NodeState, ignore
@@ -114,7 +114,7 @@ class DriverLimits:
         gpus = [gpu for gpu in self._state.inventory.gpus if gpu.uuid in self._wanted]
         known = {gpu: self._confirmed.get(_Key(gpu.uuid, pod.uid)) for gpu in gpus}
         return any(
-            (confirmed and confirmed.limit) != granted_limits(self._state, gpu).get(pod.uid)
+            (confirmed and confirmed.limit) != allocated_limits(self._state, gpu).get(pod.uid)
             for gpu, confirmed in known.items()
             if new or confirmed is not None
         )
@@ -193,7 +193,7 @@ class DriverLimits:
         wanted = {
             _Key(gpu.uuid, uid): limit
             for gpu in gpus
-            for uid, limit in granted_limits(self._state, gpu).items()
+            for uid, limit in allocated_limits(self._state, gpu).items()
             if not self._state.pods[uid].finished
         }
         await self._remove(wanted.keys())

@@ -1,4 +1,4 @@
-"""Memory of a GPU granted to each pod, as devices or by claims, and the driver's limit of it."""
+"""Memory of a GPU allocated to each pod, as devices or by claims, and the driver's limit of it."""
 
 from collections import Counter
 from collections.abc import Collection, Mapping
@@ -15,7 +15,7 @@ from gpudeviceplugin.state import NodeState
 MIB: Final = 1024 * 1024
 
 
-def granted_bytes(state: NodeState, gpu: Gpu) -> dict[PodUid, int]:
+def allocated_bytes(state: NodeState, gpu: Gpu) -> dict[PodUid, int]:
     """Bytes of the GPU that each pod was given; nothing for pods without a share of its memory."""
     matcher, unit = state.matcher, state.inventory.unit
     held = matcher.holdings.by_pod(matcher.tables[Resource.MEM], gpu.index)
@@ -27,7 +27,7 @@ def granted_bytes(state: NodeState, gpu: Gpu) -> dict[PodUid, int]:
     return dict(found)
 
 
-def granted_units(state: NodeState, gpu: Gpu) -> Counter[tuple[str, str]]:
+def allocated_units(state: NodeState, gpu: Gpu) -> Counter[tuple[str, str]]:
     """Units of the GPU by namespace and name of the pod; a part of a unit counts as one."""
     matcher, unit = state.matcher, state.inventory.unit
     held = Counter(matcher.holdings.by_pod(matcher.tables[Resource.MEM], gpu.index))
@@ -38,7 +38,7 @@ def granted_units(state: NodeState, gpu: Gpu) -> Counter[tuple[str, str]]:
     return held
 
 
-def granted_gpus(
+def allocated_gpus(
     state: NodeState, gpu: Gpu, held: Mapping[tuple[str, str], int]
 ) -> dict[tuple[str, str], float]:
     """The part of the GPU by pod: of ``held`` units, and all of it for an exclusive GPU."""
@@ -59,7 +59,7 @@ def exclusive_pods(state: NodeState, gpu: Gpu) -> set[PodUid]:
 
 def holders(state: NodeState, gpu: Gpu) -> set[PodUid]:
     """Pods that hold the GPU or a part of its memory."""
-    return {*granted_bytes(state, gpu), *exclusive_pods(state, gpu)}
+    return {*allocated_bytes(state, gpu), *exclusive_pods(state, gpu)}
 
 
 def has_share(state: NodeState, pod: Pod, resources: Collection[Resource]) -> bool:
@@ -75,7 +75,7 @@ def is_whole(state: NodeState, gpu: Gpu, size_bytes: int) -> bool:
     return size_bytes >= gpu.units * (unit.mib * MIB if unit else 0)
 
 
-def granted_limits(state: NodeState, gpu: Gpu) -> dict[PodUid, MemoryLimit]:
+def allocated_limits(state: NodeState, gpu: Gpu) -> dict[PodUid, MemoryLimit]:
     """The driver's limit of each pod with a share of the GPU's memory, by kubelet and by claims.
 
     Grants since kubelet's last report do not count: the pod that holds them is a guess.
@@ -104,8 +104,8 @@ def share_limit(state: NodeState, pod: Pod, gpu: Gpu, units: int) -> MemoryLimit
 
 def allowed_bytes(state: NodeState, gpu: Gpu) -> dict[PodUid, int]:
     """Bytes of the GPU that each pod with a share may use: more than its share where it bursts."""
-    granted = granted_bytes(state, gpu)
+    allocated = allocated_bytes(state, gpu)
     if not gpu.isolation.uses_driver:
-        return granted
-    limits = granted_limits(state, gpu)
-    return {uid: limits[uid].hard if uid in limits else size for uid, size in granted.items()}
+        return allocated
+    limits = allocated_limits(state, gpu)
+    return {uid: limits[uid].hard if uid in limits else size for uid, size in allocated.items()}

@@ -15,7 +15,6 @@ from gpucore.units import MemoryUnit
 from gpudeviceplugin import telemetry
 from gpudeviceplugin.gpus.devices import (
     DriverError,
-    DriverGpu,
     DriverUnavailableError,
     NodeHardware,
 )
@@ -26,7 +25,7 @@ from gpudeviceplugin.gpus.inventory import (
     offered_instances,
     offered_uuids,
     unit_refusal,
-    with_silent,
+    with_known,
 )
 from gpudeviceplugin.isolation.modes import Isolation
 from gpudeviceplugin.state import NodeState, ignore
@@ -60,11 +59,12 @@ class InventoryManager:
         self._interval_seconds = interval_seconds
         self._retry_seconds = retry_seconds
         self._known = Inventory(gpus=(), unit=unit)
-        self._devices: tuple[DriverGpu, ...] = ()
+        self._machine = NodeHardware(driver="", gpus=())
         self._kick = asyncio.Event()
         self._mentioned = ""
         self._shared: list[str] = []
         self._unresponsive: Mapping[int, str] = {}
+        self._unlinked: Mapping[int, str] = {}
         self.on_unresponsive: Callable[[int, str], None] = ignore
         self.trouble = "the driver has not responded yet"
 
@@ -117,17 +117,15 @@ class InventoryManager:
         self.trouble = error
 
     def _take(self, answer: NodeHardware) -> None:
-        machine = with_silent(answer, self._devices)
+        machine = with_known(answer, self._machine)
         self._mention_unknown_reserve(answer)
         self._mention_shared_memory(answer)
         self._mention_unresponsive(machine.silent)
-        found = inventory_of(machine, self._unit, reserve_mib=self._reserve_mib)
-        lost = len(machine.gpus) > len(answer.gpus)
-        links = {**self._known.links, **found.links} if lost else found.links
-        self._known = msgspec.structs.replace(found, links=links)
-        self._devices = machine.gpus
+        self._mention_unlinked(answer.unlinked)
+        self._known = inventory_of(machine, self._unit, reserve_mib=self._reserve_mib)
+        self._machine = machine
         instances = {device.uuid: device.instances for device in machine.gpus if device.mig}
-        self._health.watch_only(((gpu.index, gpu.uuid) for gpu in found.gpus), instances)
+        self._health.watch_only(((gpu.index, gpu.uuid) for gpu in self._known.gpus), instances)
         self._health.withdraw(_reasons(machine, answer.silent))
         capabilities = {device.uuid: device.capability for device in answer.gpus}
         limited = {device.uuid for device in answer.gpus if device.memory_limits}
@@ -171,13 +169,19 @@ class InventoryManager:
             self.on_unresponsive(index, silent[index])
         self._unresponsive = silent
 
+    def _mention_unlinked(self, unlinked: Mapping[int, str]) -> None:
+        """Log GPUs whose links are unknown; they are offered all the same."""
+        for index in sorted(unlinked.keys() - self._unlinked.keys()):
+            log.warning("the links of a GPU are unknown", gpu=index, why=unlinked[index])
+        self._unlinked = unlinked
+
     def _complaint(self) -> str:
         if not self._known.gpus:
             return self._no_gpu()
         return unit_refusal(self._known, self._unit, numa=self._numa_hints)
 
     def _no_gpu(self) -> str:
-        if self._devices:
+        if self._machine.gpus:
             return "all GPUs are in MIG mode, and have no MIG instance with memory of its own"
         if self._unresponsive:
             return f"no GPU responds: {next(iter(self._unresponsive.values()))}"

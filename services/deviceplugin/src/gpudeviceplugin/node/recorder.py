@@ -19,7 +19,7 @@ from gpucore.wire.names import CLAIM_TEMPLATE
 from gpucore.wire.pod.container_statuses import container_restarts, memory_failures
 from gpucore.wire.pod.controllers import workload_of
 from gpucore.wire.pod.spec import Pod, created
-from gpudeviceplugin.isolation.shares import MIB, allowed_bytes, exclusive_pods, granted_bytes
+from gpudeviceplugin.isolation.shares import MIB, allocated_bytes, allowed_bytes, exclusive_pods
 from gpudeviceplugin.node.current_use import CurrentUse, gpu_containers
 from gpudeviceplugin.node.history_file import HistoryFile
 from gpudeviceplugin.node.pod_starts import PodControllers, PodStarts
@@ -210,7 +210,7 @@ class UsageRecorder:
         """By pod, one share for each of its GPUs."""
         found: dict[PodUid, list[_Share]] = {}
         for gpu in self._state.inventory.gpus:
-            for uid, (requested, limit) in self._granted(gpu).items():
+            for uid, (requested, limit) in self._allocated(gpu).items():
                 share = _Share(self._used(gpu, uid), requested, limit, self._sm_percent(gpu, uid))
                 found.setdefault(uid, []).append(share)
         return found
@@ -223,12 +223,12 @@ class UsageRecorder:
         measured = self._use.on(gpu)
         return None if measured is None else measured.work.of(uid)
 
-    def _granted(self, gpu: Gpu) -> dict[PodUid, tuple[int, int]]:
+    def _allocated(self, gpu: Gpu) -> dict[PodUid, tuple[int, int]]:
         """Bytes requested and allowed by pod; an exclusive GPU counts with all of its memory."""
         unit = self._state.inventory.unit
         whole = gpu.units * (unit.mib * MIB if unit else 0)
-        granted, allowed = granted_bytes(self._state, gpu), allowed_bytes(self._state, gpu)
-        shares = {uid: (size, allowed.get(uid, size)) for uid, size in granted.items()}
+        allocated, allowed = allocated_bytes(self._state, gpu), allowed_bytes(self._state, gpu)
+        shares = {uid: (size, allowed.get(uid, size)) for uid, size in allocated.items()}
         return {**shares, **dict.fromkeys(exclusive_pods(self._state, gpu), (whole, whole))}
 
 

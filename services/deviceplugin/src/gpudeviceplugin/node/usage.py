@@ -35,10 +35,10 @@ from gpudeviceplugin.gpus.driver import PatientDriver
 from gpudeviceplugin.isolation.limits import LimitWatch
 from gpudeviceplugin.isolation.shares import (
     MIB,
+    allocated_gpus,
+    allocated_units,
     allowed_bytes,
     exclusive_pods,
-    granted_gpus,
-    granted_units,
     has_share,
     holders,
 )
@@ -77,7 +77,7 @@ def usage_settings(settings: DevicePluginSettings) -> UsageSettings:
 
 
 class UsageMeter:
-    """Sets the metrics of memory granted and used, and records events on pods that use too much.
+    """Sets the metrics of memory allocated and used, and records events on pods that use too much.
 
     Args:
         exact: the driver's own figures of pods on a GPU; they replace the sums of processes.
@@ -121,7 +121,7 @@ class UsageMeter:
         gpus = self._state.inventory.gpus
         usages = await self._driver.usages([gpu.uuid for gpu in gpus])
         for gpu in gpus:
-            self._granted(gpu)
+            self._allocated(gpu)
             usage = usages[gpu.uuid]
             if isinstance(usage, DriverError):
                 log.debug("no usage", uuid=gpu.uuid, why=str(usage))
@@ -165,12 +165,12 @@ class UsageMeter:
         certain = alone if exclusive_pods(self._state, gpu) else found
         self._use.measured(gpu, usage, certain, shown=alone, work=work)
 
-    def _granted(self, gpu: Gpu) -> None:
-        held = granted_units(self._state, gpu)
+    def _allocated(self, gpu: Gpu) -> None:
+        held = allocated_units(self._state, gpu)
         telemetry.GPU_ALLOCATED.labels(str(gpu.index), gpu.uuid).set(sum(held.values()))
         for pod, units in held.items():
             self._figures.add(telemetry.POD_ALLOCATED, gpu, pod, units)
-        for pod, part in granted_gpus(self._state, gpu, held).items():
+        for pod, part in allocated_gpus(self._state, gpu, held).items():
             self._figures.add(telemetry.POD_ALLOCATED_GPUS, gpu, pod, part)
 
     async def _cgroups(self, usage: Usage) -> dict[int, str]:
@@ -210,14 +210,14 @@ class UsageMeter:
         over = over_use(
             gpu.index,
             used=found.pods,
-            granted=allowed_bytes(self._state, gpu),
+            allocated=allowed_bytes(self._state, gpu),
             exempt=self._exempt(gpu, found),
             slack=self._settings.slack_bytes,
         )
         for each in over:
             pod = self._state.pods[each.pod]
             named = (pod.namespace, pod.name)
-            self._figures.add(telemetry.POD_OVER, gpu, named, each.used - each.granted)
+            self._figures.add(telemetry.POD_OVER, gpu, named, each.used - each.allocated)
         for each in self._reminders.due(gpu.index, over, time.monotonic()):
             await self._tell(self._state.pods[each.pod], each)
 
@@ -234,9 +234,8 @@ class UsageMeter:
         return exempt
 
     async def _tell(self, pod: Pod, over: MemoryOveruse) -> None:
-        message = (
-            f"uses {over.used // MIB} MiB of GPU {over.gpu}, but its share is {over.granted // MIB}"
-        )
+        used, share = over.used // MIB, over.allocated // MIB
+        message = f"uses {used} MiB of GPU {over.gpu}, but its share is {share}"
         log.warning("over-use", pod=f"{pod.namespace}/{pod.name}", why=message)
         telemetry.OVERUSES.inc()
         subject = Subject("Pod", pod.name, pod.namespace, pod.uid)

@@ -123,9 +123,9 @@ class RowRunner:
 
     def _share(self) -> Sequence[Proof]:
         units = self.target.share
-        granted = units * self.target.unit_mib
-        most = min(int(granted * memory.BEYOND), self.target.usable_mib)
-        inner = memory.steps(granted, most_mib=most, spare_mib=self._spare)
+        allocated = units * self.target.unit_mib
+        most = min(int(allocated * memory.BEYOND), self.target.usable_mib)
+        inner = memory.steps(allocated, most_mib=most, spare_mib=self._spare)
         name = self._pods.start("share", share.steps(inner), units)
         item = self._pods.confirmed(name)
         self._site.ended(name)
@@ -133,25 +133,25 @@ class RowRunner:
         asked = self._asked(item, units)
         proofs = [share.share_proof(asked, answers), share.accounting_proof(asked, answers)]
         self.described = share.described(answers)
-        figures = memory.filled(granted, self.described, share.first_process(answers)[1:])
+        figures = memory.filled(allocated, self.described, share.first_process(answers)[1:])
         return [*proofs, memory.proof(figures, self.target.mode)]
 
     def _processes(self) -> Sequence[Proof]:
-        most = processes.most_granted_mib(self.target.free_mib) // self.target.unit_mib
+        most = processes.most_allocated_mib(self.target.free_mib) // self.target.unit_mib
         units = min(self.target.share, most)
-        granted = units * self.target.unit_mib
-        if granted < SHARE_MIB:
+        allocated = units * self.target.unit_mib
+        if allocated < SHARE_MIB:
             needed = processes.needed_mib(self.target.units(SHARE_MIB) * self.target.unit_mib)
             why = f"needs {needed} MiB free, {self.target.free_mib} are: three processes"
             return [skipped("processes", f"{why} may take as much as one where no limit holds")]
         name = self._pods.start(
             "processes",
-            processes.steps(granted, spare_mib=self._spare),
+            processes.steps(allocated, spare_mib=self._spare),
             units,
-            outside=processes.outside_steps(granted, spare_mib=self._spare),
+            outside=processes.outside_steps(allocated, spare_mib=self._spare),
         )
         self._site.ended(name)
-        figures = processes.figures(granted, parsed(self._site.log(name)))
+        figures = processes.figures(allocated, parsed(self._site.log(name)))
         return [processes.proof(figures, self.target.mode)]
 
     def _neighbour(self) -> Sequence[Proof]:
@@ -207,15 +207,15 @@ class RowRunner:
             why = f"isolation mode {self.target.mode} has no memory limit above the share"
             return [skipped("burst", why)]
         units = self.target.units(SHARE_MIB)
-        granted, limit = (units * self.target.unit_mib * n for n in (1, 2))
-        if self.target.free_mib < 3 * granted:
-            why = f"needs {3 * granted} MiB free, {self.target.free_mib} are"
+        allocated, limit = (units * self.target.unit_mib * n for n in (1, 2))
+        if self.target.free_mib < 3 * allocated:
+            why = f"needs {3 * allocated} MiB free, {self.target.free_mib} are"
             return [skipped("burst", why)]
         notes = {MEMORY_LIMIT: str(2 * units)}
         work = burst.steps(limit, most_mib=self.target.usable_mib)
         name = self._pods.start("burst", work, units, annotations=notes)
         self._site.ended(name)
-        return [burst.proof(burst.figures(granted, limit, parsed(self._site.log(name))))]
+        return [burst.proof(burst.figures(allocated, limit, parsed(self._site.log(name))))]
 
     def _compute(self) -> Sequence[Proof]:
         if "mps" not in self.target.mode:

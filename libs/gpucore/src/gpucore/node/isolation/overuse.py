@@ -21,14 +21,14 @@ class MemoryOveruse(msgspec.Struct, frozen=True):
     pod: PodUid
     gpu: GpuIndex
     used: int
-    granted: int
+    allocated: int
 
 
 def over_use(
     gpu: GpuIndex,
     *,
     used: Mapping[PodUid, int],
-    granted: Mapping[PodUid, int],
+    allocated: Mapping[PodUid, int],
     exempt: Collection[PodUid],
     slack: int,
 ) -> list[MemoryOveruse]:
@@ -36,14 +36,14 @@ def over_use(
 
     Args:
         used: bytes of each pod on it.
-        granted: bytes of each pod on it; a pod that holds only another GPU has 0.
+        allocated: bytes of each pod on it; a pod that holds only another GPU has 0.
         exempt: pods that have the GPU whole, or that hold no GPU at all.
         slack: bytes beyond the grant that are tolerated.
     """
     return [
-        MemoryOveruse(pod, gpu, size, granted.get(pod, 0))
+        MemoryOveruse(pod, gpu, size, allocated.get(pod, 0))
         for pod, size in sorted(used.items())
-        if pod not in exempt and size > granted.get(pod, 0) + slack
+        if pod not in exempt and size > allocated.get(pod, 0) + slack
     ]
 
 
