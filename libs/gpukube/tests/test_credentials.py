@@ -82,6 +82,25 @@ def test_groups_without_a_user_are_not_sent(tmp_path: Path) -> None:
     assert configuration(path).impersonation.headers("") == []
 
 
+def test_an_extra_field_without_values_is_not_sent(tmp_path: Path) -> None:
+    """Other fields are."""
+    extra = {"none": None, "scope": ["a"]}
+    path = kubeconfig(tmp_path, {"token": "t", "as": "viewer", "as-user-extra": extra})
+    expected = [("Impersonate-User", "viewer"), ("Impersonate-Extra-scope", "a")]
+    assert configuration(path).impersonation.headers("") == expected
+
+
+@pytest.mark.parametrize("field", ["as", "as-uid"])
+@pytest.mark.parametrize("value", ["vie\nwer", "vi\N{EURO SIGN}wer"])
+def test_an_impersonated_user_that_no_header_takes_is_an_error(
+    tmp_path: Path, field: str, value: str
+) -> None:
+    """At the start, and with the name of the kubeconfig's user."""
+    path = kubeconfig(tmp_path, {"token": "t", "as": "viewer", field: value})
+    with pytest.raises(ConfigError, match="user u: 'as' takes printable ASCII"):
+        configuration(path)
+
+
 @pytest.mark.parametrize(
     ("script", "words"),
     [
@@ -128,6 +147,8 @@ def test_the_token_file_goes_first(
     assert found.authorization() == "Bearer fresh"
     monkeypatch.setattr(official, "TOKEN_SECONDS", 0)
     (tmp_path / "token").write_text("fresher\n")
+    assert found.authorization() == "Bearer fresher"
+    (tmp_path / "token").write_text("\n")
     assert found.authorization() == "Bearer fresher"
     (tmp_path / "token").unlink()
     assert found.authorization() == "Bearer fresher"
