@@ -119,9 +119,10 @@ def test_a_plugin_without_a_credential_is_an_error(tmp_path: Path, script: str, 
 
 def test_a_missing_plugin_is_an_error_with_its_hint(tmp_path: Path) -> None:
     """The hint of the kubeconfig names where to get it."""
-    run = {"apiVersion": VERSION, "command": "no-such-plugin", "installHint": "install it"}
-    with pytest.raises(ConfigError, match=r"credentials: .*no-such-plugin not found: install it"):
-        configuration(kubeconfig(tmp_path, {"exec": run}))
+    run = {"apiVersion": VERSION, "command": "no-such-plugin"}
+    for hint, end in (({"installHint": "install it"}, ": install it"), ({}, "")):
+        with pytest.raises(ConfigError, match=rf"credentials: .*no-such-plugin not found{end}$"):
+            configuration(kubeconfig(tmp_path, {"exec": run | hint}))
 
 
 def test_a_plugin_that_fails_later_fails_the_request(
@@ -171,6 +172,13 @@ def test_a_token_that_no_header_takes_is_not_printed(tmp_path: Path, token: str)
     with pytest.raises(ConfigError, match="getting credentials: ") as failed:
         configuration(kubeconfig(tmp_path, {"token": token}))
     assert "secr" not in str(failed.value)
+
+
+def test_a_token_file_that_is_no_text_is_an_error(tmp_path: Path) -> None:
+    """It names what is wrong, and no byte of the file."""
+    (tmp_path / "token").write_bytes(b"\xfe\xff")
+    with pytest.raises(ConfigError, match=r"an HTTP header cannot carry the token$"):
+        configuration(kubeconfig(tmp_path, {"tokenFile": "token"}))
 
 
 def test_a_password_goes_before_a_plugin(tmp_path: Path) -> None:
