@@ -3,7 +3,7 @@
 import asyncio
 import json
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -115,12 +115,12 @@ async def _reply(_: web.Request) -> web.Response:
     return web.Response(body=b"{}")
 
 
-def _kubeconfig(host: str, folder: Path, cluster: dict[str, str], user: dict[str, Any]) -> str:
+def _kubeconfig(host: str, folder: Path, cluster: Mapping[str, str], user: dict[str, Any]) -> str:
     trusted = {"server": host, "certificate-authority": str(folder / "tls.crt")}
     document = {
         "current-context": "c",
         "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
-        "clusters": [{"name": "c", "cluster": trusted | cluster}],
+        "clusters": [{"name": "c", "cluster": {**trusted, **cluster}}],
         "users": [{"name": "u", "user": user}],
     }
     return json.dumps(document)
