@@ -5,12 +5,14 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from gzip import compress
 from pathlib import Path
 
 import pytest
 import yaml
 
 from gpukube.blocking import BlockingClient
+from gpukube.bounded import Bound
 from gpukube.errors import InvalidReplyError, UnreachableError
 
 pytestmark = pytest.mark.slow
@@ -103,6 +105,41 @@ def test_silence_ends_at_its_time(tmp_path: Path) -> None:
     def send(_to: socket.socket, ended: threading.Event) -> None:
         ended.wait(60)
 
-    silent = pytest.raises(UnreachableError)
-    with replying(send) as url, client(url, tmp_path) as kube, silent:
-        kube.get_small("/x", most_bytes=10, seconds=0.2)
+    with replying(send) as url, client(url, tmp_path) as kube:
+        began = time.monotonic()
+        for seconds in (0.2, 0, -1):  # no time is left where a credential plugin took it
+            with pytest.raises(UnreachableError):
+                kube.get_small("/x", most_bytes=10, seconds=seconds)
+            assert time.monotonic() - began < 30
+
+
+def test_connecting_ends_at_the_same_time() -> None:
+    """A connection that nobody takes would otherwise wait as long as the system lets it."""
+    wait = Bound(10, time.monotonic() + 5).options()["timeout"]
+    assert 0 < wait.connect_timeout <= 5
+    assert 0 < wait.read_timeout <= 5
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n",
+        HEAD + b"2\r\n{}\r\n0\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 22\r\n\r\n"
+        + compress(b"{}"),
+    ],
+)
+def test_a_whole_reply_leaves_its_connection_to_the_next_request(
+    tmp_path: Path, reply: bytes
+) -> None:
+    """The server takes one connection and serves both requests over it."""
+
+    def send(to: socket.socket, _ended: threading.Event) -> None:
+        to.sendall(reply)
+        to.recv(4096)
+        to.sendall(reply)
+
+    with replying(send) as url, client(url, tmp_path) as kube:
+        first = kube.get_small("/x", most_bytes=5, seconds=60)
+        assert kube.get_small("/x", most_bytes=5, seconds=60) == first

@@ -2,8 +2,9 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Mapping
-from contextlib import aclosing, asynccontextmanager
+import socket
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import ExitStack, aclosing, asynccontextmanager, contextmanager
 from itertools import pairwise
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kubeobjects import node
 
+from gpukube import client
 from gpukube.client import HttpKubeClient, split_lines
 from gpukube.config import TokenConfig
 from gpukube.errors import (
@@ -141,9 +143,11 @@ async def test_expired_credentials_are_those_of_the_chosen_context(
     assert seen == ["Bearer o", "Bearer o"]
 
 
-async def listed(api: HttpKubeClient, params: Mapping[str, str]) -> bytes:
-    """All bytes of a list of nodes."""
-    return b"".join([chunk async for chunk in api.get_in_chunks("/api/v1/nodes", params=params)])
+async def listed(
+    api: HttpKubeClient, params: Mapping[str, str], path: str = "/api/v1/nodes"
+) -> bytes:
+    """All bytes of a list."""
+    return b"".join([chunk async for chunk in api.get_in_chunks(path, params=params)])
 
 
 async def test_what_was_requested_ahead_is_taken_once(
@@ -314,6 +318,47 @@ async def test_a_body_that_is_broken_in_the_middle_ends_in_time(tmp_path: Path) 
             go_on.clear()
             with pytest.raises(UnreachableError, match="GET /x"):
                 await read()
+
+
+async def test_a_request_without_a_reply_ends_in_time(tmp_path: Path) -> None:
+    """The server took the connection and stays silent."""
+    async with answering() as (port, _), asyncio.timeout(60):
+        config = TokenConfig(f"http://127.0.0.1:{port}", None, tmp_path / "none")
+        async with HttpKubeClient(config, None, user_agent="test", seconds=0.2) as api:
+            with pytest.raises(UnreachableError, match="GET /x"):
+                await api.get("/x")
+            with pytest.raises(UnreachableError, match="GET /x"):
+                await listed(api, {}, "/x")
+            with pytest.raises(UnreachableError, match="watch /x"):
+                await anext(api.watch("/x", params={}, silence=0.2))
+
+
+async def test_a_connection_that_nobody_takes_is_given_up_early(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Long before the request would end: another API server may take the next one."""
+    monkeypatch.setattr(client, "CONNECT_SECONDS", 0.2)
+    with full_server() as port:
+        config = TokenConfig(f"http://127.0.0.1:{port}", None, tmp_path / "none")
+        async with (
+            asyncio.timeout(60),
+            HttpKubeClient(config, None, user_agent="test", seconds=600) as api,
+        ):
+            with pytest.raises(UnreachableError, match="GET /x"):
+                await api.get("/x")
+            with pytest.raises(UnreachableError, match="watch /x"):
+                await anext(api.watch("/x", params={}, silence=600))
+
+
+@contextmanager
+def full_server() -> Iterator[int]:
+    """A port whose queue is full of connections that nobody accepts; Linux adds none to it."""
+    with socket.create_server(("127.0.0.1", 0), backlog=0) as listener, ExitStack() as queued:
+        for _ in range(4):
+            one = queued.enter_context(socket.socket())
+            one.setblocking(False)
+            one.connect_ex(listener.getsockname())
+        yield listener.getsockname()[1]
 
 
 async def test_a_proxy_that_never_answers_is_given_up(tmp_path: Path) -> None:

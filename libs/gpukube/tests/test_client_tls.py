@@ -1,9 +1,12 @@
-"""TLS of the client: which name the certificate of the API server must have."""
+"""TLS of the client: the name in the API server's certificate, and the certificate of the user."""
 
 import asyncio
 import json
 import ssl
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from aiohttp import web
@@ -13,28 +16,84 @@ from gpukube.client import HttpKubeClient
 from gpukube.errors import UnreachableError
 from gpukube.testing.certificates import make_certificate
 
+VERSION = "client.authentication.k8s.io/v1"
+
 
 @pytest.mark.parametrize("blocking", [True, False])
 async def test_the_certificate_may_be_for_another_name(tmp_path: Path, *, blocking: bool) -> None:
     """Both clients check ``tls-server-name`` in place of the host's; an empty one is none."""
     make_certificate(tmp_path, "x")  # for the address, and not for the name localhost
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(tmp_path / "tls.crt", tmp_path / "tls.key")
-    app = web.Application()
-    app.router.add_get("/version", _reply)
-    runner = web.AppRunner(app)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context).start()
-    port = runner.addresses[0][1]
     path = tmp_path / "kubeconfig"
-    try:
+    async with _serving(tmp_path) as port:
         for name in ("127.0.0.1", "", None):
-            path.write_text(_kubeconfig(f"https://localhost:{port}", tmp_path / "tls.crt", name))
+            named = {} if name is None else {"tls-server-name": name}
+            path.write_text(_kubeconfig(f"https://localhost:{port}", tmp_path, named, {}))
             if name:
                 assert await _version(path, blocking=blocking) == b"{}"
             else:
                 with pytest.raises(UnreachableError, match="Hostname mismatch"):
                     await _version(path, blocking=blocking)
+
+
+async def test_a_stream_checks_the_same_name(tmp_path: Path) -> None:
+    """As a whole reply does."""
+    make_certificate(tmp_path, "x")
+    path = tmp_path / "kubeconfig"
+    async with _serving(tmp_path) as port:
+        named = {"tls-server-name": "127.0.0.1"}
+        path.write_text(_kubeconfig(f"https://localhost:{port}", tmp_path, named, {}))
+        async with await HttpKubeClient.connect(path, user_agent="test") as api:
+            read = [chunk async for chunk in api.get_in_chunks("/version", params={})]
+    assert b"".join(read) == b"{}"
+
+
+@pytest.mark.parametrize("blocking", [True, False])
+@pytest.mark.parametrize("source", ["files", "plugin"])
+async def test_the_users_certificate_is_shown(
+    tmp_path: Path, source: str, *, blocking: bool
+) -> None:
+    """Of the kubeconfig, or of a credential plugin, to a server that requires one."""
+    make_certificate(tmp_path, "x")
+    certificate, key = tmp_path / "tls.crt", tmp_path / "tls.key"
+    user: dict[str, Any] = {"client-certificate": str(certificate), "client-key": str(key)}
+    if source == "plugin":
+        status = {
+            "clientCertificateData": certificate.read_text(),
+            "clientKeyData": key.read_text(),
+        }
+        found = {"apiVersion": VERSION, "kind": "ExecCredential", "status": status}
+        (tmp_path / "printed").write_text(json.dumps(found))
+        run = {"command": "cat", "args": [str(tmp_path / "printed")]}
+        user = {"exec": run | {"apiVersion": VERSION, "interactiveMode": "Never"}}
+    path = tmp_path / "kubeconfig"
+    async with _serving(tmp_path, clients=True) as port:
+        address = f"https://127.0.0.1:{port}"
+        path.write_text(_kubeconfig(address, tmp_path, {}, user))
+        assert await _version(path, blocking=blocking) == b"{}"
+        path.write_text(_kubeconfig(address, tmp_path, {}, {}))
+        with pytest.raises(UnreachableError):
+            await _version(path, blocking=blocking)
+
+
+@asynccontextmanager
+async def _serving(folder: Path, *, clients: bool = False) -> AsyncIterator[int]:
+    """A server with the certificate of the folder; its port.
+
+    Args:
+        clients: whether a client needs that certificate too.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(folder / "tls.crt", folder / "tls.key")
+    if clients:
+        context.verify_mode = ssl.CERT_REQUIRED
+        context.load_verify_locations(folder / "tls.crt")
+    app = web.Application()
+    app.router.add_get("/version", _reply)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context).start()
+    try:
+        yield runner.addresses[0][1]
     finally:
         await runner.cleanup()
 
@@ -56,13 +115,12 @@ async def _reply(_: web.Request) -> web.Response:
     return web.Response(body=b"{}")
 
 
-def _kubeconfig(host: str, authority: Path, name: str | None) -> str:
-    cluster = {"server": host, "certificate-authority": str(authority)}
-    named = {} if name is None else {"tls-server-name": name}
+def _kubeconfig(host: str, folder: Path, cluster: Mapping[str, str], user: dict[str, Any]) -> str:
+    trusted = {"server": host, "certificate-authority": str(folder / "tls.crt")}
     document = {
         "current-context": "c",
         "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
-        "clusters": [{"name": "c", "cluster": cluster | named}],
-        "users": [{"name": "u", "user": {"token": "t"}}],
+        "clusters": [{"name": "c", "cluster": {**trusted, **cluster}}],
+        "users": [{"name": "u", "user": user}],
     }
     return json.dumps(document)

@@ -66,15 +66,16 @@ def test_a_token_that_kubelet_replaced_is_read_again(
     assert one.authorization() == "Bearer second"
 
 
-@pytest.mark.parametrize("missing", ["environment", "token", "ca.crt"])
+@pytest.mark.parametrize("missing", ["environment", "port", "token", "ca.crt"])
 def test_what_a_pod_lacks_is_named(missing: str, tmp_path: Path) -> None:
     """An operator reads what is not there."""
     (tmp_path / "token").write_text("t")
     if missing == "token":
         (tmp_path / "token").unlink()
-    sentence = "no kubeconfig" if missing == "environment" else f"{missing}"
+    environ = {"environment": {}, "port": POD | {"KUBERNETES_SERVICE_PORT": ""}}.get(missing, POD)
+    sentence = missing if environ is POD else "no kubeconfig"
     with pytest.raises(ConfigError, match=sentence):
-        in_cluster({} if missing == "environment" else POD, tmp_path)
+        in_cluster(environ, tmp_path)
 
 
 async def test_a_kubeconfig_is_read_by_the_official_client(tmp_path: Path) -> None:
@@ -149,11 +150,16 @@ async def test_a_credential_plugin_renews_the_token(
         "command": str(plugin),
         "interactiveMode": "Never",
     }
+    now = 100.0
+    monkeypatch.setattr(official, "monotonic", lambda: now)
     found = await load(write(tmp_path, cluster={}, user={"exec": run}))
     first = found.authorization()
-    assert found.authorization() == first
-    monkeypatch.setattr(official, "TOKEN_SECONDS", 0)
-    assert found.authorization() != first
+    assert (found.authorization(), found.due) == (first, False)
+    now += config.TOKEN_SECONDS
+    assert found.due
+    second = found.authorization()
+    assert second != first
+    assert (found.authorization(), found.due) == (second, False)
 
 
 @pytest.mark.parametrize("inside", [True, False])
@@ -189,6 +195,28 @@ def test_the_namespace_is_that_of_the_context(
     assert default_namespace(tmp_path / "none") == "default"
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
     assert default_namespace(tmp_path / "none") == "of-the-pod"
+
+
+def test_a_context_without_a_namespace_is_of_the_namespace_default(tmp_path: Path) -> None:
+    """In one file, and in several, which the official client reads."""
+    path = write(tmp_path, cluster={}, user={})
+    document = yaml.safe_load(path.read_text())
+    del document["contexts"][0]["context"]["namespace"]
+    path.write_text(yaml.safe_dump(document))
+    assert default_namespace(path) == "default"
+    assert default_namespace(Path(f"{path}:{tmp_path}/missing")) == "default"
+
+
+async def test_a_proxy_of_the_environment_is_none_of_the_kubeconfig(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Exceptions are for that of the environment only, so the two must not be mixed up."""
+    monkeypatch.setenv("HTTPS_PROXY", "http://proxy:3128")
+    monkeypatch.setenv("HTTP_PROXY", "http://proxy:3128")
+    password = {"username": "u", "password": "p"}
+    assert (await load(write(tmp_path, cluster={}, user=password))).proxy is None
+    named = {"proxy-url": "http://other:3128"}
+    assert (await load(write(tmp_path, cluster=named, user=password))).proxy == "http://other:3128"
 
 
 async def test_several_kubeconfigs_are_one(tmp_path: Path) -> None:

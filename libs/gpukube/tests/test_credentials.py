@@ -82,6 +82,25 @@ def test_groups_without_a_user_are_not_sent(tmp_path: Path) -> None:
     assert configuration(path).impersonation.headers("") == []
 
 
+def test_an_extra_field_without_values_is_not_sent(tmp_path: Path) -> None:
+    """Other fields are."""
+    extra = {"none": None, "scope": ["a"]}
+    path = kubeconfig(tmp_path, {"token": "t", "as": "viewer", "as-user-extra": extra})
+    expected = [("Impersonate-User", "viewer"), ("Impersonate-Extra-scope", "a")]
+    assert configuration(path).impersonation.headers("") == expected
+
+
+@pytest.mark.parametrize("field", ["as", "as-uid"])
+@pytest.mark.parametrize("value", ["vie\nwer", "vi\N{EURO SIGN}wer"])
+def test_an_impersonated_user_that_no_header_takes_is_an_error(
+    tmp_path: Path, field: str, value: str
+) -> None:
+    """At the start, and with the name of the kubeconfig's user."""
+    path = kubeconfig(tmp_path, {"token": "t", "as": "viewer", field: value})
+    with pytest.raises(ConfigError, match="user u: 'as' takes printable ASCII"):
+        configuration(path)
+
+
 @pytest.mark.parametrize(
     ("script", "words"),
     [
@@ -100,9 +119,10 @@ def test_a_plugin_without_a_credential_is_an_error(tmp_path: Path, script: str, 
 
 def test_a_missing_plugin_is_an_error_with_its_hint(tmp_path: Path) -> None:
     """The hint of the kubeconfig names where to get it."""
-    run = {"apiVersion": VERSION, "command": "no-such-plugin", "installHint": "install it"}
-    with pytest.raises(ConfigError, match=r"credentials: .*no-such-plugin not found: install it"):
-        configuration(kubeconfig(tmp_path, {"exec": run}))
+    run = {"apiVersion": VERSION, "command": "no-such-plugin"}
+    for hint, end in (({"installHint": "install it"}, ": install it"), ({}, "")):
+        with pytest.raises(ConfigError, match=rf"credentials: .*no-such-plugin not found{end}$"):
+            configuration(kubeconfig(tmp_path, {"exec": run | hint}))
 
 
 def test_a_plugin_that_fails_later_fails_the_request(
@@ -129,6 +149,8 @@ def test_the_token_file_goes_first(
     monkeypatch.setattr(official, "TOKEN_SECONDS", 0)
     (tmp_path / "token").write_text("fresher\n")
     assert found.authorization() == "Bearer fresher"
+    (tmp_path / "token").write_text("\n")
+    assert found.authorization() == "Bearer fresher"
     (tmp_path / "token").unlink()
     assert found.authorization() == "Bearer fresher"
 
@@ -150,6 +172,13 @@ def test_a_token_that_no_header_takes_is_not_printed(tmp_path: Path, token: str)
     with pytest.raises(ConfigError, match="getting credentials: ") as failed:
         configuration(kubeconfig(tmp_path, {"token": token}))
     assert "secr" not in str(failed.value)
+
+
+def test_a_token_file_that_is_no_text_is_an_error(tmp_path: Path) -> None:
+    """It names what is wrong, and no byte of the file."""
+    (tmp_path / "token").write_bytes(b"\xfe\xff")
+    with pytest.raises(ConfigError, match=r"an HTTP header cannot carry the token$"):
+        configuration(kubeconfig(tmp_path, {"tokenFile": "token"}))
 
 
 def test_a_password_goes_before_a_plugin(tmp_path: Path) -> None:

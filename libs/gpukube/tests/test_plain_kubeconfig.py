@@ -61,8 +61,8 @@ def seen(found: Any) -> tuple[Any, ...]:
 
 
 def encoded(path: Path) -> str:
-    """A file as kubeconfigs carry it."""
-    return base64.b64encode(path.read_bytes()).decode()
+    """A file as kubeconfigs carry it, without the newline at its end, which some tools trim."""
+    return base64.b64encode(path.read_bytes().strip()).decode()
 
 
 @pytest.mark.parametrize(
@@ -89,10 +89,15 @@ def test_a_plain_file_is_read_as_the_official_client_reads_it(
 
 
 def test_certificates_may_stand_in_the_file(tmp_path: Path) -> None:
-    """Authority, certificate and key in base64, as kubeadm and kind write them."""
+    """Authority, certificate and key in base64, as kubeadm and kind write them.
+
+    They go before files.
+    """
     make_certificate(tmp_path, "localhost")
-    cluster = HTTPS | {"certificate-authority-data": encoded(tmp_path / "tls.crt")}
+    authority = {"certificate-authority-data": encoded(tmp_path / "tls.crt")}
+    cluster = HTTPS | authority | {"certificate-authority": "missing.crt"}
     user = {
+        "client-certificate": "missing.crt",
         "client-certificate-data": encoded(tmp_path / "tls.crt"),
         "client-key-data": encoded(tmp_path / "tls.key"),
     }
@@ -115,7 +120,6 @@ def test_certificates_may_stand_in_the_file(tmp_path: Path) -> None:
         ({"field-of-tomorrow": 1}, {}),
         ({"server": "127.0.0.1:1"}, {}),
         (HTTPS | {"certificate-authority": "missing.crt"}, {}),
-        (HTTPS | {"certificate-authority": "tls.crt", "certificate-authority-data": "eA=="}, {}),
         (HTTPS | {"certificate-authority-data": "eA=="}, {}),
         (HTTPS, {"client-certificate": "tls.crt"}),
     ],
@@ -144,6 +148,7 @@ def test_the_users_of_other_contexts_do_not_matter(tmp_path: Path) -> None:
     path = save(tmp_path, document({}, {"token": "t"}))
     assert plain.read(path, "c") is not None
     assert plain.read(path, "other") is None
+    assert (default_namespace(path), default_namespace(path, "other")) == ("n", "default")
 
 
 def test_a_plain_file_imports_no_official_client(tmp_path: Path) -> None:

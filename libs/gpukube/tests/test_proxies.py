@@ -42,17 +42,24 @@ def found(host: str, folder: Path, proxy: str) -> TokenConfig:
         ("https://other.example", False),
         ("https://port.example", True),
         ("https://port.example:6443", False),
+        ("http://plain.example", True),
+        ("https://plain.example", False),
+        ("https://rooted.test.", False),
     ],
 )
 def test_no_proxy_is_read_as_by_go(
     monkeypatch: pytest.MonkeyPatch, host: str, exempt: bool
 ) -> None:
-    """CIDRs, addresses and domains with and without a port; a dot at the start means subdomains."""
+    """CIDRs, addresses and domains with and without a port; a dot at the start means subdomains.
+
+    A port alone exempts no host.
+    """
     entries = (
         "10.0.0.0/8, 192.168.3.4/16,fd00::/8,no/cidr,203.0.113.5,203.0.113.6:6443,"
-        "[2001:db8::1]:6443,.svc,Example.com,*.other.example,port.example:443,"
+        "[2001:db8::1]:6443,.svc,Example.com,*.other.example,port.example:443,plain.example:80,:443,"
     )
     monkeypatch.setenv("HTTPS_PROXY", "http://proxy:3128")
+    monkeypatch.setenv("HTTP_PROXY", "http://proxy:3128")
     monkeypatch.setenv("NO_PROXY", entries)
     assert (proxy_for(host, None) is None) is exempt
     monkeypatch.setenv("NO_PROXY", "*")
@@ -75,7 +82,7 @@ def test_loopback_has_no_proxy_of_the_environment(
 
 def test_a_proxy_without_a_scheme_speaks_http(monkeypatch: pytest.MonkeyPatch) -> None:
     """Capitals go first, and the scheme of the server decides which variable counts."""
-    monkeypatch.setenv("HTTPS_PROXY", "user:p%40ss@proxy:3128")
+    monkeypatch.setenv("HTTPS_PROXY", "us%65r:p%40ss@proxy:3128")
     monkeypatch.setenv("https_proxy", "http://lower:3128")
     assert proxy_for("https://api", None) == Proxy("http://proxy:3128", "Basic dXNlcjpwQHNz")
     assert proxy_for("http://api", None) is None
@@ -84,7 +91,14 @@ def test_a_proxy_without_a_scheme_speaks_http(monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.parametrize(
-    "url", ["socks5://u:secret@proxy:1080", "u:secret@proxy", "http://", "http://u:secret@p:port"]
+    "url",
+    [
+        "socks5://u:secret@proxy:1080",
+        "u:secret@proxy",
+        "http://",
+        "http://u:secret@p:port",
+        "http://u:secret@p:0",
+    ],
 )
 def test_a_proxy_that_is_not_supported_is_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, url: str

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from running import WAIT_SECONDS, Running, until
 from gpucore.workload.history import FEWEST_PODS
 from gpuextender.http import app, views
 from gpuextender.http.turns import MOST_QUESTIONS
+from gpuextender.scheduling.messages import HostPriority
 from gpukube.testing.apiserver import FakeApiServer
 
 pytestmark = pytest.mark.slow
@@ -395,7 +397,16 @@ async def test_the_openapi_document_is_whole(extender: Running) -> None:
         assert part.split('"')[0] in known
     for verb in ("filter", "prioritize", "bind", "preempt"):
         post = document["paths"][f"/gpushare-scheduler/{verb}"]["post"]
+        assert post["requestBody"]["required"]
         assert post["requestBody"]["content"]["application/json"]["example"]
+
+
+async def test_the_openapi_document_describes_every_reply(extender: Running) -> None:
+    """In words of this project, also where the reply is a list."""
+    _, document = await get(extender, "/openapi.json")
+    replies = document["paths"]["/gpushare-scheduler/prioritize"]["post"]["responses"]
+    assert replies["200"]["description"] == (HostPriority.__doc__ or "").splitlines()[0]
+    assert set(document["paths"]["/gpushare-scheduler/bind"]["post"]["responses"]) == {"200", "500"}
 
 
 @pytest.mark.parametrize(
@@ -415,6 +426,20 @@ async def test_every_prefix_answers_every_verb(
     assert (await extender.post(f"/{prefix}/preempt", {}))[0] == 200
     assert (await extender.post(f"/{prefix}/bind", {}))[0] == 500
     assert (await get(extender, f"/{prefix}/inspect"))[0] == 200
+
+
+async def test_each_verb_has_its_own_latency(extender: Running) -> None:
+    """Whatever its reply is."""
+
+    async def counted() -> dict[str, float]:
+        _, text = await extender.get("/metrics")
+        found = re.findall(r'gpushare_extender_verb_seconds_count\{verb="(\w+)"\} (\S+)', text)
+        return {verb: float(count) for verb, count in found}
+
+    for verb in ("filter", "prioritize", "bind", "preempt"):
+        before = await counted()
+        await extender.post(f"/gpushare-scheduler/{verb}", {})
+        assert await counted() == before | {verb: before[verb] + 1}
 
 
 async def test_metrics_tell_latency_refusals_binds_gpus_and_the_watch(

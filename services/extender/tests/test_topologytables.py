@@ -7,10 +7,11 @@ from time import process_time
 
 import pytest
 from objects import node
-from running import until
+from running import WAIT_SECONDS, until
 
 from gpucore.scheduling.grouping import prepared
 from gpucore.topology.choice import KEPT_LARGE
+from gpucore.units import NodeName
 from gpucore.wire.names import DEFAULT_NAMES
 from gpucore.wire.node.spec import Node, decode_node
 from gpuextender.housekeeping import TopologyTables
@@ -21,9 +22,9 @@ BAR_SECONDS = 0.005
 """What a filter may take in all; the tables must fit into it as well."""
 
 
-def machine(name: str, gpus: int, link: str) -> Node:
+def machine(name: str, gpus: int, link: str, units: int = 16) -> Node:
     """A node whose GPUs are joined in pairs by NVLinks, and otherwise by ``link``."""
-    item = node(name, *[16] * gpus, unit="GiB")
+    item = node(name, *[units] * gpus, unit="GiB")
     inventory = json.loads(item["metadata"]["annotations"]["gpushare/inventory"])
     pairs = [(a, b) for a in range(gpus) for b in range(a + 1, gpus)]
     inventory["links"] = {f"{a}-{b}": ["NV4" if a // 2 == b // 2 else link] for a, b in pairs}
@@ -93,6 +94,54 @@ async def test_a_node_that_changes_its_links_again_and_again_pushes_out_no_table
         await until("tables", lambda: background.ready("hostile"))
     background.state.node_gone("same")
     assert background.ready("good")
+
+
+async def test_a_node_that_comes_back_keeps_its_tables(background: Background) -> None:
+    """It counts as one again, so the end of another of its kind takes none away."""
+    background.state.node_changed(machine("back", 9, "NV30"))
+    await until("tables", lambda: background.ready("back"))
+    background.state.node_gone("back")
+    background.state.node_changed(machine("back", 9, "NV30"))
+    await until("tables", lambda: background.ready("back"))
+    background.state.node_changed(machine("other", 9, "NV30"))
+    background.state.node_gone("other")
+    assert background.ready("back")
+
+
+async def test_an_event_of_a_node_that_has_not_changed_repeats_nothing(
+    background: Background,
+) -> None:
+    """While its tables are being computed, as afterwards."""
+    background.state.node_changed(machine("same", 16, "NV31"))
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert not background.ready("same")
+    background.tables.node_changed(NodeName("same"))
+    background.state.node_changed(machine("next", 9, "NV32"))
+    await until("tables", lambda: "next" in background.completed)
+    assert background.completed == ["same", "next"]
+
+
+async def test_links_that_change_meanwhile_end_the_computation(background: Background) -> None:
+    """The node is evaluated once, with the tables of its new links."""
+    background.state.node_changed(machine("n", 16, "NV33"))
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert not background.completed
+    background.state.node_changed(machine("n", 16, "NV34"))
+    await until("tables", lambda: background.ready("n") and background.completed)
+    assert background.completed == ["n"]
+
+
+async def test_other_changes_of_a_node_do_not_begin_its_tables_anew(background: Background) -> None:
+    """However often its memory changes, the tables become complete."""
+    async with asyncio.timeout(WAIT_SECONDS):
+        units = 16
+        while not background.completed:
+            units = 31 - units
+            background.state.node_changed(machine("busy", 16, "NV35", units))
+            await asyncio.sleep(0)
+    assert background.ready("busy")
 
 
 @pytest.mark.slow

@@ -13,6 +13,7 @@ from fakeapiserver import FakeApiServer
 from invoking import Run
 
 from gpuinspect.serving.objects import Selector
+from gpuinspect.serving.selection import type_label
 
 pytestmark = pytest.mark.slow
 
@@ -201,6 +202,21 @@ def test_list_shows_one_type(run: Run, flag: str, kind: str) -> None:
     assert [line.split()[0] for line in out.splitlines()] == ["mnist"]
     outcome = run("serve", "list", flag, "--type", "triton")
     assert outcome.err.startswith("nothing of type triton is served in namespace default")
+
+
+@pytest.mark.parametrize(
+    ("name", "label"),
+    [
+        ("TensorRT", "trt-serving"),
+        ("trt", "trt-serving"),
+        ("kfserving", "kf-serving"),
+        ("Tensorflow-serving", "tf-serving"),
+        ("seldon-serving", "seldon-serving"),
+    ],
+)
+def test_each_of_arenas_names_of_a_type_is_one_label(name: str, label: str) -> None:
+    """Arena shortens three of them in the label."""
+    assert type_label(name) == label
 
 
 def test_list_takes_arenas_older_flag_of_all_namespaces(run: Run, flag: str) -> None:

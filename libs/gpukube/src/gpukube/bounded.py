@@ -41,7 +41,6 @@ class Bound(NamedTuple):
         except BaseException:
             reply.close()
             raise
-        reply.release_conn()
         return content
 
     def _pieces(self, request: str, reply: BaseHTTPResponse) -> Iterator[bytes]:

@@ -92,7 +92,7 @@ class TokenConfig:
     """
 
     def __init__(self, host: str, tls: ssl.SSLContext | None, token: Path) -> None:
-        self.host, self.tls = host.rstrip("/"), tls
+        self.host, self.tls = host, tls
         self.server_name: str | None = None
         self.proxy: str | None = None
         self.impersonation = Impersonation()

@@ -22,6 +22,7 @@ AT_ONCE: Final = 12
 MOST_PLUGINS: Final = 2000
 NOT_IN_TIME: Final = "it was not read in time"
 NOT_RUNNING: Final = "its plugin's pod is not running"
+RIGHT: Final = "the right to get pods/proxy in namespace {} is missing"
 
 
 class PluginReplies(msgspec.Struct, Generic[DocT], frozen=True):
@@ -53,8 +54,11 @@ class _Reading(Generic[DocT]):
         if not where.running:
             self.failures[where.node] = NOT_RUNNING
             return
+        if self.forbidden:
+            self.failures[where.node] = RIGHT.format(self.forbidden)
+            return
         left = self._until - time.monotonic()
-        if self.forbidden or left <= 0:
+        if left <= 0:
             self.failures[where.node] = NOT_IN_TIME
             return
         try:

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import AsyncGenerator
-from contextlib import aclosing
 
 
 class Prefetch:
@@ -10,7 +9,7 @@ class Prefetch:
 
     Args:
         name: of what is read, for the name of the task.
-        body: its chunks; closed at the end.
+        body: its chunks.
     """
 
     def __init__(self, name: str, body: AsyncGenerator[bytes, None]) -> None:
@@ -35,8 +34,7 @@ class Prefetch:
 
     async def _read(self, body: AsyncGenerator[bytes, None]) -> None:
         try:
-            async with aclosing(body) as chunks:
-                async for chunk in chunks:
-                    self._arrived.put_nowait(chunk)
+            async for chunk in body:
+                self._arrived.put_nowait(chunk)
         finally:
             self._arrived.put_nowait(None)

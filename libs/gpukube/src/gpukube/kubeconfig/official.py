@@ -27,7 +27,7 @@ class KubeconfigFile:
     def __init__(self, configuration: Any, impersonation: Impersonation) -> None:
         self._configuration = configuration
         self.impersonation = impersonation
-        self.host: str = configuration.host.rstrip("/")
+        self.host: str = configuration.host
         self.tls = _context(configuration) if self.host.startswith("https:") else None
         self.server_name: str | None = configuration.tls_server_name or None
         self.proxy: str | None = configuration.proxy

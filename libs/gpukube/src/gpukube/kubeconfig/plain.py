@@ -179,7 +179,5 @@ def _verifying(cluster: _Cluster, folder: Path) -> ssl.SSLContext:
 
 
 def _bytes(path: str, data: str, folder: Path) -> bytes:
-    """The content of a file, or the data that stands in its place."""
-    if path and data:
-        raise LookupError(path)
+    """The data, else the content of the file; as for kubectl, data go first."""
     return base64.b64decode(data) if data else (folder / path).read_bytes() if path else b""

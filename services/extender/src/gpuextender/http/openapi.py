@@ -5,7 +5,7 @@ their shape; :func:`complete` adds it.
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 import msgspec
 from fastapi import FastAPI
@@ -58,4 +58,6 @@ def _schema(kind: Any) -> Document:
 
 
 def _summary(kind: Any) -> str:
-    return (getattr(kind, "__doc__", "") or "An answer.").splitlines()[0]
+    """The first line that describes a type; of a list, that of its items."""
+    [described] = get_args(kind) or [kind]
+    return (described.__doc__ or "An answer.").splitlines()[0]

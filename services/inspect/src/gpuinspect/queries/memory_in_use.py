@@ -11,12 +11,11 @@ from gpucore.units import counted
 from gpuinspect.cluster.release import plugins_in
 from gpuinspect.cluster.snapshots import Snapshot
 from gpukube.plugin_pods import plugin_addresses
-from gpukube.plugins import PluginReplies, read_plugins
+from gpukube.plugins import RIGHT, PluginReplies, read_plugins
 
 if TYPE_CHECKING:
     from gpukube.blocking import BlockingClient
 
-RIGHT: Final = "the right to get pods/proxy in namespace {} is missing"
 NO_PLUGIN: Final = (
     "memory in use is unknown: no device plugin of this version runs; give --prometheus URL"
 )

@@ -18,11 +18,11 @@ from gpuinspect.queries.measured import (
     of_prometheus,
     unread_note,
 )
-from gpuinspect.queries.memory_in_use import RIGHT
 from gpuinspect.queries.recommend import RecommendScope, recommendations, unit_in
 from gpuinspect.queries.workload_sizes import SizedWorkload, WorkloadSizes
 from gpuinspect.terminal import ages
 from gpukube.plugin_pods import plugin_addresses
+from gpukube.plugins import RIGHT
 
 if TYPE_CHECKING:
     from gpukube.blocking import BlockingClient
