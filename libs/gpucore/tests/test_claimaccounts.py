@@ -96,6 +96,7 @@ def test_a_claim_that_is_deallocated_or_deleted_holds_nothing(
     assert node(ledger).used_units == 2
     accounts.claim_gone(PodUid("b"))
     assert node(ledger).used_units == 0
+    assert not ledger.claims()
 
 
 def test_a_claim_of_a_device_that_is_no_gpu_of_the_node_counts_on_the_node(

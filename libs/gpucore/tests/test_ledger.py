@@ -91,6 +91,32 @@ def test_a_reservation_expires_though_the_clock_was_set_back() -> None:
     assert book.expire(110, 10) == [early.uid]
 
 
+@pytest.mark.parametrize(
+    ("version", "written", "stands"),
+    [
+        ("6", "7", True),
+        ("7", "7", False),
+        ("10", "9", False),
+        ("7", "", True),
+        ("", "", True),
+        ("b", "a", True),
+        ("a", "a", False),
+    ],
+)
+def test_a_nomination_stands_until_the_watch_is_as_new_as_its_write(
+    version: str, written: str, *, stands: bool
+) -> None:
+    """Older events show the pod as it was before, without the nomination."""
+    book = ledger(legacy_node("n", 15, 1))
+    pending = pod("p", 8)
+    placement = on_node(book, "n", pending)
+    assert isinstance(placement, Placement)
+    book.nominate(pending, placement, now_ns=1)
+    book.nomination_written(pending.uid, written)
+    book.pod_changed(msgspec.structs.replace(pending, resource_version=version))
+    assert used(book, "n") == [8 if stands else 0]
+
+
 def test_a_pod_bound_elsewhere_moves_its_claim() -> None:
     """What the watch reports wins over what was assumed, also on another node."""
     book = ledger(legacy_node("a", 15, 1), legacy_node("b", 15, 1))
