@@ -1,12 +1,13 @@
 """Names of objects: the API server accepts them for every name that Helm accepts for a release."""
 
 import re
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import helm_python as helm
 import pytest
-from charting import CHART, SERVING, Object, Rendered, render
+from charting import CHART, REGISTRY, SERVING, Object, Rendered, render
 from servingchart import MODEL
 
 pytestmark = pytest.mark.slow
@@ -47,6 +48,21 @@ def test_a_long_release_name_makes_names_that_the_api_server_accepts(
         assert len(name) <= MOST.get(kind, 253), f"{kind} {name}"
         assert LABEL.fullmatch(name), f"{kind} {name}"
     assert set(MOST) <= {kind for kind, _ in found}
+
+
+@pytest.mark.parametrize("chart", [CHART, SERVING], ids=lambda chart: chart.name)
+def test_a_version_with_a_build_is_a_label_that_the_api_server_accepts(
+    chart: Path, tmp_path: Path
+) -> None:
+    """A label has no ``+``; Helm's own charts write ``_``."""
+    copy = shutil.copytree(chart, tmp_path / chart.name)
+    about = copy / "Chart.yaml"
+    text = about.read_text(encoding="utf-8")
+    about.write_text(re.sub(r"(?m)^version: .*", "version: 1.2.3+build.4", text), encoding="utf-8")
+    values = MODEL if chart == SERVING else {"image": {"registry": REGISTRY}}
+    rendered = render("1.37.0", values, chart=copy)
+    labels = {item["metadata"].get("labels", {}).get("helm.sh/chart") for item in rendered.objects}
+    assert labels - {None} == {f"{chart.name}-1.2.3_build.4"}
 
 
 @pytest.mark.parametrize("release", ["on", "yes", "null"])
