@@ -46,7 +46,9 @@ from gpuextender.state import State
 from gpukube.client import KubeClient
 from gpukube.errors import KubeError, NotFoundError
 
-_UNBOUND: Final = frozenset({AllocationState.NOMINATED, AllocationState.ASSUMED})
+_UNBOUND: Final = frozenset(
+    {AllocationState.NOMINATED, AllocationState.ASSUMED, AllocationState.RESERVED}
+)
 
 BindOutcome = Literal["bound", "already", "refused", "lost", "rejected", "unknown", "unreadable"]
 
