@@ -264,6 +264,16 @@ def test_pending_units_take_exclusive_gpus() -> None:
     assert book.free_gpu_counts[N] == 1
 
 
+def test_pending_compute_takes_exclusive_gpus() -> None:
+    """Compute of 110 percent is on two GPUs; with memory beside it, on no more than those."""
+    gpus = share_node("n", make_gpus(10, 10, 10), whole=True)
+    strays = [pod(f"stray{core}", mem, core=core, node="n") for mem, core in ((0, 50), (2, 60))]
+    book = ledger(gpus, *strays)
+    assert book.free_gpu_counts[N] == 1
+    assert isinstance(on_node(book, "n", pod("g", gpus=1)), Placement)
+    assert refused(book, pod("g", gpus=2)).code is Code.INSUFFICIENT_GPUS
+
+
 def test_what_is_over_full_is_somewhere_else() -> None:
     """Two equal pods recorded on one GPU: the other GPU is not free until they are sorted."""
     book = ledger(share_node("n", make_gpus(4, 4)), held("a", 4), held("b", 4))
