@@ -233,10 +233,45 @@ def test_pending_whole_gpus_are_kept_free() -> None:
     assert (book.free_gpu_counts[N], book.largest_shares[N]) == (0, 8)
 
 
+def test_pending_whole_gpus_are_kept_free_of_compute() -> None:
+    """A share of compute alone may get no GPU that another pod has exclusively."""
+    stray = pod("stray", gpus=1, node="n")
+    book = ledger(share_node("n", make_gpus(10), whole=True), stray)
+    refusal = refused(book, pod("p", core=50))
+    assert (refusal.code, refusal.requested, refusal.free, refusal.total) == (
+        Code.PENDING_COMPUTE, 50, 0, 100,
+    )  # fmt: skip
+    book = ledger(share_node("n", make_gpus(10, 10), whole=True), stray)
+    assert isinstance(on_node(book, "n", pod("p", core=50)), Placement)
+
+
+@pytest.mark.parametrize("stray", [pod("stray", 6, node="n"), pod("stray", gpus=1, node="n")])
+def test_what_is_pending_takes_gpus_that_a_share_would_have_to_itself(stray: Pod) -> None:
+    """It may be on the GPUs that look empty, and the share would not be alone."""
+    book = ledger(share_node("n", make_gpus(10, 10), whole=True), stray)
+    assert isinstance(on_node(book, "n", pod("p", 2, labels=WHOLE)), Placement)
+    book.pod_changed(held("a", 1, index=1))
+    refusal = refused(book, pod("p", 2, labels=WHOLE))
+    assert (refusal.code, refusal.requested, refusal.free, refusal.total) == (
+        Code.INSUFFICIENT_GPUS, 1, 0, 2,
+    )  # fmt: skip
+    assert not refusal.unresolvable
+
+
 def test_pending_units_take_exclusive_gpus() -> None:
     """Eleven pending units may sit on two GPUs of ten."""
     book = ledger(share_node("n", make_gpus(10, 10, 10), whole=True), pod("stray", 11, node="n"))
     assert book.free_gpu_counts[N] == 1
+
+
+def test_pending_compute_takes_exclusive_gpus() -> None:
+    """Compute of 110 percent is on two GPUs; with memory beside it, on no more than those."""
+    gpus = share_node("n", make_gpus(10, 10, 10), whole=True)
+    strays = [pod(f"stray{core}", mem, core=core, node="n") for mem, core in ((0, 50), (2, 60))]
+    book = ledger(gpus, *strays)
+    assert book.free_gpu_counts[N] == 1
+    assert isinstance(on_node(book, "n", pod("g", gpus=1)), Placement)
+    assert refused(book, pod("g", gpus=2)).code is Code.INSUFFICIENT_GPUS
 
 
 def test_what_is_over_full_is_somewhere_else() -> None:

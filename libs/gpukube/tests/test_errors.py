@@ -99,3 +99,11 @@ def test_a_timeout_is_named() -> None:
     """It has no text of its own."""
     assert str(UnreachableError.because("GET /x", TimeoutError())) == "GET /x: TimeoutError"
     assert str(UnreachableError.because("GET /x", OSError("reset"))) == "GET /x: reset"
+
+
+@pytest.mark.parametrize("field", ["x", "message", "details"])
+def test_a_body_that_is_nested_too_deep_is_a_failure_like_any_other(field: str) -> None:
+    """Whoever answers through a proxy of the API server writes it."""
+    body = b'{"%s":' % field.encode() + b"[" * 100_000
+    assert str(failure_of("GET /x", 502, "Bad", body, retry_after="")).startswith("GET /x: 502 {")
+    assert failure_in_watch(b'{"type":"ERROR","object":' + body).message.startswith('{"type"')

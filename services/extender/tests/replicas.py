@@ -32,7 +32,7 @@ class Cluster:
         self.log: list[tuple[str, Object]] = []
         self.version = 0
         self.patches: list[Object] = []
-        self.failures: list[Exception] = []
+        self.failures: list[Exception | bytes] = []
         self.broken = False
 
     def put(self, item: Object) -> Object:
@@ -63,8 +63,11 @@ class Cluster:
     async def patch(self, path: str, body: bytes) -> bytes:
         """A nomination, or none any more, under the preconditions of the patch."""
         self.patches.append(json.loads(body))
-        if self.failures:
-            raise self.failures.pop(0)
+        failure = self.failures.pop(0) if self.failures else None
+        if isinstance(failure, Exception):
+            raise failure
+        if failure is not None:
+            return failure
         item, patch = json.loads(json.dumps(self._named(path))), json.loads(body)
         wanted, metadata = patch["metadata"], item["metadata"]
         if any(

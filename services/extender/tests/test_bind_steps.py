@@ -9,7 +9,7 @@ import structlog
 from decoded import a_node, a_pod, assume, encoded, state_of
 from objects import Object, placed, pod
 
-from gpucore.model import Placement
+from gpucore.model import Allocation, AllocationState, Placement
 from gpucore.scheduling.grouping import BY_LINKS, Rules
 from gpucore.units import GpuIndex, NodeName, PodUid
 from gpucore.wire.pod.spec import Pod
@@ -122,6 +122,24 @@ async def test_a_pod_without_a_request_is_bound_without_annotations(clock: FakeC
     assert request.body["metadata"]["annotations"] == {}
     assert request.body["target"]["name"] == "elsewhere"
     assert (bench.recorder.events, bench.state.ledger.allocations()) == ([], {})
+
+
+async def test_a_pod_for_whose_claims_something_is_reserved_is_bound(clock: FakeClock) -> None:
+    """A place that is reserved under its UID is no Binding, whichever node it is on."""
+    for node in ("n", "m"):
+        plain = pod("plain", uid="plain")
+        bench = Bench(clock, encoded(plain), b"{}")
+        bench.state.saw(a_pod(plain))
+        reserved = Allocation(
+            uid=PodUid("plain"),
+            namespace="default",
+            name="plain",
+            state=AllocationState.RESERVED,
+            placement=Placement(NodeName("n"), {GpuIndex(0): 4}),
+        )
+        bench.state.reserve(reserved)
+        assert await bench.run_bind(node, "plain", "plain") == BindResult("bound")
+        assert bench.sent()[-1] == ("POST", "binding")
 
 
 async def test_a_pod_that_is_not_known_is_read_and_remembered(clock: FakeClock) -> None:

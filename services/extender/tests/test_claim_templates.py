@@ -404,6 +404,27 @@ async def test_a_deleted_template_is_created_again_for_the_next_pod(
     assert (counted("created"), counted("deleted")) == (created + 2, deleted + 1)
 
 
+async def test_a_pod_that_comes_while_its_template_is_deleted_gets_it_again(
+    server: TemplateServer, templates: ClaimTemplates
+) -> None:
+    """The deletion is on its way to the API server, which still has the template."""
+    templates.on_update(sized("a", 7), b"")
+    await templates.create_due()
+    templates.on_delete(sized("a", 7))
+    await templates.sweep()
+    delete = server.delete
+
+    async def slowly(path: str) -> bytes:
+        templates.on_update(sized("b", 7), b"")
+        await templates.create_due()
+        return await delete(path)
+
+    server.delete = slowly  # type: ignore[method-assign]
+    await templates.sweep()
+    await templates.create_due()
+    assert set(server.items) == {("team", name_of(7))}
+
+
 async def test_all_pages_of_the_list_are_read(
     server: TemplateServer, templates: ClaimTemplates
 ) -> None:
@@ -544,3 +565,23 @@ async def test_a_pod_that_comes_during_a_sweep_keeps_its_template(
     monkeypatch.setattr(server, "delete", slow)
     await templates.sweep()
     assert set(server.items) == {("team", name_of(second))}
+
+
+async def test_a_list_that_is_none_ends_no_sweeps(
+    server: TemplateServer,
+    templates: ClaimTemplates,
+    clock: FakeClock,
+) -> None:
+    """Such as the page of a proxy: the sweeps after it delete and create as before."""
+    get = server.get
+
+    async def no_list(path: str, *, params: Mapping[str, str] | None = None) -> bytes:
+        del path, params
+        server.get = get  # type: ignore[method-assign]
+        return b"<html>"
+
+    server.get = no_list  # type: ignore[method-assign]
+    server.items["team", name_of(7)] = {}
+    async with running(templates):
+        await asyncio.sleep(2.5 * SWEEP_SECONDS)
+    assert not server.items

@@ -133,7 +133,7 @@ async def test_pods_that_are_created_again_do_not_renew_a_reservation(
     cluster: FakeApiServer, tmp_path: Path
 ) -> None:
     """A namespace that reserved GPUs in vain must pause, whatever its next gang is called."""
-    async with Running(cluster, tmp_path, assume_ttl=1.5) as extender:
+    async with Running(cluster, tmp_path, bind_deadline=0.5, assume_ttl=1.5) as extender:
         await extender.ready()
         await fill_cluster(cluster, extender)
         pods = [await create(cluster, extender, member(f"m{i}", 2, 4)) for i in range(2)]

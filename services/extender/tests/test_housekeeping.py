@@ -37,7 +37,7 @@ class FakeInformer:
 @pytest.fixture(autouse=True)
 def one_clock(monkeypatch: pytest.MonkeyPatch, clock: FakeClock) -> None:
     """Reservations age in the time of the loop."""
-    monkeypatch.setattr(housekeeping, "time_ns", clock.now_ns)
+    monkeypatch.setattr(housekeeping, "unix_ns", clock.now_ns)
 
 
 @pytest.fixture

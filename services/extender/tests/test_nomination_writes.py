@@ -114,12 +114,15 @@ def test_the_patch_of_a_refused_pod_is_sent_although_its_scheduler_called(bench:
     assert bench.shown == {"p": "a"}
 
 
-def test_a_patch_that_fails_gives_its_memory_back_and_the_pod_waits(bench: Bench) -> None:
-    """A quarter of a second; then it is nominated again."""
+@pytest.mark.parametrize("failure", [FAILED, b"<html>"])
+def test_a_patch_that_fails_gives_its_memory_back_and_the_pod_waits(
+    bench: Bench, failure: Exception | bytes
+) -> None:
+    """A quarter of a second; then it is nominated again. The page of a proxy is a failure too."""
     failed = count("failed")
     bench.comes(pending("p", 16))
     bench.round()
-    bench.cluster.failures = [FAILED]
+    bench.cluster.failures = [failure]
     bench.nominator.woken.clear()
     bench.send()
     assert (bench.reserved, bench.shown) == ({}, {})

@@ -13,10 +13,18 @@ from gpukube.testing.apiserver import FakeApiServer
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(("deadline", "expire_after"), [(3.0, 50.0), (60.0, 61.0)])
 async def test_jobs_wait_for_as_long_as_a_bind_may_take(
-    cluster: FakeApiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cluster: FakeApiServer,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    deadline: float,
+    expire_after: float,
 ) -> None:
-    """A list shows lost Bindings only once every bind from before it has ended."""
+    """A list shows lost Bindings only once every bind from before it has ended.
+
+    No reservation expires before its bind has ended: the GPUs would be allocated twice.
+    """
     times: dict[str, float] = {}
 
     async def forget(*_: Any, seconds: float) -> None:
@@ -29,9 +37,9 @@ async def test_jobs_wait_for_as_long_as_a_bind_may_take(
 
     monkeypatch.setattr(service, "forget_after_lists", forget)
     monkeypatch.setattr(service, "expire_reservations", expire)
-    async with Running(cluster, tmp_path, bind_deadline=3.0, assume_ttl=50.0) as extender:
+    async with Running(cluster, tmp_path, bind_deadline=deadline, assume_ttl=50.0) as extender:
         await extender.ready()
-    assert times == {"forget": 4.0, "expire": 50.0}
+    assert times == {"forget": deadline + 1.0, "expire": expire_after}
 
 
 @pytest.mark.slow

@@ -258,7 +258,7 @@ async def test_places_are_given_back_when_the_pods_are_gone(
 
 async def test_places_expire(cluster: FakeApiServer, tmp_path: Path) -> None:
     """Members that never come cost their GPUs no longer than assume_ttl."""
-    async with Running(cluster, tmp_path, assume_ttl=0.2) as extender:
+    async with Running(cluster, tmp_path, bind_deadline=0.1, assume_ttl=0.2) as extender:
         await extender.ready()
         await nodes(cluster, extender, volta("a"))
         item, _ = await gang(cluster, extender, 2, 4)

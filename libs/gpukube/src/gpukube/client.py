@@ -7,7 +7,7 @@ all failures are those of :mod:`gpukube.errors`.
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -67,14 +67,7 @@ class HttpKubeClient:
         self._config = found
         self._kubeconfig, self._context = kubeconfig, context
         self._headers, self._as_user = headers_of(user_agent), as_user
-        self._session = Session(
-            found.host,
-            found.tls,
-            server_name=found.server_name,
-            proxy=proxy_for(found.host, found.proxy),
-            connect_seconds=CONNECT_SECONDS,
-            seconds=seconds,
-        )
+        self._session = _session(found, seconds)
         self._seconds = seconds
         self._prefetched: dict[_Query, Prefetch] = {}
 
@@ -206,9 +199,17 @@ class HttpKubeClient:
 
     async def _renew_credentials(self, status: int) -> None:
         """Read the kubeconfig again after a 401; token files are read again every minute anyway."""
-        if status == UNAUTHORIZED and self._kubeconfig is not None:
-            with suppress(ConfigError):  # the file may be in the middle of a replacement
-                self._config = await configs.load(self._kubeconfig, self._context)
+        if status != UNAUTHORIZED or self._kubeconfig is None:
+            return
+        try:
+            found = await configs.load(self._kubeconfig, self._context)
+            session = _session(found, self._seconds)
+        except ConfigError:  # the file may be in the middle of a replacement
+            return
+        before, self._config = self._config, found
+        if found.certificate != before.certificate:  # connections keep that of their beginning
+            session, self._session = self._session, session
+        await session.close()
 
     async def _credentials(self) -> list[tuple[str, str]]:
         """Impersonation and the Authorization header; certificates are part of the TLS context."""
@@ -218,6 +219,17 @@ class HttpKubeClient:
         )
         others = config.impersonation.headers(self._as_user)
         return [*others, ("Authorization", found)] if found else others
+
+
+def _session(found: ClientConfig, seconds: float) -> Session:
+    return Session(
+        found.host,
+        found.tls,
+        server_name=found.server_name,
+        proxy=proxy_for(found.host, found.proxy),
+        connect_seconds=CONNECT_SECONDS,
+        seconds=seconds,
+    )
 
 
 def split_lines(rest: bytes, chunk: bytes) -> tuple[list[bytes], bytes]:

@@ -57,6 +57,7 @@ class ClientConfig(Protocol):
     Attributes:
         host: URL without a slash at its end.
         tls: for an https host.
+        certificate: that of the client in ``tls``, by which a renewed one is noticed.
         server_name: name in the certificate of the server where it is not that of the host.
         proxy: URL of the proxy that the configuration names, if any.
         impersonation: whom its user impersonates.
@@ -64,6 +65,7 @@ class ClientConfig(Protocol):
 
     host: str
     tls: ssl.SSLContext | None
+    certificate: bytes
     server_name: str | None
     proxy: str | None
     impersonation: Impersonation
@@ -100,6 +102,7 @@ class TokenConfig:
         self._text, self._read = "", float("-inf")
 
     due = False  # a file in memory is read at once
+    certificate = b""
 
     def authorization(self) -> str:
         """The current token; the last one read while its file is missing or empty."""

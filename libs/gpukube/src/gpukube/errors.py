@@ -196,7 +196,7 @@ def failure_in_watch(line: bytes) -> StatusError:
     """The error for an ERROR event, which carries a ``v1.Status``."""
     try:
         found = msgspec.json.decode(line, type=_ErrorEvent).object
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         found = _Status(message=line[:200].decode(errors="replace"))
     status = found.code or 0
     return _class_of(status)(
@@ -215,5 +215,5 @@ def _status_of(body: bytes) -> _Status:
     """The ``v1.Status``; with the start of the body as its message where it is none."""
     try:
         return msgspec.json.decode(body, type=_Status)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return _Status(message=body[:200].decode(errors="replace").strip())

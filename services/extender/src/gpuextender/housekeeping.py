@@ -4,7 +4,6 @@ import asyncio
 import gc
 from collections import Counter
 from collections.abc import Awaitable, Callable
-from time import time_ns
 from typing import Final
 
 import structlog
@@ -15,6 +14,7 @@ from gpucore.model import AllocationState
 from gpucore.scheduling.grouping import LargeMachine, large_machine, prepare, prepared
 from gpucore.topology.choice import forget
 from gpucore.units import NodeName, PodUid
+from gpuextender.clock import unix_ns
 from gpuextender.health import Readiness
 from gpuextender.state import State
 from gpukube.server.time_slices import TimeSlices
@@ -36,7 +36,7 @@ async def expire_reservations(state: State, health: Readiness, *, ttl: float) ->
         await asyncio.sleep(ttl / EXPIRE_PARTS)
         if health.obstacle():
             continue
-        late = state.expire(now_ns=time_ns(), ttl_ns=int(ttl * NANOSECONDS))
+        late = state.expire(now_ns=unix_ns(), ttl_ns=int(ttl * NANOSECONDS))
         if late:
             log.warning("reservations expired", uids=late)
 
@@ -55,7 +55,7 @@ async def forget_after_lists(state: State, listed: asyncio.Event, *, seconds: fl
         await listed.wait()
         listed.clear()
         await asyncio.sleep(seconds)
-        late = _assumed_before(state, time_ns() - int(seconds * NANOSECONDS))
+        late = _assumed_before(state, unix_ns() - int(seconds * NANOSECONDS))
         for uid in late:
             state.forget(uid)
         if late:

@@ -60,7 +60,7 @@ from gpukube.client import KubeClient
 from gpukube.logs import configure_logs
 from gpukube.server.listening import raise_file_limit
 
-LIST_MARGIN: Final = 1.0
+BIND_MARGIN: Final = 1.0
 """Seconds beyond the deadline of a bind."""
 
 log = structlog.get_logger(__name__)
@@ -170,6 +170,7 @@ class ExtenderService:
 
     async def run(self) -> None:
         """Serve until :meth:`stop`, then finish what is in flight."""
+        bind_seconds = self._settings.bind_deadline + BIND_MARGIN
         jobs = (
             *(informer.run() for informer in self._informers.all),
             self._recorder.run(),
@@ -180,12 +181,10 @@ class ExtenderService:
             self._learn(),
             self._keep_history(),
             self._publisher.run(),
-            expire_reservations(self.state, self.health, ttl=self._settings.assume_ttl),
-            forget_after_lists(
-                self.state,
-                self._informers.relisted,
-                seconds=self._settings.bind_deadline + LIST_MARGIN,
+            expire_reservations(
+                self.state, self.health, ttl=max(self._settings.assume_ttl, bind_seconds)
             ),
+            forget_after_lists(self.state, self._informers.relisted, seconds=bind_seconds),
             settle_memory(self._loaded(), self._warm),
         )
         if self._templates is not None:

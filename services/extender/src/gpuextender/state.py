@@ -7,7 +7,7 @@ event handler is called for every changed node, and the cache drops the results 
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from time import monotonic, time_ns
+from time import monotonic
 from typing import Final
 
 from gpucore.accounting.ledger import Ledger
@@ -34,6 +34,7 @@ from gpucore.wire.pod.gangs import Gang, gang_of
 from gpucore.wire.pod.spec import Pod, created, started
 from gpucore.wire.whole_requests import pod_request_of
 from gpucore.workload.history import LearnedMix
+from gpuextender.clock import unix_ns
 
 _PASSING: Final = (AllocationState.ASSUMED, AllocationState.RESERVED, AllocationState.NOMINATED)
 _KEPT_FOR_GANGS: Final = frozenset({AllocationState.RESERVED, AllocationState.NOMINATED})
@@ -65,7 +66,7 @@ class State:
         names: Names,
         *,
         reservation_limit: float = LIMIT_SECONDS,
-        clock: Callable[[], int] = time_ns,
+        clock: Callable[[], int] = unix_ns,
     ) -> None:
         self.names = names
         self.ledger = Ledger(names)

@@ -12,7 +12,7 @@ from typing import Final
 
 from gpucore.accounting.device_info import DeviceAllocation, DeviceInfo
 from gpucore.accounting.node_capacity import ABSENT, NodeCapacity
-from gpucore.model import Allocation, AllocationState, Inventory
+from gpucore.model import CORE_PER_GPU, Allocation, AllocationState, Inventory
 from gpucore.units import GIB, MIB, GpuIndex, MemoryUnit, NodeName, PodUid
 from gpucore.workload.pod_mix import HostRoom
 
@@ -256,7 +256,8 @@ class NodeInfo:
     def reserved_gpus(self) -> int:
         """Exclusive GPUs to keep free, for the same reasons as units."""
         self._reckon()
-        strays = -(-self.pending // self._largest) if self._largest else 0
+        by_memory = -(-self.pending // self._largest) if self._largest else 0
+        strays = max(by_memory, -(-self.pending_core // CORE_PER_GPU))
         return self.pending_gpus + self._crowd + strays
 
 

@@ -8,7 +8,14 @@ from typing import Final
 
 from gpucore.accounting.node_info import NodeInfo
 from gpucore.kubescheduler.node_fit import constraint_refusals
-from gpucore.model import Code, DeviceFitError, FitError, IsolationMode, PodRequest
+from gpucore.model import (
+    CORE_PER_GPU,
+    Code,
+    DeviceFitError,
+    FitError,
+    IsolationMode,
+    PodRequest,
+)
 from gpucore.model.codes import COUNTING
 from gpucore.model.constraints import CandidateNode, PodConstraints
 from gpucore.scheduling.device_fit import (
@@ -116,15 +123,34 @@ def _unfit_shares(node_info: NodeInfo, pod_request: PodRequest) -> FitError | No
             free=max(free, 0),
             total=node_info.reserved_units(),
         )
-    return _pending_compute(node_info, pod_request)
+    return _pending_gpus(node_info, pod_request) or _pending_compute(node_info, pod_request)
+
+
+def _pending_gpus(node_info: NodeInfo, pod_request: PodRequest) -> FitError | None:
+    """What is held on no known GPU may be on those that look empty, as for exclusive GPUs."""
+    if not (pod_request.whole_device and node_info.reserved_gpus()):
+        return None
+    empty = sum(device.open and device.empty for device in node_info.devices.values())
+    free = max(empty - node_info.reserved_gpus(), 0)
+    if pod_request.gpu_count <= free:
+        return None
+    return FitError(
+        node_info.name,
+        Code.INSUFFICIENT_GPUS,
+        unit=node_info.unit,
+        requested=pod_request.gpu_count,
+        free=free,
+        total=len(node_info.devices),
+    )
 
 
 def _pending_compute(node_info: NodeInfo, pod_request: PodRequest) -> FitError | None:
     """Compute held on no known GPU leaves too little of the node's for this request."""
-    if not (pod_request.core and node_info.pending_core):
+    pending = node_info.pending_core + node_info.pending_gpus * CORE_PER_GPU
+    if not (pod_request.core and pending):
         return None
     free = sum(device.core_free for device in node_info.devices.values() if device.healthy)
-    left = max(free - node_info.pending_core, 0)
+    left = max(free - pending, 0)
     if pod_request.core <= left:
         return None
     return FitError(
@@ -133,7 +159,7 @@ def _pending_compute(node_info: NodeInfo, pod_request: PodRequest) -> FitError |
         unit=node_info.unit,
         requested=pod_request.core,
         free=left,
-        total=node_info.pending_core,
+        total=pending,
     )
 
 

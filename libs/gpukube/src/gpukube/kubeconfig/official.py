@@ -29,6 +29,8 @@ class KubeconfigFile:
         self.impersonation = impersonation
         self.host: str = configuration.host
         self.tls = _context(configuration) if self.host.startswith("https:") else None
+        file = configuration.cert_file
+        self.certificate = Path(file).read_bytes() if file else b""
         self.server_name: str | None = configuration.tls_server_name or None
         self.proxy: str | None = configuration.proxy
         self._text, self._read = self._token(), monotonic()

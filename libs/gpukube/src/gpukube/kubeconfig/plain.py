@@ -87,7 +87,10 @@ class PlainKubeconfig:
 
     def __init__(self, cluster: _Cluster, user: _User, folder: Path) -> None:
         self.host = cluster.server.rstrip("/")
-        self.tls = _context(cluster, user, folder) if self.host.startswith("https:") else None
+        self.certificate = b""
+        self.tls: ssl.SSLContext | None = None
+        if self.host.startswith("https:"):
+            self.certificate, self.tls = _secured(cluster, user, folder)
         self.server_name = cluster.tls_server_name or None
         self.proxy = cluster.proxy_url
         self._text = f"Bearer {user.token}" if user.token else ""
@@ -154,8 +157,8 @@ def _only(found: Iterable[T]) -> T:
     return values[0]
 
 
-def _context(cluster: _Cluster, user: _User, folder: Path) -> ssl.SSLContext:
-    """As :func:`ssl.create_default_context`, with the authority and the pair of the file."""
+def _secured(cluster: _Cluster, user: _User, folder: Path) -> tuple[bytes, ssl.SSLContext]:
+    """The client's certificate; as :func:`ssl.create_default_context`, with the file's pair."""
     context = _verifying(cluster, folder)
     certificate = _bytes(user.client_certificate, user.client_certificate_data, folder)
     key = _bytes(user.client_key, user.client_key_data, folder)
@@ -164,7 +167,7 @@ def _context(cluster: _Cluster, user: _User, folder: Path) -> ssl.SSLContext:
             pair.write(certificate + b"\n" + key)
             pair.flush()
             context.load_cert_chain(pair.name)
-    return context
+    return certificate, context
 
 
 def _verifying(cluster: _Cluster, folder: Path) -> ssl.SSLContext:

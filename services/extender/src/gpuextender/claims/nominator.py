@@ -11,7 +11,7 @@ A nomination is a hint: where it comes late, or the node does not fit, kube-sche
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from time import monotonic, time_ns
+from time import monotonic
 from typing import Any, Final
 
 import structlog
@@ -29,6 +29,7 @@ from gpucore.wire.claim.claim_specs import ClaimTemplate, DeviceClass
 from gpucore.wire.claim.resource_claims import ResourceClaim
 from gpucore.wire.pod.spec import Pod
 from gpuextender import metrics
+from gpuextender.clock import unix_ns
 from gpuextender.nomination.writes import MANAGER, version_written_by_us
 from gpuextender.scheduling.binding import pod_path
 from gpuextender.state import State
@@ -78,7 +79,7 @@ class ClaimNominator:
         grouping: Grouping,
         limit: int,
         schedulers: Sequence[str],
-        clock: Callable[[], int] = time_ns,
+        clock: Callable[[], int] = unix_ns,
         now: Callable[[], float] = monotonic,
     ) -> None:
         self._state, self._accounts, self._api, self._leads = state, accounts, api, leads

@@ -30,7 +30,13 @@ from gpucore.wire.pod.spec import Pod
 from gpuextender import metrics
 from gpukube.backoff import Backoff
 from gpukube.client import KubeClient
-from gpukube.errors import ConflictError, KubeError, NotFoundError, StatusError
+from gpukube.errors import (
+    ConflictError,
+    InvalidReplyError,
+    KubeError,
+    NotFoundError,
+    StatusError,
+)
 
 API: Final = "/apis/resource.k8s.io/v1"
 ALL: Final = f"{API}/resourceclaimtemplates"
@@ -230,7 +236,6 @@ class ClaimTemplates:
 
     async def _delete(self, key: Key) -> None:
         path = f"{API}/namespaces/{key[0]}/resourceclaimtemplates/{key[1]}"
-        self._known.discard(key)
         try:
             await self._api.delete(path)
         except NotFoundError:
@@ -240,8 +245,10 @@ class ClaimTemplates:
                 raise
             log.warning("deletion refused", namespace=key[0], name=key[1], error=str(error))
             return
+        finally:
+            self._known.discard(key)  # not before: it would be "created" while it is deleted
+            self._wake.set()
         metrics.CLAIM_TEMPLATES.labels("deleted").inc()
-        self._wake.set()
 
     async def _listed(self) -> list[Key]:
         """The templates with our label, page by page."""
@@ -250,11 +257,18 @@ class ClaimTemplates:
         token = ""
         while True:
             query = {**params, "limit": PAGE, **({"continue": token} if token else {})}
-            page = _LIST.decode(await self._api.get(ALL, params=query))
+            page = _page(await self._api.get(ALL, params=query))
             found += [(each.metadata.namespace, each.metadata.name) for each in page.items or ()]
             token = page.metadata.continue_token or ""
             if not token:
                 return found
+
+
+def _page(body: bytes) -> _List:
+    try:
+        return _LIST.decode(body)
+    except (msgspec.MsgspecError, ValueError) as error:
+        raise InvalidReplyError(f"GET {ALL}: not a list: {error}") from error
 
 
 class _Failures:

@@ -15,7 +15,7 @@ when a round begins, and that only the extender beside the leading scheduler has
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Sequence
-from time import monotonic, time_ns
+from time import monotonic
 from typing import Final
 
 import msgspec
@@ -34,6 +34,7 @@ from gpucore.scheduling.policy import place
 from gpucore.units import NodeName, PodUid
 from gpucore.wire.pod.gangs import Gang, gang_of
 from gpucore.wire.pod.spec import Pod
+from gpuextender.clock import unix_ns
 from gpuextender.nomination.due_pods import DuePods, GangBatches
 from gpuextender.nomination.ends import KEPT_BACKLOG_SECONDS, KEPT_SECONDS, NominationEnds
 from gpuextender.nomination.writes import NominationWrites
@@ -78,7 +79,7 @@ class Nominator:
         after: int | None,
         limit: int,
         profiles: SchedulerProfiles = SchedulerProfiles(),  # noqa: B008 - frozen
-        clock: Callable[[], int] = time_ns,
+        clock: Callable[[], int] = unix_ns,
         now: Callable[[], float] = monotonic,
     ) -> None:
         self._state, self._requeue, self._writes = state, requeue, writes

@@ -23,7 +23,7 @@ from gpuextender import metrics
 from gpuextender.scheduling.binding import pod_path
 from gpuextender.state import State
 from gpukube.client import KubeClient
-from gpukube.errors import KubeError, NotFoundError
+from gpukube.errors import InvalidReplyError, KubeError, NotFoundError
 from gpukube.rate_limiter import RateLimiter
 
 AT_ONCE: Final = 8
@@ -168,14 +168,13 @@ class NominationWrites:
                 self.written.pop(pod.uid, None)
                 return
             body = self._body(pod, node, version)
-            reply = await self.api.patch(path, msgspec.json.encode(body))
+            version = _version_in(await self.api.patch(path, msgspec.json.encode(body)))
         except KubeError as error:
             self._not_sent(pod, node, error)
             return
         if not node:
             metrics.NOMINATIONS.labels("cleared").inc()
             return
-        version = msgspec.json.decode(reply, type=_Object).metadata.resource_version
         self.written[pod.uid] = Written(pod, node, version)
         self._state.ledger.nomination_written(pod.uid, version)
         metrics.NOMINATIONS.labels("written").inc()
@@ -210,6 +209,13 @@ class NominationWrites:
         if self._is_refused(pod.uid):
             metadata["annotations"] = {RETRY: str(time_ns())}
         return {"metadata": metadata, "status": {"nominatedNodeName": node or None}}
+
+
+def _version_in(reply: bytes) -> str:
+    try:
+        return msgspec.json.decode(reply, type=_Object).metadata.resource_version
+    except msgspec.MsgspecError as error:
+        raise InvalidReplyError(f"PATCH of a nomination: no pod: {error}") from error
 
 
 async def _always() -> bool:

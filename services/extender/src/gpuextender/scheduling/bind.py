@@ -19,7 +19,6 @@ plugin decides that, and the losing pod is scheduled again.
 
 import asyncio
 from collections.abc import Callable
-from time import time_ns
 from typing import Final, Literal
 
 import msgspec
@@ -38,6 +37,7 @@ from gpucore.wire.errors import WireError
 from gpucore.wire.pod.requests import MOST_ANNOTATION_BYTES, annotation_bytes
 from gpucore.wire.pod.spec import Pod, decode_pod
 from gpuextender import metrics
+from gpuextender.clock import unix_ns
 from gpuextender.scheduling import binding
 from gpuextender.scheduling.binding import BindingWriter, Recorder
 from gpuextender.scheduling.gangs import Gangs
@@ -46,7 +46,9 @@ from gpuextender.state import State
 from gpukube.client import KubeClient
 from gpukube.errors import KubeError, NotFoundError
 
-_UNBOUND: Final = frozenset({AllocationState.NOMINATED, AllocationState.ASSUMED})
+_UNBOUND: Final = frozenset(
+    {AllocationState.NOMINATED, AllocationState.ASSUMED, AllocationState.RESERVED}
+)
 
 BindOutcome = Literal["bound", "already", "refused", "lost", "rejected", "unknown", "unreadable"]
 
@@ -88,7 +90,7 @@ class Bind:
         *,
         policy: str,
         grouping: Grouping,
-        clock: Callable[[], int] = time_ns,
+        clock: Callable[[], int] = unix_ns,
     ) -> None:
         self._state, self._api, self._recorder, self._writer = state, api, recorder, writer
         self._gangs = gangs

@@ -8,7 +8,6 @@ nothing. A gang never preempts: evictions for one of its pods do not help the ot
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from time import time_ns
 from types import MappingProxyType
 from typing import Final
 
@@ -25,6 +24,7 @@ from gpucore.scheduling.policy import MAX_SCORE
 from gpucore.units import NodeName, PodUid, listed
 from gpucore.wire.pod.gangs import Gang, gang_of, reservation_uid
 from gpucore.wire.pod.spec import Pod
+from gpuextender.clock import unix_ns
 from gpuextender.scheduling.messages import FilterStatuses
 from gpuextender.state import State
 
@@ -46,7 +46,7 @@ class Gangs:
         clock: Unix nanoseconds.
     """
 
-    def __init__(self, state: State, rules: Rules, *, clock: Callable[[], int] = time_ns) -> None:
+    def __init__(self, state: State, rules: Rules, *, clock: Callable[[], int] = unix_ns) -> None:
         self._state = state
         self._rules = rules
         self._clock = clock
