@@ -297,18 +297,6 @@ def test_a_namespace_pauses_until_half_of_its_limit_is_worked_off() -> None:
     assert after == {0: longest, 0.5: longest / 2, 1: 0}
 
 
-@pytest.mark.parametrize("hours", [2, -2])
-def test_a_clock_that_is_set_makes_no_namespace_pause_for_long(hours: int) -> None:
-    """A machine that was suspended wakes up hours later; a wrong clock is set back."""
-    times, start, limit = NamespaceTime(), 9000 * SECOND, int(LIMIT_SECONDS) * SECOND
-    times.charge("ns", start - limit, start)
-    now = start + hours * 3600 * SECOND
-    times.charge("ns", start, now)
-    pause = times.pause("ns", now)
-    assert pause <= 3600
-    assert times.pause("ns", now + int(pause) * SECOND + SECOND) == 0
-
-
 @pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(

@@ -82,15 +82,6 @@ def test_unconfirmed_reservations_expire_on_time() -> None:
     assert used(book, "n") == [1]
 
 
-def test_a_reservation_expires_though_the_clock_was_set_back() -> None:
-    """Its time to live begins anew, and does not last until the clock has caught up."""
-    book = ledger(legacy_node("n", 15, 1))
-    early = pod("early", 1)
-    assumed(book, "n", early, at=10_000)
-    assert book.expire(100, 10) == []
-    assert book.expire(110, 10) == [early.uid]
-
-
 @pytest.mark.parametrize(
     ("version", "written", "stands"),
     [

@@ -189,8 +189,6 @@ class Ledger(NodeInfos):
 
         The time to live must be longer than a bind can take.
         """
-        for uid, since in self._assumed.items():
-            self._assumed[uid] = min(since, now_ns)  # the clock may have been set back
         late = [uid for uid, since in self._assumed.items() if now_ns - since >= ttl_ns]
         for uid in late:
             self._release(uid)

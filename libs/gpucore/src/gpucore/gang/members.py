@@ -36,8 +36,6 @@ PLANNING_SECONDS: Final = 5.0
 STARTED_SECONDS: Final = 100.0
 """Gangs that have places get new plans while their namespace has to pause for less than this."""
 RECOVERY: Final = 8
-MOST_LIMITS: Final = 4
-"""A namespace owes at most its limit this number of times: the clock may be set ahead by hours."""
 _SECOND: Final = 1_000_000_000
 
 
@@ -247,8 +245,8 @@ class NamespaceTime:
         """The namespace took the time from ``since`` to ``now``; overlapping times count once."""
         debt = self._debts.setdefault(namespace, _Debt(at_ns=now))
         self._recover(debt, now)
-        owed_ns = debt.owed_ns + max(now - max(since, debt.charged_ns), 0)
-        debt.owed_ns, debt.charged_ns = min(owed_ns, MOST_LIMITS * self._limit), now
+        debt.owed_ns += max(now - max(since, debt.charged_ns), 0)
+        debt.charged_ns = max(debt.charged_ns, now)
         debt.paused = debt.paused or debt.owed_ns >= self._limit
 
     def pause(self, namespace: str, now: int) -> float:
@@ -265,4 +263,4 @@ class NamespaceTime:
 
     def _recover(self, debt: _Debt, now: int) -> None:
         debt.owed_ns = max(debt.owed_ns - max(now - debt.at_ns, 0) // RECOVERY, 0)
-        debt.at_ns = now
+        debt.at_ns = max(debt.at_ns, now)
