@@ -63,6 +63,18 @@ def test_wide_names_what_is_unusual_of_a_gpu_in_the_words_of_the_other_views(
     assert "(exclusive)" in row
 
 
+def test_a_gpu_that_a_share_has_alone_is_exclusive(run: Run, cluster: FakeCluster) -> None:
+    """Its pod holds all of it, as for the scheduler extender: nothing is left to share."""
+    cluster.node("n1", gpus=[Gpu(16), Gpu(16)])
+    cluster.pod("p", 2, node="n1", index=0, annotations={"gpushare/exclusive": "true"})
+    (node,) = json.loads(run("inspect", "-o", "json", on=cluster).out)["items"]
+    assert [(gpu["allocated"], gpu["exclusive"]) for gpu in node["gpus"]] == [
+        (16, True),
+        (0, False),
+    ]
+    assert (node["allocated"], node["pods"][0]["gpus"]) == (16, {"0": 16})
+
+
 def test_json_and_yaml_say_the_same(run: Run, mixed: FakeCluster) -> None:
     """One document in two notations, with its version and kind."""
     document = json.loads(run("inspect", "-o", "json", on=mixed).out)

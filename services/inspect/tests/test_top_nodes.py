@@ -69,6 +69,7 @@ def test_a_gpu_that_one_pod_has_alone_is_allocated_in_full() -> None:
     cluster.pod("p", 3, node="n", index=0, annotations=alone)
     found = only(cluster)
     assert found.gpus[0].allocated_bytes == 15 * GIB
+    assert (found.allocated, found.pods[0].gpus) == (1, 1)
 
 
 def test_a_gpu_that_is_gone_is_neither_there_nor_unhealthy() -> None:

@@ -217,8 +217,7 @@ def _gpus(node_info: NodeInfo) -> Iterator[TopGpu]:
             continue
         reported = device.gpu.memory_mib
         total = reported or device.gpu.units * unit
-        exclusive = any(hold.whole or hold.alone for hold in device.holders.values())
-        allocated = total if exclusive else device.used * unit
+        allocated = total if device.taken else device.used * unit
         amounts = (total * MIB_BYTES, allocated * MIB_BYTES)
         yield TopGpu(
             index,
@@ -264,7 +263,7 @@ def _gpus_held(allocation: Allocation, node_info: NodeInfo) -> Fraction:
 
 def _part(device: DeviceInfo, allocation: Allocation) -> Fraction:
     hold = device.holders[allocation.uid]
-    if hold.whole:
+    if hold.whole or hold.alone:
         return Fraction(1)
     return Fraction(hold.mem, device.total) if device.total else Fraction(0)
 
