@@ -17,6 +17,7 @@ from gpucore.accounting.ledger import Ledger
 from gpucore.accounting.node_info import NodeInfo, unit_of
 from gpucore.model import Allocation
 from gpucore.units import NodeName
+from gpucore.wire.constraints import pod_requests
 from gpucore.wire.names import Names
 from gpucore.wire.node.spec import Node
 from gpucore.wire.pod.spec import Pod
@@ -111,7 +112,7 @@ def top_nodes(
         MissingObjectError: there is no node of a name.
     """
     ledger = ledger_of(snapshot, names)
-    users = _nvidia_pods(snapshot.pods)
+    users = _nvidia_pods(snapshot.pods, names)
     known = {node.name: node for node in snapshot.nodes}
     for name in only:
         if name not in known:
@@ -135,10 +136,10 @@ def refuse_two_kinds(nodes: Iterable[TopNode], names: Names) -> None:
             )
 
 
-def _nvidia_pods(pods: Iterable[Pod]) -> Mapping[NodeName, list[TopPod]]:
+def _nvidia_pods(pods: Iterable[Pod], names: Names) -> Mapping[NodeName, list[TopPod]]:
     found: dict[NodeName, list[TopPod]] = {}
     for pod in pods:
-        requested = sum(amount(box.limits.get(NVIDIA_GPU, "0")) for box in pod.containers)
+        requested = dict(pod_requests(pod, names)).get(NVIDIA_GPU, 0)
         if requested and pod.node and not pod.finished:
             found.setdefault(pod.node, []).append(
                 TopPod(pod.namespace, pod.name, Fraction(requested))
