@@ -103,6 +103,13 @@ def test_a_gpu_with_as_many_pods_as_its_node_permits_is_full(tmp_path: Path) -> 
     assert target_of(cluster).refusal.startswith("GPU 0 of node n1 has 0 of 16 units free")
 
 
+def test_mig_instances_are_no_pair_of_exclusive_gpus(tmp_path: Path) -> None:
+    """A container with several GPUs needs GPUs without MIG: one of these is free."""
+    gpus = [Gpu(16), Gpu(16), Gpu(8, mode="mig"), Gpu(8, mode="mig")]
+    cluster = FakeCluster().node("n1", gpus=gpus).pod("p", 4, node="n1", index=0)
+    assert target_of(read(tmp_path, cluster)).free_gpus == 1
+
+
 def test_a_link_of_no_pair_of_gpus_is_left_out(tmp_path: Path) -> None:
     """An inventory with an odd key is verified like any other."""
     cluster = FakeCluster().node("n1", gpus=[Gpu(16), Gpu(16)])

@@ -36,7 +36,7 @@ class ProofTarget(msgspec.Struct, frozen=True, kw_only=True):
         total, free: units of the GPU.
         empty: no pod holds any of it.
         core_free: percent of compute.
-        free_gpus: GPUs of the node that no pod holds.
+        free_gpus: GPUs of the node that no pod holds, without MIG instances.
         links: NVLinks and link names of each pair of GPUs of the node.
         whole_offered: the node offers exclusive GPUs.
     """
@@ -162,7 +162,9 @@ def _target(node: Node, node_info: NodeInfo, device: DeviceInfo, *, offered: boo
         free=_free(device),
         core_free=max(100 - device.core_used, 0),
         empty=not device.holders,
-        free_gpus=sum(not one.holders and one.healthy for one in node_info.devices.values()),
+        free_gpus=sum(
+            one.empty and one.healthy and not one.mig for one in node_info.devices.values()
+        ),
         links=_links(node_info),
         whole_offered=offered,
     )
