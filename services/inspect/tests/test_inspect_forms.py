@@ -75,6 +75,17 @@ def test_a_gpu_that_a_share_has_alone_is_exclusive(run: Run, cluster: FakeCluste
     assert (node["allocated"], node["pods"][0]["gpus"]) == (16, {"0": 16})
 
 
+def test_an_unhealthy_gpu_that_kubelet_has_withdrawn_counts_once(
+    run: Run, cluster: FakeCluster
+) -> None:
+    """The original plugin withdraws its units, and a ConfigMap lists it: the other GPU is left."""
+    cluster.node("n1", total=30, count=2, allocatable={"aliyun.com/gpu-mem": "15"})
+    metadata = {"name": "unhealthy-gpu-n1", "namespace": "kube-system"}
+    cluster.add({"kind": "ConfigMap", "metadata": metadata, "data": {"gpus": "0"}})
+    document = json.loads(run("inspect", "-o", "json", on=cluster).out)
+    assert document["schedulable"] == {"allocated": 0, "total": 15}
+
+
 def test_json_and_yaml_say_the_same(run: Run, mixed: FakeCluster) -> None:
     """One document in two notations, with its version and kind."""
     document = json.loads(run("inspect", "-o", "json", on=mixed).out)
