@@ -68,6 +68,13 @@ def serving_class(classes: Mapping[str, DeviceClass], resource: str) -> str:
     return min((c.name for c in classes.values() if c.extended_resource == resource), default="")
 
 
+def exclusive_class(
+    node_infos: Iterable[NodeInfo], classes: Mapping[str, DeviceClass], resource: str
+) -> str:
+    """The class by which pods get exclusive GPUs as an extended resource; empty for none."""
+    return serving_class(classes, resource) if only_claims_exclusive(node_infos) else ""
+
+
 def only_claims_exclusive(node_infos: Iterable[NodeInfo]) -> bool:
     """Only nodes that offer claims have exclusive GPUs: a pod's own scheduler allocates them.
 

@@ -6,10 +6,16 @@ from typing import Final
 
 import msgspec
 
-from gpucore.accounting.claim_offers import ClaimOffers, only_claims_exclusive, serving_class
+from gpucore.accounting.claim_offers import exclusive_class
 from gpucore.accounting.ledger import Ledger
-from gpucore.claims.facts import ClaimFacts, ClaimObjects, used_by
-from gpucore.claims.node_fit import ClaimNode, ClaimRules, claim_node
+from gpucore.claims.facts import (
+    ClaimFacts,
+    ClaimObjects,
+    awaits_claim,
+    facts_of_extended,
+    used_by,
+)
+from gpucore.claims.node_fit import ClaimNode, claim_node
 from gpucore.claims.objects import CLAIM, CLASS, TEMPLATE
 from gpucore.explain.claims import claims_sentence, explain_claims
 from gpucore.explain.pod_states import Explanation, PodState
@@ -112,26 +118,21 @@ class PodClaims:
 
     @cached_property
     def _exclusive_class(self) -> str:
-        """The class by which pods get exclusive GPUs as an extended resource; empty for none."""
-        if not only_claims_exclusive(self._ledger.nodes().values()):
-            return ""
-        return serving_class(self.classes, self._ledger.names.gpu)
+        ledger = self._ledger
+        return exclusive_class(ledger.nodes().values(), self.classes, ledger.names.gpu)
 
     def facts_of_extended(
         self, pod: Pod, pod_request: PodRequest | None, raw: msgspec.Raw
     ) -> ClaimFacts | None:
-        """What is known of a pod for whose exclusive GPUs its scheduler has yet to make a claim.
-
-        ``None`` where it waits for no such claim.
-        """
-        name = self._exclusive_class
-        if not name or pod.node or pod_request is None or pod_request.fault or not pod_request.gpus:
+        """As the core's; ``None`` where the pod waits for no such claim."""
+        if pod_request is None or not awaits_claim(pod, pod_request) or not self._exclusive_class:
             return None
-        spec = ClaimOffers(extended_class=name).exclusive(pod_request.gpus)
         known = self._snapshot.was_read("Event")
-        return ClaimFacts(
+        return facts_of_extended(
             pod,
-            ClaimRules((spec,), self.classes),
+            pod_request,
+            self.classes,
+            device_class=self._exclusive_class,
             constraints=pod_constraints(raw, self._ledger.names),
             scheduler_record=scheduler_record(raw, self._snapshot.events, complete=known),
         )
