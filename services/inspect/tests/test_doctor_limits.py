@@ -175,6 +175,14 @@ def extended(cluster: FakeCluster, **fields: Any) -> None:
     cluster.pod("x", limits=limits, spec={"schedulerName": OTHER}, **fields)
 
 
+def unregistered(cluster: FakeCluster) -> None:
+    """No kubelet has a plugin yet, so that no size of a GPU is known."""
+    for name in ("n1", "n2"):
+        found = item(cluster, name)
+        found["status"]["capacity"] = found["status"]["allocatable"] = {}
+        found["metadata"]["annotations"] = {}
+
+
 def oversold(cluster: FakeCluster, ratio: str, offered: int) -> None:
     """The label of n1 and the units that its kubelet has."""
     item(cluster, "n1")["metadata"]["labels"]["ack.node.gpu.schedule.oversell"] = ratio
@@ -221,6 +229,7 @@ SOUND: list[tuple[str, str, Change]] = [
     ("kubelet-skew", "one unreadable", lambda c: versions(c, "unknown", "n1")),
     ("kubelet-skew", "patch releases", lambda c: versions(c, "v1.37.9", "n1")),
     ("requests-fit-a-gpu", "the largest", lambda c: waiting(c, 15)),
+    ("requests-fit-a-gpu", "no plugin has registered", lambda c: waiting(c) or unregistered(c)),
     ("no-foreign-plugin", "on another node", elsewhere),
     ("webhook-trusted", "of others", lambda c: webhook(c, clientConfig={})),
     ("webhook-lenient", "of others", lambda c: webhook(c, failurePolicy="Fail")),
