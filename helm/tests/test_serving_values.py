@@ -16,6 +16,12 @@ def test_lint_is_clean() -> None:
     assert [item["error"] for item in report["messages"]] == []
 
 
+def _use_of(resource: str, kind: str = "Utilization") -> Object:
+    """A metric of the autoscaler."""
+    target = {"type": kind, f"average{kind.removeprefix('Average')}": 80}
+    return {"type": "Resource", "resource": {"name": resource, "target": target}}
+
+
 @pytest.mark.parametrize("version", SCHEMAS)
 @pytest.mark.parametrize("server", SERVERS)
 def test_objects_are_what_the_api_takes(server: str, version: str) -> None:
@@ -44,6 +50,7 @@ def test_objects_are_what_the_api_takes(server: str, version: str) -> None:
         ({"server": "custom", "image": "a"}, "set command"),
         ({"command": "a", "extraArgs": ["b"]}, "put them into command"),
         ({"autoscaling": {"enabled": True}}, "set cpu"),
+        ({"autoscaling": {"enabled": True, "metrics": [_use_of("memory")]}}, "set memory"),
         ({"autoscaling": {"enabled": True, "minReplicas": 9}, "cpu": 1}, "is larger than"),
         ({"memoryFraction": {"processes": 0}}, "minimum"),
         ({"gpumemory": 3}, "'gpumemory' not allowed"),
@@ -98,3 +105,10 @@ def test_notes_say_how_to_reach_it() -> None:
     assert "2 exclusive GPUs a pod" in serve(gpuMemory=0, gpuCount=2).notes
     devices = {"rdma/hca": 1, "amd.com/gpu": 2}
     assert " on amd.com/gpu and rdma/hca a pod:" in serve(gpuMemory=0, devices=devices).notes
+
+
+def test_an_amount_of_cpu_is_measured_against_no_request() -> None:
+    """The chart asks for a request only where the autoscaler needs it."""
+    metrics = [_use_of("cpu", "AverageValue"), _use_of("memory", "AverageValue")]
+    rendered = serve(autoscaling={"enabled": True, "metrics": metrics})
+    assert rendered.of("HorizontalPodAutoscaler")[0]["spec"]["metrics"] == metrics

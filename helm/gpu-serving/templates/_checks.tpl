@@ -69,11 +69,11 @@
 {{- if gt (int $values.autoscaling.minReplicas) (int $values.autoscaling.maxReplicas) -}}
 {{- fail "autoscaling.minReplicas is larger than autoscaling.maxReplicas" -}}
 {{- end -}}
-{{- if not $values.cpu -}}
 {{- range $values.autoscaling.metrics -}}
-{{- if and .resource (eq (toString .resource.name) "cpu") -}}
-{{- fail "autoscaling goes by the use of CPU, which is measured against a request: set cpu" -}}
-{{- end -}}
+{{- $resource := default dict .resource -}}
+{{- $name := toString $resource.name -}}
+{{- if and (has $name (list "cpu" "memory")) (eq (dig "target" "type" "" $resource) "Utilization") (not (get $values $name)) -}}
+{{- fail (printf "autoscaling goes by the utilization of %s, which is measured against a request: set %s" (eq $name "cpu" | ternary "CPU" $name) $name) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}

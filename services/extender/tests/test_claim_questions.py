@@ -151,6 +151,24 @@ async def test_a_pod_that_holds_a_claim_shows_where(extender: Running) -> None:
     assert "8 GiB on GPU 0" in found["where"]
 
 
+async def test_a_pod_waits_for_the_claim_of_its_extended_resource(
+    cluster: FakeApiServer, extender: Running
+) -> None:
+    """No other node offers exclusive GPUs, so its own scheduler makes and allocates a claim."""
+    selector = {"cel": {"expression": "device.driver == 'gpu.gpushare.io'"}}
+    spec = {"selectors": [selector], "extendedResourceName": "aliyun.com/gpu"}
+    await cluster.put("deviceclasses", kind("DeviceClass", "gpushare-exclusive", spec))
+    classes = extender.service._for_claims.classes.items
+    await until("the class is known", lambda: "gpushare-exclusive" in classes)
+    limits = {"resources": {"limits": {"aliyun.com/gpu": "1"}}}
+    whole = pod("whole", containers=[{"name": "main", **limits}], resourceClaims=[])
+    await cluster.put("pods", whole)
+    code, found = await explained(extender, "whole")
+    assert (code, found["state"]) == (200, "Waiting")
+    [refusal] = found["refusals"]
+    assert [(gpu["free"], gpu["requested"]) for gpu in refusal["gpus"]] == [(7, 15)]
+
+
 async def test_a_pod_that_names_very_many_claims_keeps_no_other_question_waiting(
     cluster: FakeApiServer, extender: Running
 ) -> None:

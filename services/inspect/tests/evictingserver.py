@@ -18,6 +18,8 @@ NO_KIND = (
     'Eviction in version "v1" cannot be handled as a Eviction: no kind "Eviction" is registered for'
     ' version "policy/v1"'
 )
+OVERLOADED = "Too many requests, please try again later."
+"""Body of the 429 of an API server that has no time for a request."""
 NO_ROLE = (
     'pods "b" is forbidden: User "system:serviceaccount:gpushare:gpushare-idle" cannot create'
     ' resource "pods/eviction" in API group "" in the namespace "default"'

@@ -14,6 +14,7 @@ from claimobjects import (
     template,
     uses,
 )
+from doctorcluster import CONFIGURATION
 from drawncluster import FakeCluster, Gpu
 from invoking import Run
 
@@ -243,6 +244,28 @@ def test_a_pod_with_an_extended_resource_is_placed_by_its_claim(
     shared.add(claim("x-ext", allocated("n1", 0), pods=["x"], spec=request()))
     assert "GPU 0 of node n1, exclusive (claim x-ext)" in explained(run, shared, "x")
     assert "15/15" in run("inspect", on=shared).out
+
+
+def test_a_pending_pod_with_an_extended_resource_waits_for_a_claim(
+    run: Run, cluster: FakeCluster
+) -> None:
+    """Its own scheduler allocates it, so no other has to be named; usage counts it once."""
+    cluster.node("n1", resources={"pods": "9"}).add(resource_slice("n1", [device(0, 15)]))
+    exclusive = device_class("gpushare-exclusive")
+    exclusive["spec"]["extendedResourceName"] = "aliyun.com/gpu"
+    metadata = {"name": "s", "namespace": "kube-system"}
+    data = {"config.yaml": CONFIGURATION}
+    cluster.add(exclusive).add({"kind": "ConfigMap", "metadata": metadata, "data": data})
+    spec = {"schedulerName": "default-scheduler"}
+    for name, count in (("one", "1"), ("two", "2")):
+        cluster.pod(name, phase="Pending", limits={"aliyun.com/gpu": count}, spec=spec)
+    one, two = (explained(run, cluster, name) for name in ("one", "two"))
+    assert "It fits on 1 node: n1" in one
+    assert "it fits no node now" in two
+    for text in (one, two, run("pending", on=cluster).out):
+        assert "schedulerName" not in text
+    (group,) = json.loads(run("usage", "-A", "-o", "json", on=cluster).out)["items"]
+    assert (group["pendingPods"], group["pendingGpus"]) == (2, 3)
 
 
 def test_usage_counts_what_pending_claims_request(run: Run, shared: FakeCluster) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from drawncluster import FakeCluster, Gpu
-from evictingserver import NO_ROLE, WEBHOOK, EvictingServer
+from evictingserver import NO_ROLE, OVERLOADED, WEBHOOK, EvictingServer
 from invoking import Run, WhatIfOutcome
 from test_advice import configured
 
@@ -181,6 +181,15 @@ def test_a_right_to_evict_that_is_missing_ends_the_run(
     outcome = defrag("--apply")
     assert (outcome.code, server.evicted) == (1, [])
     assert NO_ROLE in outcome.err
+
+
+def test_an_overloaded_api_server_ends_the_run(several: tuple[EvictingServer, Defrag]) -> None:
+    """Its 429 is no disruption budget, and other plans would be more requests."""
+    server, defrag = several
+    server.refused["a"], server.why = 429, OVERLOADED
+    outcome = defrag("--apply")
+    assert (outcome.code, server.evicted) == (1, [])
+    assert "the API server is overloaded" in outcome.err
 
 
 def test_another_plan_for_the_same_pod_is_searched(

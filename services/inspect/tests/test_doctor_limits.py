@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
+from claimobjects import device
 from doctorcluster import (
     CONFIGURATION,
     CONFIRMED,
@@ -168,6 +169,20 @@ def only_gpus(cluster: FakeCluster) -> None:
     found["status"]["capacity"] = found["status"]["allocatable"] = {"aliyun.com/gpu": "2"}
 
 
+def extended(cluster: FakeCluster, **fields: Any) -> None:
+    """A pod with an exclusive GPU of a claim, which its own scheduler makes and allocates."""
+    limits = {"aliyun.com/gpu": "1"}
+    cluster.pod("x", limits=limits, spec={"schedulerName": OTHER}, **fields)
+
+
+def unregistered(cluster: FakeCluster) -> None:
+    """No kubelet has a plugin yet, so that no size of a GPU is known."""
+    for name in ("n1", "n2"):
+        found = item(cluster, name)
+        found["status"]["capacity"] = found["status"]["allocatable"] = {}
+        found["metadata"]["annotations"] = {}
+
+
 def oversold(cluster: FakeCluster, ratio: str, offered: int) -> None:
     """The label of n1 and the units that its kubelet has."""
     item(cluster, "n1")["metadata"]["labels"]["ack.node.gpu.schedule.oversell"] = ratio
@@ -214,6 +229,7 @@ SOUND: list[tuple[str, str, Change]] = [
     ("kubelet-skew", "one unreadable", lambda c: versions(c, "unknown", "n1")),
     ("kubelet-skew", "patch releases", lambda c: versions(c, "v1.37.9", "n1")),
     ("requests-fit-a-gpu", "the largest", lambda c: waiting(c, 15)),
+    ("requests-fit-a-gpu", "no plugin has registered", lambda c: waiting(c) or unregistered(c)),
     ("no-foreign-plugin", "on another node", elsewhere),
     ("webhook-trusted", "of others", lambda c: webhook(c, clientConfig={})),
     ("webhook-lenient", "of others", lambda c: webhook(c, failurePolicy="Fail")),
@@ -242,6 +258,9 @@ SOUND: list[tuple[str, str, Change]] = [
     ("gpu-count-agrees", "unknown", uncounted),
     ("one-plugin", "on no node", pending_plugins),
     ("inventory-agrees", "exclusive GPUs alone", only_gpus),
+    ("claims-confirmed", "by a claim", lambda c: extended(c, node="n3")),
+    ("scheduled-by-us", "by a claim", lambda c: extended(c, node="n3")),
+    ("scheduler-named", "by a claim", lambda c: extended(c, phase="Pending")),
     ("inventory-agrees", "oversold", lambda c: oversold(c, "2", 60)),
     ("inventory-agrees", "a ratio above the largest", lambda c: oversold(c, "17", 480)),
     ("message-size", "the largest oversold", lambda c: oversold_units(c, 34_952, "2")),
@@ -403,6 +422,23 @@ FOUND: list[tuple[str, Change, list[str]]] = [
             only_gpus(c) or item(c, "n1")["status"].update(allocatable={"aliyun.com/gpu": "1"})
         ),
         ["n1: kubelet offers 1 of 2 aliyun.com/gpu"],
+    ),
+    (
+        "gpus-healthy",
+        lambda c: item(c, "n3-gpu.gpushare.io")["spec"].update(
+            devices=[device(0, 15, taint="NoSchedule")]
+        ),
+        ["n3: GPU 0"],
+    ),
+    (
+        "one-kind",
+        lambda c: item(c, "n3")["status"].update(allocatable={"nvidia.com/gpu": "1"}),
+        ["n3 offers nvidia.com/gpu and claims of the same GPUs"],
+    ),
+    (
+        "scheduler-named",
+        lambda c: only_gpus(c) or extended(c, phase="Pending"),
+        [f"default/x names {OTHER}, not gpushare-scheduler"],
     ),
     (
         "plugin-registered",

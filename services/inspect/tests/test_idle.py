@@ -7,11 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from claimobjects import allocated, claim, device, resource_slice
 from drawncluster import FakeCluster, Gpu
 from fakeapiserver import FakeApiServer
 from invoking import Run
 from test_memory_in_use import path, plugin
 
+from gpuinspect.cluster.collect import RESOURCE_API
 from gpuinspect.terminal import ages
 
 pytestmark = pytest.mark.slow
@@ -52,12 +54,13 @@ class Idle:
         self.cluster = FakeCluster()
         self.cluster.node("n1", gpus=[Gpu(16), Gpu(16)])
         self.replies: dict[str, Any] = {}
+        self.lists: dict[str, list[dict[str, Any]]] = {}
 
     def server(self) -> FakeApiServer:
         """Of the cluster with its plugins."""
         nodes = [each for each in self.cluster.items if each["kind"] == "Node"]
         pods = [each for each in self.cluster.items if each["kind"] == "Pod"]
-        lists = {"/api/v1/nodes": nodes, "/api/v1/pods": [*pods, plugin("n1")]}
+        lists = {"/api/v1/nodes": nodes, "/api/v1/pods": [*pods, plugin("n1")], **self.lists}
         made = FakeApiServer(lists, page=100)
         made.objects.update({path(node): each for node, each in self.replies.items()})
         return made
@@ -115,6 +118,30 @@ def test_every_form_is_its_golden_file(idle: Idle, form: str) -> None:
     if "UPDATE_GOLDEN" in os.environ:
         path.write_text(printed, encoding="utf-8")
     assert printed == path.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("second", "listed"),
+    [({"used": GIB}, []), ({"idle_hours": 2}, [("p", 8, 7200)])],
+    ids=["used", "idle"],
+)
+def test_a_pod_with_two_claims_is_one_pod(
+    idle: Idle, second: dict[str, Any], listed: list[tuple[str, int, int]]
+) -> None:
+    """It is idle once the GPUs of both are, and holds both."""
+    claims = [{"name": name, "resourceClaimName": name} for name in ("c", "d")]
+    idle.cluster.items = []
+    idle.cluster.node("n1", resources={}).pod("p", node="n1", spec={"resourceClaims": claims})
+    idle.lists = {
+        f"{RESOURCE_API}/resourceslices": [resource_slice("n1", [device(0, 16), device(1, 16)])],
+        f"{RESOURCE_API}/resourceclaims": [
+            claim(name, allocated("n1", index, "4Gi"), pods=["p"])
+            for index, name in enumerate(("c", "d"))
+        ],
+    }
+    idle.replies["n1"] = reply("n1", [row("p", idle_hours=30)], [row("p", **second)])
+    found = [(each["name"], each["units"], each["idleSeconds"]) for each in idle.items()]
+    assert found == listed
 
 
 def test_only_shares_of_selected_nodes_are_listed(idle: Idle) -> None:

@@ -10,7 +10,16 @@ from typing import Any
 
 import pytest
 from drawncluster import FakeCluster, Gpu
-from evictingserver import IDLE_LEASE, NO_KIND, NO_ROLE, PODS, QUOTA, WEBHOOK, EvictingServer
+from evictingserver import (
+    IDLE_LEASE,
+    NO_KIND,
+    NO_ROLE,
+    OVERLOADED,
+    PODS,
+    QUOTA,
+    WEBHOOK,
+    EvictingServer,
+)
 from invoking import Run, WhatIfOutcome
 from jsonpatches import PatchError, patched
 from test_memory_in_use import path, plugin
@@ -290,9 +299,11 @@ def test_a_pod_that_admission_keeps_keeps_no_other(idle: Idle, status: int) -> N
     assert (outcome.code, idle.server.evicted) == (0, ["a"])
 
 
-@pytest.mark.parametrize(("status", "why"), [(401, NO_ROLE), (403, NO_ROLE), (400, NO_KIND)])
+@pytest.mark.parametrize(
+    ("status", "why"), [(401, NO_ROLE), (403, NO_ROLE), (400, NO_KIND), (429, OVERLOADED)]
+)
 def test_a_refusal_of_all_requests_ends_the_run(idle: Idle, status: int, why: str) -> None:
-    """A missing right, or a kind that the API server lacks; the message has its sentence."""
+    """A missing right, a kind that the API server lacks, or no time for it; with its sentence."""
     idle()
     idle.later(24)
     idle.server.refused["b"], idle.server.why = status, why

@@ -63,6 +63,29 @@ def test_wide_names_what_is_unusual_of_a_gpu_in_the_words_of_the_other_views(
     assert "(exclusive)" in row
 
 
+def test_a_gpu_that_a_share_has_alone_is_exclusive(run: Run, cluster: FakeCluster) -> None:
+    """Its pod holds all of it, as for the scheduler extender: nothing is left to share."""
+    cluster.node("n1", gpus=[Gpu(16), Gpu(16)])
+    cluster.pod("p", 2, node="n1", index=0, annotations={"gpushare/exclusive": "true"})
+    (node,) = json.loads(run("inspect", "-o", "json", on=cluster).out)["items"]
+    assert [(gpu["allocated"], gpu["exclusive"]) for gpu in node["gpus"]] == [
+        (16, True),
+        (0, False),
+    ]
+    assert (node["allocated"], node["pods"][0]["gpus"]) == (16, {"0": 16})
+
+
+def test_an_unhealthy_gpu_that_kubelet_has_withdrawn_counts_once(
+    run: Run, cluster: FakeCluster
+) -> None:
+    """The original plugin withdraws its units, and a ConfigMap lists it: the other GPU is left."""
+    cluster.node("n1", total=30, count=2, allocatable={"aliyun.com/gpu-mem": "15"})
+    metadata = {"name": "unhealthy-gpu-n1", "namespace": "kube-system"}
+    cluster.add({"kind": "ConfigMap", "metadata": metadata, "data": {"gpus": "0"}})
+    document = json.loads(run("inspect", "-o", "json", on=cluster).out)
+    assert document["schedulable"] == {"allocated": 0, "total": 15}
+
+
 def test_json_and_yaml_say_the_same(run: Run, mixed: FakeCluster) -> None:
     """One document in two notations, with its version and kind."""
     document = json.loads(run("inspect", "-o", "json", on=mixed).out)

@@ -1,6 +1,7 @@
 """How arena's figures of a node come about, without a table."""
 
 from fractions import Fraction
+from typing import Any
 
 import pytest
 from drawncluster import FakeCluster, Gpu
@@ -62,6 +63,27 @@ def test_a_share_is_a_part_of_its_gpu() -> None:
     assert (found.shareable, found.kinds) == (True, {"share"})
 
 
+@pytest.mark.parametrize(
+    ("init", "held"),
+    [
+        ({"restartPolicy": "Always"}, 3),
+        ({}, 2),
+        ({"resources": {"limits": {"nvidia.com/gpu": "4"}}}, 4),
+    ],
+    ids=["sidecar", "init container", "larger init container"],
+)
+def test_gpus_of_nvidias_plugin_are_counted_as_kubelet_counts_them(
+    init: dict[str, Any], held: int
+) -> None:
+    """A sidecar runs beside the containers, other init containers before them."""
+    cluster = FakeCluster().node("n", resources={"nvidia.com/gpu": "4"})
+    one = {"name": "i", "resources": {"limits": {"nvidia.com/gpu": "1"}}}
+    two = {"name": "c", "resources": {"limits": {"nvidia.com/gpu": "2"}}}
+    cluster.pod("p", node="n", spec={"initContainers": [{**one, **init}], "containers": [two]})
+    found = only(cluster)
+    assert (found.allocated, [pod.gpus for pod in found.pods]) == (held, [held])
+
+
 def test_a_gpu_that_one_pod_has_alone_is_allocated_in_full() -> None:
     """Whatever it requested of its memory."""
     cluster = FakeCluster().node("n", gpus=[Gpu(15)])
@@ -69,6 +91,7 @@ def test_a_gpu_that_one_pod_has_alone_is_allocated_in_full() -> None:
     cluster.pod("p", 3, node="n", index=0, annotations=alone)
     found = only(cluster)
     assert found.gpus[0].allocated_bytes == 15 * GIB
+    assert (found.allocated, found.pods[0].gpus) == (1, 1)
 
 
 def test_a_gpu_that_is_gone_is_neither_there_nor_unhealthy() -> None:

@@ -92,3 +92,17 @@ def test_all_claims_of_a_pod_are_one_pod(run: Run, cluster: FakeCluster) -> None
         cluster.add(claim(name, allocated("n", index, "4Gi"), pods=["p"]))
     found = groups(run, cluster, "-A")["default"]
     assert (found["pods"], found["allocated"]) == (1, 8)
+
+
+@pytest.mark.parametrize(("by", "name"), [("node", "n"), ("model", "Tesla T4")])
+def test_pods_are_counted_and_not_their_claims(
+    run: Run, cluster: FakeCluster, by: str, name: str
+) -> None:
+    """A pod with claims on two GPUs is one, and a claim that no pod uses is none."""
+    both = [{"name": each, "resourceClaimName": each} for each in ("c", "d")]
+    cluster.pod("p", node="n", spec={"resourceClaims": both})
+    for index, each in enumerate(("c", "d")):
+        cluster.add(claim(each, allocated("n", index, "4Gi"), pods=["p"]))
+    cluster.add(claim("unused", allocated("n", 1, "2Gi")))
+    found = groups(run, cluster, "--by", by)[name]
+    assert (found["pods"], found["allocated"]) == (1, 10)

@@ -76,6 +76,40 @@ def test_the_emptiest_gpu_of_each_model_is_verified(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("limits", "annotations"),
+    [
+        ({"aliyun.com/gpu": "1"}, {"ALIYUN_COM_GPU_GROUP": "0"}),
+        ({"aliyun.com/gpu-mem": "1"}, {IDX: "0", "gpushare/exclusive": "true"}),
+    ],
+    ids=["exclusive", "share"],
+)
+def test_a_gpu_that_one_pod_has_alone_is_not_the_emptiest(
+    tmp_path: Path, limits: Mapping[str, str], annotations: Mapping[str, str]
+) -> None:
+    """However few of its units are requested, none of them is free."""
+    drawn = FakeCluster().node("n1", gpus=[Gpu(16), Gpu(16)])
+    drawn.pod("p", node="n1", limits=limits, annotations=annotations)
+    cluster = read(tmp_path, drawn.pod("q", 4, node="n1", index=1))
+    found = target_of(cluster)
+    assert (found.index, found.free) == (1, 12)
+    assert target_of(cluster, gpu=0).free == 0
+
+
+def test_a_gpu_with_as_many_pods_as_its_node_permits_is_full(tmp_path: Path) -> None:
+    """Whatever is left of its memory: no pod of a check would be placed there."""
+    drawn = FakeCluster().node("n1", gpus=[Gpu(16)], labels={"ack.node.gpu.max-pod": "1"})
+    cluster = read(tmp_path, drawn.pod("p", 1, node="n1", index=0))
+    assert target_of(cluster).refusal.startswith("GPU 0 of node n1 has 0 of 16 units free")
+
+
+def test_mig_instances_are_no_pair_of_exclusive_gpus(tmp_path: Path) -> None:
+    """A container with several GPUs needs GPUs without MIG: one of these is free."""
+    gpus = [Gpu(16), Gpu(16), Gpu(8, mode="mig"), Gpu(8, mode="mig")]
+    cluster = FakeCluster().node("n1", gpus=gpus).pod("p", 4, node="n1", index=0)
+    assert target_of(read(tmp_path, cluster)).free_gpus == 1
+
+
 def test_a_link_of_no_pair_of_gpus_is_left_out(tmp_path: Path) -> None:
     """An inventory with an odd key is verified like any other."""
     cluster = FakeCluster().node("n1", gpus=[Gpu(16), Gpu(16)])

@@ -133,6 +133,12 @@ def test_a_share_behind_mps_is_limited_in_threads_and_memory() -> None:
     assert mounts == (HostMount(pipe, pipe, read_only=True), shm)
 
 
+def test_a_share_larger_than_its_oversold_gpu_has_all_threads() -> None:
+    """Twice the units of the GPU are no 200 percent, which CUDA does not take."""
+    envs = grant(MEM, on((0, 30)), MPS_GPU, MPS).envs
+    assert envs["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] == "100"
+
+
 def test_threads_are_those_requested_where_compute_is_requested() -> None:
     """With gpu-core the percentage is what was requested; the memory answer leaves it alone."""
     threads = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"

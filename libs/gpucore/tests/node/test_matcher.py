@@ -117,6 +117,40 @@ def test_a_clash_without_room_is_refused_with_figures_of_every_gpu() -> None:
     assert make_gpus(kubelet.take(4)) == {1: 4}
 
 
+def test_units_of_a_gpu_that_is_used_exclusively_are_not_free() -> None:
+    """Kubelet lists them as available, for it counts each resource by itself."""
+    whole = expected("a", {"gpu": 1}, annotations={"ALIYUN_COM_GPU_GROUP": "0"})
+    kubelet = Kubelet(matcher(machine(15, 4), whole, expected("b", {"gpu-mem": 7})))
+    kubelet.take(1, GPU)
+    sentence = denied(kubelet.take(7), AllocationErrorCode.NO_GPU_FITS)
+    assert sentence == "no GPU has 7 of gpu-mem free: GPU 0 has 0 of 15 free, GPU 1 has 4 of 4 free"
+
+
+def test_a_share_of_memory_and_compute_is_refused_with_both() -> None:
+    """One GPU has enough of the one and one of the other."""
+    first = expected("a", {"gpu-mem": 12, "gpu-core.percentage": 10}, annotations=plan(0))
+    second = expected("b", {"gpu-mem": 1, "gpu-core.percentage": 60}, annotations=plan(1))
+    third = expected("c", {"gpu-mem": 7, "gpu-core.percentage": 50})
+    kubelet = Kubelet(matcher(machine(15, 15), first, second, third))
+    for memory, compute in ((12, 10), (1, 60)):
+        make_gpus(kubelet.take(memory))
+        make_gpus(kubelet.take(compute, CORE))
+    assert denied(kubelet.take(7), AllocationErrorCode.NO_GPU_FITS) == (
+        "no GPU has 7 of gpu-mem and 50 of gpu-core.percentage free: GPU 0 has 3 of 15 and 90 of "
+        "100 free, GPU 1 has 14 of 15 and 40 of 100 free"
+    )
+
+
+def test_too_few_exclusive_gpus_are_refused_with_their_number() -> None:
+    """A shared one is not free, though kubelet lists it as available."""
+    share, whole = expected("a", {"gpu-mem": 4}), expected("b", {"gpu": 3})
+    kubelet = Kubelet(matcher(machine(15, 15, 15), share, whole))
+    kubelet.take(4)
+    assert denied(kubelet.take(3, GPU), AllocationErrorCode.NO_GPU_FITS) == (
+        "2 of 3 GPUs are free, and the container requests 3 exclusive GPUs"
+    )
+
+
 def test_compute_and_memory_of_a_container_are_on_the_same_gpu() -> None:
     """Whatever kubelet calls first, the other resource follows to the GPU of the first."""
     ask = {"gpu-mem": 3, "gpu-core.percentage": 30}
@@ -292,7 +326,7 @@ def test_an_unknown_pod_gets_several_exclusive_gpus(required: tuple[int, ...]) -
 def test_an_unknown_pod_with_more_exclusive_gpus_than_are_free_is_refused() -> None:
     """The plugin refuses three of two free GPUs to a pod that the watch has yet to deliver."""
     sentence = denied(Kubelet(matcher(machine(8, 8))).take(3, GPU), AllocationErrorCode.NO_GPU_FITS)
-    assert "GPU 0 has 1 of 1 free, GPU 1 has 1 of 1 free" in sentence
+    assert sentence == "2 of 2 GPUs are free, and the container requests 3 exclusive GPUs"
 
 
 def test_a_gpu_had_whole_is_not_shared_and_a_shared_gpu_is_not_had_whole() -> None:

@@ -18,6 +18,7 @@ import msgspec
 from fastapi import FastAPI, Request, Response
 
 from gpucore import VERSION
+from gpucore.accounting.claim_offers import only_claims_exclusive
 from gpucore.accounting.node_info import NodeInfo
 from gpucore.claims.convert import ClaimRequests, convert
 from gpucore.model import PodRequest
@@ -132,15 +133,10 @@ def review_pod(
 
 
 def _served_by_claims(pod_request: PodRequest, node_infos: Iterable[NodeInfo]) -> bool:
-    """Only nodes that offer claims have exclusive GPUs: the pod's own scheduler allocates them.
-
-    Kubernetes makes a claim of the extended resource by the DeviceClass that names it.
-    """
+    """The pod requests exclusive GPUs, and its own scheduler allocates them."""
     if not pod_request.gpus or pod_request.mem or pod_request.core:
         return False
-    shapes = [each.shape for each in node_infos]
-    offered = any(shape.offers_gpus for shape in shapes)
-    return not offered and any(shape.claims for shape in shapes)
+    return only_claims_exclusive(node_infos)
 
 
 def _steered(pod: Pod, choice: SchedulerChoice) -> AdmissionAnswer:

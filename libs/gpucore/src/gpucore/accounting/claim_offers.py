@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
+from gpucore.accounting.node_info import NodeInfo
 from gpucore.units import GpuIndex, NodeName
 from gpucore.wire.claim.claim_specs import ClaimSpec, DeviceChoice, DeviceClass, DeviceRequest
 from gpucore.wire.claim.devices import SliceDevice
@@ -65,6 +66,23 @@ def offers_of(
 def serving_class(classes: Mapping[str, DeviceClass], resource: str) -> str:
     """Name of the class that serves pods with an extended resource; empty for none."""
     return min((c.name for c in classes.values() if c.extended_resource == resource), default="")
+
+
+def exclusive_class(
+    node_infos: Iterable[NodeInfo], classes: Mapping[str, DeviceClass], resource: str
+) -> str:
+    """The class by which pods get exclusive GPUs as an extended resource; empty for none."""
+    return serving_class(classes, resource) if only_claims_exclusive(node_infos) else ""
+
+
+def only_claims_exclusive(node_infos: Iterable[NodeInfo]) -> bool:
+    """Only nodes that offer claims have exclusive GPUs: a pod's own scheduler allocates them.
+
+    Kubernetes makes a claim of the extended resource by the DeviceClass that names it.
+    """
+    shapes = [each.shape for each in node_infos]
+    offered = any(shape.offers_gpus for shape in shapes)
+    return not offered and any(shape.claims for shape in shapes)
 
 
 def by_index(devices: tuple[SliceDevice, ...]) -> dict[GpuIndex, SliceDevice]:

@@ -4,10 +4,10 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
-from gpucore.accounting.claim_offers import ClaimSpecs
+from gpucore.accounting.claim_offers import ClaimOffers, ClaimSpecs
 from gpucore.claims.node_fit import ClaimRules
 from gpucore.claims.objects import CLAIM, CLASS, TEMPLATE, MissingObject, may_be_ours
-from gpucore.model import Allocation
+from gpucore.model import Allocation, PodRequest
 from gpucore.model.constraints import PodConstraints
 from gpucore.units import PodUid
 from gpucore.wire.claim.claim_specs import ClaimSpec, DeviceChoice, DeviceClass
@@ -29,6 +29,30 @@ class ClaimFacts(msgspec.Struct, frozen=True):
     missing: tuple[MissingObject, ...] = ()
     constraints: PodConstraints = PodConstraints()
     scheduler_record: SchedulerRecord = SchedulerRecord()
+
+
+def facts_of_extended(
+    pod: Pod,
+    pod_request: PodRequest,
+    classes: Mapping[str, DeviceClass],
+    *,
+    device_class: str,
+    constraints: PodConstraints,
+    scheduler_record: SchedulerRecord,
+) -> ClaimFacts:
+    """What is known of a pod for whose exclusive GPUs its scheduler has yet to make a claim.
+
+    Args:
+        device_class: name of the class that serves them.
+    """
+    spec = ClaimOffers(extended_class=device_class).exclusive(pod_request.gpus)
+    rules = ClaimRules((spec,), classes)
+    return ClaimFacts(pod, rules, constraints=constraints, scheduler_record=scheduler_record)
+
+
+def awaits_claim(pod: Pod, pod_request: PodRequest) -> bool:
+    """The pod has no node, and requests exclusive GPUs and no shares."""
+    return not (pod.node or pod_request.fault) and pod_request.gpus > 0
 
 
 class ClaimObjects(msgspec.Struct, frozen=True):

@@ -14,13 +14,21 @@ from gpucore.accounting.claim_offers import (
     DeviceMap,
     Key,
     by_index,
+    exclusive_class,
     serving_class,
 )
 from gpucore.accounting.claims import ClaimAccounts
 from gpucore.accounting.ledger import Ledger
-from gpucore.claims.facts import ClaimFacts, ClaimObjects, used_by
+from gpucore.claims.facts import (
+    ClaimFacts,
+    ClaimObjects,
+    awaits_claim,
+    facts_of_extended,
+    used_by,
+)
 from gpucore.claims.node_fit import ClaimNode, claim_node
 from gpucore.claims.objects import CLAIM, CLASS, TEMPLATE
+from gpucore.model import PodRequest
 from gpucore.model.constraints import PodConstraints
 from gpucore.scheduling.candidates import Candidates
 from gpucore.steps import Steps
@@ -89,6 +97,23 @@ class FollowedClaims:
             frozenset(listed),
         )
         return objects.facts(pod, claims, constraints, scheduler_record(raw))
+
+    def facts_of_extended(
+        self, pod: Pod, pod_request: PodRequest, raw: bytes, constraints: PodConstraints
+    ) -> ClaimFacts | None:
+        """As the function of this name; ``None`` where the pod waits for no such claim."""
+        classes, ledger = dict(self._classes or {}), self._ledger
+        name = exclusive_class(ledger.nodes().values(), classes, ledger.names.gpu)
+        if not name or not awaits_claim(pod, pod_request):
+            return None
+        return facts_of_extended(
+            pod,
+            pod_request,
+            classes,
+            device_class=name,
+            constraints=constraints,
+            scheduler_record=scheduler_record(raw),
+        )
 
     def nodes(self, candidates: Candidates) -> Steps[Mapping[NodeName, ClaimNode]]:
         """Every node with the devices of its slices."""

@@ -209,7 +209,15 @@ class PodQuestions:
         pod_request = pod_request_of(pod, names)
         if pod_request is None:
             return None
-        return self._with_gang(pod, pod_request, raw)
+        return self._extended(pod, pod_request, raw) or self._with_gang(pod, pod_request, raw)
+
+    def _extended(self, pod: Pod, pod_request: PodRequest, raw: bytes) -> ClaimFacts | None:
+        """Of a pod whose scheduler has yet to make a claim for its exclusive GPUs."""
+        if self._claims is None:
+            return None
+        constraints = pod_constraints(raw, self._state.names)
+        check_size(pod.name, constraints)
+        return self._claims.facts_of_extended(pod, pod_request, raw, constraints)
 
     async def _claim_facts(self, pod: Pod, raw: bytes) -> ClaimFacts | None:
         if self._claims is None or not (pod.claims or pod.claim_templates):

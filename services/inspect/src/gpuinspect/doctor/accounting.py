@@ -19,8 +19,8 @@ check = Checklist()
 def _pending(evidence: Evidence) -> Iterator[str]:
     for name, node_info in evidence.node_infos.items():
         for allocation in node_info.allocations.values():
-            if node_info.shape.claims and allocation.users is None:
-                continue  # an extended resource, which a claim holds
+            if evidence.by_claim(allocation):
+                continue
             if allocation.pending or allocation.pending_gpus or allocation.pending_core:
                 yield f"{called(allocation)} is on {name}, but on no known GPU"
 
@@ -80,7 +80,9 @@ def _confirmed(evidence: Evidence) -> Iterator[str]:
         if pod.phase == "Running" and any(pod_request.containers)
     }
     for uid, allocation in evidence.ledger.allocations().items():
-        if uid in running and allocation.state is not AllocationState.CONFIRMED:
+        if uid not in running or evidence.by_claim(allocation):
+            continue
+        if allocation.state is not AllocationState.CONFIRMED:
             yield f"{called(allocation)} runs on {allocation.placement.node} unconfirmed"
 
 

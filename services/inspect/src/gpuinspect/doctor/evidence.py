@@ -55,6 +55,19 @@ class Evidence:
         return tuple(sorted(offering, key=lambda pair: pair[0].name))
 
     @cached_property
+    def offering(self) -> tuple[tuple[Node, NodeInfo], ...]:
+        """Nodes that offer GPUs, to the device plugin or as claims, with their state, by name."""
+        pairs = ((node, self.node_infos[node.name]) for node in self.snapshot.nodes)
+        shared = {node.name for node, _ in self.sharing}
+        offering = (pair for pair in pairs if pair[1].shape.claims or pair[0].name in shared)
+        return tuple(sorted(offering, key=lambda pair: pair[0].name))
+
+    def by_claim(self, allocation: Allocation) -> bool:
+        """The pod's extended resource is allocated by a claim: its own annotations do not count."""
+        node_info = self.node_infos[allocation.placement.node]
+        return node_info.shape.claims and allocation.users is None
+
+    @cached_property
     def pod_requests(self) -> tuple[tuple[Pod, PodRequest], ...]:
         """Pods that request a gpushare resource and have not ended."""
         requested = ((pod, pod_request_of(pod, self.names)) for pod in self.snapshot.pods)

@@ -135,7 +135,7 @@ def _message_size(evidence: Evidence) -> Iterator[str]:
     "XIDs only after a reset",
 )
 def _healthy(evidence: Evidence) -> Iterator[str]:
-    for node, node_info in evidence.sharing:
+    for node, node_info in evidence.offering:
         sick = [
             str(device.index)
             for device in node_info.devices.values()

@@ -99,9 +99,10 @@ def _runtime(evidence: Evidence) -> Iterator[str]:
     do="remove NVIDIA's device plugin or the label gpushare from the node",
 )
 def _two_kinds(evidence: Evidence) -> Iterator[str]:
-    for node, node_info in evidence.sharing:
+    for node, node_info in evidence.offering:
         if amount(node.allocatable.get(NVIDIA_GPU, "0")):
-            kind = "shares" if node_info.shape.offers_shares else "exclusive GPUs"
+            others = "exclusive GPUs" if node_info.shape.offers_gpus else "claims"
+            kind = "shares" if node_info.shape.offers_shares else others
             yield f"{node.name} offers {NVIDIA_GPU} and {kind} of the same GPUs"
 
 

@@ -39,7 +39,9 @@ def _faulty(evidence: Evidence) -> Iterator[str]:
     do="check the unit (GiB or MiB), or spread the pod over GPUs with the label gpu-count",
 )
 def _too_large(evidence: Evidence) -> Iterator[str]:
-    largest = max((node_info.shape.largest_gpu for _, node_info in evidence.sharing), default=0)
+    if not evidence.sharing:
+        return  # another check names nodes whose plugin has not registered
+    largest = max(node_info.shape.largest_gpu for _, node_info in evidence.sharing)
     unit = common_unit(node_info for _, node_info in evidence.sharing)
     for pod, pod_request in evidence.waiting:
         requested = per_device(pod_request)[0]

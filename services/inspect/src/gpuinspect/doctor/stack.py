@@ -6,6 +6,7 @@ from typing import Final
 
 import msgspec
 
+from gpucore.accounting.claim_offers import only_claims_exclusive
 from gpucore.scheduling.cluster_policy import without_burst
 from gpuinspect.cluster.release import own_webhooks
 from gpuinspect.cluster.schedulers import (
@@ -212,7 +213,10 @@ def _lacking(extender: CalledExtender, evidence: Evidence) -> Iterator[str]:
 )
 def _named(evidence: Evidence) -> Iterator[str]:
     known = scheduler_names(evidence.snapshot, evidence.names)
-    for pod, _ in evidence.waiting:
+    by_claims = only_claims_exclusive(evidence.node_infos.values())
+    for pod, pod_request in evidence.waiting:
+        if pod_request.gpus and by_claims:
+            continue
         if known and pod.scheduler_name not in known:
             yield f"{called(pod)} names {pod.scheduler_name}, not {', '.join(without_burst(known))}"
 
@@ -228,6 +232,8 @@ def _named(evidence: Evidence) -> Iterator[str]:
 def _placed_by_others(evidence: Evidence) -> Iterator[str]:
     schedulers = schedulers_of(evidence.snapshot, evidence.names)
     for pod, _ in evidence.pod_requests:
-        unseen = schedulers.misses(pod.scheduler_name) if pod.node else ""
-        if unseen:
+        allocation = evidence.ledger.allocation(pod.uid)
+        if not pod.node or (allocation is not None and evidence.by_claim(allocation)):
+            continue
+        if unseen := schedulers.misses(pod.scheduler_name):
             yield f"{called(pod)} on {pod.node}: {unseen}"

@@ -23,6 +23,8 @@ _ALL_REQUESTS: Final[Mapping[int, str]] = {
 }
 """Words of messages that concern all such requests: no role allows them, or the API server does not
 know the kind, such as ``policy/v1`` before 1.22. For each other message admission is the cause."""
+_OVERLOADED: Final = "Too many requests"
+"""Begin of the message with which an API server answers 429 to any request in an overload."""
 _SEVERAL_BUDGETS: Final = "more than one PodDisruptionBudget"
 """Of the message with which the Eviction API answers 500 for such a pod, without a reason."""
 
@@ -54,7 +56,7 @@ class EvictablePod(Protocol):
 def refusal(pod: EvictablePod, error: KubeError) -> str:
     """Why the cluster refused to evict or patch this pod; empty for a failure of another kind."""
     message = error.message if isinstance(error, StatusError) else ""
-    if isinstance(error, ThrottledError):
+    if isinstance(error, ThrottledError) and not message.startswith(_OVERLOADED):
         return f"a PodDisruptionBudget keeps {pod}: {message}"
     if isinstance(error, ServerError) and _SEVERAL_BUDGETS in message:
         return f"several PodDisruptionBudgets select {pod}, so the Eviction API refuses it"

@@ -18,7 +18,7 @@ def evict(kube: "BlockingClient", pod: EvictablePod, *, dry_run: bool = False) -
         dry_run: the API server only checks whether it would evict the pod.
 
     Raises:
-        ThrottledError: a PodDisruptionBudget does not permit it.
+        ThrottledError: a PodDisruptionBudget does not permit it, or the API server is overloaded.
         ConflictError: the pod changed since it was read.
         KubeError: other failures.
     """

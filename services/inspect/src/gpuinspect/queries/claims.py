@@ -6,8 +6,15 @@ from typing import Final
 
 import msgspec
 
+from gpucore.accounting.claim_offers import exclusive_class
 from gpucore.accounting.ledger import Ledger
-from gpucore.claims.facts import ClaimFacts, ClaimObjects, used_by
+from gpucore.claims.facts import (
+    ClaimFacts,
+    ClaimObjects,
+    awaits_claim,
+    facts_of_extended,
+    used_by,
+)
 from gpucore.claims.node_fit import ClaimNode, claim_node
 from gpucore.claims.objects import CLAIM, CLASS, TEMPLATE
 from gpucore.explain.claims import claims_sentence, explain_claims
@@ -107,6 +114,27 @@ class PodClaims:
         found = self._alike[kind]
         return msgspec.structs.replace(
             found, pod=facts.pod, scheduler_record=facts.scheduler_record
+        )
+
+    @cached_property
+    def _exclusive_class(self) -> str:
+        ledger = self._ledger
+        return exclusive_class(ledger.nodes().values(), self.classes, ledger.names.gpu)
+
+    def facts_of_extended(
+        self, pod: Pod, pod_request: PodRequest | None, raw: msgspec.Raw
+    ) -> ClaimFacts | None:
+        """As the core's; ``None`` where the pod waits for no such claim."""
+        if pod_request is None or not awaits_claim(pod, pod_request) or not self._exclusive_class:
+            return None
+        known = self._snapshot.was_read("Event")
+        return facts_of_extended(
+            pod,
+            pod_request,
+            self.classes,
+            device_class=self._exclusive_class,
+            constraints=pod_constraints(raw, self._ledger.names),
+            scheduler_record=scheduler_record(raw, self._snapshot.events, complete=known),
         )
 
     def facts(self, pod: Pod, raw: msgspec.Raw) -> ClaimFacts | None:

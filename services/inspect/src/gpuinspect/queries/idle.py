@@ -4,7 +4,7 @@ Without memory in use there is no CUDA context, so that such a pod runs no work 
 with memory in use runs none is known where the driver reports the utilization by process.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
@@ -168,10 +168,26 @@ def holders(
     """Each pod with GPUs, and since when all of them have been idle."""
     for node in view.nodes:
         rows = _rows(replies.nodes.get(node.name))
-        for held in node.pods:
+        for held in _by_pod(node.pods):
             mine = [rows.get((held.namespace, held.name, index)) for index in held.gpus]
             if mine:
                 yield node, held, _idle_times(mine)
+
+
+def _by_pod(rows: Iterable[PodSummary]) -> Iterable[PodSummary]:
+    """Each pod once: it may have several claims."""
+    found: dict[str, PodSummary] = {}
+    for row in rows:
+        known = found.get(row.uid)
+        found[row.uid] = row if known is None else _with_claim(known, row)
+    return found.values()
+
+
+def _with_claim(pod: PodSummary, row: PodSummary) -> PodSummary:
+    """The pod with what it holds by another claim."""
+    indexes = {*pod.gpus, *row.gpus}
+    gpus = {index: pod.gpus.get(index, 0) + row.gpus.get(index, 0) for index in sorted(indexes)}
+    return msgspec.structs.replace(pod, gpus=gpus, group=(*pod.group, *row.group))
 
 
 def _idle_times(rows: Sequence[PodMemoryUse | None]) -> IdleTimes:

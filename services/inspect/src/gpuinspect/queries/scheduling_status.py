@@ -102,27 +102,35 @@ class SchedulingStatuses:
             if namespace not in {"", pod.namespace} or (only is not None and pod.uid not in only):
                 continue
             pod_request = pod_request_of(pod, self._names)
-            facts = self._claims.facts(pod, raw)
+            facts = self._facts(pod, pod_request, raw)
             if facts is not None:
-                yield self.of_pod_with_claims(facts)
+                yield self.of_pod_with_claims(facts, pod_request or NOTHING)
             elif pod_request is not None:
                 yield self.of_pod(pod, pod_request, raw)
 
     def explanation_of(self, pod: Pod) -> Explanation:
         """The core's explanation of one pod, with what was read of the cluster."""
         raw = raw_pod(self._snapshot, pod)
-        facts = self._claims.facts(pod, raw)
+        pod_request = pod_request_of(pod, self._names)
+        facts = self._facts(pod, pod_request, raw)
         if facts is not None:
             return self._explained_claims(facts)
-        pod_request = pod_request_of(pod, self._names)
         if pod_request is None or not is_partial(self._snapshot):
             return explain(self._snapshot, pod, self.cluster)
         return self.of_pod(pod, pod_request, raw).found
 
-    def of_pod_with_claims(self, facts: ClaimFacts) -> SchedulingStatus:
+    def _facts(
+        self, pod: Pod, pod_request: PodRequest | None, raw: msgspec.Raw
+    ) -> ClaimFacts | None:
+        """What is known of a pod with claims, or for which a claim has yet to be made."""
+        known = self._claims.facts(pod, raw)
+        return known or self._claims.facts_of_extended(pod, pod_request, raw)
+
+    def of_pod_with_claims(self, facts: ClaimFacts, pod_request: PodRequest) -> SchedulingStatus:
         """The status of a pod with claims."""
         found = self._explained_claims(facts)
-        return SchedulingStatus(facts.pod, NOTHING, found.state, _reason_of_claims(found), found)
+        reason = _reason_of_claims(found)
+        return SchedulingStatus(facts.pod, pod_request, found.state, reason, found)
 
     def _explained_claims(self, facts: ClaimFacts) -> Explanation:
         """The core's explanation of a pod with claims, on the part of the cluster that was read."""

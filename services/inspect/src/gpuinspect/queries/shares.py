@@ -136,24 +136,18 @@ def _total(node: Node, node_info: NodeInfo, names: Names) -> int:
 
 
 def _gpu(device: DeviceInfo, gpu: Gpu, scale: int) -> GpuSummary:
-    exclusive = _is_exclusive(device)
     return GpuSummary(
         index=device.index,
         total=device.total * scale,
-        used=(max(device.used, device.total) if exclusive else device.used) * scale,
+        used=(max(device.used, device.total) if device.taken else device.used) * scale,
         core=device.core_used,
-        exclusive=exclusive,
+        exclusive=device.taken,
         healthy=device.healthy,
         mode="mig" if gpu.mig else gpu.isolation.value,
         model=gpu.model,
         uuid=gpu.uuid,
         memory_mib=gpu.memory_mib,
     )
-
-
-def _is_exclusive(device: DeviceInfo) -> bool:
-    """Held by an exclusive pod, which leaves no units to share."""
-    return any(hold.whole for hold in device.holders.values())
 
 
 def is_shown(allocation: Allocation, node_info: NodeInfo) -> bool:
@@ -203,5 +197,6 @@ def _held(allocation: Allocation, node_info: NodeInfo) -> dict[GpuIndex, int]:
     for index in named if len(named) < 2 else devices:  # several are in the order of the node
         hold = devices[index].holders.get(allocation.uid)
         if hold is not None:
-            held[index] = devices[index].total if hold.whole else hold.mem
+            exclusive = hold.whole or hold.alone
+            held[index] = devices[index].total if exclusive else hold.mem
     return held

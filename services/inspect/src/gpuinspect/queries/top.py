@@ -17,6 +17,7 @@ from gpucore.accounting.ledger import Ledger
 from gpucore.accounting.node_info import NodeInfo, unit_of
 from gpucore.model import Allocation
 from gpucore.units import NodeName
+from gpucore.wire.constraints import pod_requests
 from gpucore.wire.names import Names
 from gpucore.wire.node.spec import Node
 from gpucore.wire.pod.spec import Pod
@@ -111,7 +112,7 @@ def top_nodes(
         MissingObjectError: there is no node of a name.
     """
     ledger = ledger_of(snapshot, names)
-    users = _nvidia_pods(snapshot.pods)
+    users = _nvidia_pods(snapshot.pods, names)
     known = {node.name: node for node in snapshot.nodes}
     for name in only:
         if name not in known:
@@ -135,10 +136,10 @@ def refuse_two_kinds(nodes: Iterable[TopNode], names: Names) -> None:
             )
 
 
-def _nvidia_pods(pods: Iterable[Pod]) -> Mapping[NodeName, list[TopPod]]:
+def _nvidia_pods(pods: Iterable[Pod], names: Names) -> Mapping[NodeName, list[TopPod]]:
     found: dict[NodeName, list[TopPod]] = {}
     for pod in pods:
-        requested = sum(amount(box.limits.get(NVIDIA_GPU, "0")) for box in pod.containers)
+        requested = dict(pod_requests(pod, names)).get(NVIDIA_GPU, 0)
         if requested and pod.node and not pod.finished:
             found.setdefault(pod.node, []).append(
                 TopPod(pod.namespace, pod.name, Fraction(requested))
@@ -217,8 +218,7 @@ def _gpus(node_info: NodeInfo) -> Iterator[TopGpu]:
             continue
         reported = device.gpu.memory_mib
         total = reported or device.gpu.units * unit
-        exclusive = any(hold.whole or hold.alone for hold in device.holders.values())
-        allocated = total if exclusive else device.used * unit
+        allocated = total if device.taken else device.used * unit
         amounts = (total * MIB_BYTES, allocated * MIB_BYTES)
         yield TopGpu(
             index,
@@ -264,7 +264,7 @@ def _gpus_held(allocation: Allocation, node_info: NodeInfo) -> Fraction:
 
 def _part(device: DeviceInfo, allocation: Allocation) -> Fraction:
     hold = device.holders[allocation.uid]
-    if hold.whole:
+    if hold.whole or hold.alone:
         return Fraction(1)
     return Fraction(hold.mem, device.total) if device.total else Fraction(0)
 

@@ -123,11 +123,11 @@ def _by_pods(
 
 def _by_node(snapshot: Snapshot, names: Names, figures: Figures) -> UsageReport:
     """Nodes with GPUs."""
-    shown = _view(snapshot, names)
+    shown, known = _view(snapshot, names), {pod.uid for pod in snapshot.pods}
     groups = tuple(
         GroupUsage(
             node.name,
-            pods=len(node.pods),
+            pods=len({row.uid for row in node.pods if row.uid in known}),
             allocated=node.used,
             gpus=len(node.gpus),
             total=node.total,
@@ -140,11 +140,10 @@ def _by_node(snapshot: Snapshot, names: Names, figures: Figures) -> UsageReport:
 
 def _by_model(snapshot: Snapshot, names: Names, figures: Figures) -> UsageReport:
     """GPU models; a pod on GPUs of two models counts for both."""
-    shown = _view(snapshot, names)
+    shown, known = _view(snapshot, names), {pod.uid for pod in snapshot.pods}
     parts = [
         GroupUsage(
             gpu.model or NO_MODEL,
-            pods=sum(gpu.index in pod.gpus for pod in node.pods),
             allocated=gpu.used,
             gpus=1,
             total=gpu.total,
@@ -153,6 +152,14 @@ def _by_model(snapshot: Snapshot, names: Names, figures: Figures) -> UsageReport
         for node in shown.nodes
         for gpu in node.gpus
     ]
+    pods = {
+        (gpu.model or NO_MODEL, row.uid)
+        for node in shown.nodes
+        for gpu in node.gpus
+        for row in node.pods
+        if gpu.index in row.gpus and row.uid in known
+    }
+    parts += [GroupUsage(model, pods=1) for model, _ in pods]
     return UsageReport(_merged(parts), str(shown.unit), tuple(_pending(shown)))
 
 

@@ -114,13 +114,18 @@ class NodeSummary(msgspec.Struct, frozen=True, rename="camel"):
 
     @property
     def healthy_part(self) -> "NodeSummary":
-        """The node without its unhealthy GPUs."""
-        ill = [gpu for gpu in self.gpus if not gpu.healthy]
+        """The node without its unhealthy GPUs.
+
+        kubelet may not allocate their units any more, so that they are not in the total either.
+        """
+        well = tuple(gpu for gpu in self.gpus if gpu.healthy)
+        if len(well) == len(self.gpus):
+            return self
         return msgspec.structs.replace(
             self,
-            gpus=tuple(gpu for gpu in self.gpus if gpu.healthy),
-            total=self.total - sum(gpu.total for gpu in ill),
-            used=self.used - sum(gpu.used for gpu in ill),
+            gpus=well,
+            total=sum(gpu.total for gpu in well),
+            used=self.used - sum(gpu.used for gpu in self.gpus if not gpu.healthy),
         )
 
     @property

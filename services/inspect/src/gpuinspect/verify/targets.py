@@ -36,7 +36,7 @@ class ProofTarget(msgspec.Struct, frozen=True, kw_only=True):
         total, free: units of the GPU.
         empty: no pod holds any of it.
         core_free: percent of compute.
-        free_gpus: GPUs of the node that no pod holds.
+        free_gpus: GPUs of the node that no pod holds, without MIG instances.
         links: NVLinks and link names of each pair of GPUs of the node.
         whole_offered: the node offers exclusive GPUs.
     """
@@ -126,7 +126,7 @@ def _of_node(
     for each in devices:
         model = each.gpu.model if each.gpu else ""
         best = models.get(model)
-        if best is None or each.total - each.used > best.total - best.used:
+        if best is None or _free(each) > _free(best):
             models[model] = each
     offered = names.gpu in node.allocatable
     for each in models.values():
@@ -140,11 +140,15 @@ def _usable(device: DeviceInfo, node_info: NodeInfo) -> bool:
     return bool(gpu and gpu.uuid and device.healthy and not gpu.mig and explicit and not claims)
 
 
+def _free(device: DeviceInfo) -> int:
+    """Units that a further share may take."""
+    return device.free if device.open else 0
+
+
 def _target(node: Node, node_info: NodeInfo, device: DeviceInfo, *, offered: bool) -> ProofTarget:
     gpu, inventory = device.gpu, node_info.inventory
     assert gpu is not None
     assert inventory is not None
-    whole = any(hold.whole for hold in device.holders.values())
     return ProofTarget(
         node=node.name,
         index=device.index,
@@ -155,10 +159,12 @@ def _target(node: Node, node_info: NodeInfo, device: DeviceInfo, *, offered: boo
         memory_mib=gpu.memory_mib,
         unit_mib=unit_of(node_info).mib,
         total=device.total,
-        free=0 if whole else max(device.total - device.used, 0),
+        free=_free(device),
         core_free=max(100 - device.core_used, 0),
         empty=not device.holders,
-        free_gpus=sum(not one.holders and one.healthy for one in node_info.devices.values()),
+        free_gpus=sum(
+            one.empty and one.healthy and not one.mig for one in node_info.devices.values()
+        ),
         links=_links(node_info),
         whole_offered=offered,
     )

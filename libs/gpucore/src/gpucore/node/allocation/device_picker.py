@@ -138,7 +138,9 @@ class DevicePicker(NamedTuple):
         if clash is not None:
             return clash
         short = [gpu for gpu, amount in plan.items() if self.available[gpu] < amount]
-        return self._too_few_free(plan, tuple(short)) if short else plan
+        if not short:
+            return plan
+        return self._too_few_free({self.table.resource: max(plan.values())}, short, pod)
 
     def on(self, gpus: tuple[GpuIndex, ...], pod: Expected | None) -> GpuAmounts | AllocationError:
         """The amount spread evenly over ``gpus``."""
@@ -154,7 +156,7 @@ class DevicePicker(NamedTuple):
             return (
                 self._unfit(pod)
                 or self._unusable(pod)
-                or self._too_few_free(self._need(pod), tuple(self.table.ids))
+                or self._too_few_free(self._need(pod), tuple(self.table.ids), pod)
             )
         kind = Resource.MEM if pod and pod.pod_request.mem else self.table.resource
         chosen = sorted(fitting, key=lambda gpu: (self._free(kind, gpu), gpu))[:count]
@@ -170,8 +172,7 @@ class DevicePicker(NamedTuple):
         rest = sorted(free, key=lambda gpu: (unpromised[gpu] > 0, gpu))
         chosen = list(dict.fromkeys((*required, *wanted, *rest)))[: self.amount]
         if len(chosen) < self.amount:
-            missing = dict.fromkeys(chosen, 1)
-            return self._unusable(pod) or self._too_few_free(missing, tuple(self.table.ids))
+            return self._unusable(pod) or self._too_few_gpus(len(chosen))
         return dict.fromkeys(chosen, 1)
 
     def _several(self, pod: Expected | None) -> bool:
@@ -191,8 +192,9 @@ class DevicePicker(NamedTuple):
         reasons = {AllocationErrorCode.ISOLATION_MODE_MISSING, AllocationErrorCode.MAX_PODS}
         return next((each for each in clashes if each and each.code in reasons), None)
 
-    def _need(self, pod: Expected | None) -> GpuAmounts:
-        return {gpu: self._share(pod, self.table.resource) for gpu in self.table.ids}
+    def _need(self, pod: Expected | None) -> Mapping[Resource, int]:
+        """What one GPU must hold of each resource that the pod requests."""
+        return {each: amount for each in SHARES if (amount := self._share(pod, each))}
 
     def _share(self, pod: Expected | None, resource: Resource) -> int:
         """What one GPU must hold of ``resource`` for the pod as a whole."""
@@ -226,12 +228,29 @@ class DevicePicker(NamedTuple):
             return self.available[gpu]
         return self.room.holdings.free(self.room.tables[resource], gpu)
 
-    def _too_few_free(self, need: GpuAmounts, gpus: tuple[GpuIndex, ...]) -> AllocationError:
+    def _too_few_free(
+        self, need: Mapping[Resource, int], gpus: Collection[GpuIndex], pod: Expected | None
+    ) -> AllocationError:
+        requested = " and ".join(f"{amount} of {each.value}" for each, amount in need.items())
         figures = ", ".join(
-            f"GPU {gpu} has {self.available[gpu]} of {len(self.table.ids[gpu])} free"
+            f"GPU {gpu} has {self._left(gpu, need, pod)} free"
             for gpu in sorted(gpus)
             if gpu in self.table.ids
         )
-        requested = max(need.values(), default=self.amount)
-        sentence = f"no GPU has {requested} of {self.table.resource} free: {figures}"
+        sentence = f"no GPU has {requested} free: {figures}"
         return AllocationError(AllocationErrorCode.NO_GPU_FITS, sentence, tuple(sorted(gpus)))
+
+    def _left(self, gpu: GpuIndex, kinds: Iterable[Resource], pod: Expected | None) -> str:
+        """``3 of 15 and 40 of 100``; nothing is left of a GPU that the pod may not use."""
+        shut = gpu in self.room.closed or self.room.clash(self.table.resource, (gpu,), pod)
+        free = {each: 0 if shut else self._free(each, gpu) for each in kinds}
+        totals = {each: len(self.room.tables[each].ids[gpu]) for each in free}
+        return " and ".join(f"{free[each]} of {totals[each]}" for each in free)
+
+    def _too_few_gpus(self, free: int) -> AllocationError:
+        gpus = tuple(sorted(self.table.ids))
+        sentence = (
+            f"{free} of {len(gpus)} GPUs are free, and the container requests {self.amount} "
+            "exclusive GPUs"
+        )
+        return AllocationError(AllocationErrorCode.NO_GPU_FITS, sentence, gpus)

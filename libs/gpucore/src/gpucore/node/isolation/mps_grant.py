@@ -88,10 +88,14 @@ def mps_grant(
 
 
 def _threads(resource: Resource, counts: GpuAmounts, gpus: Sequence[Gpu]) -> int:
-    """Percent of each GPU's threads, one number for all; 0 would be no valid setting."""
+    """Percent of each GPU's threads, one number for all, from 1 to 100.
+
+    A share may be larger than its GPU where that is oversold.
+    """
     if resource is Resource.CORE:
         return max(min(counts.values()), 1)
-    return max(min(CORE_PER_GPU * counts[gpu.index] // max(gpu.units, 1) for gpu in gpus), 1)
+    least = min(CORE_PER_GPU * counts[gpu.index] // max(gpu.units, 1) for gpu in gpus)
+    return min(max(least, 1), CORE_PER_GPU)
 
 
 def _memory(counts: GpuAmounts, gpus: Sequence[Gpu], unit: MemoryUnit) -> str:
