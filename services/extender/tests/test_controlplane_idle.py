@@ -126,7 +126,7 @@ async def test_an_idle_pod_has_notice_and_is_evicted_unless_a_budget_or_its_labe
     for name in ("kept", "allowed"):
         await calls.call("GET", f"{PODS}/{name}")
     events = (await read(calls, "/api/v1/namespaces/default/events"))["items"]
-    seen = {(each["reason"], each["involvedObject"]["name"]) for each in events}
+    seen = {(each["reason"], each["involvedObject"].get("name")) for each in events}
     pods = {each for each in seen if each[1] in NAMES}
     notices = {("GpuIdleNotice", name) for name in ("kept", "idle")}
     assert pods == {*notices, ("GpuIdlePodEvicted", "idle")}
