@@ -75,11 +75,13 @@ def render(
     release: str = RELEASE,
     namespace: str = NAMESPACE,
     revision: int = 1,
+    apis: tuple[str, ...] = (),
     anew: bool = False,
 ) -> Rendered:
     """Render a chart for a cluster of this version; ``anew`` even where it was before.
 
-    The revision is 1 for an installation, and one more for each upgrade.
+    The revision is 1 for an installation, and one more for each upgrade; ``apis`` are the versions
+    that the cluster serves, Helm's own list where there are none.
 
     Raises:
         helm.HelmError: the values or a template are refused.
@@ -87,7 +89,7 @@ def render(
     chosen = {"image": {"registry": REGISTRY}, **(values or {})} if chart == CHART else values
     engine = _pickled.__wrapped__ if anew else _pickled
     objects, notes = pickle.loads(
-        engine(version, json.dumps(chosen or {}), chart, release, namespace, revision)
+        engine(version, json.dumps(chosen or {}), chart, release, namespace, revision, apis)
     )
     return Rendered(objects, notes)
 
@@ -100,7 +102,7 @@ def parsed(text: str) -> Iterator[Any]:
 
 
 @functools.cache
-def _pickled(version: str, values: str, chart: Path, *about: str | int) -> bytes:
+def _pickled(version: str, values: str, chart: Path, *about: str | int | tuple[str, ...]) -> bytes:
     """Objects and notes, as bytes: unpickling is much quicker than parsing YAML."""
     files = _rendered(version, values, chart, *about)
     notes = files.pop(f"{chart.name}/templates/NOTES.txt")
@@ -108,10 +110,12 @@ def _pickled(version: str, values: str, chart: Path, *about: str | int) -> bytes
     return pickle.dumps((tuple(item for item in documents if item), notes))
 
 
-def _rendered(version: str, values: str, chart: Path, *about: str | int) -> dict[str, str]:
-    """Files by name; ``about`` is the release, its namespace and its revision."""
+def _rendered(
+    version: str, values: str, chart: Path, *about: str | int | tuple[str, ...]
+) -> dict[str, str]:
+    """Files by name; ``about`` is the release, its namespace, its revision and API versions."""
     # The library's render() cannot be given the cluster's version; the call below it can.
-    options = dict(zip(("name", "namespace", "revision"), about, strict=True))
+    options = dict(zip(("name", "namespace", "revision", "api_versions"), about, strict=True))
     options["kube_version"] = f"v{version}"
     with helm.Chart.load(chart) as loaded:
         loaded.validate_schema(json.loads(values))

@@ -90,6 +90,18 @@ def test_the_job_has_the_priority_of_the_pods_that_wait_for_it(name: str) -> Non
     assert [pod.get("priorityClassName", "") for pod in issuing] == [name, name]
 
 
+@pytest.mark.parametrize("api", ["v1alpha2", "v1beta1"])
+def test_the_job_has_no_priority_that_kubernetes_allows_no_pod_group(api: str) -> None:
+    """With WorkloadWithJob the Job's PodGroup would be refused, and no pod created."""
+    for name, expected in (("system-cluster-critical", ""), ("mine", "mine")):
+        values = {"scheduler": {"priorityClassName": name}}
+        pods = dict(
+            render("1.37.0", values, apis=(f"scheduling.k8s.io/{api}/PodGroup",)).ending_pods()
+        )
+        issuing = [pod for each, pod in pods.items() if "certificates" in each]
+        assert [pod.get("priorityClassName", "") for pod in issuing] == [expected] * 2
+
+
 def test_certificates_are_renewed_before_the_alert_by_the_smallest_validity() -> None:
     """A daily run may be a day late; an alert before it would fire though all is well."""
     days = json.loads((CHART / "values.schema.json").read_text())["properties"]["certificates"]

@@ -46,14 +46,23 @@ the values name are the operator's.
 {{- append $names (include "gpushare.name" (list . "authorities")) | toJson -}}
 {{- end -}}
 
+{{/*
+Priority class of the Job's pod: the pods of the release wait for its Secrets, and preempt others on a full cluster.
+With the gate WorkloadWithJob, Kubernetes 1.37 creates a PodGroup for the Job, and allows it no class system-*.
+*/}}
+{{- define "gpushare.issuingPriority" -}}
+{{- $class := .Values.scheduler.priorityClassName -}}
+{{- $groups := or (.Capabilities.APIVersions.Has "scheduling.k8s.io/v1beta1/PodGroup") (.Capabilities.APIVersions.Has "scheduling.k8s.io/v1alpha2/PodGroup") -}}
+{{- if not (and $groups (hasPrefix "system-" $class)) -}}{{ $class }}{{- end -}}
+{{- end -}}
+
 {{/* The pod of the Job and of the CronJob. */}}
 {{- define "gpushare.issuingPod" -}}
 {{- $issued := include "gpushare.issued" . | fromJson -}}
 restartPolicy: OnFailure
 serviceAccountName: {{ include "gpushare.name" (list . "certificates") }}
 enableServiceLinks: false
-{{- /* The pods of the release wait for its Secrets, and preempt others on a full cluster. */}}
-{{- with .Values.scheduler.priorityClassName }}
+{{- with include "gpushare.issuingPriority" . }}
 priorityClassName: {{ . | quote }}
 {{- end }}
 securityContext:
