@@ -151,10 +151,9 @@ async def test_a_client_certificate_that_was_renewed_is_used_after_a_401(
     await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context).start()
     host = f"https://127.0.0.1:{runner.addresses[0][1]}"
     path, mine = tmp_path / "kubeconfig", tmp_path / "old"
-    document = json.loads(_kubeconfig(host, tmp_path / "server" / "tls.crt", None))
-    files = {"client-certificate": str(mine / "tls.crt"), "client-key": str(mine / "tls.key")}
-    document["users"][0]["user"] = files if plain else files | {"as": "somebody"}
-    path.write_text(json.dumps(document))
+    user = {"client-certificate": str(mine / "tls.crt"), "client-key": str(mine / "tls.key")}
+    other = {} if plain else {"as": "somebody"}
+    path.write_text(_kubeconfig(host, tmp_path / "server", {}, user | other))
     try:
         async with await HttpKubeClient.connect(path, user_agent="test") as api:
             await api.get("/version")
