@@ -61,6 +61,7 @@ class Frame:
         of_file: it is a snapshot in a file; ``taken`` is when that was written.
         history: memory over the last hours.
         measured_sizes: reads what workloads used; ``None`` where nothing does.
+        reasons_known: the pending pods were explained for a viewer, so that the next list is quick.
     """
 
     def __init__(
@@ -81,6 +82,7 @@ class Frame:
         self.of_file = of_file
         self.history = History()
         self.measured_sizes: CachedSizes | None = None
+        self.reasons_known = False
         self._reports: dict[str, UsageReport] = {}
         self.ledger: Ledger = ledger_of(snapshot, names)
         self.view: ClusterView = in_natural_order(view_of_gpus(self.ledger, snapshot.nodes))
