@@ -176,6 +176,20 @@ def test_pending_compute_has_figures_in_percent() -> None:
     assert figures(group) == "free on the node 40 percent, requested 50"
 
 
+def test_figures_of_a_share_of_several_gpus_count_those_that_fit() -> None:
+    """A GPU that fits has more free than the largest block of the others; its node is nearest."""
+    short = [DeviceFitError(GpuIndex(i), Code.INSUFFICIENT_MEMORY, 6 + i, 20, 8) for i in (0, 1)]
+    one = FitError(N, Code.INSUFFICIENT_MEMORY, (short[0],), GIB, 8, free=1, total=2)
+    none = FitError(NodeName("m"), Code.INSUFFICIENT_MEMORY, tuple(short), GIB, 8, total=2)
+    infos = {each.node: NodeInfo(each.node) for each in (one, none)}
+    (group,) = complete(grouped({each.node: each for each in (one, none)}, infos))
+    rest = "largest free block 6 GiB, requested 8"
+    assert figures(group) == f"1 of 2 GPUs fits; of the others: {rest}"
+    assert group.example.endswith("1 of 2 GPUs has 8 GiB free: GPU 0 has 6 of 20 free")
+    (group,) = complete(grouped({none.node: none}, infos))
+    assert figures(group) == "largest free block 7 GiB, requested 8"
+
+
 def test_every_code_has_a_sentence_and_a_remedy() -> None:
     """Both end as sentences do, and fit a cell of a table."""
     for code in Code:

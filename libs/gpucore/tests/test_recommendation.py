@@ -240,7 +240,9 @@ def test_no_share_is_recommended_beyond_the_largest_gpu(
     capped = SizingRules(percentile=rules.percentile, margin=rules.margin, gpu_sizes=(1, largest))
     found = recommend(history, unit, capped)
     assert found.size is not None
-    assert found.size.limit <= max(largest * max(history.gpus, 1), found.current.limit)
+    most = largest * max(history.gpus, 1)
+    assert found.size.limit <= max(most, found.current.limit)
+    assert found.size.request <= max(most, found.current.request)
     assert found.capped == (found.size != recommend(history, unit, rules).size)
 
 
@@ -391,6 +393,13 @@ def test_more_than_a_gpu_has_is_capped_and_stated() -> None:
     found = found_in(measured(2, 15, requested=16), gpu_sizes=(8, 16))
     assert (found.size, found.capped) == (ContainerSize(16), True)
     assert sizing_sentence(found).endswith("; no more than the largest GPU has, 16 GiB")
+
+
+def test_a_burst_limit_beyond_the_largest_gpu_raises_no_request_beyond_it() -> None:
+    """No GPU could take such a share; 15.5 GiB with the margin are 18."""
+    history = measured(*[15.5] * 9, 8, requested=10, limit=20)
+    found = found_in(history, gpu_sizes=(8, 16))
+    assert (found.size, found.capped) == (ContainerSize(16, 18), True)
 
 
 def test_a_share_of_several_gpus_is_capped_at_the_memory_of_all_of_them() -> None:

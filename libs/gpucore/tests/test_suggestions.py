@@ -54,6 +54,18 @@ def test_a_pod_whose_end_frees_no_cpu_is_not_named() -> None:
     assert found == [Code.INSUFFICIENT_RESOURCES.remedy]
 
 
+def test_one_pod_is_enough_where_a_gpu_fits_and_pods_on_unknown_gpus_leave_too_little() -> None:
+    """Two would have to end on the other GPU."""
+    book = ledger(share_node("n", make_gpus(16, 40)))
+    for name, size in (("a", 9), ("b", 7), ("c", 13), ("d", 13)):
+        assumed(book, "n", pod(name, size))
+    book.pod_changed(pod("unknown", 12, node="n"))
+    waiting = PodRequirements(pod_request(pod("p", 12)))
+    cluster = Candidates(book.nodes(), {NodeName("n"): node("n")})
+    found = complete(suggest(waiting, cluster, cluster.refusals(waiting)))
+    assert found[0] == "it fits GPU 1 of n once default/c ends (13 GiB)"
+
+
 def test_every_rule_that_excludes_a_node_is_named() -> None:
     """One sentence for each different set of reasons, the fewest reasons first."""
     ml = Taint("dedicated", "ml", "NoSchedule")

@@ -115,3 +115,33 @@ def test_a_cron_job_is_converted_in_place(run: Run, tmp_path: Path) -> None:
     _, changed = documents(found.out)
     spec = changed["spec"]["jobTemplate"]["spec"]["template"]["spec"]
     assert spec["resourceClaims"][0]["name"] == "gpushare"
+
+
+def test_a_job_whose_template_has_no_metadata_is_converted(run: Run, tmp_path: Path) -> None:
+    """The API server needs none there, and the Job of the Kubernetes documentation has none."""
+    box = {"name": "main", "resources": {"limits": {"aliyun.com/gpu-mem": 7}}}
+    for metadata in ({}, {"metadata": None}):
+        template = {**metadata, "spec": {"containers": [box], "restartPolicy": "Never"}}
+        job = {"kind": "Job", "metadata": {"name": "pi"}, "spec": {"template": template}}
+        found = run("convert", "-f", written(tmp_path, yaml.safe_dump(job)))
+        assert (found.code, found.err) == (0, "")
+        changed = documents(found.out)[1]["spec"]["template"]
+        assert changed["spec"]["resourceClaims"][0]["name"] == "gpushare"
+        assert changed["metadata"]["annotations"]
+
+
+def test_templates_of_every_kind_are_converted(run: Run, tmp_path: Path) -> None:
+    """Those of each role of a training job, and of kinds that are known nowhere."""
+    template = yaml.safe_load(DEPLOYMENT.split("---", maxsplit=1)[0])["spec"]["template"]
+    roles = {role: {"replicas": 2, "template": template} for role in ("Launcher", "Worker")}
+    items = [
+        {"kind": "MPIJob", "metadata": {"name": "a"}, "spec": {"mpiReplicaSpecs": roles}},
+        {"kind": "Own", "metadata": {"name": "b"}, "spec": {"sets": [{"template": template}]}},
+    ]
+    found = run("convert", "-f", written(tmp_path, yaml.safe_dump_all(items)))
+    assert (found.code, found.err) == (0, "")
+    _, job, own = documents(found.out)
+    changed = [each["template"] for each in job["spec"]["mpiReplicaSpecs"].values()]
+    changed.append(own["spec"]["sets"][0]["template"])
+    assert all("resourceClaims" in each["spec"] for each in changed)
+    assert "aliyun.com/gpu-mem" not in found.out

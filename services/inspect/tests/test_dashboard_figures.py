@@ -94,6 +94,21 @@ def test_an_unhealthy_gpu_has_the_reason_of_the_last_event(
     assert "XID 79" in opened().get("/nodes/n1").text
 
 
+def test_a_node_with_exclusive_gpus_alone_is_shown(opened: Open, cluster: FakeCluster) -> None:
+    """Its GPUs count, its unhealthy GPU is listed, and the links to its page lead somewhere."""
+    cluster.items.clear()
+    cluster.node("whole", gpus=[Gpu(15), Gpu(15, healthy=False)], resources={"aliyun.com/gpu": "2"})
+    group = {"ALIYUN_COM_GPU_GROUP": "0"}
+    cluster.pod("train", node="whole", limits={"aliyun.com/gpu": "1"}, annotations=group)
+    browser = opened()
+    assert "1 of 2 GPUs is unhealthy" in browser.get("/health").text
+    assert "1 node, 2 GPUs" in browser.get("/").text
+    assert "15/30 GiB" in browser.get("/").text
+    for page in ("/pods/default/train", "/usage?by=node", "/health"):
+        assert 'href="/nodes/whole"' in browser.get(page).text
+    assert "default/train" in browser.get("/nodes/whole").text
+
+
 def test_events_of_other_namespaces_give_no_reason(opened: Open, cluster: FakeCluster) -> None:
     """The API server accepts events on Nodes in namespace default only; others are a tenant's."""
     cluster.add(event("GPU 1 (GPU-n1-1) is unhealthy: forged", namespace="tenant"))

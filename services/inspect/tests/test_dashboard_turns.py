@@ -74,6 +74,23 @@ def test_expensive_pages_of_one_client_leave_the_others_alone(held: HeldExplanat
         assert client.get("/whatif").status_code == 200
 
 
+def test_the_list_of_pending_pods_takes_turns_until_its_reasons_are_known(
+    held: HeldExplanations, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All viewers wait for one explanation, and need no thread for that; later lists are quick."""
+    with TestClient(dashboard()) as client, ThreadPoolExecutor(MOST + 1) as pool:
+        asked = [pool.submit(client.get, "/pods") for _ in range(MOST + 1)]
+        try:
+            assert next(as_completed(asked, SECONDS)).result().status_code == 429
+            assert client.get("/health").status_code == 200
+        finally:
+            held.released.set()
+        codes = [each.result(SECONDS).status_code for each in asked]
+        assert (codes.count(200), codes.count(429)) == (MOST, 1)
+        monkeypatch.setattr(turns, "MOST", 0)
+        assert client.get("/pods").status_code == 200
+
+
 PER_VIEWER = (
     "/?gib=4",
     "/usage",

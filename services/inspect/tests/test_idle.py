@@ -194,9 +194,10 @@ def test_a_share_that_is_idle_for_exactly_the_time_is_listed(idle: Idle) -> None
     assert len(idle.items("--for", "1h")) == 1
 
 
-def test_an_idle_exclusive_gpu_counts_with_all_of_it(idle: Idle) -> None:
-    """All of its memory, and an hour of it for each hour."""
-    resources = {"aliyun.com/gpu": "2", "aliyun.com/gpu-mem": "32", "aliyun.com/gpu-count": "2"}
+@pytest.mark.parametrize("shares", [{}, {"aliyun.com/gpu-mem": "32", "aliyun.com/gpu-count": "2"}])
+def test_an_idle_exclusive_gpu_counts_with_all_of_it(idle: Idle, shares: dict[str, str]) -> None:
+    """All of its memory, and an hour of it for each hour; also on a node without shares."""
+    resources = {"aliyun.com/gpu": "2", **shares}
     idle.cluster.items.clear()
     idle.cluster.node("n1", gpus=[Gpu(16), Gpu(16)], resources=resources)
     limits, notes = {"aliyun.com/gpu": "1"}, {"ALIYUN_COM_GPU_GROUP": "1"}

@@ -108,6 +108,16 @@ def idle(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[
         yield made
 
 
+def test_an_idle_pod_of_a_node_with_exclusive_gpus_alone_gets_notice(idle: Idle) -> None:
+    """As `gpushare idle` lists it."""
+    for node in idle.server.lists["/api/v1/nodes"]:
+        node["status"]["capacity"] = node["status"]["allocatable"] = {"aliyun.com/gpu": "4"}
+    pod = idle.server.pod("a")
+    pod["metadata"]["annotations"] = {"ALIYUN_COM_GPU_GROUP": "0"}
+    pod["spec"]["containers"][0]["resources"]["limits"] = {"aliyun.com/gpu": "1"}
+    assert idle.outcomes()["a"] == "noticed"
+
+
 def test_a_pod_with_memory_in_use_that_runs_no_work_is_not_evicted(idle: Idle) -> None:
     """It is listed without --evict; what it has in memory would be lost."""
     idle.idle_since["a"] = 0.0

@@ -174,7 +174,7 @@ def test_empty_pages() -> None:
     found = [line for path in ("/", "/pods") for line in elements(client.get(path).text)]
     texts = {line.strip().strip("'") for line in found}
     assert "No pod with a GPU request is pending." in texts
-    assert "No node offers GPU shares." in texts
+    assert "No node offers GPUs." in texts
     assert not [line for line in found if "Pages of nodes" in line]
     assert list(browsing) == []
 

@@ -38,7 +38,7 @@ def test_labels_match_as_the_api_server_matches_them(text: str, matches: bool) -
     assert parse(text)(LABELS) is matches
 
 
-@pytest.mark.parametrize("text", ["a b", "=x", "a in b", "a in (b", "(a)"])
+@pytest.mark.parametrize("text", ["a b", "=x", "a in b", "a in (b", "(a)", "a>5", "a&b", "a='b'"])
 def test_other_text_is_refused(text: str) -> None:
     """With the forms that there are."""
     with pytest.raises(SelectorError, match="is not a label selector"):

@@ -5,6 +5,7 @@ from typing import Any, Final
 
 import pytest
 import typer
+from drawncluster import FakeCluster, Gpu
 from invoking import Run
 from typer.main import get_command
 
@@ -118,3 +119,13 @@ def test_shared_flags_are_described_alike(flag: str) -> None:
         if (option := options(path).get(flag)) and (path, flag) not in OWN_WORDS
     }
     assert len(found) == 1
+
+
+def test_a_letter_takes_its_value_behind_an_equals_sign(run: Run, cluster: FakeCluster) -> None:
+    """As kubectl reads it; the value keeps an equals sign of its own."""
+    cluster.node("a", gpus=[Gpu(8)], labels={"zone": "x"}).node("b", gpus=[Gpu(8)])
+    assert "in namespace team;" in run("pending", "-n=team", on=cluster).err
+    assert run("inspect", "-o=name", "-l=zone=x", on=cluster).out == "node/a\n"
+    assert run("top", "node", "-o=name", "-lzone=x", on=cluster).out == "node/a\n"
+    assert run("usage", "-A", "-o=json", on=cluster).out.startswith("{")
+    assert run("inspect", "-d=yes", on=cluster).code == 2

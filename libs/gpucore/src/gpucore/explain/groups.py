@@ -41,7 +41,7 @@ _MEASURED: Final = frozenset(
 """Reasons with figures; the others are given in words."""
 _NOUNS: Final = {Code.TOO_LARGE: "largest GPU", Code.PENDING_COMPUTE: "free on the node"}
 _PERCENT: Final = "percent"
-_Ranked = tuple[int, NodeName, FitError]
+_Ranked = tuple[int, int, NodeName, FitError]
 
 
 class Group(msgspec.Struct, frozen=True):
@@ -53,7 +53,10 @@ class Group(msgspec.Struct, frozen=True):
             or the nominated pods for which GPUs are reserved.
         nodes: by name.
         largest: most that is free for it on any of them, in ``measure``; ``requested`` likewise.
+            For a share of several GPUs, on the GPUs of the nearest node that do not fit.
         example: the whole sentence for the node that comes nearest.
+        fitting: for a share of several GPUs, those of the nearest node that fit, in words; empty
+            where none does.
     """
 
     code: Code
@@ -65,6 +68,7 @@ class Group(msgspec.Struct, frozen=True):
     example: str
     remedy: str
     detail: str = ""
+    fitting: str = ""
 
 
 def grouped(
@@ -75,7 +79,7 @@ def grouped(
     for refusal in refused.values():
         in_words = refusal.code in CONSTRAINT_CODES
         detail = refusal.detail if in_words else reserved_hint(refusal)
-        ranked = (-_largest(refusal), refusal.node, refusal)
+        ranked = (-_fitting(refusal), -_largest(refusal), refusal.node, refusal)
         by_reason.setdefault((refusal.code, detail), []).append(ranked)
         yield
     groups = []
@@ -86,18 +90,19 @@ def grouped(
 
 
 def _group(code: Code, alike: Sequence[_Ranked], node_infos: Mapping[NodeName, NodeInfo]) -> Group:
-    _, name, refusal = min(alike, key=lambda ranked: ranked[:2])
+    *_, name, refusal = min(alike, key=lambda ranked: ranked[:3])
     nearest = with_unit(refusal, node_infos[name])
     return Group(
         code=code,
         reason=headline(nearest) if code is not Code.NOT_SHARED else _sentence_of(code),
-        nodes=tuple(sorted(name for _, name, _ in alike)),
+        nodes=tuple(sorted(name for *_, name, _ in alike)),
         largest=_largest(nearest),
         requested=_requested(nearest),
         measure=_measure(code, node_infos[nearest.node]),
         example=sentence(nearest),
         remedy=code.remedy,
         detail=_detail(nearest),
+        fitting=_fitting_words(nearest),
     )
 
 
@@ -132,6 +137,19 @@ def _largest(refusal: FitError) -> int:
     return max((gpu.free for gpu in gpus), default=0)
 
 
+def _fitting(refusal: FitError) -> int:
+    """Of a share of several GPUs, how many GPUs of the node can take their part."""
+    of_node = refusal.code in {*COUNTING, Code.PENDING_UNITS, Code.PENDING_COMPUTE}
+    return refusal.free if refusal.gpus and not of_node else 0
+
+
+def _fitting_words(refusal: FitError) -> str:
+    fitting = _fitting(refusal)
+    verb = "fits" if fitting == 1 else "fit"
+    shown = fitting and refusal.code in _MEASURED
+    return f"{fitting} of {refusal.total} GPUs {verb}" if shown else ""
+
+
 def _measure(code: Code, node_info: NodeInfo) -> str:
     if code in COUNTING:
         return "gpus"
@@ -142,6 +160,12 @@ def figures(group: Group) -> str:
     """``largest free block 6 GiB, requested 8``, or the reason where no figure is known."""
     if group.code in CONSTRAINT_CODES:
         return group.detail
+    if group.fitting:
+        return f"{group.fitting}; of the others: {_figures(group)}"
+    return _figures(group)
+
+
+def _figures(group: Group) -> str:
     if group.code is Code.COMPUTE_TOO_LARGE:
         return f"a GPU has {group.largest} percent, requested {group.requested}"
     if not group.requested or group.code not in _MEASURED:

@@ -18,6 +18,7 @@ from gpucore.scheduling.device_fit import (
     per_device,
     usable_devices,
 )
+from gpucore.scheduling.fit import fit
 from gpucore.steps import Steps
 from gpucore.units import GpuIndex, NodeName, PodUid
 
@@ -71,10 +72,14 @@ def for_share(node_info: NodeInfo, pod_request: PodRequest) -> Iterator[Step]:
     mem, _ = per_device(pod_request)
     if pod_request.gpu_count > 1 or pod_request.core or not node_info.shape.offers_shares:
         return
+    by_node = fit(node_info, pod_request) is not None  # pods on unknown GPUs may leave too little
     for gpu in node_info.devices.values():
         refusal = device_fit_error(gpu, pod_request)
         if refusal is not None and refusal.code in CURABLE:
             yield from _freeing_gpu(node_info, gpu, mem, alone=pod_request.whole_device)
+        elif refusal is None and by_node:
+            for uid, hold in gpu.holders.items():
+                yield Step(1, hold.mem, node_info.name, gpu.index, (uid,))
 
 
 def _freeing_gpu(

@@ -235,5 +235,5 @@ def _capped(size: ContainerSize, current: ContainerSize, largest: int) -> Contai
     """No share is larger than its GPUs, unless it is already."""
     if not largest:
         return size
-    most = max(largest, current.limit)
-    return ContainerSize.of(min(size.request, most), min(size.limit, most))
+    request = min(size.request, max(largest, current.request))
+    return ContainerSize.of(request, min(size.limit, max(largest, current.limit)))

@@ -22,9 +22,6 @@ from gpuinspect.commands.options.reading import Domain, fail, note
 
 Document = dict[str, Any]
 _AMOUNTS: Final = ("limits", "requests")
-_MAKERS: Final = frozenset(
-    {"Deployment", "ReplicaSet", "StatefulSet", "Job", "DaemonSet", "MPIJob", "TFJob", "PyTorchJob"}
-)
 
 
 class _Plain(yaml.SafeDumper):
@@ -125,21 +122,32 @@ def _checked(document: Document) -> Iterator[Document]:
 
 
 def _pods(document: Document) -> Iterator[Document]:
-    """The pod, or the pod template, as parts of the document that may be changed."""
-    kind, spec = document.get("kind"), document.get("spec") or {}
-    if kind == "Pod":
+    """The pod, or the pod templates of any kind, as parts of the document that may be changed."""
+    if document.get("kind") == "Pod":
         yield document
-    elif kind == "CronJob":
-        yield from _pods({"kind": "Job", **((spec.get("jobTemplate")) or {})})
-    elif kind in _MAKERS and isinstance(spec.get("template"), dict):
-        yield spec["template"]
+    else:
+        yield from _templates(document.get("spec"))
+
+
+def _templates(value: Any) -> Iterator[Document]:
+    """As :mod:`gpucore.simulate.templates` finds them: mappings whose ``spec`` has containers."""
+    if isinstance(value, list):
+        for each in value:
+            yield from _templates(each)
+    elif isinstance(value, dict):
+        spec = value.get("spec")
+        if isinstance(spec, dict) and "containers" in spec:
+            yield value
+        else:
+            yield from _templates(list(value.values()))
 
 
 def _convert(pod: Document, document: Document, how: ClaimRequests) -> tuple[Document | None, str]:
     """The template that the pod needs, and why it is not converted."""
     try:
         _with_texts(pod)
-        found = converted(msgspec.json.encode(pod), how)
+        given = {key: value for key, value in pod.items() if value is not None}
+        found = converted(msgspec.json.encode({"metadata": {}, **given}), how)
     except (TypeError, AttributeError, KeyError) as error:
         raise WireError(f"{document.get('kind')} {_name(document)}: {WRONG_TYPE}") from error
     except ValueError as error:
@@ -165,7 +173,9 @@ def _apply(pod: Document, change: Change) -> None:
     *way, last = [part.replace("~1", "/") for part in str(change["path"]).split("/")[1:]]
     at: Any = pod
     for part in way:
-        at = at[int(part)] if isinstance(at, list) else at.setdefault(part, {})
+        if isinstance(at, dict) and at.get(part) is None:
+            at[part] = {}
+        at = at[int(part)] if isinstance(at, list) else at[part]
     if change["op"] == "remove":
         del at[last]
     elif last == "-":

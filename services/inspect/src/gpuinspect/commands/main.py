@@ -152,8 +152,9 @@ def _built(lazy: Lazy, name: str) -> Any:
     command = command_of(found)
     command.name = name
     from gpuinspect.commands.options.absent import with_reasons  # noqa: PLC0415 - no list needs it
+    from gpuinspect.commands.options.shorthand import with_equals  # noqa: PLC0415 - as above
 
-    return with_reasons(command, name)
+    return with_equals(with_reasons(command, name))
 
 
 app = typer.Typer(cls=LazyGroup, no_args_is_help=True, **PLAIN)

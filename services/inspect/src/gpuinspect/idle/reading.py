@@ -10,13 +10,14 @@ from gpucore.sizing.usage_documents import USAGE, NodeUsage
 from gpucore.wire.names import Names
 from gpucore.wire.pod.controllers import controller_of
 from gpuinspect.cluster.collect import CLAIM_LISTS, COUNTED, live
+from gpuinspect.cluster.ledger import ledger_of
 from gpuinspect.cluster.release import plugins_in
 from gpuinspect.cluster.snapshots import Snapshot
 from gpuinspect.errors import InspectError
 from gpuinspect.idle.outcomes import MeasuredPods
 from gpuinspect.queries.idle import holders, latest
 from gpuinspect.queries.memory_in_use import NO_PLUGIN, missing
-from gpuinspect.queries.shares import cluster_view
+from gpuinspect.queries.shares import view_of_gpus
 from gpukube.plugin_pods import plugin_addresses
 from gpukube.plugins import PluginReplies, read_plugins
 
@@ -98,7 +99,8 @@ def _measured(
     pods = {
         str(pod.uid): (pod, raw) for pod, raw in pairs if chosen.namespace in {"", pod.namespace}
     }
-    for node, held, times in holders(cluster_view(snapshot, names), replies):
+    view = view_of_gpus(ledger_of(snapshot, names), snapshot.nodes)
+    for node, held, times in holders(view, replies):
         if held.uid in pods:
             pod, raw = pods[held.uid]
             usage = replies.nodes.get(node.name)

@@ -16,10 +16,11 @@ from gpucore.units import MemoryUnit
 from gpucore.wire.names import IDLE_ALLOWED, Names
 from gpucore.wire.pod.controllers import controller_of, workload_of
 from gpucore.wire.pod.spec import Pod
+from gpuinspect.cluster.ledger import ledger_of
 from gpuinspect.cluster.release import plugins_in
 from gpuinspect.cluster.snapshots import Snapshot
 from gpuinspect.queries.memory_in_use import NO_PLUGIN, NO_PODS, missing
-from gpuinspect.queries.shares import cluster_view
+from gpuinspect.queries.shares import view_of_gpus
 from gpuinspect.queries.views import ClusterView, NodeSummary, PodSummary
 from gpukube.plugin_pods import plugin_addresses
 from gpukube.plugins import PluginReplies, read_plugins
@@ -135,7 +136,7 @@ def of_replies(
     note: str = "",
 ) -> IdleShares:
     """As :func:`idle_shares`, from what the device plugins replied."""
-    view = cluster_view(snapshot, names)
+    view = view_of_gpus(ledger_of(snapshot, names), snapshot.nodes)
     pairs = snapshot.raw_pods()
     pods = {str(pod.uid): (pod, raw) for pod, raw in pairs if namespace in {"", pod.namespace}}
     found: list[IdleShare] = []

@@ -71,6 +71,17 @@ def _wanted(node: Node, ledger: Ledger, only: Collection[str]) -> bool:
     return any(amount(text) > 0 for text in offered if text is not None)
 
 
+def view_of_gpus(ledger: Ledger, nodes: Iterable[Node]) -> ClusterView:
+    """The nodes that offer shares, and those with exclusive GPUs alone, by name."""
+    infos = ledger.nodes()
+    chosen = (
+        each
+        for each in nodes
+        if _wanted(each, ledger, ()) or (each.name in infos and infos[each.name].devices)
+    )
+    return view_of_nodes(ledger, sorted(chosen, key=lambda each: each.name), ledger.names)
+
+
 def view_of_nodes(
     ledger: Ledger, nodes: Iterable[Node], names: Names, *, every_pod: bool = True
 ) -> ClusterView:

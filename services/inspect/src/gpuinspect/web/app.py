@@ -83,11 +83,12 @@ def make_app(
     usage = _shown(feed, "Usage", usagepage.usage, here="/usage")
     sizes = _shown(feed, "Used against requested", sizespage.sizes, here="/sizes")
     pod = _shown(feed, "Pod", _pod, here="")
+    pending = _shown(feed, "Pending pods", _waiting, here="/pods")
     what_if = _shown(feed, "What if", whatifpage.whatif, here="/whatif", live=False)
     routes = [
         Route("/", turns.of(cluster, _refused, marks_places)),
         Route("/nodes/{node}", _shown(feed, "Node", _node, here="")),
-        Route("/pods", _shown(feed, "Pending pods", _waiting, here="/pods")),
+        Route("/pods", turns.of(pending, _refused, lambda _: _unexplained(feed.frame))),
         Route("/health", _shown(feed, "GPU health", _health, here="/health")),
         Route("/usage", turns.of(usage, _refused)),
         Route("/sizes", turns.of(sizes, _refused)),
@@ -144,7 +145,14 @@ def _node(frame: Frame, query: Mapping[str, str]) -> View | None:
 
 def _waiting(frame: Frame, query: Mapping[str, str]) -> View:
     del query  # the list has no choices
-    return podpages.waiting(frame)
+    view = podpages.waiting(frame)
+    frame.reasons_known = True
+    return view
+
+
+def _unexplained(frame: Frame | None) -> bool:
+    """The first list of pending pods of a frame takes seconds, in which others wait for it."""
+    return frame is not None and not frame.reasons_known
 
 
 def _health(frame: Frame, query: Mapping[str, str]) -> View:

@@ -36,7 +36,7 @@ from gpuinspect.queries.gpumap import (
     with_fits,
 )
 from gpuinspect.queries.memory_in_use import Figures
-from gpuinspect.queries.shares import view_of_ledger
+from gpuinspect.queries.shares import view_of_gpus
 from gpuinspect.queries.usage import UsageReport, grouped
 from gpuinspect.queries.verified import VerifiedRow, verified_rows
 from gpuinspect.queries.views import ClusterView, NodeSummary, in_natural_order, natural
@@ -61,6 +61,7 @@ class Frame:
         of_file: it is a snapshot in a file; ``taken`` is when that was written.
         history: memory over the last hours.
         measured_sizes: reads what workloads used; ``None`` where nothing does.
+        reasons_known: the pending pods were explained for a viewer, so that the next list is quick.
     """
 
     def __init__(
@@ -81,9 +82,10 @@ class Frame:
         self.of_file = of_file
         self.history = History()
         self.measured_sizes: CachedSizes | None = None
+        self.reasons_known = False
         self._reports: dict[str, UsageReport] = {}
         self.ledger: Ledger = ledger_of(snapshot, names)
-        self.view: ClusterView = in_natural_order(view_of_ledger(self.ledger, snapshot.nodes))
+        self.view: ClusterView = in_natural_order(view_of_gpus(self.ledger, snapshot.nodes))
         kinds = min(KINDS, most_pods(len(snapshot.nodes)))
         self._claims = PodClaims(snapshot, self.ledger, kinds=kinds)
         self._reasons = PendingReasons(snapshot, self.ledger, self._claims, self.explain)

@@ -28,9 +28,10 @@ Selector = Annotated[
 
 Found = TypeVar("Found", bound=ListedObjects)
 Matches = Callable[[Mapping[str, str]], bool]
-_SET: Final = re.compile(r"(?P<key>\S+)\s+(?P<verb>in|notin)\s*\((?P<values>[^()]*)\)")
-_EQUAL: Final = re.compile(r"(?P<key>[^=!\s]+)\s*(?P<verb>==|!=|=)\s*(?P<value>[^=!\s]*)")
-_EXISTS: Final = re.compile(r"(?P<no>!?)\s*(?P<key>[^=!\s()]+)")
+_KEY: Final = r"(?P<key>[A-Za-z0-9][-A-Za-z0-9_./]*)"
+_SET: Final = re.compile(_KEY + r"\s+(?P<verb>in|notin)\s*\((?P<values>[^()]*)\)")
+_EQUAL: Final = re.compile(_KEY + r"\s*(?P<verb>==|!=|=)\s*(?P<value>[-A-Za-z0-9_.]*)")
+_EXISTS: Final = re.compile(r"(?P<no>!?)\s*" + _KEY)
 _COMMA: Final = re.compile(r",(?![^(]*\))")  # not one between parentheses
 
 
