@@ -11,3 +11,9 @@ def test_the_extender_may_list_and_watch_pod_groups(version: str) -> None:
     (found,) = [rule for rule in rules if rule["apiGroups"] == ["scheduling.k8s.io"]]
     assert found["resources"] == ["podgroups"]
     assert found["verbs"] == ["list", "watch"]
+
+
+def test_the_webhook_is_told_not_to_read_pod_groups() -> None:
+    """It has no right to, and would log a warning every few seconds where they are served."""
+    (container,) = render().one("Deployment", "-webhook")["spec"]["template"]["spec"]["containers"]
+    assert "--pod-groups=false" in container["args"]

@@ -109,3 +109,16 @@ async def test_an_api_that_is_served_later_is_followed(
         cluster.pod_groups = True
         await cluster.put("podgroups", group(2))
         await until("the groups are listed", lambda: cluster.calls[LISTS])
+
+
+async def test_a_process_that_is_told_so_does_not_ask_for_pod_groups(
+    cluster: FakeApiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The webhook has no right to them, and each request would be refused and logged."""
+    monkeypatch.setattr(informers, "SERVED_SECONDS", 0.01)
+    cluster.pod_groups = True
+    async with Running(cluster, tmp_path, pod_groups=False) as extender:
+        await extender.ready()
+        await cluster.put("nodes", node("n", 8, unit="GiB"))
+        await extender.knows_node("n")
+    assert not [path for _, path in cluster.calls if "scheduling.k8s.io" in path]

@@ -176,7 +176,6 @@ class ExtenderService:
             self._recorder.run(),
             self.requeue.run(),
             self._gangs.release_ended(),
-            self._informers.follow_pod_groups(),
             self._tables.run(),
             self._learn(),
             self._keep_history(),
@@ -187,6 +186,8 @@ class ExtenderService:
             forget_after_lists(self.state, self._informers.relisted, seconds=bind_seconds),
             settle_memory(self._loaded(), self._warm),
         )
+        if self._settings.pod_groups:
+            jobs = (*jobs, self._informers.follow_pod_groups())
         if self._templates is not None:
             jobs = (*jobs, self._templates.run())
         if self._sizing is not None:

@@ -116,6 +116,9 @@ class ExtenderSettings(BaseSettings):
             " kube-system/unhealthy-gpu-<node> lists"
         ),
     ] = False
+    pod_groups: Annotated[
+        bool, Field(description="follow the PodGroups of Kubernetes, where it serves them")
+    ] = True
     stale_after: Annotated[
         float,
         Field(
