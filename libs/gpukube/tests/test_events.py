@@ -309,6 +309,22 @@ async def test_only_so_many_events_are_remembered(monkeypatch: pytest.MonkeyPatc
     assert [event["reason"] for event in api.posted] == ["A", "B", "C", "A"]
 
 
+async def test_a_repetition_of_an_event_that_was_dropped_is_no_part_of_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Where too many wait it is dropped as well, and written as soon as there is room."""
+    monkeypatch.setattr(events, "QUEUE_LIMIT", 1)
+    api, fates = FakeClient(), list[str]()
+    recorder = EventRecorder(api, EventSource("test", "replica"), counted=fates.append)
+    for reason in ("A", "B", "B"):
+        recorder.record(POD, "Normal", reason, "m")
+    assert fates == ["dropped", "dropped"]
+    await written(recorder)
+    recorder.record(POD, "Normal", "B", "m")
+    await written(recorder)
+    assert [(event["reason"], event["count"]) for event in api.posted] == [("A", 1), ("B", 3)]
+
+
 async def test_events_are_paced_after_a_burst(clock: FakeClock) -> None:
     """Twenty at once, then five a second while new ones arrive and fifty once none do."""
     api = FakeClient()

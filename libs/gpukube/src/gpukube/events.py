@@ -121,13 +121,14 @@ class EventRecorder:
         event = self._known(about, type_, reason, topic)
         event.message = message[:MESSAGE_LIMIT]
         event.count += 1
-        if monotonic() - event.written < QUIET_SECONDS:
+        now = monotonic()
+        if now - event.written < QUIET_SECONDS:
             self._counted("aggregated")
             return
-        event.written = monotonic()
-        self._limiter.arrived(event.written)
+        self._limiter.arrived(now)
         try:
             self._queue.put_nowait(event)
+            event.written = now
         except asyncio.QueueFull:
             self._counted("dropped")
 
