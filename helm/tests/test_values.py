@@ -147,6 +147,32 @@ def test_a_big_number_reaches_programs_as_an_integer(mode: str) -> None:
     assert re.findall(r"[^ ]*[0-9]e\+[0-9]+", text) == []
 
 
+NUMBER = "2026"
+"""A name of Kubernetes, which YAML reads as a number."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("mode", "api"), [("second", "devices"), ("extender", "claims")])
+def test_a_name_of_digits_stays_a_name(mode: str, api: str) -> None:
+    """The API server refuses a number in its place."""
+    secret = {"secretName": NUMBER}
+    values = {
+        "scheduler": {"mode": mode, "name": NUMBER},
+        "extender": {"tls": secret | {"clientSecretName": NUMBER, "clientNames": [NUMBER]}},
+        "webhook": {"certificate": secret | {"caBundle": "YQ=="}},
+        "dashboard": {"enabled": True, "tls": secret},
+        "monitoring": {"enabled": True, "tls": secret},
+        "devicePlugin": {"runtimeClassName": NUMBER},
+        "claims": {"enabled": True, "deviceClass": NUMBER, "exclusiveDeviceClass": NUMBER + "0"},
+        "api": api,
+        "imagePullSecrets": [{"name": NUMBER}],
+        "networkPolicy": {"monitoringNamespace": NUMBER},
+    }
+    text = json.dumps(render("1.37.0", values).objects)
+    assert text.count(f'"{NUMBER}"') > 10
+    assert re.findall(rf"\W+\w+\W+: {NUMBER}", text) == []
+
+
 @pytest.mark.slow
 def test_bind_ends_before_the_scheduler_stops_waiting() -> None:
     """The extender gives a bind up earlier than kube-scheduler gives up the extender."""

@@ -110,7 +110,7 @@ for the keys of a Secret that this release fills.
 */}}
 {{- define "gpushare.certificateVolume" -}}
 {{- $given := index . 2 -}}
-secretName: {{ default (index . 1) $given }}
+secretName: {{ default (index . 1) $given | quote }}
 {{- if not $given }}
 items:
   - {key: ca.crt, path: ca.crt}

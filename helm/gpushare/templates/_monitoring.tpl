@@ -11,7 +11,7 @@
 scheme: https
 tlsConfig:
   ca:
-    secret: {name: {{ include "gpushare.metricsSecret" . }}, key: ca.crt}
+    secret: {name: {{ include "gpushare.metricsSecret" . | quote }}, key: ca.crt}
   serverName: {{ include "gpushare.metricsHost" . }}
 {{- end -}}
 

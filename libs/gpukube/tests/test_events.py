@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
@@ -11,7 +12,7 @@ import structlog
 
 from gpukube import events
 from gpukube.client import Body
-from gpukube.errors import NotFoundError, UnreachableError
+from gpukube.errors import ConflictError, NotFoundError, UnreachableError
 from gpukube.events import EventRecorder, EventSource, ObjectReference
 from gpukube.rate_limiter import RateLimiter
 from gpukube.testing.clock import FakeClock
@@ -99,6 +100,49 @@ async def test_what_is_repeated_without_the_right_to_patch_is_another_event_with
         await written(recorder)
     assert [event["count"] for event in api.posted] == [1, 2]
     assert len({event["metadata"]["name"] for event in api.posted}) == 2
+
+
+async def test_an_event_whose_reply_was_lost_is_written_again_under_another_name(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The API server may have stored it, and would refuse a second one of its name for ever."""
+    monkeypatch.setattr(events, "QUIET_SECONDS", 0)
+    api = FakeClient()
+    recorder = recorder_of(api)
+    sent: list[str] = []
+
+    async def post(path: str, body: Body) -> bytes:
+        name = json.loads(bytes(body))["metadata"]["name"]
+        if name in sent:
+            raise ConflictError("POST", status=409, message=f'events "{name}" already exists')
+        sent.append(name)
+        if len(sent) == 1:
+            raise UnreachableError("no reply")
+        return b"{}"
+
+    monkeypatch.setattr(api, "post", post)
+    for _ in range(3):
+        recorder.record(POD, "Warning", "GpuPlacementFailed", "again")
+        await written(recorder)
+    assert len(sent) == 2
+    [(path, patch)] = api.patched
+    assert path.endswith(sent[1])
+    assert patch["count"] == 3
+
+
+@pytest.mark.parametrize("end", ["a", "-a", ".a"])
+async def test_an_event_on_an_object_with_the_longest_name_has_a_valid_name(end: str) -> None:
+    """The name of the object is cut: the API server takes no name of more than 253 characters."""
+    api = FakeClient()
+    recorder = recorder_of(api)
+    name = "a" * (253 - 17 - len(end) + 1) + end
+    recorder.record(ObjectReference("Pod", name.ljust(253, "a"), "n"), "Warning", "R", "m")
+    await written(recorder)
+    [posted] = api.posted
+    found = posted["metadata"]["name"]
+    assert len(found) <= 253
+    assert re.fullmatch(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*", found)
+    assert posted["involvedObject"]["name"] == name.ljust(253, "a")
 
 
 async def test_repetitions_are_aggregated_by_topic() -> None:
@@ -240,7 +284,7 @@ async def test_what_becomes_of_each_event_is_counted(monkeypatch: pytest.MonkeyP
 
 
 async def test_an_event_that_expired_is_counted_on(clock: FakeClock) -> None:
-    """It is created again under its name with the whole count, and patched later."""
+    """It is created again with the whole count, and patched later."""
     api = FakeClient()
     recorder = recorder_of(api)
     for message in ("first", "second", "third"):
@@ -250,7 +294,7 @@ async def test_an_event_that_expired_is_counted_on(clock: FakeClock) -> None:
         await written(recorder)
         clock.seconds += events.QUIET_SECONDS
     assert [event["count"] for event in api.posted] == [1, 2]
-    (name,) = {event["metadata"]["name"] for event in api.posted}
+    name = api.posted[1]["metadata"]["name"]
     assert [(path.rpartition("/")[2], patch["count"]) for path, patch in api.patched] == [(name, 3)]
 
 
@@ -263,6 +307,22 @@ async def test_only_so_many_events_are_remembered(monkeypatch: pytest.MonkeyPatc
         recorder.record(POD, "Normal", reason, "m")
     await written(recorder)
     assert [event["reason"] for event in api.posted] == ["A", "B", "C", "A"]
+
+
+async def test_a_repetition_of_an_event_that_was_dropped_is_no_part_of_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Where too many wait it is dropped as well, and written as soon as there is room."""
+    monkeypatch.setattr(events, "QUEUE_LIMIT", 1)
+    api, fates = FakeClient(), list[str]()
+    recorder = EventRecorder(api, EventSource("test", "replica"), counted=fates.append)
+    for reason in ("A", "B", "B"):
+        recorder.record(POD, "Normal", reason, "m")
+    assert fates == ["dropped", "dropped"]
+    await written(recorder)
+    recorder.record(POD, "Normal", "B", "m")
+    await written(recorder)
+    assert [(event["reason"], event["count"]) for event in api.posted] == [("A", 1), ("B", 3)]
 
 
 async def test_events_are_paced_after_a_burst(clock: FakeClock) -> None:

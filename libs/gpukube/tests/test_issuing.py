@@ -344,6 +344,32 @@ async def test_a_broken_secret_is_mended(
     assert await CertificateIssuer(client, PLAN, NOW).renew() == 0
 
 
+@pytest.mark.parametrize(("name", "key"), [("other", "tls.crt"), ("authorities", "other.crt")])
+@pytest.mark.parametrize(
+    "damage",
+    [
+        ("a003020102", "a003020126"),  # the version
+        ("2a8648ce3d030107", "2a8648ce3d030163"),  # the curve of the public key
+        ("03420004", "03420005"),  # its point
+        (b"other-ca".hex(), b"\xffther-ca".hex()),  # the name of the authority: no UTF-8
+    ],
+)
+async def test_a_damaged_certificate_is_replaced_and_keeps_no_other_from_renewal(
+    server: FakeApiServer, client: HttpKubeClient, name: str, key: str, damage: tuple[str, str]
+) -> None:
+    """It is PEM, and a certificate at first sight."""
+    await CertificateIssuer(client, PLAN, NOW).renew()
+    found = server.find("secrets", name, "ns")
+    text = ssl.PEM_cert_to_DER_cert(data(server, name)[key].decode()).hex()
+    pem = ssl.DER_cert_to_PEM_cert(bytes.fromhex(text.replace(*damage)))
+    changed = found["data"] | {key: b64encode(pem.encode()).decode()}
+    await server.put("secrets", found | {"data": changed})
+    await server.put("secrets", secret("client"))
+    issued = 2 if name == "other" else 3
+    assert await CertificateIssuer(client, PLAN, NOW).renew() == issued
+    assert await CertificateIssuer(client, PLAN, NOW).renew() == 0
+
+
 async def test_two_runs_at_once_leave_one_authority(
     server: FakeApiServer, client: HttpKubeClient
 ) -> None:

@@ -27,6 +27,7 @@ QUIET_PER_SECOND: Final = 50
 BUSY_PER_SECOND: Final = 5
 REMEMBERED: Final = 4_096
 MESSAGE_LIMIT: Final = 1_024
+NAME_LIMIT: Final = 253
 
 EventType = Literal["Normal", "Warning"]
 Outcome = Literal["written", "aggregated", "dropped"]
@@ -68,7 +69,7 @@ class _Event(msgspec.Struct):
     reason: str
     message: str
     first: str
-    name: str
+    name: str = ""
     count: int = 0
     written: float = float("-inf")
     exists: bool = False
@@ -120,13 +121,14 @@ class EventRecorder:
         event = self._known(about, type_, reason, topic)
         event.message = message[:MESSAGE_LIMIT]
         event.count += 1
-        if monotonic() - event.written < QUIET_SECONDS:
+        now = monotonic()
+        if now - event.written < QUIET_SECONDS:
             self._counted("aggregated")
             return
-        event.written = monotonic()
-        self._limiter.arrived(event.written)
+        self._limiter.arrived(now)
         try:
             self._queue.put_nowait(event)
+            event.written = now
         except asyncio.QueueFull:
             self._counted("dropped")
 
@@ -156,8 +158,7 @@ class EventRecorder:
         key = (about, reason, topic)
         event = self._events.get(key)
         if event is None:
-            name = f"{about.name}.{time_ns():x}"
-            event = self._events[key] = _Event(about, type_, reason, "", _now(), name)
+            event = self._events[key] = _Event(about, type_, reason, "", _now())
             if len(self._events) > REMEMBERED:
                 self._events.popitem(last=False)
         return event
@@ -172,8 +173,7 @@ class EventRecorder:
                 event.exists = False
             else:
                 return
-        if event.exists:
-            event.name = f"{event.about.name}.{time_ns():x}"
+        event.name = _new_name(event.about)  # an event whose reply was lost may have the last one
         await self._client.post(path, msgspec.json.encode(_body(event, self._source)))
         event.exists = True
 
@@ -187,9 +187,14 @@ def event_body(
     about: ObjectReference, type_: EventType, reason: str, message: str, source: EventSource
 ) -> dict[str, object]:
     """A new event, for programs that write one themselves."""
-    name = f"{about.name}.{time_ns():x}"
-    text = message[:MESSAGE_LIMIT]
+    text, name = message[:MESSAGE_LIMIT], _new_name(about)
     return _body(_Event(about, type_, reason, text, _now(), name, count=1), source)
+
+
+def _new_name(about: ObjectReference) -> str:
+    """A name that no event has: that of the object, as far as there is room, and the time."""
+    ending = f".{time_ns():x}"
+    return about.name[: NAME_LIMIT - len(ending)].rstrip("-.") + ending
 
 
 def _body(event: _Event, source: EventSource) -> dict[str, object]:

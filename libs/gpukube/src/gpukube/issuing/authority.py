@@ -11,9 +11,10 @@ from typing import Final, Self
 
 import msgspec
 from cryptography import x509
-from cryptography.exceptions import InvalidSignature
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
 from cryptography.hazmat.primitives.serialization import (
     Encoding,
     NoEncryption,
@@ -28,6 +29,9 @@ CLOCK_SKEW: Final = timedelta(minutes=5)
 
 RENEW_SHARE: Final = 1 / 3
 """A certificate is renewed when less than this share of its validity is left."""
+
+_UNREADABLE: Final = (ValueError, TypeError, UnsupportedAlgorithm, x509.InvalidVersion)
+"""What the library raises for a damaged certificate or key, some of it when a part is read."""
 
 
 class CertificateAndKey(msgspec.Struct, frozen=True):
@@ -58,16 +62,15 @@ class Authority:
         pair: its certificate and key.
 
     Raises:
-        ValueError: they are no PEM, or do not belong together.
+        ValueError: they cannot be read, or do not belong together.
     """
 
     def __init__(self, pair: CertificateAndKey) -> None:
         self.pair = pair
-        self._certificate = x509.load_pem_x509_certificate(pair.certificate)
-        key = load_pem_private_key(pair.key, None)
+        self._certificate, key, together = _parsed(pair)
         if not isinstance(key, ec.EllipticCurvePrivateKey):
             raise ValueError("the key of the authority is no ECDSA key")  # noqa: TRY004 - of a file
-        if key.public_key() != self._certificate.public_key():
+        if not together:
             raise ValueError("certificate and key of the authority do not belong together")
         self._key = key
 
@@ -121,11 +124,10 @@ class Authority:
             pair: as found, which may be empty or broken.
         """
         try:
-            certificate = x509.load_pem_x509_certificate(pair.certificate)
-            key = load_pem_private_key(pair.key, None)
-        except (ValueError, TypeError):
+            certificate, _, together = _parsed(pair)
+        except ValueError:
             return "there is none, or it cannot be read"
-        if key.public_key() != certificate.public_key():
+        if not together:
             return "certificate and key do not belong together"
         if not self._signed(certificate):
             return "another authority signed it"
@@ -136,7 +138,7 @@ class Authority:
     def _signed(self, certificate: x509.Certificate) -> bool:
         try:
             certificate.verify_directly_issued_by(self._certificate)
-        except (InvalidSignature, ValueError, TypeError):
+        except (InvalidSignature, *_UNREADABLE):
             return False
         return True
 
@@ -151,10 +153,26 @@ def with_authorities_of(bundle: bytes, other: bytes) -> bytes:
     """A CA bundle in PEM, and after it the certificates of another one, which may be broken."""
     try:
         found = x509.load_pem_x509_certificates(other)
-    except ValueError:
+    except _UNREADABLE:
         return bundle
     texts = [each.public_bytes(Encoding.PEM) for each in found]
     return bundle + b"".join(text for text in texts if text != bundle)
+
+
+def _parsed(pair: CertificateAndKey) -> tuple[x509.Certificate, PrivateKeyTypes, bool]:
+    """Certificate and key as found, and whether they belong together.
+
+    Raises:
+        ValueError: there is none, or one cannot be read.
+    """
+    try:
+        certificate = x509.load_pem_x509_certificate(pair.certificate)
+        key = load_pem_private_key(pair.key, None)
+        _ = certificate.subject  # parts are read when they are used: this one to sign
+        together = key.public_key() == certificate.public_key()
+    except _UNREADABLE as error:
+        raise ValueError(f"certificate or key cannot be read: {error}") from error
+    return certificate, key, together
 
 
 def _reason_by_time(certificate: x509.Certificate, now: datetime) -> str:

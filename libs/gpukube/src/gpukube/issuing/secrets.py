@@ -176,7 +176,7 @@ def _collecting(failures: list[str]) -> Iterator[None]:
 def _authority(pair: CertificateAndKey) -> Authority | None:
     try:
         return Authority(pair)
-    except (ValueError, TypeError):
+    except ValueError:
         return None
 
 
