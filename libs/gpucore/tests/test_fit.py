@@ -223,6 +223,13 @@ def test_memory_is_the_reason_where_memory_and_compute_are_pending() -> None:
     assert refused(book, pod("p", 4, core=50)).code is Code.PENDING_COMPUTE
 
 
+def test_pending_memory_keeps_no_compute_free() -> None:
+    """A share of compute alone needs none of the memory that is held on unknown GPUs."""
+    book = ledger(share_node("n", make_gpus(10)), held("a", 9), pod("stray", 6, node="n"))
+    assert isinstance(on_node(book, "n", pod("p", core=50)), Placement)
+    assert refused(book, pod("p", 1, core=50)).code is Code.PENDING_UNITS
+
+
 def test_pending_whole_gpus_are_kept_free() -> None:
     """Exclusive GPUs of unknown pods are missing from whole room and from share room."""
     book = ledger(share_node("n", make_gpus(10, 10), whole=True), pod("stray", gpus=1, node="n"))

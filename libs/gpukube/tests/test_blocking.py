@@ -272,6 +272,16 @@ def test_several_threads_use_one_client(client: BlockingClient) -> None:
     assert found == [PAGES[""]] * 8
 
 
+@pytest.mark.parametrize("code", [101, 102, 103])
+def test_an_informational_reply_is_no_success(
+    client: BlockingClient, server: FakeServer, code: int
+) -> None:
+    """A proxy may send one before the reply; its empty body is no object."""
+    server.replies["/api/v1/pods"] = code, b""
+    with pytest.raises(StatusError, match=str(code)):
+        client.get("/api/v1/pods")
+
+
 def test_a_redirect_is_no_success(client: BlockingClient, server: FakeServer) -> None:
     """Credentials are for this server alone."""
     server.replies["/api/v1/pods"] = REDIRECTED, b"elsewhere"

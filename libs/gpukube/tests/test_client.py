@@ -503,9 +503,11 @@ async def test_every_request_has_its_sender_and_content_type(
     assert kinds[1:3] == ["application/json", "application/merge-patch+json"]
 
 
-@pytest.mark.parametrize("code", [300, 304, 307, 399])
-async def test_a_redirect_is_no_success(cluster: FakeApiServer, tmp_path: Path, code: int) -> None:
-    """An API server sends none, and what a proxy sends is no object."""
+@pytest.mark.parametrize("code", [101, 300, 304, 307, 399])
+async def test_no_other_status_is_success(
+    cluster: FakeApiServer, tmp_path: Path, code: int
+) -> None:
+    """A redirect or a change of protocol is what a proxy sends, and no object."""
     heads = Heads()
     heads.status = code
     async with served(heads) as cluster.url, await connect(cluster, tmp_path) as api:

@@ -99,6 +99,20 @@ async def test_nodes_show_every_gpu_and_who_is_on_it(
     assert await get(extender, "/api/v1/nodes/n") == (200, one)
 
 
+async def test_a_share_that_has_its_gpu_alone_is_exclusive(
+    cluster: FakeApiServer, extender: Running
+) -> None:
+    """As exclusive GPUs are: no other pod gets the rest."""
+    await cluster.put("nodes", node("n", 15, unit="GiB"))
+    await extender.knows_node("n")
+    alone = pod("alone", 4, uid="alone", labels={"ack.gpushare.placement": "require-whole-device"})
+    await cluster.put("pods", placed(alone, "n", 0))
+    await extender.knows_pod("alone")
+    _, answer = await get(extender, "/api/v1/nodes/n")
+    [gpu] = answer["gpus"]
+    assert (gpu["free"], gpu["pods"][0]["exclusive"]) == (0, True)
+
+
 async def test_the_mix_of_usual_pods_is_the_one_in_use(
     cluster: FakeApiServer, extender: Running
 ) -> None:

@@ -11,6 +11,7 @@ from running import Running
 
 from gpucore.wire.node.matrices import MAX_GPUS
 from gpucore.wire.node.spec import decode_node
+from gpucore.wire.pod.spec import decode_pod
 from gpuextender.http.views import TopologyInspector
 from gpuextender.settings import ExtenderSettings
 from gpukube.testing.apiserver import FakeApiServer
@@ -65,6 +66,19 @@ async def test_whole_gpus_are_counted_also_on_nodes_without_pods(
     assert (await seen(extender, f"/{prefix}/inspect/b"))["nodes"][0]["usedGPU"] == 3
     missing = await seen(extender, f"/{prefix}/inspect/none")
     assert missing == {"nodes": None, "error": "node none is not known"}
+
+
+def test_a_gpu_that_the_node_has_lost_is_in_use_and_no_gpu_of_it() -> None:
+    """Its pod still names it; the matrix shows the GPUs that there are."""
+    state = state_of(decode_node(encoded(linked("n"))))
+    item = pod("p", gpus=1, annotations={"ALIYUN_COM_GPU_GROUP": "7"})
+    item["spec"]["nodeName"] = "n"
+    state.pod_changed(decode_pod(encoded(item)))
+    inspector = TopologyInspector(state.ledger, ExtenderSettings().grouping())
+    [found] = inspector.one("n", detail=True).nodes or []
+    assert (found.total, found.used) == (4, 1)
+    assert found.topology is not None
+    assert [len(row) for row in found.topology] == [4] * 4
 
 
 @pytest.mark.parametrize(("gpus", "links"), [(MAX_GPUS, True), (MAX_GPUS + 1, False)])

@@ -103,6 +103,30 @@ def test_details_give_shares_as_fractions(run: Run, arena: FakeCluster) -> None:
     assert lines[-1] == "Allocated/Total GPUs In Cluster:  0.2/1 (20%)  "
 
 
+def test_a_share_as_large_as_its_gpu_is_a_fraction_too(run: Run, cluster: FakeCluster) -> None:
+    """Arena prints two decimals of every share, and exclusive GPUs as a number."""
+    have = {"aliyun.com/gpu": "2", "aliyun.com/gpu-mem": "30", "aliyun.com/gpu-count": "2"}
+    cluster.node("n", gpus=[Gpu(15), Gpu(15)], resources=have)
+    cluster.pod("share", 15, node="n", index=0)
+    whole = {"annotations": {"ALIYUN_COM_GPU_GROUP": "1"}}
+    cluster.pod("whole", node="n", limits={"aliyun.com/gpu": "1"}, metadata=whole)
+    lines = run("top", "node", "-d", on=cluster).out.splitlines()
+    rows = [line.split() for line in lines if line.startswith("default")]
+    assert rows == [["default", "share", "1.00"], ["default", "whole", "1"]]
+
+
+def test_details_have_unhealthy_gpus_in_percent(run: Run, cluster: FakeCluster) -> None:
+    """Of the node, and of the cluster in the last line."""
+    have = {"aliyun.com/gpu-mem": "30", "aliyun.com/gpu-count": "2"}
+    cluster.node("n", gpus=[Gpu(15), Gpu(15, healthy=False)], resources=have)
+    cluster.node("m", gpus=[Gpu(15), Gpu(15)], resources=have)
+    lines = [line.rstrip() for line in run("top", "node", "-d", on=cluster).out.splitlines()]
+    (unhealthy,) = [line for line in lines if line.startswith("Unhealthy GPUs In Node")]
+    assert unhealthy.split()[-3:] == ["n:", "1", "(50%)"]
+    assert lines[-1].split(":")[0] == "Unhealthy/Total GPUs In Cluster"
+    assert lines[-1].split()[-2:] == ["1/4", "(25%)"]
+
+
 def test_a_node_with_two_kinds_is_refused(run: Run, cluster: FakeCluster) -> None:
     """A node that offers its GPUs twice is an error, in arena's words."""
     both = {"nvidia.com/gpu": "1", "aliyun.com/gpu-mem": "15", "aliyun.com/gpu-count": "1"}

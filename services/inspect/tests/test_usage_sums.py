@@ -123,6 +123,14 @@ def test_exclusive_gpus_of_a_pod_without_an_annotation_are_held(
     assert run("usage", "-n", "other", on=node).err.count("PENDING") == 0
 
 
+def test_a_gpu_that_a_share_has_alone_is_exclusive(run: Run, node: FakeCluster) -> None:
+    """All of its memory counts, so the GPU counts in EXCLUSIVE GPUS too."""
+    alone = {"labels": {"ack.gpushare.placement": "require-whole-device"}}
+    node.pod("a", 4, node="n", index=0, metadata=alone)
+    (found,) = groups(run, node)
+    assert (found["allocated"], found["gpus"]) == (15, 1)
+
+
 def test_a_model_counts_the_pods_on_its_gpus(run: Run, node: FakeCluster) -> None:
     """Not all pods of the node."""
     node.pod("a", 4, node="n", index=0).pod("b", 4, node="n", index=1)

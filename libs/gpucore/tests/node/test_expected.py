@@ -1,5 +1,6 @@
 """What a node expects of a pod: its steps in kubelet's order and where each was planned."""
 
+from msgspec.structs import replace
 from nodepods import expected, make_pod, plan
 
 from gpucore.node.allocation.device_ids import Resource
@@ -66,3 +67,33 @@ def test_a_pod_without_gpus_is_not_expected() -> None:
 def test_an_amount_that_is_no_quantity_is_not_expected() -> None:
     """A pod whose amount cannot be read is left to kubelet, and nothing breaks."""
     assert expected_of(make_pod("p", {"gpu-mem": "many"}), DEFAULT_NAMES) is None
+
+
+def test_an_init_container_has_the_exclusive_gpus_that_no_sidecar_before_it_keeps() -> None:
+    """The containers after it use its GPUs again; those of a sidecar are the sidecar's."""
+    group = {DEFAULT_NAMES.group: "5,1,2"}
+    pod = make_pod("p", {"gpu": 1}, inits=[{"gpu": 2}], sidecars=[{"gpu": 1}], annotations=group)
+    init, sidecar = pod.init_containers
+    found = expected_of(replace(pod, init_containers=(sidecar, init)), DEFAULT_NAMES)
+    assert found is not None
+    plans = {step.container: list(step.plan[Resource.GPU]) for step in found.steps}
+    assert plans == {"s0": [1], "i0": [5, 2], "c0": [5]}
+    before = expected_of(pod, DEFAULT_NAMES)
+    assert before is not None
+    assert list(before.steps[0].plan[Resource.GPU]) == [5, 1]
+
+
+def test_an_init_container_is_spread_over_what_sidecars_leave_of_each_gpu() -> None:
+    """The scheduler counts the same amount on each GPU."""
+    pod = make_pod(
+        "p",
+        {},
+        inits=[{"gpu-mem": 1}],
+        sidecars=[{"gpu-mem": 3}],
+        labels={DEFAULT_NAMES.gpu_count: "2"},
+        annotations={wire_names.V2_ALLOCATION: '{"1": {"0": 2, "3": 1}}'},
+    )
+    init, sidecar = pod.init_containers
+    found = expected_of(replace(pod, init_containers=(sidecar, init)), DEFAULT_NAMES)
+    assert found is not None
+    assert [step.plan[Resource.MEM] for step in found.steps] == [{0: 2, 3: 1}, {3: 1}]

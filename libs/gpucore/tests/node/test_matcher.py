@@ -406,3 +406,13 @@ def test_a_full_gpu_is_filled_to_its_last_unit(amounts: tuple[int, ...]) -> None
     pods = [expected(f"p{i}", {"gpu-mem": n}, annotations=plan(0)) for i, n in enumerate(amounts)]
     kubelet = Kubelet(matcher(machine(15), *pods))
     assert [make_gpus(kubelet.take(n)) for n in amounts] == [{0: n} for n in amounts]
+
+
+def test_a_container_gets_another_gpu_of_its_pod_where_a_sidecar_has_its_own() -> None:
+    """Kubelet gives the sidecar the GPU that the init container before it had."""
+    ask, group = {"gpu": 1}, {DEFAULT_NAMES.group: "0,2"}
+    pod = expected("p", ask, inits=[ask], sidecars=[ask], annotations=group)
+    kubelet = Kubelet(matcher(machine(15, 15, 15), pod))
+    init = kubelet.take(1, GPU)
+    assert make_gpus(kubelet.matcher.allocate(GPU, init.ids)) == {0: 1}
+    assert make_gpus(kubelet.take(1, GPU)) == {2: 1}

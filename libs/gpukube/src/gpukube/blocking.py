@@ -200,7 +200,7 @@ class BlockingClient:
             data = bound.read(request, reply) if bound else reply.data
         except HTTPError as error:
             raise UnreachableError.because(request, _reason(error)) from error
-        if reply.status < 300:
+        if 200 <= reply.status < 300:
             return parsable(data)
         named = {name.lower(): value for name, value in reply.headers.items()}
         raise failure_in(request, Reply(reply.status, reply.reason or "", named, data))

@@ -192,7 +192,7 @@ class HttpKubeClient:
 
     async def _body_of(self, request: str, reply: Reply) -> bytes:
         """The body of a success; every other reply is raised."""
-        if reply.status < 300:
+        if 200 <= reply.status < 300:
             return parsable(reply.body)
         await self._renew_credentials(reply.status)
         raise failure_in(request, reply)

@@ -114,7 +114,7 @@ def _unfit_shares(node_info: NodeInfo, pod_request: PodRequest) -> FitError | No
         refusals = [r for c in devices if (r := device_fit_error(c, pod_request))]
         return _refused(node_info, pod_request, refusals, per_device(pod_request)[0])
     free = node_info.free_units() - node_info.reserved_units()
-    if pod_request.mem > free:
+    if pod_request.mem > max(free, 0):
         return FitError(
             node_info.name,
             Code.PENDING_UNITS,

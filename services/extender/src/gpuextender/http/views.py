@@ -13,7 +13,7 @@ and 0 for a GPU itself, an unknown link and, as the original wrote, every link o
 use. A node that states more GPUs than a machine has is shown without links.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 import msgspec
@@ -23,7 +23,7 @@ from gpucore.accounting.device_info import DeviceInfo
 from gpucore.accounting.ledger import Ledger
 from gpucore.accounting.node_info import NodeInfo
 from gpucore.scheduling.grouping import STATIC, Grouping
-from gpucore.units import NodeName
+from gpucore.units import GpuIndex, NodeName
 from gpucore.wire.node.matrices import MAX_GPUS
 from gpukube.server.time_slices import TimeSlices
 
@@ -131,7 +131,7 @@ def _pod_views(node_info: NodeInfo, device: DeviceInfo) -> Iterable[PodView]:
             allocation.state,
             hold.mem,
             hold.core,
-            hold.whole,
+            hold.whole or hold.alone,
         )
 
 
@@ -263,9 +263,10 @@ class TopologyInspector:
         return TopologyInspection([self._node(node_info, detail=detail)], policy=self._policy)
 
     def _node(self, node_info: NodeInfo, *, detail: bool) -> TopologyNode:
-        node = TopologyNode(node_info.name, len(node_info.devices), _gpus_in_use(node_info))
+        there = [index for index, device in node_info.devices.items() if device.gpu]
+        node = TopologyNode(node_info.name, len(there), _gpus_in_use(node_info))
         if detail:
-            node.topology = _links(node_info) if len(node_info.devices) <= MAX_GPUS else None
+            node.topology = _links(node_info, there) if len(there) <= MAX_GPUS else None
             node.type = node_info.shape.node_type
             node.static_config = self._sets(node_info.shape.node_type)
         return node
@@ -284,9 +285,9 @@ def _gpus_in_use(node_info: NodeInfo) -> int:
     return held + node_info.pending_gpus
 
 
-def _links(node_info: NodeInfo) -> list[list[int]]:
-    free = {index for index, device in node_info.devices.items() if device.empty}
-    matrix, indexes = node_info.shape.matrix, list(node_info.devices)
+def _links(node_info: NodeInfo, indexes: Collection[GpuIndex]) -> list[list[int]]:
+    free = {index for index in indexes if node_info.devices[index].empty}
+    matrix = node_info.shape.matrix
     return [
         [_code(matrix.between(a, b)) if a != b and {a, b} <= free else 0 for b in indexes]
         for a in indexes

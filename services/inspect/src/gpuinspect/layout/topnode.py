@@ -55,16 +55,20 @@ def _row(node: TopNode, *, unhealthy: bool, shareable: bool) -> str:
 
 
 def _totals(nodes: Sequence[TopNode]) -> str:
-    total = sum(node.total for node in nodes)
     text = f"Allocated/Total GPUs In Cluster:\n{_share(nodes)}\t\n"
     if not all(node.ready for node in nodes):
         active = [node for node in nodes if node.ready]
         text += f"Allocated/Total GPUs(Active) In Cluster:\n{_share(active)}\t\n"
-    unhealthy = sum(node.unhealthy for node in nodes)
-    if unhealthy:
-        portion = f"{unhealthy}/{total} ({unhealthy * 100 // total}%)"
-        text += f"Unhealthy/Total GPUs In Cluster:\n{portion}\t\n"
-    return text
+    return text + _unhealthy(nodes, "\n")
+
+
+def _unhealthy(nodes: Sequence[TopNode], between: str) -> str:
+    """The unhealthy GPUs of the cluster, where there are some."""
+    total, unhealthy = sum(node.total for node in nodes), sum(node.unhealthy for node in nodes)
+    if not unhealthy:
+        return ""
+    part = f"{unhealthy}/{total} ({unhealthy * 100 // total}%)"
+    return f"Unhealthy/Total GPUs In Cluster:{between}{part}\t\n"
 
 
 def _share(nodes: Sequence[TopNode]) -> str:
@@ -84,7 +88,8 @@ def details(nodes: Sequence[TopNode], *, metric: bool = False) -> str:
         metric: with memory in use of each pod and a table of the node's GPUs.
     """
     blocks = "".join(_block(node, metric=metric) for node in nodes)
-    return align(f"{blocks}\n\nAllocated/Total GPUs In Cluster:\t{_share(nodes)}\t\n")
+    totals = f"Allocated/Total GPUs In Cluster:\t{_share(nodes)}\t\n"
+    return align(f"{blocks}\n\n{totals}" + _unhealthy(nodes, "\t"))
 
 
 def _block(node: TopNode, *, metric: bool) -> str:
@@ -96,7 +101,8 @@ def _block(node: TopNode, *, metric: bool) -> str:
     lines += f"Allocated GPUs In Node {node.name}:\t{share}\t\n"
     lines += "If Node is Shareable :\tYes\t\n" if node.shareable else ""
     if node.unhealthy:
-        lines += f"Unhealthy GPUs In Node {node.name}:\t{node.unhealthy}\t\n"
+        part = f"{node.unhealthy} ({node.unhealthy * 100 // node.total}%)"
+        lines += f"Unhealthy GPUs In Node {node.name}:\t{part}\t\n"
     address = plain(node.address) or "unknown"
     return (
         f"\nNAME:\t{node.name}\nIPADDRESS:\t{address}\nROLE:\t{node.role}\n\n"
@@ -111,7 +117,8 @@ def _pod_row(pod: TopPod, *, metric: bool) -> str:
 
 def _request(pod: TopPod) -> str:
     """Exclusive GPUs as a number, a share to two decimals."""
-    return str(pod.gpus.numerator) if pod.gpus.denominator == 1 else f"{float(pod.gpus):.2f}"
+    whole = pod.gpus.denominator == 1 and not pod.shares
+    return str(pod.gpus.numerator) if whole else f"{float(pod.gpus):.2f}"
 
 
 _GIB: Final = 1 << 30

@@ -178,12 +178,18 @@ def _pod(allocation: Allocation, node_info: NodeInfo, scale: int) -> PodSummary:
         gpus={index: units * scale for index, units in _held(allocation, node_info).items()},
         limits={index: units * scale for index, units in _limits(allocation, node_info).items()},
         core=allocation.placement.core,
-        group=allocation.placement.group,
+        group=_exclusive(allocation, node_info),
         pending=node_info.shape.counted(allocation.pending, allocation.unit) * scale,
         state=allocation.state.value,
         faults=allocation.faults,
         pending_gpus=allocation.pending_gpus,
     )
+
+
+def _exclusive(allocation: Allocation, node_info: NodeInfo) -> tuple[GpuIndex, ...]:
+    """GPUs that the pod requests as such, and those that its share has to itself."""
+    alone = allocation.exclusive
+    return tuple(_held(allocation, node_info)) if alone else allocation.placement.group
 
 
 def _limits(allocation: Allocation, node_info: NodeInfo) -> dict[GpuIndex, int]:

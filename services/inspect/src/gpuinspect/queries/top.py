@@ -47,12 +47,14 @@ class TopPod(msgspec.Struct, frozen=True):
 
     Attributes:
         gpus: how many it holds, a share as a fraction of one.
+        shares: it holds shares, and no GPU that it requests as such.
         used_bytes: memory in use; ``None`` where there is no figure.
     """
 
     namespace: str
     name: str
     gpus: Fraction
+    shares: bool = False
     used_bytes: float | None = None
 
 
@@ -247,7 +249,9 @@ def _holders(node_info: NodeInfo) -> Iterator[TopPod]:
     for allocation in node_info.allocations.values():
         if is_shown(allocation, node_info):
             _, name = holder(allocation)
-            yield TopPod(allocation.namespace, name, _gpus_held(allocation, node_info))
+            shares = not (allocation.placement.group or allocation.pending_gpus)
+            held = _gpus_held(allocation, node_info)
+            yield TopPod(allocation.namespace, name, held, shares)
 
 
 def _gpus_held(allocation: Allocation, node_info: NodeInfo) -> Fraction:

@@ -165,11 +165,13 @@ class DevicePicker(NamedTuple):
     def whole(
         self, pod: Expected | None, plan: GpuAmounts, required: tuple[GpuIndex, ...]
     ) -> GpuAmounts | AllocationError:
-        """Exclusive GPUs: those of the plan that can be had, then the lowest free ones."""
+        """Exclusive GPUs: those of the plan that can be had, of the pod, then the lowest free."""
         free = self._fitting(pod, leave_promised=False)
         wanted = [gpu for gpu in plan if gpu in free]
         unpromised = self.room.promised(Resource.GPU, pod)
-        rest = sorted(free, key=lambda gpu: (unpromised[gpu] > 0, gpu))
+        steps = pod.steps if pod else ()
+        own = {gpu for step in steps for gpu in step.plan.get(Resource.GPU, {})}
+        rest = sorted(free, key=lambda gpu: (gpu not in own, unpromised[gpu] > 0, gpu))
         chosen = list(dict.fromkeys((*required, *wanted, *rest)))[: self.amount]
         if len(chosen) < self.amount:
             return self._unusable(pod) or self._too_few_gpus(len(chosen))

@@ -1,11 +1,12 @@
 """The calls that kubelet is about to make for a pod, as its object states them."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from gpucore.model import ContainerRequest, GpuAmounts, Placement
 from gpucore.node.allocation.device_ids import Resource
 from gpucore.node.allocation.expected import Expected, ExpectedContainer
-from gpucore.units import MIB
+from gpucore.units import MIB, GpuIndex
 from gpucore.wire.errors import WireError
 from gpucore.wire.names import Names
 from gpucore.wire.pod.allocations import allocation_of
@@ -14,6 +15,9 @@ from gpucore.wire.pod.requests import kai_limit
 from gpucore.wire.pod.spec import Container, Pod
 from gpucore.wire.quantity import amount
 from gpucore.wire.whole_requests import pod_request_of
+
+Plan = Mapping[Resource, GpuAmounts]
+"""Amount of each resource on each GPU, of one container."""
 
 
 def expected_of(pod: Pod, names: Names) -> Expected | None:
@@ -42,10 +46,14 @@ def _steps(pod: Pod, names: Names) -> tuple[ExpectedContainer, ...]:
     placement = _planned(pod, names)
     running = _running_steps(pod, names, placement)
     steps = [running[each.name] for each in pod.containers]
-    for each in reversed(pod.init_containers):
+    for place, each in reversed(list(enumerate(pod.init_containers))):
         step = running.get(each.name)
         if step is None:
-            step = _init_step(each.name, _container_request(each, names), placement, steps)
+            before = [
+                running[one.name].plan for one in pod.init_containers[:place] if one.is_sidecar
+            ]
+            request = _container_request(each, names)
+            step = _init_step(each.name, request, placement, before, steps)
         steps.insert(0, step)
     return tuple(step for step in steps if step.request)
 
@@ -85,21 +93,34 @@ def _init_step(
     name: str,
     request: ContainerRequest,
     placement: Placement,
+    before: Sequence[Plan],
     after: Sequence[ExpectedContainer],
 ) -> ExpectedContainer:
-    mem = _beneath(request.mem, Resource.MEM, placement, after)
-    core = _beneath(request.core, Resource.CORE, placement, after)
-    whole = dict.fromkeys(placement.group[: request.gpus], 1)
+    """Beside the sidecars before it, and on the GPUs of the containers after it."""
+    mem = _beneath(request.mem, Resource.MEM, placement, before, after)
+    core = _beneath(request.core, Resource.CORE, placement, before, after)
+    kept = {gpu for plan in before for gpu in plan.get(Resource.GPU, {})}
+    group = [gpu for gpu in placement.group if gpu not in kept]
+    whole = dict.fromkeys(group[: request.gpus], 1)
     return ExpectedContainer(name, request, _plan(request, mem, core, whole), init=True)
 
 
 def _beneath(
-    units: int, resource: Resource, placement: Placement, after: Sequence[ExpectedContainer]
+    units: int,
+    resource: Resource,
+    placement: Placement,
+    before: Sequence[Plan],
+    after: Sequence[ExpectedContainer],
 ) -> GpuAmounts:
     """Evenly, and of each GPU no more than the next container has: it gets the same devices."""
     plans = (step.plan.get(resource, {}) for step in after if resource.requested(step.request))
     plan: GpuAmounts = next(plans, {})
-    gpus = sorted(placement.mem or placement.core, key=lambda gpu: (-plan.get(gpu, 0), gpu))
+    kept = Counter[GpuIndex]()
+    for each in before:
+        kept.update(each.get(resource, {}))
+    gpus = sorted(
+        placement.mem or placement.core, key=lambda gpu: (-plan.get(gpu, 0), kept[gpu], gpu)
+    )
     return split_evenly([units], gpus).get(0, {}) if gpus else {}
 
 
