@@ -53,6 +53,7 @@ STARTED = {
         *PROFILES,
         "--drain-seconds=5",
         "--nominate=off",
+        "--pod-groups=false",
         *FLAGS,
     ],
     ("extender", "webhook", "webhook"): [
@@ -61,6 +62,7 @@ STARTED = {
         "--webhook-scheduler=",
         "--drain-seconds=5",
         "--nominate=off",
+        "--pod-groups=false",
         *FLAGS,
     ],
     ("second", "dashboard", "dashboard"): [
