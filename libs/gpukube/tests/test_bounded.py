@@ -127,7 +127,7 @@ def test_connecting_ends_at_the_same_time() -> None:
         b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n",
         HEAD + b"2\r\n{}\r\n0\r\n\r\n",
         b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 22\r\n\r\n"
-        + compress(b"{}"),
+        + compress(b"{}", mtime=0),
     ],
 )
 def test_a_whole_reply_leaves_its_connection_to_the_next_request(
