@@ -10,7 +10,7 @@ from moduletime import Clock
 
 from gpucore.node.grant import GrantPolicy
 from gpucore.units import GIB, NodeName
-from gpucore.wire.names import API, API_CLAIMS, API_DEVICES, CLAIM_DRIVER
+from gpucore.wire.names import API, API_CLAIMS, API_DEVICES
 from gpucore.wire.node.spec import Node
 from gpudeviceplugin.cluster.node_watch import NodeWatch
 from gpudeviceplugin.dra.holding import ClaimHolder
@@ -46,7 +46,7 @@ class Agent:
         self.watch = NodeWatch(changed)
         self.slices = SliceWatch(changed)
         self.publisher = SlicePublisher(self.state, self.watch, self.slices, self)  # type: ignore[arg-type]
-        self.informer = Informer(client, slices_of(node, CLAIM_DRIVER), self.slices, silence=60)
+        self.informer = Informer(client, slices_of(node), self.slices, silence=60)
 
     async def get(self, path: str, *, params: Mapping[str, str] | None = None) -> bytes:
         """As the client's."""

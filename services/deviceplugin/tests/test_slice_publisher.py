@@ -26,7 +26,7 @@ from gpukube.testing.waiting import until
 pytestmark = pytest.mark.slow
 
 CLAIMS = {"gpushare": "true", "gpushare/api": "claims"}
-NAME = slice_name("n1", CLAIM_DRIVER)
+NAME = slice_name("n1")
 
 
 class World:

@@ -356,6 +356,4 @@ def test_a_gpu_that_is_smaller_than_a_unit_is_no_device() -> None:
 def slice_of(inventory: Inventory) -> ResourceSlice | None:
     """The slice of a node without any claims."""
     node = Node(NodeName("n1"), labels=LABELS, uid="uid-n1")
-    return wanted_slice(
-        node, inventory, (), driver=CLAIM_DRIVER, policy="binpack", names=DEFAULT_NAMES
-    )
+    return wanted_slice(node, inventory, (), policy="binpack", names=DEFAULT_NAMES)

@@ -146,12 +146,12 @@ async def node(
                     with suppress(Exception):
                         await calls.call("DELETE", f"{PODS}/{pod['metadata']['name']}")
                 await calls.call("DELETE", f"/api/v1/nodes/{name}")
-                await calls.call("DELETE", f"{PATH}/{slice_name(name, CLAIM_DRIVER)}")
+                await calls.call("DELETE", f"{PATH}/{slice_name(name)}")
 
 
 async def published(world: World, generation: int) -> list[str]:
     """Until the pool has this generation; names of its devices in order."""
-    path = f"{PATH}/{slice_name(world.node, CLAIM_DRIVER)}"
+    path = f"{PATH}/{slice_name(world.node)}"
     async with asyncio.timeout(WAIT_SECONDS):
         while True:
             raw = await world.calls.call("GET", path, fine=(200, 404))
@@ -180,7 +180,7 @@ async def test_the_api_server_keeps_every_kind_of_device_as_published(plane: Con
                 await asyncio.sleep(0.05)
         agent.state.outlook_changed.fire()
         await agent.publisher._publish()
-        path = f"{PATH}/{slice_name('kinds', CLAIM_DRIVER)}"
+        path = f"{PATH}/{slice_name('kinds')}"
         found = decode_slice(await world.calls.call("GET", path))
         assert (found.generation, [method for method, _ in agent.writes]) == (
             2,

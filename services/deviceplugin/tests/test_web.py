@@ -11,8 +11,8 @@ import httpx2
 import pytest
 import structlog
 
-from gpudeviceplugin.certificates import MetricsCertificate
 from gpudeviceplugin.web import Web
+from gpukube.server.certificates import CertificateWatcher
 
 pytestmark = pytest.mark.slow
 
@@ -37,7 +37,7 @@ def renew(folder: Path, key: tuple[str, ...] = EC) -> None:
 @asynccontextmanager
 async def serving(folder: Path) -> AsyncIterator[int]:
     """The endpoint over TLS, followed; its port."""
-    web = Web(lambda: "", MetricsCertificate(folder, every=0.02))
+    web = Web(lambda: "", CertificateWatcher(folder, every=0.02))
     async with asyncio.timeout(SECONDS):
         port = await web.start("127.0.0.1", 0)
     following = asyncio.create_task(web.follow())
@@ -109,7 +109,7 @@ async def test_a_renewed_certificate_is_shown_without_a_restart(tmp_path: Path) 
 async def test_a_certificate_that_changes_before_it_is_followed_is_shown(tmp_path: Path) -> None:
     """What is renewed between the first reading and the first look is no less new."""
     renew(tmp_path)
-    web = Web(lambda: "", MetricsCertificate(tmp_path, every=0.02))
+    web = Web(lambda: "", CertificateWatcher(tmp_path, every=0.02))
     async with asyncio.timeout(SECONDS):
         port = await web.start("127.0.0.1", 0)
     first = await shown(port)
@@ -127,7 +127,7 @@ async def test_a_certificate_that_changes_before_it_is_followed_is_shown(tmp_pat
 
 async def test_it_waits_for_a_certificate(tmp_path: Path) -> None:
     """A Secret may be filled after the pod started: nothing is served in the clear meanwhile."""
-    web = Web(lambda: "", MetricsCertificate(tmp_path / "late", every=0.02))
+    web = Web(lambda: "", CertificateWatcher(tmp_path / "late", every=0.02))
     starting = asyncio.create_task(web.start("127.0.0.1", 0))
     try:
         assert (await asyncio.wait({starting}, timeout=0.1))[1] == {starting}
@@ -142,7 +142,7 @@ async def test_it_waits_for_a_certificate(tmp_path: Path) -> None:
 async def test_a_handshake_that_stalls_delays_no_end(tmp_path: Path) -> None:
     """The node has no plugin until the one that ends is gone and its successor starts."""
     renew(tmp_path)
-    web = Web(lambda: "", MetricsCertificate(tmp_path))
+    web = Web(lambda: "", CertificateWatcher(tmp_path))
     port = await web.start("127.0.0.1", 0)
     _, writer = await asyncio.open_connection("127.0.0.1", port)
     async with asyncio.timeout(SECONDS):

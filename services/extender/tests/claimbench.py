@@ -9,7 +9,7 @@ from objects import node as node_object
 from objects import pod as pod_object
 
 from gpucore.accounting.claims import ClaimAccounts
-from gpucore.scheduling.grouping import BY_LINKS
+from gpucore.scheduling.grouping import Rules
 from gpucore.units import NodeName
 from gpucore.wire.claim.claim_specs import decode_claim_template, decode_device_class
 from gpucore.wire.claim.resource_claims import decode_claim
@@ -74,8 +74,7 @@ class Bench:
             self.accounts,
             self.api,  # type: ignore[arg-type]
             self._leads,
-            policy=policy,
-            grouping=BY_LINKS,
+            rules=Rules(policy),
             limit=limit,
             schedulers=("default-scheduler",),
             now=lambda: self.time,

@@ -6,7 +6,7 @@ from typing import Any
 from objects import Object, node, placed, pod
 
 from gpucore.model import Placement, PodRequest
-from gpucore.scheduling.grouping import BY_LINKS
+from gpucore.scheduling.grouping import Rules
 from gpucore.scheduling.policy import place
 from gpucore.units import NodeName
 from gpucore.wire.names import DEFAULT_NAMES
@@ -62,7 +62,7 @@ def assume(state: State, waiting: Pod, node: str, *, now_ns: int = 0) -> Placeme
 
 def best_of(state: State, cache: NodeCache, limit: int = 0, policy: str = "binpack") -> BestNodes:
     """The choice of candidates; by default all nodes that fit."""
-    return BestNodes(state, cache, policy=policy, grouping=BY_LINKS, limit=limit)
+    return BestNodes(state, cache, rules=Rules(policy), limit=limit)
 
 
 class Touched:

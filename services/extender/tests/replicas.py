@@ -8,7 +8,7 @@ from decoded import a_pod
 from nominating import SCHEDULER, pending, ready
 from objects import Object
 
-from gpucore.scheduling.grouping import BY_LINKS, Rules
+from gpucore.scheduling.grouping import Rules
 from gpucore.wire.lists import decode_pods_with_constraints
 from gpucore.wire.names import DEFAULT_NAMES
 from gpucore.wire.node.spec import decode_node
@@ -149,7 +149,7 @@ class Replica:
 
         self.writes.leads = leading
         self.nominator = Nominator(
-            self.state, self.requeue, self.writes, self.gangs, policy="binpack", grouping=BY_LINKS,
+            self.state, self.requeue, self.writes, self.gangs, rules=Rules("binpack"),
             after=after, limit=limit, clock=self.clock, now=now,
         )  # fmt: skip
         self.health = Health()

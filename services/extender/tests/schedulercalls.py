@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from decoded import best_of
 from objects import Object
 
-from gpucore.scheduling.grouping import BY_LINKS, Rules
+from gpucore.scheduling.grouping import Rules
 from gpucore.units import NodeName
 from gpuextender.scheduling.cache import NodeCache
 from gpuextender.scheduling.filter import Filter
@@ -23,11 +23,11 @@ class Calls:
 
     def __init__(self, state: State, *, policy: str = "binpack", limit: int = 0) -> None:
         self.state, self.cache = state, NodeCache(state.ledger)
-        gangs = Gangs(state, Rules(policy, BY_LINKS))
+        gangs = Gangs(state, Rules(policy))
         self.requeue = Requeue(state, ScriptedClient(), gangs)
         self.best = best_of(state, self.cache, limit, policy)
         self._filter = Filter(state, gangs, self.cache, self.requeue, self.best)
-        self.prioritize = Prioritize(state, gangs, self.cache, policy=policy, grouping=BY_LINKS)
+        self.prioritize = Prioritize(state, gangs, self.cache, rules=Rules(policy))
         state.add_event_handler(self._node_changed)
 
     def _node_changed(self, name: NodeName) -> None:

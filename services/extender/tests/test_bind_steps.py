@@ -10,7 +10,7 @@ from decoded import a_node, a_pod, assume, encoded, state_of
 from objects import Object, placed, pod
 
 from gpucore.model import Allocation, AllocationState, Placement
-from gpucore.scheduling.grouping import BY_LINKS, Rules
+from gpucore.scheduling.grouping import Rules
 from gpucore.units import GpuIndex, NodeName, PodUid
 from gpucore.wire.pod.spec import Pod
 from gpuextender import metrics
@@ -56,8 +56,7 @@ class Bench:
             self.recorder,  # type: ignore[arg-type] - as far as a bind uses it
             BindingWriter(self.api, deadline=DEADLINE, batches=BindBatches(lambda: 0, lambda: 0)),
             Gangs(self.state, Rules(), clock=clock.now_ns),
-            policy=policy,
-            grouping=BY_LINKS,
+            rules=Rules(policy),
             clock=clock.now_ns,
         )
         self.state.pod_changed(a_pod(ITEM))

@@ -11,7 +11,7 @@ import pytest
 from decoded import a_node, a_pod, state_of
 from objects import pod
 
-from gpucore.scheduling.grouping import BY_LINKS, Rules
+from gpucore.scheduling.grouping import Rules
 from gpucore.units import NodeName
 from gpuextender import housekeeping
 from gpuextender.scheduling import binding
@@ -41,7 +41,7 @@ def a_bind(state: State, api: ScriptedClient) -> Bind:
     recorder = Recorder(api, instance="x")  # type: ignore[arg-type] - as far as it is used
     writer = BindingWriter(api, deadline=TTL, batches=BindBatches(lambda: 0, lambda: 0))
     gangs = Gangs(state, Rules())
-    return Bind(state, api, recorder, writer, gangs, policy="", grouping=BY_LINKS)
+    return Bind(state, api, recorder, writer, gangs, rules=Rules())
 
 
 @asynccontextmanager

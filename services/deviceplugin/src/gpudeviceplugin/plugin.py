@@ -14,7 +14,6 @@ from gpucore.node.health.records import HealthStatus
 from gpucore.wire.names import API_CLAIMS, PLUGIN, Names
 from gpucore.wire.node.spec import Node
 from gpucore.wire.pod.spec import Pod
-from gpudeviceplugin.certificates import certificate_of
 from gpudeviceplugin.cluster.events import Events
 from gpudeviceplugin.cluster.health_events import (
     API_REFUSED,
@@ -58,6 +57,7 @@ from gpudeviceplugin.settings import DevicePluginSettings
 from gpudeviceplugin.state import NodeState
 from gpudeviceplugin.web import Web
 from gpukube.client import HttpKubeClient
+from gpukube.server.certificates import CertificateWatcher
 from gpukube.watch.informer import Informer
 
 if TYPE_CHECKING:
@@ -151,7 +151,9 @@ class Plugin:
         documents = {"/usage": use.document}
         if self._recorder is not None:
             documents["/usage-history"] = self._recorder.document
-        self._web = Web(self.missing, certificate_of(settings), documents)
+        folder = settings.tls_certificates
+        certificates = None if folder is None else CertificateWatcher(folder)
+        self._web = Web(self.missing, certificates, documents)
         self._connect()
 
     def _connect(self) -> None:

@@ -21,7 +21,7 @@ from aiohttp.log import server_logger
 from aiohttp.typedefs import Handler, Middleware
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
-from gpudeviceplugin.certificates import MetricsCertificate
+from gpukube.server.certificates import CertificateWatcher
 from gpukube.server.connections import ConnectionGate, Limits
 from gpukube.server.listening import Listener, bound
 from gpukube.server.scrapes import SharedScrape
@@ -46,12 +46,12 @@ class Web:
     def __init__(
         self,
         ready: Callable[[], str],
-        certificates: MetricsCertificate | None = None,
+        certificates: CertificateWatcher | None = None,
         documents: Mapping[str, Callable[[], bytes]] = MappingProxyType({}),
     ) -> None:
         self._ready = ready
         self._certificates = certificates
-        self._context: ssl.SSLContext | None = None
+        self._followed: tuple[ssl.SSLContext, tuple[int, ...]] | None = None
         self._listener: Listener | None = None
         self._scrape = SharedScrape(_render)
         self.gate = ConnectionGate(LIMITS.within_files(), time.monotonic)
@@ -68,20 +68,22 @@ class Web:
 
     async def start(self, host: str, port: int) -> int:
         """Listen, once there are certificates; returns the port, a free one for port 0."""
+        context = None
         if self._certificates is not None:
-            self._context = await self._certificates.context()
+            self._followed = await self._certificates.wait_for_context()
+            context = self._followed[0]
         await self._runner.setup()
         make = self._runner.server
         if make is None:
             raise RuntimeError("a runner that was set up has no server")
-        self._listener = Listener(self.gate, make, await bound(host, port), self._context)
+        self._listener = Listener(self.gate, make, await bound(host, port), context)
         self._listener.start()
         return int(self._listener.sockets[0].getsockname()[1])
 
     async def follow(self) -> None:
         """Show new certificates as they come; returns at once where none are wanted."""
-        if self._certificates is not None and self._context is not None:
-            await self._certificates.follow(self._context)
+        if self._certificates is not None and self._followed is not None:
+            await self._certificates.follow(*self._followed)
 
     async def stop(self) -> None:
         """Listen no more."""

@@ -84,21 +84,18 @@ class ExtenderService:
         self._informers = Informers(api, settings, further)
         self.state = self._informers.state
         self._recorder = Recorder(api, instance=socket.gethostname())
-        self._grouping = settings.grouping()
-        gangs = self._gangs = Gangs(self.state, Rules(settings.policy, self._grouping))
+        rules = self._rules = Rules(settings.policy, settings.grouping())
+        gangs = self._gangs = Gangs(self.state, rules)
         self._cache = NodeCache(self.state.ledger)
         self.requeue = Requeue(self.state, api, gangs)
         best = BestNodes(
             self.state,
             self._cache,
-            policy=settings.policy,
-            grouping=self._grouping,
+            rules=rules,
             limit=settings.candidates,
         )
         self._filter = Filter(self.state, gangs, self._cache, self.requeue, best)
-        self._prioritize = Prioritize(
-            self.state, gangs, self._cache, policy=settings.policy, grouping=self._grouping
-        )
+        self._prioritize = Prioritize(self.state, gangs, self._cache, rules=rules)
         self._warm = best.warm
         self._gauges = LedgerMetrics(
             self.state.ledger, self.state.waiting_requests, self.state.candidates
@@ -112,8 +109,7 @@ class ExtenderService:
             self._recorder,
             writer,
             gangs,
-            policy=settings.policy,
-            grouping=self._grouping,
+            rules=rules,
         )
         self.health = Readiness(self._informers.vital, stale_after=settings.stale_after)
         self._writes = NominationWrites(self.state, api, self.requeue.is_refused)
@@ -122,8 +118,7 @@ class ExtenderService:
             self.requeue,
             self._writes,
             gangs,
-            policy=settings.policy,
-            grouping=self._grouping,
+            rules=rules,
             after=settings.nominate_after if settings.nominate == "backlog" else None,
             profiles=settings.profiles,
             limit=settings.nominate_limit,
@@ -223,8 +218,7 @@ class ExtenderService:
             informers.accounts,
             self._api,
             leadership.leads,
-            policy=settings.policy,
-            grouping=self._grouping,
+            rules=self._rules,
             limit=settings.nominate_limit,
             schedulers=(DEFAULT_SCHEDULER, *settings.profiles.names),
         )
@@ -341,7 +335,7 @@ class ExtenderService:
             gauges=self._gauges,
             scheduler=routes.router(),
             read=ReadApi(self.state, self.health, questions),
-            topology=TopologyInspector(self.state.ledger, self._grouping),
+            topology=TopologyInspector(self.state.ledger, self._rules.grouping),
         )
         return app if traced() else DirectRoutes(routes.handlers(), app)
 

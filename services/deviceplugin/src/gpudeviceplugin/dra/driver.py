@@ -60,7 +60,7 @@ class ClaimDriver:
         )
         self._slices: Informer[ResourceSlice] = Informer(
             kube,
-            slices_of(settings.node_name, CLAIM_DRIVER),
+            slices_of(settings.node_name),
             slices,
             silence=SILENCE_SECONDS,
             observer=Relists(),

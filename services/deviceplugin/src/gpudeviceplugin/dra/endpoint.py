@@ -56,17 +56,16 @@ class DraEndpoint:
         preparer: ClaimPreparer,
         node: Callable[[], ClaimPreparation],
         changed: Signal,
-        driver: str = CLAIM_DRIVER,
         instance: str = "",
     ) -> None:
         suffix = f"-{instance}" if instance else ""
-        self._registry, self._home, self._driver = registry, home, driver
-        self.registry_socket = socket_in(registry, f"{driver}{suffix}-reg.sock", short=SHORT)
+        self._registry, self._home = registry, home
+        self.registry_socket = socket_in(registry, f"{CLAIM_DRIVER}{suffix}-reg.sock", short=SHORT)
         self.socket = socket_in(home, f"dra{suffix}.sock", short="dra-")
         self._preparer = preparer
         self._make_health = partial(HealthServicer, node, changed)
         self._health = self._make_health()
-        self._registration = RegistrationServicer(driver, str(self.socket))
+        self._registration = RegistrationServicer(str(self.socket))
         self._servers: list[grpc.aio.Server] = []
 
     @property
@@ -107,7 +106,7 @@ class DraEndpoint:
         await self._preparer.restore()
         for directory in (self._registry, self._home):
             directory.mkdir(parents=True, exist_ok=True)
-        remove_dead(self._registry.glob(f"{self._driver}*-reg.sock"))
+        remove_dead(self._registry.glob(f"{CLAIM_DRIVER}*-reg.sock"))
         remove_dead(self._registry.glob(f"{SHORT}*.sock"))
         remove_dead(self._home.glob("dra*.sock"))
         for path in (self.socket, self.registry_socket):

@@ -44,7 +44,7 @@ class Claims(Protocol):
 
 
 class ClaimPreparer:
-    """Prepares the claims of one driver on one node.
+    """Prepares the claims of the driver on one node.
 
     Args:
         node: its GPUs and policy at the moment.
@@ -59,7 +59,6 @@ class ClaimPreparer:
         files: ClaimFiles,
         node: Callable[[], ClaimPreparation],
         *,
-        driver: str = CLAIM_DRIVER,
         holder: ClaimHolder,
         refusal: Callable[[], str] = str,
         enforce: Enforcer | None = None,
@@ -67,7 +66,6 @@ class ClaimPreparer:
         self._kube = kube
         self._files = files
         self._node = node
-        self._driver = driver
         self._changing = asyncio.Lock()
         self._holder, self._refusal, self._enforce = holder, refusal, enforce
 
@@ -190,7 +188,7 @@ class ClaimPreparer:
 
     def _allocated(self, raw: bytes, uid: str) -> AllocatedClaim:
         try:
-            allocated = decode_allocation(raw, self._driver)
+            allocated = decode_allocation(raw, CLAIM_DRIVER)
         except WireError as error:
             raise ClaimError(str(error)) from error
         if allocated.uid != uid:

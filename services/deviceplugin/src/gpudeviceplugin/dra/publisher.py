@@ -28,7 +28,7 @@ from gpucore.wire.claim.resource_slices import (
     with_taint_times,
 )
 from gpucore.wire.errors import WireError
-from gpucore.wire.names import API_CLAIMS, API_DEVICES, CLAIM_DRIVER
+from gpucore.wire.names import API_CLAIMS, API_DEVICES
 from gpucore.wire.node.spec import Node
 from gpudeviceplugin.cluster.node_watch import NodeWatch
 from gpudeviceplugin.dra.slices import SliceWatch, wanted_slice, without_new_claims
@@ -68,13 +68,12 @@ class SlicePublisher:
         slices: SliceWatch,
         kube: KubeClient,
         *,
-        driver: str = CLAIM_DRIVER,
         policy: str = "binpack",
         unhealthy: str = NO_SCHEDULE,
     ) -> None:
         self._state, self._watch = state, watch
         self._slices, self._kube = slices, kube
-        self._driver, self._policy, self._unhealthy = driver, policy, unhealthy
+        self._policy, self._unhealthy = policy, unhealthy
         self._backoff = Backoff(last=LONGEST_PAUSE_SECONDS)
         self._limiter = RateLimiter(burst=1, quiet=WRITES_PER_SECOND, busy=WRITES_PER_SECOND)
         self._failed_at = float("-inf")
@@ -139,7 +138,6 @@ class SlicePublisher:
             node,
             self._state.inventory,
             allocations(self._state.claims, NodeName(node.name), gpus),
-            driver=self._driver,
             policy=self._policy,
             names=self._state.policy.names,
             unhealthy=self._unhealthy,

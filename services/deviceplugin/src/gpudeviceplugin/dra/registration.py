@@ -10,6 +10,7 @@ from typing import Any, Final
 import grpc.aio
 import structlog
 
+from gpucore.wire.names import CLAIM_DRIVER
 from gpudeviceplugin.proto import pluginregistration_pb2 as api
 
 log = structlog.get_logger()
@@ -28,8 +29,7 @@ class RegistrationServicer:
         registered: kubelet has accepted the driver.
     """
 
-    def __init__(self, driver: str, endpoint: str) -> None:
-        self._driver = driver
+    def __init__(self, endpoint: str) -> None:
         self._endpoint = endpoint
         self.registered = asyncio.Event()
 
@@ -38,7 +38,7 @@ class RegistrationServicer:
     ) -> api.PluginInfo:
         """The name of this driver, its versions and its socket."""
         return api.PluginInfo(
-            type=TYPE, name=self._driver, endpoint=self._endpoint, supported_versions=SERVICES
+            type=TYPE, name=CLAIM_DRIVER, endpoint=self._endpoint, supported_versions=SERVICES
         )
 
     async def NotifyRegistrationStatus(  # noqa: N802 - a name of the protocol
@@ -47,10 +47,10 @@ class RegistrationServicer:
         """Whether kubelet accepts the driver."""
         if request.plugin_registered:
             self.registered.set()
-            log.info("kubelet registered the DRA driver", driver=self._driver)
+            log.info("kubelet registered the DRA driver", driver=CLAIM_DRIVER)
         else:
             self.registered.clear()
             log.warning(
-                "kubelet refused the DRA driver", driver=self._driver, why=request.error[:1024]
+                "kubelet refused the DRA driver", driver=CLAIM_DRIVER, why=request.error[:1024]
             )
         return api.RegistrationStatusResponse()

@@ -21,20 +21,20 @@ from gpucore.wire.claim.resource_slices import (
     decode_slice,
     link_groups,
 )
-from gpucore.wire.names import Names
+from gpucore.wire.names import CLAIM_DRIVER, Names
 from gpucore.wire.node.spec import Node
 from gpudeviceplugin.signals import Signal
 from gpukube.watch.collection import Collection, collection_of
 
 
-def slice_name(node: str, driver: str) -> str:
+def slice_name(node: str) -> str:
     """Name of the slice: fixed, so that two plugins on one node never create two slices."""
-    return f"{node}-{driver}"
+    return f"{node}-{CLAIM_DRIVER}"
 
 
-def slices_of(node: str, driver: str) -> Collection[ResourceSlice]:
-    """The slices of one driver on one node."""
-    selector = f"spec.driver={driver},spec.nodeName={node}"
+def slices_of(node: str) -> Collection[ResourceSlice]:
+    """The slices of the driver on one node."""
+    selector = f"spec.driver={CLAIM_DRIVER},spec.nodeName={node}"
     return collection_of("resourceslices", PATH, decode_slice, params={"fieldSelector": selector})
 
 
@@ -100,7 +100,6 @@ def wanted_slice(
     inventory: Inventory,
     allocations: Iterable[Allocation],
     *,
-    driver: str,
     policy: str,
     names: Names,
     unhealthy: str = NO_SCHEDULE,
@@ -121,8 +120,8 @@ def wanted_slice(
     if not devices:
         return None
     return ResourceSlice(
-        name=slice_name(node.name, driver),
-        driver=driver,
+        name=slice_name(node.name),
+        driver=CLAIM_DRIVER,
         node=node.name,
         pool=node.name,
         devices=devices,

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from gpucore.wire.claim.devices import SliceDevice
 from gpucore.wire.claim.resource_slices import PATH, ResourceSlice, decode_slice, encode_slice
+from gpucore.wire.names import CLAIM_DRIVER
 from gpukube.errors import NotFoundError
 
 
@@ -20,7 +21,7 @@ class DryRuns(Protocol):
         ...
 
 
-async def has_consumable_capacity(kube: DryRuns, node: str, driver: str) -> bool:
+async def has_consumable_capacity(kube: DryRuns, node: str) -> bool:
     """The API server has ResourceSlices whose devices can be allocated several times.
 
     Raises:
@@ -28,7 +29,7 @@ async def has_consumable_capacity(kube: DryRuns, node: str, driver: str) -> bool
         WireError: the reply cannot be decoded.
     """
     device = SliceDevice("probe", index=0, uuid="probe", memory_mib=2, step_mib=1)
-    probe = ResourceSlice(f"{node}-{driver}-probe", driver, node, node, (device,))
+    probe = ResourceSlice(f"{node}-{CLAIM_DRIVER}-probe", CLAIM_DRIVER, node, node, (device,))
     try:
         reply = decode_slice(await kube.dry_run(PATH, encode_slice(probe)))
     except NotFoundError:

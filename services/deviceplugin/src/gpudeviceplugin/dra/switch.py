@@ -8,7 +8,7 @@ import structlog
 
 from gpucore.node.claims.offer import requested, settled
 from gpucore.wire.errors import WireError
-from gpucore.wire.names import API, API_DEVICES, CLAIM_DRIVER
+from gpucore.wire.names import API, API_DEVICES
 from gpudeviceplugin.cluster.node_watch import NodeWatch
 from gpudeviceplugin.state import NodeState
 from gpukube.errors import KubeError
@@ -116,7 +116,7 @@ class ApiSwitch:
         if node is None:
             return
         try:
-            supported = await has_consumable_capacity(self._kube, node.name, CLAIM_DRIVER)
+            supported = await has_consumable_capacity(self._kube, node.name)
         except (KubeError, WireError) as error:
             log.warning("cannot find out whether the cluster has claims", why=str(error))
             return

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from gpudeviceplugin.cluster.events import Events
 from gpudeviceplugin.gpus.driver import PatientDriver
+from gpudeviceplugin.isolation.cgroup_tree import CgroupTree
 from gpudeviceplugin.settings import DevicePluginSettings
 from gpudeviceplugin.state import NodeState
 
@@ -20,9 +21,16 @@ def configured_fleet(settings: DevicePluginSettings) -> "Fleet | None":
     place = settings.mps_place
     if place is None:
         return None
-    from gpudeviceplugin.isolation.mps.fleet import fleet_of  # noqa: PLC0415 - see above
+    from gpudeviceplugin.isolation.mps.fleet import Fleet  # noqa: PLC0415 - see above
+    from gpudeviceplugin.isolation.mps.supervisor import Timing  # noqa: PLC0415 - see above
 
-    return fleet_of(settings, place)
+    return Fleet(
+        place,
+        control=settings.mps_control,
+        multi_user=settings.mps_multi_user,
+        volume=settings.mps_shm,
+        timing=Timing(check=settings.mps_check_seconds),
+    )
 
 
 def configured_limits(
@@ -31,6 +39,9 @@ def configured_limits(
     """The driver limits that the settings enable; ``None`` where they are disabled."""
     if not settings.driver_limits:
         return None
-    from gpudeviceplugin.isolation.driver_limits import limits_of  # noqa: PLC0415 - see above
+    from gpudeviceplugin.isolation.driver_limits import DriverLimits  # noqa: PLC0415 - see above
 
-    return limits_of(settings, state, driver, events)
+    tree = CgroupTree(settings.cgroup_root, settings.cgroup_parent)
+    return DriverLimits(
+        state, driver, events, tree, interval_seconds=settings.driver_limits_seconds
+    )

@@ -28,7 +28,6 @@ from gpudeviceplugin.isolation.awaited_cgroups import AwaitedCgroups
 from gpudeviceplugin.isolation.cgroup_tree import CgroupTree
 from gpudeviceplugin.isolation.limit_changes import LimitChange, LimitChanges
 from gpudeviceplugin.isolation.shares import allocated_limits, share_limit
-from gpudeviceplugin.settings import DevicePluginSettings
 from gpudeviceplugin.signals import Signal
 from gpudeviceplugin.state import NodeState, ignore
 
@@ -297,16 +296,6 @@ class DriverLimits:
         if holding != self._holding:
             self._holding = holding
             self.on_change()
-
-
-def limits_of(
-    settings: DevicePluginSettings, state: NodeState, driver: PatientDriver, events: Events
-) -> DriverLimits:
-    """The driver limits that the settings configure."""
-    tree = CgroupTree(settings.cgroup_root, settings.cgroup_parent)
-    return DriverLimits(
-        state, driver, events, tree, interval_seconds=settings.driver_limits_seconds
-    )
 
 
 def _words(read: MemoryLimit, wanted: MemoryLimit) -> str:

@@ -22,7 +22,7 @@ from gpucore.claims.nomination import ClaimRequirements, claim_placement, rate_f
 from gpucore.claims.pending import Key, PendingClaimPods
 from gpucore.model import Allocation, AllocationState
 from gpucore.nomination import NominationPauses
-from gpucore.scheduling.grouping import Grouping
+from gpucore.scheduling.grouping import Rules
 from gpucore.scheduling.node_ranking import NodeRanking, Rating
 from gpucore.units import NodeName, PodUid
 from gpucore.wire.claim.claim_specs import ClaimTemplate, DeviceClass
@@ -75,15 +75,14 @@ class ClaimNominator:
         api: KubeClient,
         leads: Callable[[], Awaitable[bool]],
         *,
-        policy: str,
-        grouping: Grouping,
+        rules: Rules,
         limit: int,
         schedulers: Sequence[str],
         clock: Callable[[], int] = unix_ns,
         now: Callable[[], float] = monotonic,
     ) -> None:
         self._state, self._accounts, self._api, self._leads = state, accounts, api, leads
-        self._policy, self._grouping, self._limit = policy, grouping, limit
+        self._rules, self._limit = rules, limit
         self._clock, self._now = clock, now
         self.templates = KnownObjects[Key, ClaimTemplate](_key, self._wake)
         self.classes = KnownObjects[str, DeviceClass](lambda one: one.name, self._class_changed)
@@ -256,8 +255,8 @@ class ClaimNominator:
             candidate,
             kind,
             self.classes.items,
-            policy=self._policy,
-            grouping=self._grouping,
+            policy=self._rules.policy,
+            grouping=self._rules.grouping,
         )
 
     def _node(self, name: NodeName) -> ClaimNode | None:

@@ -100,22 +100,6 @@ def make_app(
     topology: TopologyInspector,
 ) -> FastAPI:
     """Put the routes together; ``scheduler`` has those of kube-scheduler."""
-    app = _framework(health, gauges, scheduler, read)
-    _add_inspection(app, state, read.lists)
-    _add_topology(app, topology, read.lists)
-    _add_profiles(app)
-    complete(app, (*readapi.KINDS, *KINDS, Inspection, TopologyInspection), ErrorView)
-    return app
-
-
-def traced() -> bool:
-    """Tracing of requests by FastAPI is on; it needs every request to pass through it."""
-    return os.environ.get(TRACING, "").lower() == "true"
-
-
-def _framework(
-    health: Readiness, gauges: LedgerMetrics, scheduler: APIRouter, read: ReadApi
-) -> FastAPI:
     app = FastAPI(
         title="gpushare extender",
         version=VERSION,
@@ -127,7 +111,16 @@ def _framework(
     add_probes(app, health)
     add_metrics(app, health, gauges)
     _add_version(app)
+    _add_inspection(app, state, read.lists)
+    _add_topology(app, topology, read.lists)
+    _add_profiles(app)
+    complete(app, (*readapi.KINDS, *KINDS, Inspection, TopologyInspection), ErrorView)
     return app
+
+
+def traced() -> bool:
+    """Tracing of requests by FastAPI is on; it needs every request to pass through it."""
+    return os.environ.get(TRACING, "").lower() == "true"
 
 
 def _add_version(app: FastAPI) -> None:

@@ -18,8 +18,9 @@ import signal
 import ssl
 import time
 from collections.abc import AsyncIterator, Callable, Collection, Iterator
-from contextlib import asynccontextmanager, contextmanager, nullcontext, suppress
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 import structlog
@@ -100,8 +101,7 @@ class ExtenderServer(GatedServer):
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
         """Take none."""
-        with nullcontext():
-            yield
+        yield
 
     def close(self) -> None:
         """Take no further connection; :meth:`run_here` returns after what is in flight."""
@@ -190,12 +190,13 @@ class Listeners:
         probes: Callable[[], ASGIApp],
         admission: Callable[[], ASGIApp],
     ) -> None:
+        every = settings.certificates_reload
         self.verbs = make_server(
             verbs,
             host=settings.host,
             port=settings.port,
             limits=VERBS,
-            certificates=_for_verbs(settings),
+            certificates=_certificate(settings.tls_certificates, every, settings.tls_client_ca),
             clients=settings.client_names,
         )
         self.metrics = self.admission = None
@@ -205,7 +206,7 @@ class Listeners:
                 host=settings.metrics_host,
                 port=settings.metrics_port,
                 limits=METRICS,
-                certificates=_for_metrics(settings),
+                certificates=_certificate(settings.metrics_certificates, every),
             )
         if settings.webhook_port is not None:
             self.admission = make_server(
@@ -213,7 +214,7 @@ class Listeners:
                 host=settings.host,
                 port=settings.webhook_port,
                 limits=ADMISSION,
-                certificates=_for_admission(settings),
+                certificates=_certificate(settings.webhook_certificates, every),
             )
 
     @property
@@ -227,22 +228,10 @@ class Listeners:
             server.close()
 
 
-def _for_verbs(settings: ExtenderSettings) -> ServingCertificate | None:
-    if settings.tls_certificates is None:
-        return None
-    return ServingCertificate(
-        settings.tls_certificates, settings.tls_client_ca, settings.certificates_reload
-    )
-
-
-def _for_metrics(settings: ExtenderSettings) -> ServingCertificate | None:
-    if settings.metrics_certificates is None:
-        return None
-    return ServingCertificate(settings.metrics_certificates, every=settings.certificates_reload)
-
-
-def _for_admission(settings: ExtenderSettings) -> ServingCertificate:
-    return ServingCertificate(settings.webhook_certificates, every=settings.certificates_reload)
+def _certificate(
+    folder: Path | None, every: float, clients: Path | None = None
+) -> ServingCertificate | None:
+    return None if folder is None else ServingCertificate(folder, clients, every)
 
 
 @asynccontextmanager

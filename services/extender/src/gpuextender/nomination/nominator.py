@@ -26,7 +26,7 @@ from gpucore.nomination import NominationPauses, QueueOrder, giving_way, left_to
 from gpucore.scheduling.candidates import PodRequirements
 from gpucore.scheduling.cluster_policy import SchedulerProfiles
 from gpucore.scheduling.filter import filter_nodes
-from gpucore.scheduling.grouping import Grouping
+from gpucore.scheduling.grouping import Rules
 from gpucore.scheduling.node_ranking import NodeRanking, Rating, rate_node
 from gpucore.scheduling.nominated import node_beside, reserved_for_nominated
 from gpucore.scheduling.pending_pods import UnscheduledPod
@@ -74,8 +74,7 @@ class Nominator:
         writes: NominationWrites,
         gangs: Gangs,
         *,
-        policy: str,
-        grouping: Grouping,
+        rules: Rules,
         after: int | None,
         limit: int,
         profiles: SchedulerProfiles = SchedulerProfiles(),  # noqa: B008 - frozen
@@ -83,8 +82,7 @@ class Nominator:
         now: Callable[[], float] = monotonic,
     ) -> None:
         self._state, self._requeue, self._writes = state, requeue, writes
-        self._policy, self._grouping = policy, grouping
-        self._after, self._limit = after, limit
+        self._rules, self._after, self._limit = rules, after, limit
         self._clock, self._now = clock, now
         self._ranking = NodeRanking(self._rate)
         self._due = DuePods(
@@ -298,7 +296,7 @@ class Nominator:
         if node_info is None:
             return False
         free = node_beside(node_info, self._state.nominations.before(name, pod))
-        placement = place(free, kind.pod_request, self._policy, grouping=self._grouping)
+        placement = place(free, kind.pod_request, self._rules.policy, grouping=self._rules.grouping)
         if isinstance(placement, FitError):
             return False
         self._state.nominate(pod, placement, now_ns=self._clock())
@@ -338,4 +336,4 @@ class Nominator:
         node_info, node = self._state.ledger.node(name), self._state.candidates.node(name)
         if node_info is None or node is None:
             return None
-        return rate_node(node_info, node, kind, self._policy, self._grouping)
+        return rate_node(node_info, node, kind, self._rules.policy, self._rules.grouping)

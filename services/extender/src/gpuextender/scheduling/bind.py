@@ -28,7 +28,7 @@ from structlog.contextvars import bind_contextvars
 from gpucore.accounting.node_info import NodeInfo
 from gpucore.explain.sentences import placement_sentence, request_words, sentence
 from gpucore.model import AllocationState, FitError, Placement, PodRequest
-from gpucore.scheduling.grouping import Grouping
+from gpucore.scheduling.grouping import Rules
 from gpucore.scheduling.nominated import node_beside, reserved_for_nominated
 from gpucore.scheduling.pending_pods import UnscheduledPod
 from gpucore.scheduling.policy import place
@@ -88,14 +88,12 @@ class Bind:
         writer: BindingWriter,
         gangs: Gangs,
         *,
-        policy: str,
-        grouping: Grouping,
+        rules: Rules,
         clock: Callable[[], int] = unix_ns,
     ) -> None:
         self._state, self._api, self._recorder, self._writer = state, api, recorder, writer
         self._gangs = gangs
-        self._policy = policy
-        self._grouping = grouping
+        self._rules = rules
         self._clock = clock
         self._running: dict[PodUid, asyncio.Task[BindResult]] = {}
 
@@ -203,7 +201,7 @@ class Bind:
             return sentence(held)
         # A pod that fits beside the nominated ones must not take the GPUs that they wait for.
         free = node_beside(node_info, nominations.before(node_info.name, pending.pod))
-        found = place(free, pod_request, self._policy, grouping=self._grouping)
+        found = place(free, pod_request, self._rules.policy, grouping=self._rules.grouping)
         return sentence(found) if isinstance(found, FitError) else found
 
     async def _write(

@@ -19,7 +19,7 @@ from gpucore.model import AllocationState, Code, PodRequest
 from gpucore.nomination import left_to_scheduler
 from gpucore.scheduling.best_nodes import best_nodes, node_rating
 from gpucore.scheduling.fit import is_plain
-from gpucore.scheduling.grouping import Grouping
+from gpucore.scheduling.grouping import Rules
 from gpucore.scheduling.nominated import reserved_for_nominated
 from gpucore.scheduling.pending_pods import UnscheduledPod
 from gpucore.scheduling.plain_shares import ANY_SHARE, UNRATED, is_plain_share
@@ -59,18 +59,14 @@ class BestNodes:
     others fit.
 
     Args:
-        policy: name of the default policy, which pods and nodes may override.
-        grouping: how several GPUs are chosen by their links.
+        rules: how GPUs are chosen where neither pod nor node names a policy.
         limit: maximum number of candidates; 0 keeps all nodes.
     """
 
-    def __init__(
-        self, state: State, cache: NodeCache, *, policy: str, grouping: Grouping, limit: int
-    ) -> None:
+    def __init__(self, state: State, cache: NodeCache, *, rules: Rules, limit: int) -> None:
         self._state = state
         self._cache = cache
-        self._policy = policy
-        self._grouping = grouping
+        self._rules = rules
         self._limit = limit
 
     async def warm(self) -> None:
@@ -100,7 +96,7 @@ class BestNodes:
         """The ratings of a plain share by the policy that holds; of another request UNRATED."""
         if not is_plain_share(request):
             return [UNRATED] * len(names)
-        return await self._cache.share_ratings(request, names, self._policy)
+        return await self._cache.share_ratings(request, names, self._rules.policy)
 
     async def _ratings(self, request: PodRequest, names: NodeNames) -> Sequence[Any]:
         """Ratings of any request; there is a name at least."""
@@ -110,7 +106,7 @@ class BestNodes:
         return await self._cache.results(
             ("rating", request),
             names,
-            lambda node: node_rating(node, request, self._policy, self._grouping),
+            lambda node: node_rating(node, request, self._rules.policy, self._rules.grouping),
             unknown=(),
         )
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from gpucore.accounting.node_info import NodeInfo
 from gpucore.model import PodRequest
-from gpucore.scheduling.grouping import Grouping
+from gpucore.scheduling.grouping import Rules
 from gpucore.scheduling.pending_pods import UnscheduledPod
 from gpucore.scheduling.plain_shares import UNRATED, is_plain_share, share_scores
 from gpucore.scheduling.policy import score
@@ -28,17 +28,14 @@ class Prioritize:
     """The prioritize call.
 
     Args:
-        policy: name of the default policy, which pods and nodes may override.
+        rules: how GPUs are chosen where neither pod nor node names a policy.
     """
 
-    def __init__(
-        self, state: State, gangs: Gangs, cache: NodeCache, *, policy: str, grouping: Grouping
-    ) -> None:
+    def __init__(self, state: State, gangs: Gangs, cache: NodeCache, *, rules: Rules) -> None:
         self._state = state
         self._gangs = gangs
         self._cache = cache
-        self._grouping = grouping
-        self._policy = policy
+        self._rules = rules
 
     async def prioritize(self, body: bytes) -> bytes:
         """The encoded ``HostPriorityList``; empty where the request cannot be read."""
@@ -73,7 +70,7 @@ class Prioritize:
 
     async def _plain(self, pod_request: PodRequest, names: Sequence[NodeName]) -> Sequence[int]:
         """Scores of a plain share, out of the ratings of all amounts."""
-        ratings = await self._cache.share_ratings(pod_request, names, self._policy)
+        ratings = await self._cache.share_ratings(pod_request, names, self._rules.policy)
         scores = share_scores(ratings)
         if UNRATED in ratings:
             unrated = [place for place, rating in enumerate(ratings) if rating == UNRATED]
@@ -89,7 +86,7 @@ class Prioritize:
         )
 
     def _score(self, node: NodeInfo, pod_request: PodRequest) -> int:
-        return score(node, pod_request, self._policy, grouping=self._grouping)
+        return score(node, pod_request, self._rules.policy, grouping=self._rules.grouping)
 
 
 def _names(args: ExtenderArgs) -> list[NodeName]:

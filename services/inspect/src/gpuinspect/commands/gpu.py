@@ -26,7 +26,7 @@ from gpuinspect.errors import MissingObjectError
 from gpuinspect.layout.shares import pending_gpus
 from gpuinspect.queries.shares import view_of_nodes
 from gpuinspect.queries.views import GpuNode, GpuWithPods
-from gpuinspect.terminal.output import align
+from gpuinspect.terminal.output import table
 
 
 @reading
@@ -94,9 +94,8 @@ def _notes(nodes: list[GpuNode]) -> None:
 
 def _summary(nodes: Sequence[GpuNode], *, headers: bool) -> str:
     """One line a node: GPUs there are, GPUs in use."""
-    head = "NAME\tALLGPU\tUSEDGPU\n" if headers else ""
-    rows = (f"{node.name}\t{len(node.gpus)}\t{node.gpus_in_use}\n" for node in nodes)
-    return align(head + "".join(rows))
+    rows = ((node.name, str(len(node.gpus)), str(node.gpus_in_use)) for node in nodes)
+    return table(("NAME", "ALLGPU", "USEDGPU"), rows, headers=headers)
 
 
 def _details(nodes: Sequence[GpuNode], policy: str) -> str:

@@ -3,7 +3,7 @@
 import sys
 import time
 
-from gpucore.explain.mix_documents import MixDoc, MixKindDoc, mix_document
+from gpucore.explain.mix_documents import MixKindDoc, mix_document
 from gpucore.workload.history import FEWEST_PODS
 from gpuinspect.cluster.candidates import candidates
 from gpuinspect.cluster.claims import DEVICE_CLASSES, claim_templates
@@ -13,7 +13,7 @@ from gpuinspect.cluster.mix import UNPUBLISHED, cluster_arrivals, learned_mix, s
 from gpuinspect.cluster.schedulers import SCHEDULER_CONFIGS
 from gpuinspect.commands.options.formats import Format, NoHeaders, Output, emit, names_only
 from gpuinspect.commands.options.reading import Reader, note, reading
-from gpuinspect.terminal.output import align_rows
+from gpuinspect.terminal.output import table
 
 _HEADS = ("PART", "GPUS", "MEMORY", "COMPUTE", "CPU", "HOST MEMORY", "MODELS")
 
@@ -38,7 +38,7 @@ def mix(reader: Reader, *, output: Output = Format.TABLE, no_headers: NoHeaders 
     elif output is Format.NAME:
         names_only("mix", ["learned" if found.learned else "guess"])
     elif found.learned:
-        sys.stdout.write(_table(found, headers=not no_headers))
+        sys.stdout.write(table(_HEADS, map(_row, found.kinds), headers=not no_headers))
     elif found.pods < FEWEST_PODS:
         note(
             f"the cluster has too few pods with GPUs to learn from ({found.pods}):"
@@ -50,14 +50,8 @@ def mix(reader: Reader, *, output: Output = Format.TABLE, no_headers: NoHeaders 
         note(f"note: {UNPUBLISHED}")
 
 
-def _table(found: MixDoc, *, headers: bool = True) -> str:
-    """Amounts of a share are those on each of its GPUs."""
-    rows: list[tuple[str, ...]] = [_HEADS] if headers else []
-    rows += [_row(kind) for kind in found.kinds]
-    return align_rows(rows)
-
-
 def _row(kind: MixKindDoc) -> tuple[str, ...]:
+    """Amounts of a share are those on each of its GPUs."""
     whole = not (kind.mem_units or kind.core_percent)
     return (
         f"{kind.part:.1%}",

@@ -17,7 +17,7 @@ from gpuinspect.documents.pending import pending_pod_list
 from gpuinspect.queries.scheduling_status import SchedulingStatus, SchedulingStatuses, oldest_first
 from gpuinspect.terminal import ages
 from gpuinspect.terminal.ages import age
-from gpuinspect.terminal.output import align_rows, one_line
+from gpuinspect.terminal.output import one_line, table
 
 _HEADS: Final = ("NAMESPACE", "NAME", "AGE", "REQUESTS")
 _WIDE: Final = ("STATE", "SCHEDULER", "SINCE")
@@ -77,9 +77,7 @@ def _table(
 ) -> str:
     """One line a pod; ``wide`` adds its state, its scheduler and the time of its creation."""
     heads = (*_HEADS, *(_WIDE if wide else ()), "REASON")
-    rows = [heads] if headers else []
-    rows += [_row(each, at, wide=wide) for each in waiting]
-    return align_rows(rows)
+    return table(heads, (_row(each, at, wide=wide) for each in waiting), headers=headers)
 
 
 def _row(status: SchedulingStatus, at: datetime, *, wide: bool) -> tuple[str, ...]:

@@ -1,7 +1,7 @@
 """``gpushare usage``: GPU memory allocated, limited, used and pending, in groups."""
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from enum import StrEnum
 from typing import Annotated, Final
 
@@ -19,7 +19,7 @@ from gpuinspect.commands.options.selecting import Selector, selected
 from gpuinspect.documents.usage import usage_list
 from gpuinspect.queries.memory_in_use import NO_PLUGIN, NO_PODS, MemoryInUse
 from gpuinspect.queries.usage import LABEL, GroupUsage, UsageReport, grouped
-from gpuinspect.terminal.output import align_rows, one_line
+from gpuinspect.terminal.output import one_line, table
 
 LIMITED: Final = "NAMESPACE"
 """Title of the groups that have quotas."""
@@ -143,11 +143,8 @@ def of_pods(report: UsageReport, title: str, *, used: bool, headers: bool = True
     heads += [f"LIMIT{unit}"] if title == LIMITED else []
     heads += ["USED(GiB)"] if used else []
     heads += ["PENDING PODS", f"PENDING{unit}", "PENDING GPUS"]
-    return _table(
-        heads,
-        [_pods(group, used=used, limits=title == LIMITED) for group in report.groups],
-        headers=headers,
-    )
+    rows = (_pods(group, used=used, limits=title == LIMITED) for group in report.groups)
+    return table(heads, rows, headers=headers)
 
 
 def of_gpus(report: UsageReport, title: str, *, used: bool, headers: bool = True) -> str:
@@ -161,12 +158,7 @@ def of_gpus(report: UsageReport, title: str, *, used: bool, headers: bool = True
         "ALLOCATED%",
     ]
     heads += ["USED(GiB)"] if used else []
-    return _table(heads, [_gpus(group, used=used) for group in report.groups], headers=headers)
-
-
-def _table(heads: Sequence[str], rows: Sequence[Sequence[str]], *, headers: bool) -> str:
-    shown = [heads, *rows] if headers else rows
-    return align_rows(shown)
+    return table(heads, (_gpus(group, used=used) for group in report.groups), headers=headers)
 
 
 def _pods(group: GroupUsage, *, used: bool, limits: bool) -> list[str]:

@@ -4,22 +4,20 @@ from gpucore.defrag.planning import Eviction
 from gpucore.explain.sentences import placement_sentence
 from gpucore.units import MemoryUnit, counted
 from gpuinspect.defrag.run import RunReport
-from gpuinspect.terminal.output import align
+from gpuinspect.terminal.output import table as aligned
 
 
 def table(report: RunReport, unit: MemoryUnit, *, headers: bool = True) -> str:
     """A line an eviction, then what they are for."""
     plan = report.found.plan
-    rows = "".join(_row(each, unit) for each in plan.evictions) if plan else ""
-    if not headers:
-        return align(rows)
-    head = "POD\tFROM\tTO\n" if rows else ""
-    return align(head + rows) + f"{conclusion(report)}\n"
+    rows = [_row(each, unit) for each in plan.evictions] if plan else []
+    shown = aligned(("POD", "FROM", "TO"), rows, headers=headers and bool(rows))
+    return f"{shown}{conclusion(report)}\n" if headers else shown
 
 
-def _row(eviction: Eviction, unit: MemoryUnit) -> str:
+def _row(eviction: Eviction, unit: MemoryUnit) -> tuple[str, ...]:
     origin, to = (placement_sentence(at, unit) for at in (eviction.origin, eviction.to))
-    return f"{eviction.pod}\t{origin}\t{to}\n"
+    return (str(eviction.pod), origin, to)
 
 
 def conclusion(report: RunReport) -> str:

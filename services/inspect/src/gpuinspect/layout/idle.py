@@ -10,7 +10,7 @@ from gpucore.wire.pod.controllers import workload_of
 from gpuinspect.idle.outcomes import IdleOutcome, IdlePodOutcome, IdleRun
 from gpuinspect.queries.idle import IdleShare, IdleShares
 from gpuinspect.terminal.ages import UNKNOWN, age
-from gpuinspect.terminal.output import align_rows
+from gpuinspect.terminal.output import table
 
 _GIB: Final = 1 << 30
 _WIDE: Final = ("NODE", "GPU-HOURS", "COST")
@@ -35,9 +35,8 @@ def idle(
 ) -> str:
     """One line a pod, and the sum; ``wide`` adds its node and what the idle time has cost."""
     heads = ("NAMESPACE", "POD", "WORKLOAD", f"MEMORY({found.unit})", "USED(GiB)", "IDLE", "AGE")
-    rows = [(*heads, *(_WIDE if wide else ()))] if headers else []
-    rows += [_row(share, at, price, wide=wide) for share in found.shares]
-    return align_rows(rows)
+    rows = (_row(share, at, price, wide=wide) for share in found.shares)
+    return table((*heads, *(_WIDE if wide else ())), rows, headers=headers)
 
 
 def _row(share: IdleShare, at: datetime, price: float, *, wide: bool) -> tuple[str, ...]:
@@ -53,9 +52,8 @@ def _row(share: IdleShare, at: datetime, price: float, *, wide: bool) -> tuple[s
 def idle_eviction(run: IdleRun, at: datetime, *, headers: bool = True) -> str:
     """A line a pod, and what the run did."""
     rows = [_eviction_row(each, at) for each in run.outcomes]
-    if not headers:
-        return align_rows(rows)
-    return align_rows([_HEAD, *rows] if rows else []) + f"{conclusion(run)}\n"
+    shown = table(_HEAD, rows, headers=headers and bool(rows))
+    return shown + f"{conclusion(run)}\n" if headers else shown
 
 
 def conclusion(run: IdleRun) -> str:

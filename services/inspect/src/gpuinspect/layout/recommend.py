@@ -9,7 +9,7 @@ from gpucore.sizing.share_size import ContainerSize
 from gpucore.units import counted
 from gpuinspect.cluster.usage_histories import HistorySource, ReadHistories
 from gpuinspect.queries.repacked import HOURS_A_MONTH, SizesEffect
-from gpuinspect.terminal.output import align, align_rows, one_line
+from gpuinspect.terminal.output import one_line, table
 
 NONE: Final = "-"
 ALL: Final = "(all)"
@@ -17,6 +17,7 @@ ALL: Final = "(all)"
 _GIB: Final = 1 << 30
 NAMED: Final = 5
 """Pods that a note names; the others are counted."""
+_EFFECT_HEADS: Final = ("PODS PLACED", "GPUS IN USE", "PENDING PODS THAT FIT")
 PEAKS_UNKNOWN: Final = (
     "whose peaks come together is not known: the histories have amounts without times"
 )
@@ -39,9 +40,8 @@ def recommend(
     heads += ["WORKLOAD", "CONTAINER", f"REQUEST({unit})", "P50(GiB)", "P95(GiB)", "MAX(GiB)"]
     heads += [f"RECOMMENDED({unit})", "ADVICE", "CONFIDENCE"]
     heads += ["SM P95(%)", "DAYS", "PODS", "STARTS", "REASON"] if wide else []
-    rows = [_row(each, namespaces=namespaces, wide=wide) for each in found]
-    shown = [heads, *rows] if headers else rows
-    return align_rows(shown)
+    rows = (_row(each, namespaces=namespaces, wide=wide) for each in found)
+    return table(heads, rows, headers=headers)
 
 
 def _row(found: Recommendation, *, namespaces: bool, wide: bool) -> list[str]:
@@ -75,17 +75,17 @@ def _gib(amount: int) -> str:
 
 def sizes_effect(effect: SizesEffect, *, price: float, headers: bool = True) -> str:
     """A line for each way to place the pods, then the gain."""
-    heads = ["PODS PLACED\tGPUS IN USE\tPENDING PODS THAT FIT\n"] if headers else []
-    rows = [
+    rows = (
         _effect_row("as they are", effect, effect.in_use, effect.fitting_now),
         _effect_row("anew, same sizes", effect, effect.same_sizes, effect.fitting_same),
         _effect_row("anew, recommended", effect, effect.recommended_sizes, len(effect.fitting)),
-    ]
-    return align("".join([*heads, *rows])) + ("\n" + _gain(effect, price) if headers else "")
+    )
+    shown = table(_EFFECT_HEADS, rows, headers=headers)
+    return f"{shown}\n{_gain(effect, price)}" if headers else shown
 
 
-def _effect_row(how: str, effect: SizesEffect, gpus: int, fitting: int) -> str:
-    return f"{how}\t{gpus} of {effect.gpus}\t{fitting} of {effect.waiting}\n"
+def _effect_row(how: str, effect: SizesEffect, gpus: int, fitting: int) -> tuple[str, ...]:
+    return (how, f"{gpus} of {effect.gpus}", f"{fitting} of {effect.waiting}")
 
 
 def notes(effect: SizesEffect) -> Iterator[str]:

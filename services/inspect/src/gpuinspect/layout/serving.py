@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Final
 
-from gpuinspect.serving.served import Serving, ServingInstance
-from gpuinspect.terminal.output import align
+from gpuinspect.serving.documents import InstanceDoc, ServingDoc
+from gpuinspect.terminal.output import align_rows, table
 
 _COLUMNS: Final = (
     "NAME",
@@ -17,23 +17,27 @@ _COLUMNS: Final = (
     "GPU",
     "GPU_MEMORY",
 )
+_INSTANCE_COLUMNS: Final = (
+    *("  NAME", "STATUS", "READY"),
+    *("RESTARTS", "NODE", "GPU_MEMORY(Allocated)"),
+)
 _NONE: Final = "N/A"
 """Arena's word for an empty cell."""
 
 
-def servings(found: Sequence[Serving], *, namespaces: bool, headers: bool = True) -> str:
+def servings(found: Sequence[ServingDoc], *, namespaces: bool, headers: bool = True) -> str:
     """One line a served model; amounts are those of one pod."""
     columns = ("NAMESPACE", *_COLUMNS) if namespaces else _COLUMNS
-    head = "\t".join(columns) + "\n" if headers else ""
-    return align(head + "".join(_row(each, namespaces=namespaces) for each in found))
+    rows = (_row(each, namespaces=namespaces) for each in found)
+    return table(columns, rows, headers=headers)
 
 
-def serving(one: Serving, pods: Sequence[ServingInstance]) -> str:
+def serving(one: ServingDoc) -> str:
     """Everything of one served model, then its pods."""
     fields = (
         ("Name", one.name),
         ("Namespace", one.namespace),
-        ("Type", one.kind),
+        ("Type", one.type),
         ("Version", one.version or _NONE),
         ("Deployment", one.deployment),
         ("Desired", str(one.desired)),
@@ -43,16 +47,14 @@ def serving(one: Serving, pods: Sequence[ServingInstance]) -> str:
         ("GPU", str(one.gpu_count)),
         ("GPU memory", _memory(one)),
     )
-    about = align("".join(f"{name}:\t{text}\n" for name, text in fields))
-    head = "  NAME\tSTATUS\tREADY\tRESTARTS\tNODE\tGPU_MEMORY(Allocated)\n"
-    rows = "".join(_instance(pod) for pod in pods)
-    return f"{about}\nInstances:\n{align(head + rows)}"
+    about = align_rows((f"{name}:", text) for name, text in fields)
+    return f"{about}\nInstances:\n{table(_INSTANCE_COLUMNS, map(_instance, one.instances))}"
 
 
-def _row(one: Serving, *, namespaces: bool) -> str:
+def _row(one: ServingDoc, *, namespaces: bool) -> list[str]:
     cells = [
         one.name,
-        one.kind,
+        one.type,
         one.version or _NONE,
         str(one.desired),
         _available(one),
@@ -61,22 +63,22 @@ def _row(one: Serving, *, namespaces: bool) -> str:
         str(one.gpu_count),
         _memory(one),
     ]
-    return "\t".join([one.namespace, *cells] if namespaces else cells) + "\n"
+    return [one.namespace, *cells] if namespaces else cells
 
 
-def _available(one: Serving) -> str:
+def _available(one: ServingDoc) -> str:
     waiting = f" ({one.waiting} waiting for their turn)" if one.waiting else ""
     return f"{one.available}{waiting}"
 
 
-def _memory(one: Serving) -> str:
+def _memory(one: ServingDoc) -> str:
     core = f" ({one.gpu_core}% of compute)" if one.gpu_core else ""
     return f"{one.gpu_memory}{core}" if one.gpu_memory else _NONE
 
 
-def _instance(pod: ServingInstance) -> str:
+def _instance(pod: InstanceDoc) -> tuple[str, ...]:
     held = ",".join(
         f"gpu{index}({units})" if units else f"gpu{index}" for index, units in pod.gpus.items()
     )
-    cells = [pod.name, pod.phase, pod.ready, str(pod.restarts), pod.node or _NONE, held or _NONE]
-    return "  " + "\t".join(cells) + "\n"
+    name, restarts = f"  {pod.name}", str(pod.restarts)
+    return (name, pod.phase, pod.ready, restarts, pod.node or _NONE, held or _NONE)

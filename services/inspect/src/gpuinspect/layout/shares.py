@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from gpucore.units import GpuIndex, counted
 from gpuinspect.queries.views import ClusterView, GpuSummary, NodeSummary, PodSummary, percent
-from gpuinspect.terminal.output import align, plain
+from gpuinspect.terminal.output import align, plain, table
 
 DASHES_BEYOND_ROW = 20  # the original's line is the bytes of the first row, unaligned, plus this
 DASHES_BEYOND_PODS = 10
@@ -149,13 +149,14 @@ def _totals(view: ClusterView) -> str:
 def wide(view: ClusterView, *, headers: bool = True) -> str:
     """One line a node: state, unit, driver, models, enforcement, and every GPU with its marks."""
     width = view.width
-    gpus = "".join(f"GPU{index}\t" for index in range(width))
-    head = f"NAME\tSTATUS\tIPADDRESS\tUNIT\tDRIVER\tMODE\tMODEL\t{gpus}PENDING\tTOTAL\n"
-    return align((head if headers else "") + "".join(_wide_row(node, width) for node in view.nodes))
+    gpus = (f"GPU{index}" for index in range(width))
+    heads = ("NAME", "STATUS", "IPADDRESS", "UNIT", "DRIVER", "MODE", "MODEL", *gpus)
+    rows = (_wide_row(node, width) for node in view.nodes)
+    return table((*heads, "PENDING", "TOTAL"), rows, headers=headers)
 
 
-def _wide_row(node: NodeSummary, width: int) -> str:
-    cells = [
+def _wide_row(node: NodeSummary, width: int) -> list[str]:
+    return [
         node.name,
         _status(node),
         node.address or "unknown",
@@ -167,7 +168,6 @@ def _wide_row(node: NodeSummary, width: int) -> str:
         str(node.pending),
         f"{node.used}/{node.total}",
     ]
-    return "\t".join(map(plain, cells)) + "\n"
 
 
 def _status(node: NodeSummary) -> str:

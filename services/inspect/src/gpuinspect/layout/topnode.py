@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import Final
 
 from gpuinspect.queries.top import TopGpu, TopNode, TopPod
-from gpuinspect.terminal.output import align, align_rows, one_line, plain
+from gpuinspect.terminal.output import align, one_line, plain, table
 
 _DASHES: Final = {
     (False, False): 89,
@@ -165,9 +165,7 @@ _HEADS: Final = (
 
 def gpus(pairs: Sequence[tuple[TopNode, TopGpu]], *, headers: bool = True) -> str:
     """One line a GPU; amounts in GiB, an unknown figure is a dash."""
-    rows = [_line(node, gpu) for node, gpu in pairs]
-    shown = [_HEADS, *rows] if headers else rows
-    return align_rows(shown)
+    return table(_HEADS, (_line(node, gpu) for node, gpu in pairs), headers=headers)
 
 
 def _line(node: TopNode, gpu: TopGpu) -> tuple[str, ...]:

@@ -7,23 +7,21 @@ from gpucore.explain.groups import figures
 from gpucore.explain.whatif_documents import placed_text
 from gpucore.model import Code
 from gpucore.units import counted
-from gpuinspect.terminal.output import align, one_line
+from gpuinspect.terminal.output import one_line, table
 
 
 def whatif(answers: Sequence[Answer], *, headers: bool = True) -> str:
     """A line a pod with its place, or with why it has none; then the count."""
-    rows = "".join(_row(answer) for answer in answers)
-    if not headers:
-        return align(rows)
+    shown = table(("POD", "NODE", "WHERE"), map(_row, answers), headers=headers)
     fitting = sum(answer.fits for answer in answers)
-    return align(f"POD\tNODE\tWHERE\n{rows}") + f"{fitting} of {len(answers)} pods fit\n"
+    return f"{shown}{fitting} of {len(answers)} pods fit\n" if headers else shown
 
 
-def _row(answer: Answer) -> str:
+def _row(answer: Answer) -> tuple[str, ...]:
     placement = answer.outcome.placement
     where = placed_text(answer) if placement is not None else _refused(answer)
     node = placement.node if placement is not None else "-"
-    return "\t".join((one_line(answer.outcome.name), node, one_line(where))) + "\n"
+    return (one_line(answer.outcome.name), node, one_line(where))
 
 
 def _refused(answer: Answer) -> str:

@@ -1,15 +1,16 @@
 """The JSON and YAML of ``gpushare serve``; versioned as in :mod:`gpuinspect.documents.inspect`."""
 
-from collections.abc import Iterable
-
 import msgspec
 
 from gpucore.wire.documents import API_VERSION
-from gpuinspect.serving.served import Serving, ServingInstance
 
 
 class InstanceDoc(msgspec.Struct, frozen=True, rename="camel"):
-    """One pod that serves; units by index of the GPU, 0 for a GPU that is held whole."""
+    """One pod that serves; units by index of the GPU, 0 for a GPU that is held whole.
+
+    Attributes:
+        ready: containers that are ready, of all, as ``1/1``.
+    """
 
     name: str
     phase: str
@@ -20,7 +21,14 @@ class InstanceDoc(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class ServingDoc(msgspec.Struct, frozen=True, rename="camel"):
-    """One served model and the request of each of its pods."""
+    """One served model and the request of each of its pods.
+
+    Attributes:
+        type: arena's word, such as ``tf-serving``.
+        waiting: pods that the device plugin lets start after others on their GPU.
+        address: cluster address of the Service; empty without one.
+        ports: of the Service, as ``http:8501``.
+    """
 
     namespace: str
     name: str
@@ -46,31 +54,6 @@ class ServingList(msgspec.Struct, frozen=True, rename="camel"):
     items: list[ServingDoc]
 
 
-def serving_list(found: Iterable[tuple[Serving, Iterable[ServingInstance]]]) -> ServingList:
-    """The document of served models, each with its pods."""
-    items = [_serving(serving, pods) for serving, pods in found]
+def serving_list(items: list[ServingDoc]) -> ServingList:
+    """The document of served models."""
     return ServingList(API_VERSION, "ServingList", items)
-
-
-def _serving(serving: Serving, pods: Iterable[ServingInstance]) -> ServingDoc:
-    return ServingDoc(
-        namespace=serving.namespace,
-        name=serving.name,
-        deployment=serving.deployment,
-        type=serving.kind,
-        version=serving.version,
-        desired=serving.desired,
-        available=serving.available,
-        waiting=serving.waiting,
-        address=serving.address,
-        ports=list(serving.ports),
-        gpu_memory=serving.gpu_memory,
-        gpu_core=serving.gpu_core,
-        gpu_count=serving.gpu_count,
-        instances=[_instance(pod) for pod in pods],
-    )
-
-
-def _instance(pod: ServingInstance) -> InstanceDoc:
-    gpus = {str(index): units for index, units in pod.gpus.items()}
-    return InstanceDoc(pod.name, pod.phase, pod.ready, pod.restarts, pod.node, gpus)

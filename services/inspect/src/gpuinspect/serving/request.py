@@ -7,9 +7,7 @@ started.
 import re
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
-from typing import Any, Final
-
-import msgspec
+from typing import Any, Final, NamedTuple
 
 BOTH: Final = (
     "gpucount and gpumemory should not be used at the same time.You can only choose one mode"
@@ -61,45 +59,26 @@ class Rule(StrEnum):
     QUOTIENT = "quotient"
 
 
-_FRACTION: Final = {"rule": str(Rule.SHARE), "contextMiB": CONTEXT_MIB, "processes": 1}
-"""The chart's own."""
-
-
-class ServingRequest(msgspec.Struct, frozen=True, kw_only=True):
+class ServingRequest(NamedTuple):
     """One model to serve.
 
     Attributes:
         name: of the release and what arena calls the serving name.
-        gpu_memory: units of GPU memory a pod; 0 with ``gpu_count``.
-        gpu_core: percent of one GPU's compute a pod; 0 for no request.
-        gpu_count: exclusive GPUs a pod; 0 with ``gpu_memory``.
-        context_mib: head-room in MiB of each process.
-        processes: of a pod that use its GPU.
-        more: further values of the chart, by their names there; what no flag sets counts as well.
+        given: values of the chart, by their names there, from flags and a file; what is as the
+            chart has it by itself is left out.
     """
 
     server: ServerKind
     name: str
-    model_name: str = ""
-    model_path: str = ""
-    model_config_file: str = ""
-    gpu_memory: int = 0
-    gpu_core: int = 0
-    gpu_count: int = 0
-    rule: Rule = Rule.SHARE
-    context_mib: int = CONTEXT_MIB
-    processes: int = 1
-    image: str = ""
-    command: str = ""
-    more: Mapping[str, Any] = msgspec.field(default_factory=dict)
+    given: Mapping[str, Any]
 
     def over(self, values: Mapping[str, Any]) -> "ServingRequest":
         """The same with further values of the chart above those that it has."""
-        return msgspec.structs.replace(self, more=overlaid(self.more, values))
+        return self._replace(given=overlaid(self.given, values))
 
     def without(self, path: Sequence[str]) -> "ServingRequest":
-        """The same without one of the further values; ``path`` is its keys from the top."""
-        return msgspec.structs.replace(self, more=_removed(self.more, path))
+        """The same without one of the values; ``path`` is its keys from the top."""
+        return self._replace(given=_removed(self.given, path))
 
     def refusal(self) -> str:
         """A sentence with the flag that is wrong and why; empty for a valid request."""
@@ -107,41 +86,21 @@ class ServingRequest(msgspec.Struct, frozen=True, kw_only=True):
         return self._gpus() or self._names() or (self._custom() if custom else self._model())
 
     def values(self) -> dict[str, Any]:
-        """The values of the chart; what is as the chart has it by itself is left out."""
-        own = {
-            "modelName": self.model_name,
-            "modelPath": self.model_path,
-            "modelConfigFile": self.model_config_file,
-            "gpuMemory": self.gpu_memory,
-            "gpuCore": self.gpu_core,
-            "gpuCount": self.gpu_count,
-            "memoryFraction": _laid(self.more.get("memoryFraction"), self._fraction()),
-            "image": self.image,
-            "command": self.command,
-        }
-        given = {key: value for key, value in own.items() if value}
-        return {**self.more, "server": str(self.server), "servingName": self.name, **given}
-
-    def _fraction(self) -> dict[str, Any]:
-        found = {
-            "rule": str(self.rule),
-            "contextMiB": self.context_mib,
-            "processes": self.processes,
-        }
-        return {key: value for key, value in found.items() if value != _FRACTION[key]}
+        """The values of the chart."""
+        return {**self.given, "server": str(self.server), "servingName": self.name}
 
     def _gpus(self) -> str:
-        memory, count = self._memory, self.gpu_count or self.more.get("gpuCount")
+        memory, count = self.given.get("gpuMemory"), self.given.get("gpuCount")
         if memory and count:
             return BOTH
-        if self.more.get("backend") and not count:
+        if self.given.get("backend") and not count:
             return (
                 "--backend needs --gpus: the backend takes its part of a GPU's memory from the "
                 "model repository, so a share could not be enforced"
             )
-        if not (memory or count or self.more.get("devices")):
+        if not (memory or count or self.given.get("devices")):
             return "give --gpumemory for a share of a GPU, or --gpus for exclusive GPUs"
-        if (self.gpu_core or self.more.get("gpuCore")) and count:
+        if self.given.get("gpuCore") and count:
             return "--gpucore is a part of a shared GPU: give it with --gpumemory, not with --gpus"
         return ""
 
@@ -153,27 +112,18 @@ class ServingRequest(msgspec.Struct, frozen=True, kw_only=True):
             )
         return ""
 
-    @property
-    def _memory(self) -> Any:
-        return self.gpu_memory or self.more.get("gpuMemory")
-
-    @property
-    def _command(self) -> Any:
-        return self.command or self.more.get("command")
-
     def _custom(self) -> str:
-        if not (self.image or self.more.get("image")):
+        if not self.given.get("image"):
             return "--image is missing: a custom server has no default image"
-        if self._memory and not self._command:
+        if self.given.get("gpuMemory") and not self.given.get("command"):
             return "--command is missing: only a server started by it gets its fraction"
         return ""
 
     def _model(self) -> str:
-        if self._command or self.model_config_file or self.more.get("modelConfigFile"):
+        if self.given.get("command") or self.given.get("modelConfigFile"):
             return ""
-        if not (self.model_path or self.more.get("modelPath")):
+        if not self.given.get("modelPath"):
             return f"--model-path is missing: {self.server} needs the path of its model"
-        named = self.model_name or self.more.get("modelName")
-        if not named and self.server is not ServerKind.TRITON:
+        if not self.given.get("modelName") and self.server is not ServerKind.TRITON:
             return f"--model-name is missing: {self.server} serves its model under a name"
         return ""

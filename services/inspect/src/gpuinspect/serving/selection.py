@@ -28,5 +28,5 @@ def selected(found: Iterable[Serving], kind: str = "", version: str = "") -> lis
     return [
         each
         for each in found
-        if (not kind or each.kind == type_label(kind)) and version in {"", each.version}
+        if (not kind or each.doc.type == type_label(kind)) and version in {"", each.doc.version}
     ]

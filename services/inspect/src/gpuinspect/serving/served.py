@@ -4,7 +4,7 @@ Found by labels alone, so what arena itself has deployed is listed too.
 """
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 import msgspec
 
@@ -18,6 +18,7 @@ from gpucore.wire.names import (
 from gpucore.wire.pod.allocations import allocation_of
 from gpucore.wire.pod.spec import decode_pod
 from gpucore.wire.quantity import amount
+from gpuinspect.serving.documents import InstanceDoc, ServingDoc
 from gpuinspect.serving.objects import (
     Deployment,
     Items,
@@ -37,48 +38,16 @@ WHOLE: Final = "nvidia.com/gpu"
 """What arena's own charts request as exclusive GPUs."""
 
 
-class ServingInstance(msgspec.Struct, frozen=True):
-    """One pod that serves.
-
-    Attributes:
-        ready: containers that are ready, of all, as ``1/1``.
-        gpus: units by index of the GPU; 0 for a GPU that is held whole.
-    """
-
-    name: str
-    phase: str
-    ready: str
-    restarts: int
-    node: str
-    gpus: dict[int, int]
-
-
-class Serving(msgspec.Struct, frozen=True):
+class Serving(NamedTuple):
     """One served model.
 
     Attributes:
-        kind: arena's word, such as ``tf-serving``.
-        address: cluster address of the Service; empty without one.
-        ports: of the Service, as ``http:8501``.
-        waiting: pods that the device plugin lets start after others on their GPU.
-        gpu_memory, gpu_core, gpu_count: the request of each pod.
+        doc: what tables and documents show; its pods are read by :func:`instances`.
         selector: of its pods; those of arena's older charts do not carry the name.
     """
 
-    namespace: str
-    name: str
-    deployment: str
-    kind: str
-    version: str
-    desired: int
-    available: int
-    address: str
-    ports: tuple[str, ...]
-    gpu_memory: int
-    gpu_core: int
-    gpu_count: int
+    doc: ServingDoc
     selector: Selector
-    waiting: int = 0
 
 
 def servings(
@@ -97,19 +66,19 @@ def servings(
     }
     found = _listed(kube, f"/apis/apps/v1/{scope}deployments", selector, Deployment)
     every = [_serving(each, services.get(_key(each)), names) for each in found]
-    if any(each.available < each.desired for each in every):
+    if any(each.doc.available < each.doc.desired for each in every):
         pods = _listed(kube, f"/api/v1/{scope}pods", selector, PodStatusObject)
-        every = [msgspec.structs.replace(each, waiting=_waiting(each, pods)) for each in every]
-    return sorted(every, key=lambda each: (each.namespace, each.name, each.version))
+        every = [_with_waiting(each, pods) for each in every]
+    return sorted(every, key=lambda each: (each.doc.namespace, each.doc.name, each.doc.version))
 
 
-def instances(kube: "BlockingClient", names: Names, of: Serving) -> list[ServingInstance]:
+def instances(kube: "BlockingClient", names: Names, of: Serving) -> list[InstanceDoc]:
     """The pods of one served model.
 
     Raises:
         KubeError: as :func:`servings`.
     """
-    path = f"/api/v1/namespaces/{of.namespace}/pods"
+    path = f"/api/v1/namespaces/{of.doc.namespace}/pods"
     pods = [_instance(raw, names) for raw in _raws(kube, path, of.selector.text)]
     return sorted(pods, key=lambda each: each.name)
 
@@ -135,44 +104,46 @@ def _serving(deployment: Deployment, service: Service | None, names: Names) -> S
     spec = deployment.spec
     containers = spec.template.spec.containers
     ports = service.spec.ports if service else []
-    return Serving(
+    doc = ServingDoc(
         namespace=deployment.metadata.namespace,
         name=labels[LABEL_SERVING_NAME],
         deployment=deployment.metadata.name,
-        kind=labels.get(LABEL_SERVING_TYPE, ""),
+        type=labels.get(LABEL_SERVING_TYPE, ""),
         version=labels.get(LABEL_SERVING_VERSION, ""),
         desired=spec.replicas,
         available=deployment.status.available_replicas,
+        waiting=0,
         address=service.spec.cluster_ip if service else "",
-        ports=tuple(f"{port.name}:{port.port}" if port.name else str(port.port) for port in ports),
+        ports=[f"{port.name}:{port.port}" if port.name else str(port.port) for port in ports],
         gpu_memory=_requested(containers, names.gpu_mem),
         gpu_core=_requested(containers, names.gpu_core),
         gpu_count=_requested(containers, names.gpu) + _requested(containers, WHOLE),
-        selector=spec.selector,
     )
+    return Serving(doc, spec.selector)
 
 
-def _waiting(serving: Serving, pods: Sequence[PodStatusObject]) -> int:
-    """Pods of the served model that wait for their turn to start."""
-    return sum(
+def _with_waiting(serving: Serving, pods: Sequence[PodStatusObject]) -> Serving:
+    """With the number of its pods that wait for their turn to start."""
+    waiting = sum(
         pod.status.waits_for_turn
-        and pod.metadata.namespace == serving.namespace
+        and pod.metadata.namespace == serving.doc.namespace
         and serving.selector.matches(pod.metadata.labels)
         for pod in pods
     )
+    return serving._replace(doc=msgspec.structs.replace(serving.doc, waiting=waiting))
 
 
 def _requested(containers: Sequence[TemplateContainer], resource: str) -> int:
     return sum(amount(str(container.resources.limits.get(resource, 0))) for container in containers)
 
 
-def _instance(raw: msgspec.Raw, names: Names) -> ServingInstance:
+def _instance(raw: msgspec.Raw, names: Names) -> InstanceDoc:
     pod = decode_pod(raw)
     status = msgspec.json.decode(raw, type=PodStatusObject).status
     claim = allocation_of(pod, names)
     held = {} if claim is None else _held(claim.placement)
     ready = sum(each.ready for each in status.container_statuses)
-    return ServingInstance(
+    return InstanceDoc(
         name=pod.name,
         phase=_phase(status, terminating=pod.terminating),
         ready=f"{ready}/{len(pod.containers)}",
@@ -188,8 +159,8 @@ def _phase(status: PodStatus, *, terminating: bool) -> str:
     return "WaitsForTurn" if status.waits_for_turn else status.phase
 
 
-def _held(placement: Placement) -> dict[int, int]:
+def _held(placement: Placement) -> dict[str, int]:
     """Units by GPU; exclusive GPUs with 0."""
-    return {int(index): units for index, units in placement.mem.items()} | {
-        int(index): 0 for index in placement.group
+    return {str(index): units for index, units in placement.mem.items()} | {
+        str(index): 0 for index in placement.group
     }

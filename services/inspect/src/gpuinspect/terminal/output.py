@@ -59,6 +59,11 @@ def align_rows(rows: Iterable[Iterable[str]]) -> str:
     return align("".join("\t".join(map(plain, row)) + "\n" for row in rows))
 
 
+def table(heads: Iterable[str], rows: Iterable[Iterable[str]], *, headers: bool = True) -> str:
+    """As :func:`align_rows`, below a row of heads unless ``headers`` is false."""
+    return align_rows([heads, *rows] if headers else rows)
+
+
 def _measure(
     lines: Sequence[Sequence[str]], widths: list[list[int]], block: range, *, column: int
 ) -> None:

@@ -96,9 +96,9 @@ def make_app(
         Route("/whatif", turns.of(what_if, _refused)),
         *api_routes(feed, turns),
         Route("/events", _events(feed)),
-        Route("/healthz", _healthz),
-        Route("/readyz", _readyz(feed)),
-        Route("/freshz", _freshz(feed)),
+        Route("/healthz", _probe(lambda: "")),
+        Route("/readyz", _probe(lambda: _unready(feed))),
+        Route("/freshz", _probe(lambda: feed.error)),  # fails while the cluster cannot be read
         Mount("/static", StaticFiles(directory=STATIC)),
     ]
     middleware = [Middleware(SecurityHeaders), Middleware(GZipMiddleware, compresslevel=4)]
@@ -185,34 +185,20 @@ async def _versions(feed: Feed) -> AsyncIterator[str]:
             yield ": alive\n\n"
 
 
-async def _healthz(request: Request) -> Response:
-    """On the event loop: all threads may be waiting for the API server."""
-    del request
-    return PlainTextResponse("ok")
+def _probe(problem: Callable[[], str]) -> Callable[[Request], Coroutine[None, None, Response]]:
+    """Answers on the event loop, for all threads may be waiting for the API server."""
+
+    async def answer(request: Request) -> Response:
+        del request
+        found = problem()
+        return PlainTextResponse(found or "ok", status_code=503 if found else 200)
+
+    return answer
 
 
-def _readyz(feed: Feed) -> Callable[[Request], Coroutine[None, None, Response]]:
+def _unready(feed: Feed) -> str:
     """Ready once there is something to show: stale pages are better than none."""
-
-    async def readiness(request: Request) -> Response:
-        del request
-        return _checked(feed.error if feed.frame is None else "")
-
-    return readiness
-
-
-def _freshz(feed: Feed) -> Callable[[Request], Coroutine[None, None, Response]]:
-    """For monitoring: fails while the cluster cannot be read."""
-
-    async def freshness(request: Request) -> Response:
-        del request
-        return _checked(feed.error)
-
-    return freshness
-
-
-def _checked(problem: str) -> Response:
-    return PlainTextResponse(problem or "ok", status_code=503 if problem else 200)
+    return feed.error if feed.frame is None else ""
 
 
 class SecurityHeaders:

@@ -15,7 +15,6 @@ from gpudeviceplugin.isolation.mps.errors import FolderError
 from gpudeviceplugin.isolation.mps.folders import Folders, lay_out, open_to_all, sweep
 from gpudeviceplugin.isolation.mps.phase import MpsDaemonPhase
 from gpudeviceplugin.isolation.mps.supervisor import Program, Supervisor, Timing
-from gpudeviceplugin.settings import DevicePluginSettings
 from gpudeviceplugin.signals import Signal
 from gpudeviceplugin.state import ignore
 
@@ -146,14 +145,3 @@ class Fleet:
     def _folders(self, uuid: str) -> Folders:
         pipe = Path(self._place.pipe_of(uuid))
         return Folders(pipe, pipe.parent / "log")
-
-
-def fleet_of(settings: DevicePluginSettings, place: MpsPlace) -> Fleet:
-    """The MPS daemons that these settings require."""
-    return Fleet(
-        place,
-        control=settings.mps_control,
-        multi_user=settings.mps_multi_user,
-        volume=settings.mps_shm,
-        timing=Timing(check=settings.mps_check_seconds),
-    )

@@ -14,10 +14,11 @@ from gpuinspect.commands.options.reading import Context, Kubeconfig, fail, note
 from gpuinspect.documents.cost import cost_list
 from gpuinspect.errors import PrometheusError
 from gpuinspect.sources.prometheus import gpu_hours
-from gpuinspect.terminal.output import align
+from gpuinspect.terminal.output import table
 
 ALLOCATED: Final = "namespace:gpushare_allocated_gpus:sum"
 USED: Final = "namespace:gpushare_used_gpus:sum"
+HEADS: Final = ("NAMESPACE", "ALLOCATED GPU-HOURS", "USED GPU-HOURS", "COST")
 TOTAL: Final = "TOTAL"
 """Name of the last row; no namespace has capital letters."""
 NO_HISTORY: Final = (
@@ -101,15 +102,14 @@ def _only(hours: Mapping[str, float], namespace: str) -> Mapping[str, float]:
 def _table(
     allocated: Mapping[str, float], used: Mapping[str, float], price: float, *, headers: bool
 ) -> str:
-    rows = ["NAMESPACE\tALLOCATED GPU-HOURS\tUSED GPU-HOURS\tCOST\n"] if headers else []
     names = sorted(allocated.keys() | used.keys())
-    rows += [_row(name, allocated.get(name, 0.0), used.get(name), price) for name in names]
+    rows = [_row(name, allocated.get(name, 0.0), used.get(name), price) for name in names]
     if len(names) > 1:
         in_use = sum(used.values()) if used else None
         rows.append(_row(TOTAL, sum(allocated.values()), in_use, price))
-    return align("".join(rows))
+    return table(HEADS, rows, headers=headers)
 
 
-def _row(name: str, hours: float, used: float | None, price: float) -> str:
+def _row(name: str, hours: float, used: float | None, price: float) -> tuple[str, ...]:
     shown = "-" if used is None else f"{used:.1f}"
-    return f"{name}\t{hours:.1f}\t{shown}\t{hours * price:.2f}\n"
+    return (name, f"{hours:.1f}", shown, f"{hours * price:.2f}")

@@ -23,7 +23,7 @@ from gpuinspect.commands.options.selecting import Selector, selected
 from gpuinspect.defrag.report import table as evictions
 from gpuinspect.defrag.run import EvictionSettings, plan_or_evict
 from gpuinspect.documents.defrag import defrag_plan, eviction_plan
-from gpuinspect.terminal.output import align
+from gpuinspect.terminal.output import table
 
 
 @reading
@@ -163,11 +163,9 @@ def _impossible(goal: Goal, node_infos: Collection[NodeInfo], selector: str, nam
 
 def _moves_table(plan: MovePlan, goal: Goal, unit: MemoryUnit, *, headers: bool = True) -> str:
     """A line a move, then what they free."""
-    rows = "".join(_row(move, unit) for move in plan.moves)
-    if not headers:
-        return align(rows)
-    head = "POD\tFROM\tTO\n" if rows else ""
-    return align(head + rows) + f"{conclusion(plan, goal, unit)}\n"
+    rows = [_row(move, unit) for move in plan.moves]
+    shown = table(("POD", "FROM", "TO"), rows, headers=headers and bool(rows))
+    return f"{shown}{conclusion(plan, goal, unit)}\n" if headers else shown
 
 
 def conclusion(plan: MovePlan, goal: Goal, unit: MemoryUnit) -> str:
@@ -181,9 +179,8 @@ def conclusion(plan: MovePlan, goal: Goal, unit: MemoryUnit) -> str:
     return f"moving {counted(len(plan.moves), 'pod')} frees {what} of node {plan.node}"
 
 
-def _row(move: Move, unit: MemoryUnit) -> str:
+def _row(move: Move, unit: MemoryUnit) -> tuple[str, ...]:
     allocation = move.allocation
     origin = placement_sentence(allocation.placement, allocation.unit or unit)
-    return (
-        f"{allocation.namespace}/{allocation.name}\t{origin}\t{placement_sentence(move.to, unit)}\n"
-    )
+    name = f"{allocation.namespace}/{allocation.name}"
+    return (name, origin, placement_sentence(move.to, unit))

@@ -14,7 +14,7 @@ from gpuinspect.doctor.evidence import Evidence
 from gpuinspect.doctor.registry import CHECKS, WANTED
 from gpuinspect.documents.doctor import examination_doc
 from gpuinspect.terminal import output as terminal
-from gpuinspect.terminal.output import align, wrapped
+from gpuinspect.terminal.output import table, wrapped
 
 _COLOURS: Final = {
     CheckStatus.OK: "green",
@@ -92,9 +92,5 @@ def _count(results: Sequence[Result]) -> str:
 
 def _wide(results: Sequence[Result], *, headers: bool) -> str:
     """One line a check, for scripts that cut columns."""
-    head = "CHECK\tRESULT\tFINDINGS\tTITLE\n" if headers else ""
-    rows = (
-        f"{r.check.name}\t{_WORDS[r.verdict]}\t{len(r.findings)}\t{r.check.title}\n"
-        for r in results
-    )
-    return align(head + "".join(rows))
+    rows = ((r.check.name, _WORDS[r.verdict], str(len(r.findings)), r.check.title) for r in results)
+    return table(("CHECK", "RESULT", "FINDINGS", "TITLE"), rows, headers=headers)

@@ -6,23 +6,14 @@ what they would change.
 
 import json
 import sys
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from http import HTTPStatus
-from pathlib import Path
 from typing import Any, Final
 
 import typer
 
-from gpuinspect.cluster.collect import ClusterSource
 from gpuinspect.commands.admin.controlplane import SHOWN, Apply
-from gpuinspect.commands.options.reading import (
-    Context,
-    Kubeconfig,
-    Timeout,
-    note,
-    read_errors,
-)
+from gpuinspect.commands.options.reading import Reader, connecting, note
 from gpuinspect.controlplane.nvidia_plugin import (
     Patch,
     changed_since,
@@ -43,15 +34,10 @@ _CHANGED: Final = frozenset(
 """Status of a patch of another version than the one that was read."""
 
 
-def hold_nvidia_plugin(
-    *,
-    apply: Apply = False,
-    kubeconfig: Kubeconfig = None,
-    context: Context = None,
-    request_timeout: Timeout = 30.0,
-) -> None:
+@connecting
+def hold_nvidia_plugin(reader: Reader, *, apply: Apply = False) -> None:
     """Exclude NVIDIA's own device plugin from nodes labelled gpushare=true or gputopology=true."""
-    with _connected(kubeconfig, context, request_timeout) as kube:
+    with reader.source.connect() as kube:
         nodes, pods = _items(kube, NODES), _items(kube, PODS)
         patches = list(hold(_items(kube, DAEMON_SETS), nodes))
         for name in static_plugins(pods):
@@ -61,29 +47,14 @@ def hold_nvidia_plugin(
         _finish(kube, patches, apply=apply)
 
 
-def release_nvidia_plugin(
-    *,
-    apply: Apply = False,
-    kubeconfig: Kubeconfig = None,
-    context: Context = None,
-    request_timeout: Timeout = 30.0,
-) -> None:
+@connecting
+def release_nvidia_plugin(reader: Reader, *, apply: Apply = False) -> None:
     """Restore NVIDIA's device plugin as it was before hold-nvidia-plugin."""
-    with _connected(kubeconfig, context, request_timeout) as kube:
+    with reader.source.connect() as kube:
         daemon_sets = _items(kube, DAEMON_SETS)
         for name in changed_since(daemon_sets):
             note(f"{name} is left as it is: its affinity was changed after hold-nvidia-plugin")
         _finish(kube, list(release(daemon_sets, _items(kube, NODES))), apply=apply)
-
-
-@contextmanager
-def _connected(
-    kubeconfig: Path | None, context: str | None, timeout: float
-) -> Iterator[BlockingClient]:
-    """A client; a failure of the block ends the command with the reason."""
-    source = ClusterSource(kubeconfig, context, None, timeout)
-    with read_errors(source), source.connect() as kube:
-        yield kube
 
 
 def _finish(kube: BlockingClient, patches: Iterable[Patch], *, apply: bool) -> None:
@@ -113,9 +84,4 @@ def _shown(kube: BlockingClient, patch: Patch, *, apply: bool) -> bool:
 
 
 def _items(kube: BlockingClient, path: str) -> list[dict[str, Any]]:
-    return list(_listed(kube, path))
-
-
-def _listed(kube: BlockingClient, path: str) -> Iterator[dict[str, Any]]:
-    for page in kube.pages(path):
-        yield from json.loads(page)["items"]
+    return [item for page in kube.pages(path) for item in json.loads(page)["items"]]

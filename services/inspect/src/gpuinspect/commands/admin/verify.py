@@ -16,7 +16,8 @@ from gpuinspect.commands.options.formats import Format, NoHeaders, emit, names_o
 from gpuinspect.commands.options.reading import Reader, command_errors, note, reading
 from gpuinspect.documents.verify import VerifyReport, holds, junit, verify_report
 from gpuinspect.terminal import output as terminal
-from gpuinspect.terminal.output import align, wrapped
+from gpuinspect.terminal.output import table as aligned
+from gpuinspect.terminal.output import wrapped
 from gpuinspect.verify.rows import RowOutcome
 from gpuinspect.verify.run import VerifyRun, VerifySettings
 from gpuinspect.verify.run import verify as run_verify
@@ -207,14 +208,14 @@ def _document(found: VerifyRun, kubernetes: str) -> VerifyReport:
 
 def table(run: VerifyRun, *, headers: bool = True) -> str:
     """One line a row: node, GPU, model, mode, row, verdict, what was seen."""
-    head = "NODE\tGPU\tMODEL\tMODE\tROW\tRESULT\tSEEN\n" if headers else ""
-    return align(head + "".join(_line(each) for each in run.outcomes))
+    heads = ("NODE", "GPU", "MODEL", "MODE", "ROW", "RESULT", "SEEN")
+    return aligned(heads, map(_line, run.outcomes), headers=headers)
 
 
-def _line(outcome: RowOutcome) -> str:
+def _line(outcome: RowOutcome) -> tuple[str, ...]:
     target, proof = outcome.target, outcome.proof
     cells = (target.node, str(target.index), target.model, target.mode, proof.row)
-    return "\t".join((*cells, proof.verdict.value, proof.seen)) + "\n"
+    return (*cells, proof.verdict.value, proof.seen)
 
 
 def failures(run: VerifyRun, *, width: int | None) -> str:

@@ -97,21 +97,38 @@ def _flags(
     return Reader(source, Names(resource_domain, annotation_prefix))
 
 
-_FLAGS: Final = tuple(inspect.signature(_flags).parameters.values())
+_FLAGS: Final = inspect.signature(_flags).parameters
+_Command = Callable[Concatenate[Reader, P], None]
 
 
-def reading(command: Callable[Concatenate[Reader, P], None]) -> Callable[..., None]:
+def reading(command: _Command[P]) -> Callable[..., None]:
     """``command`` with the shared flags in place of its first parameter."""
+    return _with_flags(command, _FLAGS)
+
+
+def reading_live(command: _Command[P]) -> Callable[..., None]:
+    """As :func:`reading`, of a live cluster only."""
+    return _with_flags(command, [name for name in _FLAGS if name != "snapshot"])
+
+
+def connecting(command: _Command[P]) -> Callable[..., None]:
+    """As :func:`reading`, with the flags that say how to reach the API server only."""
+    return _with_flags(command, ("kubeconfig", "context", "request_timeout"))
+
+
+def _with_flags(command: _Command[P], flags: Iterable[str]) -> Callable[..., None]:
+    names = tuple(flags)
 
     @functools.wraps(command)
     def wrapper(*args: Any, **kwargs: Any) -> None:
-        reader = _flags(**{flag.name: kwargs.pop(flag.name) for flag in _FLAGS})
+        reader = _flags(**{name: kwargs.pop(name) for name in names})
         with command_errors(reader.source):
             command(reader, *args, **kwargs)
 
     own = list(inspect.signature(command).parameters.values())[1:]
     by_name = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own]
-    setattr(wrapper, "__signature__", inspect.Signature([*by_name, *_FLAGS]))  # noqa: B010
+    every = [*by_name, *(_FLAGS[name] for name in names)]
+    setattr(wrapper, "__signature__", inspect.Signature(every))  # noqa: B010
     return wrapper
 
 

@@ -22,6 +22,10 @@ _DEFAULTS: Final[dict[str, Any]] = {
     "schedulerName": SCHEDULER,
     "imagePullPolicy": PULL,
     "shell": SHELL,
+    "rule": str(Rule.SHARE),
+    "contextMiB": CONTEXT_MIB,
+    "processes": 1,
+    "enabled": True,
 }
 """Defaults of flags where they are not empty; they are the chart's. A flag that is not on the
 command line is never above a file."""
@@ -250,13 +254,22 @@ def request(
     Raises:
         FlagError: a text or a file cannot be read.
     """
+    fraction = {"rule": str(memory_rule), "contextMiB": context_memory, "processes": processes}
     given = {
+        "modelName": model_name,
+        "modelPath": model_path,
+        "modelConfigFile": model_config_file,
+        "gpuMemory": gpumemory,
+        "gpuCore": gpucore,
+        "gpuCount": gpus,
+        "memoryFraction": _chosen(fraction),
+        "image": image,
+        "command": command,
         "replicas": replicas,
         "extraArgs": [*arguments, *words("--extend-command", extend_command)],
         "port": port,
         "restApiPort": restful_port,
-        "metrics": ({"port": metrics_port} if metrics_port else {})
-        | ({} if allow_metrics else {"enabled": False}),
+        "metrics": _chosen({"port": metrics_port, "enabled": allow_metrics}),
         "versionPolicy": version_policy,
         "monitoringConfigFile": monitoring_config_file,
         "shell": shell,
@@ -273,23 +286,12 @@ def request(
         "schedulerName": scheduler,
         "runtimeClassName": runtime_class,
     }
-    chosen = {k: v for k, v in given.items() if v != _DEFAULTS.get(k, type(v)())}
-    return ServingRequest(
-        server=server,
-        name=name,
-        model_name=model_name,
-        model_path=model_path,
-        model_config_file=model_config_file,
-        gpu_memory=gpumemory,
-        gpu_core=gpucore,
-        gpu_count=gpus,
-        rule=memory_rule,
-        context_mib=context_memory,
-        processes=processes,
-        image=image,
-        command=command,
-        more=overlaid(_file(values), chosen),
-    )
+    return ServingRequest(server, name, overlaid(_file(values), _chosen(given)))
+
+
+def _chosen(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Without what a flag at its default gives."""
+    return {k: v for k, v in given.items() if v != _DEFAULTS.get(k, type(v)())}
 
 
 def _file(path: Path | None) -> dict[str, Any]:

@@ -11,23 +11,19 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Annotated, Any, Final, ParamSpec
 
+import msgspec
 import typer
 
 from gpucore.wire.errors import WireError
-from gpucore.wire.names import Names
-from gpuinspect.cluster.collect import ClusterSource
 from gpuinspect.commands.options.formats import Format, NoHeaders, Output, emit, names_only
 from gpuinspect.commands.options.namespaces import READ_ALL, AllNamespaces, Namespace, chosen
 from gpuinspect.commands.options.reading import (
-    AsUser,
     Context,
-    Domain,
     Kubeconfig,
-    Prefix,
-    Timeout,
+    Reader,
     fail,
     note,
-    read_errors,
+    reading_live,
 )
 from gpuinspect.commands.serving.request import parameters, serving_request
 from gpuinspect.errors import FAILURES, FlagError, MissingObjectError, RefusedError
@@ -213,8 +209,9 @@ for _name, _sentence in ELSEWHERE.items():
 
 
 @app.command("list")
-@reports_errors
+@reading_live
 def list_servings(
+    reader: Reader,
     *,
     namespace: Namespace = "",
     all_namespaces: AllNamespaces = False,
@@ -222,22 +219,14 @@ def list_servings(
     serving_type: ServedType = "",
     output: Output = Format.TABLE,
     no_headers: NoHeaders = False,
-    kubeconfig: Kubeconfig = None,
-    context: Context = None,
-    as_user: AsUser = "",
-    request_timeout: Timeout = 30.0,
-    resource_domain: Domain = "aliyun.com",
-    annotation_prefix: Prefix = "ALIYUN_COM",
 ) -> None:
     """List model servers deployed by this command and by arena."""
-    source = ClusterSource(kubeconfig, context, None, request_timeout, as_user)
     everywhere = all_namespaces or arena_everywhere
-    where = chosen(source, namespace, everywhere=everywhere)
-    with read_errors(source):
-        every = servings(source.connect(), Names(resource_domain, annotation_prefix), where)
-    found = selected(every, serving_type)
+    where = chosen(reader.source, namespace, everywhere=everywhere)
+    every = servings(reader.source.connect(), reader.names, where)
+    found = [each.doc for each in selected(every, serving_type)]
     if output.is_document:
-        emit(serving_list((each, ()) for each in found), output)
+        emit(serving_list(found), output)
     elif output is Format.NAME:
         names_only("deployment", (each.deployment for each in found))
     elif found:
@@ -249,28 +238,22 @@ def list_servings(
 
 
 @app.command("get")
-@reports_errors
+@reading_live
 def get_serving(
+    reader: Reader,
     name: ServedName,
     *,
     namespace: Namespace = "",
     serving_type: ServedType = "",
     version: ServedVersion = "",
     output: Output = Format.TABLE,
-    kubeconfig: Kubeconfig = None,
-    context: Context = None,
-    as_user: AsUser = "",
-    request_timeout: Timeout = 30.0,
-    resource_domain: Domain = "aliyun.com",
-    annotation_prefix: Prefix = "ALIYUN_COM",
 ) -> None:
     """Show one model server: its endpoints, its pods and their GPUs."""
-    source = ClusterSource(kubeconfig, context, None, request_timeout, as_user)
-    where, names = chosen(source, namespace), Names(resource_domain, annotation_prefix)
-    with read_errors(source):
-        kube = source.connect()
-        found = selected(servings(kube, names, where, name), serving_type, version)
-        served = [(each, instances(kube, names, each)) for each in found]
+    where, names, kube = chosen(reader.source, namespace), reader.names, reader.source.connect()
+    found = selected(servings(kube, names, where, name), serving_type, version)
+    served = [
+        msgspec.structs.replace(each.doc, instances=instances(kube, names, each)) for each in found
+    ]
     if not served:
         limits = {"--type": serving_type, "--version": version}
         given = "".join(f" with {flag} {value}" for flag, value in limits.items() if value)
@@ -278,9 +261,9 @@ def get_serving(
     if output.is_document:
         emit(serving_list(served), output)
     elif output is Format.NAME:
-        names_only("pod", (pod.name for _, pods in served for pod in pods))
+        names_only("pod", (pod.name for each in served for pod in each.instances))
     else:
-        sys.stdout.write("\n".join(layout.serving(each, pods) for each, pods in served))
+        sys.stdout.write("\n".join(map(layout.serving, served)))
 
 
 @app.command("delete")
