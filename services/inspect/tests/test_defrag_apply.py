@@ -463,6 +463,23 @@ def test_a_pod_of_an_unknown_scheduler_takes_no_room_of_a_plan(
     assert "default/lost: no scheduler that calls the extender has the name" in outcome.err
 
 
+def test_a_pod_of_a_scheduler_without_the_extender_stays(run: Run, cluster: FakeCluster) -> None:
+    """Its replacement would be placed without regard to the plan; one steered by the webhook not.
+
+    A pod of default-scheduler may be older than the webhook, which gives the next one ours.
+    """
+    for pod in scattered(cluster).items:
+        if pod["kind"] == "Pod":
+            pod["spec"]["schedulerName"] = "gpushare-scheduler"
+    configured(cluster)
+    spec = next(pod for pod in cluster.items if pod["metadata"]["name"] == "b")["spec"]
+    spec["schedulerName"] = "default-scheduler"
+    assert run("defrag", on=cluster).out.endswith("so that default/w fits node n1\n")
+    spec["schedulerName"] = "volcano"
+    outcome = run("defrag", on=cluster)
+    assert outcome.out == "nothing is evicted: no waiting pod would fit by it\n"
+
+
 def test_unknown_allocations_end_the_run(defrag: Defrag, server: EvictingServer) -> None:
     """Without the right to list claims, GPUs could seem free that are not."""
     server.statuses["/apis/resource.k8s.io/v1/resourceclaims"] = 403

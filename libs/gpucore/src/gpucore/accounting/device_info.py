@@ -36,6 +36,11 @@ class DeviceAllocation(msgspec.Struct, frozen=True):
     alone: bool = False
     confirmed: bool = False
 
+    @property
+    def exclusive(self) -> bool:
+        """No other pod may have anything of the GPU."""
+        return self.whole or self.alone
+
 
 class DeviceInfo:
     """The state of one GPU.

@@ -131,7 +131,7 @@ def _pod_views(node_info: NodeInfo, device: DeviceInfo) -> Iterable[PodView]:
             allocation.state,
             hold.mem,
             hold.core,
-            hold.whole or hold.alone,
+            hold.exclusive,
         )
 
 

@@ -38,6 +38,7 @@ from gpuinspect.cluster.snapshots import Snapshot
 
 READ: Final = (*COUNTED, SCHEDULER_CONFIGS, WEBHOOKS)
 """Lists that a decision needs besides nodes and pods."""
+NOT_OURS: Final = "its scheduler does not call the extender, so the plan cannot place it again"
 
 
 def defrag_state(
@@ -66,6 +67,8 @@ def defrag_state(
         if pod.node:
             controller = controller_of(raw)
             obstacle = _stays(pod, controller, constraints, ledger, nodes)
+            if not obstacle and schedulers.misses(pod.scheduler_name, new=True):
+                obstacle = NOT_OURS
             running[pod.uid] = _pod(pod, pod_request, constraints, obstacle, controller)
         elif not pod.gated and not pod.terminating:
             unseen = schedulers.misses(pod.scheduler_name)

@@ -214,6 +214,5 @@ def _held(allocation: Allocation, node_info: NodeInfo) -> dict[GpuIndex, int]:
     for index in named if len(named) < 2 else devices:  # several are in the order of the node
         hold = devices[index].holders.get(allocation.uid)
         if hold is not None:
-            exclusive = hold.whole or hold.alone
-            held[index] = devices[index].total if exclusive else hold.mem
+            held[index] = devices[index].total if hold.exclusive else hold.mem
     return held

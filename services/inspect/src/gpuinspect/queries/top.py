@@ -268,7 +268,7 @@ def _gpus_held(allocation: Allocation, node_info: NodeInfo) -> Fraction:
 
 def _part(device: DeviceInfo, allocation: Allocation) -> Fraction:
     hold = device.holders[allocation.uid]
-    if hold.whole or hold.alone:
+    if hold.exclusive:
         return Fraction(1)
     return Fraction(hold.mem, device.total) if device.total else Fraction(0)
 
