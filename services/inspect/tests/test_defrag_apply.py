@@ -371,9 +371,10 @@ def test_a_tenant_cannot_evict_pods_of_another_namespace(
         (owned("c", "DaemonSet"), {}),
         (owned("c", "Job"), {}),
         ({"labels": {"gpu-topology": "g", "gpu-topology-replica": "2"}}, {}),
+        ({"labels": {"leaderworkerset.sigs.k8s.io/name": "llm"}}, {}),
         ({}, {"volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "x"}}]}),
     ],
-    ids=["no controller", "DaemonSet", "Job", "gang", "volume"],
+    ids=["no controller", "DaemonSet", "Job", "gang", "LeaderWorkerSet", "volume"],
 )
 def test_pods_that_would_lose_their_work_stay(
     defrag: Defrag, server: EvictingServer, metadata: Object, spec: Object
@@ -383,6 +384,17 @@ def test_pods_that_would_lose_their_work_stay(
     server.pod("c")["spec"] |= spec
     assert "nothing is evicted" in defrag("--apply").out
     assert server.evicted == []
+
+
+def test_the_only_pod_of_its_group_in_a_leaderworkerset_may_leave(
+    defrag: Defrag, server: EvictingServer
+) -> None:
+    """No other pod restarts with it."""
+    metadata = server.pod("c")["metadata"]
+    metadata["labels"] = {"leaderworkerset.sigs.k8s.io/name": "llm"}
+    metadata["annotations"] |= {"leaderworkerset.sigs.k8s.io/size": "1"}
+    defrag("--apply")
+    assert server.evicted == ["b", "c"]
 
 
 def test_a_pod_has_to_wait_first(defrag: Defrag, server: EvictingServer) -> None:
