@@ -475,20 +475,26 @@ def test_a_pod_of_an_unknown_scheduler_takes_no_room_of_a_plan(
     assert "default/lost: no scheduler that calls the extender has the name" in outcome.err
 
 
-def test_a_pod_of_a_scheduler_without_the_extender_stays(run: Run, cluster: FakeCluster) -> None:
+@pytest.mark.parametrize("known", [True, False], ids=["configuration", "flag"])
+def test_a_pod_of_a_scheduler_without_the_extender_stays(
+    run: Run, cluster: FakeCluster, known: bool
+) -> None:
     """Its replacement would be placed without regard to the plan; one steered by the webhook not.
 
-    A pod of default-scheduler may be older than the webhook, which gives the next one ours.
+    A pod of default-scheduler may be older than the webhook, which gives the next one ours. The
+    CronJob may not read the configuration of the scheduler, and has its name as a flag.
     """
+    flags = () if known else ("--scheduler=gpushare-scheduler",)
     for pod in scattered(cluster).items:
         if pod["kind"] == "Pod":
             pod["spec"]["schedulerName"] = "gpushare-scheduler"
-    configured(cluster)
+    if known:
+        configured(cluster)
     spec = next(pod for pod in cluster.items if pod["metadata"]["name"] == "b")["spec"]
     spec["schedulerName"] = "default-scheduler"
-    assert run("defrag", on=cluster).out.endswith("so that default/w fits node n1\n")
+    assert run("defrag", *flags, on=cluster).out.endswith("so that default/w fits node n1\n")
     spec["schedulerName"] = "volcano"
-    outcome = run("defrag", on=cluster)
+    outcome = run("defrag", *flags, on=cluster)
     assert outcome.out == "nothing is evicted: no waiting pod would fit by it\n"
 
 
