@@ -459,20 +459,33 @@ def test_an_evicted_pod_with_a_long_grace_period_stops_no_later_run(
     assert "default/w: pods were evicted for it within the last hour" in outcome.err
 
 
+@pytest.mark.parametrize(
+    ("known", "words"),
+    [
+        (True, "no scheduler that calls the extender has the name"),
+        (False, "its scheduler is not gpushare-scheduler"),
+    ],
+    ids=["configuration", "flag"],
+)
 def test_a_pod_of_an_unknown_scheduler_takes_no_room_of_a_plan(
-    run: Run, cluster: FakeCluster
+    run: Run, cluster: FakeCluster, known: bool, words: str
 ) -> None:
-    """It waits for ever, ahead of all others, and is named."""
+    """It waits for ever, ahead of all others, and is named.
+
+    The CronJob may not read the configuration of the scheduler, and has its name as a flag.
+    """
     metadata = {"creationTimestamp": "2025-12-01T00:00:00Z"}
     scattered(cluster).pod("lost", 15, phase="Pending", metadata=metadata)
     for pod in cluster.items:
         if pod["kind"] == "Pod":
             pod["spec"]["schedulerName"] = "gpushare-scheduler"
     cluster.items[-1]["spec"]["schedulerName"] = "gpushare-schedular"
-    configured(cluster)
-    outcome = run("defrag", on=cluster)
+    if known:
+        configured(cluster)
+    flags = () if known else ("--scheduler=gpushare-scheduler",)
+    outcome = run("defrag", *flags, on=cluster)
     assert outcome.out.endswith("so that default/w fits node n1\n")
-    assert "default/lost: no scheduler that calls the extender has the name" in outcome.err
+    assert f"default/lost: {words}" in outcome.err
 
 
 @pytest.mark.parametrize("known", [True, False], ids=["configuration", "flag"])
@@ -481,8 +494,7 @@ def test_a_pod_of_a_scheduler_without_the_extender_stays(
 ) -> None:
     """Its replacement would be placed without regard to the plan; one steered by the webhook not.
 
-    A pod of default-scheduler may be older than the webhook, which gives the next one ours. The
-    CronJob may not read the configuration of the scheduler, and has its name as a flag.
+    A pod of default-scheduler may be older than the webhook, which gives the next one ours.
     """
     flags = () if known else ("--scheduler=gpushare-scheduler",)
     for pod in scattered(cluster).items:

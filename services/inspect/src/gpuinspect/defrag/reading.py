@@ -79,7 +79,8 @@ def defrag_state(
                     pod, constraints, unseen, now=now, waited_seconds=waited_seconds
                 )
             found = _pod(pod, pod_request, constraints, obstacle)
-            waiting.append(msgspec.structs.replace(found, unseen=bool(unseen)))
+            missed = bool(unseen) or _is_of_others(pod, schedulers, scheduler)
+            waiting.append(msgspec.structs.replace(found, unseen=missed))
     living = [pod for pod in snapshot.pods if not (pod.terminating or pod.finished)]
     return DefragState(
         nodes,
@@ -144,7 +145,7 @@ def _stays(
 
 
 def _is_of_others(pod: Pod, schedulers: Schedulers, ours: str) -> bool:
-    """Whether a scheduler that does not call the extender places the replacement of a pod.
+    """Whether a scheduler that does not call the extender places the pod, or its replacement.
 
     Args:
         ours: a scheduler that calls it, for those who may not read which do; empty for none.
