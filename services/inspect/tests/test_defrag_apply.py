@@ -397,6 +397,20 @@ def test_the_only_pod_of_its_group_in_a_leaderworkerset_may_leave(
     assert server.evicted == ["b", "c"]
 
 
+def test_a_pod_that_got_its_node_during_the_run_is_still_named(
+    run: Run, cluster: FakeCluster, tmp_path: Path
+) -> None:
+    """The notes are of the pods that waited when the run began."""
+    metadata = {"creationTimestamp": "2025-12-01T00:00:00Z"}
+    scattered(cluster).pod("ahead", 1, phase="Pending", metadata=metadata)
+    with EvictingServer(cluster).serving() as server:
+        assert isinstance(server, EvictingServer)
+        server.before = lambda _: server.pod("ahead")["spec"].update(nodeName="n1")
+        outcome = Defrag(run, server, tmp_path)("--apply")
+    assert (outcome.code, server.evicted) == (0, ["b", "c"])
+    assert "note: default/ahead: it fits node n1 already" in outcome.err
+
+
 def test_a_pod_has_to_wait_first(defrag: Defrag, server: EvictingServer) -> None:
     """A scheduler places most pods without anybody moving."""
     moment = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
