@@ -247,6 +247,14 @@ def test_a_budget_that_two_pods_share_stops_between_them(
     assert "PodDisruptionBudget" in outcome.out
 
 
+def test_names_are_those_of_the_evicted_pods(defrag: Defrag, server: EvictingServer) -> None:
+    """Without --apply those of the plan."""
+    assert defrag("-o", "name").out == "pod/b\npod/c\n"
+    server.before = lambda name: server.refused.update({"c": 429} if name == "b" else {})
+    assert defrag("--apply", "-o", "name").out == "pod/b\n"
+    assert server.evicted == ["b"]
+
+
 def test_a_pod_that_was_replaced_meanwhile_is_not_evicted(
     defrag: Defrag, server: EvictingServer
 ) -> None:
