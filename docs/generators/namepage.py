@@ -141,6 +141,10 @@ SECTIONS: Final[Mapping[str, Mapping[str, str]]] = {
     "Annotations of namespaces": {
         "VERIFY_SECONDS": "maximum seconds of the run of `gpushare verify` in a namespace",
     },
+    "Pods of LeaderWorkerSets": {
+        "LWS_NAME": "read only, label: all pods of its group may restart with the pod",
+        "LWS_SIZE": "read only, annotation: number of pods in its group",
+    },
     "Notebooks of Kubeflow": {
         "NOTEBOOK_NAME": "read only, label of a pod: the Notebook that creates it again",
         "NOTEBOOK_LAST_ACTIVITY": "read only, annotation of a pod: counts as use of its GPU",

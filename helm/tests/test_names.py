@@ -61,8 +61,11 @@ def test_a_version_with_a_build_is_a_label_that_the_api_server_accepts(
     about.write_text(re.sub(r"(?m)^version: .*", "version: 1.2.3+build.4", text), encoding="utf-8")
     values = MODEL if chart == SERVING else {"image": {"registry": REGISTRY}}
     rendered = render("1.37.0", values, chart=copy)
-    labels = {item["metadata"].get("labels", {}).get("helm.sh/chart") for item in rendered.objects}
-    assert labels - {None} == {f"{chart.name}-1.2.3_build.4"}
+    labels = [item["metadata"].get("labels", {}) for item in rendered.objects]
+    assert {found.get("helm.sh/chart") for found in labels} - {None} == {
+        f"{chart.name}-1.2.3_build.4"
+    }
+    assert not [text for found in labels for text in found.values() if "+" in text]
 
 
 @pytest.mark.parametrize("release", ["on", "yes", "null"])

@@ -19,7 +19,7 @@ app: {{ printf "%s-serving" .Values.server }}
 {{- define "serving.labels" -}}
 {{ include "serving.selector" . }}
 heritage: {{ .Release.Service | quote }}
-chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
+chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 serviceName: {{ include "serving.name" . | quote }}
 servingName: {{ include "serving.name" . | quote }}
 servingType: {{ include "serving.type" . }}

@@ -136,6 +136,7 @@ def test_a_forged_notice_counts_as_none(annotations: dict[str, str]) -> None:
         (measured(owner=Controller(kind="Node", controller=True)), "same node"),
         (measured(labels={"gpu-topology": "g", "gpu-topology-replica": "2"}), "gang"),
         (measured(pod_group="g"), "gang"),
+        (measured(labels={"leaderworkerset.sigs.k8s.io/name": "llm"}), "LeaderWorkerSet"),
         (measured(phase="Pending"), "has not started"),
         (measured(labels={"notebook-name": "nb"}), "kubeflow-resource-stopped of the Notebook"),
         (measured(idle=None), "not known"),

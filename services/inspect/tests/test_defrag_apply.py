@@ -247,6 +247,14 @@ def test_a_budget_that_two_pods_share_stops_between_them(
     assert "PodDisruptionBudget" in outcome.out
 
 
+def test_names_are_those_of_the_evicted_pods(defrag: Defrag, server: EvictingServer) -> None:
+    """Without --apply those of the plan."""
+    assert defrag("-o", "name").out == "pod/b\npod/c\n"
+    server.before = lambda name: server.refused.update({"c": 429} if name == "b" else {})
+    assert defrag("--apply", "-o", "name").out == "pod/b\n"
+    assert server.evicted == ["b"]
+
+
 def test_a_pod_that_was_replaced_meanwhile_is_not_evicted(
     defrag: Defrag, server: EvictingServer
 ) -> None:
@@ -371,9 +379,10 @@ def test_a_tenant_cannot_evict_pods_of_another_namespace(
         (owned("c", "DaemonSet"), {}),
         (owned("c", "Job"), {}),
         ({"labels": {"gpu-topology": "g", "gpu-topology-replica": "2"}}, {}),
+        ({"labels": {"leaderworkerset.sigs.k8s.io/name": "llm"}}, {}),
         ({}, {"volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "x"}}]}),
     ],
-    ids=["no controller", "DaemonSet", "Job", "gang", "volume"],
+    ids=["no controller", "DaemonSet", "Job", "gang", "LeaderWorkerSet", "volume"],
 )
 def test_pods_that_would_lose_their_work_stay(
     defrag: Defrag, server: EvictingServer, metadata: Object, spec: Object
@@ -383,6 +392,31 @@ def test_pods_that_would_lose_their_work_stay(
     server.pod("c")["spec"] |= spec
     assert "nothing is evicted" in defrag("--apply").out
     assert server.evicted == []
+
+
+def test_the_only_pod_of_its_group_in_a_leaderworkerset_may_leave(
+    defrag: Defrag, server: EvictingServer
+) -> None:
+    """No other pod restarts with it."""
+    metadata = server.pod("c")["metadata"]
+    metadata["labels"] = {"leaderworkerset.sigs.k8s.io/name": "llm"}
+    metadata["annotations"] |= {"leaderworkerset.sigs.k8s.io/size": "1"}
+    defrag("--apply")
+    assert server.evicted == ["b", "c"]
+
+
+def test_a_pod_that_got_its_node_during_the_run_is_still_named(
+    run: Run, cluster: FakeCluster, tmp_path: Path
+) -> None:
+    """The notes are of the pods that waited when the run began."""
+    metadata = {"creationTimestamp": "2025-12-01T00:00:00Z"}
+    scattered(cluster).pod("ahead", 1, phase="Pending", metadata=metadata)
+    with EvictingServer(cluster).serving() as server:
+        assert isinstance(server, EvictingServer)
+        server.before = lambda _: server.pod("ahead")["spec"].update(nodeName="n1")
+        outcome = Defrag(run, server, tmp_path)("--apply")
+    assert (outcome.code, server.evicted) == (0, ["b", "c"])
+    assert "note: default/ahead: it fits node n1 already" in outcome.err
 
 
 def test_a_pod_has_to_wait_first(defrag: Defrag, server: EvictingServer) -> None:
@@ -447,20 +481,55 @@ def test_an_evicted_pod_with_a_long_grace_period_stops_no_later_run(
     assert "default/w: pods were evicted for it within the last hour" in outcome.err
 
 
+@pytest.mark.parametrize(
+    ("known", "words"),
+    [
+        (True, "no scheduler that calls the extender has the name"),
+        (False, "its scheduler is not gpushare-scheduler"),
+    ],
+    ids=["configuration", "flag"],
+)
 def test_a_pod_of_an_unknown_scheduler_takes_no_room_of_a_plan(
-    run: Run, cluster: FakeCluster
+    run: Run, cluster: FakeCluster, known: bool, words: str
 ) -> None:
-    """It waits for ever, ahead of all others, and is named."""
+    """It waits for ever, ahead of all others, and is named.
+
+    The CronJob may not read the configuration of the scheduler, and has its name as a flag.
+    """
     metadata = {"creationTimestamp": "2025-12-01T00:00:00Z"}
     scattered(cluster).pod("lost", 15, phase="Pending", metadata=metadata)
     for pod in cluster.items:
         if pod["kind"] == "Pod":
             pod["spec"]["schedulerName"] = "gpushare-scheduler"
     cluster.items[-1]["spec"]["schedulerName"] = "gpushare-schedular"
-    configured(cluster)
-    outcome = run("defrag", on=cluster)
+    if known:
+        configured(cluster)
+    flags = () if known else ("--scheduler=gpushare-scheduler",)
+    outcome = run("defrag", *flags, on=cluster)
     assert outcome.out.endswith("so that default/w fits node n1\n")
-    assert "default/lost: no scheduler that calls the extender has the name" in outcome.err
+    assert f"default/lost: {words}" in outcome.err
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["configuration", "flag"])
+def test_a_pod_of_a_scheduler_without_the_extender_stays(
+    run: Run, cluster: FakeCluster, known: bool
+) -> None:
+    """Its replacement would be placed without regard to the plan; one steered by the webhook not.
+
+    A pod of default-scheduler may be older than the webhook, which gives the next one ours.
+    """
+    flags = () if known else ("--scheduler=gpushare-scheduler",)
+    for pod in scattered(cluster).items:
+        if pod["kind"] == "Pod":
+            pod["spec"]["schedulerName"] = "gpushare-scheduler"
+    if known:
+        configured(cluster)
+    spec = next(pod for pod in cluster.items if pod["metadata"]["name"] == "b")["spec"]
+    spec["schedulerName"] = "default-scheduler"
+    assert run("defrag", *flags, on=cluster).out.endswith("so that default/w fits node n1\n")
+    spec["schedulerName"] = "volcano"
+    outcome = run("defrag", *flags, on=cluster)
+    assert outcome.out == "nothing is evicted: no waiting pod would fit by it\n"
 
 
 def test_unknown_allocations_end_the_run(defrag: Defrag, server: EvictingServer) -> None:

@@ -1,5 +1,6 @@
 """``gpushare watch``: frames in one place."""
 
+import io
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,7 +10,8 @@ from drawncluster import FakeCluster
 from fakeapiserver import FakeApiServer
 from invoking import Run
 
-from gpuinspect.terminal.screens import HOME, REST_OF_LINE, REST_OF_SCREEN, Frames
+from gpuinspect.terminal.output import colourful
+from gpuinspect.terminal.screens import HOME, REST_OF_LINE, REST_OF_SCREEN, Frames, screen
 
 pytestmark = pytest.mark.slow
 
@@ -50,6 +52,28 @@ def test_what_does_not_fit_is_counted() -> None:
     """A frame is never taller or wider than the terminal."""
     lines = shown(frames(lines=5, columns=12).draw("".join(f"line {i} long\n" for i in range(9))))
     assert lines == ["  line 0 lon", "  line 1 lon", "  line 2 lon", "  ... 6 more"]
+
+
+class Terminal(io.StringIO):
+    """A terminal that keeps what is written."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(("term", "obeyed"), [("xterm", True), ("dumb", False), ("", False)])
+def test_only_a_terminal_that_obeys_control_sequences_gets_them(
+    monkeypatch: pytest.MonkeyPatch, term: str, obeyed: bool
+) -> None:
+    """A dumb one would show them: its frames follow each other, and no word has a colour."""
+    terminal = Terminal()
+    monkeypatch.setattr("sys.stdout", terminal)
+    monkeypatch.setenv("TERM", term)
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    with screen() as show:
+        show("frame")
+    assert ("\x1b" in terminal.getvalue()) is obeyed
+    assert colourful() is obeyed
 
 
 def test_frames_follow_each_other_without_a_terminal(

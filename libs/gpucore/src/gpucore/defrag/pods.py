@@ -18,7 +18,7 @@ from gpucore.simulate.whatif import WhatIfPod
 from gpucore.units import NodeName, PodUid, listed
 from gpucore.wire.names import DEFRAG, DEFRAG_ALLOW, DEFRAG_NEVER
 from gpucore.wire.pod.controllers import Controller
-from gpucore.wire.pod.gangs import gang_of
+from gpucore.wire.pod.gangs import gang_of, restarts_others
 from gpucore.wire.pod.spec import Pod
 
 RECREATING: Final = frozenset({"ReplicaSet", "StatefulSet", "ReplicationController"})
@@ -166,6 +166,8 @@ def running_obstacle(pod: Pod, controller: Controller | None, constraints: PodCo
         return "it is not running"
     if gang_of(pod) is not None:
         return "it belongs to a gang, which is never moved in part"
+    if others := restarts_others(pod):
+        return others
     if constraints.unsupported:
         return f"what-if does not evaluate its {', '.join(constraints.unsupported)}"
     return _kept(pod.annotations.get(DEFRAG, ""), controller)

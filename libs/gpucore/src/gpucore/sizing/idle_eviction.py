@@ -24,7 +24,7 @@ from gpucore.wire.names import (
     NOTEBOOK_STOPPED,
 )
 from gpucore.wire.pod.controllers import Controller
-from gpucore.wire.pod.gangs import gang_of
+from gpucore.wire.pod.gangs import gang_of, restarts_others
 from gpucore.wire.pod.spec import Pod, created
 from gpucore.wire.quantity import unix_seconds
 
@@ -205,6 +205,8 @@ def _spared(measured: MeasuredPod, rules: IdleRules) -> str:
         return "it has not started"
     if gang_of(pod) is not None:
         return "it is a member of a gang, whose other pods would stand still"
+    if others := restarts_others(pod):
+        return others
     if controller is None:
         return "" if rules.bare_pods else "no controller would create it again"
     return _created_again(pod, controller)

@@ -145,6 +145,10 @@ NVIDIA_DEPLOY_PLUGIN: Final = "nvidia.com/gpu.deploy.device-plugin"  # node labe
 NVIDIA_HELD_AFFINITY: Final = "gpushare/nvidia-plugin-affinity"  # DaemonSet annotation
 NVIDIA_HELD_LABEL: Final = "gpushare/nvidia-plugin-label"  # node annotation
 
+# LeaderWorkerSet, whose groups of pods start and end together.
+LWS_NAME: Final = "leaderworkerset.sigs.k8s.io/name"  # pod label
+LWS_SIZE: Final = "leaderworkerset.sigs.k8s.io/size"  # pod annotation: pods of its group
+
 # Kubeflow's notebook controller and its culler of idle notebooks.
 NOTEBOOK_NAME: Final = "notebook-name"  # pod label: the Notebook whose StatefulSet created it
 NOTEBOOK_LAST_ACTIVITY: Final = "notebooks.kubeflow.org/last-activity"  # annotation, RFC 3339

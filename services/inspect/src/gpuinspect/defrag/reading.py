@@ -17,7 +17,7 @@ from gpucore.defrag.pods import (
 from gpucore.model import PodRequest
 from gpucore.model.constraints import PodConstraints
 from gpucore.scheduling.candidates import Candidates
-from gpucore.scheduling.cluster_policy import same_scheduler
+from gpucore.scheduling.cluster_policy import UNSET_NAMES, same_scheduler
 from gpucore.units import NodeName, PodUid
 from gpucore.wire.constraints import pod_constraints
 from gpucore.wire.names import Names
@@ -31,6 +31,7 @@ from gpuinspect.cluster.ledger import ledger_of
 from gpuinspect.cluster.schedulers import (
     SCHEDULER_CONFIGS,
     WEBHOOKS,
+    Schedulers,
     policy_of,
     schedulers_of,
 )
@@ -38,6 +39,7 @@ from gpuinspect.cluster.snapshots import Snapshot
 
 READ: Final = (*COUNTED, SCHEDULER_CONFIGS, WEBHOOKS)
 """Lists that a decision needs besides nodes and pods."""
+NOT_OURS: Final = "its scheduler does not call the extender, so the plan cannot place it again"
 
 
 def defrag_state(
@@ -66,6 +68,8 @@ def defrag_state(
         if pod.node:
             controller = controller_of(raw)
             obstacle = _stays(pod, controller, constraints, ledger, nodes)
+            if not obstacle and _is_of_others(pod, schedulers, scheduler):
+                obstacle = NOT_OURS
             running[pod.uid] = _pod(pod, pod_request, constraints, obstacle, controller)
         elif not pod.gated and not pod.terminating:
             unseen = schedulers.misses(pod.scheduler_name)
@@ -75,7 +79,8 @@ def defrag_state(
                     pod, constraints, unseen, now=now, waited_seconds=waited_seconds
                 )
             found = _pod(pod, pod_request, constraints, obstacle)
-            waiting.append(msgspec.structs.replace(found, unseen=bool(unseen)))
+            missed = bool(unseen) or _is_of_others(pod, schedulers, scheduler)
+            waiting.append(msgspec.structs.replace(found, unseen=missed))
     living = [pod for pod in snapshot.pods if not (pod.terminating or pod.finished)]
     return DefragState(
         nodes,
@@ -137,6 +142,17 @@ def _stays(
     if pod.claims or pod.node not in nodes.nodes or allocation is None:
         return "its GPUs are not known by its annotations"
     return running_obstacle(pod, controller, constraints)
+
+
+def _is_of_others(pod: Pod, schedulers: Schedulers, ours: str) -> bool:
+    """Whether a scheduler that does not call the extender places the pod, or its replacement.
+
+    Args:
+        ours: a scheduler that calls it, for those who may not read which do; empty for none.
+    """
+    if schedulers.names or not ours or pod.scheduler_name in UNSET_NAMES:
+        return bool(schedulers.misses(pod.scheduler_name, new=True))
+    return not same_scheduler(ours, pod.scheduler_name)
 
 
 def _passed_over(

@@ -140,7 +140,7 @@ class _Calls:
     """A cluster that is read and changed through a client.
 
     Attributes:
-        state: as it was read last.
+        state: as it was read first, which the plan is made for.
     """
 
     def __init__(self, kube: "BlockingClient", names: Names, wanted: EvictionSettings) -> None:
@@ -152,8 +152,9 @@ class _Calls:
         found = live(self._kube, READ)
         for kind in NEEDED & found.missing.keys():
             raise InspectError(f"allocations are unknown: {found.missing[kind]}")
-        self.state = _state(found, self._names, self._wanted, now())
-        return self.state
+        state = _state(found, self._names, self._wanted, now())
+        self.state = self.state or state
+        return state
 
     def evict(self, pod: DefragPod, *, dry_run: bool) -> None:
         """Request an eviction."""

@@ -28,9 +28,15 @@ def width(stream: TextIO | None = None) -> int | None:
     return shutil.get_terminal_size().columns if written.isatty() else None
 
 
+def obeys(stream: TextIO | None) -> bool:
+    """Whether a stream is a terminal that obeys control sequences; a dumb one shows them."""
+    smart = os.environ.get("TERM") not in {None, "", "dumb"}
+    return smart and stream is not None and stream.isatty()
+
+
 def colourful() -> bool:
-    """Whether to use colours: on a terminal without NO_COLOR."""
-    return sys.stdout.isatty() and "NO_COLOR" not in os.environ
+    """Whether to use colours: on a terminal that has them, without NO_COLOR."""
+    return obeys(sys.stdout) and "NO_COLOR" not in os.environ
 
 
 def shows(characters: str) -> bool:

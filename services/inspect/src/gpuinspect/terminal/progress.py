@@ -3,7 +3,6 @@
 Only people see it: it needs a terminal, and appears after the first second.
 """
 
-import os
 import sys
 import threading
 import time
@@ -87,9 +86,8 @@ class Progress:
 @contextmanager
 def shown(words: str, goal: float = 0) -> Iterator[Progress]:
     """Progress on standard error where that is a terminal, for as long as the block runs."""
-    smart = os.environ.get("TERM") not in {None, "", "dumb"}
-    smart = smart and sys.stderr is not None and sys.stderr.isatty()
-    progress = Progress(words, goal, stream=sys.stderr if smart else None)
+    stream = sys.stderr if terminal.obeys(sys.stderr) else None
+    progress = Progress(words, goal, stream=stream)
     try:
         yield progress
     finally:

@@ -63,7 +63,7 @@ class Show:
 @contextmanager
 def screen() -> Iterator[Show]:
     """The terminal's other screen while the block runs; Ctrl-C ends the block."""
-    if not sys.stdout.isatty():
+    if not terminal.obeys(sys.stdout):
         yield Show(None)
         return
     sys.stdout.write(OTHER_SCREEN)

@@ -12,7 +12,7 @@ import msgspec
 
 from gpucore.units import PodUid
 from gpucore.wire import names as wire_names
-from gpucore.wire.names import GANG_LABELS
+from gpucore.wire.names import GANG_LABELS, LWS_NAME, LWS_SIZE
 from gpucore.wire.pod.spec import Pod
 from gpucore.wire.quantity import number
 
@@ -60,6 +60,16 @@ def gang_of(pod: Pod) -> Gang | None:
             size = _size(pod.labels.get(size_label))
             return Gang(pod.namespace, name, size) if size > 1 else None
     return None
+
+
+def restarts_others(pod: Pod) -> str:
+    """Why other pods may restart where this one is evicted; empty where none do.
+
+    A LeaderWorkerSet recreates a group by its restart policy, and workers end with their leader.
+    """
+    if LWS_NAME not in pod.labels or pod.annotations.get(LWS_SIZE) == "1":
+        return ""
+    return "its LeaderWorkerSet may restart all pods of its group"
 
 
 def gang_fault(pod: Pod) -> str:

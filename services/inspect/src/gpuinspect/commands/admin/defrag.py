@@ -113,7 +113,8 @@ def _for_waiting(
         return
     plan = report.found.plan
     if output is Format.NAME:
-        names_only("pod", (each.pod.name for each in plan.evictions) if plan else ())
+        planned = [each.pod for each in plan.evictions] if plan else []
+        names_only("pod", (pod.name for pod in (report.evicted if report.applied else planned)))
         return
     unit = unit_of(state.nodes.node_infos[plan.node]) if plan else GIB
     sys.stdout.write(evictions(report, unit, headers=not no_headers))
