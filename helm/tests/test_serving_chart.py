@@ -276,7 +276,11 @@ def test_names_that_yaml_reads_as_something_else_stay_names() -> None:
     [
         ([], ["--tensor-parallel-size=2"]),
         (["-tp", "1"], []),
+        (["-dpn=2"], []),
         (["--pipeline-parallel-size=2"], []),
+        (["--tensor_parallel_size", "1"], []),
+        (["--api-key=team-dp-tp"], ["--tensor-parallel-size=2"]),
+        (["--chat-template=/parallel.jinja"], ["--tensor-parallel-size=2"]),
     ],
 )
 def test_vllm_uses_all_of_its_gpus(more: list[str], option: list[str]) -> None:

@@ -102,7 +102,7 @@ latest { num_versions: {{ $number | default "1" }} }
 - {{ printf "--served-model-name=%s" $values.modelName | quote }}
 - --host=0.0.0.0
 - --port={{ $server.http }}
-{{- if and (gt (int $values.gpuCount) 1) (not (regexMatch "parallel|-[tpd]p" (join " " $values.extraArgs))) }}
+{{- if and (gt (int $values.gpuCount) 1) (not (regexMatch "(^| )(--[a-z_-]*parallel|-[tpd]p[a-z]*( |=|$))" (join " " $values.extraArgs))) }}
 - --tensor-parallel-size={{ int $values.gpuCount }}
 {{- end }}
 {{- end }}
