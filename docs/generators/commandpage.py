@@ -19,9 +19,11 @@ from typer.main import get_command
 from gpudeviceplugin.command_line import settings_of
 from gpudeviceplugin.settings import DevicePluginSettings
 from gpuextender.settings import ExtenderSettings
-from gpuinspect.commands.main import app
+from gpuinspect.commands.main import SETTINGS, app
 from gpuinspect.commands.options.absent import sentences
 
+HELP: Final = SETTINGS["help_option_names"]
+"""A command keeps the help flags of its first context, so these are the flags of the program."""
 PAGE = Path(__file__).resolve().parents[1] / "reference" / "commands.md"
 HEAD: Final = """\
 # Commands and flags
@@ -99,13 +101,13 @@ def _commands(command: Any, path: str) -> Iterator[tuple[str, TyperCommand]]:
 
 def _rows(command: TyperCommand) -> list[str]:
     options = [option for option in command.params if isinstance(option, TyperOption)]
-    context = typer.Context(command)
+    context = typer.Context(command, help_option_names=HELP)
     return [_option(option, context) for option in options if not option.hidden]
 
 
 def _command(path: str, command: TyperCommand, rows: Sequence[str], reading: Sequence[str]) -> str:
     """A section: how it is called, what it does, its own flags, and why it lacks shared ones."""
-    usage = " ".join(command.collect_usage_pieces(typer.Context(command)))
+    usage = " ".join(command.collect_usage_pieces(typer.Context(command, help_option_names=HELP)))
     summary = " ".join((command.help or "").split("\f")[0].split())
     own = [row for row in rows if row not in reading]
     table = f"\n{TABLE}{''.join(own)}" if own else ""

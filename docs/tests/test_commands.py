@@ -16,7 +16,8 @@ from gpuinspect.commands.main import app
 from guides.blocks import fences
 
 ROOT = Path(__file__).parents[2]
-PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
+READMES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *ROOT.glob("services/*/README.md")]
+PAGES = sorted([*READMES, *(ROOT / "docs").rglob("*.md")])
 TERMINALS = {"console", "sh", "bash"}
 VALUES = yaml.safe_load((ROOT / "helm" / "gpushare" / "values.yaml").read_text())
 SPAN = re.compile(r"`([^`\n]+)`")
@@ -71,6 +72,17 @@ def test_every_call_of_our_command_on_a_page_names_commands_and_flags_it_has(pag
     """A flag that was renamed must not live on in a page."""
     found = [(words, complaint(words)) for line in typed(page) for words in calls(line)]
     assert [(" ".join(words), why) for words, why in found if why] == []
+
+
+def test_the_readme_of_the_command_lists_every_command() -> None:
+    """Those of `gpushare --help`, each in a row of its table."""
+    text = (ROOT / "services" / "inspect" / "README.md").read_text()
+    rows = "\n".join(line.split("` |")[0] for line in text.splitlines() if line.startswith("| `"))
+    group = get_command(app)
+    assert isinstance(group, TyperGroup)
+    names = group.list_commands(typer.Context(group))
+    assert "doctor" in names
+    assert [name for name in names if not re.search(rf"[` ]{name}\b", rows)] == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

@@ -2,10 +2,14 @@
 
 from pathlib import Path
 
+import typer
 import yaml
+from typer.core import TyperGroup
+from typer.main import get_command
 
 from gpucore.node.isolation.cdi import CDI_KIND
 from gpucore.wire.names import CLAIM_MANAGER, MANAGED_BY
+from gpuinspect.commands.main import app
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "uninstall.md").read_text()
@@ -24,3 +28,15 @@ def test_files_that_remain_on_gpu_nodes_are_named() -> None:
     cdi = f"{plugin['cdi']['directory']}/{CDI_KIND.replace('/', '-')}_*.json"
     for path in (f"{plugin['kubeletRoot']}/plugins/gpushare-usage", cdi, mps):
         assert f"| `{path}` |" in PAGE
+
+
+def test_leases_of_commands_that_evict_are_named() -> None:
+    """The commands create them in kube-system and keep them for their next run."""
+    group = get_command(app)
+    assert isinstance(group, TyperGroup)
+    leases = []
+    for name in ("defrag", "idle"):
+        command = group.get_command(typer.Context(group), name)
+        (default,) = (each.default for each in command.params if "--lease" in each.opts)
+        leases.append(default.removeprefix("kube-system/"))
+    assert f"`kubectl -n kube-system delete lease {' '.join(leases)}`" in PAGE

@@ -230,7 +230,12 @@ CASES: Mapping[str, Case] = {
         {of("gpushare_verify_row", PLUGIN, 'gpu="0",row="memory"'): always(0)},
         {**_NODE, "gpu": "0", "row": "memory"},
     ),
-    "GpushareMpsDown": Case({MPS: always(0)}, {**_NODE, "uuid": "GPU-a"}),
+    "GpushareMpsDown": Case(
+        {MPS: always(0), HEALTHY_GPU: always(0)},
+        {**_NODE, "uuid": "GPU-a"},
+        # The plugin withdraws a GPU whose daemon does not serve.
+        also={"GpushareGpuUnhealthy": {**_NODE, "gpu": "0", "uuid": "GPU-a"}},
+    ),
 }
 """One for each alert, by its name."""
 

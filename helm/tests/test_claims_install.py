@@ -165,6 +165,15 @@ def test_the_notes_name_the_label() -> None:
     assert "gpushare/api=devices" in render(VERSION, {"api": "auto"}).notes
 
 
+@pytest.mark.parametrize("api", ["claims", "auto"])
+def test_the_notes_wait_for_what_the_nodes_publish(api: str) -> None:
+    """A node that offers claims has a ResourceSlice, and never advertises units of memory."""
+    notes = render(VERSION, {"api": api}).notes
+    assert "Wait until the nodes publish their GPUs as ResourceSlices" in notes
+    assert "Wait until the nodes advertise" not in notes
+    assert "Wait until the nodes advertise" in claims().notes
+
+
 def share_test(values: dict[str, Any]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """The pod of `helm test`, and the templates that it may name."""
     rendered = render(VERSION, values)

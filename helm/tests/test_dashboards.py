@@ -14,6 +14,7 @@ import metricpage
 import pytest
 from charting import render
 from queries import metrics_of
+from test_alerts import promtool
 
 pytestmark = pytest.mark.slow
 
@@ -157,6 +158,34 @@ def test_promtool_reads_every_query(promtool_path: Path, tmp_path: Path) -> None
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def query(name: str, title: str) -> str:
+    """The first query of a panel."""
+    (panel,) = (panel for panel in load(name)["panels"] if panel["title"] == title)
+    return str(panel["targets"][0]["expr"])
+
+
+def test_panels_show_a_single_error_and_the_lack_of_a_leader(
+    promtool_path: Path, tmp_path: Path
+) -> None:
+    """A counter that begins with its first event has no increase, and no series has no sum."""
+    xid = 'gpushare_gpu_xid_total{job="gpushare-device-plugin",node="n",gpu="GPU-a",xid="79"}'
+    expected = [
+        (query("node", "GPU errors").replace("$node", "n"), '{xid="79"}', 1),
+        (query("scheduler", "Leaders"), "{}", 0),
+    ]
+    test = {
+        "interval": "1m",
+        "input_series": [{"series": xid, "values": "_x75 1x4"}],
+        "promql_expr_test": [
+            {"expr": expr, "eval_time": "80m", "exp_samples": [{"labels": labels, "value": value}]}
+            for expr, labels, value in expected
+        ],
+    }
+    file = tmp_path / "test.yaml"
+    file.write_text(json.dumps({"tests": [test]}))
+    promtool(promtool_path, "test", "rules", file)
 
 
 def test_the_chart_puts_them_where_grafana_looks() -> None:

@@ -246,6 +246,23 @@ def test_notes_say_what_to_do_next() -> None:
     assert "The webhook is off" in off
 
 
+@pytest.mark.parametrize(
+    ("values", "flags"),
+    [
+        ({}, ""),
+        (
+            {"resourceDomain": "a.example.com", "annotationPrefix": "MINE"},
+            " --resource-domain a.example.com --annotation-prefix MINE",
+        ),
+    ],
+)
+def test_notes_lead_to_commands_that_read_these_names(values: Object, flags: str) -> None:
+    """Without the flags of other names the command finds no share; `inspect` explains no pod."""
+    notes = render(values=values).notes
+    for command in ("gpushare inspect -d", "gpushare explain pod NAME", "gpushare doctor"):
+        assert f"     {command}{flags}\n" in f"{notes}\n"
+
+
 def test_notes_of_extender_mode_lead_to_the_configuration() -> None:
     """The notes for the cluster's own scheduler name the object that holds its configuration."""
     rendered = render(values={"scheduler": {"mode": "extender"}})

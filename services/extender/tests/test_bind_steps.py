@@ -180,9 +180,12 @@ async def test_a_plain_pod_that_was_read_once_is_not_read_again(clock: FakeClock
 async def test_a_pod_that_cannot_be_found_is_not_bound(
     clock: FakeClock, reply: Reply, expected: BindResult
 ) -> None:
-    """Nothing is reserved, written or recorded, and the scheduler learns why."""
+    """Nothing is reserved, written or recorded; the scheduler and the log get the reason."""
     bench = Bench(clock, reply)
-    assert await bench.run_bind(uid="q", name="q") == expected
+    with structlog.testing.capture_logs() as logs:
+        assert await bench.run_bind(uid="q", name="q") == expected
+    found = {"event": "not bound", "fate": expected.fate, "error": expected.error}
+    assert logs == [found | {"log_level": "warning"}]
     assert bench.sent() == [("GET", "q")]
     assert (bench.recorder.events, bench.state.ledger.allocations()) == ([], {})
     assert bench.state.find("default", "q") is None

@@ -47,6 +47,14 @@ def test_a_block_of_units(run: Run, scattered: FakeCluster) -> None:
     assert document["conclusion"].startswith("moving 1 pod frees 13 GiB on GPU")
 
 
+def test_units_of_another_size_are_named(run: Run, cluster: FakeCluster) -> None:
+    """`--units` counts in units of the nodes, of 256 MiB here."""
+    cluster.node("n", gpus=[Gpu(60)], resources=WHOLE, unit="256MiB")
+    outcome = run("defrag", "--units", "8", on=cluster)
+    free = "8 units of 256MiB on GPU 0 of node n is free already"
+    assert outcome.out == f"nothing needs to move: {free}\n"
+
+
 def test_nothing_to_do(run: Run, scattered: FakeCluster) -> None:
     """Room that is there already needs no move."""
     outcome = run("defrag", "--units", "10", on=scattered)

@@ -186,6 +186,25 @@ def test_a_snapshot_shows_the_same_faults(
     assert found[name]["result"] in {"warn", "fail"}
 
 
+@pytest.mark.parametrize(
+    ("labels", "pods", "figures"),
+    [
+        ({"ack.node.gpu.max-pod": "1"}, ({}, {}), "2 pods of at most 1"),
+        ({}, ({"aliyun.com/gpu-core.percentage": "60"},) * 2, "120 % of its compute"),
+    ],
+)
+def test_what_exceeds_on_an_overfull_gpu_is_named(
+    run: Run, labels: dict[str, str], pods: tuple[dict[str, str], ...], figures: str
+) -> None:
+    """A GPU may have memory to spare, and more pods or compute allocated than it may have."""
+    cluster = sound()
+    item(cluster, "n2")["metadata"].setdefault("labels", {}).update(labels)
+    for number, limits in enumerate(pods):
+        cluster.pod(f"x{number}", 1, node="n2", index=0, annotations=CONFIRMED, limits=limits)
+    (finding,) = verdicts(run, cluster)["no-gpu-overfull"]["findings"]
+    assert finding == f"n2 GPU 0: 2 of 15 GiB, {figures}"
+
+
 def test_every_check_has_a_fault() -> None:
     """No check is without the proof that it can fail; there are at least 25."""
     assert {check.name for check in CHECKS} == {name for name, _ in FAULTS}

@@ -5,6 +5,7 @@ import os
 import shlex
 import subprocess
 import sys
+from importlib.metadata import distribution
 from pathlib import Path
 
 import pytest
@@ -225,11 +226,15 @@ def test_the_charts_refusals_are_sentences(run: Run) -> None:
 def test_without_any_helm_it_names_what_to_install(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Neither program nor library: one sentence with both ways out."""
+    """Neither program nor library: one sentence with both ways out, of a package that exists.
+
+    No package index has this command, so an extra of it cannot be installed by name.
+    """
     monkeypatch.setitem(sys.modules, "helm_python", None)
     monkeypatch.setattr(engine, "find_spec", lambda name: None)
     outcome = run("serve", "vllm", *SHARE, *NAMESPACE)
     assert (outcome.code, outcome.err) == (1, f"error: {engine.NO_HELM}\n")
+    assert engine.NO_HELM.endswith(f"pip install {distribution('helm-python-sdk').name}")
 
 
 @pytest.mark.parametrize("server", ["tensorflow", "triton", "torchserve", "vllm", "custom"])

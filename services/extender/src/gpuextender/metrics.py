@@ -219,7 +219,7 @@ class LedgerMetrics:
         )
         yield GaugeMetricFamily(
             "gpushare_extender_overfull_gpus",
-            "GPUs whose allocated memory exceeds their capacity.",
+            "GPUs with more memory, compute or pods allocated than they may have.",
             sum(map(_overfull_gpus, node_infos)),
         )
         yield GaugeMetricFamily(

@@ -122,12 +122,11 @@ class Bind:
         try:
             pending = await self._asking(args)
         except (KubeError, WireError) as error:
-            return BindResult("unreadable", str(error))
+            pending = BindResult("unreadable", str(error))
         if isinstance(pending, BindResult):
-            return pending
-        outcome = self._standing(args) or await self._decide(pending, args)
+            return _logged(pending)
+        outcome = _logged(self._standing(args) or await self._decide(pending, args))
         if outcome.error:
-            log.warning("not bound", fate=outcome.fate, error=outcome.error)
             self._recorder.warn(pending.pod, "GpuPlacementFailed", outcome.error)
         return outcome
 
@@ -250,6 +249,12 @@ def _no_place(pod: Pod, request: str, node: NodeName, reason: str) -> str:
         f"The node {node} can't place the pod {pod.name} in ns {pod.namespace},"
         f"and the pod spec is {request}: {reason}"
     )
+
+
+def _logged(outcome: BindResult) -> BindResult:
+    if outcome.error:
+        log.warning("not bound", fate=outcome.fate, error=outcome.error)
+    return outcome
 
 
 def _other_uid(args: BindingArgs, pod: Pod) -> str:

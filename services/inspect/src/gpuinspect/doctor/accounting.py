@@ -2,8 +2,10 @@
 
 from collections.abc import Iterator
 
+from gpucore.accounting.device_info import DeviceInfo
 from gpucore.accounting.node_info import unit_of
-from gpucore.model import AllocationState
+from gpucore.model import CORE_PER_GPU, AllocationState
+from gpucore.units import MemoryUnit
 from gpuinspect.doctor.checks import Checklist, Level
 from gpuinspect.doctor.evidence import Evidence, called
 
@@ -56,14 +58,28 @@ def _lost(evidence: Evidence) -> Iterator[str]:
     "no-gpu-overfull",
     Level.FAIL,
     "no GPU is over-full",
-    do="delete one of the pods; if gpushare's device plugin runs there, report a bug",
+    do="delete one of its pods, or restore the memory unit, MIG layout or node label that changed; "
+    "if none did and gpushare's device plugin runs there, report a bug",
 )
 def _overfull(evidence: Evidence) -> Iterator[str]:
     for name, node_info in evidence.node_infos.items():
         for index in node_info.overfull:
             device = node_info.devices[index]
             if device.gpu is not None:
-                yield f"{name} GPU {index}: {device.used} of {device.total} {unit_of(node_info)}"
+                figures = ", ".join(_excesses(device, unit_of(node_info)))
+                yield f"{name} GPU {index}: {figures}"
+
+
+def _excesses(device: DeviceInfo, unit: MemoryUnit) -> Iterator[str]:
+    """What its pods hold, beginning with memory, and of what else that is too much."""
+    pods = len(device.holders)
+    yield f"{device.used} of {device.total} {unit}"
+    if device.core_used > CORE_PER_GPU:
+        yield f"{device.core_used} % of its compute"
+    if device.max_pods and pods > device.max_pods:
+        yield f"{pods} pods of at most {device.max_pods}"
+    if device.taken and pods > 1:
+        yield f"{pods} pods, of which one has it exclusively"
 
 
 @check(

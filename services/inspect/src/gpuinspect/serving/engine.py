@@ -1,7 +1,7 @@
 """Helm, which renders the chart and keeps releases: the program on PATH, else its library.
 
 The library is the Go code of the same Helm, so what is rendered does not depend on which of the two
-is there. It comes with ``gpushare-inspect[serve]``. It lives in a process of its own
+is there. It is the package of the extra ``serve``. It lives in a process of its own
 (:mod:`gpukube.helmchild`), since a process that has loaded it must not fork. Nothing
 here waits for pods.
 """
@@ -22,8 +22,7 @@ from gpuinspect.errors import HelmError
 
 CHART: Final = Path(__file__).parent / "chart"
 NO_HELM: Final = (
-    "serving needs Helm: put helm on PATH, or install its library with "
-    "pip install 'gpushare-inspect[serve]'"
+    "serving needs Helm: put helm on PATH, or install its library with pip install helm-python-sdk"
 )
 SEVERAL_FILES: Final = (
     "KUBECONFIG names several files, and Helm's library reads only one: put helm on PATH, or name "

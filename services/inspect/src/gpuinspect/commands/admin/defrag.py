@@ -35,7 +35,9 @@ def defrag(
     ] = 0,
     units: Annotated[
         int,
-        typer.Option(help="memory to free on one GPU, in GiB unless the nodes count in MiB", min=0),
+        typer.Option(
+            help="memory to free on one GPU, in units of the nodes (GiB by default)", min=0
+        ),
     ] = 0,
     selector: Selector = "",
     apply: Annotated[
@@ -173,7 +175,8 @@ def conclusion(plan: MovePlan, goal: Goal, unit: MemoryUnit) -> str:
     """A sentence with the capacity that the moves free."""
     gpus = ", ".join(map(str, plan.gpus))
     noun = "GPU" if len(plan.gpus) == 1 else "GPUs"
-    what = f"{goal.units} {unit} on {noun} {gpus}" if goal.units else f"{noun} {gpus}"
+    where = f"{noun} {gpus}"
+    what = f"{memory_words(goal.units, unit)} on {where}" if goal.units else where
     if not plan.moves:
         verb = "is" if goal.units or len(plan.gpus) == 1 else "are"
         return f"nothing needs to move: {what} of node {plan.node} {verb} free already"

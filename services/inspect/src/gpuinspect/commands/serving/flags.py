@@ -103,7 +103,7 @@ GpuMemory = Annotated[
     int,
     typer.Option(
         "--gpumemory",
-        help="GPU memory of each replica, in GiB unless the nodes count in MiB",
+        help="GPU memory of each replica, in units of the nodes (GiB by default)",
         min=0,
     ),
 ]
