@@ -719,3 +719,35 @@ def test_a_node_without_a_plugin_has_no_place_for_results(serve: Serve, verify: 
     assert outcome.code == 1
     words = "the results of node n1 are not recorded: no device plugin of gpushare runs there"
     assert words in " ".join(outcome.err.split())
+
+
+def _arrives(server: VerifyingServer, row: str, units: int) -> None:
+    """A pod of a tenant comes to GPU 0 while the first pod of a row runs."""
+    (theirs,) = FakeCluster().pod("theirs", units, node="n1", index=0).items
+
+    def arrive(pod: dict[str, Any]) -> None:
+        pods = server.lists["/api/v1/pods"]
+        if pod["metadata"]["name"].startswith(row) and theirs not in pods:
+            pods.append(theirs)
+
+    server.after = arrive
+
+
+@pytest.mark.parametrize("row", ["share", "neighbour"])
+def test_a_pod_that_comes_during_the_run_is_not_disturbed(
+    row: str, serve: Serve, verify: Verify
+) -> None:
+    """Rows that load or crash a GPU look for other pods when they begin, and before the crash."""
+    server = serve("driver")
+    _arrives(server, row, 2)
+    rows = verify.rows(server, "--only", "share,neighbour,health,sharing,overhead")
+    assert verdicts(rows) == dict.fromkeys(rows, "skip") | {"share": "pass"}, rows
+    assert not [path for path in server.created if "/pods/offender" in path]
+
+
+def test_a_gpu_that_becomes_full_during_the_run_is_left_alone(serve: Serve, verify: Verify) -> None:
+    """The row that comes next is skipped with what it would need."""
+    server = serve("driver")
+    _arrives(server, "share", 12)
+    rows = verify.rows(server, "--only", "share,processes")
+    assert verdicts(rows) == {"share": "pass", "processes": "skip"}, rows

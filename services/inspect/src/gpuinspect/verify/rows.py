@@ -14,7 +14,7 @@ from gpucore.wire.quantity import number
 from gpuinspect.cluster.snapshots import Snapshot
 from gpuinspect.verify.placing import STAY, GpuPods
 from gpuinspect.verify.site import PodFailedError, PodLateError, PodRefusedError, VerifySite
-from gpuinspect.verify.targets import SHARE_MIB, ProofTarget, device_now
+from gpuinspect.verify.targets import SHARE_MIB, ProofTarget, device_now, target_now
 from gpuinspect.verify.users import waits_for
 from gpukube.errors import KubeError
 from gpuprobe.checks import (
@@ -80,7 +80,11 @@ class RowRunner:
 
     def _of(self, rows: Sequence[str], step: Callable[[], Sequence[Proof]]) -> Iterator[Proof]:
         try:
-            found = {proof.row: proof for proof in step()}
+            self.target = target_now(self._read(), self._names, self.target)
+            if why := self.target.refusal:
+                found = {row: skipped(row, why) for row in rows}
+            else:
+                found = {proof.row: proof for proof in step()}
         except (PodFailedError, MissingAnswerError, KubeError) as error:
             found = self._failed(rows, error)
         finally:
@@ -160,6 +164,8 @@ class RowRunner:
             return [skipped("neighbour", _EMPTY), skipped("health", _EMPTY)]
         one = self._pods.start("neighbour", neighbour.watching(WATCH_SECONDS), units)
         self._reports(one, BEFORE)
+        if self._has_others():
+            return [skipped("neighbour", _EMPTY), skipped("health", _EMPTY)]
         most = self.target.usable_mib - units * self.target.unit_mib
         work = neighbour.offending(most, spare_mib=self._spare)
         other = self._pods.start("offender", work, units)
@@ -173,6 +179,11 @@ class RowRunner:
             neighbour.proof(figures, self.target.mode),
             neighbour.health_proof(figures, healthy=healthy),
         ]
+
+    def _has_others(self) -> bool:
+        """Another pod came to the GPU beside the one of the row."""
+        device = device_now(self._read(), self._names, self.target)
+        return device is not None and len(device.holders) > 1
 
     def _reports(self, name: str, count: int) -> None:
         """Wait for a number of reports, or for the end of the neighbour."""
