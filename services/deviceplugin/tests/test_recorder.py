@@ -264,6 +264,41 @@ def test_pods_of_a_workload_that_are_first_seen_together_count_each(world: World
     assert (found.pods, found.starts, found.samples) == (2, 2, 2)
 
 
+def test_a_pod_counts_beside_one_of_its_workload_that_runs(world: World) -> None:
+    """As in a rollout: samples of the old pod come while the new one pulls its image."""
+    for uid in ("uid-b", "uid-c"):
+        world.controllers.listed(owned(uid, "StatefulSet", "db"))
+    old = pod("b", owner="o", creation="2026-01-01T01:00:05Z")
+    world.state.on_replace((old,))
+    world.holds("b")
+    world.sampled()
+    new = pod("c", owner="o", creation="2026-01-01T01:00:20Z")
+    world.state.on_replace((old, replace(new, phase="Pending")))
+    world.uses(b=GI)
+    world.sampled()
+    world.state.on_replace((old, new))
+    world.holds("b", "c")
+    world.uses(b=GI, c=GI)
+    world.sampled()
+    found = world.history("StatefulSet", "db")
+    assert (found.pods, found.starts) == (2, 2)
+
+
+def test_a_pod_that_has_no_gpus_for_a_moment_counts_once(world: World) -> None:
+    """Kubelet's account was empty for a round; that the pod is back is no start of it."""
+    world.sampled()
+    world.state.on_replace((pod("b", creation="2026-01-01T01:00:20Z"),))
+    for held in (("b",), (), ("b",)):
+        world.holds(*held)
+        world.uses(b=GI)
+        world.sampled(START_SECONDS)
+    found = world.history(name="b")
+    assert (found.pods, found.starts, found.start_peak_bytes) == (1, 1, GI)
+    world.uses(b=2 * GI)
+    world.sampled()
+    assert world.history(name="b").start_peak_bytes == GI
+
+
 def test_a_restarted_plugin_does_not_count_running_pods_again(world: World) -> None:
     """Their history has samples that are younger than the pod."""
     world.uses(a=GI)
