@@ -733,6 +733,43 @@ def _arrives(server: VerifyingServer, row: str, units: int) -> None:
     server.after = arrive
 
 
+def _preempted(server: VerifyingServer, pod: dict[str, Any]) -> None:
+    """The scheduler deletes the pod for another one."""
+    server.ended(pod["metadata"]["name"])
+    pod["metadata"]["deletionTimestamp"] = server.clock
+
+
+def _evicted(server: VerifyingServer, pod: dict[str, Any]) -> None:
+    """Kubelet ended the pod for want of memory of the node."""
+    server.ended(pod["metadata"]["name"])
+    words = {"message": "the node was low on resource: memory"}
+    pod["status"] |= {"conditions": [{"type": "DisruptionTarget", "status": "True", **words}]}
+
+
+def _refused(server: VerifyingServer, pod: dict[str, Any]) -> None:
+    """The device plugin refused the pod."""
+    server.ended(pod["metadata"]["name"])
+    pod["status"] |= {"phase": "Failed", "reason": "UnexpectedAdmissionError"}
+
+
+@pytest.mark.parametrize(
+    ("ended", "verdict", "words"),
+    [
+        (_preempted, "skip", "was deleted during the row"),
+        (_evicted, "skip", "low on resource: memory"),
+        (_refused, "fail", "ended before"),
+    ],
+)
+def test_a_pod_that_others_ended_is_no_fault_of_the_gpu(
+    ended: Callable[..., None], verdict: str, words: str, serve: Serve, verify: Verify
+) -> None:
+    """Others have priority over it; that the device plugin refuses it is a fault."""
+    server = serve("driver")
+    server.after = lambda pod: ended(server, pod)
+    row = verify.rows(server, "--only", "share")["share"]
+    assert (row["verdict"], words in row["seen"]) == (verdict, True), row
+
+
 @pytest.mark.parametrize("row", ["share", "neighbour"])
 def test_a_pod_that_comes_during_the_run_is_not_disturbed(
     row: str, serve: Serve, verify: Verify

@@ -93,18 +93,20 @@ class RowRunner:
         yield from (found[row] for row in rows if row in found)
 
     def _failed(self, rows: Sequence[str], error: Exception) -> dict[str, Proof]:
-        """Rows that have no measurement: where MPS makes pods wait for others, that is no fault.
+        """Rows without a measurement: that others end a pod, or MPS lets it wait, is no fault.
 
         Raises:
             RunStoppedError: the run was stopped, which is no fault either.
         """
         self._site.check_running()
-        waits = ""
-        if isinstance(error, PodLateError):
-            with suppress(KubeError):
+        why = ""
+        with suppress(KubeError):
+            why = self._pods.disruption()
+            if not why and isinstance(error, PodLateError):
                 waits = waits_for(self._read(), self._names, self.target)
-        if waits:
-            return {row: skipped(row, f"{error}: {waits}") for row in rows}
+                why = f"{error}: {waits}" if waits else ""
+        if why:
+            return {row: skipped(row, why) for row in rows}
         return {row: ended_early(row, str(error)) for row in rows}
 
     @property
