@@ -11,7 +11,7 @@ from recorderworld import GI, NOW, World, ended, owned, pod
 
 from gpucore.node.isolation.attribution import EngineUse
 from gpucore.sizing.history_documents import MOST_HISTORIES, decode_histories
-from gpucore.sizing.usage_documents import decode_usage
+from gpucore.sizing.usage_documents import MOST_CONTAINERS, decode_usage
 from gpucore.sizing.usage_history import FADE_SECONDS, START_SECONDS, LimitEvent, WorkloadKey
 from gpucore.units import MemoryUnit, PodUid
 from gpucore.wire.names import CLAIM_TEMPLATE
@@ -394,6 +394,16 @@ def test_the_documents_are_those_that_readers_expect(world: World) -> None:
         ("a", ("main",), GI),
         ("b", ("main",), 0),
     ]
+
+
+def test_no_number_of_containers_makes_the_document_unreadable(world: World) -> None:
+    """A claim is that of all containers of its pod; a tenant chooses how many these are."""
+    names = tuple(f"c{number}" for number in range(3 * MOST_CONTAINERS))
+    world.state.on_replace((pod("b", *names, claims=("own",)),))
+    world.state.claims.put(prepared("own", world.state.inventory.gpus[0], 3))
+    world.uses(b=GI)
+    ((found,),) = (gpu.pods for gpu in decode_usage(world.use.document()).gpus)
+    assert (found.used_bytes, found.containers) == (GI, names[:MOST_CONTAINERS])
 
 
 def test_figures_of_a_gpu_go_with_it(world: World) -> None:
