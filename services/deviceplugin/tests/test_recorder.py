@@ -406,6 +406,20 @@ def test_no_number_of_containers_makes_the_document_unreadable(world: World) -> 
     assert (found.used_bytes, found.containers) == (GI, names[:MOST_CONTAINERS])
 
 
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [("K" * 254, "db"), ("Set", "d" * 254), ("K\x01", "db"), ("Set", "d\N{SNOWMAN}")],
+)
+def test_no_forged_owner_makes_the_document_unreadable(world: World, kind: str, name: str) -> None:
+    """The API server takes any text in an owner reference; escapes would exceed the size."""
+    world.state.on_replace((pod("a", owner="o"),))
+    world.controllers.listed(owned("uid-a", kind, name))
+    world.uses(a=GI)
+    world.sampled()
+    (found,) = decode_histories(world.recorder.document())
+    assert (found.key.kind, found.key.name) == ("Pod", "a")
+
+
 def test_figures_of_a_gpu_go_with_it(world: World) -> None:
     """The next round has none of a GPU that left the node."""
     world.uses(0, a=GI)
