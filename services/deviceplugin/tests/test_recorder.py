@@ -16,6 +16,7 @@ from gpucore.sizing.usage_history import FADE_SECONDS, START_SECONDS, LimitEvent
 from gpucore.units import MemoryUnit, PodUid
 from gpucore.wire.names import CLAIM_TEMPLATE
 from gpucore.wire.pod.spec import Container
+from gpudeviceplugin.node.recorder import MOST_BYTES
 
 
 @pytest.fixture
@@ -418,6 +419,22 @@ def test_no_forged_owner_makes_the_document_unreadable(world: World, kind: str, 
     world.sampled()
     (found,) = decode_histories(world.recorder.document())
     assert (found.key.kind, found.key.name) == ("Pod", "a")
+
+
+def test_no_use_makes_the_document_unreadable(world: World) -> None:
+    """Far beyond a small share of one GPU, and spread over the large share of another."""
+    first, second = world.state.inventory.gpus
+    small = prepared("small", second, 1)
+    (share,) = small.allocated.devices
+    tiny = replace(small.allocated, devices=(replace(share, memory=1 << 20),))
+    for claim in (prepared("large", first, 200), replace(small, allocated=tiny)):
+        world.state.claims.put(claim)
+    world.state.on_replace((pod("b", claims=("large", "small")),))
+    world.uses(0, b=GI)
+    world.uses(1, b=600 * GI)
+    world.sampled()
+    (found,) = decode_histories(world.recorder.document())
+    assert (found.key.name, found.peak_bytes) == ("b", MOST_BYTES)
 
 
 def test_figures_of_a_gpu_go_with_it(world: World) -> None:

@@ -28,7 +28,8 @@ from gpudeviceplugin.state import NodeState
 
 SAVE_SECONDS: Final = 300.0
 MOST_BYTES: Final = 1 << 50
-"""An original size above this is none: readers refuse a document with larger numbers."""
+"""An original size above this is none, and more in use counts as this: readers refuse a document
+with larger numbers."""
 
 
 class _Share(NamedTuple):
@@ -252,4 +253,5 @@ def _used(shares: Sequence[_Share]) -> int | None:
     limit = sum(each.limit for each in shares)
     if len(shares) == 1 or not limit:
         return sum(each.used or 0 for each in shares)
-    return max((each.used or 0) * limit // each.limit for each in shares if each.limit)
+    spread = max((each.used or 0) * limit // each.limit for each in shares if each.limit)
+    return min(spread, MOST_BYTES)
