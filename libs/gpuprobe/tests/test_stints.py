@@ -1,10 +1,12 @@
 """The reports of a pod that works beside others, on a clock of the test."""
 
 from contextlib import ExitStack
+from itertools import islice
 from typing import Any
 
 import pytest
 
+from gpuprobe.driver import CudaError
 from gpuprobe.running import PlanSteps
 
 
@@ -55,3 +57,19 @@ def test_all_time_of_a_pod_is_in_its_reports(monkeypatch: pytest.MonkeyPatch) ->
     gpu = TimedGpu(monkeypatch, 0.3, 0.1, 0.7, 0.1, 2.0, 0.4)
     begin = gpu.now
     assert sum(each["seconds"] for each in stints(5)) == pytest.approx(gpu.now - begin)
+
+
+def test_a_pod_whose_work_failed_reports_that_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each next call fails at once: the lines would fill the log, and kubelet would rotate it."""
+    gpu = TimedGpu(monkeypatch, 0.1)
+
+    def fail(*_: Any) -> None:
+        raise CudaError("cuLaunchKernel", 700, "CUDA_ERROR_ILLEGAL_ADDRESS")
+
+    watch = {"do": "watch", "seconds": 90, "blocks": 1, "milliseconds": 1.0, "mib": 0, "rounds": 1}
+    monkeypatch.setattr(gpu, "fill", lambda *_: None, raising=False)
+    monkeypatch.setattr(gpu, "launch", fail)
+    with ExitStack() as stack:
+        found = list(islice(PlanSteps(stack).replies(watch), 9))
+    assert [each["do"] for each in found] == ["watch", "stint"]
+    assert found[-1]["error"]["name"] == "CUDA_ERROR_ILLEGAL_ADDRESS"

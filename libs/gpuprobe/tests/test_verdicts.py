@@ -230,6 +230,47 @@ def test_work_that_was_refused_leaves_no_figure() -> None:
     assert overhead.refusal(answered(1, 1)) == ""
 
 
+def taken(*answers: dict[str, Any], outside: dict[str, Any] | None = None) -> list[dict[str, Any]]:
+    """The answers of the row ``processes``; the second program's are given."""
+    held = {"ok": {"held_mib": 2048}}
+    entered = outside or {"ok": {"held_mib": 0}}
+    return [
+        {"do": "child", "name": processes.FIRST, "ok": {"answers": [{"ok": {}}, held]}},
+        {"do": "child", "name": processes.SECOND, "ok": {"answers": list(answers)}},
+        {"do": "outside", "ok": {"answers": [entered]}},
+    ]
+
+
+def refused(name: str, call: str = "") -> dict[str, Any]:
+    """The answer to a command that failed."""
+    return {"error": {"name": name, "code": -1, "call": call}}
+
+
+def test_a_process_without_memory_for_its_context_has_reached_nothing() -> None:
+    """The limit refused it, in the container and from outside."""
+    none = refused(OUT_OF_MEMORY, "cuDevicePrimaryCtxRetain")
+    found = processes.figures(4096, taken(none, outside=none))
+    assert (found["second_mib"], found["outside_mib"], found["sum_mib"]) == (0, 0, 2048)
+    assert processes.proof(found, "driver").verdict is PASS
+
+
+@pytest.mark.parametrize(
+    ("answers", "words"),
+    [
+        (taken(refused("ended")), "ended without an answer"),
+        (taken({"ok": {}}, refused("ended")), "ended without an answer"),
+        (taken(refused("CUDA_ERROR_NO_DEVICE", "cuInit")), "cuInit: CUDA_ERROR_NO_DEVICE"),
+        (taken({"ok": {"held_mib": 0}}, outside=refused("CUDA_ERROR_X", "cuInit")), "CUDA_ERROR_X"),
+    ],
+)
+def test_a_process_that_failed_otherwise_shows_no_limit(
+    answers: list[dict[str, Any]], words: str
+) -> None:
+    """One that was killed for want of host memory, or has no GPU, was not held to the share."""
+    with pytest.raises(MissingAnswerError, match=words):
+        processes.figures(4096, answers)
+
+
 def test_a_fault_that_is_not_refused_says_nothing_of_health() -> None:
     """Nothing happened that could have made the GPU unhealthy."""
     proof = neighbour.health_proof({**QUIET, "fault": "fine"}, healthy=True)

@@ -11,11 +11,12 @@ from recorderworld import GI, NOW, World, ended, owned, pod
 
 from gpucore.node.isolation.attribution import EngineUse
 from gpucore.sizing.history_documents import MOST_HISTORIES, decode_histories
-from gpucore.sizing.usage_documents import decode_usage
+from gpucore.sizing.usage_documents import MOST_CONTAINERS, decode_usage
 from gpucore.sizing.usage_history import FADE_SECONDS, START_SECONDS, LimitEvent, WorkloadKey
 from gpucore.units import MemoryUnit, PodUid
 from gpucore.wire.names import CLAIM_TEMPLATE
 from gpucore.wire.pod.spec import Container
+from gpudeviceplugin.node.recorder import MOST_BYTES
 
 
 @pytest.fixture
@@ -264,6 +265,41 @@ def test_pods_of_a_workload_that_are_first_seen_together_count_each(world: World
     assert (found.pods, found.starts, found.samples) == (2, 2, 2)
 
 
+def test_a_pod_counts_beside_one_of_its_workload_that_runs(world: World) -> None:
+    """As in a rollout: samples of the old pod come while the new one pulls its image."""
+    for uid in ("uid-b", "uid-c"):
+        world.controllers.listed(owned(uid, "StatefulSet", "db"))
+    old = pod("b", owner="o", creation="2026-01-01T01:00:05Z")
+    world.state.on_replace((old,))
+    world.holds("b")
+    world.sampled()
+    new = pod("c", owner="o", creation="2026-01-01T01:00:20Z")
+    world.state.on_replace((old, replace(new, phase="Pending")))
+    world.uses(b=GI)
+    world.sampled()
+    world.state.on_replace((old, new))
+    world.holds("b", "c")
+    world.uses(b=GI, c=GI)
+    world.sampled()
+    found = world.history("StatefulSet", "db")
+    assert (found.pods, found.starts) == (2, 2)
+
+
+def test_a_pod_that_has_no_gpus_for_a_moment_counts_once(world: World) -> None:
+    """Kubelet's account was empty for a round; that the pod is back is no start of it."""
+    world.sampled()
+    world.state.on_replace((pod("b", creation="2026-01-01T01:00:20Z"),))
+    for held in (("b",), (), ("b",)):
+        world.holds(*held)
+        world.uses(b=GI)
+        world.sampled(START_SECONDS)
+    found = world.history(name="b")
+    assert (found.pods, found.starts, found.start_peak_bytes) == (1, 1, GI)
+    world.uses(b=2 * GI)
+    world.sampled()
+    assert world.history(name="b").start_peak_bytes == GI
+
+
 def test_a_restarted_plugin_does_not_count_running_pods_again(world: World) -> None:
     """Their history has samples that are younger than the pod."""
     world.uses(a=GI)
@@ -359,6 +395,46 @@ def test_the_documents_are_those_that_readers_expect(world: World) -> None:
         ("a", ("main",), GI),
         ("b", ("main",), 0),
     ]
+
+
+def test_no_number_of_containers_makes_the_document_unreadable(world: World) -> None:
+    """A claim is that of all containers of its pod; a tenant chooses how many these are."""
+    names = tuple(f"c{number}" for number in range(3 * MOST_CONTAINERS))
+    world.state.on_replace((pod("b", *names, claims=("own",)),))
+    world.state.claims.put(prepared("own", world.state.inventory.gpus[0], 3))
+    world.uses(b=GI)
+    ((found,),) = (gpu.pods for gpu in decode_usage(world.use.document()).gpus)
+    assert (found.used_bytes, found.containers) == (GI, names[:MOST_CONTAINERS])
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [("K" * 254, "db"), ("Set", "d" * 254), ("K\x01", "db"), ("Set", "d\N{SNOWMAN}")],
+)
+def test_no_forged_owner_makes_the_document_unreadable(world: World, kind: str, name: str) -> None:
+    """The API server takes any text in an owner reference; escapes would exceed the size."""
+    world.state.on_replace((pod("a", owner="o"),))
+    world.controllers.listed(owned("uid-a", kind, name))
+    world.uses(a=GI)
+    world.sampled()
+    (found,) = decode_histories(world.recorder.document())
+    assert (found.key.kind, found.key.name) == ("Pod", "a")
+
+
+def test_no_use_makes_the_document_unreadable(world: World) -> None:
+    """Far beyond a small share of one GPU, and spread over the large share of another."""
+    first, second = world.state.inventory.gpus
+    small = prepared("small", second, 1)
+    (share,) = small.allocated.devices
+    tiny = replace(small.allocated, devices=(replace(share, memory=1 << 20),))
+    for claim in (prepared("large", first, 200), replace(small, allocated=tiny)):
+        world.state.claims.put(claim)
+    world.state.on_replace((pod("b", claims=("large", "small")),))
+    world.uses(0, b=GI)
+    world.uses(1, b=600 * GI)
+    world.sampled()
+    (found,) = decode_histories(world.recorder.document())
+    assert (found.key.name, found.peak_bytes) == ("b", MOST_BYTES)
 
 
 def test_figures_of_a_gpu_go_with_it(world: World) -> None:

@@ -719,3 +719,72 @@ def test_a_node_without_a_plugin_has_no_place_for_results(serve: Serve, verify: 
     assert outcome.code == 1
     words = "the results of node n1 are not recorded: no device plugin of gpushare runs there"
     assert words in " ".join(outcome.err.split())
+
+
+def _arrives(server: VerifyingServer, row: str, units: int) -> None:
+    """A pod of a tenant comes to GPU 0 while the first pod of a row runs."""
+    (theirs,) = FakeCluster().pod("theirs", units, node="n1", index=0).items
+
+    def arrive(pod: dict[str, Any]) -> None:
+        pods = server.lists["/api/v1/pods"]
+        if pod["metadata"]["name"].startswith(row) and theirs not in pods:
+            pods.append(theirs)
+
+    server.after = arrive
+
+
+def _preempted(server: VerifyingServer, pod: dict[str, Any]) -> None:
+    """The scheduler deletes the pod for another one."""
+    server.ended(pod["metadata"]["name"])
+    pod["metadata"]["deletionTimestamp"] = server.clock
+
+
+def _evicted(server: VerifyingServer, pod: dict[str, Any]) -> None:
+    """Kubelet ended the pod for want of memory of the node."""
+    server.ended(pod["metadata"]["name"])
+    words = {"message": "the node was low on resource: memory"}
+    pod["status"] |= {"conditions": [{"type": "DisruptionTarget", "status": "True", **words}]}
+
+
+def _refused(server: VerifyingServer, pod: dict[str, Any]) -> None:
+    """The device plugin refused the pod."""
+    server.ended(pod["metadata"]["name"])
+    pod["status"] |= {"phase": "Failed", "reason": "UnexpectedAdmissionError"}
+
+
+@pytest.mark.parametrize(
+    ("ended", "verdict", "words"),
+    [
+        (_preempted, "skip", "was deleted during the row"),
+        (_evicted, "skip", "low on resource: memory"),
+        (_refused, "fail", "ended before"),
+    ],
+)
+def test_a_pod_that_others_ended_is_no_fault_of_the_gpu(
+    ended: Callable[..., None], verdict: str, words: str, serve: Serve, verify: Verify
+) -> None:
+    """Others have priority over it; that the device plugin refuses it is a fault."""
+    server = serve("driver")
+    server.after = lambda pod: ended(server, pod)
+    row = verify.rows(server, "--only", "share")["share"]
+    assert (row["verdict"], words in row["seen"]) == (verdict, True), row
+
+
+@pytest.mark.parametrize("row", ["share", "neighbour"])
+def test_a_pod_that_comes_during_the_run_is_not_disturbed(
+    row: str, serve: Serve, verify: Verify
+) -> None:
+    """Rows that load or crash a GPU look for other pods when they begin, and before the crash."""
+    server = serve("driver")
+    _arrives(server, row, 2)
+    rows = verify.rows(server, "--only", "share,neighbour,health,sharing,overhead")
+    assert verdicts(rows) == dict.fromkeys(rows, "skip") | {"share": "pass"}, rows
+    assert not [path for path in server.created if "/pods/offender" in path]
+
+
+def test_a_gpu_that_becomes_full_during_the_run_is_left_alone(serve: Serve, verify: Verify) -> None:
+    """The row that comes next is skipped with what it would need."""
+    server = serve("driver")
+    _arrives(server, "share", 12)
+    rows = verify.rows(server, "--only", "share,processes")
+    assert verdicts(rows) == {"share": "pass", "processes": "skip"}, rows

@@ -5,6 +5,8 @@ from collections.abc import Iterator, Sequence
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from gpuinspect.verify.run import VerifyRun, VerifySettings, _on_all_nodes, _place, _rows
 from gpuinspect.verify.site import OutOfTimeError
 from gpuprobe.checks.verdicts import Proof, ended_early, skipped
@@ -47,9 +49,28 @@ def test_results_are_in_the_order_of_the_nodes() -> None:
             started.set()
         else:
             assert started.wait(60)
-            others[0].join(60)
+            if others[0] is not threading.current_thread():
+                others[0].join(60)
         return VerifyRun((), left=node)
 
     site: Any = None
     runs = _on_all_nodes(site, [target("a"), target("b")], on_node)
     assert [run.left for run in runs] == ["a", "b"]
+
+
+def test_each_run_begins_with_another_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a time that is too short for all nodes would leave out the same ones every night."""
+    monkeypatch.setattr("gpuinspect.verify.run.NODES_AT_ONCE", 1)
+    nodes, first = [f"n{number}" for number in range(10)], set[str]()
+    site: Any = None
+    for _ in range(20):
+        seen: list[str] = []
+
+        def on_node(group: Sequence[Any], seen: list[str] = seen) -> VerifyRun:
+            seen.append(group[0].node)
+            return VerifyRun((), left=group[0].node)
+
+        runs = _on_all_nodes(site, [target(each) for each in nodes], on_node)
+        assert [run.left for run in runs] == nodes
+        first.add(seen[0])
+    assert len(first) > 1

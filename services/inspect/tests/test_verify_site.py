@@ -130,6 +130,12 @@ def test_only_a_pod_that_runs_is_late(
     assert raised.type is failure
 
 
+def test_a_pod_that_is_gone_was_ended_by_others() -> None:
+    """Its row is deleted by nobody but the run itself, which has not yet."""
+    assert "deleted during the row" in site(FailingClient(GONE)).disruption("p")
+    assert site(FailingClient("Failed")).disruption("p") == ""
+
+
 def runner(site: Any = None, **changed: Any) -> RowRunner:
     """The rows of an empty GPU of 16 units."""
     target = ProofTarget(

@@ -250,6 +250,10 @@ class VerifyingServer(FakeApiServer):
             pod["status"]["phase"] = "Failed" if process.returncode else "Succeeded"
         return 200, pod
 
+    def ended(self, name: str) -> None:
+        """Somebody ended the containers of a pod."""
+        _end(self._running[name])
+
     def deleted(self, path: str) -> tuple[int, Object]:
         """An object and all below it; the pods of a Job with it."""
         if path not in self.objects:

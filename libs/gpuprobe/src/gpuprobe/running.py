@@ -141,7 +141,7 @@ class PlanSteps:
     def _watch(
         self, seconds: float, blocks: int, milliseconds: float, mib: int, rounds: int = 0
     ) -> Iterator[Answer]:
-        """Work for a while beside others; a line each second with what came of it.
+        """Work for a while beside others; a line each half second, until the work fails.
 
         Args:
             rounds: size of the work, from the answer ``watch`` of another pod; 0 settles it, which
@@ -156,7 +156,10 @@ class PlanSteps:
         yield {"do": "watch", "ok": {"rounds": settled}}
         end = time.monotonic() + seconds
         while time.monotonic() < end:
-            yield from self.replies({"do": "stint", "blocks": blocks, "rounds": settled})
+            (report,) = self.replies({"do": "stint", "blocks": blocks, "rounds": settled})
+            yield report
+            if "error" in report:
+                return
 
     def do_stint(self, blocks: int, rounds: int) -> Answer:
         """Half a second of work, and whether the memory that is held is as it was.

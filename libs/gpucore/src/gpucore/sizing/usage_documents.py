@@ -17,6 +17,8 @@ MOST_BYTES: Final = 1024 * 1024
 MOST_GPUS: Final = 256
 MOST_PODS: Final = 2048
 """Pods of one GPU."""
+MOST_CONTAINERS: Final = 64
+"""Names of containers of one pod; a plugin leaves out the others."""
 
 _Name = Annotated[str, Meta(max_length=253)]
 _Bytes = Annotated[int, Meta(ge=0, le=2**53)]
@@ -35,7 +37,7 @@ class PodMemoryUse(msgspec.Struct, frozen=True, rename="camel", order=True):
 
     namespace: _Name
     name: _Name
-    containers: Annotated[tuple[_Name, ...], Meta(max_length=64)]
+    containers: Annotated[tuple[_Name, ...], Meta(max_length=MOST_CONTAINERS)]
     used_bytes: _Bytes
     idle_since: Annotated[float, Meta(ge=0, le=2**40)] = 0.0
     no_work_since: Annotated[float, Meta(ge=0, le=2**40)] = 0.0

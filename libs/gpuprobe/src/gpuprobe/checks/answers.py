@@ -49,6 +49,10 @@ def value(answer: Answer) -> Answer:
     """
     if "error" in answer:
         error = answer["error"]
+        if error["name"] == ENDED:
+            raise MissingAnswerError(
+                "a process ended without an answer, as one does that is killed for want of memory"
+            )
         call, name = error["call"] or answer.get("do", "a step"), str(error["name"])
         raise MissingAnswerError(name if name.startswith(f"{call}:") else f"{call}: {name}")
     found: Answer = answer["ok"]

@@ -4,8 +4,10 @@ from collections.abc import Sequence
 from typing import Final
 
 from gpuprobe.checks import answers as reading
+from gpuprobe.checks.answers import outcome, value
 from gpuprobe.checks.memory import LIMITED, MARGIN_MIB, STEP_MIB, exhausting
 from gpuprobe.checks.verdicts import Answer, Figures, Proof, Step, judged
+from gpuprobe.names import OUT_OF_MEMORY
 
 FIRST: Final = "fork"
 SECOND: Final = "second program"
@@ -46,7 +48,7 @@ def figures(allocated_mib: int, answers: Sequence[Answer]) -> Figures:
     """MiB that each process reached while the others held theirs.
 
     Raises:
-        MissingAnswerError: a process did not run.
+        MissingAnswerError: a process did not run, or failed for another reason than the limit.
     """
     fork = reading.step(reading.child(answers, FIRST), 1)
     second = reading.child(answers, SECOND)
@@ -62,7 +64,7 @@ def figures(allocated_mib: int, answers: Sequence[Answer]) -> Figures:
 def _reached(answers: Sequence[Answer]) -> int:
     """A process that has no memory for its context reached nothing."""
     answer = answers[-1]
-    return 0 if "error" in answer else int(answer["ok"]["held_mib"])
+    return 0 if outcome(answer) == OUT_OF_MEMORY else int(value(answer)["held_mib"])
 
 
 def proof(found: Figures, mode: str) -> Proof:

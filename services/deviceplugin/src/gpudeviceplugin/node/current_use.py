@@ -7,7 +7,12 @@ import msgspec
 
 from gpucore.model import Gpu
 from gpucore.node.isolation.attribution import UNKNOWN, Attribution, EngineUse
-from gpucore.sizing.usage_documents import GpuMemoryUse, PodMemoryUse, node_usage
+from gpucore.sizing.usage_documents import (
+    MOST_CONTAINERS,
+    GpuMemoryUse,
+    PodMemoryUse,
+    node_usage,
+)
 from gpucore.units import PodUid
 from gpucore.wire.pod.spec import Pod
 from gpudeviceplugin.gpus.devices import Usage
@@ -170,7 +175,7 @@ class CurrentUse:
         return PodMemoryUse(
             pod.namespace,
             pod.name,
-            gpu_containers(self._state, pod),
+            gpu_containers(self._state, pod)[:MOST_CONTAINERS],
             max(used, 0),
             idle_since=self._idle.get(key, 0.0),
             no_work_since=self._no_work.get(key, 0.0),

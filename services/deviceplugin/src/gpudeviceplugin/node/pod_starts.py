@@ -1,5 +1,6 @@
 """When pods started, and which controller created them, as far as the plugin saw it."""
 
+from collections.abc import Collection
 from typing import Final
 
 from gpucore.sizing.usage_history import START_SECONDS
@@ -55,21 +56,22 @@ class PodStarts:
         self._measuring: set[PodUid] = set()
         self._looked = False
 
-    def look(self, running: list[Pod], now: float) -> list[Pod]:
+    def look(self, running: list[Pod], present: Collection[PodUid], now: float) -> list[Pod]:
         """Take the pods that run now; returns those that are seen for the first time.
 
         Args:
+            present: pods of the node; one of them whose GPUs are unknown for a moment is not
+                forgotten.
             now: Unix seconds.
         """
         new = [pod for pod in running if pod.uid not in self._began]
         for pod in new:
             young = self._looked or now - created(pod) < START_SECONDS
             self._began[pod.uid], self._newest[pod.uid] = now if young else None, now
-        present = {pod.uid for pod in running}
         self._began = {uid: began for uid, began in self._began.items() if uid in present}
         self._newest = {uid: at for uid, at in self._newest.items() if uid in present}
         self._restarts = {uid: count for uid, count in self._restarts.items() if uid in present}
-        self._measuring &= present
+        self._measuring &= self._began.keys()
         self._looked = True
         return new
 

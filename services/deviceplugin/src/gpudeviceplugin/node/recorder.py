@@ -28,7 +28,8 @@ from gpudeviceplugin.state import NodeState
 
 SAVE_SECONDS: Final = 300.0
 MOST_BYTES: Final = 1 << 50
-"""An original size above this is none: readers refuse a document with larger numbers."""
+"""An original size above this is none, and more in use counts as this: readers refuse a document
+with larger numbers."""
 
 
 class _Share(NamedTuple):
@@ -67,7 +68,7 @@ class UsageRecorder:
         self._interval_seconds, self._clock = interval_seconds, clock
         self._starts, self._pods = PodStarts(), RecordedPods()
         self._monotonic, self._saved = monotonic, monotonic()
-        self._loaded = file is None
+        self._loaded, self._began = file is None, clock()
         self.histories = Histories()
 
     async def run(self) -> None:
@@ -128,7 +129,7 @@ class UsageRecorder:
         self._controllers.keep(set(pods))
         shares = self._shares()
         running = [pods[uid] for uid in shares if self._is_known(pods[uid])]
-        for pod in self._starts.look(running, now):
+        for pod in self._starts.look(running, pods.keys(), now):
             self._count(pod, now)
         restarted = self._starts.restarts_measured(now)
         for pod in running:
@@ -145,11 +146,15 @@ class UsageRecorder:
         return pod.phase == "Running" and controlled
 
     def _count(self, pod: Pod, now: float) -> None:
-        """Count a new pod, before its round is recorded; an earlier plugin counted older pods."""
+        """Count a new pod, before its round is recorded; an earlier plugin counted older pods.
+
+        A pod that is younger than this plugin counts, whatever others of its workload were measured
+        meanwhile.
+        """
         key = self._key(pod)
         history, started = self.histories.current(key, now), self._starts.knows(pod)
         self._pods.of(pod, key).starts += started
-        if created(pod) >= history.last_seen:
+        if created(pod) >= min(history.last_seen, self._began):
             history.pods += 1
             history.starts += started
 
@@ -248,4 +253,5 @@ def _used(shares: Sequence[_Share]) -> int | None:
     limit = sum(each.limit for each in shares)
     if len(shares) == 1 or not limit:
         return sum(each.used or 0 for each in shares)
-    return max((each.used or 0) * limit // each.limit for each in shares if each.limit)
+    spread = max((each.used or 0) * limit // each.limit for each in shares if each.limit)
+    return min(spread, MOST_BYTES)

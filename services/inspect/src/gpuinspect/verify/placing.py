@@ -36,6 +36,10 @@ class GpuPods:
         while self._live:
             self._site.delete(self._live.pop())
 
+    def disruption(self) -> str:
+        """Why somebody ended a pod of the row; empty where nobody did."""
+        return next(filter(None, map(self._site.disruption, self._live)), "")
+
     def start(
         self,
         row: str,

@@ -14,7 +14,7 @@ from gpucore.wire.quantity import number
 from gpuinspect.cluster.snapshots import Snapshot
 from gpuinspect.verify.placing import STAY, GpuPods
 from gpuinspect.verify.site import PodFailedError, PodLateError, PodRefusedError, VerifySite
-from gpuinspect.verify.targets import SHARE_MIB, ProofTarget, device_now
+from gpuinspect.verify.targets import SHARE_MIB, ProofTarget, device_now, target_now
 from gpuinspect.verify.users import waits_for
 from gpukube.errors import KubeError
 from gpuprobe.checks import (
@@ -80,7 +80,11 @@ class RowRunner:
 
     def _of(self, rows: Sequence[str], step: Callable[[], Sequence[Proof]]) -> Iterator[Proof]:
         try:
-            found = {proof.row: proof for proof in step()}
+            self.target = target_now(self._read(), self._names, self.target)
+            if why := self.target.refusal:
+                found = {row: skipped(row, why) for row in rows}
+            else:
+                found = {proof.row: proof for proof in step()}
         except (PodFailedError, MissingAnswerError, KubeError) as error:
             found = self._failed(rows, error)
         finally:
@@ -89,18 +93,20 @@ class RowRunner:
         yield from (found[row] for row in rows if row in found)
 
     def _failed(self, rows: Sequence[str], error: Exception) -> dict[str, Proof]:
-        """Rows that have no measurement: where MPS makes pods wait for others, that is no fault.
+        """Rows without a measurement: that others end a pod, or MPS lets it wait, is no fault.
 
         Raises:
             RunStoppedError: the run was stopped, which is no fault either.
         """
         self._site.check_running()
-        waits = ""
-        if isinstance(error, PodLateError):
-            with suppress(KubeError):
+        why = ""
+        with suppress(KubeError):
+            why = self._pods.disruption()
+            if not why and isinstance(error, PodLateError):
                 waits = waits_for(self._read(), self._names, self.target)
-        if waits:
-            return {row: skipped(row, f"{error}: {waits}") for row in rows}
+                why = f"{error}: {waits}" if waits else ""
+        if why:
+            return {row: skipped(row, why) for row in rows}
         return {row: ended_early(row, str(error)) for row in rows}
 
     @property
@@ -160,6 +166,8 @@ class RowRunner:
             return [skipped("neighbour", _EMPTY), skipped("health", _EMPTY)]
         one = self._pods.start("neighbour", neighbour.watching(WATCH_SECONDS), units)
         self._reports(one, BEFORE)
+        if self._has_others():
+            return [skipped("neighbour", _EMPTY), skipped("health", _EMPTY)]
         most = self.target.usable_mib - units * self.target.unit_mib
         work = neighbour.offending(most, spare_mib=self._spare)
         other = self._pods.start("offender", work, units)
@@ -173,6 +181,11 @@ class RowRunner:
             neighbour.proof(figures, self.target.mode),
             neighbour.health_proof(figures, healthy=healthy),
         ]
+
+    def _has_others(self) -> bool:
+        """Another pod came to the GPU beside the one of the row."""
+        device = device_now(self._read(), self._names, self.target)
+        return device is not None and len(device.holders) > 1
 
     def _reports(self, name: str, count: int) -> None:
         """Wait for a number of reports, or for the end of the neighbour."""

@@ -9,6 +9,7 @@ from functools import partial
 from itertools import groupby
 from operator import attrgetter
 from queue import Empty, SimpleQueue
+from random import shuffle
 from threading import Lock, Thread
 from types import FrameType
 from typing import TYPE_CHECKING, Final
@@ -154,9 +155,12 @@ def _on_all_nodes(
     """Some nodes at once, each in a thread; an error on one of them ends all.
 
     The threads are daemons: where the API server does not answer them, they end with the process.
+    Each run has an order of its own: where the time is too short, not the same nodes are left out.
     """
     nodes: _Nodes = SimpleQueue()
-    for numbered in enumerate(tuple(each) for _, each in groupby(found, attrgetter("node"))):
+    groups = [*enumerate(tuple(each) for _, each in groupby(found, attrgetter("node")))]
+    shuffle(groups)
+    for numbered in groups:
         nodes.put(numbered)
     count, results = nodes.qsize(), _Results()
     work = partial(_verify_nodes, nodes, on_node, results)

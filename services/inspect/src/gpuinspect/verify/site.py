@@ -265,6 +265,18 @@ class VerifySite:
         found: Object = msgspec.json.decode(self._kube.get(f"{self._pods}/{name}"))
         return found
 
+    def disruption(self, name: str) -> str:
+        """Why somebody ended a pod of the row, such as by preemption; empty where nobody did."""
+        try:
+            item = self.pod(name)
+        except NotFoundError:
+            return f"pod {name} was deleted during the row"
+        for each in item.get("status", {}).get("conditions", ()):
+            if each.get("type") == "DisruptionTarget" and each.get("status") == "True":
+                return f"pod {name} was ended during the row: {each.get('message', '')}"
+        gone = "deletionTimestamp" in item["metadata"]
+        return f"pod {name} was deleted during the row" if gone else ""
+
     def log(self, name: str) -> str:
         """Its log so far; empty before it has one."""
         try:

@@ -162,12 +162,14 @@ def _target(node: Node, node_info: NodeInfo, device: DeviceInfo, *, offered: boo
         free=_free(device),
         core_free=max(100 - device.core_used, 0),
         empty=not device.holders,
-        free_gpus=sum(
-            one.empty and one.healthy and not one.mig for one in node_info.devices.values()
-        ),
+        free_gpus=_free_gpus(node_info),
         links=_links(node_info),
         whole_offered=offered,
     )
+
+
+def _free_gpus(node_info: NodeInfo) -> int:
+    return sum(one.empty and one.healthy and not one.mig for one in node_info.devices.values())
 
 
 def _links(node_info: NodeInfo) -> dict[tuple[int, int], tuple[int, str]]:
@@ -190,6 +192,17 @@ def steering(snapshot: Snapshot, names: Names, target: ProofTarget, request: Pod
         if not isinstance(placed, FitError) and set(placed.mem) == {target.index}:
             return policy
     return ""
+
+
+def target_now(snapshot: Snapshot, names: Names, target: ProofTarget) -> ProofTarget:
+    """The target with what is free in a newer snapshot: pods of others come during a run."""
+    node_info = ledger_of(snapshot, names).node(target.node)
+    device = None if node_info is None else node_info.devices.get(target.index)
+    if node_info is None or device is None:
+        return target
+    return msgspec.structs.replace(
+        target, free=_free(device), empty=not device.holders, free_gpus=_free_gpus(node_info)
+    )
 
 
 def device_now(snapshot: Snapshot, names: Names, target: ProofTarget) -> DeviceInfo | None:

@@ -12,6 +12,7 @@ from gpucore.wire.pod.spec import Pod, created
 
 _HASH: Final = "pod-template-hash"
 _DUE: Final = re.compile(r"(?P<name>.+)-(?P<minute>[0-9]{8,10})")
+_LONGEST_NAME: Final = 253
 _LATE_SECONDS: Final = 7 * 24 * 3600.0
 """How long after its minute a pod of a CronJob may be created, retries included."""
 
@@ -82,12 +83,12 @@ def _controller(owners: Iterable[Controller]) -> Controller | None:
 
 
 def workload_of(pod: Pod, controller: Controller | None) -> tuple[str, str]:
-    """Kind and name of the workload; the pod itself where it has no controller.
+    """Kind and name of the workload; the pod itself where it has no controller that can exist.
 
     A ReplicaSet is named after its Deployment and the hash in the pod's label, a Job of a CronJob
     after the CronJob and the minute it was due: no further object is read.
     """
-    if controller is None:
+    if controller is None or not all(map(_is_name, _own(controller))):
         return "Pod", pod.name
     if controller.kind == "ReplicaSet":
         suffix = f"-{pod.labels.get(_HASH, '')}"
@@ -98,6 +99,11 @@ def workload_of(pod: Pod, controller: Controller | None) -> tuple[str, str]:
         if due and 0 <= created(pod) - 60 * int(due["minute"]) <= _LATE_SECONDS:
             return "CronJob", due["name"]
     return _own(controller)
+
+
+def _is_name(text: str) -> bool:
+    """An object or a kind may be called so; in an owner reference the API server takes any text."""
+    return len(text) <= _LONGEST_NAME and text.isascii() and text.isprintable()
 
 
 def _own(controller: Controller) -> tuple[str, str]:
