@@ -95,8 +95,8 @@ class AuthMiddleware:
         """``None`` lets the request through."""
         if request.url.path == "/login":
             return await self._login(request)
-        scheme, _, token = request.headers.get("authorization", "").partition(" ")
-        if scheme.lower() == "bearer":
+        token = bearer_token(request)
+        if token is not None:
             allowed = await self._allowed(token)
             return None if allowed else PlainTextResponse("forbidden", status_code=403)
         if request.cookies.get(COOKIE, "") in self._sessions:
@@ -135,6 +135,12 @@ class AuthMiddleware:
     async def _reviewed(self, token: str) -> bool:
         async with self._reviews:
             return await run_in_threadpool(self._reviewer.may_look, token)
+
+
+def bearer_token(request: Request) -> str | None:
+    """The token of the header ``Authorization``; ``None`` where it has none."""
+    scheme, _, token = request.headers.get("authorization", "").partition(" ")
+    return token if scheme.lower() == "bearer" else None
 
 
 async def _posted_token(request: Request) -> str:
