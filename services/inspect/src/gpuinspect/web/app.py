@@ -163,7 +163,7 @@ def _health(frame: Frame, query: Mapping[str, str]) -> View:
 
 def _pod(frame: Frame, query: Mapping[str, str]) -> View | None:
     found = frame.pod(query["namespace"], query["pod"])
-    return None if found is None else podpages.pod(frame.explain(found), frame.taken)
+    return None if found is None else podpages.pod(frame, frame.explain(found))
 
 
 def _events(feed: Feed) -> Callable[[Request], object]:
