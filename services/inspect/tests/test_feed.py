@@ -201,8 +201,8 @@ class Viewer:
         self._replied: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         name, value = header
         headers = [(name.encode(), value.encode())] if name else []
-        scope = {"type": "http", "method": "GET", "path": "/events", "query_string": b""}
-        scope |= {"headers": headers, "asgi": {"version": "3.0"}}
+        scope: dict[str, Any] = {"type": "http", "method": "GET", "path": "/events"}
+        scope |= {"query_string": b"", "headers": headers, "asgi": {"version": "3.0"}}
         self._request = asyncio.ensure_future(app(scope, self._receive, self._send))
 
     async def _receive(self) -> Any:

@@ -16,7 +16,7 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from gpuinspect.web.access import AuthMiddleware, Reviewer
+from gpuinspect.web.access import AuthMiddleware, Reviewer, session_of
 from gpuinspect.web.feed import Feed
 from gpuinspect.web.frames import Frame
 from gpuinspect.web.hosts import LocalHosts
@@ -170,7 +170,7 @@ def _events(feed: Feed) -> Callable[[Request], object]:
     streams = EventStreams()
 
     async def stream_versions(request: Request) -> Response:
-        return streams.respond(request, _versions(feed))
+        return streams.respond(session_of(request), _versions(feed))
 
     return stream_versions
 

@@ -4,11 +4,8 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from typing import Final
 
-from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
-
-from gpuinspect.web.access import COOKIE, bearer_token
 
 EACH: Final = 32
 """Streams of one session or token: each open page of a browser has one."""
@@ -23,9 +20,12 @@ class EventStreams:
     def __init__(self) -> None:
         self._open = Counter[str]()
 
-    def respond(self, request: Request, events: AsyncIterator[str]) -> Response:
-        """The stream, or status 429."""
-        who = bearer_token(request) or request.cookies.get(COOKIE, "")
+    def respond(self, who: str, events: AsyncIterator[str]) -> Response:
+        """The stream, or status 429.
+
+        Args:
+            who: identifies the session or token; empty where nobody logs in.
+        """
         if self._open.total() >= MOST or (who and self._open[who] >= EACH):
             return PlainTextResponse("too many event streams are open", status_code=429)
         self._open[who] += 1
