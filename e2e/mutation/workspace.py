@@ -86,11 +86,26 @@ class Workspace:
         return "\n".join(["[tool.mutmut]", *lines, ""])
 
     def run_mutmut(self, *, jobs: int, timeout_s: float) -> int:
-        """Run mutmut, its progress on this terminal; the exit status."""
+        """Run mutmut, its progress on a terminal, else without its spinner; the exit status."""
         command = [sys.executable, "-m", "mutmut", "run", f"--max-children={jobs}"]
-        return subprocess.run(
-            command, cwd=self._work, env=_environment(), check=False, timeout=timeout_s
-        ).returncode
+        output = None if sys.stdout.isatty() else subprocess.PIPE
+        printed: bytes | None = None
+        try:
+            done = subprocess.run(
+                command,
+                cwd=self._work,
+                env=_environment(),
+                check=False,
+                timeout=timeout_s,
+                stdout=output,
+            )
+            printed = done.stdout
+        except subprocess.TimeoutExpired as error:
+            printed = error.stdout
+            raise
+        finally:
+            print(settled((printed or b"").decode(errors="replace")), end="")
+        return done.returncode
 
     def results(self) -> str:
         """What mutmut reports of each mutant, a line each."""
@@ -98,6 +113,12 @@ class Workspace:
         return subprocess.run(
             command, cwd=self._work, check=True, capture_output=True, text=True, timeout=120
         ).stdout
+
+
+def settled(output: str) -> str:
+    """What a terminal shows in the end: a carriage return begins the line anew."""
+    lines = (line.rstrip("\r").rpartition("\r")[2] for line in output.split("\n"))
+    return "\n".join(lines)
 
 
 def _link(source: Path, target: Path) -> None:

@@ -2,9 +2,11 @@
 
 import json
 import re
+from collections.abc import Iterator
 
 import helm_python as helm
 import pytest
+import yaml
 from charting import CHART, NAMESPACE, Object, render
 
 
@@ -75,18 +77,72 @@ def test_ports_of_one_pod_differ(values: Object) -> None:
         render(values=values)
 
 
+def at(path: str, value: object) -> Object:
+    """Values with one key, whose parts have dots between them."""
+    found: Object = {}
+    inner = found
+    *parts, key = path.split(".")
+    for part in parts:
+        inner = inner.setdefault(part, {})
+    inner[key] = value
+    return found
+
+
 @pytest.mark.parametrize(
-    ("part", "key"),
+    "path",
     [
-        *((part, "port") for part in ("extender", "webhook", "dashboard", "devicePlugin")),
-        ("extender", "metricsPort"),
-        ("devicePlugin", "ignoredXids"),
+        "dashboard.requireToken",
+        "dashboard.tls.enabled",
+        "monitoring.tls.enabled",
+        "networkPolicy.enabled",
+        "networkPolicy",
+        "mps.readOnlyPipes",
+        "webhook.enabled",
+        "webhook.failurePolicy",
+        "admissionPolicy.action",
+        "devicePlugin.ignoredXids",
+        "extender.port",
     ],
 )
-def test_null_is_refused_where_a_program_needs_the_value(part: str, key: str) -> None:
-    """Helm removes the default then, and a flag or a port would be the text of nothing."""
-    with pytest.raises(helm.HelmError, match=rf"{part}\.{key} is null"):
-        render(values={part: {key: None}})
+def test_null_is_refused_where_a_protection_or_a_program_needs_the_value(path: str) -> None:
+    """Helm removes the default then: the protection would be off, or a flag or a port empty."""
+    with pytest.raises(helm.HelmError, match=rf"{re.escape(path)}(\.\w+)? is null.*leave it out"):
+        render(values=at(path, None))
+
+
+def test_null_leaves_tls_of_the_extender_on() -> None:
+    """Of the mode that calls over the network; anyone who reaches it could bind pods."""
+    with pytest.raises(helm.HelmError, match=r"extender\.tls\.enabled is null"):
+        render(values={"scheduler": {"mode": "extender"}} | at("extender.tls.enabled", None))
+
+
+USERS_KEYS = {"resources", "scoreWeights"}
+"""Maps whose keys are the user's, who removes one of the chart's by null."""
+EMPTY: dict[type, object] = {str: "", bool: False, int: 0, list: [], dict: {}}
+
+
+def keys(values: Object, above: str = "") -> Iterator[tuple[str, object]]:
+    """Every key of the chart with an empty value of its kind, and every part."""
+    for key in values.keys() - USERS_KEYS:
+        yield above + key, EMPTY[type(values[key])]
+        if isinstance(values[key], dict):
+            yield from keys(values[key], f"{above}{key}.")
+
+
+@pytest.mark.slow
+def test_null_is_refused_wherever_it_is_not_the_empty_value() -> None:
+    """For a key that is not refused, null renders what the default or its empty value does."""
+    unlike, default = [], render().objects
+    for path, empty in keys(yaml.safe_load((CHART / "values.yaml").read_text())):
+        try:
+            found = render(values=at(path, None))
+        except helm.HelmError as refusal:
+            if " is null" not in str(refusal):
+                unlike.append(path)
+            continue
+        if found.objects != default and found.objects != render(values=at(path, empty)).objects:
+            unlike.append(path)
+    assert unlike == []
 
 
 @pytest.mark.slow

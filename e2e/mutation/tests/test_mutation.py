@@ -1,9 +1,11 @@
 """The scores of a mutation run, and the choice of modules."""
 
+from pathlib import Path
+
 import pytest
 
-from mutation import changes, scores
-from mutation.workspace import PACKAGES
+from mutation import changes, scores, workspace
+from mutation.workspace import PACKAGES, Workspace, settled
 
 RESULTS = """
     gpuextender.binding.xǁWriterǁwrite__mutmut_1: killed
@@ -41,3 +43,21 @@ def test_an_unknown_module_is_an_error_that_names_it() -> None:
     """A misspelt module must not look like a perfect score."""
     with pytest.raises(changes.UnknownModuleError, match="supervizor"):
         changes.select(PACKAGES["deviceplugin"], ["supervizor"], base="HEAD")
+
+
+def test_a_spinner_leaves_its_last_state() -> None:
+    """As on a terminal, where each state is written over the one before."""
+    assert settled("\r| tests\r/ tests\ndone\r\n\r- 1/2\r- 2/2") == "/ tests\ndone\n- 2/2"
+
+
+def test_output_to_a_file_has_no_spinner(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each state of it would be a line of the log."""
+    module = tmp_path / "work"
+    (module / "mutmut").mkdir(parents=True)
+    (module / "mutmut" / "__init__.py").touch()
+    (module / "mutmut" / "__main__.py").write_text(r"print('\r| a\r/ a\r- a'); raise SystemExit(3)")
+    monkeypatch.setattr(workspace, "ROOT", tmp_path)
+    status = Workspace(tmp_path, PACKAGES["extender"]).run_mutmut(jobs=1, timeout_s=60)
+    assert (status, capsys.readouterr().out) == (3, "- a\n")

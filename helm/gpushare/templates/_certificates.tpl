@@ -51,7 +51,7 @@ Priority class of the Job's pod: the pods of the release wait for its Secrets, a
 With the gate WorkloadWithJob, Kubernetes 1.37 creates a PodGroup for the Job, and allows it no class system-*.
 */}}
 {{- define "gpushare.issuingPriority" -}}
-{{- $class := .Values.scheduler.priorityClassName -}}
+{{- $class := default "" .Values.scheduler.priorityClassName -}}
 {{- $groups := or (.Capabilities.APIVersions.Has "scheduling.k8s.io/v1beta1/PodGroup") (.Capabilities.APIVersions.Has "scheduling.k8s.io/v1alpha2/PodGroup") -}}
 {{- if not (and $groups (hasPrefix "system-" $class)) -}}{{ $class }}{{- end -}}
 {{- end -}}

@@ -2,10 +2,16 @@
 
 {{- define "gpushare.checks" -}}
 {{- $values := .Values -}}
-{{- range list "extender.port" "extender.metricsPort" "webhook.port" "dashboard.port" "devicePlugin.port" "devicePlugin.ignoredXids" -}}
-{{- $path := splitList "." . -}}
-{{- if kindIs "invalid" (index $values (first $path) (last $path)) -}}
-{{- fail (printf "%s is null, which removes its default: leave it out, or set a value" .) -}}
+{{- range $part, $keys := include "gpushare.neededValues" . | fromYaml -}}
+{{- range $key := $keys -}}
+{{- $path := printf "%s.%s" $part $key | trimPrefix "top." -}}
+{{- $value := $values -}}
+{{- range splitList "." $path -}}
+{{- $value = index (default dict $value) . -}}
+{{- end -}}
+{{- if kindIs "invalid" $value -}}
+{{- fail (printf "%s is null, which removes its default: leave it out, or set a value. For a key that is new in this chart use helm upgrade --reset-then-reuse-values, not --reuse-values" $path) -}}
+{{- end -}}
 {{- end -}}
 {{- end -}}
 {{- $name := include "gpushare.fullname" . -}}
@@ -114,4 +120,51 @@
 {{- fail "webhook.certificate.caBundle is set without webhook.certificate.secretName: the generated certificate has its own authority; set both or none" -}}
 {{- end -}}
 {{- end -}}
+{{- end -}}
+
+{{/*
+Values that must not be null, by part. Helm removes the default of such a key: a protection would be off,
+or a flag, a port or a field would be empty. For the others null means none, as their empty value does.
+*/}}
+{{- define "gpushare.neededValues" -}}
+top: [resourceDomain, annotationPrefix, api, topology]
+image: [registry]
+certificates: [source, validDays, schedule]
+certificates.issuerRef: [kind, group]
+claims: [deviceClass, exclusiveDeviceClass, unhealthyPods]
+scheduler: [mode, name, replicas, verbosity, percentageOfNodesToScore, burstPods]
+scheduler.image: [pullPolicy]
+scheduler.leaderElection: [leaseSeconds, renewSeconds, retrySeconds]
+scheduler.podDisruptionBudget: [enabled]
+extender: [port, metricsPort, policy, topologyPolicy, candidates, nominate, mixHistory, logLevel, weight, httpTimeoutSeconds]
+extender.image: [repository, pullPolicy]
+extender.service: [clusterIP]
+extender.service.originalNodePorts: [enabled, gpushare, topology]
+extender.tls: [enabled]
+devicePlugin: [memoryUnit, visibleDevices, ignoredXids, hostProcesses, logLevel, port, kubeletRoot, nvml, updateStrategy, maxUnavailable]
+devicePlugin.image: [repository, pullPolicy]
+devicePlugin.cdi: [enabled, directory]
+devicePlugin.record: [enabled, seconds]
+mps: [enabled, default, root, shmSize, readOnlyPipes, control]
+driverLimits: [checkSeconds, cgroupRoot]
+isolation: [default]
+webhook: [enabled, replicas, port, failurePolicy, timeoutSeconds, claims, excludedNamespaces, certificate]
+webhook.sizing: [intervalSeconds, marginPercent]
+webhook.podDisruptionBudget: [enabled]
+dashboard: [port, intervalSeconds, requireToken]
+dashboard.image: [repository, pullPolicy]
+dashboard.tls: [enabled]
+defragmentation: [schedule, maxEvictions, maxPerNode, maxPerNamespace, waitedSeconds]
+defragmentation.image: [repository, pullPolicy]
+idle: [evict, idleFor, grace, maxEvictions, maxNotices]
+idle.image: [repository, pullPolicy]
+verify.image: [repository, pullPolicy]
+viewerRole: [enabled]
+openshift: [enabled]
+networkPolicy: [enabled]
+admissionPolicy: [action, exemptUsers, exemptNamespaces]
+monitoring: [interval]
+monitoring.tls: [enabled]
+monitoring.alerts: [enabled, runbookUrl, dashboardUrl]
+monitoring.dashboards: [label, labelValue]
 {{- end -}}

@@ -240,6 +240,29 @@ def test_pending_whole_gpus_are_kept_free() -> None:
     assert (book.free_gpu_counts[N], book.largest_shares[N]) == (0, 8)
 
 
+@pytest.mark.parametrize("policy", ["binpack", "spread", "fragmentation"])
+def test_a_share_leaves_the_last_empty_gpus_to_pods_with_exclusive_gpus(policy: str) -> None:
+    """Those may have got them already, and the record of that is under way."""
+    stray = pod("stray", gpus=1, node="n")
+    book = ledger(share_node("n", make_gpus(10, 10, 10), whole=True), stray)
+    for name, size, index in (("a", 1, 0), ("b", 4, 1)):
+        book.pod_changed(held(name, size, index=index))
+    found = on_node(book, "n", pod("p", 2), policy)
+    assert isinstance(found, Placement)
+    assert 2 not in found.mem
+
+
+def test_a_mig_instance_is_no_empty_gpu_for_a_share_of_several_gpus() -> None:
+    """One of the two others is that of the pod whose exclusive GPU is not known."""
+    gpus = make_gpus(10, 10, 10)
+    instance = msgspec.structs.replace(gpus.gpus[2], mig=True)
+    gpus = msgspec.structs.replace(gpus, gpus=(*gpus.gpus[:2], instance))
+    book = ledger(share_node("n", gpus, whole=True), pod("stray", gpus=1, node="n"))
+    labels = TWO | {"ack.gpushare.placement": "require-whole-device"}
+    refusal = refused(book, pod("p", 4, labels=labels))
+    assert (refusal.code, refusal.requested, refusal.free) == (Code.INSUFFICIENT_GPUS, 2, 1)
+
+
 def test_pending_whole_gpus_are_kept_free_of_compute() -> None:
     """A share of compute alone may get no GPU that another pod has exclusively."""
     stray = pod("stray", gpus=1, node="n")

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from corebuilders import assumed, ledger, make_gpus, pod, pod_request, share_node
+from msgspec.structs import replace
 
 from gpucore.explain.suggestions import suggest
 from gpucore.model import Code
@@ -135,3 +136,18 @@ def test_gpus_of_an_excluded_node_are_not_counted() -> None:
         "no node that the pod can use has 3 healthy GPUs; small has the most, 1: request at most 1",
         "GPU 0 can be had now, on small",
     ]
+
+
+def test_a_node_whose_gpus_are_unknown_may_have_enough() -> None:
+    """Its device plugin has not published them: what to do about that is stated, not a number."""
+    small = share_node("small", make_gpus(15), whole=True)
+    unknown = replace(share_node("new", make_gpus(15, 15, 15), whole=True), annotations={})
+    waiting = PodRequirements(pod_request(pod("p", gpus=2)))
+    nodes = {NodeName(name): node(name) for name in ("small", "new")}
+    for offered, found in (
+        ([unknown], [Code.NO_INVENTORY.remedy]),
+        ([small, unknown], ["GPU 0 can be had now, on small"]),
+    ):
+        book = ledger(*offered)
+        cluster = Candidates(book.nodes(), {each.name: nodes[each.name] for each in offered})
+        assert complete(suggest(waiting, cluster, cluster.refusals(waiting))) == found

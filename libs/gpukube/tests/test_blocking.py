@@ -1,6 +1,7 @@
 """The client of programs without an event loop."""
 
 import gzip
+import socket
 import ssl
 import threading
 import warnings
@@ -12,6 +13,7 @@ import pytest
 import yaml
 
 from gpukube.blocking import BlockingClient, _continue
+from gpukube.config import TokenConfig
 from gpukube.errors import (
     ConfigError,
     ForbiddenError,
@@ -322,3 +324,24 @@ def test_a_page_that_begins_as_a_list_is_not_read_to_its_end() -> None:
     """The caller decodes the objects."""
     body = b'{"kind":"List","apiVersion":"a.b/v1","metadata":{"continue":"x"},"items":[ no JSON'
     assert _continue("/api/v1/pods", body) == "x"
+
+
+@pytest.mark.parametrize("length", [1 << 40, 1 << 62, 1 << 63, 1 << 80])
+def test_a_reply_of_an_impossible_length_is_no_reply(tmp_path: Path, length: int) -> None:
+    """As of another program at the port; urllib3 checks no Content-Length."""
+
+    def reply_once() -> None:
+        connection, _ = listener.accept()
+        with connection:
+            connection.recv(1 << 16)
+            connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n{}" % length)
+
+    (tmp_path / "token").write_text("t")
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=reply_once)
+        thread.start()
+        host = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        client = BlockingClient(TokenConfig(host, None, tmp_path / "token"), {}, 10.0)
+        with client, pytest.raises(UnreachableError, match=r"GET /x: (a reply|incomplete)"):
+            client.get("/x")
+        thread.join()

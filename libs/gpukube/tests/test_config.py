@@ -9,7 +9,7 @@ import yaml
 
 from gpukube import config
 from gpukube.config import TokenConfig, in_cluster
-from gpukube.errors import ConfigError
+from gpukube.errors import ConfigError, UnreachableError
 from gpukube.kubeconfig import finding, official
 from gpukube.kubeconfig.finding import default_namespace, found_by_kubectl, load
 from gpukube.kubeconfig.official import KubeconfigFile
@@ -64,6 +64,42 @@ def test_a_token_that_kubelet_replaced_is_read_again(
     assert one.authorization() == "Bearer second"
     token.unlink()
     assert one.authorization() == "Bearer second"
+
+
+@pytest.mark.parametrize("content", [b"\xff\xfe", b"one\ntwo", "tökén".encode()])
+def test_a_token_file_that_holds_no_token_is_an_error_that_names_it(
+    tmp_path: Path, content: bytes
+) -> None:
+    """As of a damaged volume; the request ends as one without a reply, and is tried again."""
+    token = tmp_path / "token"
+    token.write_bytes(content)
+    one = TokenConfig("https://x", None, token)
+    with pytest.raises(UnreachableError, match=f"{token}: an HTTP header cannot carry the token"):
+        one.authorization()
+    token.write_text("right")
+    assert one.authorization() == "Bearer right"
+
+
+def test_a_ca_bundle_that_kubelet_replaced_is_trusted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when the authority of the cluster is renewed; a bundle that is no PEM changes nothing."""
+    monkeypatch.setattr(config, "TOKEN_SECONDS", 0)
+    (tmp_path / "token").write_text("t")
+    for name in ("old", "new"):
+        make_certificate(tmp_path / name, name)
+    bundle = tmp_path / "ca.crt"
+    bundle.write_bytes((tmp_path / "old" / "tls.crt").read_bytes())
+    found = in_cluster(POD, tmp_path)
+    assert found.tls is not None
+    assert found.authorization() == "Bearer t"
+    for content in (b"", b"no PEM"):
+        bundle.write_bytes(content)
+        assert found.authorization() == "Bearer t"
+    assert found.tls.cert_store_stats()["x509"] == 1
+    bundle.write_bytes((tmp_path / "new" / "tls.crt").read_bytes())
+    assert found.authorization() == "Bearer t"
+    assert found.tls.cert_store_stats()["x509"] == 2
 
 
 @pytest.mark.parametrize("missing", ["environment", "port", "token", "ca.crt"])

@@ -460,18 +460,18 @@ async def test_the_instances_of_a_gpu_that_hangs_keep_one_thread(
 async def test_gpus_that_hang_leave_a_thread_for_every_other_gpu(
     driver: Driver, patient: PatientDriver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An NVSwitch may take 31 of 32 GPUs with it; enumerations and a wait for events hang too."""
+    """A switch may take all GPUs but one with it; enumerations and a wait for events hang too."""
     monkeypatch.setattr("gpudeviceplugin.gpus.driver.ENUMERATE_SECONDS", 0.1)
-    uuids = [f"GPU-{number}" for number in range(32)]
+    uuids = [f"GPU-{number}" for number in range(64)]
     answering = uuids[-1]
     driver.probe = lambda uuid: uuid == answering or driver.let_go.wait(SECONDS)  # type: ignore[method-assign]
-    driver.gpus = tuple(t4(number % 10) for number in range(32))
+    driver.gpus = tuple(t4(number % 10) for number in range(64))
     driver.gpu = lambda index: driver.let_go.wait(SECONDS) and t4(index)  # type: ignore[assignment,method-assign,return-value]
     await patient.open()
     driver.let_go.clear()
     driver.event.clear()
     event = asyncio.create_task(patient.next_xid())
-    assert len((await patient.machine()).silent) == 32
+    assert len((await patient.machine()).silent) == 64
     for _ in range(2):
         found = await patient.probes(uuids)
         assert [uuid for uuid, answer in found.items() if answer is True] == [answering]

@@ -90,6 +90,23 @@ def test_pod_page(browser: TestClient) -> None:
     assert "largest GPU 15 GiB, requested 16" in text
 
 
+def test_a_pod_page_links_to_the_page_of_its_node_where_there_is_one(
+    browser: TestClient, feed: Feed, cluster: FakeCluster
+) -> None:
+    """A node without GPUs has none, nor has one that is gone."""
+    cluster.node("cpu", resources={"cpu": "4"}).pod("proxy", node="cpu").pod("lost", 2, node="gone")
+    asyncio.run(feed.refresh())
+    for pod, node, linked in (
+        ("web", "n1", True),
+        ("proxy", "cpu", False),
+        ("lost", "gone", False),
+    ):
+        text = browser.get(f"/pods/default/{pod}").text
+        assert node in text
+        assert (f'href="/nodes/{node}"' in text) is linked
+        assert (browser.get(f"/nodes/{node}").status_code == 200) is linked
+
+
 def test_waiting_page(browser: TestClient) -> None:
     """Pods that wait, each with its reason."""
     text = browser.get("/pods").text

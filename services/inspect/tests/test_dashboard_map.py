@@ -197,3 +197,25 @@ def test_text_of_labels_is_never_markup() -> None:
     text = client.get("/", params={"label": "odd", "group": label}).text
     assert "<script>alert" not in text
     assert text.count(ROW) == 1
+
+
+def test_every_node_that_is_not_on_the_map_is_counted() -> None:
+    """Also where nodes have two models, and so a cell in each of two groups."""
+    cluster = FakeCluster()
+    for number in range(MOST_NODES - 100):
+        cluster.node(f"n{number}", gpus=[Gpu(15), Gpu(40, "NVIDIA A100-PCIE-40GB")])
+    client = opened(cluster)
+    text = client.get("/").text
+    assert text.count(CELL) == MOST_NODES
+    assert "more nodes are not on the map" not in text
+    cluster.node("n9999", gpus=[Gpu(16, "Tesla V100")])
+    assert "1 more nodes are not on the map." in opened(cluster).get("/").text
+
+
+@pytest.mark.parametrize(("unit", "address"), [("GiB", "/whatif?mem=7"), ("MiB", "/whatif")])
+def test_the_link_to_what_if_has_the_size_in_the_unit_of_all_nodes(unit: str, address: str) -> None:
+    """A request is a number of units, so that it has no size where those of the nodes differ."""
+    cluster = FakeCluster().node("n1", gpus=[Gpu(15)])
+    cluster.node("n2", gpus=[Gpu(15 if unit == "GiB" else 15 << 10)], unit=unit)
+    text = opened(cluster).get("/", params={"gib": "7"}).text
+    assert f'are not considered: <a href="{address}">What if</a>' in text

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from drawncluster import FakeCluster, Gpu
+from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
 from gpucore.wire.names import DEFAULT_NAMES
@@ -14,6 +15,8 @@ from gpuinspect.web import app as web_app
 from gpuinspect.web.app import _versions, make_app
 from gpuinspect.web.feed import Feed, pause
 from gpuinspect.web.hosts import is_local
+from gpuinspect.web.listening import LIMITS
+from gpuinspect.web.streams import EACH, MOST
 from gpukube.errors import InvalidReplyError
 
 
@@ -188,6 +191,81 @@ def test_a_stream_is_neither_kept_nor_buffered(feed: Feed) -> None:
     head = {name.decode(): value.decode() for name, value in sent[0]["headers"]}
     assert (head["cache-control"], head["x-accel-buffering"]) == ("no-store", "no")
     assert head["content-type"].startswith("text/event-stream")
+
+
+class Viewer:
+    """A request for the stream of events, which stays open until the viewer leaves."""
+
+    def __init__(self, app: Starlette, header: tuple[str, str] = ("", "")) -> None:
+        self._left = asyncio.Event()
+        self._replied: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        name, value = header
+        headers = [(name.encode(), value.encode())] if name else []
+        scope: dict[str, Any] = {"type": "http", "method": "GET", "path": "/events"}
+        scope |= {"query_string": b"", "headers": headers, "asgi": {"version": "3.0"}}
+        self._request = asyncio.ensure_future(app(scope, self._receive, self._send))
+
+    async def _receive(self) -> Any:
+        await self._left.wait()
+        return {"type": "http.disconnect"}
+
+    async def _send(self, message: Any) -> None:
+        if message["type"] == "http.response.start":
+            self._replied.set_result(message["status"])
+
+    async def status(self) -> int:
+        """Status of the reply."""
+        return await self._replied
+
+    async def leave(self) -> None:
+        """Close the page."""
+        self._left.set()
+        await self._request
+
+
+async def _leave(viewers: list[Viewer]) -> None:
+    await asyncio.gather(*(viewer.leave() for viewer in viewers))
+
+
+@pytest.mark.parametrize(
+    ("header", "another"),
+    [
+        (("cookie", "gpushare_session=a"), ("cookie", "gpushare_session=b")),
+        (("authorization", "Bearer a"), ("authorization", "Bearer b")),
+    ],
+)
+def test_one_user_has_a_limited_number_of_streams(
+    feed: Feed, header: tuple[str, str], another: tuple[str, str]
+) -> None:
+    """Else one user could hold all connections; a closed page makes place for another."""
+
+    async def check() -> None:
+        app = make_app(feed)
+        viewers = [Viewer(app, header) for _ in range(EACH)]
+        assert {await viewer.status() for viewer in viewers} == {200}
+        beyond, other = Viewer(app, header), Viewer(app, another)
+        assert (await beyond.status(), await other.status()) == (429, 200)
+        await viewers.pop().leave()
+        later = Viewer(app, header)
+        assert await later.status() == 200
+        await _leave([*viewers, beyond, other, later])
+
+    asyncio.run(asyncio.wait_for(check(), 60.0))
+
+
+def test_streams_leave_connections_for_pages(feed: Feed) -> None:
+    """Also where nobody logs in, or one user in many sessions."""
+
+    async def check() -> None:
+        app = make_app(feed)
+        viewers = [Viewer(app) for _ in range(MOST)]
+        assert {await viewer.status() for viewer in viewers} == {200}
+        beyond = Viewer(app)
+        assert await beyond.status() == 429
+        await _leave([*viewers, beyond])
+
+    assert LIMITS.connections > MOST
+    asyncio.run(asyncio.wait_for(check(), 60.0))
 
 
 @pytest.mark.parametrize(("local", "status"), [(True, 421), (False, 200)])

@@ -177,3 +177,12 @@ def test_people_get_a_table_and_the_gain(run: Run, full: FakeCluster, tmp_path: 
         "Pending pods that would fit in addition: 1",
     ]
     assert "note: a figure, not a plan" in outcome.err
+
+
+def test_a_gpu_that_its_node_has_no_more_is_not_counted(
+    run: Run, full: FakeCluster, tmp_path: Path
+) -> None:
+    """Its pod keeps the record of it; smaller sizes would free one GPU of two, not two of three."""
+    full.pod("web-2", 12, node="n", index=7, metadata=owned("web"))
+    found = effect(run, full, tmp_path, history("web", 3, 4, requested=12, container="c0"))
+    assert (found["gpus"], found["gpusInUse"], found["gpusFreed"]) == (2, 2, 1)

@@ -112,5 +112,5 @@ def matcher(inventory: Inventory, *pods: Expected) -> AllocationMatcher:
     made = AllocationMatcher(tuple(Resource))
     made.equip(inventory)
     for pod in pods:
-        made.queue.see(pod)
+        made.see(pod)
     return made

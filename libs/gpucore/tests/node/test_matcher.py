@@ -2,6 +2,7 @@
 
 from collections import Counter
 
+import msgspec
 import pytest
 from nodepods import Kubelet, expected, machine, make_gpu, matcher, plan
 
@@ -416,3 +417,60 @@ def test_a_container_gets_another_gpu_of_its_pod_where_a_sidecar_has_its_own() -
     init = kubelet.take(1, GPU)
     assert make_gpus(kubelet.matcher.allocate(GPU, init.ids)) == {0: 1}
     assert make_gpus(kubelet.take(1, GPU)) == {2: 1}
+
+
+ALONE = {wire_names.LABEL_REQUIRE_WHOLE: wire_names.REQUIRE_WHOLE_DEVICE}
+
+
+def test_a_share_that_requires_a_whole_gpu_gets_an_empty_one() -> None:
+    """Also where its author set the node, so that no extender chose its GPU."""
+    pods = [expected("p", {"gpu-mem": 3}), expected("alone", {"gpu-mem": 4}, labels=ALONE)]
+    kubelet = Kubelet(matcher(machine(15, 15), *pods))
+    assert make_gpus(kubelet.take(3)) == {0: 3}
+    assert make_gpus(kubelet.take(4)) == {1: 4}
+
+
+def test_a_share_that_requires_a_whole_gpu_is_refused_where_none_is_empty() -> None:
+    """The pod would have a neighbour; kubelet's own choice of devices is checked as well."""
+    state = matcher(machine(15), expected("p", {"gpu-mem": 3}))
+    Kubelet(state).take(3)
+    state.see(expected("alone", {"gpu-mem": 4}, labels=ALONE))
+    answer = state.allocate(MEM, ids(state, {0: 15})[3:7])
+    assert denied(answer, AllocationErrorCode.SHARED_GPU) == "GPU 0 is shared by one other pod"
+
+
+@pytest.mark.parametrize("waiting", [True, False])
+def test_no_pod_gets_a_part_of_a_gpu_that_a_share_has_alone(waiting: bool) -> None:
+    """As long as that pod lives; afterwards others can have the GPU."""
+    alone = expected("alone", {"gpu-mem": 4, "gpu-core.percentage": 10}, labels=ALONE)
+    state = matcher(machine(15), alone)
+    kubelet = Kubelet(state)
+    assert make_gpus(kubelet.take(4)) == {0: 4}
+    assert make_gpus(kubelet.take(10, CORE)) == {0: 10}
+    state.see(msgspec.structs.replace(alone, waiting=waiting))
+    state.see(expected("p", {"gpu-mem": 3}))
+    assert "GPU 0 has 0 of 15 free" in denied(kubelet.take(3), AllocationErrorCode.NO_GPU_FITS)
+    state.queue.kubelet_restarted()
+    state.release("default", "alone")
+    assert make_gpus(kubelet.take(3)) == {0: 3}
+
+
+def test_a_share_recorded_as_not_alone_keeps_its_neighbours() -> None:
+    """The record of the bind counts: a label that is added later takes no GPU from others."""
+    recorded = plan(0) | {wire_names.EXCLUSIVE: "false"}
+    late = expected("late", {"gpu-mem": 4}, labels=ALONE, annotations=recorded)
+    kubelet = Kubelet(matcher(machine(15), late, expected("p", {"gpu-mem": 3})))
+    assert make_gpus(kubelet.take(4)) == {0: 4}
+    assert make_gpus(kubelet.take(3)) == {0: 3}
+
+
+def test_best_fit_leaves_the_gpu_that_a_waiting_pod_is_to_have_alone() -> None:
+    """A pod that bypassed the scheduler takes another GPU, with or without the label itself."""
+    waiting = expected("planned", {"gpu-mem": 6}, labels=ALONE, annotations=plan(0))
+    stray = expected("stray", {"gpu-mem": 3})
+    kubelet = Kubelet(matcher(machine(15, 15), waiting, stray))
+    assert make_gpus(kubelet.take(3)) == {1: 3}
+    shared = expected("planned", {"gpu-mem": 6}, annotations=plan(0))
+    alone = expected("stray", {"gpu-mem": 3}, labels=ALONE)
+    kubelet = Kubelet(matcher(machine(15, 15), shared, alone))
+    assert make_gpus(kubelet.take(3)) == {1: 3}

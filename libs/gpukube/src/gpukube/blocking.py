@@ -200,6 +200,8 @@ class BlockingClient:
             data = bound.read(request, reply) if bound else reply.data
         except HTTPError as error:
             raise UnreachableError.because(request, _reason(error)) from error
+        except (OverflowError, MemoryError) as error:  # its Content-Length is not checked
+            raise UnreachableError(f"{request}: a reply of an impossible length") from error
         if 200 <= reply.status < 300:
             return parsable(data)
         named = {name.lower(): value for name, value in reply.headers.items()}

@@ -5,6 +5,7 @@ The service account of a pod is read here, a kubeconfig file by :mod:`gpukube.ku
 
 import ssl
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from time import monotonic
 from typing import Final, Protocol
@@ -12,7 +13,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from gpukube.errors import ConfigError
+from gpukube.errors import ConfigError, UnreachableError
 
 MOUNTED: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 TOKEN_SECONDS: Final = 60.0
@@ -91,31 +92,52 @@ class TokenConfig:
 
     Args:
         token: the file that holds it.
+        authority: the CA bundle of ``tls``, which new connections trust once it has changed.
     """
 
-    def __init__(self, host: str, tls: ssl.SSLContext | None, token: Path) -> None:
+    def __init__(
+        self, host: str, tls: ssl.SSLContext | None, token: Path, authority: Path | None = None
+    ) -> None:
         self.host, self.tls = host, tls
         self.server_name: str | None = None
         self.proxy: str | None = None
         self.impersonation = Impersonation()
-        self._token = token
-        self._text, self._read = "", float("-inf")
+        self._token, self._authority = token, authority
+        self._text, self._read, self._bundle = "", float("-inf"), b""
 
-    due = False  # a file in memory is read at once
+    due = False  # files in memory are read at once
     certificate = b""
 
     def authorization(self) -> str:
-        """The current token; the last one read while its file is missing or empty."""
+        """The current token; the last one read while its file is missing or empty.
+
+        Raises:
+            UnreachableError: the file holds something else.
+        """
         if monotonic() - self._read >= TOKEN_SECONDS:
             self._text = self._now()
+            self._trust()
             self._read = monotonic()
         return f"Bearer {self._text}" if self._text else ""
 
     def _now(self) -> str:
         try:
-            return self._token.read_text().strip() or self._text
+            text = self._token.read_text(errors="replace").strip()
         except OSError:
             return self._text
+        if not (text.isascii() and text.isprintable()):
+            raise UnreachableError(f"{self._token}: an HTTP header cannot carry the token")
+        return text or self._text
+
+    def _trust(self) -> None:
+        """Trust a changed CA bundle as well; of one that cannot be read, the last one stays."""
+        if self.tls is None or self._authority is None:
+            return
+        with suppress(OSError):
+            bundle = self._authority.read_bytes()
+            if bundle != self._bundle:
+                self.tls.load_verify_locations(self._authority)
+                self._bundle = bundle
 
 
 def in_cluster(environ: Mapping[str, str], folder: Path) -> ClientConfig:
@@ -139,4 +161,4 @@ def in_cluster(environ: Mapping[str, str], folder: Path) -> ClientConfig:
     except OSError as error:
         raise ConfigError(f"no service account: {folder / 'ca.crt'}: {error}") from error
     name = f"[{host}]" if ":" in host else host
-    return TokenConfig(f"https://{name}:{port}", tls, token)
+    return TokenConfig(f"https://{name}:{port}", tls, token, folder / "ca.crt")

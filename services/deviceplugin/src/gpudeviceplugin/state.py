@@ -324,7 +324,7 @@ class NodeState:
             return
         expected = expected_of(pod, self.policy.names)
         if expected is not None:
-            self.matcher.queue.see(expected)
+            self.matcher.see(expected)
 
     def _forget(self, pod: Pod) -> None:
         self.pods.pop(pod.uid, None)

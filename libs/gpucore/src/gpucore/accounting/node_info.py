@@ -128,6 +128,10 @@ class NodeInfo:
         self._reckon()
         return self.pending + self._excess + self.pending_gpus * self._largest
 
+    def by_claim(self, allocation: Allocation) -> bool:
+        """The pod's extended resource is allocated by a claim, which counts in its place."""
+        return self.shape.claims and allocation.users is None
+
     def free_units(self) -> int:
         """Units left on GPUs that may be given out, before anything is kept for pending pods."""
         self._reckon()
@@ -177,7 +181,7 @@ class NodeInfo:
         for index, hold in self._holds(allocation).items():
             gpu = self._devices.get(index) or self._lost(index)
             gpu.take(allocation.uid, hold)
-        if self._counts_elsewhere(allocation):
+        if self.by_claim(allocation):
             return
         self.pending += self.shape.counted(allocation.pending, allocation.unit)
         self.pending_core += allocation.pending_core
@@ -200,15 +204,11 @@ class NodeInfo:
             device.drop(uid)
             if device.gpu is None and device.empty:
                 del self._devices[index]
-        if self._counts_elsewhere(allocation):
+        if self.by_claim(allocation):
             return
         self.pending -= self.shape.counted(allocation.pending, allocation.unit)
         self.pending_core -= allocation.pending_core
         self.pending_gpus -= allocation.pending_gpus
-
-    def _counts_elsewhere(self, allocation: Allocation) -> bool:
-        """Of a pod whose extended resource is allocated by a claim, the claim counts."""
-        return self.shape.claims and allocation.users is None
 
     def _holds(self, allocation: Allocation) -> dict[GpuIndex, DeviceAllocation]:
         placement = allocation.placement

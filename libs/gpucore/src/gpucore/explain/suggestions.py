@@ -225,7 +225,7 @@ def _for_gpus(
         more = f" and {step.pods - NAMED} more" if step.pods > NAMED else ""
         ends = "ends" if step.pods == 1 else "end"
         found.append(f"it fits {step.node} once {', '.join(names[:NAMED])}{more} {ends}")
-    if offering and not large:
+    if offering and not large and all(node_info.inventory for node_info in offering):
         found.append(_too_many(pod.pod_request, offering, everywhere=everywhere))
     elif large:
         roomy = max(large, key=lambda each: free_gpus(each, pod.pod_request))

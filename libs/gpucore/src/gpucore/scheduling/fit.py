@@ -130,7 +130,8 @@ def _pending_gpus(node_info: NodeInfo, pod_request: PodRequest) -> FitError | No
     """What is held on no known GPU may be on those that look empty, as for exclusive GPUs."""
     if not (pod_request.whole_device and node_info.reserved_gpus()):
         return None
-    empty = sum(device.open and device.empty for device in node_info.devices.values())
+    usable = usable_devices(node_info.devices.values(), pod_request)
+    empty = sum(device.open and device.empty for device in usable)
     free = max(empty - node_info.reserved_gpus(), 0)
     if pod_request.gpu_count <= free:
         return None

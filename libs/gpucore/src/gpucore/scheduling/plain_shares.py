@@ -138,6 +138,8 @@ def _state(node_info: NodeInfo, pod_request: PodRequest, policy: str) -> _NodeSt
     name = resolve(node_info, pod_request, policy).name
     if name not in _BY_FULLNESS or node_info.shape.largest_gpu > MAX_AMOUNT:
         return None
+    if node_info.pending_gpus:  # some of its GPUs are left to them
+        return None
     gpus = tuple(
         _gpu_state(device) for device in node_info.devices.values() if device.gpu is not None
     )

@@ -130,7 +130,8 @@ def _share(
     grouping: Grouping,
     choose: ChooseGroup | None,
 ) -> Placement:
-    gpus = fitting_devices(node_info.devices.values(), pod_request)
+    fitting = fitting_devices(node_info.devices.values(), pod_request)
+    gpus = _beside_pending(node_info, fitting, pod_request.gpu_count)
     if choose is None:
         if policy.costly:
             gpus.sort(key=_remembered(policy, node_info, pod_request))
@@ -142,6 +143,15 @@ def _share(
     mem, core = per_device(pod_request)
     containers = split_evenly([request.mem for request in pod_request.containers], chosen)
     return Placement(node_info.name, _on_each(chosen, mem), _on_each(chosen, core), containers)
+
+
+def _beside_pending(node_info: NodeInfo, fitting: list[DeviceInfo], count: int) -> list[DeviceInfo]:
+    """Without the empty GPUs where pods with exclusive GPUs, not known yet, must be on these."""
+    if not node_info.pending_gpus:
+        return fitting
+    empty = sum(device.open and device.empty for device in node_info.devices.values())
+    in_use = [device for device in fitting if not device.empty]
+    return in_use if empty <= node_info.pending_gpus and len(in_use) >= count else fitting
 
 
 def _remembered(

@@ -66,9 +66,9 @@ def repack(
 
 
 def gpus_in_use(node_infos: Iterable[NodeInfo]) -> int:
-    """Number of GPUs of which anything is allocated."""
+    """Number of GPUs of which anything is allocated; those that are gone do not count."""
     devices = chain.from_iterable(info.devices.values() for info in node_infos)
-    return sum(bool(device.holders) for device in devices)
+    return sum(bool(device.gpu and device.holders) for device in devices)
 
 
 def overcommitted(

@@ -27,8 +27,8 @@ from gpudeviceplugin.gpus.devices import (
 from gpudeviceplugin.gpus.links import GpuLinks
 
 T = TypeVar("T")
-THREADS: Final = 98
-"""For calls that hang about each of 32 GPUs, its enumeration and its links, and for two others.
+THREADS: Final = 770
+"""For calls that hang about each of 256 GPUs, its enumeration and its links, and for two others.
 
 A thread is started only when all others are busy.
 """

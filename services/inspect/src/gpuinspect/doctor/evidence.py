@@ -64,8 +64,7 @@ class Evidence:
 
     def by_claim(self, allocation: Allocation) -> bool:
         """The pod's extended resource is allocated by a claim: its own annotations do not count."""
-        node_info = self.node_infos[allocation.placement.node]
-        return node_info.shape.claims and allocation.users is None
+        return self.node_infos[allocation.placement.node].by_claim(allocation)
 
     @cached_property
     def pod_requests(self) -> tuple[tuple[Pod, PodRequest], ...]:

@@ -98,7 +98,7 @@ def sizes_effect(
     then = repack(after, [e.then for e in running], [e.then for e in waiting], policy)
     extra = {each.then.name: each.extra for each in (*running, *waiting)}
     return SizesEffect(
-        gpus=sum(len(info.devices) for info in before.node_infos.values()),
+        gpus=sum(len(info.inventory.gpus) for info in before.node_infos.values() if info.inventory),
         in_use=gpus_in_use(before.node_infos.values()),
         same_sizes=same.gpus,
         recommended_sizes=then.gpus,

@@ -162,10 +162,14 @@ def _gpu(device: DeviceInfo, gpu: Gpu, scale: int) -> GpuSummary:
 
 
 def is_shown(allocation: Allocation, node_info: NodeInfo) -> bool:
-    """False for a pod whose extended resource is allocated by a claim: the claim is shown."""
-    if allocation.users is not None or not node_info.shape.claims:
-        return True
-    return any(device.holders.get(allocation.uid) for device in node_info.devices.values())
+    """False for a pod whose extended resource is allocated by a claim: the claim is shown.
+
+    A pod from before the node offered claims may still hold GPUs itself.
+    """
+    devices = node_info.devices.values()
+    return not node_info.by_claim(allocation) or any(
+        allocation.uid in device.holders for device in devices
+    )
 
 
 def _pod(allocation: Allocation, node_info: NodeInfo, scale: int) -> PodSummary:

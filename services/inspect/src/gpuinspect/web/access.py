@@ -95,8 +95,8 @@ class AuthMiddleware:
         """``None`` lets the request through."""
         if request.url.path == "/login":
             return await self._login(request)
-        scheme, _, token = request.headers.get("authorization", "").partition(" ")
-        if scheme.lower() == "bearer":
+        token = _bearer_token(request)
+        if token is not None:
             allowed = await self._allowed(token)
             return None if allowed else PlainTextResponse("forbidden", status_code=403)
         if request.cookies.get(COOKIE, "") in self._sessions:
@@ -124,7 +124,7 @@ class AuthMiddleware:
         return answer
 
     async def _allowed(self, token: str) -> bool:
-        digest = hashlib.sha256(token.encode()).hexdigest()
+        digest = _digest(token)
         if digest in self._known:
             return True
         if not token or not await self._reviewed(token):
@@ -135,6 +135,22 @@ class AuthMiddleware:
     async def _reviewed(self, token: str) -> bool:
         async with self._reviews:
             return await run_in_threadpool(self._reviewer.may_look, token)
+
+
+def session_of(request: Request) -> str:
+    """The session of a request, or the hash of its token; empty without one."""
+    token = _bearer_token(request)
+    return request.cookies.get(COOKIE, "") if token is None else _digest(token)
+
+
+def _digest(token: str) -> str:
+    return hashlib.sha256(token.encode()).hexdigest()
+
+
+def _bearer_token(request: Request) -> str | None:
+    """The token of the header ``Authorization``; ``None`` where it has none."""
+    scheme, _, token = request.headers.get("authorization", "").partition(" ")
+    return token if scheme.lower() == "bearer" else None
 
 
 async def _posted_token(request: Request) -> str:

@@ -11,12 +11,12 @@ from starlette.datastructures import MutableHeaders
 from starlette.middleware import Middleware
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, PlainTextResponse, Response, StreamingResponse
+from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from gpuinspect.web.access import AuthMiddleware, Reviewer
+from gpuinspect.web.access import AuthMiddleware, Reviewer, session_of
 from gpuinspect.web.feed import Feed
 from gpuinspect.web.frames import Frame
 from gpuinspect.web.hosts import LocalHosts
@@ -32,6 +32,7 @@ from gpuinspect.web.pages import (
 from gpuinspect.web.pages.frame import content, page, sentence
 from gpuinspect.web.readapi import api_routes, marks_places
 from gpuinspect.web.rendering import View
+from gpuinspect.web.streams import EventStreams
 from gpuinspect.web.turns import PageTurns
 
 HEADERS: Final = {
@@ -162,14 +163,14 @@ def _health(frame: Frame, query: Mapping[str, str]) -> View:
 
 def _pod(frame: Frame, query: Mapping[str, str]) -> View | None:
     found = frame.pod(query["namespace"], query["pod"])
-    return None if found is None else podpages.pod(frame.explain(found), frame.taken)
+    return None if found is None else podpages.pod(frame, frame.explain(found))
 
 
 def _events(feed: Feed) -> Callable[[Request], object]:
+    streams = EventStreams()
+
     async def stream_versions(request: Request) -> Response:
-        del request  # every listener calls the same hook
-        head = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-        return StreamingResponse(_versions(feed), media_type="text/event-stream", headers=head)
+        return streams.respond(session_of(request), _versions(feed))
 
     return stream_versions
 

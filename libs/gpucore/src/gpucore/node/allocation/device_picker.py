@@ -7,6 +7,7 @@ pending pods are avoided while any other GPU fits.
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
 from gpucore.accounting.device_info import MPS_CLIENTS
@@ -27,6 +28,7 @@ class NodeDevices(NamedTuple):
         closed: GPUs that give nothing.
         single: GPUs that one pod at a time may use (MIG instances).
         isolation modes: what enforces shares on each GPU.
+        alone: namespace and name of the pods whose shares have their GPUs to themselves.
     """
 
     tables: Mapping[Resource, DeviceTable]
@@ -35,6 +37,7 @@ class NodeDevices(NamedTuple):
     closed: frozenset[GpuIndex]
     single: frozenset[GpuIndex]
     isolations: Mapping[GpuIndex, IsolationMode]
+    alone: AbstractSet[tuple[str, str]]
 
     def clash(
         self, resource: Resource, gpus: Collection[GpuIndex], pod: Expected | None
@@ -53,12 +56,21 @@ class NodeDevices(NamedTuple):
             if denial is not None:
                 return denial
             holders = self._holders(others, gpu)
-            if gpu in self.single:
-                mine = (pod.namespace, pod.name) if pod else NOBODY_KNOWN[:2]
-                holders += [each for each in self._holders(SHARES, gpu) if each[:2] != mine]
             if holders:
                 return _clash(gpu, shared=shared, holders=holders)
+            denial = self._not_alone(gpu, pod)
+            if denial is not None:
+                return denial
         return None
+
+    def _not_alone(self, gpu: GpuIndex, pod: Expected | None) -> AllocationError | None:
+        """One of two pods must have the GPU to itself; a MIG instance is used alone."""
+        mine = (pod.namespace, pod.name) if pod else NOBODY_KNOWN[:2]
+        others = [each for each in self._holders(SHARES, gpu) if each[:2] != mine]
+        taken = gpu in self.single or any(each[:2] in self.alone for each in others)
+        if not others or not (taken or (pod and pod.alone)):
+            return None
+        return _clash(gpu, shared=taken, holders=others)
 
     def _unenforced(self, gpu: GpuIndex, pod: Expected | None) -> AllocationError | None:
         demanded = pod.pod_request.isolation if pod else IsolationMode.NONE
@@ -96,6 +108,11 @@ class NodeDevices(NamedTuple):
             if besides is None or pod.uid != besides.uid:
                 for step in pod.steps:
                     total.update(step.plan.get(resource, {}))
+                if pod.alone or (besides and besides.alone):
+                    gpus = {
+                        gpu for step in pod.steps for plan in step.plan.values() for gpu in plan
+                    }
+                    total.update({gpu: len(self.tables[resource].ids.get(gpu, ())) for gpu in gpus})
         return total
 
 

@@ -42,6 +42,7 @@ class Expected(msgspec.Struct, frozen=True):
         steps: containers with a request, in kubelet's order.
         waiting: kubelet may still have to admit it.
         bursts: it may use more than its share where the driver limits memory.
+        alone: its share has its GPUs to itself, as recorded at the bind, else by its label.
     """
 
     uid: PodUid
@@ -53,3 +54,4 @@ class Expected(msgspec.Struct, frozen=True):
     steps: tuple[ExpectedContainer, ...]
     waiting: bool = True
     bursts: bool = False
+    alone: bool = False

@@ -77,6 +77,7 @@ class AllocationMatcher:
         self.single: frozenset[GpuIndex] = frozenset()
         self.isolations: dict[GpuIndex, IsolationMode] = {}
         self.displaced: Counter[GpuIndex] = Counter()
+        self._alone: set[tuple[str, str]] = set()
         self.granted: set[str] = set()
         self.restarting: list[Expected] = []
         self._reserved: dict[tuple[Resource, str], Holder] = {}
@@ -90,6 +91,15 @@ class AllocationMatcher:
         self.single = frozenset(gpu.index for gpu in inventory.gpus if gpu.mig)
         self.closed = frozenset(gpu.index for gpu in inventory.gpus if not gpu.healthy)
         self.isolations = {gpu.index: gpu.isolation for gpu in inventory.gpus}
+
+    def see(self, pod: Expected) -> None:
+        """A pod of this node arrived or changed."""
+        self.queue.see(pod)
+        name = (pod.namespace, pod.name)
+        if pod.alone:
+            self._alone.add(name)
+        else:
+            self._alone.discard(name)
 
     def sync_from_kubelet(
         self, listed: Iterable[Held], *, requested_at: int, unlisted: Collection[Holder] = ()
@@ -115,6 +125,7 @@ class AllocationMatcher:
     def release(self, namespace: str, pod: str) -> None:
         """A pod has ended: nothing is held by it or reserved for it."""
         self.holdings.release(namespace, pod)
+        self._alone.discard((namespace, pod))
         self._reserved = {
             key: holder for key, holder in self._reserved.items() if holder[:2] != (namespace, pod)
         }
@@ -179,7 +190,13 @@ class AllocationMatcher:
 
     def _room(self) -> NodeDevices:
         return NodeDevices(
-            self.tables, self.holdings, self.queue, self.closed, self.single, self.isolations
+            self.tables,
+            self.holdings,
+            self.queue,
+            self.closed,
+            self.single,
+            self.isolations,
+            self._alone,
         )
 
     def _choosing(self, turn: Turn | None, question: PreferenceRequest) -> DevicePicker:

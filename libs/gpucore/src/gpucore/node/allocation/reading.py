@@ -29,6 +29,7 @@ def expected_of(pod: Pod, names: Names) -> Expected | None:
         return None
     if pod_request is None:
         return None
+    allocation = allocation_of(pod, names)
     return Expected(
         uid=pod.uid,
         namespace=pod.namespace,
@@ -39,6 +40,7 @@ def expected_of(pod: Pod, names: Names) -> Expected | None:
         steps=steps,
         waiting=pod.phase == "Pending",
         bursts=bool(pod_request.burst or kai_limit(pod, MIB, names)),
+        alone=allocation.exclusive if allocation else pod_request.whole_device,
     )
 
 

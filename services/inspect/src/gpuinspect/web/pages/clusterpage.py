@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from gpucore.accounting.node_info import common_unit
 from gpucore.units import counted
 from gpuinspect.queries.gpumap import GROUPS, CellGroup, in_gib
 from gpuinspect.queries.views import NodeSummary, natural, percent
@@ -42,12 +43,18 @@ def cluster(frame: Frame, query: Mapping[str, str]) -> View:
         "orders": ORDERS,
         "most_gib": MOST_GIB,
         "map": gpu_map(groups, choices),
-        "whatif_units": frame.view.unit.units_for(choices.gib << 10),
+        "whatif": _whatif(frame, choices.gib),
         "chart": chart(frame.history.of(CLUSTER), in_gib(frame.view.total, frame.view.unit)),
         "all_nodes": len(nodes),
         "to_map": choices.address("rows", "page") if choices.listed else "",
     }
     return View("cluster.html", values | _rows(frame, choices, nodes, groups))
+
+
+def _whatif(frame: Frame, gib: int) -> str:
+    """Address of What if for this size; for none where the units of the nodes differ."""
+    unit = common_unit(frame.ledger.nodes().values())
+    return "/whatif" if unit is None else f"/whatif?mem={unit.units_for(gib << 10)}"
 
 
 def _called(node: NodeSummary, wanted: str) -> bool:

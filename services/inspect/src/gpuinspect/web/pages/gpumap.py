@@ -127,13 +127,14 @@ def gpu_map(groups: Sequence[CellGroup], choices: Choices) -> Mapping[str, Any]:
     nodes = {gpu.node for gpu in gpus}
     by_node = len(gpus) > MOST_GPUS
     paint, legend = painter(choices.show, gpus)
-    left = len(nodes) - MOST_NODES if by_node else 0
+    boxes = list(_boxes(groups, choices, paint, by_node=by_node))
+    shown = {cell.at for box in boxes for cell in box.cells}  # a node may be in several groups
     return {
-        "boxes": list(_boxes(groups, choices, paint, by_node=by_node)),
+        "boxes": boxes,
         "legend": [*_fitting_swatch(choices), *legend, *_SICK[choices.show == "health" :]],
         "fitting": _fitting(gpus, choices.gib),
         "by_node": by_node,
-        "left": max(left, 0),
+        "left": len(nodes - shown) if by_node else 0,
         "kept": choices.kept("at", "group", "rows", "page"),
     }
 

@@ -1,6 +1,5 @@
 """Pods: all pending ones with their reasons, and one pod with its full explanation."""
 
-from datetime import datetime
 from typing import Final
 
 from gpucore.explain.groups import Group, figures
@@ -36,21 +35,18 @@ def _short(found: Explanation) -> str:
     return refusals(found) or next(iter(found.helps), "no node offers GPUs")
 
 
-def pod(found: Explanation, at: datetime) -> View:
-    """The GPUs of a pod, or the reasons by groups of nodes why it is pending, and suggestions.
-
-    Args:
-        at: when the cluster was read.
-    """
+def pod(frame: Frame, found: Explanation) -> View:
+    """The GPUs of a pod, or the reasons by groups of nodes why it is pending, and suggestions."""
     pod, words = found.pod, found.scheduler_record.last_message
+    has_page = frame.node(pod.node) is not None
     facts = (
         ("State", found.state.value),
-        ("Age", age_cell(pod.creation, at) if pod.creation else ""),
+        ("Age", age_cell(pod.creation, frame.taken) if pod.creation else ""),
         ("Request", found.request_summary),
         ("Placement", found.where),
         ("Reason for the placement", found.why),
         ("Policy", str(found.policy) if found.pod_request is not None else ""),
-        ("Node", Link(pod.node, f"/nodes/{pod.node}") if pod.node else ""),
+        ("Node", Link(pod.node, f"/nodes/{pod.node}") if has_page else pod.node),
         ("Scheduler", pod.scheduler_name),
         ("Scheduler message", "" if pod.node else words),
     )
