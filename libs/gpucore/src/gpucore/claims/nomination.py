@@ -18,7 +18,7 @@ from gpucore.model.constraints import MOST_COMPARED, CandidateNode, PodConstrain
 from gpucore.scheduling.grouping import Grouping
 from gpucore.scheduling.host_rooms import request_on_host
 from gpucore.scheduling.node_ranking import Rating
-from gpucore.scheduling.policy import rate, resolve
+from gpucore.scheduling.policy import rate
 from gpucore.wire.claim.claim_specs import ClaimSpec, DeviceClass
 from gpucore.wire.constraints import CLAIMS_UNSUPPORTED
 from gpucore.wire.names import CLAIM_DRIVER
@@ -105,6 +105,5 @@ def rate_for_claims(
     if placement is None:
         return None
     request = request_on_host(kind.constraints.requests)
-    chosen = resolve(node.node_info, request, policy)
-    rated = rate(node.node_info, request, placement, chosen, grouping=grouping)
+    rated = rate(node.node_info, request, placement, policy, grouping=grouping)
     return -avoided(candidate, kind.constraints), *rated
