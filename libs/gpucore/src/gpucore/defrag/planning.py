@@ -16,7 +16,7 @@ import msgspec
 from gpucore.accounting.node_info import NodeInfo
 from gpucore.defrag.budgets import Allowance
 from gpucore.defrag.pods import DefragPod, DefragState, preemption
-from gpucore.model import Code, Placement
+from gpucore.model import Placement
 from gpucore.scheduling.candidates import Candidates
 from gpucore.simulate.whatif import SimulatedCluster
 from gpucore.units import NodeName, PodUid
@@ -30,7 +30,6 @@ MOST_WAITING: Final = 2000
 """Pods of the queue that are placed; a pod behind them has no plan."""
 KINDS_OF_A_NAMESPACE: Final = 10
 """Different waiting pods of a namespace for which a plan is looked for."""
-_CURABLE: Final = frozenset({Code.INSUFFICIENT_RESOURCES})
 NO_PLAN: Final = "no permitted evictions make it fit and leave a place for every evicted pod"
 SERVED: Final = "pods were evicted for it within the last hour"
 TOO_MANY: Final = "too many different pods of its namespace wait"
@@ -242,7 +241,7 @@ def _sets(
 ) -> Iterator[_Set]:
     """Pods of one node that may leave, of one GPU for a share and of several for exclusive GPUs."""
     most = allowance.most(name, pod.namespace)
-    if not most or not _usable(pod, state.nodes, name):
+    if not most or not state.nodes.only_resources_block(name, pod.requirements):
         return
     node_info = state.nodes.node_infos[name]
     mine = [
@@ -256,11 +255,6 @@ def _sets(
         if len(owners) == len(uids):
             held = sum(sum(node_info.allocations[uid].placement.mem.values()) for uid in uids)
             yield _Set(len(uids), held, name, uids)
-
-
-def _usable(pod: DefragPod, cluster: Candidates, name: NodeName) -> bool:
-    refusals = cluster.blockers(name, pod.requirements)
-    return all(one.code in _CURABLE and not one.unresolvable for one in refusals)
 
 
 def _of_one_gpu(
