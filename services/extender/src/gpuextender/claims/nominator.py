@@ -16,10 +16,11 @@ from typing import Any, Final
 
 import structlog
 
+from gpucore.accounting.claim_offers import Key
 from gpucore.accounting.claims import ClaimAccounts
-from gpucore.claims.node_fit import ClaimNode, claim_node
-from gpucore.claims.nomination import ClaimRequirements, claim_placement, rate_for_claims
-from gpucore.claims.pending import Key, PendingClaimPods
+from gpucore.claims.node_fit import ClaimNode, ClaimRules, claim_node, first_fit
+from gpucore.claims.nomination import ClaimRequirements, rate_for_claims
+from gpucore.claims.pending import PendingClaimPods
 from gpucore.model import Allocation, AllocationState
 from gpucore.nomination import NominationPauses
 from gpucore.scheduling.grouping import Grouping
@@ -271,7 +272,7 @@ class ClaimNominator:
 
     def _nominate(self, pod: Pod, kind: ClaimRequirements, name: NodeName) -> bool:
         node = self._node(name)
-        placement = claim_placement(node, kind, self.classes.items) if node else None
+        placement = first_fit(node, ClaimRules(kind.specs, self.classes.items)) if node else None
         if node is None or placement is None:
             return False
         allocation = Allocation(
