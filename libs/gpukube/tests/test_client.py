@@ -1,7 +1,6 @@
 """The aiohttp client: failures by kind, credentials, lines."""
 
 import asyncio
-import json
 import socket
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import ExitStack, aclosing, asynccontextmanager, contextmanager
@@ -116,31 +115,6 @@ async def test_expired_credentials_are_read_again(cluster: FakeApiServer, tmp_pa
             await api.get("/api/v1/nodes/n")
         await api.get("/api/v1/nodes/n")
     assert seen == ["Bearer t", "Bearer fresh"]
-
-
-async def test_expired_credentials_are_those_of_the_chosen_context(
-    cluster: FakeApiServer, tmp_path: Path
-) -> None:
-    """Also when they are read again; the current context may be of another user."""
-    seen: list[str] = []
-
-    def refuse(request: web.Request) -> web.Response:
-        seen.append(request.headers["Authorization"])
-        return status(401, "expired")
-
-    config = json.loads(cluster.kubeconfig())
-    context = config["contexts"][0]["context"] | {"user": "other"}
-    config["users"].append({"name": "other", "user": {"token": "o"}})
-    config["contexts"].append({"name": "other", "context": context})
-    path = tmp_path / "kubeconfig"
-    path.write_text(json.dumps(config))
-    cluster.fail_next("get", refuse)
-    cluster.fail_next("get", refuse)
-    async with await HttpKubeClient.connect(path, context="other", user_agent="test") as api:
-        for _ in range(2):
-            with pytest.raises(StatusError, match="expired"):
-                await api.get("/api/v1/nodes/n")
-    assert seen == ["Bearer o", "Bearer o"]
 
 
 async def listed(
