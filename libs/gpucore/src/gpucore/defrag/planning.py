@@ -84,7 +84,7 @@ def find_plan(state: DefragState, allowance: Allowance) -> PlanSearch:
     """The plan for the first waiting pod in the queue that has one."""
     reasons: dict[PodUid, str] = {}
     kinds: dict[str, dict[object, str]] = {}
-    base = _simulated(state)
+    base = SimulatedCluster.of(state.nodes, state.policy)
     for pod in state.waiting[:MOST_WAITING]:
         kind = (pod.pod_request, pod.constraints, pod.priority)
         tried = kinds.setdefault(pod.namespace, {})
@@ -139,7 +139,7 @@ def simulate(
         Their placements by UID (a replacement by that of its predecessor), or ``None`` where one
         of them fits nowhere.
     """
-    simulated = (base or _simulated(state)).branch()
+    simulated = (base or SimulatedCluster.of(state.nodes, state.policy)).branch()
     names = {state.running[uid].node for uid in gone if uid in state.running}
     for name in sorted(names & state.nodes.nodes.keys()):
         _take_away(simulated, state.nodes, name, gone)
@@ -157,18 +157,6 @@ def simulate(
         if not missing:
             return placed
     return None
-
-
-def _simulated(state: DefragState) -> SimulatedCluster:
-    policy = state.policy
-    cluster = state.nodes
-    return SimulatedCluster(
-        cluster.node_infos,
-        policy.name,
-        grouping=policy.grouping,
-        nodes=cluster.nodes,
-        offers=cluster.offers,
-    )
 
 
 def _take_away(

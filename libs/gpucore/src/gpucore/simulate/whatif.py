@@ -20,6 +20,8 @@ from gpucore.claims.node_fit import ClaimNode, ClaimRules, first_fit, refusal
 from gpucore.kubescheduler.node_fit import avoided, constraint_refusals
 from gpucore.model import Allocation, AllocationState, Code, FitError, Placement, PodRequest
 from gpucore.model.constraints import UNCONSTRAINED, CandidateNode, PodConstraints
+from gpucore.scheduling.candidates import Candidates
+from gpucore.scheduling.cluster_policy import ClusterPolicy
 from gpucore.scheduling.device_order import device_order
 from gpucore.scheduling.fit import admit
 from gpucore.scheduling.grouping import BY_LINKS, Grouping
@@ -128,6 +130,26 @@ class SimulatedCluster:
         self._stale: dict[_Kind, set[NodeName]] = {}
         self._changed: set[NodeName] = set()
         self._granted = 0
+
+    @classmethod
+    def of(
+        cls,
+        cluster: Candidates,
+        policy: ClusterPolicy,
+        *,
+        kinds: int | None = None,
+        nominations: Nominations | None = None,
+    ) -> "SimulatedCluster":
+        """A copy of a cluster whose extender has this policy; else as the class."""
+        return cls(
+            cluster.node_infos,
+            policy.name,
+            grouping=policy.grouping,
+            nodes=cluster.nodes,
+            kinds=kinds,
+            offers=cluster.offers,
+            nominations=nominations,
+        )
 
     @property
     def node_infos(self) -> Mapping[NodeName, NodeInfo]:
