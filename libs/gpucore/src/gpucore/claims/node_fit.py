@@ -10,7 +10,6 @@ from typing import Final
 
 import msgspec
 
-from gpucore.accounting.claim_offers import by_index
 from gpucore.accounting.node_info import NodeInfo, unit_of
 from gpucore.claims.device_fit import (
     Device,
@@ -77,11 +76,6 @@ class Need(msgspec.Struct, frozen=True):
     constraints: tuple[DeviceConstraint, ...] = ()
     claim: int = 0
     aligned: tuple[tuple[str, frozenset[Value]], ...] = ()
-
-
-def claim_node(node_info: NodeInfo, devices: tuple[SliceDevice, ...]) -> ClaimNode:
-    """A node with the devices of its slices."""
-    return ClaimNode(node_info, by_index(devices))
 
 
 def ours(want: Wanted) -> bool:

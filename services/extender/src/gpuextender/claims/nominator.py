@@ -11,14 +11,15 @@ A nomination is a hint: where it comes late, or the node does not fit, kube-sche
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from itertools import chain
 from time import monotonic
 from typing import Any, Final
 
 import structlog
 
-from gpucore.accounting.claim_offers import Key
+from gpucore.accounting.claim_offers import Key, by_index
 from gpucore.accounting.claims import ClaimAccounts
-from gpucore.claims.node_fit import ClaimNode, ClaimRules, claim_node, first_fit
+from gpucore.claims.node_fit import ClaimNode, ClaimRules, first_fit
 from gpucore.claims.nomination import ClaimRequirements, rate_for_claims
 from gpucore.claims.pending import PendingClaimPods
 from gpucore.model import Allocation, AllocationState
@@ -268,7 +269,7 @@ class ClaimNominator:
             return None
         newest = max(each.generation for each in slices)
         found = [each.devices for each in slices if each.generation == newest]
-        return claim_node(node_info, tuple(device for devices in found for device in devices))
+        return ClaimNode(node_info, by_index(tuple(chain.from_iterable(found))))
 
     def _nominate(self, pod: Pod, kind: ClaimRequirements, name: NodeName) -> bool:
         node = self._node(name)
