@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from gpucore.accounting.ledger import Ledger
 from gpucore.accounting.node_info import NodeInfo
 from gpucore.gang import group_plan
-from gpucore.gang.able_nodes import MOST_COMPARED, able_nodes
+from gpucore.gang.able_nodes import MOST_COMPARED, able_nodes, reserved_place
 from gpucore.gang.gang_pods import GangPods
 from gpucore.gang.group_plan import plan_group
 from gpucore.gang.group_view import group_view, standing
 from gpucore.gang.members import GroupMember, Member, PlacementKind
 from gpucore.gang.pod_groups import PodGroups
-from gpucore.gang.reservations import reserved_for, reserved_place
+from gpucore.gang.reservations import reserved_for
 from gpucore.gang.values import GroupShortage
 from gpucore.model import Allocation, AllocationState, Placement, PodRequest
 from gpucore.scheduling.grouping import Rules

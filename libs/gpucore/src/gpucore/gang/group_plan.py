@@ -20,9 +20,8 @@ import msgspec
 
 from gpucore.accounting.ledger import Ledger
 from gpucore.accounting.node_info import NodeInfo, common_unit
-from gpucore.gang.able_nodes import MOST_COMPARED, able_nodes, without_reservations
+from gpucore.gang.able_nodes import MOST_COMPARED, able_nodes, reserved_place, without_reservations
 from gpucore.gang.members import GroupMember, Nodes
-from gpucore.gang.reservations import reserved_place
 from gpucore.gang.spread import NodeOffer, spread_over
 from gpucore.gang.values import GroupShortage
 from gpucore.model import Allocation, AllocationState, Placement, PodRequest

@@ -24,6 +24,7 @@ from gpucore.accounting.node_info import NodeInfo, common_unit
 from gpucore.gang.able_nodes import (
     able_nodes,
     gpus_of,
+    reserved_place,
     shape_of,
     shape_of_place,
     standing_places,
@@ -37,7 +38,6 @@ from gpucore.gang.members import (
     planned_long,
     too_many,
 )
-from gpucore.gang.reservations import reserved_place
 from gpucore.gang.spread import NodeOffer, spread_over
 from gpucore.gang.values import GangPlacement, Shortage
 from gpucore.model import Allocation, AllocationState, FitError, Placement, PodRequest

@@ -7,33 +7,9 @@ import msgspec
 
 from gpucore.accounting.ledger import Ledger
 from gpucore.gang.able_nodes import shape_of, shape_of_place
-from gpucore.model import Allocation, AllocationState, Placement, PodRequest
+from gpucore.model import Allocation, AllocationState, PodRequest
 from gpucore.units import PodUid
 from gpucore.wire.pod.gangs import Gang, reservation_uid
-
-
-def reserved_place(
-    ledger: Ledger,
-    gang: Gang,
-    uid: PodUid,
-    pod_request: PodRequest,
-    placement: Placement,
-    *,
-    now_ns: int,
-) -> Allocation:
-    """A place for a pod with this request, reserved from now on under a UID of its own."""
-    node_info = ledger.node(placement.node)
-    return Allocation(
-        uid=uid,
-        namespace=gang.namespace,
-        name=f"gang {gang.name}",
-        state=AllocationState.RESERVED,
-        placement=placement,
-        exclusive=pod_request.whole_device,
-        unit=node_info.unit if node_info else None,
-        assume_time=now_ns,
-        gang=gang.name,
-    )
 
 
 def spare(
