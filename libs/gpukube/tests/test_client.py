@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kubeobjects import node
 
-from gpukube import client
+from gpukube import session
 from gpukube.client import HttpKubeClient, split_lines
 from gpukube.config import TokenConfig
 from gpukube.errors import (
@@ -311,7 +311,7 @@ async def test_a_connection_that_nobody_takes_is_given_up_early(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Long before the request would end: another API server may take the next one."""
-    monkeypatch.setattr(client, "CONNECT_SECONDS", 0.2)
+    monkeypatch.setattr(session, "CONNECT_SECONDS", 0.2)
     with full_server() as port:
         config = TokenConfig(f"http://127.0.0.1:{port}", None, tmp_path / "none")
         async with (

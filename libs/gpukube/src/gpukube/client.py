@@ -32,7 +32,6 @@ from gpukube.prefetch import Prefetch
 from gpukube.proxies import proxy_for
 from gpukube.session import Session
 
-CONNECT_SECONDS: Final = 3.0
 REQUEST_SECONDS: Final = 30.0
 UNAUTHORIZED: Final = 401
 __all__ = ["Body", "HttpKubeClient", "KubeClient"]
@@ -213,7 +212,6 @@ def _session(found: ClientConfig, seconds: float) -> Session:
         found.tls,
         server_name=found.server_name,
         proxy=proxy_for(found.host, found.proxy),
-        connect_seconds=CONNECT_SECONDS,
         seconds=seconds,
     )
 
