@@ -49,7 +49,7 @@ DOMAIN = f"['{CLAIM_DRIVER}']"
 )
 def test_simple_comparisons_are_evaluated(expression: str, matches: bool) -> None:
     """As kube-scheduler evaluates them."""
-    assert select(GPU, CLAIM_DRIVER, [expression]).matches is matches
+    assert select(GPU, [expression]).matches is matches
     assert unknown_terms([expression]) == ()
 
 
@@ -57,8 +57,8 @@ def test_simple_comparisons_are_evaluated(expression: str, matches: bool) -> Non
 def test_the_other_capacities_are_compared_too(name: str, amount: int) -> None:
     """With the numbers that the ResourceSlice has."""
     text = f"device.capacity{DOMAIN}.{name}.compareTo(quantity('{amount}')) == 0"
-    assert select(LIMITED, CLAIM_DRIVER, [text]).matches
-    assert not select(LIMITED, CLAIM_DRIVER, [text.replace("==", ">")]).matches
+    assert select(LIMITED, [text]).matches
+    assert not select(LIMITED, [text.replace("==", ">")]).matches
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_the_other_capacities_are_compared_too(name: str, amount: int) -> None:
 )
 def test_what_is_not_understood_excludes_nothing_and_is_named(expression: str) -> None:
     """A guess could make a pod look impossible."""
-    assert select(GPU, CLAIM_DRIVER, [expression]).matches
+    assert select(GPU, [expression]).matches
     (named,) = unknown_terms([expression])
     assert len(named) <= 203
 
@@ -86,7 +86,7 @@ def test_what_is_not_understood_excludes_nothing_and_is_named(expression: str) -
 def test_a_term_that_is_understood_still_excludes() -> None:
     """Beside one that is not."""
     unknown = f"device.attributes{DOMAIN}.productName.startsWith('Tesla')"
-    found = select(GPU, CLAIM_DRIVER, [f"{unknown} && device.driver == 'gpu.nvidia.com'"])
+    found = select(GPU, [f"{unknown} && device.driver == 'gpu.nvidia.com'"])
     assert (found.matches, found.failed) == (False, "device.driver == 'gpu.nvidia.com'")
 
 
@@ -106,7 +106,7 @@ def test_control_characters_are_not_shown() -> None:
 @given(st.text(alphabet="'\"&|()!=<>device.drivattributes[]\\ \n", max_size=400))
 def test_no_text_is_an_error(expression: str) -> None:
     """Whatever the API server let through."""
-    select(GPU, CLAIM_DRIVER, [expression])
+    select(GPU, [expression])
     assert all(text.isprintable() for text in unknown_terms([expression]))
 
 
@@ -115,5 +115,5 @@ def test_a_hostile_text_takes_no_time() -> None:
     """4,096 characters of every kind that the patterns repeat."""
     begin = time.process_time()
     for part in ("'", "&&", "(&&", "device.attributes['", "!", "a' && 'b"):
-        select(GPU, CLAIM_DRIVER, [part * (4000 // len(part))])
+        select(GPU, [part * (4000 // len(part))])
     assert time.process_time() - begin < 5

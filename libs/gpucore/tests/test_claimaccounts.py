@@ -61,7 +61,7 @@ def ledger() -> Ledger:
 @pytest.fixture
 def accounts(ledger: Ledger) -> ClaimAccounts:
     """Its slices and claims."""
-    return ClaimAccounts(ledger, CLAIM_DRIVER)
+    return ClaimAccounts(ledger)
 
 
 def node(ledger: Ledger) -> NodeInfo:
@@ -164,7 +164,7 @@ def test_any_history_ends_as_a_list_does(
 ) -> None:
     """Events of claims and slices in any order; device 0 stands for a claim that is released."""
     ledger, fresh = Ledger(DEFAULT_NAMES), Ledger(DEFAULT_NAMES)
-    accounts, listed = (ClaimAccounts(each, CLAIM_DRIVER) for each in (ledger, fresh))
+    accounts, listed = (ClaimAccounts(each) for each in (ledger, fresh))
     last: dict[int, Any] = {}
     moves = [(number, device, gib) for number, device, gib in events]
     late = shuffled.randint(0, len(moves))

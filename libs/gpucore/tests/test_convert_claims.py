@@ -26,7 +26,6 @@ from gpucore.wire.claim.claim_specs import decode_template
 from gpucore.wire.claim.devices import MIG, UNHEALTHY, SliceDevice
 from gpucore.wire.errors import WireError
 from gpucore.wire.names import (
-    CLAIM_DRIVER,
     CLAIM_TEMPLATE,
     DEFAULT_NAMES,
     KAI_CONTAINER,
@@ -223,7 +222,7 @@ def test_an_isolation_mode_selects_the_gpus_that_the_extender_would_take(
     assert unknown_terms(expressions) == ()
     for mode in IsolationMode:
         device = SliceDevice("gpu-0", isolation=mode.value)
-        assert select(device, CLAIM_DRIVER, expressions).matches is mode.gives(demanded)
+        assert select(device, expressions).matches is mode.gives(demanded)
 
 
 def test_the_selector_of_an_isolation_mode_is_written_for_one_value_and_for_several() -> None:
@@ -352,7 +351,7 @@ def test_several_gpus_are_those_that_one_program_can_use_together(demanded: Isol
     )
     for mode in (*(each.value for each in IsolationMode), MIG):
         wanted = mode in {"none", "driver"} and (mode == "driver" or not demanded.uses_driver)
-        assert select(SliceDevice("g", isolation=mode), CLAIM_DRIVER, expressions).matches is wanted
+        assert select(SliceDevice("g", isolation=mode), expressions).matches is wanted
 
 
 def test_one_gpu_may_be_in_any_mode() -> None:

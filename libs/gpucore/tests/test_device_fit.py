@@ -24,8 +24,9 @@ def devices(draw: st.DrawFn) -> list[DeviceInfo]:
         gpu = Gpu(index, GpuUuid(f"GPU-{number}"), 8, isolation=draw(MODES))
         device = DeviceInfo(index, None)
         if not draw(SELDOM):
-            healthy, most = not draw(SELDOM), draw(st.integers(0, 3))
-            device = DeviceInfo(index, gpu, total=8, healthy=healthy, max_pods=most)
+            device = DeviceInfo(index, gpu)
+            device.total, device.healthy = 8, not draw(SELDOM)
+            device.max_pods = draw(st.integers(0, 3))
         for holder, hold in enumerate(draw(st.lists(HOLDS, max_size=3))):
             device.take(PodUid(f"u{holder}"), hold)
         found.append(device)

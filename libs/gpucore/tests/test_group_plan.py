@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from gpucore.accounting.ledger import Ledger
 from gpucore.accounting.node_info import NodeInfo
 from gpucore.gang import group_plan
-from gpucore.gang.able_nodes import MOST_COMPARED, able_nodes
+from gpucore.gang.able_nodes import MOST_COMPARED, able_nodes, reserved_place
 from gpucore.gang.gang_pods import GangPods
-from gpucore.gang.group_plan import plan_group, reservation
+from gpucore.gang.group_plan import plan_group
 from gpucore.gang.group_view import group_view, standing
 from gpucore.gang.members import GroupMember, Member, PlacementKind
 from gpucore.gang.pod_groups import PodGroups
@@ -320,7 +320,8 @@ def test_of_equal_requests_the_pods_that_are_first_get_the_places() -> None:
 def test_pods_go_to_nodes_where_their_group_runs() -> None:
     """Before other nodes with as much room; a place that is not kept does not count."""
     book = book_of(2, 2, 2)
-    book.reserve(reservation(GANG, member(2, UNITS), Placement(NodeName("n0")), book, 1))
+    uid, request = reservation_uid(GANG, PodUid("uid-p2")), member(2, UNITS).pod_request
+    book.reserve(reserved_place(book, GANG, uid, request, Placement(NodeName("n0")), now_ns=1))
     labels = {"gpu-topology": GANG.name, "gpu-topology-replica": "2"}
     runs = grouped(1, UNITS, node="n1", labels=labels, annotations={NAMES.mem_idx: "0"})
     book.pod_changed(runs)
@@ -333,10 +334,10 @@ def test_a_reserved_place_is_that_of_its_pod() -> None:
     """With the unit of its node, and to itself where the pod requires it."""
     labels = {"ack.gpushare.placement": "require-whole-device"}
     request = pod_request(grouped(0, 4, labels=labels))
-    alone = msgspec.structs.replace(member(0, 4), pod_request=request)
+    uid = reservation_uid(GANG, PodUid("uid-p0"))
     place = Placement(NodeName("n0"), mem={GpuIndex(0): 4})
-    assert reservation(GANG, alone, place, book_of(1), 7) == Allocation(
-        reservation_uid(GANG, alone.uid),
+    assert reserved_place(book_of(1), GANG, uid, request, place, now_ns=7) == Allocation(
+        uid,
         "default",
         "gang podgroup/g",
         AllocationState.RESERVED,

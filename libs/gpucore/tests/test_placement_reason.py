@@ -45,7 +45,8 @@ def words(book: Ledger, pending: Pod, *open_nodes: str) -> list[str]:
     closed = set(node_infos).difference(open_nodes) if open_nodes else set[str]()
     nodes = {name: CandidateNode(name, unschedulable=name in closed) for name in node_infos}
     cluster = Candidates(node_infos, nodes)
-    return complete(suggest(waiting, cluster, cluster.refusals(waiting)))
+    refusals = {name: cluster.refusal(name, waiting) for name in cluster.nodes}
+    return complete(suggest(waiting, cluster, refusals))
 
 
 def of_gang(book: Ledger, pending: Pod, size: int, names: Iterable[str]) -> list[str]:

@@ -6,7 +6,7 @@ from corebuilders import assumed, ledger, make_gpus, pod, pod_request, share_nod
 from msgspec.structs import replace
 
 from gpucore.explain.suggestions import suggest
-from gpucore.model import Code
+from gpucore.model import Code, FitError
 from gpucore.model.constraints import CandidateNode, PodConstraints, Resources, Taint
 from gpucore.scheduling.candidates import Candidates, PodRequirements
 from gpucore.steps import complete
@@ -29,7 +29,12 @@ def words(
         assumed(book, name, held)
     waiting = PodRequirements(pod_request(pending), constraints or PodConstraints())
     cluster = Candidates(book.nodes(), {n.name: n for n in nodes}, requests or {})
-    return complete(suggest(waiting, cluster, cluster.refusals(waiting)))
+    return complete(suggest(waiting, cluster, refusals(cluster, waiting)))
+
+
+def refusals(cluster: Candidates, waiting: PodRequirements) -> dict[NodeName, FitError | None]:
+    """The answer of every node."""
+    return {name: cluster.refusal(name, waiting) for name in cluster.nodes}
 
 
 def node(name: str, *, cpu: int = 0, taints: tuple[Taint, ...] = ()) -> CandidateNode:
@@ -63,7 +68,7 @@ def test_one_pod_is_enough_where_a_gpu_fits_and_pods_on_unknown_gpus_leave_too_l
     book.pod_changed(pod("unknown", 12, node="n"))
     waiting = PodRequirements(pod_request(pod("p", 12)))
     cluster = Candidates(book.nodes(), {NodeName("n"): node("n")})
-    found = complete(suggest(waiting, cluster, cluster.refusals(waiting)))
+    found = complete(suggest(waiting, cluster, refusals(cluster, waiting)))
     assert found[0] == "it fits GPU 1 of n once default/c ends (13 GiB)"
 
 
@@ -106,7 +111,7 @@ def test_a_request_of_several_gpus_is_offered_where_a_node_has_them() -> None:
     book = ledger(share_node("n", make_gpus(15, 15)))
     waiting = PodRequirements(pod_request(pod("p", 20)))
     cluster = Candidates(book.nodes(), {NodeName("n"): node("n")})
-    assert complete(suggest(waiting, cluster, cluster.refusals(waiting)))[0] == (
+    assert complete(suggest(waiting, cluster, refusals(cluster, waiting)))[0] == (
         "no GPU is that large: check the unit (GiB or MiB), "
         "or spread the pod over GPUs with the label gpu-count"
     )
@@ -118,7 +123,7 @@ def test_without_a_certain_step_the_catalogue_answers() -> None:
     pending = pod("p", 4, annotations={"gpushare/isolation": "mps"})
     waiting = PodRequirements(pod_request(pending))
     cluster = Candidates(book.nodes(), {NodeName(n): node(n) for n in ("n", "m")})
-    assert complete(suggest(waiting, cluster, cluster.refusals(waiting))) == [
+    assert complete(suggest(waiting, cluster, refusals(cluster, waiting))) == [
         Code.ISOLATION_MODE_MISSING.remedy
     ]
 
@@ -132,7 +137,7 @@ def test_gpus_of_an_excluded_node_are_not_counted() -> None:
     waiting = PodRequirements(pod_request(pod("p", gpus=3)))
     nodes = {NodeName("big"): node("big", taints=(ml,)), NodeName("small"): node("small")}
     cluster = Candidates(book.nodes(), nodes)
-    assert complete(suggest(waiting, cluster, cluster.refusals(waiting))) == [
+    assert complete(suggest(waiting, cluster, refusals(cluster, waiting))) == [
         "no node that the pod can use has 3 healthy GPUs; small has the most, 1: request at most 1",
         "GPU 0 can be had now, on small",
     ]

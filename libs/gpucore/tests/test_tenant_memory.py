@@ -180,7 +180,7 @@ def test_a_name_of_a_node_that_no_pod_names_any_more_leaves_nothing() -> None:
 
 def test_claims_on_nodes_that_are_gone_leave_nothing() -> None:
     """Nodes come and go for years, each with claims."""
-    accounts = ClaimAccounts(Ledger(NAMES), wire_names.CLAIM_DRIVER)
+    accounts = ClaimAccounts(Ledger(NAMES))
 
     def comes_and_goes(number: int) -> None:
         for each in range(100):
@@ -274,7 +274,7 @@ def test_a_long_selector_of_a_claim_leaves_nothing() -> None:
 
     def read(number: int) -> None:
         terms = [f"device.attributes['a.b'].c{number}x{n} == 'd'" for n in range(100)]
-        select(device, wire_names.CLAIM_DRIVER, [" && ".join(terms)])
+        select(device, [" && ".join(terms)])
 
     assert kept_bytes(read) < MOST_BYTES / 3
 

@@ -29,8 +29,7 @@ from gpucore.wire.lists import (
 from gpucore.wire.node.inventories import decode_inventory, unhealthy_indexes
 from gpucore.wire.node.spec import Node, decode_node
 from gpucore.wire.pod.allocations import allocation_of
-from gpucore.wire.pod.deletion import deletion_end
-from gpucore.wire.pod.spec import decode_pod
+from gpucore.wire.pod.spec import decode_pod, deletion_end
 from gpucore.wire.whole_requests import pod_request_of
 
 pytestmark = pytest.mark.slow

@@ -48,7 +48,7 @@ async def test_a_proxy_with_tls_is_verified_where_the_api_server_has_no_tls(
 ) -> None:
     """By the public authorities, which aiohttp's own context no longer has."""
     found = proxy_for("http://server", proxy)
-    session = Session("http://server", None, proxy=found, connect_seconds=1, seconds=1)
+    session = Session("http://server", None, proxy=found, seconds=1)
     try:
         context = session._session.connector._ssl
         assert isinstance(context, ssl.SSLContext) is own

@@ -1,7 +1,6 @@
 """The aiohttp client: failures by kind, credentials, lines."""
 
 import asyncio
-import json
 import socket
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import ExitStack, aclosing, asynccontextmanager, contextmanager
@@ -15,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kubeobjects import node
 
-from gpukube import client
+from gpukube import session
 from gpukube.client import HttpKubeClient, split_lines
 from gpukube.config import TokenConfig
 from gpukube.errors import (
@@ -116,31 +115,6 @@ async def test_expired_credentials_are_read_again(cluster: FakeApiServer, tmp_pa
             await api.get("/api/v1/nodes/n")
         await api.get("/api/v1/nodes/n")
     assert seen == ["Bearer t", "Bearer fresh"]
-
-
-async def test_expired_credentials_are_those_of_the_chosen_context(
-    cluster: FakeApiServer, tmp_path: Path
-) -> None:
-    """Also when they are read again; the current context may be of another user."""
-    seen: list[str] = []
-
-    def refuse(request: web.Request) -> web.Response:
-        seen.append(request.headers["Authorization"])
-        return status(401, "expired")
-
-    config = json.loads(cluster.kubeconfig())
-    context = config["contexts"][0]["context"] | {"user": "other"}
-    config["users"].append({"name": "other", "user": {"token": "o"}})
-    config["contexts"].append({"name": "other", "context": context})
-    path = tmp_path / "kubeconfig"
-    path.write_text(json.dumps(config))
-    cluster.fail_next("get", refuse)
-    cluster.fail_next("get", refuse)
-    async with await HttpKubeClient.connect(path, context="other", user_agent="test") as api:
-        for _ in range(2):
-            with pytest.raises(StatusError, match="expired"):
-                await api.get("/api/v1/nodes/n")
-    assert seen == ["Bearer o", "Bearer o"]
 
 
 async def listed(
@@ -337,7 +311,7 @@ async def test_a_connection_that_nobody_takes_is_given_up_early(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Long before the request would end: another API server may take the next one."""
-    monkeypatch.setattr(client, "CONNECT_SECONDS", 0.2)
+    monkeypatch.setattr(session, "CONNECT_SECONDS", 0.2)
     with full_server() as port:
         config = TokenConfig(f"http://127.0.0.1:{port}", None, tmp_path / "none")
         async with (

@@ -11,7 +11,12 @@ from gpukube import config
 from gpukube.config import TokenConfig, in_cluster
 from gpukube.errors import ConfigError, UnreachableError
 from gpukube.kubeconfig import finding, official
-from gpukube.kubeconfig.finding import default_namespace, found_by_kubectl, load
+from gpukube.kubeconfig.finding import (
+    configuration,
+    default_namespace,
+    found_by_kubectl,
+    load,
+)
 from gpukube.kubeconfig.official import KubeconfigFile
 from gpukube.testing.certificates import make_certificate
 
@@ -134,9 +139,9 @@ async def test_a_context_names_cluster_and_user(tmp_path: Path) -> None:
     document["users"].append({"name": "v", "user": {"token": "other"}})
     path.write_text(yaml.safe_dump(document))
     assert (await load(path)).authorization() == "Bearer t"
-    assert (await load(path, "o")).authorization() == "Bearer other"
+    assert configuration(path, "o").authorization() == "Bearer other"
     with pytest.raises(ConfigError, match="none"):
-        await load(path, "none")
+        configuration(path, "none")
 
 
 async def test_a_certificate_may_have_another_name_than_the_host(tmp_path: Path) -> None:
@@ -265,7 +270,7 @@ async def test_several_kubeconfigs_are_one(tmp_path: Path) -> None:
     second.write_text(yaml.safe_dump({"users": [{"name": "v", "user": {"token": "other"}}]}))
     both = Path(f"{first}:{second}")
     assert (await load(both)).authorization() == "Bearer t"
-    assert (await load(both, "o")).authorization() == "Bearer other"
+    assert configuration(both, "o").authorization() == "Bearer other"
     for current in ("o", ""):
         document = {"current-context": current, "users": [{"name": "u", "user": {"token": "no"}}]}
         second.write_text(yaml.safe_dump(document))
@@ -287,7 +292,7 @@ async def test_a_context_has_its_namespace_where_no_context_is_current(tmp_path:
     second.write_text(yaml.safe_dump({"contexts": [{"name": "o", "context": context}]}))
     both = Path(f"{first}:{second}")
     assert default_namespace(both, "o") == "other"
-    assert (await load(both, "o")).authorization() == "Bearer t"
+    assert configuration(both, "o").authorization() == "Bearer t"
     with pytest.raises(ConfigError, match="no current-context"):
         await load(both)
 

@@ -68,7 +68,7 @@ class Bench:
         self.time, self.leading, self.api = 0.0, leads, Api()
         self.asked = 0
         self.state = state_of(*(decode_node(encoded(ready(name, gpu))) for name in nodes))
-        self.accounts = ClaimAccounts(self.state.ledger, CLAIM_DRIVER)
+        self.accounts = ClaimAccounts(self.state.ledger)
         self.nominator = ClaimNominator(
             self.state,
             self.accounts,

@@ -11,7 +11,6 @@ from gpucore.units import NodeName
 from gpucore.wire.claim.resource_claims import decode_claim
 from gpucore.wire.claim.resource_slices import decode_slice
 from gpucore.wire.lists import event_of, page_of
-from gpucore.wire.names import CLAIM_DRIVER
 from gpucore.wire.node.spec import Node
 from gpuextender.http import views
 from gpuextender.informers import CLAIMS, SLICES, ClaimHandler, SliceHandler
@@ -63,7 +62,7 @@ def claim(name: str, memory: str) -> Object:
 
 def handlers(state: State) -> tuple[SliceHandler, ClaimHandler]:
     """Those of slices and of claims."""
-    accounts = ClaimAccounts(state.ledger, CLAIM_DRIVER)
+    accounts = ClaimAccounts(state.ledger)
     return (
         SliceHandler(accounts, state.touched),
         ClaimHandler(state, accounts, state.touched),

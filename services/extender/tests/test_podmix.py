@@ -11,8 +11,9 @@ from structlog.testing import capture_logs
 from test_claim_counting import CLAIM
 from test_claim_mix import pod as claim_pod
 
+from gpucore.accounting.claim_offers import Key
 from gpucore.accounting.node_info import NodeInfo
-from gpucore.claims.arrivals import ClaimArrivals, ClaimSources, Key
+from gpucore.claims.arrivals import ClaimArrivals, ClaimSources
 from gpucore.scheduling.best_nodes import node_rating
 from gpucore.scheduling.grouping import BY_LINKS
 from gpucore.units import NodeName

@@ -8,10 +8,11 @@ from drawncluster import FakeCluster
 from typer.testing import CliRunner, Result
 
 from gpucore.testing.machines import MACHINES
-from gpucore.wire.node.matrices import encode_annotation, encode_matrix
+from gpucore.wire.node.matrices import encode_annotation
 from gpuinspect.commands.topology import app
 
-VOLTA = encode_matrix(MACHINES["dgx1-volta"].matrix)
+LINKS = {f"{a}-{b}": names for (a, b), names in MACHINES["dgx1-volta"].matrix.links.items()}
+VOLTA = json.dumps({"gpus": 8, "links": LINKS})
 GUIDE = encode_annotation(MACHINES["v100-guide"].matrix)
 
 

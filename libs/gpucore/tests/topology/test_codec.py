@@ -17,7 +17,6 @@ from gpucore.wire.node.matrices import (
     decode_annotation,
     decode_matrix,
     encode_annotation,
-    encode_matrix,
     matrix_of,
 )
 from gpucore.wire.node.spec import decode_node
@@ -85,16 +84,16 @@ def test_two_digit_gpus_stay_in_their_columns() -> None:
 
 @pytest.mark.parametrize("name", MACHINES)
 def test_files_round_trip(name: str) -> None:
-    """Every known machine written to a file is read back as it is."""
+    """Every known machine described in a file is read as it is."""
     matrix = MACHINES[name].matrix
-    assert decode_matrix(encode_matrix(matrix)) == matrix
+    links = {f"{a}-{b}": names for (a, b), names in matrix.links.items()}
+    assert decode_matrix(json.dumps({"gpus": len(matrix.gpus), "links": links})) == matrix
 
 
 def test_a_file_may_say_numa_nodes() -> None:
-    """NUMA nodes are kept both ways, and those of GPUs there are not are left out."""
+    """NUMA nodes are read, and those of GPUs there are not are left out."""
     matrix = decode_matrix('{"gpus": 2, "links": {"0-1": ["PIX"]}, "numa": [0, 1, 1]}')
     assert matrix.numas == (0, 1)
-    assert decode_matrix(encode_matrix(matrix)) == matrix
 
 
 def test_either_form_of_file_is_understood() -> None:

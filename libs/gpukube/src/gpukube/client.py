@@ -32,7 +32,6 @@ from gpukube.prefetch import Prefetch
 from gpukube.proxies import proxy_for
 from gpukube.session import Session
 
-CONNECT_SECONDS: Final = 3.0
 REQUEST_SECONDS: Final = 30.0
 UNAUTHORIZED: Final = 401
 __all__ = ["Body", "HttpKubeClient", "KubeClient"]
@@ -49,9 +48,7 @@ class HttpKubeClient:
     Args:
         found: address and credentials of the API server.
         kubeconfig: file that is read again when the server answers 401.
-        context: name of the context in it; empty for the current one.
         seconds: timeout of a request.
-        as_user: user to impersonate; empty for none.
     """
 
     def __init__(
@@ -59,14 +56,11 @@ class HttpKubeClient:
         found: ClientConfig,
         kubeconfig: Path | None,
         *,
-        context: str = "",
         user_agent: str,
         seconds: float = REQUEST_SECONDS,
-        as_user: str = "",
     ) -> None:
-        self._config = found
-        self._kubeconfig, self._context = kubeconfig, context
-        self._headers, self._as_user = headers_of(user_agent), as_user
+        self._config, self._kubeconfig = found, kubeconfig
+        self._headers = headers_of(user_agent)
         self._session = _session(found, seconds)
         self._seconds = seconds
         self._prefetched: dict[_Query, Prefetch] = {}
@@ -76,25 +70,16 @@ class HttpKubeClient:
         cls,
         kubeconfig: Path | None,
         *,
-        context: str = "",
         user_agent: str,
         seconds: float = REQUEST_SECONDS,
-        as_user: str = "",
     ) -> Self:
         """Read a kubeconfig file, or the service account of this pod without one.
 
         Raises:
             ConfigError: neither names an API server.
         """
-        found = await configs.load(kubeconfig, context)
-        return cls(
-            found,
-            kubeconfig,
-            context=context,
-            user_agent=user_agent,
-            seconds=seconds,
-            as_user=as_user,
-        )
+        found = await configs.load(kubeconfig)
+        return cls(found, kubeconfig, user_agent=user_agent, seconds=seconds)
 
     async def __aenter__(self) -> Self:
         """No connection is opened before the first request."""
@@ -202,7 +187,7 @@ class HttpKubeClient:
         if status != UNAUTHORIZED or self._kubeconfig is None:
             return
         try:
-            found = await configs.load(self._kubeconfig, self._context)
+            found = await configs.load(self._kubeconfig)
             session = _session(found, self._seconds)
         except ConfigError:  # the file may be in the middle of a replacement
             return
@@ -217,7 +202,7 @@ class HttpKubeClient:
         found = (
             await asyncio.to_thread(config.authorization) if config.due else config.authorization()
         )
-        others = config.impersonation.headers(self._as_user)
+        others = config.impersonation.headers("")
         return [*others, ("Authorization", found)] if found else others
 
 
@@ -227,7 +212,6 @@ def _session(found: ClientConfig, seconds: float) -> Session:
         found.tls,
         server_name=found.server_name,
         proxy=proxy_for(found.host, found.proxy),
-        connect_seconds=CONNECT_SECONDS,
         seconds=seconds,
     )
 

@@ -15,6 +15,7 @@ with no_public_authorities():
     from aiohttp.connector import NEEDS_CLEANUP_CLOSED
 
 CONNECTIONS: Final = 128
+CONNECT_SECONDS: Final = 3.0
 READ_BUFFER_BYTES: Final = 2**18
 
 
@@ -26,7 +27,6 @@ class Session:
         tls: where the scheme is https.
         server_name: name in the certificate of the server where it is not that of the host.
         proxy: proxy for all of it, if any.
-        connect_seconds: timeout of a new connection.
         seconds: timeout of a whole request; of a stream, see there.
     """
 
@@ -37,12 +37,10 @@ class Session:
         *,
         server_name: str | None = None,
         proxy: Proxy | None,
-        connect_seconds: float,
         seconds: float,
     ) -> None:
         self._host = host
         self._server_name = server_name
-        self._connect_seconds = connect_seconds
         sent = {"Proxy-Authorization": proxy.authorization} if proxy and proxy.authorization else {}
         # The request for a tunnel has the header; without TLS there is no tunnel.
         self._for_proxy, self._headers = (sent, {}) if tls else ({}, sent)
@@ -55,7 +53,7 @@ class Session:
                 enable_cleanup_closed=NEEDS_CLEANUP_CLOSED,
             ),
             proxy=proxy.url if proxy else None,
-            timeout=aiohttp.ClientTimeout(total=seconds, sock_connect=connect_seconds),
+            timeout=aiohttp.ClientTimeout(total=seconds, sock_connect=CONNECT_SECONDS),
             read_bufsize=READ_BUFFER_BYTES,
         )
 
@@ -112,7 +110,7 @@ class Session:
         """
         timeout = aiohttp.ClientTimeout(
             connect=silence,  # a proxy may take the connection and never answer
-            sock_connect=self._connect_seconds,
+            sock_connect=CONNECT_SECONDS,
             sock_read=silence,
         )
         try:

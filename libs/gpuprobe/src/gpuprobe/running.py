@@ -9,6 +9,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Final, TextIO
 
@@ -67,7 +68,6 @@ class PlanSteps:
 
     def __init__(self, stack: ExitStack) -> None:
         self._stack = stack
-        self._worker: CudaWorker | None = None
         self._children: dict[str, ChildProgram] = {}
 
     def replies(self, step: Step) -> Iterator[Answer]:
@@ -86,12 +86,10 @@ class PlanSteps:
             return own(**{key: value for key, value in step.items() if key != "do"})
         return _called(self.worker, step)
 
-    @property
+    @cached_property
     def worker(self) -> CudaWorker:
         """The CUDA process that this program is; opened when a step needs it."""
-        if self._worker is None:
-            self._worker = CudaWorker(CudaDevice(load()))
-        return self._worker
+        return CudaWorker(CudaDevice(load()))
 
     def do_environment(self) -> Answer:
         """What the container was given, without opening a GPU."""

@@ -248,7 +248,7 @@ class Informers:
     ) -> None:
         self._api, self._silence = api, settings.stale_after * SILENCE_PART
         self.state = State(settings.names, reservation_limit=settings.assume_ttl)
-        self.accounts = ClaimAccounts(self.state.ledger, CLAIM_DRIVER)
+        self.accounts = ClaimAccounts(self.state.ledger)
         self.pods = Handlers(PodHandler(self.state), *pods)
         self.claims = Handlers(ClaimHandler(self.state, self.accounts, self.state.touched))
         self.relisted = asyncio.Event()

@@ -14,6 +14,7 @@ from gpucore.units import NodeName, PodUid
 from gpucore.wire.claim.devices import device_indexes
 from gpucore.wire.claim.resource_claims import ResourceClaim, allocation_of_claim, node_of_claim
 from gpucore.wire.claim.resource_slices import ResourceSlice, inventory_of_slices
+from gpucore.wire.names import CLAIM_DRIVER
 
 
 def holder(allocation: Allocation) -> tuple[PodUid, str]:
@@ -25,8 +26,8 @@ def holder(allocation: Allocation) -> tuple[PodUid, str]:
 class ClaimAccounts:
     """Enters the slices and claims of one driver into a ledger, which has one of these."""
 
-    def __init__(self, ledger: Ledger, driver: str) -> None:
-        self._ledger, self._driver = ledger, driver
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
         self._claims: dict[PodUid, ResourceClaim] = {}
         self._on: dict[NodeName, set[PodUid]] = {}
         ledger.reshaped = self._reshaped
@@ -35,7 +36,7 @@ class ClaimAccounts:
 
     def slice_changed(self, found: ResourceSlice) -> None:
         """A ResourceSlice was added or changed; those of other drivers are ignored."""
-        if found.driver != self._driver or not found.node or found.pool != found.node:
+        if found.driver != CLAIM_DRIVER or not found.node or found.pool != found.node:
             self.slice_gone(found.name)
             return
         known = self._slices.get(found.name)
@@ -67,9 +68,9 @@ class ClaimAccounts:
 
     def claim_changed(self, claim: ResourceClaim) -> None:
         """A ResourceClaim was added or changed; it may have been deallocated."""
-        node = node_of_claim(claim, self._driver)
+        node = node_of_claim(claim, CLAIM_DRIVER)
         known = self._claims.get(claim.uid)
-        if node is None or (known is not None and node_of_claim(known, self._driver) != node):
+        if node is None or (known is not None and node_of_claim(known, CLAIM_DRIVER) != node):
             self.claim_gone(claim.uid)
         if node is not None:
             self._claims[claim.uid] = claim
@@ -78,7 +79,7 @@ class ClaimAccounts:
 
     def claim_gone(self, uid: PodUid) -> None:
         known = self._claims.pop(uid, None)
-        node = None if known is None else node_of_claim(known, self._driver)
+        node = None if known is None else node_of_claim(known, CLAIM_DRIVER)
         if node is not None:
             self._on[node].discard(uid)
             if not self._on[node]:
@@ -97,7 +98,7 @@ class ClaimAccounts:
     def _hold(self, claim: ResourceClaim, node: NodeName) -> None:
         info = self._ledger.node(node)
         gpus = info.inventory.gpus if info and info.inventory else ()
-        held = allocation_of_claim(claim, node, self._driver, device_indexes(gpus))
+        held = allocation_of_claim(claim, node, CLAIM_DRIVER, device_indexes(gpus))
         if held is not None:  # no device plugin has to confirm what kube-scheduler allocated
             confirmed = msgspec.structs.replace(held, state=AllocationState.CONFIRMED)
             self._ledger.hold_claim(confirmed)

@@ -69,20 +69,12 @@ class DeviceInfo:
         "used",
     )
 
-    def __init__(
-        self,
-        index: GpuIndex,
-        gpu: Gpu | None,
-        *,
-        total: int = 0,
-        healthy: bool = False,
-        max_pods: int = 0,
-    ) -> None:
+    def __init__(self, index: GpuIndex, gpu: Gpu | None) -> None:
         self.index = index
         self.gpu = gpu
-        self.total = total
-        self.healthy = healthy
-        self.max_pods = max_pods
+        self.total = 0
+        self.healthy = False
+        self.max_pods = 0
         self.used = 0
         self.core_used = 0
         self.holders: dict[PodUid, DeviceAllocation] = {}
@@ -95,13 +87,10 @@ class DeviceInfo:
         limits = [max_pods] if max_pods else []
         limits += [MPS_CLIENTS] if gpu.isolation.uses_mps else []
         limits += [1] if gpu.mig else []
-        return cls(
-            gpu.index,
-            gpu,
-            total=gpu.units * oversell,
-            healthy=healthy,
-            max_pods=min(limits, default=0),
-        )
+        found = cls(gpu.index, gpu)
+        found.total, found.healthy = gpu.units * oversell, healthy
+        found.max_pods = min(limits, default=0)
+        return found
 
     @property
     def free(self) -> int:

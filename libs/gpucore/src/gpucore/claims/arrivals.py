@@ -14,6 +14,7 @@ from typing import Final, Protocol
 
 import msgspec
 
+from gpucore.accounting.claim_offers import Key
 from gpucore.claims.objects import CLAIM, CLASS, TEMPLATE, ClaimedGpus, MissingObject, claimed_gpus
 from gpucore.model.constraints import UNCONSTRAINED, Resources
 from gpucore.scheduling.host_rooms import request_on_host
@@ -27,8 +28,6 @@ from gpucore.wire.whole_requests import host_requests, pod_request_of
 from gpucore.workload.arrivals import Arrival, NodeLabels
 from gpucore.workload.pod_mix import PodKind
 
-Key = tuple[str, str]
-"""Namespace and name."""
 MOST_WAITING: Final = 20_000
 """Pods that wait for an object; beyond that, those that have waited longest are dropped."""
 MOST_CLAIMS: Final = 32

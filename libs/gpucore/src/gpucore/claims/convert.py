@@ -7,6 +7,7 @@ reason is a value.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import reduce
 from itertools import product
 from typing import Any, Final
 
@@ -32,7 +33,7 @@ from gpucore.wire.errors import decoded
 from gpucore.wire.json_patches import ANNOTATIONS, Change, entry, set_entries
 from gpucore.wire.names import CLAIM_TEMPLATE, Names
 from gpucore.wire.pod.gangs import gang_of
-from gpucore.wire.pod.requests import kai_limit
+from gpucore.wire.pod.requests import container_request, kai_limit, most_of
 from gpucore.wire.pod.spec import Pod, decode_pod
 from gpucore.wire.quantity import amount, exact
 from gpucore.wire.tolerations import TolerationObject, toleration_of
@@ -122,7 +123,8 @@ def _template(
     pod: Pod, request: PodRequest, how: ClaimRequests, tolerations: tuple[Tolerance, ...]
 ) -> ShareTemplate:
     """Raises: ValueError: the claim would be more than the API allows."""
-    containers = [container for container in _container_requests(pod, how.names) if container]
+    boxes = (*pod.containers, *pod.sidecars)
+    containers = [found for box in boxes if (found := container_request(box, how.names))]
     if not containers:
         raise ValueError("only init containers request a share")
     if (
@@ -134,11 +136,9 @@ def _template(
         kind = "a GPU of its own needs" if request.whole_device else "several GPUs need"
         raise ValueError(f"{kind} one container")
     most = _init(pod, how.names)
-    if most and not any(_container_request(box.limits, how.names) for box in pod.containers):
+    if most and not any(container_request(box, how.names) for box in pod.containers):
         raise ValueError("an init container would use the share of a sidecar that runs beside it")
-    containers[0] = ContainerRequest(
-        max(containers[0].mem, most.mem), max(containers[0].core, most.core)
-    )
+    containers[0] = most_of(containers[0], most)
     requests = tuple(_request(container, request, how.unit) for container in containers)
     template = ShareTemplate(requests, request.gpu_count, _modes(request), tolerations)
     return decode_contents(encode_contents(template))
@@ -211,26 +211,10 @@ def _request(container: ContainerRequest, request: PodRequest, unit: MemoryUnit)
     return ShareRequest(mib, core)
 
 
-def _container_requests(pod: Pod, names: Names) -> Iterator[ContainerRequest]:
-    for box in (*pod.containers, *pod.sidecars):
-        yield _container_request(box.limits, names)
-
-
 def _init(pod: Pod, names: Names) -> ContainerRequest:
     """The largest amounts of init containers that end before the containers start."""
-    init_requests = [
-        _container_request(box.limits, names) for box in pod.init_containers if not box.is_sidecar
-    ]
-    return ContainerRequest(
-        max((each.mem for each in init_requests), default=0),
-        max((each.core for each in init_requests), default=0),
-    )
-
-
-def _container_request(limits: Mapping[str, str], names: Names) -> ContainerRequest:
-    return ContainerRequest(
-        amount(limits.get(names.gpu_mem, "0")), amount(limits.get(names.gpu_core, "0"))
-    )
+    inits = (container_request(box, names) for box in pod.init_containers if not box.is_sidecar)
+    return reduce(most_of, inits, ContainerRequest())
 
 
 def _changes(body: dict[str, Any], template: ShareTemplate, how: ClaimRequests) -> Iterator[Change]:

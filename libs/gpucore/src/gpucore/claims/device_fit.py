@@ -47,22 +47,17 @@ class Device(msgspec.Struct, frozen=True):
 
 
 class Wanted(msgspec.Struct, frozen=True):
-    """A choice together with the selectors of its class.
-
-    Attributes:
-        driver: of the devices.
-    """
+    """A choice together with the selectors of its class."""
 
     choice: DeviceChoice
     selectors: tuple[str, ...]
-    driver: str
 
 
-def wanted(choice: DeviceChoice, classes: Mapping[str, DeviceClass], driver: str) -> Wanted:
+def wanted(choice: DeviceChoice, classes: Mapping[str, DeviceClass]) -> Wanted:
     """The choice with the selectors of its class, where the class is known."""
     known = classes.get(choice.device_class)
     of_class = known.selectors if known else ()
-    return Wanted(choice, (*of_class, *choice.selectors), driver)
+    return Wanted(choice, (*of_class, *choice.selectors))
 
 
 def devices_of(node_info: NodeInfo, devices: Mapping[GpuIndex, SliceDevice]) -> list[Device]:
@@ -93,7 +88,7 @@ def core_of(choice: DeviceChoice, device: SliceDevice) -> int:
 def misfit(device: Device, want: Wanted, unit: MemoryUnit) -> DeviceFitError | None:
     """Why the device cannot take the choice; ``None`` where it can. Amounts are in ``unit``."""
     choice, found = want.choice, device.device
-    if not select(found, want.driver, want.selectors).matches:
+    if not select(found, want.selectors).matches:
         return DeviceFitError(device.index, Code.SELECTOR)
     if found.taint and not _tolerated(found, choice):
         return DeviceFitError(device.index, Code.UNHEALTHY)

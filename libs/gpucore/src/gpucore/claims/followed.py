@@ -4,9 +4,6 @@ The claims of the pod are given as objects: what an allocated claim requested is
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
-
-import msgspec
 
 from gpucore.accounting.claim_offers import (
     ClaimOffers,
@@ -26,32 +23,24 @@ from gpucore.claims.facts import (
     facts_of_extended,
     used_by,
 )
-from gpucore.claims.node_fit import ClaimNode, claim_node
+from gpucore.claims.node_fit import ClaimNode
 from gpucore.claims.objects import CLAIM, CLASS, TEMPLATE
 from gpucore.model import PodRequest
 from gpucore.model.constraints import PodConstraints
 from gpucore.scheduling.candidates import Candidates
 from gpucore.steps import Steps
-from gpucore.units import NodeName, PodUid
+from gpucore.units import NodeName
 from gpucore.wire.claim.claim_specs import (
     ClaimSpec,
     ClaimTemplate,
     DeviceClass,
-    decode_claim_spec,
 )
 from gpucore.wire.claim.devices import SliceDevice
 from gpucore.wire.claim.pod_claims import PodClaim, claims_of_pod
-from gpucore.wire.claim.resource_claims import decode_claim
-from gpucore.wire.errors import WireError, each_decoded
+from gpucore.wire.claim.resource_claims import ResourceClaim, decode_claim
+from gpucore.wire.lists import page_of
 from gpucore.wire.pod.scheduler_events import scheduler_record
 from gpucore.wire.pod.spec import Pod
-
-
-class _Items(msgspec.Struct):
-    items: list[msgspec.Raw] = []
-
-
-_LIST: Final = msgspec.json.Decoder(_Items)
 
 
 class FollowedClaims:
@@ -84,15 +73,13 @@ class FollowedClaims:
             WireError: a list is none of ResourceClaims.
         """
         claims = claims_of_pod(raw)
-        found = [item for each in lists for item in _items(each)]
-        specs = _specs(found)
-        claimed, _ = each_decoded(found, decode_claim)
-        held = (self._ledger.allocation(PodUid(each.uid)) for each in claimed)
+        claimed = _claims(lists)
+        held = (self._ledger.allocation(each.uid) for each in claimed)
         followed = ((TEMPLATE, self._templates), (CLASS, self._classes))
         listed = {CLAIM, *(kind for kind, objects in followed if objects is not None)}
         objects = ClaimObjects(
             dict(self._classes or {}),
-            ClaimSpecs(specs, self._template_specs(pod.namespace, claims)),
+            ClaimSpecs(_specs(claimed), self._template_specs(pod.namespace, claims)),
             used_by(each for each in held if each is not None),
             frozenset(listed),
         )
@@ -119,7 +106,7 @@ class FollowedClaims:
         """Every node with the devices of its slices."""
         found: dict[NodeName, ClaimNode] = {}
         for name, info in candidates.node_infos.items():
-            found[name] = claim_node(info, self._devices(name))
+            found[name] = ClaimNode(info, by_index(self._devices(name)))
             yield
         return found
 
@@ -134,8 +121,7 @@ class FollowedClaims:
         Raises:
             WireError: a list is none of ResourceClaims.
         """
-        claims = _specs(item for each in lists for item in _items(each))
-        return ClaimSpecs(claims, self._known_templates(templates))
+        return ClaimSpecs(_specs(_claims(lists)), self._known_templates(templates))
 
     def offers(self, names: Iterable[NodeName], resource: str) -> Steps[ClaimOffers]:
         """What nodes offer to claims.
@@ -164,13 +150,9 @@ class FollowedClaims:
         return {key: known[key].spec for key in keys if key in known}
 
 
-def _specs(claims: Iterable[msgspec.Raw]) -> Mapping[Key, ClaimSpec]:
-    found, _ = each_decoded(claims, decode_claim_spec)
-    return {(namespace, name): spec for namespace, name, spec in found}
+def _claims(lists: Iterable[bytes]) -> list[ResourceClaim]:
+    return [claim for body in lists for claim in page_of(body, decode_claim).items]
 
 
-def _items(body: bytes) -> list[msgspec.Raw]:
-    try:
-        return _LIST.decode(body).items
-    except msgspec.MsgspecError as error:
-        raise WireError(f"no list of ResourceClaims: {error}") from error
+def _specs(claims: Iterable[ResourceClaim]) -> Mapping[Key, ClaimSpec]:
+    return {(c.namespace, c.name): c.spec for c in claims if c.spec is not None}

@@ -10,7 +10,6 @@ from typing import Final
 
 import msgspec
 
-from gpucore.accounting.claim_offers import by_index
 from gpucore.accounting.node_info import NodeInfo, unit_of
 from gpucore.claims.device_fit import (
     Device,
@@ -64,7 +63,6 @@ class ClaimRules(msgspec.Struct, frozen=True):
 
     specs: tuple[ClaimSpec, ...]
     classes: Mapping[str, DeviceClass] = {}
-    driver: str = CLAIM_DRIVER
 
 
 class Need(msgspec.Struct, frozen=True):
@@ -80,14 +78,9 @@ class Need(msgspec.Struct, frozen=True):
     aligned: tuple[tuple[str, frozenset[Value]], ...] = ()
 
 
-def claim_node(node_info: NodeInfo, devices: tuple[SliceDevice, ...]) -> ClaimNode:
-    """A node with the devices of its slices."""
-    return ClaimNode(node_info, by_index(devices))
-
-
 def ours(want: Wanted) -> bool:
     """The devices of the driver are not excluded; others are judged by their own driver."""
-    return not excludes_driver(want.driver, want.selectors)
+    return not excludes_driver(CLAIM_DRIVER, want.selectors)
 
 
 def needs_of(rules: ClaimRules, node: ClaimNode) -> list[Need]:
@@ -95,7 +88,7 @@ def needs_of(rules: ClaimRules, node: ClaimNode) -> list[Need]:
     found: list[Need] = []
     for number, spec in enumerate(rules.specs):
         for request in spec.requests:
-            ways = [wanted(each, rules.classes, rules.driver) for each in request.choices]
+            ways = [wanted(each, rules.classes) for each in request.choices]
             mine = tuple(each for each in ways if ours(each))
             if mine:
                 rest = [c for c in spec.constraints if not c.requests or request.name in c.requests]
@@ -114,7 +107,7 @@ def _aligned(
         for request in spec.requests:
             if constraint.requests and request.name not in constraint.requests:
                 continue
-            ways = [wanted(each, rules.classes, rules.driver) for each in request.choices]
+            ways = [wanted(each, rules.classes) for each in request.choices]
             if any(map(ours, ways)) or not all(
                 w.choice.device_class in rules.classes for w in ways
             ):
@@ -135,7 +128,7 @@ def _count(want: Wanted, node: ClaimNode) -> int:
     if want.choice.count != ALL:
         return want.choice.count
     devices = node.devices.values()
-    return max(sum(select(d, want.driver, want.selectors).matches for d in devices), 1)
+    return max(sum(select(d, want.selectors).matches for d in devices), 1)
 
 
 def refusal(node: ClaimNode, rules: ClaimRules) -> FitError | None:
@@ -204,7 +197,7 @@ def _of_need(node: ClaimNode, need: Need, gpus: list[DeviceFitError]) -> FitErro
 def _failed(need: Need, node: ClaimNode) -> str:
     """The terms of selectors that exclude the GPUs."""
     way = need.ways[0]
-    failed = (select(each, way.driver, way.selectors).failed for each in node.devices.values())
+    failed = (select(each, way.selectors).failed for each in node.devices.values())
     return "selector " + " and ".join(dict.fromkeys(filter(None, failed)))
 
 
@@ -285,9 +278,9 @@ class _Search:
     def _allowed(self, place: int, device: Device, chosen: list[SliceDevice]) -> bool:
         need = self._needs[place]
         for constraint in need.constraints:
-            mine = _value(device.device, constraint, need)
+            mine = attributes_of(device.device).get(constraint.attribute)
             others = [
-                _value(each, constraint, need)
+                attributes_of(each).get(constraint.attribute)
                 for each, other in zip(chosen, self._needs, strict=False)
                 if other.claim == need.claim and constraint in other.constraints
             ]
@@ -298,7 +291,3 @@ class _Search:
             if not constraint.distinct and any(mine != other for other in others):
                 return False
         return True
-
-
-def _value(device: SliceDevice, constraint: DeviceConstraint, need: Need) -> Value | None:
-    return attributes_of(device, need.ways[0].driver).get(constraint.attribute)

@@ -13,15 +13,13 @@ import msgspec
 from gpucore.claims.device_fit import wanted
 from gpucore.claims.node_fit import ClaimNode, ClaimRules, first_fit, ours
 from gpucore.kubescheduler.node_fit import avoided, constraint_refusals
-from gpucore.model import Placement
 from gpucore.model.constraints import MOST_COMPARED, CandidateNode, PodConstraints
 from gpucore.scheduling.grouping import Grouping
 from gpucore.scheduling.host_rooms import request_on_host
 from gpucore.scheduling.node_ranking import Rating
-from gpucore.scheduling.policy import rate, resolve
+from gpucore.scheduling.policy import rate
 from gpucore.wire.claim.claim_specs import ClaimSpec, DeviceClass
 from gpucore.wire.constraints import CLAIMS_UNSUPPORTED
-from gpucore.wire.names import CLAIM_DRIVER
 from gpucore.wire.pod.spec import Pod
 
 MOST_SELECTED: Final = 4096
@@ -56,8 +54,7 @@ def requests_only_our_devices(
     """Whether every request names classes that are known and are not of other drivers."""
     choices = [each for spec in specs for request in spec.requests for each in request.choices]
     return bool(choices) and all(
-        each.device_class in classes and ours(wanted(each, classes, CLAIM_DRIVER))
-        for each in choices
+        each.device_class in classes and ours(wanted(each, classes)) for each in choices
     )
 
 
@@ -77,13 +74,6 @@ def _devices(spec: ClaimSpec) -> int:
     )
 
 
-def claim_placement(
-    node: ClaimNode, kind: ClaimRequirements, classes: Mapping[str, DeviceClass]
-) -> Placement | None:
-    """What the claims would hold on the node; ``None`` where they do not fit."""
-    return first_fit(node, ClaimRules(kind.specs, classes))
-
-
 def rate_for_claims(
     node: ClaimNode,
     candidate: CandidateNode,
@@ -101,10 +91,9 @@ def rate_for_claims(
     """
     if next(constraint_refusals(candidate, kind.constraints), None) is not None:
         return None
-    placement = claim_placement(node, kind, classes)
+    placement = first_fit(node, ClaimRules(kind.specs, classes))
     if placement is None:
         return None
     request = request_on_host(kind.constraints.requests)
-    chosen = resolve(node.node_info, request, policy)
-    rated = rate(node.node_info, request, placement, chosen, grouping=grouping)
+    rated = rate(node.node_info, request, placement, policy, grouping=grouping)
     return -avoided(candidate, kind.constraints), *rated

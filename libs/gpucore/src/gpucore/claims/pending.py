@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 
+from gpucore.accounting.claim_offers import Key
 from gpucore.claims.nomination import (
     ClaimRequirements,
     may_be_nominated,
@@ -12,9 +13,6 @@ from gpucore.units import PodUid
 from gpucore.wire.claim.claim_specs import ClaimSpec, ClaimTemplate, DeviceClass
 from gpucore.wire.claim.resource_claims import ResourceClaim
 from gpucore.wire.pod.spec import Pod
-
-Key = tuple[str, str]
-"""Namespace and name."""
 
 
 class PendingClaimPods:

@@ -23,10 +23,11 @@ from gpucore.wire.claim.devices import (
     SliceDevice,
 )
 from gpucore.wire.errors import WireError
+from gpucore.wire.names import CLAIM_DRIVER
 from gpucore.wire.quantity import exact
 
 Value = str | int
-_Test = Callable[[SliceDevice, str], bool]
+_Test = Callable[[SliceDevice], bool]
 
 _LONGEST: Final = 4096
 _KEPT: Final = 1024
@@ -75,11 +76,11 @@ class Selection(msgspec.Struct, frozen=True):
     failed: str = ""
 
 
-def select(device: SliceDevice, driver: str, expressions: Iterable[str]) -> Selection:
+def select(device: SliceDevice, expressions: Iterable[str]) -> Selection:
     """Apply the selectors; what is not understood is taken to match."""
     for expression in expressions:
         for text, test in _terms(expression):
-            if test is not None and not test(device, driver):
+            if test is not None and not test(device):
                 return Selection(matches=False, failed=text)
     return Selection()
 
@@ -100,7 +101,7 @@ def excludes_driver(driver: str, expressions: Iterable[str]) -> bool:
     return False
 
 
-def attributes_of(device: SliceDevice, driver: str) -> Mapping[str, Value]:
+def attributes_of(device: SliceDevice) -> Mapping[str, Value]:
     """The attributes of a device, by fully qualified name."""
     texts = {
         "uuid": device.uuid,
@@ -109,8 +110,8 @@ def attributes_of(device: SliceDevice, driver: str) -> Mapping[str, Value]:
         "linkGroup": device.link_group,
     }
     numbers = {"index": device.index, "numaNode": device.numa}
-    found: dict[str, Value] = {f"{driver}/{key}": text for key, text in texts.items() if text}
-    found |= {f"{driver}/{key}": value for key, value in numbers.items() if value >= 0}
+    found: dict[str, Value] = {f"{CLAIM_DRIVER}/{key}": text for key, text in texts.items() if text}
+    found |= {f"{CLAIM_DRIVER}/{key}": value for key, value in numbers.items() if value >= 0}
     standard: dict[str, Value] = {PCIE_ROOT: device.pcie_root} if device.pcie_root else {}
     return found | standard | ({NUMA_NODE: device.numa} if device.numa >= 0 else {})
 
@@ -150,13 +151,13 @@ def _split(expression: str) -> list[str]:
 
 def _test(text: str) -> _Test | None:
     if text == "true":
-        return lambda _device, _driver: True
+        return lambda _device: True
     if found := _DRIVER.fullmatch(text):
-        same, value = _COMPARE[found["op"]], found["value"][1:-1]
-        return lambda _device, driver: bool(same(driver, value))
+        same = bool(_COMPARE[found["op"]](CLAIM_DRIVER, found["value"][1:-1]))
+        return lambda _device: same
     if found := _SHARED.fullmatch(text):
         wanted = (found["value"] != "false") != bool(found["no"])
-        return lambda device, _driver: device.shared is wanted
+        return lambda device: device.shared is wanted
     for pattern, read in ((_ATTRIBUTE, _attribute), (_MEMBER, _member), (_CAPACITY, _capacity)):
         if found := pattern.fullmatch(text):
             return read(found)
@@ -168,9 +169,9 @@ def _attribute(found: re.Match[str]) -> _Test:
     value: Value = raw[1:-1] if raw[0] in "'\"" else int(raw)
     name = _full_name(found)
 
-    def test(device: SliceDevice, driver: str) -> bool:
+    def test(device: SliceDevice) -> bool:
         """A device without the attribute, or with another type, does not match."""
-        has = attributes_of(device, driver).get(name)
+        has = attributes_of(device).get(name)
         return isinstance(has, type(value)) and bool(compare(has, value))
 
     return test
@@ -179,7 +180,7 @@ def _attribute(found: re.Match[str]) -> _Test:
 def _member(found: re.Match[str]) -> _Test:
     values = {each[1:-1] for each in re.findall(_TEXT, found["values"])}
     name = _full_name(found)
-    return lambda device, driver: attributes_of(device, driver).get(name) in values
+    return lambda device: attributes_of(device).get(name) in values
 
 
 def _capacity(found: re.Match[str]) -> _Test | None:
@@ -189,10 +190,10 @@ def _capacity(found: re.Match[str]) -> _Test | None:
     except WireError:
         return None
 
-    def test(device: SliceDevice, driver: str) -> bool:
+    def test(device: SliceDevice) -> bool:
         amounts = {MEMORY: device.memory_mib * MIB_BYTES, COMPUTE: 100, SHARES: device.max_shares}
         has = amounts.get(name, 0) * denominator
-        return domain == driver and bool(compare(has, wanted))
+        return domain == CLAIM_DRIVER and bool(compare(has, wanted))
 
     return test
 

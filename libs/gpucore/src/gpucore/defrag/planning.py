@@ -16,7 +16,7 @@ import msgspec
 from gpucore.accounting.node_info import NodeInfo
 from gpucore.defrag.budgets import Allowance
 from gpucore.defrag.pods import DefragPod, DefragState, preemption
-from gpucore.model import Code, Placement
+from gpucore.model import Placement
 from gpucore.scheduling.candidates import Candidates
 from gpucore.simulate.whatif import SimulatedCluster
 from gpucore.units import NodeName, PodUid
@@ -30,7 +30,6 @@ MOST_WAITING: Final = 2000
 """Pods of the queue that are placed; a pod behind them has no plan."""
 KINDS_OF_A_NAMESPACE: Final = 10
 """Different waiting pods of a namespace for which a plan is looked for."""
-_CURABLE: Final = frozenset({Code.INSUFFICIENT_RESOURCES})
 NO_PLAN: Final = "no permitted evictions make it fit and leave a place for every evicted pod"
 SERVED: Final = "pods were evicted for it within the last hour"
 TOO_MANY: Final = "too many different pods of its namespace wait"
@@ -85,7 +84,7 @@ def find_plan(state: DefragState, allowance: Allowance) -> PlanSearch:
     """The plan for the first waiting pod in the queue that has one."""
     reasons: dict[PodUid, str] = {}
     kinds: dict[str, dict[object, str]] = {}
-    base = _simulated(state)
+    base = SimulatedCluster.of(state.nodes, state.policy)
     for pod in state.waiting[:MOST_WAITING]:
         kind = (pod.pod_request, pod.constraints, pod.priority)
         tried = kinds.setdefault(pod.namespace, {})
@@ -140,7 +139,7 @@ def simulate(
         Their placements by UID (a replacement by that of its predecessor), or ``None`` where one
         of them fits nowhere.
     """
-    simulated = (base or _simulated(state)).branch()
+    simulated = (base or SimulatedCluster.of(state.nodes, state.policy)).branch()
     names = {state.running[uid].node for uid in gone if uid in state.running}
     for name in sorted(names & state.nodes.nodes.keys()):
         _take_away(simulated, state.nodes, name, gone)
@@ -158,18 +157,6 @@ def simulate(
         if not missing:
             return placed
     return None
-
-
-def _simulated(state: DefragState) -> SimulatedCluster:
-    policy = state.policy
-    cluster = state.nodes
-    return SimulatedCluster(
-        cluster.node_infos,
-        policy.name,
-        grouping=policy.grouping,
-        nodes=cluster.nodes,
-        offers=cluster.offers,
-    )
 
 
 def _take_away(
@@ -242,7 +229,7 @@ def _sets(
 ) -> Iterator[_Set]:
     """Pods of one node that may leave, of one GPU for a share and of several for exclusive GPUs."""
     most = allowance.most(name, pod.namespace)
-    if not most or not _usable(pod, state.nodes, name):
+    if not most or not state.nodes.only_resources_block(name, pod.requirements):
         return
     node_info = state.nodes.node_infos[name]
     mine = [
@@ -256,11 +243,6 @@ def _sets(
         if len(owners) == len(uids):
             held = sum(sum(node_info.allocations[uid].placement.mem.values()) for uid in uids)
             yield _Set(len(uids), held, name, uids)
-
-
-def _usable(pod: DefragPod, cluster: Candidates, name: NodeName) -> bool:
-    refusals = cluster.blockers(name, pod.requirements)
-    return all(one.code in _CURABLE and not one.unresolvable for one in refusals)
 
 
 def _of_one_gpu(

@@ -90,15 +90,7 @@ def answers(
         policy: what holds where neither pod nor node names a policy.
         queued: number of pods that wait for the scheduler now.
     """
-    simulated = SimulatedCluster(
-        cluster.node_infos,
-        policy.name,
-        grouping=policy.grouping,
-        nodes=cluster.nodes,
-        kinds=KINDS,
-        offers=cluster.offers,
-        nominations=nominations,
-    )
+    simulated = SimulatedCluster.of(cluster, policy, kinds=KINDS, nominations=nominations)
     profiles = profiles_for(policy.profiles, cluster.node_infos.values())
     refused: dict[WhatIfPod, Answer] = {}
     found: list[Answer] = []

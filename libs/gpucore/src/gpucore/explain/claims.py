@@ -12,7 +12,7 @@ from gpucore.claims.objects import CLASS, MissingObject
 from gpucore.claims.selectors import unknown_terms
 from gpucore.explain.groups import grouped
 from gpucore.explain.pod_states import Explanation, PodState
-from gpucore.explain.sentences import gated, placement_sentence, unit_words
+from gpucore.explain.sentences import gated, neighbours, placement_sentence, unit_words
 from gpucore.kubescheduler.node_fit import constraint_refusals
 from gpucore.model import Allocation, Code, FitError
 from gpucore.scheduling.candidates import Candidates
@@ -95,7 +95,9 @@ def _holding(
         state=PodState.PLACED if known else PodState.PENDING,
         where="; ".join(words),
         why=FIRST_FIT if known else "",
-        neighbours=tuple(line for each in known for line in _neighbours(each, infos)),
+        neighbours=tuple(
+            line for each in known for line in neighbours(each, infos[each.placement.node], user_of)
+        ),
     )
 
 
@@ -105,21 +107,6 @@ def _held_words(held: Allocation, infos: Mapping[NodeName, NodeInfo]) -> str:
     counted = {i: info.shape.counted(mem, held.unit) for i, mem in held.placement.mem.items()}
     placement = msgspec.structs.replace(held.placement, mem=counted)
     return placement_sentence(placement, unit_of(info))
-
-
-def _neighbours(held: Allocation, infos: Mapping[NodeName, NodeInfo]) -> Iterator[str]:
-    info = infos[held.placement.node]
-    for index, device in sorted(info.devices.items()):
-        if held.uid not in device.holders:
-            continue
-        others = sorted(
-            f"{user_of(info.allocations[uid])} ({hold.mem})"
-            for uid, hold in device.holders.items()
-            if uid != held.uid
-        )
-        beside = f"beside {', '.join(others)}" if others else "alone"
-        unit = unit_words(unit_of(info))
-        yield f"GPU {index}: {beside}; {device.free} of {device.total} {unit} free"
 
 
 def user_of(held: Allocation) -> str:

@@ -4,7 +4,6 @@ The same code decides as in the scheduler extender, so the reasons are the reaso
 kube-scheduler that are not evaluated are named, and the scheduler's message is quoted.
 """
 
-from collections.abc import Iterator
 from typing import Final
 
 import msgspec
@@ -17,10 +16,10 @@ from gpucore.explain.sentences import (
     gated,
     gpus_named,
     memory_words,
+    neighbours,
     placement_sentence,
     reserved_words,
     sentence,
-    unit_words,
     with_unit,
 )
 from gpucore.explain.suggestions import NAMED, suggest
@@ -119,7 +118,7 @@ def _placed(
         why=placement_reason(allocation, pod_request, node_info, base.policy)
         if known and node_info.present
         else "",
-        neighbours=tuple(_neighbours(allocation, node_info)),
+        neighbours=tuple(neighbours(allocation, node_info, _named)),
         faults=allocation.faults,
         helps=() if known else (_CHANGED if allocation.faults else _UNPLACED,),
     )
@@ -174,18 +173,8 @@ def _gpus(placement: Placement) -> frozenset[int]:
     return frozenset((*placement.mem, *placement.core))
 
 
-def _neighbours(allocation: Allocation, node_info: NodeInfo) -> Iterator[str]:
-    unit = unit_words(unit_of(node_info))
-    for index, device in sorted(node_info.devices.items()):
-        if allocation.uid not in device.holders:
-            continue
-        others = sorted(
-            f"{node_info.allocations[uid].namespace}/{node_info.allocations[uid].name} ({hold.mem})"
-            for uid, hold in device.holders.items()
-            if uid != allocation.uid
-        )
-        beside = f"beside {', '.join(others)}" if others else "alone"
-        yield f"GPU {index}: {beside}; {device.free} of {device.total} {unit} free"
+def _named(held: Allocation) -> str:
+    return f"{held.namespace}/{held.name}"
 
 
 def _waiting(

@@ -3,13 +3,21 @@
 Sentences begin with the originals' own text where they had one: people's tools look for it.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Final
 
 import msgspec
 
 from gpucore.accounting.node_info import NodeInfo, unit_of
-from gpucore.model import Code, DeviceFitError, FitError, GpuAmounts, Placement, PodRequest
+from gpucore.model import (
+    Allocation,
+    Code,
+    DeviceFitError,
+    FitError,
+    GpuAmounts,
+    Placement,
+    PodRequest,
+)
 from gpucore.model.codes import COUNTING
 from gpucore.model.constraints import CPU
 from gpucore.units import MemoryUnit, counted
@@ -193,6 +201,23 @@ def placement_sentence(placement: Placement, unit: MemoryUnit | None) -> str:
         if parts
         else (f"an unknown GPU of node {placement.node}")
     )
+
+
+def neighbours(
+    held: Allocation, node_info: NodeInfo, name_of: Callable[[Allocation], str]
+) -> Iterator[str]:
+    """Each GPU of an allocation: who is beside it, and what is free."""
+    unit = unit_words(unit_of(node_info))
+    for index, device in sorted(node_info.devices.items()):
+        if held.uid not in device.holders:
+            continue
+        others = sorted(
+            f"{name_of(node_info.allocations[uid])} ({hold.mem})"
+            for uid, hold in device.holders.items()
+            if uid != held.uid
+        )
+        beside = f"beside {', '.join(others)}" if others else "alone"
+        yield f"GPU {index}: {beside}; {device.free} of {device.total} {unit} free"
 
 
 def _amounts(gpus: GpuAmounts, unit: str) -> str:

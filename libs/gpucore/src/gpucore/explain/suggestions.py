@@ -119,7 +119,7 @@ def _room(
     node_infos: dict[NodeName, NodeInfo] = {}
     rooms: dict[NodeName, int] = {}
     for name in refusals:
-        if _usable(pod, cluster, name):
+        if cluster.only_resources_block(name, pod):
             node_infos[name] = cluster.filled(cluster.node_infos[name])
             rooms[name] = node_infos[name].max_allocatable_memory
         yield
@@ -138,15 +138,6 @@ def _nothing_offered(pod: PodRequirements, cluster: Candidates) -> Iterator[str]
     if not any(s.offers_gpus if pod.pod_request.gpus else s.offers_shares for s in shapes):
         kind = "exclusive GPUs" if pod.pod_request.gpus else "shares"
         yield f"no node offers {kind}: label one and check that the device plugin runs there"
-
-
-def _usable(pod: PodRequirements, cluster: Candidates, name: NodeName) -> bool:
-    """Nothing but resources that other pods hold keeps the pod off this node."""
-    curable = {Code.INSUFFICIENT_RESOURCES}
-    return all(
-        refusal.code in curable and not refusal.unresolvable
-        for refusal in cluster.blockers(name, pod)
-    )
 
 
 def _for_share(

@@ -8,11 +8,12 @@ import msgspec
 
 from gpucore.accounting.ledger import Ledger
 from gpucore.accounting.node_info import NodeInfo
-from gpucore.model import Allocation, Placement, PodRequest
+from gpucore.model import Allocation, AllocationState, Placement, PodRequest
 from gpucore.scheduling.device_fit import per_device
 from gpucore.scheduling.filter import roomy_nodes
 from gpucore.scheduling.fit import fit, free_gpus, has_room, is_plain
-from gpucore.units import GpuIndex, NodeName
+from gpucore.units import GpuIndex, NodeName, PodUid
+from gpucore.wire.pod.gangs import Gang
 
 MOST_COMPARED: Final = 20_000
 """Nodes that one plan compares, for all its requests together: for less than two seconds."""
@@ -175,6 +176,30 @@ def shape_of_place(place: Allocation) -> PlaceShape:
     mem, core = (max(part.values(), default=0) for part in (placement.mem, placement.core))
     gpus = len(gpus_of(placement))
     return PlaceShape(len(placement.group), gpus, mem, core, place.exclusive)
+
+
+def reserved_place(
+    ledger: Ledger,
+    gang: Gang,
+    uid: PodUid,
+    pod_request: PodRequest,
+    placement: Placement,
+    *,
+    now_ns: int,
+) -> Allocation:
+    """A place for a pod with this request, reserved from now on under a UID of its own."""
+    node_info = ledger.node(placement.node)
+    return Allocation(
+        uid=uid,
+        namespace=gang.namespace,
+        name=f"gang {gang.name}",
+        state=AllocationState.RESERVED,
+        placement=placement,
+        exclusive=pod_request.whole_device,
+        unit=node_info.unit if node_info else None,
+        assume_time=now_ns,
+        gang=gang.name,
+    )
 
 
 def gpus_of(placement: Placement) -> tuple[GpuIndex, ...]:

@@ -6,7 +6,7 @@ from typing import Final
 from gpucore.gang.members import Member, Members, member_of, members_of
 from gpucore.gang.pod_groups import PodGroups
 from gpucore.gang.reservations import reserved_of, spare
-from gpucore.model import Allocation, PodRequest
+from gpucore.model import Allocation
 from gpucore.units import NodeName, PodUid
 from gpucore.wire.names import Names
 from gpucore.wire.pod.gangs import Gang, gang_of
@@ -68,12 +68,7 @@ class GangPods:
 
     def without_place(self, pending: Member, gang: Gang) -> list[Member]:
         """The pods of the gang that could take the place of ``pending`` and hold none."""
-        found = self._members(gang)
-        return [
-            one
-            for uid, one in found.items()
-            if one.pending and not self._holds(uid) and one.like(pending)
-        ]
+        return [one for one in self._pending(gang).values() if one.like(pending)]
 
     def group(self, pending: Member, gang: Gang) -> list[Member]:
         """All pods of the gang, ``pending`` first."""
@@ -101,13 +96,11 @@ class GangPods:
             allocations: all that are of the gang.
             seen: UIDs of the gang's pods in requests of the scheduler.
         """
+        pending = self._pending(gang)
+        waiting = {*pending, *self._without_place(seen)}
         if not gang.is_group:
-            requests = self._requests_without_place(gang)
-            return spare(
-                allocations, gang.size, waiting=self.waiting(gang, seen), requests=requests
-            )
-        pending = {uid for uid, one in self._members(gang).items() if one.pending}
-        waiting = {uid for uid in pending.union(seen) if not self._holds(uid)}
+            requests = [one.pod_request for one in pending.values() if one.pod_request is not None]
+            return spare(allocations, gang.size, waiting=len(waiting), requests=requests)
         return [
             one.uid for uid, one in reserved_of(gang, allocations).items() if uid not in waiting
         ]
@@ -118,14 +111,15 @@ class GangPods:
         Args:
             requested: UIDs of the gang's pods in requests of the scheduler.
         """
-        pending = {uid for uid, one in self._members(gang).items() if one.pending}
-        return sum(1 for uid in pending.union(requested) if not self._holds(uid))
+        return len({*self._pending(gang), *self._without_place(requested)})
 
-    def _requests_without_place(self, gang: Gang) -> Iterator[PodRequest]:
-        """Those of its pods that the watch has shown."""
-        for uid, one in self._members(gang).items():
-            if one.pod_request is not None and one.pending and not self._holds(uid):
-                yield one.pod_request
+    def _pending(self, gang: Gang) -> dict[PodUid, Member]:
+        """Its pods without a placement, of those that the watch has shown."""
+        found = self._members(gang)
+        return {uid: found[uid] for uid in self._without_place(found) if found[uid].pending}
+
+    def _without_place(self, uids: Iterable[PodUid]) -> Iterator[PodUid]:
+        return (uid for uid in uids if not self._holds(uid))
 
     def _members(self, gang: Gang) -> dict[PodUid, Member]:
         return self._watched.get((gang.namespace, gang.name), _NOBODY)

@@ -9,7 +9,7 @@ from gpucore.accounting.ledger import Ledger
 from gpucore.gang.able_nodes import MOST_COMPARED
 from gpucore.gang.gang_pods import GangPods
 from gpucore.gang.group_cycle import GroupCycle, Places
-from gpucore.gang.group_plan import plan_group, reservation
+from gpucore.gang.group_plan import plan_group
 from gpucore.gang.group_view import GroupView, standing
 from gpucore.gang.members import (
     MOST_RESERVED,
@@ -28,6 +28,7 @@ from gpucore.model.constraints import PodConstraints
 from gpucore.scheduling.grouping import Rules
 from gpucore.scheduling.pending_pods import Nominations
 from gpucore.units import NodeName, PodUid
+from gpucore.wire.pod.gangs import reservation_uid
 from gpucore.wire.pod.spec import Pod
 
 MOST_IN_VAIN: Final = 8
@@ -288,9 +289,8 @@ class GroupPlaces:
             self._state.reserve(one)
 
     def _reserve(self, view: GroupView, member: GroupMember, place: Allocation) -> Allocation:
-        found = reservation(
-            view.gang, member, place.placement, self._state.ledger, place.assume_time
-        )
+        """Reserve the place of an equal pod for ``member``."""
+        found = msgspec.structs.replace(place, uid=reservation_uid(view.gang, member.uid))
         self._state.reserve(found)
         return found
 

@@ -20,7 +20,7 @@ import msgspec
 
 from gpucore.accounting.ledger import Ledger
 from gpucore.accounting.node_info import NodeInfo, common_unit
-from gpucore.gang.able_nodes import MOST_COMPARED, able_nodes, without_reservations
+from gpucore.gang.able_nodes import MOST_COMPARED, able_nodes, reserved_place, without_reservations
 from gpucore.gang.members import GroupMember, Nodes
 from gpucore.gang.spread import NodeOffer, spread_over
 from gpucore.gang.values import GroupShortage
@@ -34,24 +34,6 @@ MOST_ORDERS: Final = 8
 """Orders of the requests that are tried."""
 LEAST_COMPARED: Final = 10
 """Nodes that are compared for each of the most requests that a group may have."""
-
-
-def reservation(
-    gang: Gang, member: GroupMember, placement: Placement, ledger: Ledger, now_ns: int
-) -> Allocation:
-    """A place for ``member``, reserved from now on."""
-    node_info = ledger.node(placement.node)
-    return Allocation(
-        uid=reservation_uid(gang, member.uid),
-        namespace=gang.namespace,
-        name=f"gang {gang.name}",
-        state=AllocationState.RESERVED,
-        placement=placement,
-        exclusive=member.pod_request.whole_device,
-        unit=node_info.unit if node_info else None,
-        assume_time=now_ns,
-        gang=gang.name,
-    )
 
 
 def plan_group(
@@ -133,7 +115,10 @@ class _Filling(msgspec.Struct):
         able = able_nodes(self.ledger, self.changed, alike[0].pod_request, names, most=most)
         places = _spread(able, alike, self.rules, self.home)
         for member, placement in zip(alike, places, strict=False):
-            one = reservation(self.gang, member, placement, self.ledger, self.now_ns)
+            uid = reservation_uid(self.gang, member.uid)
+            one = reserved_place(
+                self.ledger, self.gang, uid, member.pod_request, placement, now_ns=self.now_ns
+            )
             _put(self.ledger, self.changed, one)
             self.found[member.uid] = one
         return len(places) == len(alike)

@@ -24,6 +24,7 @@ from gpucore.accounting.node_info import NodeInfo, common_unit
 from gpucore.gang.able_nodes import (
     able_nodes,
     gpus_of,
+    reserved_place,
     shape_of,
     shape_of_place,
     standing_places,
@@ -114,7 +115,10 @@ def place_gang(
     placements = [placement for offer, pods in chosen for placement in offer.load(pods)]
     since = min((one.assume_time for one in reservations), default=now_ns)
     uids = (uid for uid in _uids(gang) if uid not in standing)
-    fresh = _reserved(gang, zip(uids, placements, strict=False), pod_request, ledger, since)
+    fresh = tuple(
+        reserved_place(ledger, gang, uid, pod_request, placement, now_ns=since)
+        for uid, placement in zip(uids, placements, strict=False)
+    )
     return GangPlacement(fresh, tuple(replaced))
 
 
@@ -156,26 +160,3 @@ def _left(limits: Mapping[NodeName, int], standing: Iterable[Allocation]) -> dic
 def _uids(gang: Gang) -> Iterator[PodUid]:
     """UIDs of the places of a gang."""
     return (PodUid(f"gang/{gang.namespace}/{gang.name}/{number}") for number in count())
-
-
-def _reserved(
-    gang: Gang,
-    placements: Iterable[tuple[PodUid, Placement]],
-    pod_request: PodRequest,
-    ledger: Ledger,
-    now_ns: int,
-) -> tuple[Allocation, ...]:
-    return tuple(
-        Allocation(
-            uid=uid,
-            namespace=gang.namespace,
-            name=f"gang {gang.name}",
-            state=AllocationState.RESERVED,
-            placement=placement,
-            exclusive=pod_request.whole_device,
-            unit=node_info.unit if (node_info := ledger.node(placement.node)) else None,
-            assume_time=now_ns,
-            gang=gang.name,
-        )
-        for uid, placement in placements
-    )

@@ -11,7 +11,7 @@ from typing import Any
 from gpucore.accounting.node_info import NodeInfo
 from gpucore.model import FitError, PodRequest
 from gpucore.scheduling.grouping import Grouping
-from gpucore.scheduling.policy import place, rate, resolve
+from gpucore.scheduling.policy import place, rate
 from gpucore.units import NodeName
 
 
@@ -22,8 +22,7 @@ def node_rating(
     placement = place(node_info, pod_request, policy, grouping=grouping)
     if isinstance(placement, FitError):
         return ()
-    chosen = resolve(node_info, pod_request, policy)
-    return rate(node_info, pod_request, placement, chosen, grouping=grouping)
+    return rate(node_info, pod_request, placement, policy, grouping=grouping)
 
 
 def best_nodes(names: Sequence[NodeName], ratings: Sequence[Any], limit: int) -> Sequence[NodeName]:

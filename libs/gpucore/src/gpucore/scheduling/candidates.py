@@ -10,7 +10,7 @@ from gpucore.accounting.node_info import NodeInfo
 from gpucore.accounting.node_infos import NodeInfos
 from gpucore.kubescheduler.candidate_nodes import CandidateNodes
 from gpucore.kubescheduler.node_fit import constraint_refusals
-from gpucore.model import FitError, PodRequest
+from gpucore.model import Code, FitError, PodRequest
 from gpucore.model.constraints import (
     UNCONSTRAINED,
     CandidateNode,
@@ -60,13 +60,16 @@ class Candidates(msgspec.Struct, frozen=True):
         """The allocations of a node with all that is kept from the pod."""
         return node_info
 
-    def refusals(self, pod: PodRequirements) -> dict[NodeName, FitError | None]:
-        """The answer of every node."""
-        return {name: self.refusal(name, pod) for name in self.nodes}
-
     def blockers(self, name: NodeName, pod: PodRequirements) -> Iterator[FitError]:
         """Every rule of kube-scheduler's own that keeps the pod off the node."""
         return constraint_refusals(self.nodes[name], pod.constraints)
+
+    def only_resources_block(self, name: NodeName, pod: PodRequirements) -> bool:
+        """Nothing but resources that other pods hold keeps the pod off this node, besides GPUs."""
+        return all(
+            one.code is Code.INSUFFICIENT_RESOURCES and not one.unresolvable
+            for one in self.blockers(name, pod)
+        )
 
     def admits_without(
         self, name: NodeName, pod: PodRequirements, ended: Collection[PodUid]

@@ -6,6 +6,7 @@ nothing.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 
 from gpucore.accounting.node_infos import NodeInfos
 from gpucore.model import Code, FitError, PodRequest
@@ -30,26 +31,24 @@ class NodeFitErrors(Mapping[NodeName, FitError]):
         self._pod_request = pod_request
         self._names = names
         self._fits = fits
-        self._refused: dict[NodeName, None] | None = None
 
     def __getitem__(self, name: NodeName) -> FitError:
-        if name not in self._unfit():
+        if name not in self._unfit:
             raise KeyError(name)
         node_info = self._node_infos.node(name)
         refusal = fit(node_info, self._pod_request) if node_info else None
         return refusal or FitError(name, Code.NODE_UNKNOWN, unresolvable=True)
 
     def __iter__(self) -> Iterator[NodeName]:
-        return iter(self._unfit())
+        return iter(self._unfit)
 
     def __len__(self) -> int:
-        return len(self._unfit())
+        return len(self._unfit)
 
+    @cached_property
     def _unfit(self) -> dict[NodeName, None]:
-        if self._refused is None:
-            fits = set(self._fits)
-            self._refused = {name: None for name in self._names if name not in fits}
-        return self._refused
+        fits = set(self._fits)
+        return {name: None for name in self._names if name not in fits}
 
 
 def filter_nodes(

@@ -113,17 +113,24 @@ def _unfit_shares(node_info: NodeInfo, pod_request: PodRequest) -> FitError | No
     if len(fitting_devices(devices, pod_request)) < pod_request.gpu_count:
         refusals = [r for c in devices if (r := device_fit_error(c, pod_request))]
         return _refused(node_info, pod_request, refusals, per_device(pod_request)[0])
-    free = node_info.free_units() - node_info.reserved_units()
-    if pod_request.mem > max(free, 0):
-        return FitError(
-            node_info.name,
-            Code.PENDING_UNITS,
-            unit=node_info.unit,
-            requested=pod_request.mem,
-            free=max(free, 0),
-            total=node_info.reserved_units(),
-        )
-    return _pending_gpus(node_info, pod_request) or _pending_compute(node_info, pod_request)
+    reserved = node_info.reserved_units()
+    free = max(node_info.free_units() - reserved, 0)
+    return (
+        _too_little(node_info, Code.PENDING_UNITS, pod_request.mem, free, reserved)
+        or _pending_gpus(node_info, pod_request)
+        or _pending_compute(node_info, pod_request)
+    )
+
+
+def _too_little(
+    node_info: NodeInfo, code: Code, requested: int, free: int, total: int
+) -> FitError | None:
+    """What is held on no known GPU leaves less than is requested; ``None`` where it does not."""
+    if requested <= free:
+        return None
+    return FitError(
+        node_info.name, code, unit=node_info.unit, requested=requested, free=free, total=total
+    )
 
 
 def _pending_gpus(node_info: NodeInfo, pod_request: PodRequest) -> FitError | None:
@@ -133,16 +140,8 @@ def _pending_gpus(node_info: NodeInfo, pod_request: PodRequest) -> FitError | No
     usable = usable_devices(node_info.devices.values(), pod_request)
     empty = sum(device.open and device.empty for device in usable)
     free = max(empty - node_info.reserved_gpus(), 0)
-    if pod_request.gpu_count <= free:
-        return None
-    return FitError(
-        node_info.name,
-        Code.INSUFFICIENT_GPUS,
-        unit=node_info.unit,
-        requested=pod_request.gpu_count,
-        free=free,
-        total=len(node_info.devices),
-    )
+    total = len(node_info.devices)
+    return _too_little(node_info, Code.INSUFFICIENT_GPUS, pod_request.gpu_count, free, total)
 
 
 def _pending_compute(node_info: NodeInfo, pod_request: PodRequest) -> FitError | None:
@@ -152,16 +151,7 @@ def _pending_compute(node_info: NodeInfo, pod_request: PodRequest) -> FitError |
         return None
     free = sum(device.core_free for device in node_info.devices.values() if device.healthy)
     left = max(free - pending, 0)
-    if pod_request.core <= left:
-        return None
-    return FitError(
-        node_info.name,
-        Code.PENDING_COMPUTE,
-        unit=node_info.unit,
-        requested=pod_request.core,
-        free=left,
-        total=pending,
-    )
+    return _too_little(node_info, Code.PENDING_COMPUTE, pod_request.core, left, pending)
 
 
 def _refused(

@@ -12,12 +12,11 @@ from typing import Final, Generic, TypeVar
 
 from gpucore.accounting.node_info import NodeInfo
 from gpucore.kubescheduler.node_fit import avoided
-from gpucore.model import FitError, PodRequest
 from gpucore.model.constraints import CandidateNode
+from gpucore.scheduling.best_nodes import node_rating
 from gpucore.scheduling.candidates import PodRequirements
-from gpucore.scheduling.fit import admit, free_gpus
+from gpucore.scheduling.fit import admit, has_room
 from gpucore.scheduling.grouping import Grouping
-from gpucore.scheduling.policy import place, rate, resolve
 from gpucore.units import NodeName
 
 KINDS: Final = 64
@@ -142,20 +141,9 @@ def rate_node(
 ) -> Rating | None:
     """How good a node is for a pod; ``None`` where it does not admit the pod."""
     request = pod.pod_request
-    if not may_fit(node_info, request):
+    if not has_room(node_info, request):
         return None
     if admit(node_info, request, node, pod.constraints) is not None:
         return None
-    placement = place(node_info, request, policy, grouping=grouping)
-    if isinstance(placement, FitError):
-        return None
-    chosen = resolve(node_info, request, policy)
-    rated = rate(node_info, request, placement, chosen, grouping=grouping)
-    return -avoided(node, pod.constraints), *rated
-
-
-def may_fit(node_info: NodeInfo, request: PodRequest) -> bool:
-    """By the node's aggregates, which cost next to nothing; :func:`place` decides."""
-    if request.gpus:
-        return free_gpus(node_info, request) >= request.gpus
-    return node_info.max_allocatable_memory >= -(-request.mem // request.gpu_count)
+    rated = node_rating(node_info, request, policy, grouping)
+    return (-avoided(node, pod.constraints), *rated) if rated else None

@@ -77,11 +77,10 @@ def score(
     grouping: Grouping = BY_LINKS,
 ) -> int:
     """How good this node is for the pod, 0..10; 0 also where it does not fit."""
-    chosen = resolve(node_info, pod_request, policy)
-    placement = place(node_info, pod_request, chosen, grouping=grouping)
+    placement = place(node_info, pod_request, policy, grouping=grouping)
     if isinstance(placement, FitError):
         return 0
-    best, *_ = rate(node_info, pod_request, placement, chosen, grouping=grouping)
+    best, *_ = rate(node_info, pod_request, placement, policy, grouping=grouping)
     return points(best)
 
 
@@ -94,12 +93,13 @@ def rate(
     node_info: NodeInfo,
     pod_request: PodRequest,
     placement: Placement,
-    policy: Policy,
+    policy: str | Policy,
     *,
     grouping: Grouping = BY_LINKS,
 ) -> tuple[float, ...]:
     """How good a placement is: 0 to 1 (several GPUs by their links), then what breaks ties."""
-    packing, *ties = policy.rate(node_info, pod_request, placement)
+    chosen = resolve(node_info, pod_request, policy)
+    packing, *ties = chosen.rate(node_info, pod_request, placement)
     packing = min(max(packing, 0.0), 1.0)
     gpus = placement.group or tuple(placement.mem or placement.core)
     return grouping.rate(node_info, pod_request, gpus, packing), packing, *ties

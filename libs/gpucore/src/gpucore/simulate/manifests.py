@@ -89,7 +89,7 @@ def wanted_pods(objects: Iterable[Any], names: Names) -> list[WorkloadPods]:
         WireError: an object does not match its kind.
     """
     try:
-        known = list(objects)
+        known = list(_flat(objects))
         beside = _claims_beside(known)
         found = [wanted for each in known for wanted in _checked(each, names)]
         return [msgspec.structs.replace(each, beside=beside) for each in found]
@@ -101,11 +101,11 @@ def wanted_pods(objects: Iterable[Any], names: Names) -> list[WorkloadPods]:
         raise WireError(str(error)) from error
 
 
-def _claims_beside(documents: Iterable[Any]) -> ClaimSpecs:
+def _claims_beside(documents: Iterable[Mapping[str, Any]]) -> ClaimSpecs:
     """The claims and claim templates among decoded objects."""
     claims: dict[Key, ClaimSpec] = {}
     templates: dict[Key, ClaimSpec] = {}
-    for each in _flat(documents):
+    for each in documents:
         kind = each.get("kind")
         if kind not in {"ResourceClaim", "ResourceClaimTemplate"}:
             continue
@@ -124,7 +124,7 @@ def _flat(documents: Iterable[Any]) -> Iterator[Mapping[str, Any]]:
             yield each
 
 
-def _checked(document: Any, names: Names) -> Iterator[WorkloadPods]:
+def _checked(document: Mapping[str, Any], names: Names) -> Iterator[WorkloadPods]:
     """The pods of an object, or an error with its kind."""
     try:
         yield from _pods(document, names)
@@ -132,15 +132,10 @@ def _checked(document: Any, names: Names) -> Iterator[WorkloadPods]:
         raise WireError(f"{document.get('kind') or 'an object'}: {WRONG_TYPE}") from error
 
 
-def _pods(document: Any, names: Names) -> Iterator[WorkloadPods]:
-    if not isinstance(document, dict):
-        return
+def _pods(document: Mapping[str, Any], names: Names) -> Iterator[WorkloadPods]:
     kind = document.get("kind")
     spec = document.get("spec") or {}
-    if kind == "List":
-        for item in document.get("items") or ():
-            yield from _pods(item, names)
-    elif kind == "Pod":
+    if kind == "Pod":
         yield _wanted(document, _name(document), 1, names)
     elif isinstance(spec, dict):
         for each in _templates(document, _name(document), names):

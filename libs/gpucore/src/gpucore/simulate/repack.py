@@ -47,13 +47,7 @@ def repack(
         running: pods that have a place now; names differ.
         policy: what holds where neither pod nor node names a policy.
     """
-    simulated = SimulatedCluster(
-        cluster.node_infos,
-        policy.name,
-        grouping=policy.grouping,
-        nodes=cluster.nodes,
-        offers=cluster.offers,
-    )
+    simulated = SimulatedCluster.of(cluster, policy)
     placed = _placed(simulated, sorted(running, key=_largest_first))
     gpus = gpus_in_use(simulated.node_infos.values())
     added = _placed(simulated, waiting)

@@ -13,7 +13,8 @@ import msgspec
 
 from gpucore.accounting.node_info import NodeInfo
 from gpucore.model import FitError, Placement, PodRequest
-from gpucore.scheduling.node_ranking import NodeRanking, may_fit
+from gpucore.scheduling.fit import has_room
+from gpucore.scheduling.node_ranking import NodeRanking
 from gpucore.scheduling.policy import POLICIES, ChooseGroup, Policy, place
 from gpucore.simulate.claimfit import CLAIM_ORDERS, ClaimFit
 from gpucore.simulate.hosts import Host, mix_of
@@ -159,7 +160,7 @@ class ReplayCluster:
     def _rate(self, name: NodeName, kind: TracePod) -> tuple[float, ...] | None:
         host = self.hosts[name]
         request = self._request(kind)
-        if not host.runs(kind) or (kind.gpus and not may_fit(host.node_info, request)):
+        if not host.runs(kind) or (kind.gpus and not has_room(host.node_info, request)):
             return None
         placement = self._placed(host, kind)
         if placement is None:

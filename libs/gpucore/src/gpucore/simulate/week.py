@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from gpucore.model import Placement
-from gpucore.scheduling.node_ranking import may_fit
+from gpucore.scheduling.fit import has_room
 from gpucore.simulate.hosts import Host
 from gpucore.simulate.jobs import Fits, Job, PodClass, WeekPlan
 from gpucore.simulate.replay import ReplayCluster, RunningPod
@@ -259,7 +259,7 @@ def _kind(job: Job) -> _Kind:
 
 
 def _may_run(host: Host, pod: TracePod) -> bool:
-    return host.runs(pod) and (not pod.gpus or may_fit(host.node_info, pod.pod_request()))
+    return host.runs(pod) and (not pod.gpus or has_room(host.node_info, pod.pod_request()))
 
 
 def _all_or_none(stage: ReplayCluster, pod: TracePod, members: int) -> list[RunningPod]:

@@ -20,13 +20,15 @@ from gpucore.claims.node_fit import ClaimNode, ClaimRules, first_fit, refusal
 from gpucore.kubescheduler.node_fit import avoided, constraint_refusals
 from gpucore.model import Allocation, AllocationState, Code, FitError, Placement, PodRequest
 from gpucore.model.constraints import UNCONSTRAINED, CandidateNode, PodConstraints
+from gpucore.scheduling.candidates import Candidates
+from gpucore.scheduling.cluster_policy import ClusterPolicy
 from gpucore.scheduling.device_order import device_order
 from gpucore.scheduling.fit import admit
 from gpucore.scheduling.grouping import BY_LINKS, Grouping
 from gpucore.scheduling.host_rooms import request_on_host, take_from_host
 from gpucore.scheduling.nominated import node_beside, refusal_beside
 from gpucore.scheduling.pending_pods import Nominations
-from gpucore.scheduling.policy import Policy, place, rate, resolve
+from gpucore.scheduling.policy import Policy, place, rate
 from gpucore.steps import Steps, complete
 from gpucore.units import NodeName, PodUid
 from gpucore.wire.claim.claim_specs import ClaimSpec
@@ -128,6 +130,26 @@ class SimulatedCluster:
         self._stale: dict[_Kind, set[NodeName]] = {}
         self._changed: set[NodeName] = set()
         self._granted = 0
+
+    @classmethod
+    def of(
+        cls,
+        cluster: Candidates,
+        policy: ClusterPolicy,
+        *,
+        kinds: int | None = None,
+        nominations: Nominations | None = None,
+    ) -> "SimulatedCluster":
+        """A copy of a cluster whose extender has this policy; else as the class."""
+        return cls(
+            cluster.node_infos,
+            policy.name,
+            grouping=policy.grouping,
+            nodes=cluster.nodes,
+            kinds=kinds,
+            offers=cluster.offers,
+            nominations=nominations,
+        )
 
     @property
     def node_infos(self) -> Mapping[NodeName, NodeInfo]:
@@ -232,8 +254,7 @@ class SimulatedCluster:
         placement = place(node_info, pod_request, self._policy, grouping=self._grouping)
         if isinstance(placement, FitError):
             return placement
-        chosen = resolve(node_info, pod_request, self._policy)
-        rated = rate(node_info, pod_request, placement, chosen, grouping=self._grouping)
+        rated = rate(node_info, pod_request, placement, self._policy, grouping=self._grouping)
         last = avoided(node, constraints) if node is not None else 0
         bound = self._bound(node_info, pod_request, priority, placement)
         return bound if isinstance(bound, FitError) else Rated(bound, (-last, *rated))
@@ -273,12 +294,11 @@ class SimulatedCluster:
             return why
         node = self._nodes.get(node_info.name)
         of_node = next(constraint_refusals(node, constraints), None) if node is not None else None
-        if of_node is not None or why is not None:
-            return of_node or why or FitError(node_info.name, Code.NO_RESOURCE_SLICE)
+        if why := of_node or why:
+            return why
         placement = first_fit(on_node, rules) or Placement(node_info.name, {}, {})
         request = request_on_host(constraints.requests)
-        chosen = resolve(node_info, request, self._policy)
-        rated = rate(node_info, request, placement, chosen, grouping=self._grouping)
+        rated = rate(node_info, request, placement, self._policy, grouping=self._grouping)
         last = avoided(node, constraints) if node is not None else 0
         return Rated(placement, (-last, *rated))
 

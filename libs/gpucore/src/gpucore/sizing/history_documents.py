@@ -11,7 +11,15 @@ import msgspec
 from msgspec import Meta
 
 from gpucore.sizing.buckets import LAST, LAST_SM, MOST_BUCKETS
-from gpucore.sizing.usage_history import NEVER, LimitEvent, UsageHistory, WorkloadKey
+from gpucore.sizing.usage_history import (
+    NEVER,
+    LimitEvent,
+    Name,
+    Number,
+    Time,
+    UsageHistory,
+    WorkloadKey,
+)
 from gpucore.wire.documents import API_VERSION, PluginDocument
 from gpucore.wire.errors import WireError, decoded
 
@@ -21,27 +29,8 @@ MOST_HISTORIES: Final = 500
 MOST_BYTES: Final = 2 * 1024 * 1024
 """500 histories with all buckets in use are about 1.5 MiB."""
 
-_Name = Annotated[str, Meta(max_length=253)]
-_Time = Annotated[float, Meta(ge=0, le=2**40)]
-_Number = Annotated[int, Meta(ge=0, le=2**53)]
 _SmIndex = Annotated[int, Meta(ge=0, le=LAST_SM)]
 _Index = Annotated[int, Meta(ge=0, le=LAST)]
-
-
-class WorkloadDoc(msgspec.Struct, frozen=True):
-    """A :class:`~gpucore.sizing.usage_history.WorkloadKey`."""
-
-    namespace: _Name
-    kind: _Name
-    name: _Name
-    container: _Name
-
-
-class LimitEventDoc(msgspec.Struct, frozen=True, rename="camel"):
-    """A :class:`~gpucore.sizing.usage_history.LimitEvent`."""
-
-    at: _Time = 0.0
-    limit_bytes: _Number = 0
 
 
 class UsageHistoryDoc(msgspec.Struct, frozen=True, rename="camel"):
@@ -50,25 +39,25 @@ class UsageHistoryDoc(msgspec.Struct, frozen=True, rename="camel"):
     Fields with a default are missing in documents of earlier versions.
     """
 
-    key: WorkloadDoc
-    first_seen: _Time
-    last_seen: _Time
-    pods: _Number
-    starts: _Number
-    samples: _Number
-    buckets: Annotated[dict[_Index, _Number], Meta(max_length=MOST_BUCKETS)]
-    peak_bytes: _Number
-    start_peak_bytes: _Number
-    out_of_memory: _Number
-    requested_bytes: _Number
-    limit_bytes: _Number
-    faded_at: _Time = 0.0
-    ran_out: LimitEventDoc = LimitEventDoc()
-    reached: LimitEventDoc = LimitEventDoc()
-    gpus: _Number = 0
-    week_peak_bytes: _Number = 0
+    key: WorkloadKey
+    first_seen: Time
+    last_seen: Time
+    pods: Number
+    starts: Number
+    samples: Number
+    buckets: Annotated[dict[_Index, Number], Meta(max_length=MOST_BUCKETS)]
+    peak_bytes: Number
+    start_peak_bytes: Number
+    out_of_memory: Number
+    requested_bytes: Number
+    limit_bytes: Number
+    faded_at: Time = 0.0
+    ran_out: LimitEvent = NEVER
+    reached: LimitEvent = NEVER
+    gpus: Number = 0
+    week_peak_bytes: Number = 0
     claims: bool = False
-    sm_buckets: Annotated[dict[_SmIndex, _Number], Meta(max_length=LAST_SM + 1)] = {}
+    sm_buckets: Annotated[dict[_SmIndex, Number], Meta(max_length=LAST_SM + 1)] = {}
 
 
 class NodeHistories(msgspec.Struct, frozen=True):
@@ -87,7 +76,7 @@ class UsageHistoryList(msgspec.Struct, frozen=True, rename="camel"):
 
     api_version: Literal["gpushare/v1"]
     kind: Literal["UsageHistoryList"]
-    node: _Name
+    node: Name
     items: Annotated[list[UsageHistoryDoc], Meta(max_length=MOST_HISTORIES)]
 
 
@@ -130,7 +119,6 @@ def _history(item: UsageHistoryDoc) -> UsageHistory:
     buckets = {index: count for index, count in item.buckets.items() if count}
     ran_out, peak = _ran_out(item), max(item.peak_bytes, item.start_peak_bytes)
     changed = {
-        "key": WorkloadKey(**msgspec.structs.asdict(item.key)),
         "buckets": buckets,
         "sm_buckets": {index: count for index, count in item.sm_buckets.items() if count},
         "samples": sum(buckets.values()),
@@ -151,11 +139,9 @@ def _ran_out(item: UsageHistoryDoc) -> LimitEvent:
     return _event(item, item.ran_out)
 
 
-def _event(item: UsageHistoryDoc, event: LimitEventDoc) -> LimitEvent:
+def _event(item: UsageHistoryDoc, event: LimitEvent) -> LimitEvent:
     """An event is not later than the last sample: no other clock counts."""
-    if not event.at:
-        return NEVER
-    return LimitEvent(min(event.at, item.last_seen), event.limit_bytes)
+    return event.until(item.last_seen) if event.at else NEVER
 
 
 HISTORIES: Final = PluginDocument[NodeHistories](

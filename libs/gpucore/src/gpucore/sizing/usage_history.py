@@ -14,7 +14,7 @@ The clock of a node may be wrong for some time. Once it is right again:
 """
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
 
@@ -34,6 +34,9 @@ FADE_SECONDS: Final = 7 * 24 * 3600.0
 GAP_SECONDS: Final = 24 * 3600.0
 """A longer time without a sample counts as this time, since nothing was measured in it."""
 
+Name = Annotated[str, msgspec.Meta(max_length=253)]
+Time = Annotated[float, msgspec.Meta(ge=0, le=2**40)]
+Number = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 ALL_CONTAINERS: Final = ""
 """Container of a history where several containers of a pod hold GPUs: the sum of all of them."""
 
@@ -52,8 +55,8 @@ class LimitEvent(msgspec.Struct, frozen=True, order=True, rename="camel"):
         limit_bytes: the limit at that time.
     """
 
-    at: float = 0.0
-    limit_bytes: int = 0
+    at: Time = 0.0
+    limit_bytes: Number = 0
 
     def kept(self, now: float) -> "LimitEvent":
         """The event, or none where it is older than :data:`KEPT_SECONDS`."""
@@ -82,10 +85,10 @@ class WorkloadKey(msgspec.Struct, frozen=True, order=True):
         container: name of the container, or :data:`ALL_CONTAINERS`.
     """
 
-    namespace: str
-    kind: str
-    name: str
-    container: str
+    namespace: Name
+    kind: Name
+    name: Name
+    container: Name
 
 
 class UsageHistory(msgspec.Struct, rename="camel"):

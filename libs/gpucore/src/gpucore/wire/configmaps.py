@@ -5,6 +5,7 @@ from typing import Final
 import msgspec
 
 from gpucore.wire.errors import decoded
+from gpucore.wire.objects import ObjectMetadata
 
 
 class ConfigMap(msgspec.Struct, frozen=True, gc=False):
@@ -17,11 +18,8 @@ class ConfigMap(msgspec.Struct, frozen=True, gc=False):
     namespace: str = ""
 
 
-class _Metadata(msgspec.Struct, rename="camel", gc=False):
-    name: str = ""
-    namespace: str = ""
+class _Metadata(ObjectMetadata):
     labels: dict[str, str] | None = None
-    resource_version: str = ""
 
 
 class _ConfigMap(msgspec.Struct, gc=False):

@@ -36,6 +36,10 @@ CLAIMS_UNSUPPORTED: Final = "resource claims"
 """Among the constraints that are not evaluated: :mod:`gpucore.claims` evaluates it."""
 VOLUMES_UNSUPPORTED: Final = "volumes"
 """Likewise: a volume may exist in one zone or on one node only."""
+_DURING_SCHEDULING: Final = {
+    "required": "requiredDuringSchedulingIgnoredDuringExecution",
+    "preferred": "preferredDuringSchedulingIgnoredDuringExecution",
+}
 _Items = tuple[tuple[str, str | int | float], ...]
 _Key = Annotated[str, msgspec.Meta(max_length=512)]
 
@@ -63,22 +67,14 @@ class _Required(msgspec.Struct, rename="camel", gc=False):
     node_selector_terms: list[_Term] | None = None
 
 
-class _NodeAffinity(msgspec.Struct, gc=False):
-    required: _Required | None = msgspec.field(
-        name="requiredDuringSchedulingIgnoredDuringExecution", default=None
-    )
-    preferred: list[podspec.Present] | None = msgspec.field(
-        name="preferredDuringSchedulingIgnoredDuringExecution", default=None
-    )
+class _NodeAffinity(msgspec.Struct, rename=_DURING_SCHEDULING, gc=False):
+    required: _Required | None = None
+    preferred: list[podspec.Present] | None = None
 
 
-class _PodAffinity(msgspec.Struct, gc=False):
-    required: list[podspec.Present] | None = msgspec.field(
-        name="requiredDuringSchedulingIgnoredDuringExecution", default=None
-    )
-    preferred: list[podspec.Present] | None = msgspec.field(
-        name="preferredDuringSchedulingIgnoredDuringExecution", default=None
-    )
+class _PodAffinity(msgspec.Struct, rename=_DURING_SCHEDULING, gc=False):
+    required: list[podspec.Present] | None = None
+    preferred: list[podspec.Present] | None = None
 
 
 class _Affinity(msgspec.Struct, rename="camel", gc=False):

@@ -78,24 +78,9 @@ class _ListMetadata(msgspec.Struct, rename="camel"):
     continue_token: str | None = msgspec.field(name="continue", default=None)
 
 
-class _RawItems(msgspec.Struct):
+class _List(msgspec.Struct, Generic[T]):
     metadata: _ListMetadata
-    items: list[msgspec.Raw] | None = None
-
-
-class _PodList(msgspec.Struct):
-    metadata: _ListMetadata
-    items: list[podspec.PodObject] | None = None
-
-
-class _ConstrainedPodList(msgspec.Struct):
-    metadata: _ListMetadata
-    items: list[constraints.ConstrainedPodObject] | None = None
-
-
-class _NodeList(msgspec.Struct):
-    metadata: _ListMetadata
-    items: list[nodespec.NodeObject] | None = None
+    items: list[T] | None = None
 
 
 class _Line(msgspec.Struct):
@@ -111,10 +96,10 @@ class _Versioned(msgspec.Struct):
     metadata: _VersionMetadata
 
 
-_RAW_ITEMS = msgspec.json.Decoder(_RawItems)
-_PODS = msgspec.json.Decoder(_PodList)
-_CONSTRAINED_PODS = msgspec.json.Decoder(_ConstrainedPodList)
-_NODES = msgspec.json.Decoder(_NodeList)
+_RAW_ITEMS = msgspec.json.Decoder(_List[msgspec.Raw])
+_PODS = msgspec.json.Decoder(_List[podspec.PodObject])
+_CONSTRAINED_PODS = msgspec.json.Decoder(_List[constraints.ConstrainedPodObject])
+_NODES = msgspec.json.Decoder(_List[nodespec.NodeObject])
 _LINE = msgspec.json.Decoder(_Line)
 _VERSIONED = msgspec.json.Decoder(_Versioned)
 

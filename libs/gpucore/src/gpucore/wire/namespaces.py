@@ -6,6 +6,7 @@ from typing import Any, Final
 import msgspec
 
 from gpucore.wire.errors import decoded
+from gpucore.wire.objects import ObjectMetadata
 
 NAMESPACES_PATH: Final = "/api/v1/namespaces"
 QUOTAS_PATH: Final = "/api/v1/resourcequotas"
@@ -30,11 +31,8 @@ class CountedResources(msgspec.Struct, frozen=True, gc=False):
     resource_version: str = ""
 
 
-class _Metadata(msgspec.Struct, rename="camel", gc=False):
-    name: str = ""
-    namespace: str = ""
+class _Metadata(ObjectMetadata):
     annotations: dict[str, str] | None = None
-    resource_version: str = ""
 
 
 class _Namespace(msgspec.Struct, gc=False):

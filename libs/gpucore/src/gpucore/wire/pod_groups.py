@@ -5,6 +5,8 @@ from typing import Final
 import msgspec
 
 from gpucore.wire.errors import decoded
+from gpucore.wire.objects import Condition, ObjectMetadata
+from gpucore.wire.pod.spec import Present
 
 API: Final = "/apis/scheduling.k8s.io/v1beta1"
 RESOURCE: Final = "podgroups"
@@ -31,12 +33,6 @@ class PodGroup(msgspec.Struct, frozen=True, gc=False):
     scheduled: bool = False
 
 
-class _Metadata(msgspec.Struct, rename="camel", gc=False):
-    namespace: str = ""
-    name: str = ""
-    resource_version: str = ""
-
-
 class _Gang(msgspec.Struct, rename="camel", gc=False):
     min_count: int = 1
 
@@ -45,12 +41,8 @@ class _Policy(msgspec.Struct, gc=False):
     gang: _Gang | None = None
 
 
-class _All(msgspec.Struct, gc=False):
-    """Has no fields."""
-
-
 class _DisruptionMode(msgspec.Struct, gc=False):
-    all: _All | None = None
+    all: Present | None = None
 
 
 class _Spec(msgspec.Struct, rename="camel", gc=False):
@@ -59,17 +51,12 @@ class _Spec(msgspec.Struct, rename="camel", gc=False):
     parent_composite_pod_group_name: str | None = None
 
 
-class _Condition(msgspec.Struct, gc=False):
-    type: str = ""
-    status: str = ""
-
-
 class _Status(msgspec.Struct, gc=False):
-    conditions: list[_Condition] | None = None
+    conditions: list[Condition] | None = None
 
 
 class _Object(msgspec.Struct, gc=False):
-    metadata: _Metadata
+    metadata: ObjectMetadata
     spec: _Spec | None = None
     status: _Status | None = None
 

@@ -33,11 +33,11 @@ def configuration(kubeconfig: Path | None, context: str = "") -> ClientConfig:
     return official.read(kubeconfig, context)
 
 
-async def load(kubeconfig: Path | None, context: str = "") -> ClientConfig:
+async def load(kubeconfig: Path | None) -> ClientConfig:
     """The same, without blocking the event loop for the time that a credential plugin takes."""
     import asyncio  # noqa: PLC0415 - commands have no event loop, and no time to import it
 
-    return await asyncio.to_thread(configuration, kubeconfig, context)
+    return await asyncio.to_thread(configuration, kubeconfig)
 
 
 def found_by_kubectl(kubeconfig: Path | None, context: str = "") -> Path | None:

@@ -45,7 +45,7 @@ class KubeconfigFile:
         if self.due:
             self._read = monotonic()  # other requests go on with the old token meanwhile
             try:
-                with _readable(official_loader()):
+                with _readable():
                     self._text = self._token()
             except ConfigError as error:  # a program that runs already tries again
                 raise UnreachableError(str(error)) from error
@@ -70,10 +70,9 @@ def read(kubeconfig: Path, context: str = "") -> KubeconfigFile:
 
     from gpukube.kubeconfig import credentials  # noqa: PLC0415 - it imports the official client
 
-    loader = official_loader()
     configuration = client.Configuration()
     configuration.proxy = None  # the environment's is looked up by gpukube.client
-    with _readable(loader):
+    with _readable():
         merged, chosen = _merged(kubeconfig, context)
         _check_server(merged, chosen)
         reader: Any = credentials.CredentialLoader
@@ -87,7 +86,7 @@ def namespace(kubeconfig: Path, context: str = "") -> str:
     Raises:
         ConfigError: the file cannot be read or is not a kubeconfig.
     """
-    with _readable(official_loader()):
+    with _readable():
         merged, chosen = _merged(kubeconfig, context)
         found = merged["contexts"].get_with_name(chosen)["context"]
         return str(found.safe_get("namespace") or "")
@@ -142,20 +141,15 @@ def _impersonation(merged: Any, context: str) -> Impersonation:
     return found
 
 
-def official_loader() -> Any:
-    """The configuration module of the official client, which has no types."""
-    from kubernetes import config  # noqa: PLC0415 - see the top
-
-    return config
-
-
 @contextmanager
-def _readable(loader: Any) -> Iterator[None]:
+def _readable() -> Iterator[None]:
     """Turn every error of the loader for YAML that is no kubeconfig into ConfigError."""
+    from kubernetes.config import ConfigException  # noqa: PLC0415 - see the top
+
     damaged = (TypeError, AttributeError, KeyError, ValueError)
     try:
         yield
-    except (loader.ConfigException, yaml.YAMLError, OSError, *damaged) as error:
+    except (ConfigException, yaml.YAMLError, OSError, *damaged) as error:
         raise ConfigError(f"no usable kubeconfig: {error}") from error
 
 

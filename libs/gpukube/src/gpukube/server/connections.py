@@ -14,6 +14,7 @@ A connection is in one of three phases::
 HEAD includes the TLS handshake. Each phase has a time limit.
 """
 
+import asyncio
 import resource
 import socket
 from collections import Counter
@@ -21,7 +22,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 MOST_ADDRESSES: Final = 4096
 LOOPBACK: Final = frozenset({"127.0.0.1", "::1"})
@@ -69,18 +70,6 @@ class ConnectionPhase(Enum):
     IDLE = "idle"
 
 
-class Transport(Protocol):
-    """The part of a transport that a connection uses."""
-
-    def get_extra_info(self, name: str) -> Any:
-        """See :meth:`asyncio.BaseTransport.get_extra_info`."""
-        ...
-
-    def abort(self) -> None:
-        """Close it now, without waiting for what is still to be written."""
-        ...
-
-
 class Connection:
     """One open connection.
 
@@ -98,7 +87,7 @@ class Connection:
         self.peer = peer
         self.phase, self.since = ConnectionPhase.HEAD, now
         self.requests = 0
-        self.transport: Transport | None = None
+        self.transport: asyncio.Transport | None = None
 
     def abort(self) -> None:
         """Close it now."""

@@ -3,7 +3,8 @@
 from collections.abc import Callable, Iterable
 from typing import Generic, TypeVar
 
-from gpucore.claims.arrivals import ClaimArrivals, ClaimSources, Key
+from gpucore.accounting.claim_offers import Key
+from gpucore.claims.arrivals import ClaimArrivals, ClaimSources
 from gpucore.claims.objects import CLAIM, CLASS, TEMPLATE, MissingObject
 from gpucore.wire.claim.claim_specs import ClaimTemplate, DeviceClass
 from gpucore.wire.claim.resource_claims import ResourceClaim

@@ -11,15 +11,17 @@ A nomination is a hint: where it comes late, or the node does not fit, kube-sche
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from itertools import chain
 from time import monotonic
 from typing import Any, Final
 
 import structlog
 
+from gpucore.accounting.claim_offers import Key, by_index
 from gpucore.accounting.claims import ClaimAccounts
-from gpucore.claims.node_fit import ClaimNode, claim_node
-from gpucore.claims.nomination import ClaimRequirements, claim_placement, rate_for_claims
-from gpucore.claims.pending import Key, PendingClaimPods
+from gpucore.claims.node_fit import ClaimNode, ClaimRules, first_fit
+from gpucore.claims.nomination import ClaimRequirements, rate_for_claims
+from gpucore.claims.pending import PendingClaimPods
 from gpucore.model import Allocation, AllocationState
 from gpucore.nomination import NominationPauses
 from gpucore.scheduling.grouping import Rules
@@ -266,11 +268,11 @@ class ClaimNominator:
             return None
         newest = max(each.generation for each in slices)
         found = [each.devices for each in slices if each.generation == newest]
-        return claim_node(node_info, tuple(device for devices in found for device in devices))
+        return ClaimNode(node_info, by_index(tuple(chain.from_iterable(found))))
 
     def _nominate(self, pod: Pod, kind: ClaimRequirements, name: NodeName) -> bool:
         node = self._node(name)
-        placement = claim_placement(node, kind, self.classes.items) if node else None
+        placement = first_fit(node, ClaimRules(kind.specs, self.classes.items)) if node else None
         if node is None or placement is None:
             return False
         allocation = Allocation(

@@ -7,7 +7,7 @@ from gpucore.accounting.ledger import Ledger, rebuilt
 from gpucore.wire.claim.resource_claims import decode_claim
 from gpucore.wire.claim.resource_slices import decode_slice
 from gpucore.wire.configmaps import decode_config_map
-from gpucore.wire.names import CLAIM_DRIVER, UNHEALTHY_KEY, UNHEALTHY_NAMESPACE, Names
+from gpucore.wire.names import UNHEALTHY_KEY, UNHEALTHY_NAMESPACE, Names
 from gpucore.wire.node.inventories import kept_by_plugin, unhealthy_indexes, unhealthy_node
 from gpucore.wire.node.spec import Node
 from gpuinspect.cluster.snapshots import Arriving, ListedObjects, Snapshot, uncollected
@@ -34,7 +34,7 @@ def ledger_of(snapshot: Snapshot | Arriving, names: Names) -> Ledger:
 
 
 def _enter_claims(snapshot: ListedObjects, ledger: Ledger) -> None:
-    accounts = ClaimAccounts(ledger, CLAIM_DRIVER)
+    accounts = ClaimAccounts(ledger)
     with uncollected():
         accounts.relist_slices(map(decode_slice, snapshot.all("ResourceSlice")))
         accounts.relist_claims(snapshot.readable("ResourceClaim", decode_claim))

@@ -22,8 +22,7 @@ from gpucore.units import NodeName, PodUid
 from gpucore.wire.constraints import pod_constraints
 from gpucore.wire.names import Names
 from gpucore.wire.pod.controllers import Controller, controller_of
-from gpucore.wire.pod.deletion import deletion_end
-from gpucore.wire.pod.spec import Pod
+from gpucore.wire.pod.spec import Pod, deletion_end
 from gpucore.wire.whole_requests import pod_request_of
 from gpuinspect.cluster.candidates import candidates
 from gpuinspect.cluster.collect import COUNTED

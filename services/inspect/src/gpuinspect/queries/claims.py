@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from gpucore.accounting.claim_offers import exclusive_class
+from gpucore.accounting.claim_offers import exclusive_class, offers_of
 from gpucore.accounting.ledger import Ledger
 from gpucore.claims.facts import (
     ClaimFacts,
@@ -15,7 +15,7 @@ from gpucore.claims.facts import (
     facts_of_extended,
     used_by,
 )
-from gpucore.claims.node_fit import ClaimNode, claim_node
+from gpucore.claims.node_fit import ClaimNode
 from gpucore.claims.objects import CLAIM, CLASS, TEMPLATE
 from gpucore.explain.claims import claims_sentence, explain_claims
 from gpucore.explain.pod_states import Explanation, PodState
@@ -23,7 +23,6 @@ from gpucore.model import PodRequest
 from gpucore.scheduling.candidates import Candidates
 from gpucore.units import NodeName
 from gpucore.wire.claim.claim_specs import DeviceClass
-from gpucore.wire.claim.devices import SliceDevice
 from gpucore.wire.claim.pod_claims import claims_of_pod
 from gpucore.wire.claim.resource_slices import OtherDevice, decode_other_devices, decode_slice
 from gpucore.wire.constraints import pod_constraints
@@ -57,15 +56,14 @@ class PodClaims:
     @cached_property
     def nodes(self) -> Mapping[NodeName, ClaimNode]:
         """Every node, with the devices of its slices."""
-        devices: dict[str, tuple[SliceDevice, ...]] = {}
-        for found in map(decode_slice, self._snapshot.all("ResourceSlice")):
-            if found.driver == CLAIM_DRIVER and found.pool == found.node:
-                devices[found.node] = (*devices.get(found.node, ()), *found.devices)
+        slices = map(decode_slice, self._snapshot.all("ResourceSlice"))
+        devices = offers_of(slices, self.classes, self._ledger.names.gpu).devices
         infos, others = self._ledger.nodes(), self._others()
         return {
-            name: msgspec.structs.replace(
-                claim_node(infos[name], devices.get(name, ())),
-                others=None if others is None else others.get(name, ()),
+            name: ClaimNode(
+                infos[name],
+                devices.get(name, {}),
+                None if others is None else others.get(name, ()),
             )
             for name in self._ledger.node_objects()
             if name in infos

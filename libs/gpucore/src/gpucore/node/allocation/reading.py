@@ -11,9 +11,8 @@ from gpucore.wire.errors import WireError
 from gpucore.wire.names import Names
 from gpucore.wire.pod.allocations import allocation_of
 from gpucore.wire.pod.placements import split_evenly
-from gpucore.wire.pod.requests import kai_limit
-from gpucore.wire.pod.spec import Container, Pod
-from gpucore.wire.quantity import amount
+from gpucore.wire.pod.requests import container_request, kai_limit
+from gpucore.wire.pod.spec import Pod
 from gpucore.wire.whole_requests import pod_request_of
 
 Plan = Mapping[Resource, GpuAmounts]
@@ -54,7 +53,7 @@ def _steps(pod: Pod, names: Names) -> tuple[ExpectedContainer, ...]:
             before = [
                 running[one.name].plan for one in pod.init_containers[:place] if one.is_sidecar
             ]
-            request = _container_request(each, names)
+            request = container_request(each, names)
             step = _init_step(each.name, request, placement, before, steps)
         steps.insert(0, step)
     return tuple(step for step in steps if step.request)
@@ -63,7 +62,7 @@ def _steps(pod: Pod, names: Names) -> tuple[ExpectedContainer, ...]:
 def _running_steps(pod: Pod, names: Names, placement: Placement) -> Mapping[str, ExpectedContainer]:
     """The steps of containers and sidecars by name; names are unique within a pod."""
     running = (*pod.containers, *pod.sidecars)
-    requests = [_container_request(each, names) for each in running]
+    requests = [container_request(each, names) for each in running]
     mem = {**_evenly([request.mem for request in requests], placement), **placement.containers}
     core = _evenly([request.core for request in requests], placement)
     steps = {}
@@ -76,14 +75,6 @@ def _running_steps(pod: Pod, names: Names, placement: Placement) -> Mapping[str,
         )
         first += request.gpus
     return steps
-
-
-def _container_request(container: Container, names: Names) -> ContainerRequest:
-    mem, core, gpus = (
-        amount(container.limits.get(name, "0"))
-        for name in (names.gpu_mem, names.gpu_core, names.gpu)
-    )
-    return ContainerRequest(mem, core, gpus)
 
 
 def _planned(pod: Pod, names: Names) -> Placement:

@@ -13,7 +13,11 @@ import msgspec
 
 from gpucore.units import GpuIndex, PodUid
 from gpucore.wire import names as wire_names
-from gpucore.wire.errors import WireError, decoded
+from gpucore.wire.pod.container_statuses import (
+    ContainerStatuses,
+    container_statuses,
+    container_statuses_of_list,
+)
 from gpucore.wire.pod.spec import Pod
 from gpucore.wire.quantity import number
 
@@ -74,64 +78,19 @@ class StartingStatus(msgspec.Struct, frozen=True):
     started: str = ""
 
 
-class _Running(msgspec.Struct, rename="camel"):
-    started_at: str | None = None
-
-
-class _State(msgspec.Struct):
-    running: _Running | None = None
-
-
-class _Container(msgspec.Struct):
-    ready: bool = False
-    state: _State = msgspec.field(default_factory=_State)
-
-
-class _Status(msgspec.Struct, rename="camel"):
-    container_statuses: list[_Container] | None = None
-
-
-class _Metadata(msgspec.Struct):
-    uid: str = ""
-
-
-class _Pod(msgspec.Struct):
-    metadata: _Metadata = msgspec.field(default_factory=_Metadata)
-    status: _Status = msgspec.field(default_factory=_Status)
-
-
-class _Line(msgspec.Struct):
-    object: _Pod
-
-
-class _List(msgspec.Struct):
-    items: list[_Pod] | None = None
-
-
-_DECODER: Final = msgspec.json.Decoder(_Line)
-_LISTS: Final = msgspec.json.Decoder(_List)
-
-
 def starting_status(line: bytes) -> StartingStatus:
     """From one line of a watch; of other text nothing is known."""
-    try:
-        return _status(decoded(_DECODER, line, "no event").object)
-    except WireError:
-        return StartingStatus()
+    return _status(container_statuses(line))
 
 
 def starting_statuses(page: bytes) -> dict[PodUid, StartingStatus]:
     """From a page of a list of pods, by uid; of other text nothing is known."""
-    try:
-        pods = decoded(_LISTS, page, "no list").items or []
-    except WireError:
-        return {}
-    return {PodUid(pod.metadata.uid): _status(pod) for pod in pods}
+    return {uid: _status(each) for uid, each in container_statuses_of_list(page).items()}
 
 
-def _status(pod: _Pod) -> StartingStatus:
-    containers = pod.status.container_statuses or []
-    running = [each.state.running for each in containers if each.state.running]
+def _status(found: ContainerStatuses) -> StartingStatus:
+    containers = found.containers
+    running = [each.state.running for each in containers if each.state and each.state.running]
     return StartingStatus(
         bool(running),
         bool(containers) and all(each.ready for each in containers),

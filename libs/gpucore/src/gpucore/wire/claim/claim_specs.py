@@ -8,6 +8,7 @@ from gpucore.model.constraints import Toleration
 from gpucore.units import MIB_BYTES
 from gpucore.wire.claim.devices import COMPUTE, MEMORY
 from gpucore.wire.errors import WireError, decoded
+from gpucore.wire.objects import ObjectMetadata
 from gpucore.wire.quantity import MOST, amount
 from gpucore.wire.tolerations import TolerationObject, toleration_of
 
@@ -125,19 +126,13 @@ class _Spec(msgspec.Struct):
     devices: _Devices = msgspec.field(default_factory=_Devices)
 
 
-class _Metadata(msgspec.Struct, rename="camel"):
-    name: str = ""
-    namespace: str = ""
-    resource_version: str = ""
-
-
 class _Claim(msgspec.Struct):
-    metadata: _Metadata = msgspec.field(default_factory=_Metadata)
+    metadata: ObjectMetadata = msgspec.field(default_factory=ObjectMetadata)
     spec: _Spec = msgspec.field(default_factory=_Spec)
 
 
 class _Template(msgspec.Struct):
-    metadata: _Metadata = msgspec.field(default_factory=_Metadata)
+    metadata: ObjectMetadata = msgspec.field(default_factory=ObjectMetadata)
     spec: _Claim = msgspec.field(default_factory=_Claim)
 
 
@@ -147,7 +142,7 @@ class _ClassSpec(msgspec.Struct, rename="camel"):
 
 
 class _Class(msgspec.Struct):
-    metadata: _Metadata = msgspec.field(default_factory=_Metadata)
+    metadata: ObjectMetadata = msgspec.field(default_factory=ObjectMetadata)
     spec: _ClassSpec = msgspec.field(default_factory=_ClassSpec)
 
 

@@ -24,6 +24,7 @@ from gpucore.wire.claim.devices import (
     UNHEALTHY,
 )
 from gpucore.wire.errors import WireError, decoded
+from gpucore.wire.objects import ObjectMetadata
 from gpucore.wire.quantity import Quantity, amount
 from gpucore.wire.tolerations import TolerationObject, toleration_of
 
@@ -85,13 +86,6 @@ class ResourceClaim(msgspec.Struct, frozen=True):
     spec: ClaimSpec | None = None
 
 
-class _Metadata(msgspec.Struct, rename="camel"):
-    name: str = ""
-    namespace: str = ""
-    uid: str = ""
-    resource_version: str = ""
-
-
 class _Result(msgspec.Struct, rename="camel"):
     request: str = ""
     driver: str = ""
@@ -132,7 +126,7 @@ class _Status(msgspec.Struct, rename="camel"):
 
 
 class _ClaimObject(msgspec.Struct):
-    metadata: _Metadata
+    metadata: ObjectMetadata
     spec: msgspec.Raw = msgspec.Raw(b"{}")
     status: _Status | None = None
 

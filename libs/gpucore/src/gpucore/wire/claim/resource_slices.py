@@ -15,6 +15,7 @@ from gpucore.units import GIB, MIB, GpuIndex, MemoryUnit
 from gpucore.wire.claim.devices import DeviceObject, SliceDevice, encode_device, flat_device, gpu_of
 from gpucore.wire.errors import WireError, decoded
 from gpucore.wire.node.matrices import matrix_of
+from gpucore.wire.objects import ObjectMetadata
 
 API_VERSION: Final = "resource.k8s.io/v1"
 PATH: Final = "/apis/resource.k8s.io/v1/resourceslices"
@@ -48,9 +49,7 @@ class _Owner(msgspec.Struct):
     uid: str = ""
 
 
-class _Metadata(msgspec.Struct, rename="camel"):
-    name: str = ""
-    resource_version: str = ""
+class _Metadata(ObjectMetadata):
     owner_references: list[_Owner] | None = None
 
 

@@ -85,14 +85,6 @@ def _from_document(document: _Document) -> Matrix:
     return merge(gpus, reports, numa=dict(enumerate(document.numa[: len(gpus)])), notes=notes)
 
 
-def encode_matrix(matrix: Matrix) -> str:
-    """The text of a file that :func:`decode_matrix` reads back."""
-    links = {f"{a}-{b}": names for (a, b), names in matrix.links.items()}
-    numa = [matrix.numa.get(gpu, -1) for gpu in range(max(matrix.gpus) + 1)] if matrix.numa else []
-    document = _Document(gpus=max(matrix.gpus) + 1, links=links, numa=numa)
-    return msgspec.json.encode(document).decode()
-
-
 def decode_annotation(text: bytes | str, gpu_count: int = 0) -> Matrix:
     """Read the annotation of the 2019 plugin.
 

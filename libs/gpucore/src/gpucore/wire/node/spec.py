@@ -9,6 +9,7 @@ from gpucore.model.constraints import Taint
 from gpucore.units import NodeName
 from gpucore.wire.errors import decoded
 from gpucore.wire.names import LABEL_OVERSELL
+from gpucore.wire.objects import Condition, ObjectMetadata
 from gpucore.wire.quantity import Quantity, Texts, number
 
 MOST_OVERSELL: Final = 16
@@ -41,12 +42,9 @@ class Node(msgspec.Struct, frozen=True, gc=False):
     uid: str = ""
 
 
-class _Metadata(msgspec.Struct, rename="camel", gc=False):
-    name: str = ""
-    uid: str = ""
+class _Metadata(ObjectMetadata):
     labels: Texts | None = None
     annotations: Texts | None = None
-    resource_version: str = ""
 
 
 class _Taint(msgspec.Struct, gc=False):
@@ -65,11 +63,6 @@ class _Address(msgspec.Struct, gc=False):
     address: str = ""
 
 
-class _Condition(msgspec.Struct, gc=False):
-    type: str = ""
-    status: str = ""
-
-
 class _NodeInfo(msgspec.Struct, rename="camel", gc=False):
     kubelet_version: str = ""
     container_runtime_version: str = ""
@@ -79,7 +72,7 @@ class _Status(msgspec.Struct, rename="camel", gc=False):
     capacity: dict[str, Quantity] | None = None
     allocatable: dict[str, Quantity] | None = None
     addresses: list[_Address] | None = None
-    conditions: list[_Condition] | None = None
+    conditions: list[Condition] | None = None
     node_info: _NodeInfo | None = None
 
 

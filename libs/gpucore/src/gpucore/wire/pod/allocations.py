@@ -29,23 +29,6 @@ from gpucore.wire.pod.texts import Texts, texts_of
 from gpucore.wire.quantity import first_number, number
 
 
-class _AllocationTexts(msgspec.Struct, frozen=True):
-    """The allocation in a pod's texts, independent of the pod and its node."""
-
-    state: AllocationState
-    mem: GpuAmounts
-    core: GpuAmounts
-    containers: AllocationMap
-    group: tuple[GpuIndex, ...]
-    pending: int
-    pending_core: int
-    pending_gpus: int
-    exclusive: bool
-    burst: int
-    unit: MemoryUnit | None
-    faults: tuple[str, ...]
-
-
 def allocation_of(pod: Pod, names: Names) -> Allocation | None:
     """What ``pod`` holds; ``None`` when it is unbound, has finished or requests no GPU.
 
@@ -59,23 +42,15 @@ def allocation_of(pod: Pod, names: Names) -> Allocation | None:
     if recorded is None:
         return None
     gang = gang_of(pod)
-    return Allocation(
+    return msgspec.structs.replace(
+        recorded,
         uid=pod.uid,
         namespace=pod.namespace,
         name=pod.name,
-        state=recorded.state,
-        placement=Placement(
-            pod.node, recorded.mem, recorded.core, recorded.containers, recorded.group
-        ),
-        pending=recorded.pending,
-        pending_core=recorded.pending_core,
-        pending_gpus=recorded.pending_gpus,
-        exclusive=recorded.exclusive,
+        placement=msgspec.structs.replace(recorded.placement, node=pod.node),
         burst=recorded.burst or _kai_burst(pod, recorded.unit, names),
-        unit=recorded.unit,
         assume_time=first_number(map(pod.annotations.get, _assume_time_keys(names))),
         gang="" if gang is None or pod.terminating else gang.name,
-        faults=recorded.faults,
     )
 
 
@@ -85,7 +60,8 @@ def _kai_burst(pod: Pod, unit: MemoryUnit | None, names: Names) -> int:
 
 
 @kept_where(lambda texts, _: texts.is_short())
-def _allocation_texts(texts: Texts, names: Names) -> _AllocationTexts | None:
+def _allocation_texts(texts: Texts, names: Names) -> Allocation | None:
+    """The allocation in a pod's texts, of a pod without a name on a node without one."""
     pod_request = request_in(texts, names)
     return None if pod_request is None else _Reader(texts.pod(), names, pod_request).recorded()
 
@@ -99,17 +75,17 @@ class _Reader:
         self._pod_request = pod_request
         self._faults: list[str] = []
 
-    def recorded(self) -> _AllocationTexts:
-        pod_request = self._pod_request
+    def recorded(self) -> Allocation:
+        pod, pod_request = self._pod, self._pod_request
         containers, mem = self._memory()
         core = self._core(mem)
         group = self._group()
-        return _AllocationTexts(
+        return Allocation(
+            uid=pod.uid,
+            namespace=pod.namespace,
+            name=pod.name,
             state=AllocationState.CONFIRMED if self._assigned() else AllocationState.BOUND,
-            mem=mem,
-            core=core,
-            containers=containers,
-            group=group,
+            placement=Placement(pod.node, mem, core, containers, group),
             pending=max(pod_request.mem - sum(mem.values()), 0),
             pending_core=max(pod_request.core - sum(core.values()), 0),
             pending_gpus=max(pod_request.gpus - len(group), 0),

@@ -12,6 +12,7 @@ from typing import Final
 
 import msgspec
 
+from gpucore.units import PodUid
 from gpucore.wire.errors import WireError, decoded
 from gpucore.wire.quantity import unix_seconds
 
@@ -50,6 +51,7 @@ class ReportedContainer(msgspec.Struct, rename="camel"):
     """The status of a container: its state now, and how it ended last."""
 
     name: str = ""
+    ready: bool = False
     restart_count: int = 0
     state: ReportedState | None = None
     last_state: ReportedState | None = None
@@ -72,7 +74,12 @@ class ContainerStatuses(msgspec.Struct, rename="camel"):
         return [*(self.init_container_statuses or ()), *self.containers]
 
 
+class _Metadata(msgspec.Struct):
+    uid: str = ""
+
+
 class _Pod(msgspec.Struct):
+    metadata: _Metadata = msgspec.field(default_factory=_Metadata)
     status: ContainerStatuses | None = None
 
 
@@ -80,8 +87,13 @@ class _Line(msgspec.Struct):
     object: _Pod
 
 
+class _List(msgspec.Struct):
+    items: list[_Pod] | None = None
+
+
 _POD: Final = msgspec.json.Decoder(_Pod)
 _LINE: Final = msgspec.json.Decoder(_Line)
+_LIST: Final = msgspec.json.Decoder(_List)
 
 
 def container_statuses(line: bytes) -> ContainerStatuses:
@@ -90,6 +102,15 @@ def container_statuses(line: bytes) -> ContainerStatuses:
         return decoded(_LINE, line, "no event").object.status or ContainerStatuses()
     except WireError:
         return ContainerStatuses()
+
+
+def container_statuses_of_list(page: bytes) -> dict[PodUid, ContainerStatuses]:
+    """The statuses of the pods in a page of a list, by UID; none for other bytes."""
+    try:
+        pods = decoded(_LIST, page, "no list").items or ()
+    except WireError:
+        return {}
+    return {PodUid(pod.metadata.uid): pod.status or ContainerStatuses() for pod in pods}
 
 
 def last_end(raw: bytes | msgspec.Raw) -> float:

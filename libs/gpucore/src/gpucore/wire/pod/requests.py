@@ -63,12 +63,12 @@ def _annotations_fault(pod: Pod) -> str:
 def request_in(texts: Texts, names: Names) -> PodRequest | None:
     """The request in ``texts`` of a pod; otherwise as :func:`gpu_request_of`."""
     pod = texts.pod()
-    requests = tuple(_container_request(container, names) for container in pod.containers)
+    requests = tuple(container_request(container, names) for container in pod.containers)
     total = _effective(requests, pod.init_containers, names)
     if not total:
         return None
-    sidecars = tuple(_container_request(each, names) for each in pod.sidecars)
-    inits = (_container_request(each, names) for each in pod.init_containers)
+    sidecars = tuple(container_request(each, names) for each in pod.sidecars)
+    inits = (container_request(each, names) for each in pod.init_containers)
     found = _shaped(pod, names, requests + sidecars if any(sidecars) else requests, total)
     return msgspec.structs.replace(found, init_gpus=max((one.gpus for one in inits), default=0))
 
@@ -92,7 +92,8 @@ def _of_kai(pod: Pod, container: str) -> int:
     return number(pod.annotations.get(key, ""), below=1 << 40) or 0
 
 
-def _container_request(container: Container, names: Names) -> ContainerRequest:
+def container_request(container: Container, names: Names) -> ContainerRequest:
+    """What one container requests."""
     limits = container.limits
     return ContainerRequest(
         mem=amount(limits.get(names.gpu_mem, "0")),
@@ -105,7 +106,8 @@ def _plus(left: ContainerRequest, right: ContainerRequest) -> ContainerRequest:
     return ContainerRequest(left.mem + right.mem, left.core + right.core, left.gpus + right.gpus)
 
 
-def _most(left: ContainerRequest, right: ContainerRequest) -> ContainerRequest:
+def most_of(left: ContainerRequest, right: ContainerRequest) -> ContainerRequest:
+    """The larger amount of each resource."""
     return ContainerRequest(
         max(left.mem, right.mem), max(left.core, right.core), max(left.gpus, right.gpus)
     )
@@ -117,15 +119,15 @@ def _effective(
     """Largest of: containers with all sidecars; each init container with the sidecars before it."""
     running, peak = ContainerRequest(), ContainerRequest()
     for container in inits:
-        request = _container_request(container, names)
+        request = container_request(container, names)
         if container.is_sidecar:
             running = _plus(running, request)
-            peak = _most(peak, running)
+            peak = most_of(peak, running)
         else:
-            peak = _most(peak, _plus(running, request))
+            peak = most_of(peak, _plus(running, request))
     for request in requests:
         running = _plus(running, request)
-    return _most(peak, running)
+    return most_of(peak, running)
 
 
 def _shaped(

@@ -4,7 +4,6 @@ Everything else of a pod is skipped while parsing: fifty thousand pods are held 
 """
 
 from collections.abc import Iterable
-from datetime import datetime
 from math import inf
 from typing import Final
 
@@ -14,7 +13,8 @@ from gpucore.model.constraints import PodConstraints
 from gpucore.units import NodeName, PodUid
 from gpucore.wire.errors import decoded
 from gpucore.wire.names import ENV_VISIBLE_DEVICES, NO_DEVICES
-from gpucore.wire.quantity import Amounts, Quantity, Texts
+from gpucore.wire.objects import Condition, ObjectMetadata
+from gpucore.wire.quantity import Amounts, Quantity, Texts, unix_seconds
 
 
 class Container(msgspec.Struct, frozen=True, gc=False):
@@ -109,19 +109,12 @@ class Pod(msgspec.Struct, frozen=True, gc=False):
 
 def created(pod: Pod) -> float:
     """Unix seconds of the pod's creation; 0 where the text is none."""
-    return _unix_seconds(pod.creation, 0.0)
+    return unix_seconds(pod.creation)
 
 
 def started(pod: Pod) -> float:
     """Unix seconds of the pod's start; later than all others where it has not started."""
-    return _unix_seconds(pod.start, inf)
-
-
-def _unix_seconds(text: str, otherwise: float) -> float:
-    try:
-        return datetime.fromisoformat(text).timestamp()
-    except ValueError:
-        return otherwise
+    return unix_seconds(pod.start) or inf
 
 
 class Present(msgspec.Struct, gc=False):
@@ -173,16 +166,12 @@ class Gate(msgspec.Struct, gc=False):
     name: str = ""
 
 
-class _Metadata(msgspec.Struct, rename="camel", gc=False):
-    uid: str = ""
-    namespace: str = ""
-    name: str = ""
+class _Metadata(ObjectMetadata):
     annotations: Texts | None = None
     labels: Texts | None = None
     creation_timestamp: str | None = None
     deletion_timestamp: str | None = None
     owner_references: list[_Owner] | None = None
-    resource_version: str = ""
     generation: int = 0
 
 
@@ -211,12 +200,7 @@ class SpecObject(msgspec.Struct, rename="camel", gc=False):
     scheduling_group: _SchedulingGroup | None = None
 
 
-class _Condition(msgspec.Struct, gc=False):
-    type: str = ""
-    status: str = ""
-
-
-_CONDITIONS = msgspec.json.Decoder(list[_Condition] | None)
+_CONDITIONS = msgspec.json.Decoder(list[Condition] | None)
 NO_CONDITIONS: Final = msgspec.Raw(b"null")
 
 
@@ -251,6 +235,18 @@ def decode_pod(raw: bytes | msgspec.Raw) -> Pod:
         WireError: the bytes are no pod of the Kubernetes API.
     """
     return flat(decoded(_DECODER, raw, "no pod"))
+
+
+def deletion_end(raw: bytes | msgspec.Raw) -> float:
+    """Unix seconds of a pod's ``metadata.deletionTimestamp``; 0 where it has none.
+
+    The API server sets it to the time of the deletion plus the grace period, which is up to the
+    author of the pod.
+
+    Raises:
+        WireError: the bytes are no pod.
+    """
+    return unix_seconds(decoded(_DECODER, raw, "no pod").metadata.deletion_timestamp)
 
 
 def flat(pod: PodObject, constraints: PodConstraints | None = None) -> Pod:
