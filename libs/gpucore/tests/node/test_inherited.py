@@ -56,6 +56,13 @@ def test_a_gpu_is_not_given_out_twice_because_its_ids_are_counted_elsewhere() ->
     assert dict(granted.gpus) == {0: 8}
 
 
+def test_devices_that_an_init_container_leaves_to_its_pod_count_once() -> None:
+    """Kubelet names them for both containers; the pod's units on GPU 1 stay displaced."""
+    held = reported_by_kubelet("old", {0: 6, 1: 4})
+    held.containers["init"] = held.containers["c0"]
+    assert look(held, original("old", 1, 10)).displaced == {1: 6}
+
+
 def test_our_own_pods_are_never_inherited() -> None:
     """What our plugin assigned is marked in the second generation too."""
     pod = original("ours", 1, 4, **{V2_ASSIGNED: "true"})

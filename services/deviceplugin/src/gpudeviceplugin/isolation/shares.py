@@ -7,7 +7,6 @@ from typing import Final
 from gpucore.model import Gpu
 from gpucore.node.allocation.device_ids import Resource
 from gpucore.node.isolation.driver_limits import MemoryLimit, limit_of, memory_limit
-from gpucore.node.isolation.starting import memory_ids
 from gpucore.units import MemoryUnit, PodUid
 from gpucore.wire.pod.spec import Pod
 from gpudeviceplugin.state import NodeState
@@ -82,7 +81,7 @@ def allocated_limits(state: NodeState, gpu: Gpu) -> dict[PodUid, MemoryLimit]:
     """
     table = state.matcher.tables[Resource.MEM]
     units = {
-        (each.namespace, each.name): table.per_device(memory_ids(each))[gpu.index]
+        (each.namespace, each.name): table.per_device(each.memory_ids)[gpu.index]
         for each in state.account_with_lost()
     }
     claimed = state.claims.bytes_on(gpu, state.pods.values())

@@ -40,6 +40,11 @@ class Held(msgspec.Struct, frozen=True):
             for resource, ids in row.items():
                 yield from ((resource, one) for one in ids)
 
+    @property
+    def memory_ids(self) -> frozenset[str]:
+        """Ids of memory of all containers, each once: an init container leaves its own to them."""
+        return frozenset(one for resource, one in self.ids() if resource is Resource.MEM)
+
 
 class _Entry(NamedTuple):
     holder: Holder

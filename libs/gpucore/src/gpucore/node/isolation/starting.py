@@ -9,7 +9,6 @@ from collections.abc import Collection, Iterable
 
 import msgspec
 
-from gpucore.node.allocation.device_ids import Resource
 from gpucore.node.allocation.holdings import Held
 
 
@@ -32,13 +31,7 @@ def starting_pod(ids: Collection[str], account: Iterable[Held]) -> StartingPod |
         ids: what kubelet names.
         account: of kubelet, read after it named them, with what init containers were given.
     """
-    found = [pod for pod in account if not memory_ids(pod).isdisjoint(ids)]
+    found = [pod for pod in account if not pod.memory_ids.isdisjoint(ids)]
     if len(found) != 1:
         return None
-    return StartingPod(found[0].namespace, found[0].name, memory_ids(found[0]) | set(ids))
-
-
-def memory_ids(held: Held) -> frozenset[str]:
-    """IDs of memory of all containers of a pod."""
-    rows = held.containers.values()
-    return frozenset(one for row in rows for one in row.get(Resource.MEM, ()))
+    return StartingPod(found[0].namespace, found[0].name, found[0].memory_ids | set(ids))

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable
 
 import msgspec
 
-from gpucore.node.allocation.device_ids import DeviceTable, Resource
+from gpucore.node.allocation.device_ids import DeviceTable
 from gpucore.node.allocation.holdings import Held
 from gpucore.units import GpuIndex
 from gpucore.wire.errors import WireError
@@ -47,22 +47,18 @@ def inherited(
         table: of the GPUs' memory.
         granted: ids that this plugin has handed out.
     """
-    given = {(each.namespace, each.name): _memory_ids(each) for each in held}
+    given = {(each.namespace, each.name): each.memory_ids for each in held}
     found = set()
     missing: Counter[GpuIndex] = Counter()
     for pod in pods:
         key = (pod.namespace, pod.name)
-        ids = given.get(key, ())
+        ids = given.get(key, frozenset())
         gpus = _by_the_original(pod, names) if ids else {}
-        if gpus and not set(ids).intersection(granted):
+        if gpus and not ids.intersection(granted):
             found.add(key)
             missing.update(gpus)
             missing.subtract(table.per_device(ids))
     return Inherited(frozenset(found), +missing)
-
-
-def _memory_ids(held: Held) -> tuple[str, ...]:
-    return tuple(one for row in held.containers.values() for one in row.get(Resource.MEM, ()))
 
 
 def _by_the_original(pod: Pod, names: Names) -> dict[GpuIndex, int]:
