@@ -155,4 +155,4 @@ def test_a_node_whose_gpus_are_unknown_may_have_enough() -> None:
     ):
         book = ledger(*offered)
         cluster = Candidates(book.nodes(), {each.name: nodes[each.name] for each in offered})
-        assert complete(suggest(waiting, cluster, cluster.refusals(waiting))) == found
+        assert complete(suggest(waiting, cluster, refusals(cluster, waiting))) == found

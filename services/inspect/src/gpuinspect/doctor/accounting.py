@@ -58,8 +58,8 @@ def _lost(evidence: Evidence) -> Iterator[str]:
     "no-gpu-overfull",
     Level.FAIL,
     "no GPU is over-full",
-    do="delete one of its pods, or restore the memory unit, MIG layout or node label that changed; "
-    "if none did and gpushare's device plugin runs there, report a bug",
+    do="delete one of its pods, or restore devicePlugin.memoryUnit, the MIG layout or the node "
+    "label that changed; if none did and gpushare's device plugin runs there, report a bug",
 )
 def _overfull(evidence: Evidence) -> Iterator[str]:
     for name, node_info in evidence.node_infos.items():
