@@ -8,8 +8,6 @@ an amount without a GPU is *pending* on the node.
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
-import msgspec
-
 from gpucore.model import Allocation, AllocationState, GpuAmounts, Placement, PodRequest
 from gpucore.units import GpuIndex, MemoryUnit, UnitError
 from gpucore.wire import names as wire_names
@@ -42,15 +40,24 @@ def allocation_of(pod: Pod, names: Names) -> Allocation | None:
     if recorded is None:
         return None
     gang = gang_of(pod)
-    return msgspec.structs.replace(
-        recorded,
+    placement = recorded.placement
+    return Allocation(  # a copy with changes would take 3 us more for each pod
         uid=pod.uid,
         namespace=pod.namespace,
         name=pod.name,
-        placement=msgspec.structs.replace(recorded.placement, node=pod.node),
+        state=recorded.state,
+        placement=Placement(
+            pod.node, placement.mem, placement.core, placement.containers, placement.group
+        ),
+        pending=recorded.pending,
+        pending_core=recorded.pending_core,
+        pending_gpus=recorded.pending_gpus,
+        exclusive=recorded.exclusive,
         burst=recorded.burst or _kai_burst(pod, recorded.unit, names),
+        unit=recorded.unit,
         assume_time=first_number(map(pod.annotations.get, _assume_time_keys(names))),
         gang="" if gang is None or pod.terminating else gang.name,
+        faults=recorded.faults,
     )
 
 
