@@ -226,11 +226,12 @@ async def test_what_if_reads_a_claim_by_name(cluster: FakeApiServer, extender: R
     assert code == 400
 
 
+@pytest.mark.parametrize("settings", [{}, {"claims": True, "nominate": "off"}])
 async def test_what_if_names_the_settings_that_it_needs_for_claims(
-    cluster: FakeApiServer, tmp_path: Path
+    cluster: FakeApiServer, tmp_path: Path, settings: Object
 ) -> None:
-    """An extender that reads no claims does not guess."""
-    async with Running(cluster, tmp_path) as plain:
+    """An extender that reads no claims, or no DeviceClasses, does not guess."""
+    async with Running(cluster, tmp_path, **settings) as plain:
         await plain.ready()
         code, found = await tried(plain, **by_claim(resourceClaimTemplateName="eight"))
     assert code == 400
