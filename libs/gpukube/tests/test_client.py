@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+import time
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import ExitStack, aclosing, asynccontextmanager, contextmanager
 from itertools import pairwise
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 from kubeobjects import node
 
 from gpukube import session
-from gpukube.client import HttpKubeClient, split_lines
+from gpukube.client import HttpKubeClient, Lines
 from gpukube.config import TokenConfig
 from gpukube.errors import (
     ConflictError,
@@ -370,12 +371,21 @@ def test_lines_survive_any_cut(lines: list[bytes], cuts: list[int]) -> None:
     """Wherever the network cuts a stream, the same lines come out."""
     stream = b"".join(line + b"\n" for line in lines)
     places = sorted({min(cut, len(stream)) for cut in cuts} | {0, len(stream)})
-    found: list[bytes] = []
-    rest = b""
+    received, found = Lines(), list[bytes]()
     for start, end in pairwise(places):
-        new, rest = split_lines(rest, stream[start:end])
-        found += new
-    assert (found, rest) == (lines, b"")
+        found += received.add(stream[start:end])
+    assert found == lines
+
+
+def test_the_event_of_a_large_pod_takes_no_seconds() -> None:
+    """An author of a pod of 1.5 MiB causes an event of six times that, which comes in pieces."""
+    received, piece = Lines(), b"x" * 4096
+    began = time.process_time()
+    for _ in range(9 << 8):
+        assert received.add(piece) == []
+    [line] = received.add(b"\n")
+    assert len(line) == 9 << 20
+    assert time.process_time() - began < 2
 
 
 async def test_a_watch_left_in_the_middle_is_hung_up_at_the_end(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ The extender runs as a process with as few file descriptors as many container ru
 
 import asyncio
 import io
+import json
 import os
 import resource
 import socket
@@ -30,6 +31,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 FILES = 1024
 HALF_OPEN = 1100
 BODY = 100 << 20
+STORED = 3 << 19
+"""Most bytes of an object in etcd."""
 FILTER = "/gpushare-scheduler/filter"
 
 
@@ -159,6 +162,24 @@ async def test_a_review_that_is_too_large_costs_no_memory(
                 pass  # the connection is closed while the client still sends
         assert extender.memory() - before < 40 << 20
         assert await status_of(f"{extender.webhook}/admit", {}) == 400
+
+
+async def test_no_text_makes_a_review_too_large(cluster: FakeApiServer, tmp_path: Path) -> None:
+    """The API server writes `<` as six bytes, so that a review has up to twelve times an object."""
+    debugged = pod("p", 2)
+    debugged["spec"]["containers"][0]["args"] = ["<" * STORED]
+    debugger = {"name": "d", "env": [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]}
+    spec = debugged["spec"] | {"ephemeralContainers": [debugger]}
+    request = {"uid": "u", "namespace": "default", "subResource": "ephemeralcontainers"}
+    objects = {"object": debugged | {"spec": spec}, "oldObject": debugged}
+    text = json.dumps({"request": request | objects}).replace("<", r"\u003c")
+    async with (
+        attacked(cluster, tmp_path) as extender,
+        aiohttp.ClientSession() as http,
+        http.post(f"{extender.webhook}/admit", data=io.BytesIO(text.encode()), ssl=False) as reply,
+    ):
+        assert reply.status == 200
+        assert not (await reply.json())["response"]["allowed"]
 
 
 async def test_scrapers_share_one_pace(cluster: FakeApiServer, tmp_path: Path) -> None:

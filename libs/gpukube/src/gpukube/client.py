@@ -136,12 +136,11 @@ class HttpKubeClient:
         self, path: str, *, params: Mapping[str, str], silence: float
     ) -> AsyncGenerator[list[bytes], None]:
         """Lines of a watch as they arrive; see :meth:`KubeClient.watch`."""
-        rest = b""
+        received = Lines()
         watched = {**params, "watch": "1"}
         async with aclosing(self._stream(f"watch {path}", path, watched, silence)) as chunks:
             async for chunk in chunks:
-                lines, rest = split_lines(rest, chunk)
-                yield lines
+                yield received.add(chunk)
 
     async def _stream(
         self, request: str, path: str, params: Mapping[str, str], silence: float
@@ -216,11 +215,21 @@ def _session(found: ClientConfig, seconds: float) -> Session:
     )
 
 
-def split_lines(rest: bytes, chunk: bytes) -> tuple[list[bytes], bytes]:
-    """The complete lines in ``rest + chunk``, and the incomplete last one."""
-    lines = (rest + chunk).split(b"\n")
-    left = lines.pop()
-    return [line for line in lines if line], left
+class Lines:
+    """The lines of a stream, in time that grows with its length: an event may have 9 MiB."""
+
+    def __init__(self) -> None:
+        self._rest: list[bytes] = []
+
+    def add(self, chunk: bytes) -> list[bytes]:
+        """The lines that are complete with ``chunk``; empty ones are left out."""
+        first, *others = chunk.split(b"\n")
+        self._rest.append(first)
+        if not others:
+            return []
+        *lines, left = [b"".join(self._rest), *others]
+        self._rest = [left]
+        return [line for line in lines if line]
 
 
 def _query(path: str, params: Mapping[str, str]) -> _Query:

@@ -65,8 +65,9 @@ METRICS: Final = ListenerLimits(
 ADMISSION: Final = ListenerLimits(
     # An API server opens a connection for each review that it cannot send over an idle one.
     Limits(connections=512, busy=30, rate=100, burst=500),
-    # An object has at most 1.5 MiB in etcd; a review carries an old and a new one as JSON.
-    BodyLimits(each=8 * _MIB, together=64 * _MIB),
+    # An object has at most 1.5 MiB in etcd. A review carries an old and a new one as JSON, in which
+    # the API server writes `<` and control characters as six bytes: 18 MiB.
+    BodyLimits(each=20 * _MIB, together=64 * _MIB),
 )
 
 
