@@ -5,6 +5,8 @@ import pytest
 from admission import IDX, SELF, TENANT, Policy, held_by, labelled, pod, request, right
 from charting import Object, Rendered, render
 
+from gpucore.node.claims.prepare import CLAIM_KIND
+from gpucore.node.isolation.cdi import CDI_KIND
 from gpucore.wire import names
 from gpucore.wire.names import INVENTORY_HASH
 
@@ -112,6 +114,33 @@ def test_nobody_is_born_with_an_allocation(
     admission_request = request(TENANT, verb="CREATE")
     answer = Policy(rendered, "-allocation").refuses(admission_request, None, pod(**annotations))
     assert bool(answer) is refused
+
+
+@pytest.mark.parametrize(
+    ("devices", "refused"),
+    [
+        ("nvidia.com/gpu=all", True),
+        ("runtime.nvidia.com/gpu=0", True),
+        ("vendor.com/nic=0,nvidia.com/gpu=0:1", True),
+        ("k8s.gpu.nvidia.com/claim=a", True),
+        (f"{CDI_KIND}=gpu-mem-0", True),
+        (f"{CLAIM_KIND}=a", True),
+        ("vendor.com/nic=0", False),
+        ("nvidia.com/pgpu=0", False),
+    ],
+)
+def test_no_annotation_gives_a_pod_a_gpu_past_the_device_plugin(
+    rendered: Rendered, devices: str, *, refused: bool
+) -> None:
+    """CRI-O hands annotations of pods to NVIDIA's runtime, which reads CDI devices from them."""
+    policy = Policy(rendered, "-allocation")
+    item = pod(**{"cdi.k8s.io/x": devices})
+    assert bool(policy.refuses(request(TENANT, verb="CREATE"), None, item)) == refused
+    assert bool(policy.refuses(request(TENANT), pod(), item)) == refused
+    later = pod(**{"cdi.k8s.io/x": devices, "team": "a"})
+    assert policy.refuses(request(TENANT), item, later) == ""
+    managing = request(TENANT, verb="CREATE") | {"namespace": "gpu-operator"}
+    assert policy.refuses(managing, None, item) == ""
 
 
 def test_the_plugin_may_correct_and_is_checked_by_its_own_policy(rendered: Rendered) -> None:

@@ -11,10 +11,11 @@ pytestmark = pytest.mark.slow
 
 ACCOUNT = f"system:serviceaccount:{NAMESPACE}:gpushare-"
 MOST = 500
-MANY = 1200
+MANY = 1800
 VARIABLES = 2000
-LOOPS = 1100
-"""More entries than all loops of a policy take: those of a pod before and after a write."""
+LOOPS = 1700
+"""More entries than all loops of a policy take: those of a pod before and after a write,
+and those after it once more."""
 
 
 @pytest.fixture(scope="module")
