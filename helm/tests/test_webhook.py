@@ -133,18 +133,24 @@ def test_only_pods_that_request_shares_are_sent(mode: str) -> None:
 @pytest.mark.parametrize("name", sorted({*names.LIMITING_ENV, names.ENV_VISIBLE_DEVICES}))
 def test_the_conditions_know_every_guarded_variable(name: str) -> None:
     """Whatever the environment policy refuses is sent to the webhook too."""
-    box = {"name": "x", "env": [{"name": name, "value": "1"}]}
-    assert Conditions(render())({"metadata": {}, "spec": {"containers": [box]}})
+    sent = Conditions(render())
+    whole = {"name": "x", "env": [{"name": name, "value": "1"}]}
+    prefixed = {"name": "x", "envFrom": [{"prefix": name[:-3]}]}
+    for box in (whole, prefixed):
+        assert sent({"metadata": {}, "spec": {"containers": [box]}})
 
 
 @pytest.mark.parametrize("where", ["containers", "initContainers", "ephemeralContainers"])
 def test_pods_that_choose_gpus_by_a_variable_are_always_sent(where: str) -> None:
     """Another scheduler's name, or no request at all, is no way around the check."""
     chooser = {"name": "x", "env": [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]}
+    maker = {"name": "x", "envFrom": [{"configMapRef": {"name": "c"}}, {"prefix": "NVIDIA_"}]}
     harmless = {"name": "y", "env": [{"name": "PATH", "value": "/bin"}]}
+    harmless["envFrom"] = [{"prefix": "APP_"}, {"prefix": ""}, {"configMapRef": {"name": "c"}}]
     sent = Conditions(render())
     spec = {"schedulerName": "volcano", "containers": [{"name": "plain"}]}
-    assert sent({"metadata": {}, "spec": {**spec, where: [chooser]}})
+    for box in (chooser, maker):
+        assert sent({"metadata": {}, "spec": {**spec, where: [box]}})
     assert not sent({"metadata": {}, "spec": {**spec, where: [harmless]}})
 
 

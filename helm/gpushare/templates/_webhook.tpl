@@ -2,10 +2,14 @@
 
 {{- define "gpushare.webhookConditions" -}}
 {{- $requests := printf "has(c.resources) && has(c.resources.limits) && %s.exists(r, r in c.resources.limits)" (include "gpushare.requestedResources" .) -}}
-{{- $sets := printf "has(c.env) && c.env.exists(e, e.name in %s)" (include "gpushare.guardedVariables" .) -}}
+{{- $guarded := include "gpushare.guardedVariables" . -}}
+{{- $sets := printf "has(c.env) && c.env.exists(e, e.name in %s)" $guarded -}}
+{{- $prefixed := printf "%s.exists(name, name.startsWith(s.prefix))" $guarded | printf "has(s.prefix) && s.prefix != '' && %s" -}}
+{{- $makes := printf "has(c.envFrom) && c.envFrom.exists(s, %s)" $prefixed -}}
 # Extended resources are always in the limits. In mode second a pod that names another scheduler is
-# that scheduler's. A pod that sets a variable which chooses GPUs or widens a limit is always checked, and
-# so is one with very many containers or variables, which the API server does not look through itself.
+# that scheduler's. A pod that sets a variable which chooses GPUs or widens a limit is always checked, as is
+# one whose envFrom has a prefix that can make such a name, and one with very many containers or variables,
+# which the API server does not look through itself.
 - name: requests-gpu-shares-or-chooses-gpus
   expression: >-
     !{{ include "gpushare.fewEntries" "object.spec.containers" }}
@@ -17,9 +21,9 @@
     && (!has(object.spec.schedulerName)
     || object.spec.schedulerName in {{ include "gpushare.burst" . | list "" "default-scheduler" .Values.scheduler.name | uniq | toJson }})
     {{- end }})
-    || object.spec.containers.exists(c, {{ $sets }})
-    || (has(object.spec.initContainers) && object.spec.initContainers.exists(c, {{ $sets }}))
-    || (has(object.spec.ephemeralContainers) && object.spec.ephemeralContainers.exists(c, {{ $sets }}))
+    || object.spec.containers.exists(c, {{ $sets }} || {{ $makes }})
+    || (has(object.spec.initContainers) && object.spec.initContainers.exists(c, {{ $sets }} || {{ $makes }}))
+    || (has(object.spec.ephemeralContainers) && object.spec.ephemeralContainers.exists(c, {{ $sets }} || {{ $makes }}))
 {{- end -}}
 
 {{/* Variables that choose GPUs or replace the limit of a share, as a CEL list. */}}
