@@ -11,7 +11,12 @@ import pytest
 from charting import Object, Rendered, render
 
 PAGE = Path(__file__).parents[2] / "docs" / "threat-model.md"
-ALL: Object = {"webhook": {"enabled": True}, "dashboard": {"enabled": True}}
+JOBS: Object = {
+    "defragmentation": {"enabled": True, "apply": True},
+    "idle": {"schedule": "30 * * * *", "evict": True},
+    "verify": {"schedule": "17 4 * * *", "helmTest": True},
+}
+ALL: Object = {"webhook": {"enabled": True}, "dashboard": {"enabled": True}, **JOBS}
 PLUGIN: Object = {"hostProcesses": True, "nvml": {"hostPath": "/opt/nvml"}}
 VOLUMES = {
     *("configMap", "csi", "downwardAPI", "emptyDir", "ephemeral"),
@@ -92,7 +97,7 @@ def test_all_but_the_plugin_meet_the_restricted_profile(mode: str) -> None:
     """A namespace that enforces it runs the whole stack but the device plugin."""
     found = dict(pods(everything(mode)))
     plugin = found.pop("device-plugin")
-    ending = ("test", "job", "cron job")
+    ending = ("test of a share", "test by verify", "job", "cron job", *JOBS)
     assert len(found) == len(("scheduler or extender", "webhook", "dashboard", *ending))
     assert [(name, each) for name, pod in found.items() for each in breaches(pod)] == []
     assert list(breaches(plugin))

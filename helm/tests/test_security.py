@@ -181,7 +181,8 @@ def test_a_binding_never_changes_its_role(mode: str) -> None:
 def test_containers_cannot_gain_anything() -> None:
     """Every container has a read-only root and no capability, and cannot gain any."""
     found = 0
-    rendered = render(values={"webhook": {"enabled": True}})
+    jobs: Object = {"defragmentation": {"enabled": True}, "idle": {"schedule": "30 * * * *"}}
+    rendered = render(values={"dashboard": {"enabled": True}, **jobs})
     for _, pod in [*rendered.pods(), *rendered.ending_pods()]:
         assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
         for container in pod["containers"]:
@@ -191,8 +192,8 @@ def test_containers_cannot_gain_anything() -> None:
             assert context["capabilities"] == {"drop": ["ALL"]}
             assert "privileged" not in context
             found += 1
-    ending = ("test", "job", "cron job")
-    assert found == len(("kube-scheduler", "extender", "device-plugin", "webhook", *ending))
+    running = ("kube-scheduler", "extender", "device-plugin", "webhook", "dashboard")
+    assert found == len((*running, "test", "job", "cron job", *jobs))
 
 
 @pytest.mark.slow
