@@ -1,5 +1,6 @@
 """The page about the uninstall names what gpushare leaves in a cluster and on nodes."""
 
+import re
 from pathlib import Path
 
 import typer
@@ -7,8 +8,9 @@ import yaml
 from typer.core import TyperGroup
 from typer.main import get_command
 
+from gpucore.node.claims.prepare import CLAIM_KIND
 from gpucore.node.isolation.cdi import CDI_KIND
-from gpucore.wire.names import CLAIM_MANAGER, MANAGED_BY
+from gpucore.wire.names import API, CLAIM_MANAGER, GPU_ISOLATION, ISOLATION, MANAGED_BY
 from gpuinspect.commands.main import app
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -25,9 +27,16 @@ def test_claim_templates_that_remain_are_deleted_by_the_label_that_they_have() -
 def test_files_that_remain_on_gpu_nodes_are_named() -> None:
     """The histories of usage, the CDI files of running pods, and what MPS daemons had."""
     plugin, mps = VALUES["devicePlugin"], VALUES["mps"]["root"]
-    cdi = f"{plugin['cdi']['directory']}/{CDI_KIND.replace('/', '-')}_*.json"
-    for path in (f"{plugin['kubeletRoot']}/plugins/gpushare-usage", cdi, mps):
+    kinds = [kind.replace("/", "-") for kind in (CDI_KIND, CLAIM_KIND)]
+    cdi = [f"{plugin['cdi']['directory']}/{kind}_*.json" for kind in kinds]
+    for path in (f"{plugin['kubeletRoot']}/plugins/gpushare-usage", *cdi, mps):
         assert f"| `{path}` |" in PAGE
+
+
+def test_what_an_operator_wrote_on_nodes_is_named() -> None:
+    """Nothing removes the labels and the annotation that choose API and isolation mode."""
+    for command, key in (("label", API), ("label", ISOLATION), ("annotate", GPU_ISOLATION)):
+        assert re.search(rf"`kubectl {command} node NODE [^`]*\b{key}-", PAGE)
 
 
 def test_leases_of_commands_that_evict_are_named() -> None:
