@@ -9,6 +9,8 @@ import pytest
 import yaml
 from charting import CHART, NAMESPACE, Object, render
 
+from gpudeviceplugin.cluster.informers import POD_PAGE
+
 
 @pytest.mark.slow
 def test_lint_is_clean() -> None:
@@ -329,3 +331,13 @@ def test_notes_of_extender_mode_lead_to_the_configuration() -> None:
     assert "not encrypted" not in rendered.notes
     plain = {"scheduler": {"mode": "extender"}, "extender": {"tls": {"enabled": False}}}
     assert "not encrypted" in render(values=plain).notes
+
+
+def test_two_pages_of_the_largest_pods_fit_the_memory_of_the_plugin() -> None:
+    """A pod has at most 1.5 MiB in etcd, and six times as much as JSON where its author wants it.
+
+    A plugin without such pods takes about 62 MiB.
+    """
+    (container,) = dict(render().pods())["device-plugin"]["containers"]
+    limit = int(container["resources"]["limits"]["memory"].removesuffix("Mi"))
+    assert limit > 62 + 2 * POD_PAGE * 9

@@ -3,6 +3,7 @@
 import asyncio
 from typing import Any
 
+import msgspec
 import pytest
 from claimholding import prepared
 from fakedriver import t4
@@ -296,6 +297,18 @@ async def test_a_pod_of_the_same_name_that_has_ended_keeps_nothing(world: World)
     assert world.holds("p") == {0}
     world.state.on_delete(old)
     assert world.holds("p") == frozenset()
+
+
+async def test_of_a_pod_that_has_ended_no_long_text_is_kept(world: World) -> None:
+    """A tenant can name this node in thousands of pods, which kubelet fails and does not delete."""
+    long = {"team": "x" * 250_000}
+    boxes = pod("p").containers * 1000
+    item = pod("p", phase="Failed", annotations=long, labels=long, containers=boxes)
+    world.state.on_replace([item])
+    world.state.on_update(item, b"")
+    kept = world.state.pods[item.uid]
+    assert (kept.namespace, kept.name, kept.finished) == ("team", "p", True)
+    assert len(msgspec.json.encode(kept)) < 1000
 
 
 async def test_pods_of_a_list_are_expected_in_order_of_creation(world: World) -> None:

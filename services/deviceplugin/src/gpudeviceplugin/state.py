@@ -318,10 +318,11 @@ class NodeState:
         self.pods_changed.fire()
 
     def _see(self, pod: Pod) -> None:
-        self.pods[pod.uid] = pod
         if pod.finished:
+            self.pods[pod.uid] = _without_texts(pod)
             self._release(pod)
             return
+        self.pods[pod.uid] = pod
         expected = expected_of(pod, self.policy.names)
         if expected is not None:
             self.matcher.see(expected)
@@ -370,8 +371,20 @@ class NodeState:
     def _replaced(self, pod: Pod) -> bool:
         """Another pod of the same name lives already (a StatefulSet's after a forced deletion)."""
         return any(
-            other.uid != pod.uid
+            other.name == pod.name
+            and other.namespace == pod.namespace
+            and other.uid != pod.uid
             and not other.finished
-            and (other.namespace, other.name) == (pod.namespace, pod.name)
             for other in self.pods.values()
         )
+
+
+def _without_texts(pod: Pod) -> Pod:
+    """A pod that ended, without what its author may have made long.
+
+    Tenants choose how many of these stay on the node: any number that names it, none of which
+    kubelet has to start.
+    """
+    return msgspec.structs.replace(
+        pod, annotations={}, labels={}, containers=(), init_containers=(), ephemeral_containers=()
+    )

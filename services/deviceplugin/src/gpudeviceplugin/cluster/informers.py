@@ -11,8 +11,8 @@ from gpukube.watch.collection import Collection, NoObserver
 
 SILENCE_SECONDS: Final = 330.0
 """Bookmarks arrive about once a minute, except on an old API server where nothing happens."""
-POD_PAGE: Final = 32
-"""Pods in a page: tenants choose their sizes, up to 1.5 MiB each, and two pages are in memory."""
+POD_PAGE: Final = 8
+"""Pods in a page: tenants choose their sizes, up to 9 MiB as JSON, and two pages are in memory."""
 
 
 def pods_of(node: str, listed: Callable[[bytes], object] | None = None) -> Collection[Pod]:
