@@ -84,7 +84,7 @@ async def test_later_lists_of_pods_come_in_small_pages(tmp_path: Path) -> None:
             stage.cluster.fail_next("watch", lambda _: status(410, "too old resource version"))
         stage.cluster.drop_watches()
         await stage.eventually(lambda: len(limits) == 2)
-    assert limits == {"spec.nodeName=n1": "32", "metadata.name=n1": "1000"}
+    assert limits == {"spec.nodeName=n1": "8", "metadata.name=n1": "1000"}
 
 
 def test_the_version_is_checked_where_it_costs_one_key() -> None:
