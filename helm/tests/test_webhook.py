@@ -135,7 +135,7 @@ def test_the_conditions_know_every_guarded_variable(name: str) -> None:
     """Whatever the environment policy refuses is sent to the webhook too."""
     sent = Conditions(render())
     whole = {"name": "x", "env": [{"name": name, "value": "1"}]}
-    prefixed = {"name": "x", "envFrom": [{"prefix": name[:-3]}]}
+    prefixed = {"name": "x", "envFrom": [{"prefix": name[:-1]}]}
     for box in (whole, prefixed):
         assert sent({"metadata": {}, "spec": {"containers": [box]}})
 

@@ -4,7 +4,8 @@
 {{- $requests := printf "has(c.resources) && has(c.resources.limits) && %s.exists(r, r in c.resources.limits)" (include "gpushare.requestedResources" .) -}}
 {{- $guarded := include "gpushare.guardedVariables" . -}}
 {{- $sets := printf "has(c.env) && c.env.exists(e, e.name in %s)" $guarded -}}
-{{- $prefixed := printf "%s.exists(name, name.startsWith(s.prefix))" $guarded | printf "has(s.prefix) && s.prefix != '' && %s" -}}
+{{- /* A longer prefix makes none of the names, and its length would count for the cost of the condition, beyond whose limit no pod is sent. */}}
+{{- $prefixed := printf "%s.exists(name, name.startsWith(s.prefix))" $guarded | printf "has(s.prefix) && s.prefix != '' && s.prefix.size() < 40 && %s" -}}
 {{- $makes := printf "has(c.envFrom) && c.envFrom.exists(s, %s)" $prefixed -}}
 # Extended resources are always in the limits. In mode second a pod that names another scheduler is
 # that scheduler's. A pod that sets a variable which chooses GPUs or widens a limit is always checked, as is
