@@ -5,12 +5,15 @@ import json
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import pytest
+from admissioncalls import started, webhook
+from certificates import make_certificate
 from objects import node, pod
 from running import Running
 
 from gpuextender.http.app import TRACING
-from gpuextender.http.routes import DirectRoutes, JsonReply
+from gpuextender.http.direct import DirectRoutes, Reply
 from gpukube.testing.apiserver import FakeApiServer
 
 
@@ -39,6 +42,36 @@ async def test_front_and_framework_say_the_same(
     assert {status for status, _ in quick} == {200, 500}
 
 
+@pytest.mark.slow
+async def test_reviews_are_answered_the_same_in_front_of_the_framework_and_within_it(
+    cluster: FakeApiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Good reviews, bad ones, and paths and methods that are none of the webhook's."""
+    make_certificate(tmp_path / "certificates", "one")
+    quick = await reviews(cluster, tmp_path)
+    monkeypatch.setenv(TRACING, "true")
+    assert await reviews(cluster, tmp_path) == quick
+    assert [status for status, *_ in quick] == [200, 400, 405, 404]
+
+
+async def reviews(cluster: FakeApiServer, folder: Path) -> list[tuple[int, str, str]]:
+    """Status, type and body of each reply."""
+    good = json.dumps({"request": {"uid": "r", "object": pod("p", 2)}})
+    async with webhook(cluster, folder) as extender, aiohttp.ClientSession() as http:
+        await started(extender)
+        url = f"https://127.0.0.1:{extender.service.listeners.admission.port}"
+        found = []
+        for verb, path, body in (
+            ("POST", "/admit?timeout=10s", good),
+            ("POST", "/admit?timeout=10s", "{}"),
+            ("GET", "/admit", ""),
+            ("POST", "/admit-claims", good),
+        ):
+            async with http.request(verb, url + path, data=body, ssl=False) as reply:
+                found.append((reply.status, reply.content_type, await reply.text()))
+        return found
+
+
 async def responses(
     front: DirectRoutes, scope: dict[str, Any], *messages: dict[str, Any]
 ) -> list[Any]:
@@ -57,9 +90,9 @@ async def responses(
     return sent
 
 
-async def echo(body: bytes) -> JsonReply:
+async def echo(body: bytes) -> Reply:
     """The length of what came."""
-    return JsonReply(json.dumps(len(body)).encode())
+    return Reply(json.dumps(len(body)).encode())
 
 
 async def behind(scope: Any, receive: Any, send: Any) -> None:

@@ -5,7 +5,7 @@ Everything is made here, from settings and an API server, so that a test runs wh
 
 import asyncio
 import socket
-from collections.abc import Collection, Coroutine
+from collections.abc import Collection, Coroutine, Mapping
 from time import monotonic
 from typing import Any, Final
 
@@ -28,8 +28,9 @@ from gpuextender.housekeeping import (
     settle_memory,
 )
 from gpuextender.http.app import make_app, probes_app, traced
+from gpuextender.http.direct import DirectRoutes, Handler
 from gpuextender.http.readapi import PodQuestions, ReadApi
-from gpuextender.http.routes import DirectRoutes, SchedulerRoutes
+from gpuextender.http.routes import SchedulerRoutes
 from gpuextender.http.server import Listeners, stop_on_signal
 from gpuextender.http.views import TopologyInspector
 from gpuextender.informers import Informers
@@ -146,7 +147,7 @@ class ExtenderService:
             settings,
             verbs=self._make_app(),
             probes=lambda: probes_app(self.health, self._gauges),
-            admission=hook.app,
+            admission=lambda: _direct(hook.handlers(), hook.app()),
         )
         self._nominates = False
         self._leadership = leadership
@@ -337,7 +338,12 @@ class ExtenderService:
             read=ReadApi(self.state, self.health, questions),
             topology=TopologyInspector(self.state.ledger, self._rules.grouping),
         )
-        return app if traced() else DirectRoutes(routes.handlers(), app)
+        return _direct(routes.handlers(), app)
+
+
+def _direct(handlers: Mapping[str, Handler], app: ASGIApp) -> ASGIApp:
+    """The application with some paths answered by their handlers; requests are traced within it."""
+    return app if traced() else DirectRoutes(handlers, app)
 
 
 async def serve(api: KubeClient, settings: ExtenderSettings) -> None:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, Final
 
 import msgspec
-from fastapi import FastAPI, Request, Response
+from fastapi import FastAPI
 
 from gpucore import VERSION
 from gpucore.accounting.claim_offers import only_claims_exclusive
@@ -37,7 +37,7 @@ from gpucore.wire.pod.spec import Container, Pod, decode_pod
 from gpucore.wire.whole_requests import pod_request_of
 from gpuextender import metrics
 from gpuextender.health import Readiness
-from gpuextender.http.openapi import JSON
+from gpuextender.http.direct import Handler, Reply, endpoint
 from gpuextender.scheduling.messages import NOTHING, MessageError, given
 from gpuextender.sizing.sizer import PodSizer
 from gpuextender.state import State
@@ -303,27 +303,31 @@ class AdmissionWebhook:
         self._claims = claims
 
     def app(self) -> FastAPI:
-        """An application of its own, for it listens elsewhere."""
+        """An application of its own, because the webhook listens on its own port."""
         app = FastAPI(title="gpushare admission", version=VERSION, openapi_url=None)
-        app.add_route(PATH, self.admit, methods=["POST"])
-        if self._claims is not None:
-            app.add_route(CLAIMS_PATH, self.admit_claims, methods=["POST"])
+        for path, handler in self.handlers().items():
+            app.add_route(path, endpoint(handler), methods=["POST"])
         return app
 
-    async def admit(self, request: Request) -> Response:
+    def handlers(self) -> dict[str, Handler]:
+        """Handlers of reviews by path."""
+        if self._claims is None:
+            return {PATH: self.admit}
+        return {PATH: self.admit, CLAIMS_PATH: self.admit_claims}
+
+    async def admit(self, body: bytes) -> Reply:
         """Answer one review; 400 where it is none."""
-        return await self._answer(request, None)
+        return self._reply(body, None)
 
-    async def admit_claims(self, request: Request) -> Response:
+    async def admit_claims(self, body: bytes) -> Reply:
         """As :meth:`admit`, and shares become claims."""
-        return await self._answer(request, self._claims)
+        return self._reply(body, self._claims)
 
-    async def _answer(self, request: Request, claims: ClaimRequests | None) -> Response:
+    def _reply(self, body: bytes, claims: ClaimRequests | None) -> Reply:
         try:
-            review = self.review(await request.body(), claims)
+            return Reply(msgspec.json.encode(self.review(body, claims)))
         except MessageError as error:
-            return Response(str(error), status_code=400)
-        return Response(msgspec.json.encode(review), media_type=JSON)
+            return Reply(str(error).encode(), status=400, media_type="text/plain")
 
     def review(self, body: bytes, claims: ClaimRequests | None = None) -> dict[str, Any]:
         """The review with its response.
