@@ -106,6 +106,10 @@ def test_tenants_and_stolen_tokens_change_no_allocation(
         as_tenant(case, "annotate", "pod", "share", f"{IDX}={gpu + 1}", "--overwrite")
     as_tenant(case, "annotate", "pod", "share", "team=ours")
     assert case.gpu("share") == gpu
+    devices = "cdi.k8s.io/own=nvidia.com/gpu=all"
+    with pytest.raises(KubectlError, match=r"under cdi\.k8s\.io names a GPU"):
+        as_tenant(case, "annotate", "pod", "share", devices)
+    as_tenant(case, "annotate", "pod", "share", "cdi.k8s.io/other=vendor.com/nic=0")
 
     other = {"metadata": {"annotations": {"x": "y"}}}
     until(
