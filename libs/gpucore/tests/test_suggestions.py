@@ -113,7 +113,8 @@ def test_a_request_of_several_gpus_is_offered_where_a_node_has_them() -> None:
     cluster = Candidates(book.nodes(), {NodeName("n"): node("n")})
     assert complete(suggest(waiting, cluster, refusals(cluster, waiting)))[0] == (
         "no GPU is that large: check the unit (GiB or MiB), "
-        "or spread the pod over GPUs with the label gpu-count"
+        "or spread the pod over GPUs with the label aliyun.com/gpu-count "
+        "(the prefix is that of the resources)"
     )
 
 

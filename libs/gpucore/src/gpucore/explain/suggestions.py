@@ -175,7 +175,10 @@ def _too_large(
             hint = amount_hint(with_unit(refusal, node_info))
         most = max(most, _capacity(node_info, wide))
         yield
-    spread = ", or spread the pod over GPUs with the label gpu-count"
+    spread = (
+        ", or spread the pod over GPUs with the label aliyun.com/gpu-count (the prefix is that of"
+        " the resources)"
+    )
     possible = not hint and pod_request.isolation is IsolationMode.NONE and mem <= largest * most
     return [f"no GPU is that large: check the unit (GiB or MiB){spread if possible else hint}"]
 
