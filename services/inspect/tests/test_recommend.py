@@ -54,6 +54,15 @@ def answer_of(node: str, *histories: Any) -> dict[str, Any]:
     return found
 
 
+def test_pods_that_were_counted_and_never_measured_are_no_rows(run: Run, tmp_path: Path) -> None:
+    """As of a plugin that cannot tell pods on one GPU apart: a request of 0 would be a lie."""
+    counted = UsageHistory(WorkloadKey("default", "Deployment", "web", "c"), pods=3, starts=3)
+    path = str(written(tmp_path / "history.jsonl", [counted]))
+    outcome = run("recommend", "--history", path)
+    assert outcome.code == 1
+    assert "no memory was measured" in outcome.err
+
+
 def test_a_file_is_of_the_default_namespace_unless_all_are_wanted(run: Run, measured: str) -> None:
     """A file has no context: its namespace is default."""
     out = run("recommend", "--history", measured, "--no-headers").out
