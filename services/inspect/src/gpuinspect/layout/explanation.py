@@ -52,7 +52,7 @@ def _head(found: Explanation) -> Iterator[tuple[str, str]]:
         yield "Why:", found.why
     if found.pod_request is not None:
         yield "Policy:", str(found.policy)
-    yield "Scheduler:", f"{pod.scheduler_name or '-'}{_profile(found)}, {_seen(found)}"
+    yield "Scheduler:", f"{pod.scheduler_name or '-'}{_profile(found)}, {attempt(found)}"
     if not pod.node and found.scheduler_record.last_message:
         yield "", f"message: {one_line(found.scheduler_record.last_message)}"
     for fault in found.faults:
@@ -76,7 +76,8 @@ def _profile(found: Explanation) -> str:
     return f" (burst profile: compares {LEAST_EVALUATED} nodes)"
 
 
-def _seen(found: Explanation) -> str:
+def attempt(found: Explanation) -> str:
+    """What the scheduler did about the pod, as a clause after its name."""
     if found.state is PodState.ASKS_NOTHING:
         return "not relevant for GPUs"
     if found.pod.node:

@@ -200,10 +200,7 @@ def _reason(found: Explanation, pod: Pod, seen: SchedulerRecord, unseen: str) ->
     if found.state is PodState.GATED or unseen:
         return found.helps[0] if found.helps else unseen
     if found.state is PodState.FITS:
-        tried = (
-            f"the scheduler reported: {seen.last_message}" if seen.last_message else _unseen(pod)
-        )
-        return "; ".join([*found.helps[:1], tried])
+        return fitting_reason(found, pod, seen)
     if found.state in {PodState.GANG_WAITS, PodState.GANG_INCOMPLETE}:
         return found.helps[0]
     return refusals(found) or seen.last_message or next(iter(found.helps), "") or _unseen(pod)
@@ -217,6 +214,17 @@ def _reason_of_claims(found: Explanation) -> str:
     if found.state is PodState.GATED or (found.helps and found.helps[0].startswith("create ")):
         return found.helps[0]
     return refusals(found) or found.scheduler_record.last_message or _unseen(found.pod)
+
+
+def fitting_reason(found: Explanation, pod: Pod, seen: SchedulerRecord) -> str:
+    """Why a pod that fits a node is pending: what the scheduler reported, or that none tried.
+
+    Args:
+        found: the explanation of the pod or of an equal one.
+    """
+    message = seen.last_message
+    tried = f"the scheduler reported: {message}" if message else _unseen(pod)
+    return "; ".join([*found.helps[:1], tried])
 
 
 def _unseen(pod: Pod) -> str:
