@@ -418,6 +418,20 @@ def test_a_node_whose_plugin_does_not_run_is_named(run: Run, tmp_path: Path) -> 
     )
 
 
+def test_without_the_right_to_ask_plugins_the_right_is_named(run: Run, tmp_path: Path) -> None:
+    """Whether memory was measured is not known then."""
+    server = FakeApiServer({NODES: [], PODS: [plugin("p-a", "a")]})
+    server.statuses[f"{SYSTEM}/p-a%3A9445/proxy/usage-history"] = 403
+    with server.serving():
+        outcome = run("recommend", "--kubeconfig", str(server.kubeconfig(tmp_path)))
+    assert outcome.code == 1
+    words = " ".join(outcome.err.split())
+    assert (
+        "no memory was read: the right to get pods/proxy in namespace gpushare is missing" in words
+    )
+    assert "no memory was measured" not in words
+
+
 def test_without_rights_on_nodes_the_unit_is_gib(run: Run, tmp_path: Path) -> None:
     """The pods of the plugins are enough."""
     server = FakeApiServer({NODES: [], PODS: [plugin("p-a", "a")]})
