@@ -216,6 +216,21 @@ def _reason_of_claims(found: Explanation) -> str:
     return refusals(found) or found.scheduler_record.last_message or _unseen(found.pod)
 
 
+def attempt(found: Explanation) -> str:
+    """What the scheduler did about the pod, as a clause after its name."""
+    if found.state is PodState.ASKS_NOTHING:
+        return "not relevant for GPUs"
+    if found.pod.node:
+        return f"bound it to {found.pod.node}"
+    if found.gates:
+        return "which ignores pods with scheduling gates"
+    if found.scheduler_record.scheduler_saw_it:
+        return "which has tried to place it"
+    if found.scheduler_record.complete:
+        return "which has not handled it: check that this scheduler runs"
+    return "no events of it are available"
+
+
 def fitting_reason(found: Explanation, pod: Pod, seen: SchedulerRecord) -> str:
     """Why a pod that fits a node is pending: what the scheduler reported, or that none tried.
 

@@ -7,8 +7,7 @@ from gpucore.explain.pod_states import Explanation, PodState
 from gpucore.wire.pod.scheduler_events import scheduler_record
 from gpucore.wire.pod.spec import Pod
 from gpuinspect.cluster.candidates import raw_pod
-from gpuinspect.layout.explanation import attempt
-from gpuinspect.queries.scheduling_status import fitting_reason, refusals
+from gpuinspect.queries.scheduling_status import attempt, fitting_reason, refusals
 from gpuinspect.web.frames import Frame
 from gpuinspect.web.rendering import Link, Table, Timestamp, View, age_cell, pod_link, table
 
