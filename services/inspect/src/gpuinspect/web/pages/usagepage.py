@@ -65,8 +65,8 @@ def _of_pods(group: GroupUsage, unit: MemoryUnit) -> list[Cell]:
     name, used = group.name or "none", _used(group)
     allocated = _amount(group.allocated, group.allocated_unknown_unit, unit)
     pending = _amount(group.pending, group.pending_unknown_unit, unit)
-    allocations = [group.pods, allocated, group.gpus, used]
-    return [name, *allocations, group.pending_pods, pending, group.pending_gpus]
+    held: list[Cell] = [name, group.pods, allocated, group.gpus, used]
+    return [*held, group.pending_pods, pending, group.pending_gpus]
 
 
 def _amount(known: int, unknown: int, unit: MemoryUnit) -> str:
