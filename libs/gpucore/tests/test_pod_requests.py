@@ -137,7 +137,8 @@ def test_wishes_default_to_the_originals_behaviour() -> None:
 def test_a_count_that_is_none_is_a_fault(count: str) -> None:
     """A label that is no number of GPUs makes a request with a fault."""
     requested = pod_request(pod("p", 8, labels={NAMES.gpu_count: count}))
-    assert requested.fault == "its label gpu-count is not a number of GPUs from 1 to 1023"
+    fault = "its label aliyun.com/gpu-count is not a number of GPUs from 1 to 1023"
+    assert requested.fault == fault
     assert requested.gpu_count == 1
 
 

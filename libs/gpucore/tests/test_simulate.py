@@ -148,6 +148,19 @@ def test_a_question_may_have_manifests() -> None:
     assert list(notes_of(wanted, NAMES)) == ["j: not evaluated: resource claims"]
 
 
+def test_an_answer_for_pods_of_a_gang_states_that_each_is_placed_by_itself() -> None:
+    """The cluster places all of them or none, so that a count of those that fit is no promise."""
+    container = {"resources": {"limits": {NAMES.gpu_mem: 2}}}
+    labels = {"gpu-topology": "train", "gpu-topology-replica": "4"}
+    template = {"metadata": {"labels": labels}, "spec": {"containers": [container]}}
+    made = {"kind": "Job", "metadata": {"name": "j"}, "spec": {"template": template}}
+    body = json.dumps({"manifests": [made]}).encode()
+    [wanted] = question_of(requested_pods(body, NAMES), NAMES).wanted
+    assert list(notes_of(wanted, NAMES)) == [
+        "j: the pods of a gang are placed together or not at all, but here each is placed by itself"
+    ]
+
+
 def test_a_daemon_set_is_refused_over_http() -> None:
     """It has as many pods as the cluster has nodes, which are too many for a server."""
     container = {"resources": {"limits": {NAMES.gpu_mem: 2}}}

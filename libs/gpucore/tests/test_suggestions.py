@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+import pytest
 from corebuilders import assumed, ledger, make_gpus, pod, pod_request, share_node
 from msgspec.structs import replace
 
@@ -97,6 +98,24 @@ def test_the_end_of_a_pod_on_an_excluded_node_is_not_offered() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("units", "ending"),
+    [
+        (6, "default/x0, default/x1 end (6 GiB)"),
+        (15, "default/x0, default/x1, default/x2 and 2 more end (15 GiB)"),
+    ],
+)
+def test_several_pods_that_have_to_end(units: int, ending: str) -> None:
+    """The first three are named, and the others counted."""
+    book = ledger(share_node("n", make_gpus(15)))
+    for number in range(5):
+        assumed(book, "n", pod(f"x{number}", 3))
+    waiting = PodRequirements(pod_request(pod("p", units)))
+    cluster = Candidates(book.nodes(), {NodeName("n"): node("n")})
+    found = complete(suggest(waiting, cluster, refusals(cluster, waiting)))
+    assert found == [f"it fits GPU 0 of n once {ending}"]
+
+
 def test_a_share_that_wants_its_gpu_alone() -> None:
     """Its GPU must be empty: every holder is named."""
     alone = pod("p", 2, labels={"ack.gpushare.placement": "require-whole-device"})
@@ -113,7 +132,8 @@ def test_a_request_of_several_gpus_is_offered_where_a_node_has_them() -> None:
     cluster = Candidates(book.nodes(), {NodeName("n"): node("n")})
     assert complete(suggest(waiting, cluster, refusals(cluster, waiting)))[0] == (
         "no GPU is that large: check the unit (GiB or MiB), "
-        "or spread the pod over GPUs with the label gpu-count"
+        "or spread the pod over GPUs with the label aliyun.com/gpu-count "
+        "(the prefix is that of the resources)"
     )
 
 

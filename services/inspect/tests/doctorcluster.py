@@ -183,7 +183,7 @@ def original(cluster: FakeCluster, units: int) -> None:
     capacity(cluster, gpu_mem=str(2 * units), gpu_count="2")
 
 
-def unhealthy_map(cluster: FakeCluster, node: str) -> None:
-    """A ConfigMap withdraws GPU 7 of a node."""
+def unhealthy_map(cluster: FakeCluster, node: str, gpu: str = "7") -> None:
+    """A ConfigMap withdraws a GPU of a node."""
     metadata = {"name": f"unhealthy-gpu-{node}", "namespace": "kube-system"}
-    cluster.add({"kind": "ConfigMap", "metadata": metadata, "data": {"gpus": "7"}})
+    cluster.add({"kind": "ConfigMap", "metadata": metadata, "data": {"gpus": gpu}})

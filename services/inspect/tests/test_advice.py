@@ -125,7 +125,10 @@ def test_more_compute_than_a_gpu_has(run: Run, cluster: FakeCluster, tmp_path: P
     out = run("explain", "pod", "p", on=cluster).out
     assert "1      ComputeTooLarge  a GPU has 100 percent, requested 150" in out
     assert helps(run, cluster) == [
-        "Request at most 100 percent, or spread the pod over GPUs with the label gpu-count."
+        (
+            "Request at most 100 percent, or spread the pod over GPUs with the label "
+            "aliyun.com/gpu-count (the prefix is that of the resources)."
+        )
     ]
     box = {"container": {"resources": {"limits": {"aliyun.com/gpu-mem": 4, **limits}}}}
     output = run("whatif", "-f", manifest(tmp_path, **box), on=cluster).out

@@ -130,6 +130,46 @@ def test_pods_with_one_request_and_other_constraints(
     assert "n1 has enough GPU memory" in browser.get("/pods/default/picky").text
 
 
+def test_a_pod_that_fits_and_that_no_scheduler_handles(
+    browser: TestClient, feed: Feed, cluster: FakeCluster
+) -> None:
+    """Both pages name the scheduler that should run; a pod that was tried has its message."""
+    cluster.pod("lost", 4, phase="Pending", spec={"schedulerName": "volcano"})
+    said = {"type": "PodScheduled", "status": "False", "message": "0/1 nodes are available"}
+    cluster.pod("tried", 4, phase="Pending", status={"conditions": [said]})
+    about = {"kind": "Pod", "namespace": "default", "name": "web"}
+    cluster.add({"kind": "Event", "metadata": {"name": "e"}, "involvedObject": about})
+    asyncio.run(feed.refresh())
+    text = browser.get("/pods").text
+    assert (
+        "n1 can take it now; no scheduler has recorded an attempt: "
+        "check that a scheduler named volcano runs"
+    ) in text
+    assert "n1 can take it now; the scheduler reported: 0/1 nodes are available" in text
+    lost, tried = (browser.get(f"/pods/default/{pod}").text for pod in ("lost", "tried"))
+    assert "volcano, which has not handled it: check that this scheduler runs" in lost
+    assert "gpushare-scheduler, which has tried to place it" in tried
+
+
+def test_what_if_without_a_request_states_that(browser: TestClient) -> None:
+    """The form as it is first shown has no result; submitted so, it has a reason for that."""
+    nothing = "The pods request nothing: enter memory, compute or exclusive GPUs."
+    assert nothing not in browser.get("/whatif").text
+    assert nothing in browser.get("/whatif", params={"mem": "0", "replicas": "1"}).text
+
+
+def test_usage_has_the_exclusive_gpus_of_pending_pods(
+    browser: TestClient, feed: Feed, cluster: FakeCluster
+) -> None:
+    """A namespace whose pods wait for whole GPUs requests no GiB."""
+    limits = {"aliyun.com/gpu": "2"}
+    cluster.pod("whole", limits=limits, phase="Pending", namespace="exclusive")
+    asyncio.run(feed.refresh())
+    text = browser.get("/usage").text
+    row = text.partition("exclusive")[2].partition("</tr>")[0]
+    assert '<td data-head="Pending GPUs">2</td>' in row
+
+
 def test_the_policy_is_on_the_pages(browser: TestClient, feed: Feed, cluster: FakeCluster) -> None:
     """What if and a pod are answered with the policy of the cluster's extender, and name it."""
     labels = {"app.kubernetes.io/component": "scheduler"}

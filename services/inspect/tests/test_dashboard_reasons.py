@@ -13,6 +13,7 @@ from gpucore.explain.pod_states import PodState
 from gpucore.wire.names import DEFAULT_NAMES
 from gpuinspect.cluster.snapshots import decode
 from gpuinspect.queries import claims
+from gpuinspect.queries.scheduling_status import UNSEEN
 from gpuinspect.web import frames, limits
 from gpuinspect.web.frames import Frame
 from gpuinspect.web.pages import podpages
@@ -120,11 +121,11 @@ def test_claims_of_one_kind_are_explained_once(with_claims: Frame, counted: dict
     assert found[3] == "the scheduler reported: 0/2 nodes are available"
 
 
-def test_a_pod_whose_claims_fit_has_its_state() -> None:
+def test_a_pod_whose_claims_fit_has_what_its_scheduler_did() -> None:
     """Nothing would help it more: a tenant cannot break the list with a scheduler that is none."""
     cluster = FakeCluster().add(device_class())
     cluster.node("a", resources={}, labels={"gpushare/api": "claims"})
     cluster.add(resource_slice("a", [device(0, 15)])).add(template("t", request("7Gi")))
     spec = {"schedulerName": "none", **uses(template_name="t")}
     frame = frame_of(cluster.pod("p", phase="Pending", spec=spec))
-    assert reasons(frame) == [PodState.FITS.value]
+    assert reasons(frame) == [UNSEEN.format("none")]

@@ -64,6 +64,7 @@ FAULTS: list[tuple[str, Break]] = [
     ),
     ("unhealthy-config-maps", lambda c: unhealthy_map(c, "n1")),
     ("unhealthy-config-maps", lambda c: unhealthy_map(c, "n9")),
+    ("unhealthy-config-maps", lambda c: unhealthy_map(c, "n1", "1")),
     ("plugin-runs", lambda c: only_one(c, "plugin-")),
     ("one-plugin", lambda c: plugin(c, "second", "n1", "older")),
     ("no-foreign-plugin", lambda c: nvidia_plugin(c, "n1")),

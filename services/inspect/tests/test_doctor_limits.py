@@ -28,6 +28,7 @@ from doctorcluster import (
 from drawncluster import FakeCluster
 from invoking import Run
 
+from gpucore.wire.names import MANAGED_BY, PLUGIN
 from gpuinspect.doctor.exempt import GPU_SOFTWARE
 
 pytestmark = pytest.mark.slow
@@ -95,6 +96,20 @@ def config_map(cluster: FakeCluster, name: str, gpus: str) -> None:
     """A ConfigMap of kube-system."""
     metadata = {"name": name, "namespace": "kube-system"}
     cluster.add({"kind": "ConfigMap", "metadata": metadata, "data": {"gpus": gpus}})
+
+
+def reading(cluster: FakeCluster, name: str) -> None:
+    """A ConfigMap that the extenders read."""
+    config_map(cluster, name, "1")
+    for node in ("n1", "n2"):
+        spec = item(cluster, f"scheduler-{node}")["spec"]
+        spec["containers"][0]["args"] = ["--unhealthy-configmaps"]
+
+
+def kept(cluster: FakeCluster, name: str) -> None:
+    """A ConfigMap of the device plugin, which repeats the inventory."""
+    config_map(cluster, name, "1")
+    cluster.items[-1]["metadata"]["labels"] = {MANAGED_BY: PLUGIN}
 
 
 def visible(cluster: FakeCluster, amount: int, place: str = "containers") -> None:
@@ -240,7 +255,8 @@ SOUND: list[tuple[str, str, Change]] = [
     ("admitted", "other failures", lambda c: c.pod("x", 1, phase="Failed", status={"reason": "E"})),
     ("one-driver", "one unknown", lambda c: inventory(c, "580.95.05", "")),
     ("extender-replicas", "none is ready", not_ready),
-    ("unhealthy-config-maps", "a GPU there is", lambda c: config_map(c, "unhealthy-gpu-n1", "1")),
+    ("unhealthy-config-maps", "a GPU there is", lambda c: reading(c, "unhealthy-gpu-n1")),
+    ("unhealthy-config-maps", "of the plugin", lambda c: kept(c, "unhealthy-gpu-n1")),
     ("unhealthy-config-maps", "another name", lambda c: config_map(c, "healthy-gpu-n9", "1")),
     ("message-size", "the largest", lambda c: units(c, 69_905)),
     ("admitted", "a pod without a GPU", lambda c: failed(c, {}, "UnexpectedAdmissionError")),

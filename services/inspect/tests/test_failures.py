@@ -246,6 +246,16 @@ def test_an_unknown_context(run: Run, written: Callable[..., Path]) -> None:
     assert 'the kubeconfig has no context "nope"; its contexts are: lab' in outcome.err
 
 
+def test_a_kubeconfig_without_contexts(run: Run, tmp_path: Path) -> None:
+    """As kind leaves it when its only cluster is deleted: no context can be chosen."""
+    path = tmp_path / "config"
+    path.write_text("apiVersion: v1\nkind: Config\ncontexts: null\n")
+    outcome = run("inspect", f"--kubeconfig={path}")
+    assert outcome.code == 1
+    assert "the kubeconfig has no contexts, as after its cluster was deleted" in outcome.err
+    assert "give another file with --kubeconfig or KUBECONFIG" in outcome.err
+
+
 @pytest.mark.parametrize(
     ("content", "what"),
     [

@@ -18,7 +18,7 @@ from gpukube.errors import InvalidReplyError
 
 FORM = "application/x-www-form-urlencoded"
 LIMIT = 16 * 1024
-PROBLEM = "The API server refuses this token, or it may not list pods."
+PROBLEM = "The API server refuses this token, or it may not list the pods of all namespaces."
 
 
 class Reviewer:

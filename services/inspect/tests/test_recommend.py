@@ -54,6 +54,15 @@ def answer_of(node: str, *histories: Any) -> dict[str, Any]:
     return found
 
 
+def test_pods_that_were_counted_and_never_measured_are_no_rows(run: Run, tmp_path: Path) -> None:
+    """As of a plugin that cannot tell pods on one GPU apart: a request of 0 would be a lie."""
+    counted = UsageHistory(WorkloadKey("default", "Deployment", "web", "c"), pods=3, starts=3)
+    path = str(written(tmp_path / "history.jsonl", [counted]))
+    outcome = run("recommend", "--history", path)
+    assert outcome.code == 1
+    assert "no memory was measured" in outcome.err
+
+
 def test_a_file_is_of_the_default_namespace_unless_all_are_wanted(run: Run, measured: str) -> None:
     """A file has no context: its namespace is default."""
     out = run("recommend", "--history", measured, "--no-headers").out
@@ -407,6 +416,20 @@ def test_a_node_whose_plugin_does_not_run_is_named(run: Run, tmp_path: Path) -> 
     assert "nothing was read of 1 node, such as b: its plugin's pod is not running" in (
         " ".join(outcome.err.split())
     )
+
+
+def test_without_the_right_to_ask_plugins_the_right_is_named(run: Run, tmp_path: Path) -> None:
+    """Whether memory was measured is not known then."""
+    server = FakeApiServer({NODES: [], PODS: [plugin("p-a", "a")]})
+    server.statuses[f"{SYSTEM}/p-a%3A9445/proxy/usage-history"] = 403
+    with server.serving():
+        outcome = run("recommend", "--kubeconfig", str(server.kubeconfig(tmp_path)))
+    assert outcome.code == 1
+    words = " ".join(outcome.err.split())
+    assert (
+        "no memory was read: the right to get pods/proxy in namespace gpushare is missing" in words
+    )
+    assert "no memory was measured" not in words
 
 
 def test_without_rights_on_nodes_the_unit_is_gib(run: Run, tmp_path: Path) -> None:

@@ -45,6 +45,18 @@ def test_pods_are_placed_as_the_extender_would(
     ]
 
 
+def test_a_request_that_no_node_can_take_is_refused_with_its_mistake(
+    run: Run, two_gpus: FakeCluster, manifest: Path
+) -> None:
+    """The same sentence as the webhook's, with the label as the author has to write it."""
+    labels = "metadata: {labels: {aliyun.com/gpu-count: two}}\n    spec:\n      nodeSelector"
+    manifest.write_text(DEPLOYMENT.replace("spec:\n      nodeSelector", labels))
+    assert (
+        "fits no node: 1 node: The pod's request is invalid: its label aliyun.com/gpu-count is not"
+        " a number of GPUs from 1 to 1023\n"
+    ) in run("whatif", "-f", str(manifest), on=two_gpus).out
+
+
 @pytest.mark.parametrize(("priority", "fits"), [(0, False), (5, False), (6, True)])
 def test_capacity_reserved_for_a_nominated_pod(
     run: Run, two_gpus: FakeCluster, manifest: Path, priority: int, *, fits: bool

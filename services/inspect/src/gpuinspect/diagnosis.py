@@ -137,7 +137,12 @@ def _configuration(error: ConfigError, current: CurrentContext) -> Diagnosis:
             "give another file with --kubeconfig or KUBECONFIG",
         )
     if current.context not in current.contexts:
-        known = ", ".join(current.contexts) or "none"
+        if not current.contexts:
+            return Diagnosis(
+                "the kubeconfig has no contexts, as after its cluster was deleted",
+                "give another file with --kubeconfig or KUBECONFIG",
+            )
+        known = ", ".join(current.contexts)
         named = f'no context "{current.context}"' if current.context else "no current context"
         return Diagnosis(
             f"the kubeconfig has {named}; its contexts are: {known}",

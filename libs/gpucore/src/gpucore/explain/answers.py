@@ -37,6 +37,7 @@ from gpucore.units import MemoryUnit, NodeName
 from gpucore.wire.constraints import CLAIMS_UNSUPPORTED
 from gpucore.wire.names import Names
 from gpucore.wire.node.group_template import lasting
+from gpucore.wire.pod.gangs import gang_of
 from gpucore.wire.whole_requests import pod_request_of
 
 MOST_REFUSALS: Final = 100
@@ -45,6 +46,9 @@ BY_CLAIMS: Final = "kube-scheduler does not score the GPUs of claims: nomination
 PER_NODE: Final = (
     "a DaemonSet has one pod for each node that its node selector, node affinity and tolerations"
     " admit"
+)
+IN_GANG: Final = (
+    "the pods of a gang are placed together or not at all, but here each is placed by itself"
 )
 KINDS: Final = 4
 """Maximum number of different pods whose results on all nodes are cached."""
@@ -243,6 +247,8 @@ def notes_of(
         yield f"{name}: {PER_NODE}"
     if needs.gates:
         yield f"{name}: {gated(needs.gates)}"
+    if gang_of(wanted.pod) is not None:
+        yield f"{name}: {IN_GANG}"
     by_claims = pod_request_of(wanted.pod, names) is None
     evaluated = {CLAIMS_UNSUPPORTED} if by_claims else set()
     unsupported = [each for each in needs.unsupported if each not in evaluated]

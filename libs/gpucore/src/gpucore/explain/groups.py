@@ -111,6 +111,8 @@ def _detail(refusal: FitError) -> str:
         return f"{refusal.detail}: {resource_words(refusal)}"
     if refusal.code in CONSTRAINT_CODES:
         return refusal.detail
+    if refusal.code is Code.INVALID_REQUEST:
+        return f": {refusal.detail}"
     return amount_hint(refusal) + reserved_hint(refusal)
 
 

@@ -153,9 +153,8 @@ def _for_share(
     step = yield from smallest(steps, pod, cluster)
     if step is not None:
         unit = unit_words(unit_of(node_infos[step.node]))
-        pods = " and ".join(_pods(step, cluster))
         freed = f" ({step.units} {unit})" if step.units else ""  # none of an exclusive GPU
-        found.append(f"it fits GPU {step.gpu} of {step.node} once {pods} ends{freed}")
+        found.append(f"it fits GPU {step.gpu} of {step.node} once {_end_of(step, cluster)}{freed}")
     return [*found, *_smaller_share(pod, cluster, rooms)]
 
 
@@ -175,7 +174,10 @@ def _too_large(
             hint = amount_hint(with_unit(refusal, node_info))
         most = max(most, _capacity(node_info, wide))
         yield
-    spread = ", or spread the pod over GPUs with the label gpu-count"
+    spread = (
+        ", or spread the pod over GPUs with the label aliyun.com/gpu-count (the prefix is that of"
+        " the resources)"
+    )
     possible = not hint and pod_request.isolation is IsolationMode.NONE and mem <= largest * most
     return [f"no GPU is that large: check the unit (GiB or MiB){spread if possible else hint}"]
 
@@ -212,10 +214,7 @@ def _for_gpus(
     steps = (for_gpus(cluster.node_infos[node_info.name], pod.pod_request) for node_info in large)
     step = yield from smallest(steps, pod, cluster)
     if step is not None:
-        names = _pods(step, cluster)
-        more = f" and {step.pods - NAMED} more" if step.pods > NAMED else ""
-        ends = "ends" if step.pods == 1 else "end"
-        found.append(f"it fits {step.node} once {', '.join(names[:NAMED])}{more} {ends}")
+        found.append(f"it fits {step.node} once {_end_of(step, cluster)}")
     if offering and not large and all(node_info.inventory for node_info in offering):
         found.append(_too_many(pod.pod_request, offering, everywhere=everywhere))
     elif large:
@@ -264,10 +263,13 @@ def _capacity(node_info: NodeInfo, pod_request: PodRequest) -> int:
     return len(usable_devices(node_info.devices.values(), pod_request))
 
 
-def _pods(step: Step, cluster: Candidates) -> list[str]:
+def _end_of(step: Step, cluster: Candidates) -> str:
+    """``a ends``, or ``a, b, c and 2 more end``."""
     known = cluster.node_infos[step.node].allocations
     allocations = (known[uid] for uid in step.uids)
-    return sorted(f"{allocation.namespace}/{allocation.name}" for allocation in allocations)
+    names = sorted(f"{allocation.namespace}/{allocation.name}" for allocation in allocations)
+    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    return f"{', '.join(names[:NAMED])}{more} {'ends' if len(names) == 1 else 'end'}"
 
 
 def _remedies(refusals: Refusals) -> Iterator[str]:

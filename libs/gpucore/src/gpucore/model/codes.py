@@ -95,7 +95,10 @@ class Code(StrEnum):
     TOO_LARGE = (
         "TooLarge",
         "The request exceeds the memory of every GPU of the node.",
-        "Check the unit (GiB or MiB), or spread the pod over GPUs with the label gpu-count.",
+        (
+            "Check the unit (GiB or MiB), or spread the pod over GPUs with the label "
+            "aliyun.com/gpu-count (the prefix is that of the resources)."
+        ),
     )
     UNEVEN_SPLIT = (
         "UnevenSplit",
@@ -136,7 +139,10 @@ class Code(StrEnum):
     COMPUTE_TOO_LARGE = (
         "ComputeTooLarge",
         "The pod requests more than 100 percent of the compute of one GPU.",
-        "Request at most 100 percent, or spread the pod over GPUs with the label gpu-count.",
+        (
+            "Request at most 100 percent, or spread the pod over GPUs with the label "
+            "aliyun.com/gpu-count (the prefix is that of the resources)."
+        ),
     )
     NODE_UNSCHEDULABLE = (
         "NodeUnschedulable",

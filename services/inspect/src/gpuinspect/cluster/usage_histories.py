@@ -87,6 +87,9 @@ def by_workload(
 ) -> tuple[UsageHistory, ...]:
     """The histories of several nodes as one for each container of a workload, by name.
 
+    A plugin that cannot tell pods on one GPU apart counts their starts and measures nothing; such
+    histories are left out.
+
     Args:
         now: Unix seconds. Samples fade up to the newest one of all, or up to here where the clock
             of a node is ahead; 0 where they do not fade.
@@ -94,4 +97,4 @@ def by_workload(
     ordered = sorted(histories, key=attrgetter("key"))
     newest = max((each.last_seen for each in ordered), default=0.0)
     found = (merged(group, min(newest, now)) for _, group in groupby(ordered, attrgetter("key")))
-    return tuple(each for each in found if each is not None)
+    return tuple(each for each in found if each is not None and each.last_seen)

@@ -45,6 +45,7 @@ from gpuinspect.queries.recommend import (
 )
 from gpuinspect.queries.repacked import sizes_effect
 from gpuinspect.terminal import ages
+from gpukube.plugins import RIGHT
 
 NO_NODES: Final = (
     "the nodes were not read, so an exclusive GPU looks like a share, and sizes may exceed the"
@@ -250,6 +251,8 @@ def _gaps(source: MeasuredCluster, unit: MemoryUnit) -> list[str]:
 def _fail_without_histories(histories: ReadHistories, where: str, window: str) -> NoReturn:
     if histories.source is HistorySource.PROMETHEUS:
         fail(no_series(_scope(where), window))
+    if histories.forbidden:
+        fail(f"no memory was read: {RIGHT.format(histories.forbidden)}; or give --prometheus URL")
     fail("; ".join(filter(None, [NO_HISTORY, unread_note(histories), DOCTOR])))
 
 

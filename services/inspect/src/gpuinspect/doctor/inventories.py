@@ -9,14 +9,22 @@ from gpucore.units import MIB
 from gpucore.wire.configmaps import decode_config_map
 from gpucore.wire.errors import WireError
 from gpucore.wire.names import INVENTORY, UNHEALTHY_KEY
-from gpucore.wire.node.inventories import decode_inventory, unhealthy_indexes, unhealthy_node
+from gpucore.wire.node.inventories import (
+    decode_inventory,
+    kept_by_plugin,
+    unhealthy_indexes,
+    unhealthy_node,
+)
 from gpucore.wire.node.spec import Node
 from gpucore.wire.quantity import amount
+from gpuinspect.cluster.extenders import extenders, flags_of
 from gpuinspect.doctor.checks import Checklist, Level
-from gpuinspect.doctor.evidence import Evidence
+from gpuinspect.doctor.evidence import Evidence, called
 
 MESSAGE_BYTES: Final = 4 << 20  # kubelet takes no larger message of gRPC
 DEVICE_BYTES: Final = 60  # bytes that one unit takes in it
+READS_CONFIG_MAPS: Final = "unhealthy-configmaps"
+"""The extender's flag."""
 
 check = Checklist()
 
@@ -199,8 +207,9 @@ def _labels_sane(evidence: Evidence) -> Iterator[str]:
 @check(
     "unhealthy-config-maps",
     Level.WARN,
-    "config maps of unhealthy GPUs name existing GPUs",
-    do="correct or delete the config map",
+    "config maps of unhealthy GPUs name existing GPUs, and the extender reads them",
+    do="correct or delete the config map; the extender reads it with the chart value "
+    "unhealthyConfigMaps=true",
     needs=("ConfigMap",),
 )
 def _unhealthy_maps(evidence: Evidence) -> Iterator[str]:
@@ -215,3 +224,9 @@ def _unhealthy_maps(evidence: Evidence) -> Iterator[str]:
         published = unhealthy_indexes(config_map.data.get(UNHEALTHY_KEY, ""))
         for index in sorted(published - node_info.devices.keys()):
             yield f"{config_map.name} names GPU {index}, which the node does not have"
+        if published & node_info.devices.keys() and not kept_by_plugin(config_map.labels):
+            yield from (
+                f"{config_map.name} is not read by extender {called(pod)}: it places pods there"
+                for pod, raw in extenders(evidence.snapshot)
+                if READS_CONFIG_MAPS not in flags_of(raw)
+            )

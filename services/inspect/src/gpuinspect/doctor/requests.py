@@ -36,7 +36,8 @@ def _faulty(evidence: Evidence) -> Iterator[str]:
     "requests-fit-a-gpu",
     Level.WARN,
     "no pending pod requests more than the largest GPU",
-    do="check the unit (GiB or MiB), or spread the pod over GPUs with the label gpu-count",
+    do="check the unit (GiB or MiB), or spread the pod over GPUs with the label "
+    "aliyun.com/gpu-count (the prefix is that of the resources)",
 )
 def _too_large(evidence: Evidence) -> Iterator[str]:
     if not evidence.sharing:

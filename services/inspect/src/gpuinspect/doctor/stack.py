@@ -208,7 +208,8 @@ def _lacking(extender: CalledExtender, evidence: Evidence) -> Iterator[str]:
     "scheduler-named",
     Level.FAIL,
     "pending pods name a scheduler that calls the extender",
-    do="set spec.schedulerName to a configured scheduler, or enable the webhook",
+    do="set spec.schedulerName to a configured scheduler, or, for pods that name none, enable the "
+    "webhook",
     needs=("ConfigMap",),
 )
 def _named(evidence: Evidence) -> Iterator[str]:

@@ -11,7 +11,7 @@ from gpucore.explain.groups import Group, figures
 from gpucore.explain.pod_states import Explanation, PodState
 from gpucore.scheduling.cluster_policy import LEAST_EVALUATED
 from gpucore.units import counted
-from gpuinspect.queries.scheduling_status import SchedulingStatus
+from gpuinspect.queries.scheduling_status import SchedulingStatus, attempt
 from gpuinspect.queries.workloads import Alike, WorkloadRef
 from gpuinspect.terminal.output import align, align_rows, one_line, wrapped
 
@@ -52,7 +52,7 @@ def _head(found: Explanation) -> Iterator[tuple[str, str]]:
         yield "Why:", found.why
     if found.pod_request is not None:
         yield "Policy:", str(found.policy)
-    yield "Scheduler:", f"{pod.scheduler_name or '-'}{_profile(found)}, {_seen(found)}"
+    yield "Scheduler:", f"{pod.scheduler_name or '-'}{_profile(found)}, {attempt(found)}"
     if not pod.node and found.scheduler_record.last_message:
         yield "", f"message: {one_line(found.scheduler_record.last_message)}"
     for fault in found.faults:
@@ -74,20 +74,6 @@ def _profile(found: Explanation) -> str:
     if not burst or found.pod.scheduler_name != burst:
         return ""
     return f" (burst profile: compares {LEAST_EVALUATED} nodes)"
-
-
-def _seen(found: Explanation) -> str:
-    if found.state is PodState.ASKS_NOTHING:
-        return "not relevant for GPUs"
-    if found.pod.node:
-        return f"bound it to {found.pod.node}"
-    if found.gates:
-        return "which ignores pods with scheduling gates"
-    if found.scheduler_record.scheduler_saw_it:
-        return "which has tried to place it"
-    if found.scheduler_record.complete:
-        return "which has not handled it: check that this scheduler runs"
-    return "no events of it are available"
 
 
 _GANG: Final = frozenset({PodState.GANG_WAITS, PodState.GANG_INCOMPLETE})

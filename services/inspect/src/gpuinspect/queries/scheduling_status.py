@@ -200,10 +200,7 @@ def _reason(found: Explanation, pod: Pod, seen: SchedulerRecord, unseen: str) ->
     if found.state is PodState.GATED or unseen:
         return found.helps[0] if found.helps else unseen
     if found.state is PodState.FITS:
-        tried = (
-            f"the scheduler reported: {seen.last_message}" if seen.last_message else _unseen(pod)
-        )
-        return "; ".join([*found.helps[:1], tried])
+        return fitting_reason(found, pod, seen)
     if found.state in {PodState.GANG_WAITS, PodState.GANG_INCOMPLETE}:
         return found.helps[0]
     return refusals(found) or seen.last_message or next(iter(found.helps), "") or _unseen(pod)
@@ -217,6 +214,32 @@ def _reason_of_claims(found: Explanation) -> str:
     if found.state is PodState.GATED or (found.helps and found.helps[0].startswith("create ")):
         return found.helps[0]
     return refusals(found) or found.scheduler_record.last_message or _unseen(found.pod)
+
+
+def attempt(found: Explanation) -> str:
+    """What the scheduler did about the pod, as a clause after its name."""
+    if found.state is PodState.ASKS_NOTHING:
+        return "not relevant for GPUs"
+    if found.pod.node:
+        return f"bound it to {found.pod.node}"
+    if found.gates:
+        return "which ignores pods with scheduling gates"
+    if found.scheduler_record.scheduler_saw_it:
+        return "which has tried to place it"
+    if found.scheduler_record.complete:
+        return "which has not handled it: check that this scheduler runs"
+    return "no events of it are available"
+
+
+def fitting_reason(found: Explanation, pod: Pod, seen: SchedulerRecord) -> str:
+    """Why a pod that fits a node is pending: what the scheduler reported, or that none tried.
+
+    Args:
+        found: the explanation of the pod or of an equal one.
+    """
+    message = seen.last_message
+    tried = f"the scheduler reported: {message}" if message else _unseen(pod)
+    return "; ".join([*found.helps[:1], tried])
 
 
 def _unseen(pod: Pod) -> str:

@@ -29,6 +29,7 @@ REMEMBERED_SECONDS: Final = 60
 MOST_SESSIONS: Final = 10_000
 REVIEWS_AT_ONCE: Final = 8
 """Anybody can send tokens; pages need threads too, and the API server has other work."""
+REFUSED: Final = "The API server refuses this token, or it may not list the pods of all namespaces."
 _OPEN: Final = ("/healthz", "/readyz", "/freshz", "/static/")
 _PROGRAMS: Final = ("/events", "/api/")
 """Paths of programs, which get status 401 in place of a redirect to the form."""
@@ -109,7 +110,7 @@ class AuthMiddleware:
         if request.method != "POST":
             return _form("")
         if not await self._allowed(await _posted_token(request)):
-            return _form("The API server refuses this token, or it may not list pods.")
+            return _form(REFUSED)
         session = secrets.token_urlsafe(32)
         self._sessions.add(session)
         answer = RedirectResponse("/", status_code=303)

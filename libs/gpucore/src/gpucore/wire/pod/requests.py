@@ -149,7 +149,7 @@ def _shaped(
         burst=burst or 0,
         policy=policy if policy in wire_names.POLICY_NAMES else "",
         topology=topology if topology in wire_names.TOPOLOGY_NAMES else "",
-        fault=_fault(total, gpus, isolation)
+        fault=_fault(total, gpus, isolation, names)
         or unrecordable
         or _policy_fault(policy, topology)
         or _burst_fault(pod, total, burst)
@@ -199,11 +199,11 @@ def _wants_whole_device(pod: Pod) -> bool:
     return pod.labels.get(wire_names.LABEL_REQUIRE_WHOLE) == wire_names.REQUIRE_WHOLE_DEVICE
 
 
-def _fault(total: ContainerRequest, gpus: int | None, isolation: str) -> str:
+def _fault(total: ContainerRequest, gpus: int | None, isolation: str, names: Names) -> str:
     if total.gpus and (total.mem or total.core):
         return "it requests both exclusive GPUs and shares; request only one"
     if gpus is None:
-        return "its label gpu-count is not a number of GPUs from 1 to 1023"
+        return f"its label {names.gpu_count} is not a number of GPUs from 1 to 1023"
     if IsolationMode.parse(isolation) is None:
         return f"its isolation {isolation[:40]!r} is unknown; use {' or '.join(_ISOLATION_MODES)}"
     return ""

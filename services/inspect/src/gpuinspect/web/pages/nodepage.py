@@ -57,7 +57,7 @@ def _gpus(found: NodeSummary, unit: MemoryUnit) -> Table:
         for gpu in found.gpus
     )
     heads = ("GPU", "Model", "Memory (GiB)", "Compute", "Isolation", "Health", "UUID")
-    return table(heads, rows, caption="GPUs")
+    return table(heads, rows, caption="GPUs", stacks=True)
 
 
 def _pods(frame: Frame, found: NodeSummary) -> Table:
@@ -74,7 +74,7 @@ def _pods(frame: Frame, found: NodeSummary) -> Table:
         for pod in found.pods
     )
     heads = ("Pod", "Allocated (GiB)", "Pending (GiB)", "State", "Age")
-    return table(heads, rows, caption="Pods")
+    return table(heads, rows, caption="Pods", stacks=True)
 
 
 def _matrix(found: Node, names: Names) -> Table | None:

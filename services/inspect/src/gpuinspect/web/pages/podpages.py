@@ -4,7 +4,10 @@ from typing import Final
 
 from gpucore.explain.groups import Group, figures
 from gpucore.explain.pod_states import Explanation, PodState
-from gpuinspect.queries.scheduling_status import refusals
+from gpucore.wire.pod.scheduler_events import scheduler_record
+from gpucore.wire.pod.spec import Pod
+from gpuinspect.cluster.candidates import raw_pod
+from gpuinspect.queries.scheduling_status import attempt, fitting_reason, refusals
 from gpuinspect.web.frames import Frame
 from gpuinspect.web.rendering import Link, Table, Timestamp, View, age_cell, pod_link, table
 
@@ -20,13 +23,17 @@ def waiting(frame: Frame) -> View:
         link = pod_link(pod.namespace, pod.name)
         since = Timestamp(pod.creation) if pod.creation else "unknown"
         age = age_cell(pod.creation, frame.taken)
-        rows.append((link, found.request_summary, _short(found), age, since))
+        rows.append((link, found.request_summary, _short(frame, pod, found), age, since))
     heads = ("Pod", "Request", "Reason", "Age", "Since")
     shown = table(heads, rows, caption="Pods with GPU requests", stacks=True)
     return View("pods.html", {"waiting": shown, "rest": len(frame.waiting) - len(rows)})
 
 
-def _short(found: Explanation) -> str:
+def _short(frame: Frame, pod: Pod, found: Explanation) -> str:
+    """The reason of ``pod``; ``found`` may be the explanation of an equal one."""
+    if found.state is PodState.FITS:
+        raw = raw_pod(frame.snapshot, pod)
+        return fitting_reason(found, pod, scheduler_record(raw, frame.snapshot.events))
     if found.gates or found.fits:
         return next(iter(found.helps), found.state.value)
     if found.state is PodState.UNDECIDED:
@@ -47,7 +54,7 @@ def pod(frame: Frame, found: Explanation) -> View:
         ("Reason for the placement", found.why),
         ("Policy", str(found.policy) if found.pod_request is not None else ""),
         ("Node", Link(pod.node, f"/nodes/{pod.node}") if has_page else pod.node),
-        ("Scheduler", pod.scheduler_name),
+        ("Scheduler", pod.scheduler_name if pod.node else _scheduler(found)),
         ("Scheduler message", "" if pod.node else words),
     )
     values = {
@@ -59,6 +66,11 @@ def pod(frame: Frame, found: Explanation) -> View:
         "helps": found.helps,
     }
     return View("pod.html", values)
+
+
+def _scheduler(found: Explanation) -> str:
+    name = found.pod.scheduler_name
+    return f"{name}, {attempt(found)}" if name else ""
 
 
 def _groups(groups: tuple[Group, ...]) -> Table:

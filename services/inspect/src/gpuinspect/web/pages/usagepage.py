@@ -48,7 +48,7 @@ def _table(report: UsageReport, by: str) -> Table:
     else:
         pending = f"Pending ({unit})"
         heads = ["Pods", f"Allocated ({unit})", "Exclusive GPUs", "In use (GiB)", "Pending pods"]
-        heads.append(pending)
+        heads += [pending, "Pending GPUs"]
         rows = [_of_pods(group, counted) for group in groups]
     return table(
         [title.capitalize() if by in GROUPS else title, *heads], rows, caption=caption, stacks=True
@@ -65,7 +65,8 @@ def _of_pods(group: GroupUsage, unit: MemoryUnit) -> list[Cell]:
     name, used = group.name or "none", _used(group)
     allocated = _amount(group.allocated, group.allocated_unknown_unit, unit)
     pending = _amount(group.pending, group.pending_unknown_unit, unit)
-    return [name, group.pods, allocated, group.gpus, used, group.pending_pods, pending]
+    held: list[Cell] = [name, group.pods, allocated, group.gpus, used]
+    return [*held, group.pending_pods, pending, group.pending_gpus]
 
 
 def _amount(known: int, unknown: int, unit: MemoryUnit) -> str:

@@ -18,6 +18,7 @@ from gpuinspect.web.limits import most_pods
 from gpuinspect.web.rendering import Table, View, table
 
 MOST: Final = 100  # pods and nodes of one simulation
+NOTHING_REQUESTED: Final = "The pods request nothing: enter memory, compute or exclusive GPUs."
 Values = dict[str, Any]
 _FIELDS: Final = (
     ("mem", "Memory ({})", 0, 1 << 20),
@@ -51,7 +52,7 @@ def _field(query: Mapping[str, str], name: str, text: str, low: int, high: int) 
 def _result(frame: Frame, query: Mapping[str, str]) -> Values:
     amounts = {name: _amount(query.get(name, ""), low, high) for name, _, low, high in _FIELDS}
     if not (amounts["mem"] or amounts["core"] or amounts["gpus"]):
-        return {}
+        return {"refused": NOTHING_REQUESTED} if query else {}
     nodes = len(frame.view.nodes) + amounts["add"]
     pods = min(amounts["replicas"], most_pods(nodes))
     wanted = WorkloadPods(_pod(amounts, frame.ledger), pods)
