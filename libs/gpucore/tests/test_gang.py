@@ -177,6 +177,29 @@ def test_a_gang_that_does_not_fit_takes_nothing_and_reports_what_fits() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("gpus", "core", "spread_over", "size"),
+    [(2, 50, 1, 4), (3, 0, 2, 3)],
+    ids=["compute", "several GPUs"],
+)
+def test_a_gang_of_shares_leaves_a_gpu_to_a_pod_whose_exclusive_gpu_is_unknown(
+    gpus: int, core: int, spread_over: int, size: int
+) -> None:
+    """Places for two pods are none for more: the gang is refused as a whole."""
+    inventory = make_gpus(*[16] * gpus)
+    labels = {wire_names.LABEL_MAX_POD: "2"}
+    book = ledger(
+        share_node("a", inventory, whole=True, labels=labels),
+        pod("unknown", gpus=1, node="a"),
+    )
+    share = member(0, size, mem=2, core=core)
+    counted = {**share.labels, NAMES.gpu_count: str(spread_over)}
+    answer = requested(book, msgspec.structs.replace(share, labels=counted), "a")
+    assert isinstance(answer, Shortage)
+    assert (answer.missing, answer.room) == (size, 2)
+    assert not reservations(book)
+
+
 def test_a_gang_is_spread_where_other_rules_limit_the_pods_of_a_node() -> None:
     """Processors for one pod each, here; a node for none of them is not used."""
     book = ledger(*(share_node(name, make_gpus(16, 16)) for name in "abc"))
