@@ -360,6 +360,17 @@ def test_a_place_of_an_exclusive_gpu_ends_when_another_pod_has_a_share_of_it() -
     assert (len(places), taken_gpu in places) == (2, False)
 
 
+@pytest.mark.parametrize("texts", [{NAMES.mem_idx: "0"}, {}], ids=["known GPU", "unknown GPU"])
+def test_places_that_no_longer_fit_together_are_found_anew(texts: dict[str, str]) -> None:
+    """A pod that bypassed the scheduler took a GPU: each bind would be refused for the other."""
+    book = ledger(share_node("a", make_gpus(8)), share_node("b", make_gpus(4)))
+    assert nodes_of(requested(book, member(0, 2, mem=4), "ab")) == ["a", "a"]
+    book.pod_changed(pod("other", 4, node="a", annotations=texts))
+    assert nodes_of(requested(book, member(0, 2, mem=4), "ab")) == ["a", "b"]
+    placed = [take(book, member(n, 2, mem=4), kept) for n, kept in enumerate(reservations(book))]
+    assert {one.placement.node for one in placed} == {"a", "b"}
+
+
 def test_places_that_are_chosen_anew_do_not_count_beside_themselves(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
