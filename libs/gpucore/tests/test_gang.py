@@ -177,6 +177,29 @@ def test_a_gang_that_does_not_fit_takes_nothing_and_reports_what_fits() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("gpus", "core", "spread_over", "size"),
+    [(2, 50, 1, 4), (3, 0, 2, 3)],
+    ids=["compute", "several GPUs"],
+)
+def test_a_gang_of_shares_leaves_a_gpu_to_a_pod_whose_exclusive_gpu_is_unknown(
+    gpus: int, core: int, spread_over: int, size: int
+) -> None:
+    """Places for two pods are none for more: the gang is refused as a whole."""
+    inventory = make_gpus(*[16] * gpus)
+    labels = {wire_names.LABEL_MAX_POD: "2"}
+    book = ledger(
+        share_node("a", inventory, whole=True, labels=labels),
+        pod("unknown", gpus=1, node="a"),
+    )
+    share = member(0, size, mem=2, core=core)
+    counted = {**share.labels, NAMES.gpu_count: str(spread_over)}
+    answer = requested(book, msgspec.structs.replace(share, labels=counted), "a")
+    assert isinstance(answer, Shortage)
+    assert (answer.missing, answer.room) == (size, 2)
+    assert not reservations(book)
+
+
 def test_a_gang_is_spread_where_other_rules_limit_the_pods_of_a_node() -> None:
     """Processors for one pod each, here; a node for none of them is not used."""
     book = ledger(*(share_node(name, make_gpus(16, 16)) for name in "abc"))
@@ -335,6 +358,17 @@ def test_a_place_of_an_exclusive_gpu_ends_when_another_pod_has_a_share_of_it() -
     requested(book, member(0, 2, gpus=1), "a")
     places = {gpu for one in reservations(book) for gpu in able_nodes.gpus_of(one.placement)}
     assert (len(places), taken_gpu in places) == (2, False)
+
+
+@pytest.mark.parametrize("texts", [{NAMES.mem_idx: "0"}, {}], ids=["known GPU", "unknown GPU"])
+def test_places_that_no_longer_fit_together_are_found_anew(texts: dict[str, str]) -> None:
+    """A pod that bypassed the scheduler took a GPU: each bind would be refused for the other."""
+    book = ledger(share_node("a", make_gpus(8)), share_node("b", make_gpus(4)))
+    assert nodes_of(requested(book, member(0, 2, mem=4), "ab")) == ["a", "a"]
+    book.pod_changed(pod("other", 4, node="a", annotations=texts))
+    assert nodes_of(requested(book, member(0, 2, mem=4), "ab")) == ["a", "b"]
+    placed = [take(book, member(n, 2, mem=4), kept) for n, kept in enumerate(reservations(book))]
+    assert {one.placement.node for one in placed} == {"a", "b"}
 
 
 def test_places_that_are_chosen_anew_do_not_count_beside_themselves(

@@ -167,6 +167,25 @@ class Bench:
         self.cycles.release_ended()
 
 
+def test_pods_that_no_watch_has_shown_yet_share_no_place() -> None:
+    """kube-scheduler may call filter before the watch brings the pods."""
+    bench = Bench(1)
+    unseen = [UnscheduledPod(one, pod_request_of(one, NAMES)) for one in map(member, range(3))]
+    assert {bench.node_of(one) for one in unseen[:2]} == {"a", "b"}
+    assert not bench.node_of(unseen[2], (A, B))
+    assert bench.reserved() == ["a", "b"]
+
+
+def test_places_that_no_longer_fit_together_are_planned_anew() -> None:
+    """A bind would refuse each pod while the other has its place."""
+    bench = Bench(2)
+    pods = bench.come(member(0, 4), member(1, 4))
+    assert [bench.node_of(one) for one in pods] == ["a", "a"]
+    bench.state.ledger.node_changed(share_node("a", make_gpus(4)))
+    assert {bench.node_of(one) for one in pods} == {"a", "b"}
+    assert all(isinstance(bench.bind(one, bench.place_of(one)), Placement) for one in pods)
+
+
 def test_each_pod_of_a_cycle_gets_a_place_of_its_own() -> None:
     """No bind comes between the calls, and yet no GPU is answered twice."""
     bench = Bench(3)

@@ -150,7 +150,27 @@ async def test_a_pod_that_is_not_known_is_read_and_remembered(clock: FakeClock) 
         "/api/v1/namespaces/default/pods/q/binding",
     ]
     assert bench.used() == 3
-    assert bench.state.find("default", "q")
+    assert bench.state.pending_pod("default", "q", PodUid("q"))
+
+
+@pytest.mark.parametrize("node", ["", "n", "m"])
+async def test_a_pod_that_ends_while_it_is_read_is_not_kept(clock: FakeClock, node: str) -> None:
+    """The watch may be quicker than the reply, and brings nothing of the pod any more."""
+    item = pod("q", 40, uid="q")
+    if node:
+        item = placed(item, node, 0)
+
+    async def reply(_: RecordedRequest) -> bytes:
+        bench.state.pod_gone(a_pod(item))
+        return encoded(item)
+
+    bench = Bench(clock, reply)
+    bench.state.pod_changed(a_pod(ITEM))
+    found = await bench.run_bind(uid="q", name="q")
+    assert found.fate == {"": "refused", "n": "already", "m": "lost"}[node]
+    assert bench.sent() == [("GET", "q")]
+    assert not bench.state.ledger.allocations()
+    assert [one.pod.name for one in bench.state.waiting()] == ["p"]
 
 
 async def test_a_plain_pod_that_was_read_once_is_not_read_again(clock: FakeClock) -> None:

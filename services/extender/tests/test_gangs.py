@@ -412,6 +412,9 @@ def test_a_gang_is_not_planned_while_its_namespace_pauses(monkeypatch: pytest.Mo
     monkeypatch.setattr("gpuextender.scheduling.gangs.place_gang", planned)
     assert "cannot reserve GPUs" in str(bench.gangs.admit(pending, [A, B]))
     assert not planned.called
+    assert bench.gangs.paused(pending)
+    bench.clock.now += 3600_000_000_000
+    assert not bench.gangs.paused(pending)
 
 
 def test_standing_reservations_are_used_while_the_namespace_pauses() -> None:
@@ -420,6 +423,7 @@ def test_standing_reservations_are_used_while_the_namespace_pauses() -> None:
     pending = bench.come(member("g0"), member("g1"))
     bench.gangs.admit(pending, [A, B])
     bench.state.reservation_time.charge("default", NOW - 60_000_000_000, NOW)
+    assert not bench.gangs.paused(pending)
     assert bench.gangs.admit(pending, [A, B]) == {A, B}
     assert isinstance(bench.take(pending, A), Placement)
 

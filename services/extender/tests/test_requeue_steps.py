@@ -718,17 +718,18 @@ async def test_a_gang_whose_pods_are_all_placed_during_a_look_is_left_out(
 
 
 @pytest.mark.parametrize("gang", [member, grouped])
+@pytest.mark.parametrize(("owed", "seconds"), [("planning_time", 5), ("reservation_time", 120)])
 async def test_a_gang_that_got_no_plan_goes_back_after_the_pause(
-    clock: FakeClock, gang: Callable[[str], Object]
+    clock: FakeClock, gang: Callable[[str], Object], owed: str, seconds: int
 ) -> None:
     """No event comes meanwhile; the look goes on, and sends it back once."""
     bench = Bench(clock, "a", "b")
     bench.create(gang("g0"), gang("g1"))
-    now = clock.now_ns()
-    bench.state.planning_time.charge("default", now - 5_000_000_000, now)
+    now, time = clock.now_ns(), getattr(bench.state, owed)
+    time.charge("default", now - seconds * 1_000_000_000, now)
     for name in ("g0", "g1"):
         bench.refuse(gang(name), "a", "b", paused=True)
-    while bench.state.planning_time.pause("default", clock.now_ns()):
+    while time.pause("default", clock.now_ns()):
         assert await bench.requeue.look()
         assert bench.sent() == []
         clock.seconds += 1

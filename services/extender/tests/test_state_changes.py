@@ -122,6 +122,18 @@ def test_a_relist_frees_the_cpu_of_nominated_pods_that_vanished(
     assert dict(found.requested).get("cpu", 0) == left
 
 
+def test_a_pod_that_waits_again_after_a_restore_frees_the_cpu_of_its_node() -> None:
+    """A list from a restored etcd may have it without its node."""
+    state, _ = two_nodes()
+    item = pod("p", 4, uid="p")
+    item["spec"]["containers"][0]["resources"]["requests"] = {"cpu": "1"}
+    state.relist_pods([decode_with_constraints(encoded(placed(item, "a", 0)))])
+    state.relist_pods([decode_with_constraints(encoded(item))])
+    found = state.candidates.node(A)
+    assert found is not None
+    assert (dict(found.requested).get("cpu", 0), found.pods) == (0, 0)
+
+
 @pytest.mark.parametrize(("node", "kept"), [("place", set()), ("c", {"c"})])
 def test_a_member_that_is_nominated_for_a_place_of_its_gang_counts_once(
     node: str, kept: set[str]

@@ -128,6 +128,10 @@ class NodeInfo:
         self._reckon()
         return self.pending + self._excess + self.pending_gpus * self._largest
 
+    def reserved_core(self) -> int:
+        """Percent of compute to keep free for allocations on unknown GPUs."""
+        return self.pending_core + self.pending_gpus * CORE_PER_GPU
+
     def by_claim(self, allocation: Allocation) -> bool:
         """The pod's extended resource is allocated by a claim, which counts in its place."""
         return self.shape.claims and allocation.users is None

@@ -52,14 +52,27 @@ def standing_places(
         ledger, [one for one in reservations if one.placement.node in doubtful]
     )
     fitting = {name for name, node_info in without.items() if fit(node_info, pod_request) is None}
+    crowded = {name for name in without if _is_crowded(ledger.node(name))}
 
     def still_stands(one: Allocation) -> bool:
         name = one.placement.node
         if name not in doubtful:
             return True
-        return name in fitting and _still_open(without[name], one, pod_request)
+        holds = name in fitting and _still_open(without[name], one, pod_request)
+        if holds and name in crowded:  # the next place has to fit beside this one
+            without[name].put(one)
+            if fit(without[name], pod_request) is not None:
+                fitting.discard(name)
+        return holds
 
     return tuple(filter(still_stands, reservations))
+
+
+def _is_crowded(node_info: NodeInfo | None) -> bool:
+    """Pods that bypassed the scheduler may have what is reserved for the gang."""
+    return node_info is not None and bool(
+        node_info.overfull or node_info.reserved_units() or node_info.reserved_core()
+    )
 
 
 def _surely_stands(ledger: Ledger, kept: Allocation) -> bool:

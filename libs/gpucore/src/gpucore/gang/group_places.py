@@ -133,9 +133,14 @@ class GroupPlaces:
     ) -> Allocation | None:
         """A place that is reserved already: its own, or that of another pod."""
         own = view.reserved.get(mine.uid)
-        if own is not None and own.placement.node in names and self.stand(view, {mine.uid: own}):
+        if own is not None and own.placement.node in names and self._stands(view, mine.uid, own):
             return own
         return self._exchange(view, cycle, mine, names)
+
+    def _stands(self, view: GroupView, uid: PodUid, place: Allocation) -> bool:
+        """The place of a pod can still be had beside the others that are reserved."""
+        alone = {uid: place}
+        return bool(self.stand(msgspec.structs.replace(view, reserved=alone), alone))
 
     def _exchange(
         self, view: GroupView, cycle: GroupCycle, mine: GroupMember, names: Collection[NodeName]
@@ -146,7 +151,7 @@ class GroupPlaces:
             theirs = view.reserved.get(other.uid)
             if theirs is None or other.uid in cycle.answered or other.like != like:
                 continue
-            if theirs.placement.node in names and self.stand(view, {other.uid: theirs}):
+            if theirs.placement.node in names and self._stands(view, other.uid, theirs):
                 own = view.reserved.get(mine.uid)
                 self._state.forget(theirs.uid)
                 if own is not None:
@@ -245,6 +250,7 @@ class GroupPlaces:
             kept=kept,
             needed=view.needed,
             now_ns=since,
+            staying=view.staying,
             nominated=view.nominated,
             most=most,
         )

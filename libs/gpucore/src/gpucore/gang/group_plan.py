@@ -46,6 +46,7 @@ def plan_group(
     kept: Mapping[PodUid, Allocation],
     needed: int,
     now_ns: int,
+    staying: Collection[Allocation] = (),
     nominated: Nominated = NONE_NOMINATED,
     most: int = MOST_COMPARED,
 ) -> dict[PodUid, Allocation] | GroupShortage:
@@ -53,15 +54,17 @@ def plan_group(
 
     Args:
         nodes: names of the nodes that a pod may go to; one object for pods that may go to the same.
-        kept: reservations that stay, by the UIDs of their pods; all others of the group end.
+        kept: reservations that stay, by the UIDs of their pods.
         needed: number of places that the group needs, those that are kept included.
+        staying: reservations that stay beside these; all others of the group end.
         nominated: pods that go before those of the group, by the node that they are nominated for.
         most: maximum number of nodes that all attempts compare.
     """
     held = ledger.gang(gang.namespace, gang.name)
     home = {one.placement.node for one in held if one.state is not AllocationState.RESERVED}
     home.update(one.placement.node for one in kept.values())
-    changed = beside_nominated(ledger, _with_only(ledger, held, kept.values()), nominated)
+    without = _with_only(ledger, held, (*kept.values(), *staying))
+    changed = beside_nominated(ledger, without, nominated)
     empty = _Filling(ledger, gang, changed, rules, home, now_ns)
     room = 0
     for found in _attempts(empty, members, nodes, most):

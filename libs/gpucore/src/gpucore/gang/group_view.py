@@ -23,6 +23,7 @@ class GroupView(msgspec.Struct, frozen=True):
             Pods that request nothing of ours count as placed: others decide about them.
         members: pods that need a place, the one being scheduled first.
         reserved: places that are reserved for them.
+        staying: places of other pods of the group, such as those that no watch has shown yet.
         nominated: pods that go before those of the group, by the node that they are nominated for.
     """
 
@@ -31,6 +32,7 @@ class GroupView(msgspec.Struct, frozen=True):
     needed: int
     members: tuple[GroupMember, ...]
     reserved: Mapping[PodUid, Allocation]
+    staying: tuple[Allocation, ...] = ()
     nominated: Nominated = NONE_NOMINATED
 
 
@@ -51,9 +53,11 @@ def group_view(
     others = sum(one.pod_request is None for one in open_pods)
     placed = len(pods) - len(open_pods)
     uids = {member.uid for member in members}
-    reserved = {uid: one for uid, one in reserved_for(ledger, gang).items() if uid in uids}
+    places = reserved_for(ledger, gang)
+    reserved = {uid: one for uid, one in places.items() if uid in uids}
+    staying = tuple(one for uid, one in places.items() if uid not in uids)
     needed = max(gang.size - placed - others, 1)
-    return GroupView(gang, len(pods), needed, tuple(members), reserved, nominated)
+    return GroupView(gang, len(pods), needed, tuple(members), reserved, staying, nominated)
 
 
 def _placed(ledger: Ledger, member: Member) -> bool:

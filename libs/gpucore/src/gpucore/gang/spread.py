@@ -39,7 +39,7 @@ class NodeOffer:
         self._known: dict[int, float] = {}
         if pod_request.gpus:
             self.room = min(free_gpus(node_info, pod_request) // pod_request.gpus, most)
-        elif pod_request.whole_device:
+        elif pod_request.whole_device or (pod_request.gpu_count > 1 and node_info.pending_gpus):
             self.room = len(self._filled(most))
         else:
             self.room = _room_for_shares(node_info, pod_request, most)
@@ -130,9 +130,9 @@ def _rooms_beside_pending(node_info: NodeInfo, pod_request: PodRequest, most: in
     yield most
     if pod_request.mem and (reserved := node_info.reserved_units()):
         yield max(node_info.free_units() - reserved, 0) // pod_request.mem
-    if pod_request.core and node_info.pending_core:
+    if pod_request.core and (pending := node_info.reserved_core()):
         free = sum(device.core_free for device in node_info.devices.values() if device.healthy)
-        yield max(free - node_info.pending_core, 0) // pod_request.core
+        yield max(free - pending, 0) // pod_request.core
 
 
 def _shares(device: DeviceInfo, pod_request: PodRequest) -> int:

@@ -132,7 +132,8 @@ class CandidateNodes:
         listed: set[PodUid] = set()
         for pod in pods:
             self.pod_changed(pod)
-            listed.add(pod.uid)
+            if pod.node:  # after a restore of etcd a pod may wait again
+                listed.add(pod.uid)
         for uid in [uid for uid, one in self._pods.items() if one.bound and uid not in listed]:
             self._drop(uid)
 

@@ -9,7 +9,6 @@ from typing import Final
 from gpucore.accounting.node_info import NodeInfo
 from gpucore.kubescheduler.node_fit import constraint_refusals
 from gpucore.model import (
-    CORE_PER_GPU,
     Code,
     DeviceFitError,
     FitError,
@@ -146,7 +145,7 @@ def _pending_gpus(node_info: NodeInfo, pod_request: PodRequest) -> FitError | No
 
 def _pending_compute(node_info: NodeInfo, pod_request: PodRequest) -> FitError | None:
     """Compute held on no known GPU leaves too little of the node's for this request."""
-    pending = node_info.pending_core + node_info.pending_gpus * CORE_PER_GPU
+    pending = node_info.reserved_core()
     if not (pod_request.core and pending):
         return None
     free = sum(device.core_free for device in node_info.devices.values() if device.healthy)

@@ -78,7 +78,7 @@ class RememberedPod(msgspec.Struct):
         wakeups: times it was sent back since it last fitted anywhere.
         not_before: time of the loop before which it is not sent back again.
         incomplete: pods of its gang were missing, which its scheduler reported as the reason.
-        paused: its gang got no plan, because plans took too long for gangs of its namespace.
+        paused: its gang got no plan, because of what its namespace owes.
     """
 
     pod: Pod

@@ -131,7 +131,10 @@ class Bind:
         return outcome
 
     async def _asking(self, args: BindingArgs) -> UnscheduledPod | BindResult:
-        """The pod that is meant: as known here, else as the API server has it."""
+        """The pod that is meant: as known here, else as the API server has it.
+
+        What was read is not entered into the ledger: the watch may have ended the pod since.
+        """
         known = self._state.pending_pod(args.pod_namespace, args.pod_name, PodUid(args.pod_uid))
         if known is not None:
             return known
@@ -141,8 +144,7 @@ class Bind:
             return BindResult("lost", f"pod {args.pod_namespace}/{args.pod_name} not found")
         if pod.uid != args.pod_uid:
             return BindResult("lost", _other_uid(args, pod))
-        self._state.pod_changed(pod)
-        return self._state.saw(pod)
+        return _bound(pod.node, args) if pod.node else self._state.saw(pod)
 
     async def _read(self, namespace: str, name: str) -> Pod:
         return decode_pod(await self._api.get(binding.pod_path(namespace, name)))
@@ -152,9 +154,7 @@ class Bind:
         allocation = self._state.ledger.allocation(PodUid(args.pod_uid))
         if allocation is None or allocation.state in _UNBOUND:
             return None
-        if allocation.placement.node == args.node:
-            return BindResult("already")
-        return BindResult("lost", f"pod is already bound to node {allocation.placement.node}")
+        return _bound(allocation.placement.node, args)
 
     async def _decide(self, pending: UnscheduledPod, args: BindingArgs) -> BindResult:
         """Place and reserve; then write."""
@@ -241,6 +241,13 @@ class Bind:
         if where:
             self._recorder.note(pod, "GpuPlaced", f"Placed: {where}")
         return BindResult("bound")
+
+
+def _bound(node: NodeName, args: BindingArgs) -> BindResult:
+    """The answer for a pod that is on a node already."""
+    if node == args.node:
+        return BindResult("already")
+    return BindResult("lost", f"pod is already bound to node {node}")
 
 
 def _no_place(pod: Pod, request: str, node: NodeName, reason: str) -> str:

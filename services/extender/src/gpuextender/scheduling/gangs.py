@@ -111,12 +111,14 @@ class Gangs:
         return gang is None or self._state.members(pending, gang).exist >= gang.size
 
     def paused(self, pending: UnscheduledPod) -> bool:
-        """Its gang gets no new plan, because plans took too long for gangs of its namespace."""
-        gang, state = gang_of(pending.pod), self._state
+        """Its gang gets no new places for a while, because of what its namespace owes."""
+        gang, state, now_ns = gang_of(pending.pod), self._state, self._clock()
         if gang is None:
             return False
         held = state.ledger.gang(*gang.key)
-        return planning_pause(state.planning_time, gang, held, self._clock()) > 0
+        return planning_pause(state.planning_time, gang, held, now_ns) > 0 or (
+            self._rest(gang, held, now_ns) > 0
+        )
 
     def filter(
         self, pending: UnscheduledPod, names: Sequence[NodeName]
@@ -243,10 +245,9 @@ class Gangs:
         """The places that the gang would get, or why it gets none."""
         ledger, now_ns = self._state.ledger, self._clock()
         held = ledger.gang(gang.namespace, gang.name)
-        if not any(one.state is AllocationState.RESERVED for one in held):
-            pause = self._state.reservation_time.pause(gang.namespace, now_ns)
-            if pause:  # before the gang is planned, which may take long
-                return gang_sentence(resting(gang, pause))
+        pause = self._rest(gang, held, now_ns)
+        if pause:  # before the gang is planned, which may take long
+            return gang_sentence(resting(gang, pause))
         members = self._state.members(pending, gang)
         found = place_gang(
             ledger,
@@ -271,6 +272,12 @@ class Gangs:
             return gang_sentence(found)
         pause = self._state.reservation_time.pause(gang.namespace, now_ns) if fresh else 0.0
         return gang_sentence(resting(gang, pause)) if pause else found
+
+    def _rest(self, gang: Gang, held: Collection[Allocation], now_ns: int) -> float:
+        """Seconds for which nothing is reserved for a gang that has no reservations."""
+        pause = self._state.reservation_time.pause(gang.namespace, now_ns)
+        reserved = pause and any(one.state is AllocationState.RESERVED for one in held)
+        return 0.0 if reserved else pause
 
 
 def _places(nodes: Collection[NodeName]) -> str:

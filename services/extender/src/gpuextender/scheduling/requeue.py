@@ -64,7 +64,7 @@ class GangChecks(Protocol):
         ...
 
     def paused(self, pending: UnscheduledPod) -> bool:
-        """Its gang gets no new plan, because plans took too long for gangs of its namespace."""
+        """Its gang gets no new places for a while, because of what its namespace owes."""
         ...
 
 
