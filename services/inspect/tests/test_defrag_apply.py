@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from drawncluster import FakeCluster, Gpu
-from evictingserver import NO_ROLE, OVERLOADED, WEBHOOK, EvictingServer
+from evictingserver import NO_ROLE, OVERLOADED, PODS, WEBHOOK, EvictingServer
 from invoking import Run, WhatIfOutcome
 from test_advice import configured
 
@@ -245,6 +245,53 @@ def test_a_budget_that_two_pods_share_stops_between_them(
     assert server.evicted == ["b"]
     assert "evicted 1 of 2 pods" in outcome.out
     assert "PodDisruptionBudget" in outcome.out
+
+
+@pytest.mark.parametrize(
+    ("failure", "state"),
+    [({"read": 503}, "no"), ({"c": 403}, "no"), ({"c": 503}, "unknown")],
+    ids=["read", "right", "lost reply"],
+)
+def test_an_error_in_the_middle_names_what_was_done_and_what_was_not(
+    defrag: Defrag, server: EvictingServer, failure: dict[str, int], state: str
+) -> None:
+    """The table says it of each pod; the exit code is 1, with the error and how to go on."""
+
+    def failing(name: str) -> None:
+        if name == "b":
+            server.refused.update(failure)
+            server.statuses.update({PODS: 503} if "read" in failure else {})
+
+    server.before, server.why = failing, NO_ROLE
+    outcome = defrag("--apply")
+    rows = {line.split()[0]: line.split()[-1] for line in outcome.out.splitlines()[1:-1]}
+    assert rows == {"default/b": "yes", "default/c": state}
+    assert "evicted 1 of 2 pods so that default/w fits node n1; stopped: " in outcome.out
+    words = " ".join(outcome.err.split())
+    assert "default/w may still need the eviction of default/c: no run evicts" in words
+    assert (outcome.code, "error: " in words) == (1, True)
+
+
+def test_an_error_before_the_first_eviction_is_an_error_alone(
+    defrag: Defrag, server: EvictingServer
+) -> None:
+    """Nothing was done that could be named."""
+    server.before, server.why = lambda name: server.refused.update({name: 403}), NO_ROLE
+    outcome = defrag("--apply")
+    assert (outcome.code, outcome.out, server.evicted) == (1, "", [])
+    assert "a right is missing" in outcome.err
+
+
+def test_the_document_of_a_run_that_failed_has_the_evicted_pods(
+    defrag: Defrag, server: EvictingServer
+) -> None:
+    """As the table has."""
+    server.before = lambda _: server.statuses.update({PODS: 503})
+    outcome = defrag("--apply", "-o", "json")
+    found = json.loads(outcome.out)
+    assert [each["evicted"] for each in found["evictions"]] == [True, False]
+    assert "503" in found["stopped"]
+    assert outcome.code == 1
 
 
 def test_names_are_those_of_the_evicted_pods(defrag: Defrag, server: EvictingServer) -> None:

@@ -28,7 +28,9 @@ from gpucore.sizing.idle_eviction import MeasuredPod
 from gpucore.units import NodeName, PodUid
 from gpucore.wire.pod.spec import Pod
 from gpuinspect.idle.changes import give_notice
+from gpuinspect.idle.reading import measured_again
 from gpuinspect.terminal import ages
+from gpukube.errors import ConfigError
 
 pytestmark = pytest.mark.slow
 
@@ -391,6 +393,36 @@ def test_without_the_event_nobody_has_notice(idle: Idle) -> None:
     assert outcome.code == 1
     assert "postponed" in outcome.out
     assert [idle.notice(name) for name in "ab"] == [None, None]
+
+
+def test_a_lost_reply_to_an_eviction_leaves_its_outcome_open(idle: Idle) -> None:
+    """The API server may have evicted the pod: the run ends, and says so."""
+    idle()
+    idle.later(24)
+    idle.server.refused["b"], idle.server.why = 503, "the reply is lost"
+    outcome = idle()
+    assert outcome.code == 1
+    assert "error: default/b may be evicted: POST" in outcome.err
+    assert [line.split()[4] for line in outcome.out.splitlines()[1:4]].count("postponed") == 2
+
+
+def test_credentials_that_end_in_the_middle_hide_no_eviction(
+    idle: Idle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The table has the pod that was evicted before."""
+    idle()
+    idle.later(24)
+
+    def read(kube: Any, pod: MeasuredPod, found: Any) -> MeasuredPod:
+        if pod.name == "a":
+            raise ConfigError("the credential plugin fails")
+        return measured_again(kube, pod, found)
+
+    monkeypatch.setattr("gpuinspect.idle.run.measured_again", read)
+    outcome = idle()
+    rows = {line.split()[1]: line.split()[4] for line in outcome.out.splitlines()[1:4]}
+    assert (rows["b"], rows["a"]) == ("evicted", "postponed")
+    assert (outcome.code, "the credential plugin fails" in outcome.err) == (1, True)
 
 
 def test_a_quota_of_events_keeps_the_pods_of_its_namespace_only(idle: Idle) -> None:

@@ -25,9 +25,9 @@ from gpucore.wire.names import DEFRAG_HISTORY, Names
 from gpuinspect.cluster.collect import CLAIM_LISTS, ClusterSource, live
 from gpuinspect.cluster.snapshots import Snapshot
 from gpuinspect.defrag.reading import READ, defrag_state
-from gpuinspect.errors import InspectError
+from gpuinspect.errors import FAILURES, InspectError, sentence
 from gpuinspect.eviction.lease import LeaseError, RunLease
-from gpuinspect.eviction.pods import refusal
+from gpuinspect.eviction.pods import may_be_done, refusal
 from gpuinspect.terminal.ages import now
 from gpukube.errors import ForbiddenError, InvalidReplyError, KubeError
 
@@ -94,6 +94,8 @@ class RunReport(msgspec.Struct, frozen=True):
         found: the plan, or why there is none.
         evicted: the pods that were evicted, in order.
         stopped: why the plan was not carried out to its end; empty where it was.
+        failure: that ended the run after an eviction was requested; ``None`` where there is none.
+        unknown: the pod of the plan of which it is not known whether it was evicted, if any.
         applied: the run was allowed to evict.
         refused: why the cluster refused evictions of other plans, in a dry run.
     """
@@ -103,6 +105,8 @@ class RunReport(msgspec.Struct, frozen=True):
     stopped: str = ""
     applied: bool = False
     refused: tuple[str, ...] = ()
+    failure: Exception | None = None
+    unknown: DefragPod | None = None
 
 
 def plan_or_evict(
@@ -112,7 +116,7 @@ def plan_or_evict(
 
     Raises:
         InspectError: a snapshot cannot be changed, or the name of the Lease is wrong.
-        KubeError: the cluster cannot be read or written, or the outcome of a request is unknown.
+        KubeError: the cluster cannot be read or written, and nothing was evicted.
     """
     if source.snapshot is not None:
         if wanted.apply:
@@ -243,12 +247,26 @@ class _Run:
         self._calls, self._lease = calls, lease
         self._found, self._plan = found, found.plan
         self._evicted: list[DefragPod] = []
+        self._unknown: DefragPod | None = None
 
     def report(self, refused: Sequence[str]) -> RunReport:
         """Evict the pods; ``refused`` is why other plans were not carried out."""
-        stopped = self._evictions()
-        evicted = tuple(self._evicted)
-        return RunReport(self._found, evicted, stopped, applied=True, refused=tuple(refused))
+        failure: Exception | None = None
+        try:
+            stopped = self._evictions()
+        except FAILURES as error:
+            if not (self._evicted or self._unknown):
+                raise
+            stopped, failure = sentence(error), error
+        return RunReport(
+            self._found,
+            tuple(self._evicted),
+            stopped,
+            applied=True,
+            refused=tuple(refused),
+            failure=failure,
+            unknown=self._unknown,
+        )
 
     def refusals(self) -> dict[PodUid, str]:
         """Why evictions of the plan are not permitted now, by a dry run of each."""
@@ -281,6 +299,8 @@ class _Run:
         except KubeError as error:
             if reason := refusal(pod, error):
                 return reason
+            if not dry_run and may_be_done(error):
+                self._unknown = pod
             raise
         return ""
 

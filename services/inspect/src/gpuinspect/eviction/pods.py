@@ -8,11 +8,13 @@ from gpucore.units import PodUid
 from gpucore.wire.pod.controllers import Controller
 from gpukube.errors import (
     ConflictError,
+    InvalidReplyError,
     KubeError,
     NotFoundError,
     ServerError,
     StatusError,
     ThrottledError,
+    UnreachableError,
 )
 
 _UNPROCESSABLE: Final = 422
@@ -64,6 +66,11 @@ def refusal(pod: EvictablePod, error: KubeError) -> str:
     if changed or isinstance(error, ConflictError | NotFoundError):
         return f"{pod} has changed: {message}"
     return f"admission rejects the request for {pod}: {message}" if _not_admitted(error) else ""
+
+
+def may_be_done(error: KubeError) -> bool:
+    """Whether the API server may have carried out a request that failed: its reply is missing."""
+    return isinstance(error, UnreachableError | ServerError | InvalidReplyError)
 
 
 def _not_admitted(error: KubeError) -> bool:

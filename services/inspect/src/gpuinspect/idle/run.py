@@ -16,8 +16,9 @@ from gpucore.sizing.idle_eviction import IdleDecision, IdleRules, IdleStep, Meas
 from gpucore.units import counted
 from gpucore.wire.names import Names
 from gpuinspect.cluster.collect import ClusterSource
+from gpuinspect.errors import FAILURES, InspectError
 from gpuinspect.eviction.lease import LeaseError, RunLease
-from gpuinspect.eviction.pods import refusal
+from gpuinspect.eviction.pods import may_be_done, refusal
 from gpuinspect.idle.outcomes import IdleOutcome, IdlePodOutcome, IdleRun
 from gpuinspect.idle.reading import IdleSelection, measured_again, measured_pods
 from gpukube.errors import KubeError
@@ -117,7 +118,11 @@ class _Run:
             return IdlePodOutcome(pod, IdleOutcome.POSTPONED, after, reason)
         self._attempts[decision.step] += 1
         notice = decision.step is IdleStep.NOTICE
-        found = self._noticed(pod) if notice else self._evicted(pod, after)
+        try:
+            found = self._noticed(pod) if notice else self._evicted(pod, after)
+        except FAILURES as error:
+            self._stopped = str(error)
+            return IdlePodOutcome(pod, IdleOutcome.POSTPONED, after, self._stopped)
         if found.outcome in {IdleOutcome.NOTICED, IdleOutcome.EVICTED}:
             self._done[decision.step] += 1
         return found
@@ -161,22 +166,22 @@ class _Run:
     def _tried(
         self, pod: MeasuredPod, outcome: IdleOutcome, after: float, call: Callable[[], None]
     ) -> IdlePodOutcome:
-        """Hold the Lease and make a change; a failure that is not about this pod ends the run."""
+        """Hold the Lease and make a change; a failure that is not about this pod ends the run.
+
+        Raises:
+            LeaseError: another run took the Lease.
+            InspectError: it is not known whether the pod was evicted.
+            KubeError: other failures.
+        """
         if self._lease is None:
             return IdlePodOutcome(pod, outcome, after)
-        try:
-            self._lease.renew()
-        except (LeaseError, KubeError) as error:
-            return self._ended(pod, after, str(error))
+        self._lease.renew()
         try:
             call()
         except KubeError as error:
             if reason := refusal(pod, error):
                 return IdlePodOutcome(pod, IdleOutcome.REFUSED, after, reason)
-            return self._ended(pod, after, str(error))
+            if outcome is IdleOutcome.EVICTED and may_be_done(error):
+                raise InspectError(f"{pod} may be evicted: {error}") from error
+            raise
         return IdlePodOutcome(pod, outcome, after)
-
-    def _ended(self, pod: MeasuredPod, after: float, reason: str) -> IdlePodOutcome:
-        """End the run before a change of this pod."""
-        self._stopped = reason
-        return IdlePodOutcome(pod, IdleOutcome.POSTPONED, after, reason)

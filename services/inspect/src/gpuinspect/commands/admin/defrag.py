@@ -8,7 +8,7 @@ import typer
 
 from gpucore.accounting.node_info import NodeInfo, common_unit, unit_of
 from gpucore.defrag.budgets import Budgets
-from gpucore.defrag.pods import left_alone
+from gpucore.defrag.pods import DefragState, left_alone
 from gpucore.explain.sentences import memory_words, placement_sentence
 from gpucore.simulate.defrag import Goal, Move, MovePlan, defragment
 from gpucore.units import GIB, MemoryUnit, counted
@@ -20,8 +20,9 @@ from gpuinspect.cluster.scoped import NO_CLAIMS, gaps
 from gpuinspect.commands.options.formats import Format, NoHeaders, Output, emit, names_only
 from gpuinspect.commands.options.reading import Reader, fail, note, note_all, reading
 from gpuinspect.commands.options.selecting import Selector, selected
+from gpuinspect.defrag.report import left
 from gpuinspect.defrag.report import table as evictions
-from gpuinspect.defrag.run import EvictionSettings, plan_or_evict
+from gpuinspect.defrag.run import EvictionSettings, RunReport, plan_or_evict
 from gpuinspect.documents.defrag import defrag_plan, eviction_plan
 from gpuinspect.terminal.output import table
 
@@ -110,6 +111,14 @@ def _for_waiting(
     reader: Reader, wanted: EvictionSettings, output: Format, *, no_headers: bool
 ) -> None:
     report, state = plan_or_evict(reader.source, reader.names, wanted)
+    _show(report, state, output, no_headers=no_headers)
+    if report.failure is not None:
+        note_all([left(report)])
+        raise report.failure
+
+
+def _show(report: RunReport, state: DefragState, output: Format, *, no_headers: bool) -> None:
+    """What was done, or would be."""
     if output.is_document:
         emit(eviction_plan(report), output)
         return
