@@ -65,7 +65,7 @@ def defrag(run: Run, server: EvictingServer, tmp_path: Path) -> Defrag:
 
 
 def test_the_plan_alone_changes_nothing(defrag: Defrag, server: EvictingServer) -> None:
-    """Without --apply the pods are named, and nothing is requested but lists."""
+    """Without --apply the pods are named; their evictions are requested as a dry run only."""
     outcome = defrag()
     assert outcome.code == 0
     assert outcome.out.splitlines() == [
@@ -74,7 +74,8 @@ def test_the_plan_alone_changes_nothing(defrag: Defrag, server: EvictingServer) 
         "default/c  7 GiB on GPU 1 of node n1  7 GiB on GPU 1 of node n2",
         "dry run: --apply evicts 2 pods so that default/w fits node n1",
     ]
-    assert (server.evicted, server.tried, server.events, server.lease) == ([], [], [], None)
+    assert (server.evicted, server.events, server.lease) == ([], [], None)
+    assert server.tried == ["b", "c"]
 
 
 def test_apply_evicts_the_plan_and_records_events(defrag: Defrag, server: EvictingServer) -> None:
@@ -119,6 +120,26 @@ def test_a_disruption_budget_stops_the_plan_before_its_first_eviction(
     assert (outcome.code, server.evicted) == (0, [])
     assert "nothing is evicted: a PodDisruptionBudget keeps default/c" in outcome.out
     assert "note: a PodDisruptionBudget keeps default/c" in outcome.err
+
+
+def test_the_plan_alone_is_one_that_disruption_budgets_permit(
+    defrag: Defrag, server: EvictingServer
+) -> None:
+    """It shows what --apply would do."""
+    server.refused["c"] = 429
+    outcome = defrag()
+    assert outcome.out.startswith("nothing is evicted: a PodDisruptionBudget keeps default/c")
+    assert "note: a PodDisruptionBudget keeps default/c" in outcome.err
+
+
+def test_who_may_not_evict_sees_the_plan_without_disruption_budgets(
+    defrag: Defrag, server: EvictingServer
+) -> None:
+    """A note states that they are not known."""
+    server.refused["b"], server.why = 403, NO_ROLE
+    outcome = defrag()
+    assert (outcome.code, "--apply evicts 2 pods" in outcome.out) == (0, True)
+    assert "note: whether PodDisruptionBudgets permit the evictions is not known" in outcome.err
 
 
 def crowded(cluster: FakeCluster, *, namespace: str) -> FakeCluster:

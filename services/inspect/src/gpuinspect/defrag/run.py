@@ -38,6 +38,7 @@ REFUSED_PLANS: Final = 20
 OF_A_NAMESPACE: Final = 5
 """Of those, plans for waiting pods of one namespace; then it is the turn of the others."""
 KEPT: Final = "the cluster refuses its eviction"
+UNCHECKED: Final = "whether PodDisruptionBudgets permit the evictions is not known: {}"
 GIVEN_UP: Final = "the cluster refused too many plans for pods of its namespace"
 
 
@@ -95,6 +96,7 @@ class RunReport(msgspec.Struct, frozen=True):
         evicted: the pods that were evicted, in order.
         stopped: why the plan was not carried out to its end; empty where it was.
         failure: that ended the run after an eviction was requested; ``None`` where there is none.
+        unchecked: why no dry run of the evictions was made, as a sentence; empty where one was.
         unknown: the pod of the plan of which it is not known whether it was evicted, if any.
         applied: the run was allowed to evict.
         refused: why the cluster refused evictions of other plans, in a dry run.
@@ -107,6 +109,7 @@ class RunReport(msgspec.Struct, frozen=True):
     refused: tuple[str, ...] = ()
     failure: Exception | None = None
     unknown: DefragPod | None = None
+    unchecked: str = ""
 
 
 def plan_or_evict(
@@ -132,12 +135,24 @@ def plan_or_evict(
         state = calls.read()
         with suppress(ForbiddenError):  # a person who only plans need not read it
             lease.look()
-        return _planned(state, wanted.budgets, lease.history), state
+        return _checked(calls, lease, state, wanted.budgets), state
 
 
 def _planned(state: DefragState, budgets: Budgets, history: tuple[PastEviction, ...]) -> RunReport:
     """Find a plan and evict nothing."""
     return RunReport(find_plan(state, Allowance(budgets, history)))
+
+
+def _checked(
+    calls: "_Calls", lease: DefragLease, state: DefragState, budgets: Budgets
+) -> RunReport:
+    """The plan that ``--apply`` would carry out, by dry runs of its evictions where they may be."""
+    try:
+        return _first_permitted(calls, lease, state, Allowance(budgets, lease.history), apply=False)
+    except KubeError as error:
+        unchecked = UNCHECKED.format(sentence(error))
+        planned = _planned(state, budgets, lease.history)
+        return msgspec.structs.replace(planned, unchecked=unchecked)
 
 
 class _Calls:
@@ -185,33 +200,34 @@ def _carried_out(calls: _Calls, lease: DefragLease, budgets: Budgets) -> RunRepo
         if leaving:
             reason = f"{len(leaving)} pods of an earlier run are still being deleted"
             return RunReport(PlanSearch(), stopped=reason, applied=True)
-        return _first_permitted(calls, lease, state, Allowance(budgets, history))
+        return _first_permitted(calls, lease, state, Allowance(budgets, history), apply=True)
     finally:
         lease.release()
 
 
 def _first_permitted(
-    calls: _Calls, lease: DefragLease, state: DefragState, allowance: Allowance
+    calls: _Calls, lease: DefragLease, state: DefragState, allowance: Allowance, *, apply: bool
 ) -> RunReport:
-    """Carry out the first plan that passes its dry run."""
+    """Carry out the first plan that passes its dry run, or without ``apply`` only find it."""
     refused: list[str] = []
     plans: Counter[str] = Counter()
     for _ in range(REFUSED_PLANS):
         found = find_plan(state, allowance)
         if found.plan is None:
             stopped = refused[0] if refused else ""
-            return RunReport(found, stopped=stopped, applied=True, refused=tuple(refused))
+            return RunReport(found, stopped=stopped, applied=apply, refused=tuple(refused))
         run = _Run(calls, lease, found)
         reasons = run.refusals()
         if not reasons:
-            return run.report(refused)
+            planned = RunReport(found, refused=tuple(refused))
+            return run.report(refused) if apply else planned
         refused += reasons.values()
         namespace = found.plan.waiting.namespace
         plans[namespace] += 1
         given_up = namespace if plans[namespace] == OF_A_NAMESPACE else ""
         state = _without(state, reasons, given_up)
     stopped = f"the cluster refused {REFUSED_PLANS} plans, the maximum of a run"
-    return RunReport(PlanSearch(), stopped=stopped, applied=True, refused=tuple(refused))
+    return RunReport(PlanSearch(), stopped=stopped, applied=apply, refused=tuple(refused))
 
 
 def _without(state: DefragState, refused: Collection[PodUid], given_up: str) -> DefragState:

@@ -112,6 +112,7 @@ def _for_waiting(
 ) -> None:
     report, state = plan_or_evict(reader.source, reader.names, wanted)
     _show(report, state, output, no_headers=no_headers)
+    note_all(filter(None, [report.unchecked]))
     if report.failure is not None:
         note_all([left(report)])
         raise report.failure
