@@ -600,6 +600,22 @@ def test_a_pod_of_a_scheduler_without_the_extender_stays(
     assert outcome.out == "nothing is evicted: no waiting pod would fit by it\n"
 
 
+def test_with_the_clusters_own_scheduler_pods_of_another_one_stay(
+    run: Run, cluster: FakeCluster
+) -> None:
+    """As of the CronJob in mode ``extender``."""
+    for pod in scattered(cluster).items:
+        if pod["kind"] == "Pod":
+            pod["spec"]["schedulerName"] = "default-scheduler"
+    flag = "--scheduler=default-scheduler"
+    assert run("defrag", flag, on=cluster).out.endswith("so that default/w fits node n1\n")
+    next(pod for pod in cluster.items if pod["metadata"]["name"] == "b")["spec"] |= {
+        "schedulerName": "volcano"
+    }
+    outcome = run("defrag", flag, on=cluster)
+    assert outcome.out == "nothing is evicted: no waiting pod would fit by it\n"
+
+
 def test_unknown_allocations_end_the_run(defrag: Defrag, server: EvictingServer) -> None:
     """Without the right to list claims, GPUs could seem free that are not."""
     server.statuses["/apis/resource.k8s.io/v1/resourceclaims"] = 403
