@@ -447,10 +447,21 @@ def test_a_tenant_cannot_evict_pods_of_another_namespace(
         (owned("c", "DaemonSet"), {}),
         (owned("c", "Job"), {}),
         ({"labels": {"gpu-topology": "g", "gpu-topology-replica": "2"}}, {}),
+        ({"labels": {"pod-group.scheduling.sigs.k8s.io/name": "g"}}, {}),
         ({"labels": {"leaderworkerset.sigs.k8s.io/name": "llm"}}, {}),
+        ({**owned("c", "StatefulSet"), "labels": {"notebook-name": "nb"}}, {}),
         ({}, {"volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "x"}}]}),
     ],
-    ids=["no controller", "DaemonSet", "Job", "gang", "LeaderWorkerSet", "volume"],
+    ids=[
+        "no controller",
+        "DaemonSet",
+        "Job",
+        "gang",
+        "gang without a size",
+        "LeaderWorkerSet",
+        "Notebook",
+        "volume",
+    ],
 )
 def test_pods_that_would_lose_their_work_stay(
     defrag: Defrag, server: EvictingServer, metadata: Object, spec: Object
@@ -460,6 +471,15 @@ def test_pods_that_would_lose_their_work_stay(
     server.pod("c")["spec"] |= spec
     assert "nothing is evicted" in defrag("--apply").out
     assert server.evicted == []
+
+
+def test_a_notebook_moves_where_its_owner_allows_it(defrag: Defrag, server: EvictingServer) -> None:
+    """As a pod of a Job."""
+    metadata = server.pod("c")["metadata"]
+    metadata |= {**owned("c", "StatefulSet"), "labels": {"notebook-name": "nb"}}
+    metadata["annotations"] |= {"gpushare/defrag": "allow"}
+    defrag("--apply")
+    assert server.evicted == ["b", "c"]
 
 
 def test_the_only_pod_of_its_group_in_a_leaderworkerset_may_leave(
