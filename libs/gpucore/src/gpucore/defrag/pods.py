@@ -164,25 +164,26 @@ def running_obstacle(pod: Pod, controller: Controller | None, constraints: PodCo
     """Why a bound pod stays where it is; empty where it may be evicted."""
     if pod.finished or pod.terminating or pod.phase != "Running":
         return "it is not running"
+    if fixed := fixed_reason(pod, controller):
+        return fixed
+    if constraints.unsupported:
+        return f"what-if does not evaluate its {', '.join(constraints.unsupported)}"
+    if controller is None:
+        return "no controller creates it again"
+    kind = "Notebook" if pod.labels.get(NOTEBOOK_NAME) else controller.kind
+    if kind not in RECREATING and pod.annotations.get(DEFRAG) != DEFRAG_ALLOW:
+        return f"its {kind} may lose work; allow it with {DEFRAG}={DEFRAG_ALLOW}"
+    return ""
+
+
+def fixed_reason(pod: Pod, controller: Controller | None) -> str:
+    """Why nobody can, or may, move a bound pod alone to another GPU; empty where somebody can."""
     if may_be_in_gang(pod):
         return "it belongs to a gang, which is never moved in part"
     if others := restarts_others(pod):
         return others
-    if constraints.unsupported:
-        return f"what-if does not evaluate its {', '.join(constraints.unsupported)}"
-    return _kept(pod, controller)
-
-
-def _kept(pod: Pod, controller: Controller | None) -> str:
-    """Why a pod stays by its annotation and controller; empty where it may be evicted."""
-    setting = pod.annotations.get(DEFRAG, "")
-    if setting == DEFRAG_NEVER:
+    if pod.annotations.get(DEFRAG) == DEFRAG_NEVER:
         return f"its annotation {DEFRAG} is {DEFRAG_NEVER}"
-    if controller is None:
-        return "no controller creates it again"
-    if controller.kind in NODE_BOUND:
+    if controller is not None and controller.kind in NODE_BOUND:
         return f"its {controller.kind} creates it again on the same node"
-    kind = "Notebook" if pod.labels.get(NOTEBOOK_NAME) else controller.kind
-    if kind not in RECREATING and setting != DEFRAG_ALLOW:
-        return f"its {kind} may lose work; allow it with {DEFRAG}={DEFRAG_ALLOW}"
     return ""

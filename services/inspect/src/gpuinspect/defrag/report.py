@@ -1,23 +1,29 @@
 """The answer of ``gpushare defrag`` for pods that wait: a table and a sentence."""
 
+from collections.abc import Mapping
+
+from gpucore.accounting.node_info import NodeInfo, unit_of
 from gpucore.defrag.planning import Eviction
 from gpucore.explain.sentences import placement_sentence
-from gpucore.units import MemoryUnit, PodUid, counted
+from gpucore.units import NodeName, PodUid, counted
 from gpuinspect.defrag.run import RunReport
 from gpuinspect.terminal.output import table as aligned
 
 
-def table(report: RunReport, unit: MemoryUnit, *, headers: bool = True) -> str:
+def table(report: RunReport, nodes: Mapping[NodeName, NodeInfo], *, headers: bool = True) -> str:
     """A line an eviction, then what they are for."""
     plan = report.found.plan
-    rows = [_row(report, each, unit) for each in plan.evictions] if plan else []
+    rows = [_row(report, each, nodes) for each in plan.evictions] if plan else []
     heads = ("POD", "FROM", "TO", *(["EVICTED"] if report.applied else []))
     shown = aligned(heads, rows, headers=headers and bool(rows))
     return f"{shown}{conclusion(report)}\n" if headers else shown
 
 
-def _row(report: RunReport, eviction: Eviction, unit: MemoryUnit) -> tuple[str, ...]:
-    origin, to = (placement_sentence(at, unit) for at in (eviction.origin, eviction.to))
+def _row(
+    report: RunReport, eviction: Eviction, nodes: Mapping[NodeName, NodeInfo]
+) -> tuple[str, ...]:
+    places = (eviction.origin, eviction.to)
+    origin, to = (placement_sentence(at, unit_of(nodes[at.node])) for at in places)
     done = [_evicted(report, eviction.pod.uid)] if report.applied else []
     return (str(eviction.pod), origin, to, *done)
 
