@@ -130,7 +130,7 @@ def test_a_pod_with_memory_in_use_that_runs_no_work_is_not_evicted(idle: Idle) -
 
 
 def test_a_dry_run_changes_nothing(idle: Idle) -> None:
-    """It requests lists and the reports of the plugins only, and says what would happen."""
+    """It says what would happen."""
     outcome = idle(mode="--dry-run")
     assert outcome.code == 0
     assert [line.split()[1:6] for line in outcome.out.splitlines()[1:4]] == [
@@ -393,6 +393,21 @@ def test_without_the_event_nobody_has_notice(idle: Idle) -> None:
     assert outcome.code == 1
     assert "postponed" in outcome.out
     assert [idle.notice(name) for name in "ab"] == [None, None]
+
+
+def test_a_dry_run_asks_whether_the_cluster_permits_the_evictions(idle: Idle) -> None:
+    """By a dry run of each request; a note states where the right to evict is missing."""
+    idle()
+    idle.later(24)
+    idle.server.refused["b"] = 429
+    outcomes = idle.outcomes(mode="--dry-run")
+    assert (outcomes["b"], outcomes["a"]) == ("refused", "evicted")
+    idle.server.refused.update({"b": 403, "a": 403})
+    idle.server.why = NO_ROLE
+    outcome = idle(mode="--dry-run")
+    assert "--evict evicts 2 pods" in outcome.out
+    assert outcome.err.count("whether PodDisruptionBudgets permit the evictions is not known") == 1
+    assert idle.server.evicted == []
 
 
 def test_a_lost_reply_to_an_eviction_leaves_its_outcome_open(idle: Idle) -> None:

@@ -27,7 +27,7 @@ from gpuinspect.cluster.snapshots import Snapshot
 from gpuinspect.defrag.reading import READ, defrag_state
 from gpuinspect.errors import FAILURES, InspectError, sentence
 from gpuinspect.eviction.lease import LeaseError, RunLease
-from gpuinspect.eviction.pods import may_be_done, refusal
+from gpuinspect.eviction.pods import UNCHECKED, may_be_done, refusal
 from gpuinspect.terminal.ages import now
 from gpukube.errors import ForbiddenError, InvalidReplyError, KubeError
 
@@ -38,7 +38,6 @@ REFUSED_PLANS: Final = 20
 OF_A_NAMESPACE: Final = 5
 """Of those, plans for waiting pods of one namespace; then it is the turn of the others."""
 KEPT: Final = "the cluster refuses its eviction"
-UNCHECKED: Final = "whether PodDisruptionBudgets permit the evictions is not known: {}"
 GIVEN_UP: Final = "the cluster refused too many plans for pods of its namespace"
 
 
