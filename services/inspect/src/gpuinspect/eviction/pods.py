@@ -27,7 +27,7 @@ _ALL_REQUESTS: Final[Mapping[int, str]] = {
 know the kind, such as ``policy/v1`` before 1.22. For each other message admission is the cause."""
 _OVERLOADED: Final = "Too many requests"
 """Begin of the message with which an API server answers 429 to any request in an overload."""
-UNCHECKED: Final = "whether PodDisruptionBudgets permit the evictions is not known: {}"
+UNCHECKED: Final = "PodDisruptionBudgets were not checked: {}"
 """Where no dry run of an eviction can be made, with the reason."""
 _SEVERAL_BUDGETS: Final = "more than one PodDisruptionBudget"
 """Of the message with which the Eviction API answers 500 for such a pod, without a reason."""

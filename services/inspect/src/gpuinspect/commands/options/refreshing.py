@@ -17,7 +17,7 @@ def time_of_day() -> str:
 
 
 class Reads:
-    """Knows since when reads fail."""
+    """Reads that are repeated, and the time since which they fail."""
 
     def __init__(self) -> None:
         self._failing_since = ""
