@@ -146,7 +146,8 @@ SECTIONS: Final[Mapping[str, Mapping[str, str]]] = {
         "LWS_SIZE": "read only, annotation: number of pods in its group",
     },
     "Notebooks of Kubeflow": {
-        "NOTEBOOK_NAME": "read only, label of a pod: the Notebook that creates it again",
+        "NOTEBOOK_NAME": "read only, label of a pod: the Notebook that creates it again; "
+        "`gpushare idle --evict` and `gpushare defrag --apply` leave it alone",
         "NOTEBOOK_LAST_ACTIVITY": "read only, annotation of a pod: counts as use of its GPU",
         "NOTEBOOK_STOPPED": "annotation of a Notebook: its controller removes the pod",
     },

@@ -143,10 +143,19 @@ class Case:
 _POD = {"namespace": "gpu-system", "pod": "scheduler-0"}
 _PODS = {**_POD, "collection": "pods"}
 _NODE = {"node": "gpu-1"}
+_RELEASE = {"namespace": "gpu-system"}
+_OTHER = {"namespace": "other"}
+
+
+def elsewhere(series: str) -> str:
+    """The same series of another release in the same Prometheus."""
+    return series.replace('namespace="gpu-system"', 'namespace="other"')
+
 
 CASES: Mapping[str, Case] = {
     "GpushareExtenderDown": Case(
         {READY: always(0), READY_TOO: SILENT},
+        _RELEASE,
         also={"GpushareExtenderNotReady": {**_POD, "job": "gpushare-extender"}},
     ),
     "GpushareExtenderNotReady": Case(
@@ -155,11 +164,11 @@ CASES: Mapping[str, Case] = {
     "GpushareExtenderStale": Case({AGE: always(85)}, _PODS),
     "GpushareExtenderApiErrors": Case({FAILURES: growing(1)}, _PODS),
     "GpushareExtenderSlow": Case(
-        {_bucket("0.001"): growing(90), _bucket("1.0"): growing(95)}, {"verb": "filter"}
+        {_bucket("0.001"): growing(90), _bucket("1.0"): growing(95)}, {**_RELEASE, "verb": "filter"}
     ),
-    "GpushareBindsFail": Case({binds("rejected"): growing(10)}),
+    "GpushareBindsFail": Case({binds("rejected"): growing(10)}, _RELEASE),
     "GpushareBindsLost": Case({binds("lost"): growing(1)}),
-    "GpushareWebhookDown": Case({WEBHOOK_READY: SILENT, WEBHOOK_UP: always(0)}),
+    "GpushareWebhookDown": Case({WEBHOOK_READY: SILENT, WEBHOOK_UP: always(0)}, _RELEASE),
     "GpushareCertificateExpires": Case(
         {EXPIRY: always(13 * DAY)},
         {**_POD, "job": "gpushare-extender", "folder": "/etc/gpushare/tls"},
@@ -171,9 +180,9 @@ CASES: Mapping[str, Case] = {
     "GpushareMemoryNearLimit": Case({WORKING_SET: always(950)}, {**_POD, "container": "extender"}),
     "GpushareGpuOverfull": Case({OVERFULL: always(1)}),
     "GpushareUnitsOnUnknownGpu": Case({PENDING: always(4)}),
-    "GpushareSharesUnconfirmed": Case({BOUND: always(2), binds("bound"): always(30)}),
-    "GpushareRoomScattered": Case({WAITING: always(6)}),
-    "GpushareSchedulerNoLeader": Case({LEADS: always(0)}),
+    "GpushareSharesUnconfirmed": Case({BOUND: always(2), binds("bound"): always(30)}, _RELEASE),
+    "GpushareRoomScattered": Case({WAITING: always(6)}, _RELEASE),
+    "GpushareSchedulerNoLeader": Case({LEADS: always(0)}, _RELEASE),
     "GpushareLeaderWithoutExtender": Case(
         {READY: always(0)},
         _POD,
@@ -241,7 +250,7 @@ CASES: Mapping[str, Case] = {
 
 FURTHER: Mapping[str, Case] = {
     "the webhook runs and is not ready": Case(
-        {WEBHOOK_READY: always(0)}, also={"GpushareWebhookDown": {}}
+        {WEBHOOK_READY: always(0)}, also={"GpushareWebhookDown": _RELEASE}
     ),
     "no pod of the webhook has an address": Case(
         {WEBHOOK_READY: SILENT, WEBHOOK_UP: SILENT}, also={"GpushareWebhookDown": {}}
@@ -258,10 +267,69 @@ FURTHER: Mapping[str, Case] = {
     ),
     "no kube-scheduler runs beside the extenders": Case(
         {LEADS: SILENT, LEADS_TOO: SILENT, SCHEDULER_UP: always(0)},
-        also={"GpushareSchedulerNoLeader": {}},
+        also={"GpushareSchedulerNoLeader": _RELEASE},
     ),
     "the extender beside the leader does not run": Case(
         {READY: SILENT}, also={"GpushareLeaderWithoutExtender": _POD}
+    ),
+    "no extender of another release runs": Case(
+        {elsewhere(of("up", EXTENDER)): always(0)},
+        also={
+            "GpushareExtenderDown": _OTHER,
+            "GpushareExtenderNotReady": {**_POD, **_OTHER, "job": "gpushare-extender"},
+        },
+    ),
+    "extenders of another release are no help": Case(
+        {
+            READY: always(0),
+            READY_TOO: SILENT,
+            UP_TOO: SILENT,
+            elsewhere(READY): always(1),
+        },
+        also={
+            "GpushareExtenderDown": _RELEASE,
+            "GpushareExtenderNotReady": {**_POD, "job": "gpushare-extender"},
+        },
+    ),
+    "no webhook of another release is ready": Case(
+        {elsewhere(WEBHOOK_READY): always(0)}, also={"GpushareWebhookDown": _OTHER}
+    ),
+    "no scheduler of another release leads": Case(
+        {elsewhere(LEADS): always(0)}, also={"GpushareSchedulerNoLeader": _OTHER}
+    ),
+    "another release has few binds, and half of them fail": Case(
+        {
+            binds("bound"): growing(3000),
+            elsewhere(binds("bound")): growing(1),
+            elsewhere(binds("rejected")): growing(1),
+        },
+        also={"GpushareBindsFail": _OTHER},
+    ),
+    "the extender of another release is slow": Case(
+        {
+            _bucket("1.0"): growing(3000),
+            _bucket("5.0"): growing(3000),
+            _bucket("+Inf"): growing(3000),
+            elsewhere(_bucket("1.0")): always(0),
+            elsewhere(_bucket("5.0")): growing(3),
+            elsewhere(_bucket("+Inf")): growing(3),
+        },
+        also={"GpushareExtenderSlow": {**_OTHER, "verb": "filter"}},
+    ),
+    "bound pods of another release wait": Case(
+        {
+            binds("bound"): growing(3000),
+            elsewhere(BOUND): always(2),
+        },
+        also={"GpushareSharesUnconfirmed": _OTHER},
+    ),
+    "memory is scattered beside a release whose pods wait for more than there is": Case(
+        {
+            WAITING: always(60),
+            elsewhere(WAITING): always(2),
+            elsewhere(units("free")): always(6),
+        },
+        also={"GpushareRoomScattered": _OTHER},
     ),
     "an error recurs soon after the plugin's pod was replaced": Case(
         {

@@ -85,10 +85,10 @@ def test_values_become_flags() -> None:
 
 
 @pytest.mark.slow
-def test_the_clusters_own_scheduler_is_not_named() -> None:
-    """In mode ``extender`` pods of every scheduler that calls it may wait."""
+def test_in_mode_extender_the_job_takes_part_for_the_clusters_own_scheduler() -> None:
+    """It may not read which schedulers call the extender; pods of any other one stay."""
     values = {"defragmentation": {"enabled": True}, "scheduler": {"mode": "extender"}}
-    assert not [flag for flag in arguments(render(values=values)) if "--scheduler" in flag]
+    assert "--scheduler=default-scheduler" in arguments(render(values=values))
 
 
 @pytest.mark.slow

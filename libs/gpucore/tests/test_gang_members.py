@@ -29,7 +29,7 @@ from gpucore.scheduling.grouping import Rules
 from gpucore.units import NodeName, PodUid
 from gpucore.wire.constraints import decode_pod as decode_with_constraints
 from gpucore.wire.names import GANG_LABELS
-from gpucore.wire.pod.gangs import Gang, gang_fault, gang_of
+from gpucore.wire.pod.gangs import Gang, gang_fault, gang_of, may_be_in_gang
 from gpucore.wire.pod.spec import Pod, decode_pod
 
 SECOND = 1_000_000_000
@@ -64,6 +64,18 @@ def test_a_pod_group_without_a_size_is_no_gang() -> None:
     item = pod("p", 1, labels={"pod-group.scheduling.sigs.k8s.io/name": "train"})
     assert gang_of(item) is None
     assert pod_request(item).fault == ""
+
+
+@pytest.mark.parametrize("labels", GANG_LABELS)
+def test_a_pod_of_a_group_without_a_size_is_not_evicted_as_a_single_pod(
+    labels: tuple[str, str],
+) -> None:
+    """How many pods wait for it is not known; with a size of 1 none do."""
+    name, size = labels
+    assert may_be_in_gang(pod("p", 1, labels={name: "train"}))
+    assert may_be_in_gang(pod("p", 1, labels={name: "train", size: "2"}))
+    assert not may_be_in_gang(pod("p", 1, labels={name: "train", size: "1"}))
+    assert not may_be_in_gang(pod("p", 1))
 
 
 def test_the_first_pair_of_labels_counts() -> None:

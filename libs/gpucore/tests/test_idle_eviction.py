@@ -135,6 +135,7 @@ def test_a_forged_notice_counts_as_none(annotations: dict[str, str]) -> None:
         (measured(owner=Controller(kind="DaemonSet", controller=True)), "DaemonSet"),
         (measured(owner=Controller(kind="Node", controller=True)), "same node"),
         (measured(labels={"gpu-topology": "g", "gpu-topology-replica": "2"}), "gang"),
+        (measured(labels={"pod-group.scheduling.sigs.k8s.io/name": "g"}), "gang"),
         (measured(pod_group="g"), "gang"),
         (measured(labels={"leaderworkerset.sigs.k8s.io/name": "llm"}), "LeaderWorkerSet"),
         (measured(phase="Pending"), "has not started"),

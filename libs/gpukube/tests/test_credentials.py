@@ -80,7 +80,7 @@ async def test_a_kubeconfigs_impersonation_is_sent(tmp_path: Path, as_user: str)
 def test_groups_without_a_user_are_not_sent(tmp_path: Path) -> None:
     """As by kubectl, which impersonates only with a user."""
     path = kubeconfig(tmp_path, {"token": "t", "as-groups": ["one"], "as-user-extra": None})
-    assert configuration(path).impersonation.headers("") == []
+    assert configuration(path).impersonation.headers() == []
 
 
 def test_an_extra_field_without_values_is_not_sent(tmp_path: Path) -> None:
@@ -88,7 +88,7 @@ def test_an_extra_field_without_values_is_not_sent(tmp_path: Path) -> None:
     extra = {"none": None, "scope": ["a"]}
     path = kubeconfig(tmp_path, {"token": "t", "as": "viewer", "as-user-extra": extra})
     expected = [("Impersonate-User", "viewer"), ("Impersonate-Extra-scope", "a")]
-    assert configuration(path).impersonation.headers("") == expected
+    assert configuration(path).impersonation.headers() == expected
 
 
 @pytest.mark.parametrize("field", ["as", "as-uid"])

@@ -1,10 +1,12 @@
 """``gpushare defrag``: the fewest pods to move so that GPUs become free."""
 
 import json
+from typing import Any
 
 import pytest
 from drawncluster import FakeCluster, Gpu
 from invoking import Run
+from test_defrag_apply import owned
 
 WHOLE = {"aliyun.com/gpu-mem": "30", "aliyun.com/gpu-count": "2", "aliyun.com/gpu": "2"}
 """Resources of a node with two GPUs of 15 that offers shares and exclusive GPUs."""
@@ -82,6 +84,53 @@ def test_units_that_are_kept_for_a_pod_on_an_unknown_gpu(run: Run, cluster: Fake
     cluster.node("n", gpus=[Gpu(15)]).pod("stray", 7, node="n")
     assert run("defrag", "--units", "14", on=cluster).code == 1
     assert "8 GiB on GPU 0 of node n is free" in run("defrag", "--units", "8", on=cluster).out
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        owned("a", "DaemonSet"),
+        {"annotations": {"gpushare/defrag": "never"}},
+        {"labels": {"gpu-topology": "g", "gpu-topology-replica": "2"}},
+        {"labels": {"leaderworkerset.sigs.k8s.io/name": "llm"}},
+    ],
+    ids=["DaemonSet", "never", "gang", "LeaderWorkerSet"],
+)
+def test_pods_that_cannot_leave_alone_are_not_moved(
+    run: Run, cluster: FakeCluster, metadata: dict[str, Any]
+) -> None:
+    """A DaemonSet would create its pod again on the same node, and the others have a say."""
+    cluster.node("n1", gpus=[Gpu(15)]).node("n2", gpus=[Gpu(8)])
+    cluster.pod("a", 8, node="n1", index=0)
+    assert run("defrag", "--units", "14", on=cluster).code == 0
+    pod = cluster.items[-1]["metadata"]
+    pod |= {**metadata, "annotations": pod["annotations"] | metadata.get("annotations", {})}
+    assert run("defrag", "--units", "14", on=cluster).code == 1
+
+
+def test_exclusive_gpus_are_in_the_document(run: Run, cluster: FakeCluster) -> None:
+    """A move names them by their index, as the table does."""
+    for name in ("n1", "n2"):
+        cluster.node(name, gpus=[Gpu(15), Gpu(15)], resources=WHOLE)
+    placed = {"ALIYUN_COM_GPU_GROUP": "0"}
+    cluster.pod("x", node="n1", limits={"aliyun.com/gpu": "1"}, annotations=placed)
+    cluster.pod("y", 3, node="n2", index=0)
+    (move,) = json.loads(run("defrag", "--gpus", "2", "-o", "json", on=cluster).out)["moves"]
+    assert (move["fromGpus"], move["toGpus"]) == ({"0": 0}, {"1": 0})
+
+
+@pytest.mark.parametrize("flags", [(), ("--units", "15")], ids=["waiting pod", "goal"])
+def test_each_place_is_in_the_unit_of_its_node(
+    run: Run, cluster: FakeCluster, flags: tuple[str, ...]
+) -> None:
+    """Eight units are less memory where a unit is smaller."""
+    cluster.node("n1", gpus=[Gpu(15), Gpu(15)]).node("n2", gpus=[Gpu(60)], unit="256MiB")
+    cluster.pod("a", 14, node="n1", index=0).pod("c", 50, node="n2", index=0)
+    cluster.pod("b", 8, node="n1", index=1, metadata=owned("b")).pod("w", 15, phase="Pending")
+    out = run("defrag", *flags, on=cluster).out
+    assert "8 GiB on GPU 1 of node n1" in out
+    assert "8 GiB on GPU 0 of node n2" not in out
+    assert "on GPU 0 of node n2" in out
 
 
 def test_what_cannot_be_freed_is_named(run: Run, scattered: FakeCluster) -> None:

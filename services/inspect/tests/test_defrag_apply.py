@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from drawncluster import FakeCluster, Gpu
-from evictingserver import NO_ROLE, OVERLOADED, WEBHOOK, EvictingServer
+from evictingserver import NO_ROLE, OVERLOADED, PODS, WEBHOOK, EvictingServer
 from invoking import Run, WhatIfOutcome
 from test_advice import configured
 
@@ -65,7 +65,7 @@ def defrag(run: Run, server: EvictingServer, tmp_path: Path) -> Defrag:
 
 
 def test_the_plan_alone_changes_nothing(defrag: Defrag, server: EvictingServer) -> None:
-    """Without --apply the pods are named, and nothing is requested but lists."""
+    """Without --apply the pods are named; their evictions are requested as a dry run only."""
     outcome = defrag()
     assert outcome.code == 0
     assert outcome.out.splitlines() == [
@@ -74,7 +74,8 @@ def test_the_plan_alone_changes_nothing(defrag: Defrag, server: EvictingServer) 
         "default/c  7 GiB on GPU 1 of node n1  7 GiB on GPU 1 of node n2",
         "dry run: --apply evicts 2 pods so that default/w fits node n1",
     ]
-    assert (server.evicted, server.tried, server.events, server.lease) == ([], [], [], None)
+    assert (server.evicted, server.events, server.lease) == ([], [], None)
+    assert server.tried == ["b", "c"]
 
 
 def test_apply_evicts_the_plan_and_records_events(defrag: Defrag, server: EvictingServer) -> None:
@@ -119,6 +120,26 @@ def test_a_disruption_budget_stops_the_plan_before_its_first_eviction(
     assert (outcome.code, server.evicted) == (0, [])
     assert "nothing is evicted: a PodDisruptionBudget keeps default/c" in outcome.out
     assert "note: a PodDisruptionBudget keeps default/c" in outcome.err
+
+
+def test_the_plan_alone_is_one_that_disruption_budgets_permit(
+    defrag: Defrag, server: EvictingServer
+) -> None:
+    """It shows what --apply would do."""
+    server.refused["c"] = 429
+    outcome = defrag()
+    assert outcome.out.startswith("nothing is evicted: a PodDisruptionBudget keeps default/c")
+    assert "note: a PodDisruptionBudget keeps default/c" in outcome.err
+
+
+def test_who_may_not_evict_sees_the_plan_without_disruption_budgets(
+    defrag: Defrag, server: EvictingServer
+) -> None:
+    """A note states that they are not known."""
+    server.refused["b"], server.why = 403, NO_ROLE
+    outcome = defrag()
+    assert (outcome.code, "--apply evicts 2 pods" in outcome.out) == (0, True)
+    assert "note: PodDisruptionBudgets were not checked" in outcome.err
 
 
 def crowded(cluster: FakeCluster, *, namespace: str) -> FakeCluster:
@@ -245,6 +266,53 @@ def test_a_budget_that_two_pods_share_stops_between_them(
     assert server.evicted == ["b"]
     assert "evicted 1 of 2 pods" in outcome.out
     assert "PodDisruptionBudget" in outcome.out
+
+
+@pytest.mark.parametrize(
+    ("failure", "state"),
+    [({"read": 503}, "no"), ({"c": 403}, "no"), ({"c": 503}, "unknown")],
+    ids=["read", "right", "lost reply"],
+)
+def test_an_error_in_the_middle_names_what_was_done_and_what_was_not(
+    defrag: Defrag, server: EvictingServer, failure: dict[str, int], state: str
+) -> None:
+    """The table says it of each pod; the exit code is 1, with the error and how to go on."""
+
+    def failing(name: str) -> None:
+        if name == "b":
+            server.refused.update(failure)
+            server.statuses.update({PODS: 503} if "read" in failure else {})
+
+    server.before, server.why = failing, NO_ROLE
+    outcome = defrag("--apply")
+    rows = {line.split()[0]: line.split()[-1] for line in outcome.out.splitlines()[1:-1]}
+    assert rows == {"default/b": "yes", "default/c": state}
+    assert "evicted 1 of 2 pods so that default/w fits node n1; stopped: " in outcome.out
+    words = " ".join(outcome.err.split())
+    assert "default/w may still need the eviction of default/c: no run evicts" in words
+    assert (outcome.code, "error: " in words) == (1, True)
+
+
+def test_an_error_before_the_first_eviction_is_an_error_alone(
+    defrag: Defrag, server: EvictingServer
+) -> None:
+    """Nothing was done that could be named."""
+    server.before, server.why = lambda name: server.refused.update({name: 403}), NO_ROLE
+    outcome = defrag("--apply")
+    assert (outcome.code, outcome.out, server.evicted) == (1, "", [])
+    assert "a right is missing" in outcome.err
+
+
+def test_the_document_of_a_run_that_failed_has_the_evicted_pods(
+    defrag: Defrag, server: EvictingServer
+) -> None:
+    """As the table has."""
+    server.before = lambda _: server.statuses.update({PODS: 503})
+    outcome = defrag("--apply", "-o", "json")
+    found = json.loads(outcome.out)
+    assert [each["evicted"] for each in found["evictions"]] == [True, False]
+    assert "503" in found["stopped"]
+    assert outcome.code == 1
 
 
 def test_names_are_those_of_the_evicted_pods(defrag: Defrag, server: EvictingServer) -> None:
@@ -379,10 +447,21 @@ def test_a_tenant_cannot_evict_pods_of_another_namespace(
         (owned("c", "DaemonSet"), {}),
         (owned("c", "Job"), {}),
         ({"labels": {"gpu-topology": "g", "gpu-topology-replica": "2"}}, {}),
+        ({"labels": {"pod-group.scheduling.sigs.k8s.io/name": "g"}}, {}),
         ({"labels": {"leaderworkerset.sigs.k8s.io/name": "llm"}}, {}),
+        ({**owned("c", "StatefulSet"), "labels": {"notebook-name": "nb"}}, {}),
         ({}, {"volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "x"}}]}),
     ],
-    ids=["no controller", "DaemonSet", "Job", "gang", "LeaderWorkerSet", "volume"],
+    ids=[
+        "no controller",
+        "DaemonSet",
+        "Job",
+        "gang",
+        "gang without a size",
+        "LeaderWorkerSet",
+        "Notebook",
+        "volume",
+    ],
 )
 def test_pods_that_would_lose_their_work_stay(
     defrag: Defrag, server: EvictingServer, metadata: Object, spec: Object
@@ -392,6 +471,15 @@ def test_pods_that_would_lose_their_work_stay(
     server.pod("c")["spec"] |= spec
     assert "nothing is evicted" in defrag("--apply").out
     assert server.evicted == []
+
+
+def test_a_notebook_moves_where_its_owner_allows_it(defrag: Defrag, server: EvictingServer) -> None:
+    """As a pod of a Job."""
+    metadata = server.pod("c")["metadata"]
+    metadata |= {**owned("c", "StatefulSet"), "labels": {"notebook-name": "nb"}}
+    metadata["annotations"] |= {"gpushare/defrag": "allow"}
+    defrag("--apply")
+    assert server.evicted == ["b", "c"]
 
 
 def test_the_only_pod_of_its_group_in_a_leaderworkerset_may_leave(
@@ -529,6 +617,22 @@ def test_a_pod_of_a_scheduler_without_the_extender_stays(
     assert run("defrag", *flags, on=cluster).out.endswith("so that default/w fits node n1\n")
     spec["schedulerName"] = "volcano"
     outcome = run("defrag", *flags, on=cluster)
+    assert outcome.out == "nothing is evicted: no waiting pod would fit by it\n"
+
+
+def test_with_the_clusters_own_scheduler_pods_of_another_one_stay(
+    run: Run, cluster: FakeCluster
+) -> None:
+    """As of the CronJob in mode ``extender``."""
+    for pod in scattered(cluster).items:
+        if pod["kind"] == "Pod":
+            pod["spec"]["schedulerName"] = "default-scheduler"
+    flag = "--scheduler=default-scheduler"
+    assert run("defrag", flag, on=cluster).out.endswith("so that default/w fits node n1\n")
+    next(pod for pod in cluster.items if pod["metadata"]["name"] == "b")["spec"] |= {
+        "schedulerName": "volcano"
+    }
+    outcome = run("defrag", flag, on=cluster)
     assert outcome.out == "nothing is evicted: no waiting pod would fit by it\n"
 
 

@@ -28,7 +28,9 @@ from gpucore.sizing.idle_eviction import MeasuredPod
 from gpucore.units import NodeName, PodUid
 from gpucore.wire.pod.spec import Pod
 from gpuinspect.idle.changes import give_notice
+from gpuinspect.idle.reading import measured_again
 from gpuinspect.terminal import ages
+from gpukube.errors import ConfigError
 
 pytestmark = pytest.mark.slow
 
@@ -128,7 +130,7 @@ def test_a_pod_with_memory_in_use_that_runs_no_work_is_not_evicted(idle: Idle) -
 
 
 def test_a_dry_run_changes_nothing(idle: Idle) -> None:
-    """It requests lists and the reports of the plugins only, and says what would happen."""
+    """It says what would happen."""
     outcome = idle(mode="--dry-run")
     assert outcome.code == 0
     assert [line.split()[1:6] for line in outcome.out.splitlines()[1:4]] == [
@@ -391,6 +393,51 @@ def test_without_the_event_nobody_has_notice(idle: Idle) -> None:
     assert outcome.code == 1
     assert "postponed" in outcome.out
     assert [idle.notice(name) for name in "ab"] == [None, None]
+
+
+def test_a_dry_run_shows_what_the_cluster_refuses(idle: Idle) -> None:
+    """By a dry run of each request; a note states where the right to evict is missing."""
+    idle()
+    idle.later(24)
+    idle.server.refused["b"] = 429
+    outcomes = idle.outcomes(mode="--dry-run")
+    assert (outcomes["b"], outcomes["a"]) == ("refused", "evicted")
+    idle.server.refused.update({"b": 403, "a": 403})
+    idle.server.why = NO_ROLE
+    outcome = idle(mode="--dry-run")
+    assert "--evict evicts 2 pods" in outcome.out
+    assert outcome.err.count("PodDisruptionBudgets were not checked") == 1
+    assert idle.server.evicted == []
+
+
+def test_a_lost_reply_to_an_eviction_leaves_its_outcome_open(idle: Idle) -> None:
+    """The API server may have evicted the pod: the run ends, and says so."""
+    idle()
+    idle.later(24)
+    idle.server.refused["b"], idle.server.why = 503, "the reply is lost"
+    outcome = idle()
+    assert outcome.code == 1
+    assert "error: default/b may be evicted: POST" in outcome.err
+    assert [line.split()[4] for line in outcome.out.splitlines()[1:4]].count("postponed") == 2
+
+
+def test_credentials_that_end_in_the_middle_hide_no_eviction(
+    idle: Idle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The table has the pod that was evicted before."""
+    idle()
+    idle.later(24)
+
+    def read(kube: Any, pod: MeasuredPod, found: Any) -> MeasuredPod:
+        if pod.name == "a":
+            raise ConfigError("the credential plugin fails")
+        return measured_again(kube, pod, found)
+
+    monkeypatch.setattr("gpuinspect.idle.run.measured_again", read)
+    outcome = idle()
+    rows = {line.split()[1]: line.split()[4] for line in outcome.out.splitlines()[1:4]}
+    assert (rows["b"], rows["a"]) == ("evicted", "postponed")
+    assert (outcome.code, "the credential plugin fails" in outcome.err) == (1, True)
 
 
 def test_a_quota_of_events_keeps_the_pods_of_its_namespace_only(idle: Idle) -> None:

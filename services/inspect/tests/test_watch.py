@@ -2,8 +2,10 @@
 
 import io
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from drawncluster import FakeCluster
@@ -100,15 +102,49 @@ def test_nodes_and_pods_are_chosen_as_in_inspect(
     assert "no node offers shares" in run(*line, "-l", "zone=a").out
 
 
+class FailingServer(FakeApiServer):
+    """A cluster of one node with one pod; later lists of pods have these statuses."""
+
+    def __init__(self, cluster: FakeCluster, *statuses: int) -> None:
+        cluster.node("n", total=15).pod("p", 2, node="n", index=0)
+        node, pod = cluster.items
+        super().__init__({"/api/v1/nodes": [node], PODS: [pod]})
+        self._later = list(statuses)
+
+    def answer(self, target: str, *, authorized: bool) -> tuple[int, dict[str, Any] | str]:
+        found = super().answer(target, authorized=authorized)
+        if target.startswith(PODS):
+            self.statuses[PODS] = self._later.pop(0) if self._later else 200
+        return found
+
+
+@pytest.mark.parametrize(("command", "head"), [("watch -d", "NAME:"), ("top gpu --watch", "NVML")])
 def test_a_server_that_stops_answering_is_reported(
-    run: Run, server: FakeApiServer, tmp_path: Path
+    run: Run, cluster: FakeCluster, tmp_path: Path, command: str, head: str
 ) -> None:
-    """The frame states why it is old, and the command goes on."""
-    server.statuses[PODS] = 503
-    config = server.kubeconfig(tmp_path)
-    outcome = run("watch", "-d", "--count=2", "--interval=0.1", f"--kubeconfig={config}")
+    """The frame has the last table, since when reads fail and why; the next read replaces it."""
+    with FailingServer(cluster, 503, 503).serving() as server:
+        flags = ("--count=4", "--interval=0.1", f"--kubeconfig={server.kubeconfig(tmp_path)}")
+        outcome = run(*command.split(), *flags)
     assert outcome.code == 0
-    assert outcome.out.count("503 the fake refuses; showing the last known state") == 2
+    failures = re.findall(r"reads fail since (\d\d:\d\d:\d\d): .*503 the fake refuses", outcome.out)
+    assert len(failures) == 2
+    assert len(set(failures)) == 1
+    frames = outcome.out.split("reads fail")
+    assert [frame.count(head) for frame in frames] == [1, 1, 2]
+
+
+def test_arenas_refresh_goes_on_after_a_failed_read(
+    run: Run, cluster: FakeCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A note has the reason; a right that is missing later does not come back, and ends it."""
+    monkeypatch.setattr("gpuinspect.commands.top.REFRESH_SECONDS", 0)
+    with FailingServer(cluster, 503, 200, 403).serving() as server:
+        config = f"--kubeconfig={server.kubeconfig(tmp_path)}"
+        outcome = run("top", "node", "n", "-d", "-r", config)
+    assert outcome.out.count("NAME:") == 2
+    assert re.search(r"note: reads fail since .* 503 the fake refuses", outcome.err)
+    assert (outcome.code, "a right is missing" in outcome.err) == (1, True)
 
 
 def test_a_snapshot_is_not_watched(run: Run, cluster: FakeCluster) -> None:

@@ -17,6 +17,7 @@ GpuIndex = NewType("GpuIndex", int)
 GpuUuid = NewType("GpuUuid", str)
 
 MIB_BYTES: Final = 1 << 20
+GIB_BYTES: Final = 1 << 30
 MILLI: Final = 1000
 """Parts that a GPU is measured in where memory and compute are compared."""
 _MIB_PER: Final = {"MiB": 1, "GiB": 1024}

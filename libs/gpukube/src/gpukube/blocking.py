@@ -232,7 +232,7 @@ def _server(found: ClientConfig, seconds: float) -> PoolManager:
     proxy = proxy_for(found.host, found.proxy)
     if proxy is None:
         return PoolManager(**options)
-    names = [name for name, _ in found.impersonation.headers("")]
+    names = [name for name, _ in found.impersonation.headers()]
     if found.tls is None and len(names) > len(set(names)):  # urllib3 would join their values
         raise ConfigError(
             "several groups to impersonate cannot be sent through a proxy to an http:// server:"

@@ -201,7 +201,7 @@ class HttpKubeClient:
         found = (
             await asyncio.to_thread(config.authorization) if config.due else config.authorization()
         )
-        others = config.impersonation.headers("")
+        others = config.impersonation.headers()
         return [*others, ("Authorization", found)] if found else others
 
 

@@ -34,7 +34,7 @@ class Impersonation(msgspec.Struct, frozen=True, rename=_IMPERSONATION):
     groups: list[str] | None = None
     extra: dict[str, list[str] | None] | None = None
 
-    def headers(self, as_user: str) -> list[tuple[str, str]]:
+    def headers(self, as_user: str = "") -> list[tuple[str, str]]:
         """Headers of every request; groups and extra fields repeat theirs.
 
         Args:

@@ -16,9 +16,9 @@ from gpucore.scheduling.candidates import Candidates, PodRequirements
 from gpucore.scheduling.cluster_policy import ClusterPolicy
 from gpucore.simulate.whatif import WhatIfPod
 from gpucore.units import NodeName, PodUid, listed
-from gpucore.wire.names import DEFRAG, DEFRAG_ALLOW, DEFRAG_NEVER
+from gpucore.wire.names import DEFRAG, DEFRAG_ALLOW, DEFRAG_NEVER, NOTEBOOK_NAME
 from gpucore.wire.pod.controllers import Controller
-from gpucore.wire.pod.gangs import gang_of, restarts_others
+from gpucore.wire.pod.gangs import gang_of, may_be_in_gang, restarts_others
 from gpucore.wire.pod.spec import Pod
 
 RECREATING: Final = frozenset({"ReplicaSet", "StatefulSet", "ReplicationController"})
@@ -164,23 +164,26 @@ def running_obstacle(pod: Pod, controller: Controller | None, constraints: PodCo
     """Why a bound pod stays where it is; empty where it may be evicted."""
     if pod.finished or pod.terminating or pod.phase != "Running":
         return "it is not running"
-    if gang_of(pod) is not None:
+    if fixed := fixed_reason(pod, controller):
+        return fixed
+    if constraints.unsupported:
+        return f"what-if does not evaluate its {', '.join(constraints.unsupported)}"
+    if controller is None:
+        return "no controller creates it again"
+    kind = "Notebook" if pod.labels.get(NOTEBOOK_NAME) else controller.kind
+    if kind not in RECREATING and pod.annotations.get(DEFRAG) != DEFRAG_ALLOW:
+        return f"its {kind} may lose work; allow it with {DEFRAG}={DEFRAG_ALLOW}"
+    return ""
+
+
+def fixed_reason(pod: Pod, controller: Controller | None) -> str:
+    """Why nobody can, or may, move a bound pod alone to another GPU; empty where somebody can."""
+    if may_be_in_gang(pod):
         return "it belongs to a gang, which is never moved in part"
     if others := restarts_others(pod):
         return others
-    if constraints.unsupported:
-        return f"what-if does not evaluate its {', '.join(constraints.unsupported)}"
-    return _kept(pod.annotations.get(DEFRAG, ""), controller)
-
-
-def _kept(setting: str, controller: Controller | None) -> str:
-    """Why a pod with this annotation and controller stays; empty where it may be evicted."""
-    if setting == DEFRAG_NEVER:
+    if pod.annotations.get(DEFRAG) == DEFRAG_NEVER:
         return f"its annotation {DEFRAG} is {DEFRAG_NEVER}"
-    if controller is None:
-        return "no controller creates it again"
-    if controller.kind in NODE_BOUND:
+    if controller is not None and controller.kind in NODE_BOUND:
         return f"its {controller.kind} creates it again on the same node"
-    if controller.kind not in RECREATING and setting != DEFRAG_ALLOW:
-        return f"its {controller.kind} may lose work; allow it with {DEFRAG}={DEFRAG_ALLOW}"
     return ""

@@ -20,7 +20,7 @@ from gpucore.model import (
 )
 from gpucore.model.codes import COUNTING
 from gpucore.model.constraints import CPU
-from gpucore.units import MemoryUnit, counted
+from gpucore.units import GIB_BYTES, MemoryUnit, counted
 
 _MIB: Final = 1 << 20
 INSUFFICIENT: Final = "Insufficient GPU Memory in one device"
@@ -120,7 +120,7 @@ def _quantity(resource: str, value: int) -> str:
     if resource == CPU:
         return f"{value / 1000:g}"
     if resource in {"memory", "ephemeral-storage"} or resource.startswith("hugepages-"):
-        return f"{value / 2**30:.4g} GiB"
+        return f"{value / GIB_BYTES:.4g} GiB"
     return str(value)
 
 

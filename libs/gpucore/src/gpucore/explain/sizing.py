@@ -1,7 +1,5 @@
 """Why a share should have another size, in one sentence."""
 
-from typing import Final
-
 from gpucore.sizing.evidence import LEAST_SAMPLES
 from gpucore.sizing.recommendation import (
     OUT_OF_MEMORY_PERCENT,
@@ -9,9 +7,7 @@ from gpucore.sizing.recommendation import (
     SizingAdvice,
     SizingReason,
 )
-from gpucore.units import counted
-
-_GIB: Final = 1 << 30
+from gpucore.units import GIB_BYTES, counted
 
 
 def sizing_sentence(found: Recommendation) -> str:
@@ -43,7 +39,7 @@ def sizing_event(found: Recommendation) -> str:
 
 def gib(amount: float) -> str:
     """An amount of bytes in GiB."""
-    return f"{amount / _GIB:.1f} GiB"
+    return f"{amount / GIB_BYTES:.1f} GiB"
 
 
 def _too_short(found: Recommendation) -> str:

@@ -24,7 +24,7 @@ from gpucore.wire.names import (
     NOTEBOOK_STOPPED,
 )
 from gpucore.wire.pod.controllers import Controller
-from gpucore.wire.pod.gangs import gang_of, restarts_others
+from gpucore.wire.pod.gangs import may_be_in_gang, restarts_others
 from gpucore.wire.pod.spec import Pod, created
 from gpucore.wire.quantity import unix_seconds
 
@@ -203,7 +203,7 @@ def _spared(measured: MeasuredPod, rules: IdleRules) -> str:
         return f"it has the label {IDLE_ALLOWED}=true"
     if pod.phase != "Running":
         return "it has not started"
-    if gang_of(pod) is not None:
+    if may_be_in_gang(pod):
         return "it is a member of a gang, whose other pods would stand still"
     if others := restarts_others(pod):
         return others

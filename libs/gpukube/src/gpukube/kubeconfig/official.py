@@ -136,7 +136,7 @@ def _impersonation(merged: Any, context: str) -> Impersonation:
         return Impersonation()
     user = merged["users"].get_with_name(name)["user"].value
     found = msgspec.convert(user, Impersonation)
-    if not all(value.isascii() and value.isprintable() for _, value in found.headers("")):
+    if not all(value.isascii() and value.isprintable() for _, value in found.headers()):
         raise ConfigError(f"no usable kubeconfig: user {name}: 'as' takes printable ASCII")
     return found
 

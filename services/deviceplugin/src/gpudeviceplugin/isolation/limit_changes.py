@@ -12,7 +12,7 @@ import structlog
 from gpucore.model import Gpu
 from gpucore.node.isolation.driver_limits import MemoryLimit, attainable, is_earlier
 from gpucore.node.isolation.overuse import AGAIN_SECONDS
-from gpucore.units import PodUid
+from gpucore.units import GIB_BYTES, PodUid
 from gpucore.wire.pod.spec import Pod
 from gpudeviceplugin.cluster.events import NORMAL, WARNING, Events, Subject
 from gpudeviceplugin.gpus.driver import PatientDriver
@@ -23,7 +23,6 @@ log = structlog.get_logger()
 
 CHANGED: Final = "GpuMemoryLimitChanged"
 NOT_LOWERED: Final = "GpuMemoryLimitNotLowered"
-_GIB: Final = 1 << 30
 
 
 class LimitChange(NamedTuple):
@@ -98,4 +97,4 @@ def _is_earlier(gpu: Gpu, before: MemoryLimit, wanted: MemoryLimit) -> bool:
 
 
 def _gib(size_bytes: int) -> str:
-    return f"{size_bytes / _GIB:.2f}".rstrip("0").rstrip(".") + " GiB"
+    return f"{size_bytes / GIB_BYTES:.2f}".rstrip("0").rstrip(".") + " GiB"

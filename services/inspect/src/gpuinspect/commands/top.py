@@ -1,6 +1,5 @@
 """``gpushare top node``, arena's view of a cluster, and ``top gpu`` with memory in use."""
 
-import itertools
 import sys
 import time
 from collections.abc import Sequence
@@ -18,6 +17,7 @@ from gpuinspect.commands.options.amounts import Interval
 from gpuinspect.commands.options.formats import Format, NoHeaders, Output, emit, names_only
 from gpuinspect.commands.options.measuring import Prometheus, measured
 from gpuinspect.commands.options.reading import Reader, fail, note, note_all, reading
+from gpuinspect.commands.options.refreshing import Reads, refresh_in_place
 from gpuinspect.commands.options.selecting import OnlyNodes, Selector, selected
 from gpuinspect.documents.inspect import node_share_list
 from gpuinspect.documents.top import node_gpu_list
@@ -34,7 +34,7 @@ from gpuinspect.queries.top import (
 )
 from gpuinspect.queries.views import ClusterView
 from gpuinspect.sources.prometheus import GpuFigures, gpu_figures, pod_figures
-from gpuinspect.terminal.screens import screen
+from gpuinspect.terminal.output import one_line
 
 REFRESH_SECONDS: Final = 2.0
 TIME: Final = "%Y-%m-%d %H:%M:%S"
@@ -95,7 +95,8 @@ def top_node(
         fail(NO_PROMETHEUS)
     if refresh and details and len(only) != 1:
         fail("must specify only one node name when '-r' is enabled")
-    while True:
+
+    def show() -> None:
         snapshot = selected(reader.source.read(*COUNTED), selector)
         if share:
             view = cluster_view(snapshot, reader.names, only=only)
@@ -109,8 +110,13 @@ def top_node(
             if missing:
                 note(f"note: {missing}")
         note_all(gaps(snapshot, NO_CLAIMS))
-        if not (refresh and details):
-            return
+
+    if not (refresh and details):
+        show()
+        return
+    reads = Reads()
+    while True:
+        note_all(filter(None, [reads.failure(show)]))
         sys.stdout.write(RULE.format(datetime.now(UTC).astimezone().strftime(TIME)))
         sys.stdout.flush()
         time.sleep(REFRESH_SECONDS)
@@ -173,12 +179,12 @@ def top_gpu(
         sys.stdout.write(text)
         note_all(remarks)
         return
-    with screen() as show:
-        for number in itertools.count(1):
-            show(table()[0])
-            if number == count:
-                return
-            time.sleep(interval)
+
+    def noted() -> str:
+        text, remarks = table()
+        return text + "".join(f"note: {one_line(each)}\n" for each in remarks)
+
+    refresh_in_place(noted, interval=interval, count=count)
 
 
 def _with_use(

@@ -8,6 +8,7 @@ from typing import Annotated, Final
 import msgspec
 import typer
 
+from gpucore.units import GIB_BYTES
 from gpuinspect.cluster.claims import DEVICE_CLASSES, claim_templates
 from gpuinspect.cluster.collect import COUNTED, ListRequest
 from gpuinspect.cluster.scoped import NO_CLAIMS, gaps, is_partial, read
@@ -24,7 +25,6 @@ from gpuinspect.terminal.output import one_line, table
 LIMITED: Final = "NAMESPACE"
 """Title of the groups that have quotas."""
 NONE: Final = "-"
-_GIB: Final = 1 << 30
 
 
 _NO_NODES: Final = {
@@ -182,4 +182,4 @@ def _gpus(group: GroupUsage, *, used: bool) -> list[str]:
 
 
 def _gib(amount: float | None) -> str:
-    return NONE if amount is None else f"{amount / _GIB:.1f}"
+    return NONE if amount is None else f"{amount / GIB_BYTES:.1f}"

@@ -25,9 +25,9 @@ from gpucore.wire.names import DEFRAG_HISTORY, Names
 from gpuinspect.cluster.collect import CLAIM_LISTS, ClusterSource, live
 from gpuinspect.cluster.snapshots import Snapshot
 from gpuinspect.defrag.reading import READ, defrag_state
-from gpuinspect.errors import InspectError
+from gpuinspect.errors import FAILURES, InspectError, sentence
 from gpuinspect.eviction.lease import LeaseError, RunLease
-from gpuinspect.eviction.pods import refusal
+from gpuinspect.eviction.pods import UNCHECKED, may_be_done, refusal
 from gpuinspect.terminal.ages import now
 from gpukube.errors import ForbiddenError, InvalidReplyError, KubeError
 
@@ -94,6 +94,9 @@ class RunReport(msgspec.Struct, frozen=True):
         found: the plan, or why there is none.
         evicted: the pods that were evicted, in order.
         stopped: why the plan was not carried out to its end; empty where it was.
+        failure: that ended the run after an eviction was requested; ``None`` where there is none.
+        unchecked: why no dry run of the evictions was made, as a sentence; empty where one was.
+        unknown: the pod of the plan of which it is not known whether it was evicted, if any.
         applied: the run was allowed to evict.
         refused: why the cluster refused evictions of other plans, in a dry run.
     """
@@ -103,6 +106,9 @@ class RunReport(msgspec.Struct, frozen=True):
     stopped: str = ""
     applied: bool = False
     refused: tuple[str, ...] = ()
+    failure: Exception | None = None
+    unknown: DefragPod | None = None
+    unchecked: str = ""
 
 
 def plan_or_evict(
@@ -112,7 +118,7 @@ def plan_or_evict(
 
     Raises:
         InspectError: a snapshot cannot be changed, or the name of the Lease is wrong.
-        KubeError: the cluster cannot be read or written, or the outcome of a request is unknown.
+        KubeError: the cluster cannot be read or written, and nothing was evicted.
     """
     if source.snapshot is not None:
         if wanted.apply:
@@ -128,12 +134,24 @@ def plan_or_evict(
         state = calls.read()
         with suppress(ForbiddenError):  # a person who only plans need not read it
             lease.look()
-        return _planned(state, wanted.budgets, lease.history), state
+        return _checked(calls, lease, state, wanted.budgets), state
 
 
 def _planned(state: DefragState, budgets: Budgets, history: tuple[PastEviction, ...]) -> RunReport:
     """Find a plan and evict nothing."""
     return RunReport(find_plan(state, Allowance(budgets, history)))
+
+
+def _checked(
+    calls: "_Calls", lease: DefragLease, state: DefragState, budgets: Budgets
+) -> RunReport:
+    """The plan that ``--apply`` would carry out, by dry runs of its evictions where they may be."""
+    try:
+        return _first_permitted(calls, lease, state, Allowance(budgets, lease.history), apply=False)
+    except KubeError as error:
+        unchecked = UNCHECKED.format(sentence(error))
+        planned = _planned(state, budgets, lease.history)
+        return msgspec.structs.replace(planned, unchecked=unchecked)
 
 
 class _Calls:
@@ -181,33 +199,34 @@ def _carried_out(calls: _Calls, lease: DefragLease, budgets: Budgets) -> RunRepo
         if leaving:
             reason = f"{len(leaving)} pods of an earlier run are still being deleted"
             return RunReport(PlanSearch(), stopped=reason, applied=True)
-        return _first_permitted(calls, lease, state, Allowance(budgets, history))
+        return _first_permitted(calls, lease, state, Allowance(budgets, history), apply=True)
     finally:
         lease.release()
 
 
 def _first_permitted(
-    calls: _Calls, lease: DefragLease, state: DefragState, allowance: Allowance
+    calls: _Calls, lease: DefragLease, state: DefragState, allowance: Allowance, *, apply: bool
 ) -> RunReport:
-    """Carry out the first plan that passes its dry run."""
+    """Carry out the first plan that passes its dry run, or without ``apply`` only find it."""
     refused: list[str] = []
     plans: Counter[str] = Counter()
     for _ in range(REFUSED_PLANS):
         found = find_plan(state, allowance)
         if found.plan is None:
             stopped = refused[0] if refused else ""
-            return RunReport(found, stopped=stopped, applied=True, refused=tuple(refused))
+            return RunReport(found, stopped=stopped, applied=apply, refused=tuple(refused))
         run = _Run(calls, lease, found)
         reasons = run.refusals()
         if not reasons:
-            return run.report(refused)
+            planned = RunReport(found, refused=tuple(refused))
+            return run.report(refused) if apply else planned
         refused += reasons.values()
         namespace = found.plan.waiting.namespace
         plans[namespace] += 1
         given_up = namespace if plans[namespace] == OF_A_NAMESPACE else ""
         state = _without(state, reasons, given_up)
     stopped = f"the cluster refused {REFUSED_PLANS} plans, the maximum of a run"
-    return RunReport(PlanSearch(), stopped=stopped, applied=True, refused=tuple(refused))
+    return RunReport(PlanSearch(), stopped=stopped, applied=apply, refused=tuple(refused))
 
 
 def _without(state: DefragState, refused: Collection[PodUid], given_up: str) -> DefragState:
@@ -243,12 +262,26 @@ class _Run:
         self._calls, self._lease = calls, lease
         self._found, self._plan = found, found.plan
         self._evicted: list[DefragPod] = []
+        self._unknown: DefragPod | None = None
 
     def report(self, refused: Sequence[str]) -> RunReport:
         """Evict the pods; ``refused`` is why other plans were not carried out."""
-        stopped = self._evictions()
-        evicted = tuple(self._evicted)
-        return RunReport(self._found, evicted, stopped, applied=True, refused=tuple(refused))
+        failure: Exception | None = None
+        try:
+            stopped = self._evictions()
+        except FAILURES as error:
+            if not (self._evicted or self._unknown):
+                raise
+            stopped, failure = sentence(error), error
+        return RunReport(
+            self._found,
+            tuple(self._evicted),
+            stopped,
+            applied=True,
+            refused=tuple(refused),
+            failure=failure,
+            unknown=self._unknown,
+        )
 
     def refusals(self) -> dict[PodUid, str]:
         """Why evictions of the plan are not permitted now, by a dry run of each."""
@@ -281,6 +314,8 @@ class _Run:
         except KubeError as error:
             if reason := refusal(pod, error):
                 return reason
+            if not dry_run and may_be_done(error):
+                self._unknown = pod
             raise
         return ""
 

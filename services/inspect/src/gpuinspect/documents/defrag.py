@@ -3,14 +3,16 @@
 import msgspec
 
 from gpucore.defrag.planning import Eviction, EvictionPlan
+from gpucore.model import Placement
 from gpucore.simulate.defrag import MovePlan
+from gpucore.units import GpuIndex
 from gpucore.wire.documents import API_VERSION
 from gpuinspect.defrag.report import conclusion
 from gpuinspect.defrag.run import RunReport
 
 
 class MoveDoc(msgspec.Struct, frozen=True, rename="camel"):
-    """One pod to move; units by index of the GPU."""
+    """One pod to move; units by index of the GPU, 0 where it is exclusive or has compute alone."""
 
     namespace: str
     name: str
@@ -32,7 +34,7 @@ class DefragPlan(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class EvictionDoc(MoveDoc, frozen=True):
-    """One pod to evict; units by index of the GPU."""
+    """One pod to evict; units as of a move."""
 
     evicted: bool
 
@@ -65,9 +67,9 @@ def defrag_plan(plan: MovePlan, result: str) -> DefragPlan:
             namespace=move.allocation.namespace,
             name=move.allocation.name,
             from_node=move.allocation.placement.node,
-            from_gpus={str(i): units for i, units in move.allocation.placement.mem.items()},
+            from_gpus=_gpus(move.allocation.placement),
             to_node=move.to.node,
-            to_gpus={str(i): units for i, units in move.to.mem.items()},
+            to_gpus=_gpus(move.to),
         )
         for move in plan.moves
     ]
@@ -90,8 +92,15 @@ def eviction_plan(report: RunReport) -> EvictionPlanDoc:
 
 def _waiting(plan: EvictionPlan) -> WaitingDoc:
     place = plan.placement
-    gpus = sorted({*place.mem, *place.core, *place.group})
-    return WaitingDoc(plan.waiting.namespace, plan.waiting.name, place.node, list(gpus))
+    return WaitingDoc(plan.waiting.namespace, plan.waiting.name, place.node, [*_indexes(place)])
+
+
+def _indexes(place: Placement) -> list[GpuIndex]:
+    return sorted({*place.mem, *place.core, *place.group})
+
+
+def _gpus(place: Placement) -> dict[str, int]:
+    return {str(index): place.mem.get(index, 0) for index in _indexes(place)}
 
 
 def _eviction(eviction: Eviction, *, done: bool) -> EvictionDoc:
@@ -100,8 +109,8 @@ def _eviction(eviction: Eviction, *, done: bool) -> EvictionDoc:
         namespace=eviction.pod.namespace,
         name=eviction.pod.name,
         from_node=origin.node,
-        from_gpus={str(i): units for i, units in origin.mem.items()},
+        from_gpus=_gpus(origin),
         to_node=to.node,
-        to_gpus={str(i): units for i, units in to.mem.items()},
+        to_gpus=_gpus(to),
         evicted=done,
     )

@@ -8,11 +8,13 @@ from gpucore.units import PodUid
 from gpucore.wire.pod.controllers import Controller
 from gpukube.errors import (
     ConflictError,
+    InvalidReplyError,
     KubeError,
     NotFoundError,
     ServerError,
     StatusError,
     ThrottledError,
+    UnreachableError,
 )
 
 _UNPROCESSABLE: Final = 422
@@ -25,6 +27,8 @@ _ALL_REQUESTS: Final[Mapping[int, str]] = {
 know the kind, such as ``policy/v1`` before 1.22. For each other message admission is the cause."""
 _OVERLOADED: Final = "Too many requests"
 """Begin of the message with which an API server answers 429 to any request in an overload."""
+UNCHECKED: Final = "PodDisruptionBudgets were not checked: {}"
+"""Where no dry run of an eviction can be made, with the reason."""
 _SEVERAL_BUDGETS: Final = "more than one PodDisruptionBudget"
 """Of the message with which the Eviction API answers 500 for such a pod, without a reason."""
 
@@ -64,6 +68,11 @@ def refusal(pod: EvictablePod, error: KubeError) -> str:
     if changed or isinstance(error, ConflictError | NotFoundError):
         return f"{pod} has changed: {message}"
     return f"admission rejects the request for {pod}: {message}" if _not_admitted(error) else ""
+
+
+def may_be_done(error: KubeError) -> bool:
+    """Whether the API server may have carried out a request that failed: its reply is missing."""
+    return isinstance(error, UnreachableError | ServerError | InvalidReplyError)
 
 
 def _not_admitted(error: KubeError) -> bool:

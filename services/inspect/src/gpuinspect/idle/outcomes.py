@@ -51,7 +51,7 @@ class IdleRun(msgspec.Struct, frozen=True):
     """What a run did.
 
     Attributes:
-        note: why memory in use is not all known; empty where it is.
+        note: why memory in use, or what the cluster permits, is not all known; empty where it is.
         stopped: why it ended early; empty where it did not.
         applied: it was allowed to give notice and to evict.
     """

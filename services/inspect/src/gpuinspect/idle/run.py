@@ -16,8 +16,9 @@ from gpucore.sizing.idle_eviction import IdleDecision, IdleRules, IdleStep, Meas
 from gpucore.units import counted
 from gpucore.wire.names import Names
 from gpuinspect.cluster.collect import ClusterSource
+from gpuinspect.errors import FAILURES, InspectError, sentence
 from gpuinspect.eviction.lease import LeaseError, RunLease
-from gpuinspect.eviction.pods import refusal
+from gpuinspect.eviction.pods import UNCHECKED, may_be_done, refusal
 from gpuinspect.idle.outcomes import IdleOutcome, IdlePodOutcome, IdleRun
 from gpuinspect.idle.reading import IdleSelection, measured_again, measured_pods
 from gpukube.errors import KubeError
@@ -89,12 +90,13 @@ class _Run:
         self._done: Counter[IdleStep] = Counter()
         self._attempts: Counter[IdleStep] = Counter()
         self._found = measured_pods(kube, names, wanted.selection)
-        self._stopped = ""
+        self._stopped = self._unchecked = ""
 
     def report(self) -> IdleRun:
         decisions = self._decisions()
         outcomes = tuple(self._outcome(each) for each in decisions)
-        return IdleRun(outcomes, self._found.note, self._stopped, applied=self._lease is not None)
+        note = "; ".join(filter(None, [self._found.note, self._unchecked]))
+        return IdleRun(outcomes, note, self._stopped, applied=self._lease is not None)
 
     def _decisions(self) -> Iterable[IdleDecision]:
         """Longest idle first, so that these are evicted where not all can be."""
@@ -117,7 +119,11 @@ class _Run:
             return IdlePodOutcome(pod, IdleOutcome.POSTPONED, after, reason)
         self._attempts[decision.step] += 1
         notice = decision.step is IdleStep.NOTICE
-        found = self._noticed(pod) if notice else self._evicted(pod, after)
+        try:
+            found = self._noticed(pod) if notice else self._evicted(pod, after)
+        except FAILURES as error:
+            self._stopped = str(error)
+            return IdlePodOutcome(pod, IdleOutcome.POSTPONED, after, self._stopped)
         if found.outcome in {IdleOutcome.NOTICED, IdleOutcome.EVICTED}:
             self._done[decision.step] += 1
         return found
@@ -145,7 +151,7 @@ class _Run:
 
     def _evicted(self, pod: MeasuredPod, after: float) -> IdlePodOutcome:
         if self._lease is None:
-            return IdlePodOutcome(pod, IdleOutcome.EVICTED, after)
+            return self._would_be_evicted(pod, after)
         now = decide(measured_again(self._kube, pod, self._found), self._rules, self._now)
         if now is None or now.step is not IdleStep.EVICT:
             reason = (now.reason if now else "") or "it has used its GPU meanwhile"
@@ -158,25 +164,39 @@ class _Run:
 
         return self._tried(pod, IdleOutcome.EVICTED, after, evict)
 
+    def _would_be_evicted(self, pod: MeasuredPod, after: float) -> IdlePodOutcome:
+        """By dry runs of the requests, until the API server makes none."""
+        from gpuinspect.eviction.requests import evict  # noqa: PLC0415 - as above
+
+        reason = ""
+        if not self._unchecked:
+            try:
+                evict(self._kube, pod, dry_run=True)
+            except KubeError as error:
+                reason = refusal(pod, error)
+                self._unchecked = "" if reason else UNCHECKED.format(sentence(error))
+        outcome = IdleOutcome.REFUSED if reason else IdleOutcome.EVICTED
+        return IdlePodOutcome(pod, outcome, after, reason)
+
     def _tried(
         self, pod: MeasuredPod, outcome: IdleOutcome, after: float, call: Callable[[], None]
     ) -> IdlePodOutcome:
-        """Hold the Lease and make a change; a failure that is not about this pod ends the run."""
+        """Hold the Lease and make a change; a failure that is not about this pod ends the run.
+
+        Raises:
+            LeaseError: another run took the Lease.
+            InspectError: it is not known whether the pod was evicted.
+            KubeError: other failures.
+        """
         if self._lease is None:
             return IdlePodOutcome(pod, outcome, after)
-        try:
-            self._lease.renew()
-        except (LeaseError, KubeError) as error:
-            return self._ended(pod, after, str(error))
+        self._lease.renew()
         try:
             call()
         except KubeError as error:
             if reason := refusal(pod, error):
                 return IdlePodOutcome(pod, IdleOutcome.REFUSED, after, reason)
-            return self._ended(pod, after, str(error))
+            if outcome is IdleOutcome.EVICTED and may_be_done(error):
+                raise InspectError(f"{pod} may be evicted: {error}") from error
+            raise
         return IdlePodOutcome(pod, outcome, after)
-
-    def _ended(self, pod: MeasuredPod, after: float, reason: str) -> IdlePodOutcome:
-        """End the run before a change of this pod."""
-        self._stopped = reason
-        return IdlePodOutcome(pod, IdleOutcome.POSTPONED, after, reason)

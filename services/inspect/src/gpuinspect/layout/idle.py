@@ -5,14 +5,13 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from gpucore.units import counted
+from gpucore.units import GIB_BYTES, counted
 from gpucore.wire.pod.controllers import workload_of
 from gpuinspect.idle.outcomes import IdleOutcome, IdlePodOutcome, IdleRun
 from gpuinspect.queries.idle import IdleShare, IdleShares
 from gpuinspect.terminal.ages import UNKNOWN, age
 from gpuinspect.terminal.output import table
 
-_GIB: Final = 1 << 30
 _WIDE: Final = ("NODE", "GPU-HOURS", "COST")
 _HEAD: Final = ("NAMESPACE", "POD", "WORKLOAD", "IDLE", "OUTCOME", "NOT BEFORE", "REASON")
 _DONE: Final[Mapping[IdleOutcome, str]] = {
@@ -44,7 +43,7 @@ def _row(share: IdleShare, at: datetime, price: float, *, wide: bool) -> tuple[s
     cost = f"{share.cost(price):.2f}" if price else "-"
     more = (share.node, f"{share.gpu_hours:.1f}", cost) if wide else ()
     workload = f"{share.kind.lower()}/{share.workload}"
-    used = f"{share.used_bytes / _GIB:.1f}"
+    used = f"{share.used_bytes / GIB_BYTES:.1f}"
     first = (share.namespace, share.name, workload, str(share.units), used)
     return (*first, age(idle_from, at), age(share.since, at), *more)
 

@@ -6,7 +6,7 @@ from typing import Final
 from gpucore.explain.sizing import sizing_sentence
 from gpucore.sizing.recommendation import Recommendation, SizingAdvice
 from gpucore.sizing.share_size import ContainerSize
-from gpucore.units import counted
+from gpucore.units import GIB_BYTES, counted
 from gpuinspect.cluster.usage_histories import HistorySource, ReadHistories
 from gpuinspect.queries.repacked import HOURS_A_MONTH, SizesEffect
 from gpuinspect.terminal.output import one_line, table
@@ -14,7 +14,6 @@ from gpuinspect.terminal.output import one_line, table
 NONE: Final = "-"
 ALL: Final = "(all)"
 """Shown for the containers of a pod that were measured together."""
-_GIB: Final = 1 << 30
 NAMED: Final = 5
 """Pods that a note names; the others are counted."""
 _EFFECT_HEADS: Final = ("PODS PLACED", "GPUS IN USE", "PENDING PODS THAT FIT")
@@ -70,7 +69,7 @@ def size_text(size: ContainerSize) -> str:
 
 
 def _gib(amount: int) -> str:
-    return f"{amount / _GIB:.1f}"
+    return f"{amount / GIB_BYTES:.1f}"
 
 
 def sizes_effect(effect: SizesEffect, *, price: float, headers: bool = True) -> str:

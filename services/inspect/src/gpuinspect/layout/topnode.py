@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Final
 
+from gpucore.units import GIB_BYTES
 from gpuinspect.queries.top import TopGpu, TopNode, TopPod
 from gpuinspect.terminal.output import align, one_line, plain, table
 
@@ -121,7 +122,6 @@ def _request(pod: TopPod) -> str:
     return str(pod.gpus.numerator) if whole else f"{float(pod.gpus):.2f}"
 
 
-_GIB: Final = 1 << 30
 _USED: Final = "MEMORY(Used)"
 _TITLES: Final = ("INDEX", "MEMORY(Total)", "MEMORY(Allocated)", _USED, "DUTY_CYCLE")
 UNKNOWN: Final = "-"
@@ -154,7 +154,7 @@ def _gpu_summary(gpus: Sequence[TopGpu]) -> str:
 
 
 def _gib(amount: float | None) -> str:
-    return UNKNOWN if amount is None else f"{amount / _GIB:.1f} GiB"
+    return UNKNOWN if amount is None else f"{amount / GIB_BYTES:.1f} GiB"
 
 
 _HEADS: Final = (

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from gpucore.sizing.usage_documents import USAGE, NodeUsage
-from gpucore.units import counted
+from gpucore.units import GIB_BYTES, counted
 from gpuinspect.cluster.release import plugins_in
 from gpuinspect.cluster.snapshots import Snapshot
 from gpukube.plugin_pods import plugin_addresses
@@ -110,7 +110,7 @@ def _unattributed(usages: Iterable[NodeUsage]) -> str:
     gpus = [gpu for usage in usages for gpu in usage.gpus if gpu.unattributed_bytes]
     if not gpus or any(pod.used_bytes for gpu in gpus for pod in gpu.pods):
         return ""  # processes are visible: these are of no pod
-    size = sum(gpu.unattributed_bytes for gpu in gpus) / 2**30
+    size = sum(gpu.unattributed_bytes for gpu in gpus) / GIB_BYTES
     number = counted(len(gpus), "GPU")
     return NO_PROCESSES.format(f"{size:.1f} GiB", number)
 

@@ -5,8 +5,8 @@ from typing import Final
 import msgspec
 
 from gpucore.sizing.recommendation import Recommendation
+from gpucore.units import GIB_BYTES
 
-_GIB: Final = 1 << 30
 _MIB_PER_GIB: Final = 1024
 
 
@@ -29,7 +29,7 @@ class SizedWorkload(msgspec.Struct, frozen=True):
     @property
     def waste_of_pod(self) -> float:
         """GiB that a pod requests beyond the most that was ever used."""
-        return max(self.requested - self.found.peak_bytes / _GIB, 0.0)
+        return max(self.requested - self.found.peak_bytes / GIB_BYTES, 0.0)
 
     @property
     def waste(self) -> float:

@@ -15,7 +15,7 @@ from gpucore.model import PodRequest
 from gpucore.scheduling.candidates import Candidates
 from gpucore.scheduling.cluster_policy import ClusterPolicy
 from gpucore.scheduling.fragmentation import fragments
-from gpucore.units import MILLI, NodeName
+from gpucore.units import GIB_BYTES, MILLI, NodeName
 from gpucore.wire.names import Names
 from gpucore.wire.node.spec import Node
 from gpucore.wire.pod.spec import Pod
@@ -183,7 +183,7 @@ class Frame:
     def in_use(self, uuid: str) -> float | None:
         """Memory of a GPU in use, in GiB; ``None`` where it is unknown."""
         found = None if self.figures is None else self.figures.gpus.get(uuid)
-        return None if found is None else found / (1 << 30)
+        return None if found is None else found / GIB_BYTES
 
     def created(self, uid: str) -> str:
         """When the pod with this UID was created, RFC 3339; empty where there is none."""

@@ -62,6 +62,12 @@ def gang_of(pod: Pod) -> Gang | None:
     return None
 
 
+def may_be_in_gang(pod: Pod) -> bool:
+    """The pod is of a gang, or of a pod group whose label has no size: others may need it."""
+    pair = next((pair for pair in GANG_LABELS if pod.labels.get(pair[0])), None)
+    return gang_of(pod) is not None or (pair is not None and pair[1] not in pod.labels)
+
+
 def restarts_others(pod: Pod) -> str:
     """Why other pods may restart where this one is evicted; empty where none do.
 

@@ -8,11 +8,12 @@ import typer
 
 from gpucore.accounting.node_info import NodeInfo, common_unit, unit_of
 from gpucore.defrag.budgets import Budgets
-from gpucore.defrag.pods import left_alone
+from gpucore.defrag.pods import DefragState, fixed_reason, left_alone
 from gpucore.explain.sentences import memory_words, placement_sentence
 from gpucore.simulate.defrag import Goal, Move, MovePlan, defragment
-from gpucore.units import GIB, MemoryUnit, counted
+from gpucore.units import MemoryUnit, counted
 from gpucore.wire.names import Names
+from gpucore.wire.pod.controllers import controller_of
 from gpucore.wire.whole_requests import pod_request_of
 from gpuinspect.cluster.collect import COUNTED
 from gpuinspect.cluster.ledger import ledger_of
@@ -20,8 +21,9 @@ from gpuinspect.cluster.scoped import NO_CLAIMS, gaps
 from gpuinspect.commands.options.formats import Format, NoHeaders, Output, emit, names_only
 from gpuinspect.commands.options.reading import Reader, fail, note, note_all, reading
 from gpuinspect.commands.options.selecting import Selector, selected
+from gpuinspect.defrag.report import left
 from gpuinspect.defrag.report import table as evictions
-from gpuinspect.defrag.run import EvictionSettings, plan_or_evict
+from gpuinspect.defrag.run import EvictionSettings, RunReport, plan_or_evict
 from gpuinspect.documents.defrag import defrag_plan, eviction_plan
 from gpuinspect.terminal.output import table
 
@@ -110,16 +112,24 @@ def _for_waiting(
     reader: Reader, wanted: EvictionSettings, output: Format, *, no_headers: bool
 ) -> None:
     report, state = plan_or_evict(reader.source, reader.names, wanted)
+    _show(report, state, output, no_headers=no_headers)
+    note_all(filter(None, [report.unchecked]))
+    if report.failure is not None:
+        note_all([left(report)])
+        raise report.failure
+
+
+def _show(report: RunReport, state: DefragState, output: Format, *, no_headers: bool) -> None:
+    """What was done, or would be."""
     if output.is_document:
         emit(eviction_plan(report), output)
         return
-    plan = report.found.plan
     if output is Format.NAME:
+        plan = report.found.plan
         planned = [each.pod for each in plan.evictions] if plan else []
         names_only("pod", (pod.name for pod in (report.evicted if report.applied else planned)))
         return
-    unit = unit_of(state.nodes.node_infos[plan.node]) if plan else GIB
-    sys.stdout.write(evictions(report, unit, headers=not no_headers))
+    sys.stdout.write(evictions(report, state.nodes.node_infos, headers=not no_headers))
     note_all(report.refused)
     for uid, reason in report.found.reasons.items():
         pod = next(pod for pod in state.waiting if pod.uid == uid)
@@ -136,7 +146,12 @@ def _free(reader: Reader, goal: Goal, selector: str, output: Format, *, no_heade
     nodes = selected(snapshot, selector).nodes
     takes = [node.name for node in nodes if node.ready and not node.unschedulable]
     node_infos = {name: ledger.nodes()[name] for name in takes}
-    requests = ((pod.uid, pod_request_of(pod, reader.names)) for pod in snapshot.pods if pod.node)
+    movable = (
+        pod
+        for pod, raw in snapshot.raw_pods()
+        if pod.node and not fixed_reason(pod, controller_of(raw))
+    )
+    requests = ((pod.uid, pod_request_of(pod, reader.names)) for pod in movable)
     plan = defragment(node_infos, {uid: d for uid, d in requests if d is not None}, goal)
     note_all((*left_alone(node_infos.values()), *gaps(snapshot, NO_CLAIMS)))
     if plan is None:
@@ -147,7 +162,9 @@ def _free(reader: Reader, goal: Goal, selector: str, output: Format, *, no_heade
     elif output is Format.NAME:
         names_only("pod", (move.allocation.name for move in plan.moves))
     else:
-        sys.stdout.write(_moves_table(plan, goal, unit, headers=not no_headers))
+        rows = [_row(move, unit, unit_of(node_infos[move.to.node])) for move in plan.moves]
+        shown = table(("POD", "FROM", "TO"), rows, headers=bool(rows) and not no_headers)
+        sys.stdout.write(shown if no_headers else f"{shown}{conclusion(plan, goal, unit)}\n")
 
 
 def _impossible(goal: Goal, node_infos: Collection[NodeInfo], selector: str, names: Names) -> str:
@@ -164,13 +181,6 @@ def _impossible(goal: Goal, node_infos: Collection[NodeInfo], selector: str, nam
     return f"moving pods cannot free {what} on {'one GPU' if goal.units else 'one node'}{matching}"
 
 
-def _moves_table(plan: MovePlan, goal: Goal, unit: MemoryUnit, *, headers: bool = True) -> str:
-    """A line a move, then what they free."""
-    rows = [_row(move, unit) for move in plan.moves]
-    shown = table(("POD", "FROM", "TO"), rows, headers=headers and bool(rows))
-    return f"{shown}{conclusion(plan, goal, unit)}\n" if headers else shown
-
-
 def conclusion(plan: MovePlan, goal: Goal, unit: MemoryUnit) -> str:
     """A sentence with the capacity that the moves free."""
     gpus = ", ".join(map(str, plan.gpus))
@@ -183,8 +193,8 @@ def conclusion(plan: MovePlan, goal: Goal, unit: MemoryUnit) -> str:
     return f"moving {counted(len(plan.moves), 'pod')} frees {what} of node {plan.node}"
 
 
-def _row(move: Move, unit: MemoryUnit) -> tuple[str, ...]:
+def _row(move: Move, unit: MemoryUnit, to_unit: MemoryUnit) -> tuple[str, ...]:
     allocation = move.allocation
     origin = placement_sentence(allocation.placement, allocation.unit or unit)
     name = f"{allocation.namespace}/{allocation.name}"
-    return (name, origin, placement_sentence(move.to, unit))
+    return (name, origin, placement_sentence(move.to, to_unit))

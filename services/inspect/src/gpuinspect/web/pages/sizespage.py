@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from gpucore.explain.sizing import sizing_sentence
 from gpucore.sizing.share_size import ContainerSize
-from gpucore.units import MemoryUnit
+from gpucore.units import GIB_BYTES, MemoryUnit
 from gpuinspect.queries.views import natural
 from gpuinspect.queries.workload_sizes import SizedWorkload, WorkloadSizes
 from gpuinspect.web.frames import Frame
@@ -17,7 +17,6 @@ SHOWN: Final = 200
 _READING: Final = (
     "The histories of the device plugins are being read; the page shows them once they are there."
 )
-_GIB: Final = 1 << 30
 _ORDERS: Final[Mapping[str, Callable[[SizedWorkload], tuple[float, ...]]]] = {
     "waste": lambda each: (-each.waste, -each.waste_of_pod),
     "waste of a pod": lambda each: (-each.waste_of_pod,),
@@ -85,7 +84,7 @@ def _row(each: SizedWorkload) -> Sequence[Cell]:
         _name(each),
         found.key.container or "all",
         _size(found.current, found.unit),
-        " / ".join(f"{amount / _GIB:.1f}" for amount in used),
+        " / ".join(f"{amount / GIB_BYTES:.1f}" for amount in used),
         "none" if found.size is None else _size(found.size, found.unit),
         str(found.confidence),
         each.running,

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from heapq import nlargest
 from typing import Final
 
-from gpucore.units import GIB, MemoryUnit
+from gpucore.units import GIB, GIB_BYTES, MemoryUnit
 from gpuinspect.queries.usage import GroupUsage, UsageReport
 from gpuinspect.queries.views import natural
 from gpuinspect.web.frames import Frame
@@ -15,7 +15,6 @@ GROUPS: Final = ("namespace", "model", "node")
 LABEL: Final = "label:"
 SHOWN: Final = 1000
 """Groups of the page, the largest; more are counted."""
-_GIB: Final = 1 << 30
 _LONGEST: Final = 320  # characters of the key of a label with its prefix
 
 
@@ -74,4 +73,4 @@ def _amount(known: int, unknown: int, unit: MemoryUnit) -> str:
 
 
 def _used(group: GroupUsage) -> str:
-    return "unknown" if group.used_bytes is None else f"{group.used_bytes / _GIB:.1f}"
+    return "unknown" if group.used_bytes is None else f"{group.used_bytes / GIB_BYTES:.1f}"
