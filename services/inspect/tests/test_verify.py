@@ -15,8 +15,9 @@ from invoking import Run, WhatIfOutcome
 from verifyingserver import CONTEXT_MIB, VerifyingServer, listed
 
 from gpucore.wire.lists import decode_pods
-from gpucore.wire.names import ENV_VISIBLE_DEVICES
+from gpucore.wire.names import DEFAULT_NAMES, ENV_VISIBLE_DEVICES
 from gpucore.wire.verified import VerifiedNode, decode_verified, encode_verified
+from gpuinspect.cluster.ledger import ledger_of
 from gpuinspect.cluster.snapshots import decode
 from gpuinspect.errors import InspectError
 from gpuinspect.queries.verified import verified_rows
@@ -636,6 +637,13 @@ def test_a_named_gpu_is_reached_with_fillers(serve: Serve, verify: Verify) -> No
     assert any("/pods/filler-" in path for path in server.created)
 
 
+def uuids(server: VerifyingServer) -> list[str]:
+    """UUIDs of the GPUs of the only node."""
+    (node,) = server.lists["/api/v1/nodes"]
+    inventory = json.loads(node["metadata"]["annotations"]["gpushare/inventory"])
+    return [gpu["uuid"] for gpu in inventory["gpus"]]
+
+
 def test_results_are_recorded_on_the_plugins_pod_and_as_events(
     serve: Serve, verify: Verify
 ) -> None:
@@ -646,20 +654,29 @@ def test_results_are_recorded_on_the_plugins_pod_and_as_events(
     (plugin,) = [pod for pod in server.lists["/api/v1/pods"] if "selfLink" in pod]
     found = decode_verified(plugin["metadata"]["annotations"]["gpushare/verified"])
     assert found is not None
-    assert found.gpus == {"0": {"share": "pass", "accounting": "pass", "memory": "fail"}}
+    rows = {"share": "pass", "accounting": "pass", "memory": "fail"}
+    assert found.gpus == {uuids(server)[0]: rows}
     (event,) = [item for path, item in server.objects.items() if "/events/" in path]
     assert event["reason"] == "GpuVerifyFailed"
     assert event["involvedObject"]["kind"] == "Node"
     assert "memory: expected out of memory" in event["message"]
-    (row, *_) = verified_rows(decode(listed([plugin]).encode()))
+    snapshot = decode(listed([*server.lists["/api/v1/nodes"], plugin]).encode())
+    (row, *_) = verified_rows(snapshot, ledger_of(snapshot, DEFAULT_NAMES))
     assert (row.node, row.gpu, row.row, row.verdict) == ("n1", "0", "accounting", "pass")
 
 
 def test_a_failure_stays_recorded_until_its_row_holds(serve: Serve, verify: Verify) -> None:
     """The next night the GPU may be full, or another be verified: the alert goes on."""
     server = serve("driver")
+    uuid, other = uuids(server)
     before = VerifiedNode(
-        7, {"0": {"exclusive": "fail", "burst": "known", "memory": "fail"}, "5": {"memory": "fail"}}
+        7,
+        {
+            uuid: {"exclusive": "fail", "burst": "known", "memory": "fail"},
+            "1": {"share": "fail"},
+            "5": {"memory": "fail"},
+            "GPU-gone": {"memory": "fail"},
+        },
     )
     (plugin,) = [pod for pod in server.lists["/api/v1/pods"] if "selfLink" in pod]
     plugin["metadata"].setdefault("annotations", {})["gpushare/verified"] = encode_verified(before)
@@ -668,7 +685,8 @@ def test_a_failure_stays_recorded_until_its_row_holds(serve: Serve, verify: Veri
     found = decode_verified(plugin["metadata"]["annotations"]["gpushare/verified"])
     assert found is not None
     quick = dict.fromkeys(("share", "accounting", "memory"), "pass")
-    assert found.gpus == {"0": {"exclusive": "fail", "burst": "known"} | quick}
+    now = {uuid: {"exclusive": "fail", "burst": "known"} | quick, other: {"share": "fail"}}
+    assert found.gpus == now
     assert found.at > before.at
 
 
@@ -677,9 +695,9 @@ def test_a_failure_stays_recorded_until_its_row_holds(serve: Serve, verify: Veri
 )
 def test_a_row_that_was_skipped_says_nothing_new(now: str, stays: str) -> None:
     """Its earlier result is the last one; a row without one is known as skipped."""
-    before = VerifiedNode(1, {"0": {"memory": "fail"}})
-    found = joined(before, VerifiedNode(2, {"0": {"memory": now, "share": "skip"}}), {"0"})
-    assert found == VerifiedNode(2, {"0": {"memory": stays, "share": "skip"}})
+    before = VerifiedNode(1, {"a": {"memory": "fail"}})
+    found = joined(before, VerifiedNode(2, {"a": {"memory": now, "share": "skip"}}), {"0": "a"})
+    assert found == VerifiedNode(2, {"a": {"memory": stays, "share": "skip"}})
 
 
 def test_results_that_cannot_be_recorded_are_an_error(serve: Serve, verify: Verify) -> None:

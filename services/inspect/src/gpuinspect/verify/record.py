@@ -4,7 +4,7 @@ The device plugin publishes its annotation as metrics, and the dashboard shows i
 """
 
 import time
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
@@ -43,8 +43,8 @@ def record(
         try:
             before = decode_verified(pod.annotations.get(VERIFIED, ""))
             found = inventory_of(nodes[node], names)
-            gpus = {str(gpu.index) for gpu in found.gpus} if found else set()
-            _annotate(kube, pod, joined(before, verified, gpus))
+            uuids = {str(gpu.index): gpu.uuid for gpu in found.gpus} if found else {}
+            _annotate(kube, pod, joined(before, verified, uuids))
         except KubeError as error:
             errors.append(f"{_UNRECORDED.format(node)}: {error}")
     for each in outcomes:
@@ -62,20 +62,25 @@ def results(outcomes: Iterable[RowOutcome], at: int) -> dict[str, VerifiedNode]:
     """The results of each node."""
     found: dict[str, dict[str, dict[str, str]]] = {}
     for each in outcomes:
-        rows = found.setdefault(each.target.node, {}).setdefault(str(each.target.index), {})
+        rows = found.setdefault(each.target.node, {}).setdefault(each.target.uuid, {})
         rows[each.proof.row] = each.proof.verdict.value
     return {node: VerifiedNode(at, gpus) for node, gpus in found.items()}
 
 
-def joined(before: VerifiedNode | None, now: VerifiedNode, gpus: Collection[str]) -> VerifiedNode:
+def joined(
+    before: VerifiedNode | None, now: VerifiedNode, uuids: Mapping[str, str]
+) -> VerifiedNode:
     """The results of a run, and earlier ones of rows that it did not run or skipped.
 
     Else a fault would seem to be gone once its GPU is full, or another GPU is the emptiest.
 
     Args:
-        gpus: indexes of those that the node has; results of others are left out.
+        uuids: of the GPUs that the node has, by index; results of others are left out.
     """
-    found = {gpu: dict(rows) for gpu, rows in before.gpus.items() if gpu in gpus} if before else {}
+    found: dict[str, dict[str, str]] = {}
+    for gpu, rows in before.gpus.items() if before else ():
+        if (uuid := uuids.get(gpu, gpu)) in uuids.values():
+            found[uuid] = {**rows, **found.get(uuid, {})}
     for gpu, rows in now.gpus.items():
         known = found.setdefault(gpu, {})
         for row, verdict in rows.items():
