@@ -263,6 +263,18 @@ def test_a_fault_turns_its_row_red(fault: str, serve: Serve, verify: Verify) -> 
     assert found["nextStep"]
 
 
+@pytest.mark.parametrize("row", ["memory", "processes", "burst"])
+def test_a_gpu_that_is_full_below_the_limit_proves_no_limit(
+    row: str, serve: Serve, verify: Verify
+) -> None:
+    """Others use more than they hold: memory is refused at the end of the GPU, limit or not."""
+    server = serve("driver")
+    server.limits, server.gpu_mib = False, 4096
+    found = verify.rows(server, "--only", row)[row]
+    assert found["verdict"] == "skip", found
+    assert "not measurable: the GPU was full (0 MiB free)" in found["seen"]
+
+
 @pytest.mark.parametrize("mode", ["driver", "mps"])
 def test_without_a_cuda_driver_in_the_pods_the_next_step_is_the_runtime(
     mode: str, serve: Serve, verify: Verify
