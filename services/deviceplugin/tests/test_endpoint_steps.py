@@ -17,6 +17,7 @@ from prometheus_client import REGISTRY
 
 from gpucore.node.allocation.device_ids import Resource
 from gpucore.node.grant import GrantPolicy
+from gpucore.wire.names import DEFAULT_NAMES
 from gpudeviceplugin.kubelet.endpoint import (
     KUBELET_SOCKET,
     LIST_SECONDS,
@@ -291,7 +292,8 @@ async def test_every_resource_has_a_short_socket_of_its_own(
     tmp_path: Path, resource: Resource
 ) -> None:
     """Without the part after the dot."""
-    socket = Endpoint(resource, "x", None, tmp_path).socket  # type: ignore[arg-type]
+    name = resource.full_name(DEFAULT_NAMES)
+    socket = Endpoint(resource, name, None, tmp_path).socket  # type: ignore[arg-type]
     names = {
         Resource.MEM: "gpushare-gpu-mem",
         Resource.CORE: "gpushare-gpu-core",
@@ -371,6 +373,9 @@ async def test_a_registration_counts_as_dropped_while_kubelet_runs_and_does_not_
         assert world.endpoint.dropped, "the other plugin has ended"
         with served(world.directory / "gpushare-gpu-mem-0123abcd.sock", 0):
             assert world.endpoint.dropped, "it serves another resource"
+        other = Endpoint(Resource.CORE, "a.org/gpu-core.percentage", world, world.directory)  # type: ignore[arg-type]
+        with served(other.socket, 0):
+            assert world.endpoint.dropped, "it serves a resource of another domain"
 
 
 def test_a_process_without_a_free_file_descriptor_finds_no_server(

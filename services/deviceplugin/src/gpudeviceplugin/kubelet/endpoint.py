@@ -15,6 +15,7 @@ import grpc.aio
 import structlog
 
 from gpucore.node.allocation.device_ids import Resource
+from gpucore.wire.names import DEFAULT_NAMES
 from gpudeviceplugin import telemetry
 from gpudeviceplugin.cancelling import to_its_end
 from gpudeviceplugin.kubelet.servicer import Servicer
@@ -59,7 +60,9 @@ class Endpoint:
         self._directory = directory
         self._server: grpc.aio.Server | None = None
         self._stopping: asyncio.Task[None] | None = None
-        self._prefix = f"gpushare-{resource.split('.')[0]}"
+        domain = full_name.partition("/")[0]
+        of_domain = "" if domain == DEFAULT_NAMES.domain else f"{domain}-"
+        self._prefix = f"gpushare-{of_domain}{resource.split('.')[0]}"
         self.socket = self._unused()
 
     def _unused(self) -> Path:
