@@ -44,6 +44,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """
     monkeypatch.setattr(neighbour, "STAY_SECONDS", 1.5)
     monkeypatch.setattr(neighbour, "KERNEL_MS", 10.0)
+    monkeypatch.setattr(compute, "FULL_KERNEL_MS", 50.0)
     monkeypatch.setattr("gpuinspect.verify.rows.BURN_SECONDS", 0.3)
     monkeypatch.setattr("gpuinspect.verify.site.LOOK_SECONDS", 0.05)
     monkeypatch.setattr(compute, "PERCENTS", (100, 50, 10))
