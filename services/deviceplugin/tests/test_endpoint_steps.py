@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Self
-from unittest.mock import Mock
+from unittest.mock import AsyncMock, Mock
 
 import grpc.aio
 import pytest
@@ -210,6 +210,23 @@ async def test_sockets_of_others_stay(world: World, name: str) -> None:
         other.bind(str(world.directory / name))
     await world.endpoint.start()
     assert (world.directory / name).exists()
+
+
+async def test_a_socket_that_cannot_be_removed_ends_no_plugin(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A node remounts a disk with errors read-only; MPS daemons must outlast that."""
+
+    def read_only(self: Path, *, missing_ok: bool) -> None:
+        raise OSError(errno.EROFS, "Read-only file system", str(self))
+
+    with socket.socket(socket.AF_UNIX) as dead:
+        dead.bind(str(world.directory / "gpushare-gpu-core-0123abcd.sock"))
+    monkeypatch.setattr(Path, "unlink", read_only)
+    await world.endpoint.start()
+    assert world.requests
+    monkeypatch.setattr(Server, "stop", AsyncMock())  # that of gRPC leaves the socket there
+    await world.endpoint.withdraw()
 
 
 async def test_a_directory_with_the_name_of_a_socket_stops_no_registration(world: World) -> None:

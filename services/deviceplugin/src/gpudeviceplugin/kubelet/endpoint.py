@@ -21,7 +21,7 @@ from gpudeviceplugin.cancelling import to_its_end
 from gpudeviceplugin.kubelet.servicer import Servicer
 from gpudeviceplugin.proto import deviceplugin_pb2 as api
 from gpudeviceplugin.rpc import caller, handler
-from gpudeviceplugin.sockets import connect_error, is_served, remove_dead, socket_in
+from gpudeviceplugin.sockets import connect_error, is_served, remove, remove_dead, socket_in
 
 log = structlog.get_logger()
 
@@ -147,7 +147,7 @@ class Endpoint:
         """Advertise no devices, then stop: the node no longer offers this resource."""
         self._servicer.withdraw()
         await self.stop()
-        self.socket.unlink(missing_ok=True)
+        remove(self.socket)
 
 
 def kubelet_channel(socket: Path, *, receive_limit: int = RECEIVE_LIMIT_BYTES) -> grpc.aio.Channel:
