@@ -703,6 +703,22 @@ def test_a_failure_stays_recorded_until_its_row_holds(serve: Serve, verify: Veri
     assert found.at > before.at
 
 
+def test_what_others_write_during_a_run_stays(serve: Serve, verify: Verify) -> None:
+    """Results of another run, and annotations of a network plugin: the pod may have had none."""
+    server = serve("driver")
+    (plugin,) = [pod for pod in server.lists["/api/v1/pods"] if "selfLink" in pod]
+    other = VerifiedNode(7, {uuids(server)[1]: {"burst": "fail"}})
+    texts = {"cni/ip": "10.0.0.1", "gpushare/verified": encode_verified(other)}
+    server.after = lambda _: plugin["metadata"].update(annotations=dict(texts))
+    assert verify(server, "--only", "quick", "--record").code == 0
+    (plugin,) = [pod for pod in server.lists["/api/v1/pods"] if "selfLink" in pod]
+    notes = plugin["metadata"]["annotations"]
+    found = decode_verified(notes["gpushare/verified"])
+    assert notes["cni/ip"] == "10.0.0.1"
+    assert found is not None
+    assert found.gpus.keys() == set(uuids(server))
+
+
 @pytest.mark.parametrize(
     ("now", "stays"), [("skip", "fail"), ("pass", "pass"), ("known", "known"), ("fail", "fail")]
 )

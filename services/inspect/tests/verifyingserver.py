@@ -246,7 +246,8 @@ class VerifyingServer(FakeApiServer):
             return super().answer(target, authorized=authorized)
         name = found[2]
         if target.removesuffix("/log") not in self.objects:
-            return 404, {"message": "not found"}
+            (item, *_) = [*(p for p in self.lists[PODS] if p.get("selfLink") == target), None]
+            return (200, item) if item else (404, {"message": "not found"})
         if found[3]:
             return 200, (self.folder / f"{name}.log").read_text()
         pod = self.objects[target]

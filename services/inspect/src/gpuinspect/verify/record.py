@@ -8,11 +8,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
+from gpucore.wire.errors import WireError
 from gpucore.wire.json_patches import ANNOTATIONS, set_entries
 from gpucore.wire.names import VERIFIED, Names
 from gpucore.wire.node.inventories import inventory_of
 from gpucore.wire.node.spec import Node
-from gpucore.wire.pod.spec import Pod
+from gpucore.wire.pod.spec import Pod, decode_pod
 from gpucore.wire.verified import VerifiedNode, decode_verified, encode_verified
 from gpuinspect.cluster.snapshots import Snapshot
 from gpuinspect.verify.image import plugin_pods
@@ -41,11 +42,10 @@ def record(
             errors.append(f"{_UNRECORDED.format(node)}: no device plugin of gpushare runs there")
             continue
         try:
-            before = decode_verified(pod.annotations.get(VERIFIED, ""))
             found = inventory_of(nodes[node], names)
             uuids = {str(gpu.index): gpu.uuid for gpu in found.gpus} if found else {}
-            _annotate(kube, pod, joined(before, verified, uuids))
-        except KubeError as error:
+            _annotate(kube, pod, verified, uuids)
+        except (KubeError, WireError) as error:
             errors.append(f"{_UNRECORDED.format(node)}: {error}")
     for each in outcomes:
         if each.proof.verdict is ProofVerdict.FAIL:
@@ -96,8 +96,13 @@ def message(outcome: RowOutcome) -> str:
     return f"{where}: {proof.row}: expected {proof.expected}; seen {proof.seen}"
 
 
-def _annotate(kube: "BlockingClient", pod: Pod, verified: VerifiedNode) -> None:
+def _annotate(
+    kube: "BlockingClient", pod: Pod, verified: VerifiedNode, uuids: Mapping[str, str]
+) -> None:
+    """Join the results with those that the pod has now: others may have written during the run."""
     path = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}"
+    present = decode_pod(kube.get(path)).annotations
+    before = decode_verified(present.get(VERIFIED, ""))
+    texts = {VERIFIED: encode_verified(joined(before, verified, uuids))}
     same = {"op": "test", "path": "/metadata/uid", "value": pod.uid}
-    texts = {VERIFIED: encode_verified(verified)}
-    kube.json_patch(path, [same, *set_entries(ANNOTATIONS, pod.annotations, texts)])
+    kube.json_patch(path, [same, *set_entries(ANNOTATIONS, present, texts)])
