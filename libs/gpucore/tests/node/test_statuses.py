@@ -79,6 +79,14 @@ def test_init_containers_are_evidence_too() -> None:
     assert start_of(json.dumps(raw).encode(), ()) is Start.FAILED
 
 
+def test_a_sidecar_that_runs_is_no_evidence_while_another_container_waits() -> None:
+    """It may request no GPU: each new pod of a service mesh would clear the failures of others."""
+    running = {"running": {"startedAt": "x"}}
+    raw = line(running, {"waiting": {"reason": "ContainerCreating"}})
+    assert start_of(raw, ()) is Start.UNDECIDED
+    assert start_of(line(running, running), ()) is Start.RUNS
+
+
 def test_a_container_that_failed_counts_though_another_runs() -> None:
     """One of two containers may request no GPU at all."""
     raw = line(

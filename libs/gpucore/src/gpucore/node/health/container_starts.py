@@ -63,8 +63,9 @@ def _start_failed(message: str, gpus: Collection[str]) -> bool:
 class Start(StrEnum):
     """The evidence of a pod's start about its GPUs.
 
-    FAILED: the container runtime could not reach the GPU. RUNS: a container runs on it. UNDECIDED:
-    neither; a fault of the program, the image or a volume is no evidence about the GPU.
+    FAILED: the container runtime could not reach the GPU. RUNS: containers run, and none waits that
+    may be the one with the GPU. UNDECIDED: neither; a fault of the program, the image or a volume
+    is no evidence about the GPU.
     """
 
     UNDECIDED = "undecided"
@@ -77,7 +78,9 @@ def start_of(line: bytes, gpus: Collection[str]) -> Start:
     states = [state for each in container_statuses(line).all for state in _states(each)]
     if any(_is_evidence(state, gpus) for state in states):
         return Start.FAILED
-    return Start.RUNS if any(state.running for state in states) else Start.UNDECIDED
+    waits = any(state.waiting for state in states)
+    runs = any(state.running for state in states)
+    return Start.RUNS if runs and not waits else Start.UNDECIDED
 
 
 def _states(container: ReportedContainer) -> Iterator[ReportedState]:
