@@ -171,9 +171,20 @@ def test_the_pods_of_its_jobs_are_not_those_of_the_stack_either() -> None:
         container(ports=[{"containerPort": 1, "hostPort": 10250}]),
         container(envFrom=[{"secretRef": {"name": "gpushare-authorities"}}]),
         container(env=[{"name": "A", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}]),
+        {"nodeName": "gpu-a"},
+        {"priorityClassName": "system-node-critical"},
+        {"securityContext": {}},
+        {"securityContext": {"seccompProfile": {"type": "Unconfined"}}},
+        container(securityContext=CONFINED | {"seccompProfile": {"type": "Unconfined"}}),
     ],
 )
 def test_a_stolen_token_runs_no_pod_with_other_rights(spec: Object) -> None:
     """Neither itself nor by a Job: accounts, Secrets and directories of nodes are out of reach."""
     assert "without another account" in asked("CREATE", changed(CHECK, **spec))
     assert "without another account" in asked("CREATE", templated(spec), resource="jobs")
+
+
+@pytest.mark.slow
+def test_its_pods_may_have_the_default_priority_class_of_the_cluster() -> None:
+    """The API server adds it to every pod without one, before it asks policies."""
+    assert asked("CREATE", changed(CHECK, priorityClassName="default", priority=10)) == ""

@@ -195,14 +195,14 @@ static uint64_t of_process(void) {
     return mib * MIB;
 }
 
-static uint64_t memory(void) {
+uint64_t node_memory(void) {
     const char *text = getenv("FAKECUDA_MIB");
     return (text ? strtoull(text, NULL, 10) : 1024) * MIB;
 }
 
 bool node_take(int gpu, uint64_t bytes) {
     int held = lock(gpu);
-    bool fits = used(gpu, NULL, false) + bytes <= memory() &&
+    bool fits = used(gpu, NULL, false) + bytes <= node_memory() &&
                 used(gpu, pod(), false) + bytes <= of_pod(gpu) &&
                 (own[gpu].pid == getpid() ? own[gpu].held : 0) + bytes <= of_process();
     if (fits) {
@@ -220,8 +220,15 @@ void node_give(int gpu, uint64_t bytes) {
     unlock(held);
 }
 
+uint64_t node_free(int gpu) {
+    int held = lock(gpu);
+    uint64_t bytes = used(gpu, NULL, false);
+    unlock(held);
+    return bytes < node_memory() ? node_memory() - bytes : 0;
+}
+
 uint64_t node_limit(int gpu) {
-    uint64_t least = memory(), pods = of_pod(gpu), process = of_process();
+    uint64_t least = node_memory(), pods = of_pod(gpu), process = of_process();
     least = pods < least ? pods : least;
     return process < least ? process : least;
 }

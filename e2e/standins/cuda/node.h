@@ -15,6 +15,9 @@ const char *node_uuid(int gpu);
 /* Take bytes of a GPU; false where a limit or the GPU has no more. */
 bool node_take(int gpu, uint64_t bytes);
 void node_give(int gpu, uint64_t bytes);
+/* Memory of a GPU, and what nobody holds of it. */
+uint64_t node_memory(void);
+uint64_t node_free(int gpu);
 /* What a process is told of the GPU's memory. */
 uint64_t node_limit(int gpu);
 /* The part of the GPU's compute that work gets. */

@@ -1,8 +1,16 @@
 """The annotation with results of ``gpushare verify``."""
 
-from gpucore.wire.verified import MOST_BYTES, VerifiedNode, decode_verified, encode_verified
+from gpucore.model import Gpu
+from gpucore.units import GpuIndex, GpuUuid
+from gpucore.wire.verified import (
+    MOST_BYTES,
+    VerifiedNode,
+    by_index,
+    decode_verified,
+    encode_verified,
+)
 
-FOUND = VerifiedNode(at=1_800_000_000, gpus={"0": {"memory": "pass", "share": "fail"}})
+FOUND = VerifiedNode(at=1_800_000_000, gpus={"GPU-a": {"memory": "pass", "share": "fail"}})
 
 
 def test_results_are_read_as_they_were_written() -> None:
@@ -23,3 +31,10 @@ def test_what_cannot_be_read_is_no_result() -> None:
     assert decode_verified("[" * 10_000) is None
     many = VerifiedNode(at=1, gpus={str(n): {} for n in range(65)})
     assert decode_verified(encode_verified(many)) is None
+
+
+def test_results_are_of_a_gpu_and_not_of_its_index() -> None:
+    """Those of a GPU that the node has not are left out; older versions wrote the index."""
+    node = VerifiedNode(1, {"GPU-b": {"share": "fail"}, "GPU-c": {}, "7": {"share": "pass"}})
+    gpus = [Gpu(GpuIndex(i), GpuUuid(u), 15) for i, u in enumerate(("GPU-a", "GPU-b"))]
+    assert by_index(node, gpus) == {"1": {"share": "fail"}, "7": {"share": "pass"}}

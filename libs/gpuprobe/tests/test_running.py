@@ -16,7 +16,7 @@ import pytest
 
 from gpuprobe import container, guard, kernels
 from gpuprobe.children import ChildProgram
-from gpuprobe.names import ENDED, FOLDER, OUTSIDE, READY
+from gpuprobe.names import ENDED, FOLDER, LIBRARY, NVML, OUTSIDE, READY
 from standins.cuda import build
 
 pytestmark = pytest.mark.slow
@@ -67,6 +67,16 @@ def test_a_process_leaves_what_it_is_told_to_leave(env: dict[str, str]) -> None:
     """Where no limit holds, memory that is free may be needed by others at once."""
     (found,) = run(env, EXHAUST | {"spare_mib": 100})
     assert found["ok"] == {"held_mib": 512 - 100, "refusal": ""}
+
+
+def test_a_refusal_has_what_is_free_of_the_whole_gpu(env: dict[str, str], tmp_path: Path) -> None:
+    """Only where the container has NVML: at the limit of the pod half of the GPU is free."""
+    (without,) = run(env, EXHAUST)
+    assert "gpu_free_mib" not in without["ok"]
+    (tmp_path / NVML).symlink_to(build.ensure() / LIBRARY)
+    with_nvml = env | {"LD_LIBRARY_PATH": f"{env['LD_LIBRARY_PATH']}:{tmp_path}"}
+    (found,) = run(with_nvml, EXHAUST)
+    assert found["ok"]["gpu_free_mib"] == 512
 
 
 @pytest.mark.parametrize("how", ["fork", "exec"])

@@ -23,6 +23,7 @@ from gpuprobe.checks.verdicts import QUICK, ROWS, Proof, ProofVerdict, ended_ear
 from gpuprobe.names import OUT_OF_MEMORY
 
 PASS, FAIL, KNOWN = ProofVerdict.PASS, ProofVerdict.FAIL, ProofVerdict.KNOWN
+SKIP = ProofVerdict.SKIP
 UUID = "GPU-84bc6439-fa3f-4477-8cd2-a7a3d5d9f18f"
 FILLED = {
     "allocated_mib": 4096,
@@ -106,7 +107,13 @@ CASES = [
     (case(memory.proof, FILLED, "none", reached_mib=6144, refusal=""), KNOWN, "no refusal"),
     (case(memory.proof, FILLED, "none", reached_mib=100), FAIL, "after 100 MiB"),
     (case(memory.proof, FILLED, "none", reached_mib=1500, refusal=""), KNOWN, "rest of the GPU"),
+    (case(memory.proof, FILLED, "driver", gpu_free_mib=512), PASS, "after 3700 MiB"),
+    (case(memory.proof, FILLED, "driver", gpu_free_mib=511), SKIP, "full (511 MiB free)"),
+    (case(memory.proof, FILLED, "driver", gpu_free_mib=0, reached_mib=100), FAIL, "100 MiB"),
+    (case(memory.proof, FILLED, "driver", gpu_free_mib=0, reached_mib=4097), FAIL, "4097 MiB"),
     (case(processes.proof, TOGETHER, "driver"), PASS, "3548 MiB"),
+    (case(processes.proof, TOGETHER, "driver", gpu_free_mib=0), SKIP, "full (0 MiB free)"),
+    (case(processes.proof, TOGETHER, "driver", gpu_free_mib=0, sum_mib=4097), FAIL, "4097 MiB"),
     (case(processes.proof, TOGETHER, "driver", sum_mib=4097), FAIL, "4097 MiB"),
     (case(processes.proof, TOGETHER, "driver+mps", sum_mib=8000), FAIL, "8000 MiB"),
     (case(processes.proof, TOGETHER, "mps", sum_mib=8000), KNOWN, "8000 MiB"),
@@ -131,6 +138,8 @@ CASES = [
     (slower(5.6, 20.0), FAIL, "12.0 % slower"),
     (slower(5.0, 23.0), FAIL, "15.0 % slower"),
     (case(burst.proof, BURST), PASS, "3700 MiB after that"),
+    (case(burst.proof, BURST, gpu_free_mib=0, again_mib=1948), SKIP, "full (0 MiB free)"),
+    (case(burst.proof, BURST, gpu_free_mib=0, again_mib=4097), FAIL, "4097 MiB after that"),
     (case(burst.proof, BURST, reached_mib=6144, refusal=""), FAIL, "no refusal"),
     (case(burst.proof, BURST, reached_mib=1024), FAIL, "after 1024 MiB"),
     (
@@ -164,7 +173,7 @@ def test_a_verdict_follows_from_the_figures(number: int) -> None:
     proof, verdict, words = CASES[number]
     assert proof.verdict is verdict, proof
     assert words in proof.seen
-    assert bool(proof.next_step) == (verdict is not PASS)
+    assert bool(proof.next_step) == (verdict in {FAIL, KNOWN})
     assert proof.row in ROWS
 
 

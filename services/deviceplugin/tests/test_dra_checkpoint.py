@@ -1,6 +1,7 @@
 """The files of prepared claims, where the process is killed or the disk fails at any step."""
 
 import asyncio
+import os
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -13,11 +14,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
+from gpucore.node.claims.held import HeldClaims
 from gpucore.node.claims.prepare import ClaimError, prepare_claim
 from gpucore.node.claims.prepared import PreparedClaim, encode_checkpoint
+from gpucore.units import NodeName, PodUid
 from gpucore.wire.claim.prepared import AllocatedClaim
 from gpucore.wire.claim.resource_claims import DeviceShare
 from gpucore.wire.names import CLAIM_DRIVER
+from gpucore.wire.pod.spec import Pod
 from gpudeviceplugin.dra.checkpoint import ClaimFiles
 from gpudeviceplugin.dra.preparing import ClaimPreparer
 from gpukube.errors import KubeError, UnreachableError
@@ -71,6 +75,20 @@ def test_a_checkpoint_that_a_power_failure_emptied_is_prepared_again(tmp_path: P
     assert files.prepare(claim()) == claim()
     assert (tmp_path / "cdi" / "gpushare.io-claim_u-1.json").exists()
     assert prepared(files_in(tmp_path)) == {"u-1"}
+
+
+def test_of_two_claims_of_one_name_the_newer_is_the_pods_after_a_restart(tmp_path: Path) -> None:
+    """The older was deleted and kubelet has yet to unprepare it: its GPU and size are no pod's."""
+    files = files_in(tmp_path)
+    for age, uid, gpu in ((2, "u-9", 0), (1, "u-1", 1)):
+        files.prepare(claim(uid, gpu))
+        os.utime(tmp_path / "gpu" / "claims" / f"{uid}.json", (1000 - age, 1000 - age))
+    held = HeldClaims()
+    for each in files_in(tmp_path).prepared():
+        held.put(each)
+    pod = Pod(PodUid("p"), "team", "p", NodeName("n1"), claims=("c",))
+    first, second = (held.bytes_on(gpu, [pod]) for gpu in node().inventory.gpus[:2])
+    assert (first, second) == ({}, {"p": 4 << 30})
 
 
 def test_unprepare_removes_the_checkpoint_first(tmp_path: Path) -> None:

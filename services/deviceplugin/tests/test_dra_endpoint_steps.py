@@ -12,6 +12,7 @@ import pytest
 from fakedra.claims import FakeClaims, holding, node
 from fakedra.kubelet import DraKubelet
 from prometheus_client import REGISTRY
+from structlog.testing import capture_logs
 
 from gpudeviceplugin.dra.checkpoint import ClaimFiles
 from gpudeviceplugin.dra.endpoint import STOP_SECONDS, DraEndpoint
@@ -233,3 +234,22 @@ async def test_faults_of_the_program_are_counted_as_failures(
         answers = await kubelet.unprepare("a")
     assert "unexpected AttributeError" in answers["a"].error
     assert sample("claim_failures_total", step="unprepare") == failed + 1
+
+
+async def test_a_socket_that_cannot_be_served_again_is_tried_again(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An end of the plugin would be the end of its MPS daemons, and of the pods behind them."""
+    monkeypatch.setattr("gpudeviceplugin.dra.endpoint.LOOK_SECONDS", 0.01)
+    await stage.driver.stop()
+    running = asyncio.create_task(stage.driver.run())
+    await until("it serves", stage.driver.registry_socket.exists)
+    stage.registry.rename(stage.registry.with_name("away"))
+    stage.registry.touch()
+    with capture_logs() as logs:
+        await until("it fails", lambda: running.done() or "cannot serve" in str(logs))
+    stage.registry.unlink()
+    await until("it serves", lambda: running.done() or stage.driver.registry_socket.exists())
+    assert not running.done()
+    running.cancel()
+    await asyncio.wait({running})

@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Self
-from unittest.mock import Mock
+from unittest.mock import AsyncMock, Mock
 
 import grpc.aio
 import pytest
@@ -17,6 +17,7 @@ from prometheus_client import REGISTRY
 
 from gpucore.node.allocation.device_ids import Resource
 from gpucore.node.grant import GrantPolicy
+from gpucore.wire.names import DEFAULT_NAMES
 from gpudeviceplugin.kubelet.endpoint import (
     KUBELET_SOCKET,
     LIST_SECONDS,
@@ -211,6 +212,23 @@ async def test_sockets_of_others_stay(world: World, name: str) -> None:
     assert (world.directory / name).exists()
 
 
+async def test_a_socket_that_cannot_be_removed_ends_no_plugin(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A node remounts a disk with errors read-only; MPS daemons must outlast that."""
+
+    def read_only(self: Path, *, missing_ok: bool) -> None:
+        raise OSError(errno.EROFS, "Read-only file system", str(self))
+
+    with socket.socket(socket.AF_UNIX) as dead:
+        dead.bind(str(world.directory / "gpushare-gpu-core-0123abcd.sock"))
+    monkeypatch.setattr(Path, "unlink", read_only)
+    await world.endpoint.start()
+    assert world.requests
+    monkeypatch.setattr(Server, "stop", AsyncMock())  # that of gRPC leaves the socket there
+    await world.endpoint.withdraw()
+
+
 async def test_a_directory_with_the_name_of_a_socket_stops_no_registration(world: World) -> None:
     """A hostPath volume makes one where a pod names a socket that does not exist yet."""
     directory = world.directory / "gpushare-gpu-core.sock"
@@ -291,7 +309,8 @@ async def test_every_resource_has_a_short_socket_of_its_own(
     tmp_path: Path, resource: Resource
 ) -> None:
     """Without the part after the dot."""
-    socket = Endpoint(resource, "x", None, tmp_path).socket  # type: ignore[arg-type]
+    name = resource.full_name(DEFAULT_NAMES)
+    socket = Endpoint(resource, name, None, tmp_path).socket  # type: ignore[arg-type]
     names = {
         Resource.MEM: "gpushare-gpu-mem",
         Resource.CORE: "gpushare-gpu-core",
@@ -371,6 +390,9 @@ async def test_a_registration_counts_as_dropped_while_kubelet_runs_and_does_not_
         assert world.endpoint.dropped, "the other plugin has ended"
         with served(world.directory / "gpushare-gpu-mem-0123abcd.sock", 0):
             assert world.endpoint.dropped, "it serves another resource"
+        other = Endpoint(Resource.CORE, "a.org/gpu-core.percentage", world, world.directory)  # type: ignore[arg-type]
+        with served(other.socket, 0):
+            assert world.endpoint.dropped, "it serves a resource of another domain"
 
 
 def test_a_process_without_a_free_file_descriptor_finds_no_server(

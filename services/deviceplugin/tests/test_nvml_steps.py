@@ -555,6 +555,27 @@ def test_a_set_of_events_that_no_gpu_registers_for_is_freed(monkeypatch: Patch) 
     assert (sets.made, list(sets.open)) == (2, [])
 
 
+def test_an_error_of_a_gpu_without_a_readable_uuid_is_not_one_of_all_gpus(
+    monkeypatch: Patch,
+) -> None:
+    """A GPU that falls off its bus: an event without a UUID would withdraw the healthy ones too."""
+    sets, nvml = EventSets(monkeypatch), Nvml()
+    lost = failure(pynvml.NVML_ERROR_GPU_IS_LOST)
+
+    def register(handle: Any, _wanted: int, events: int) -> None:
+        sets.open[events].append((handle, 79 if handle == "falling" else 48))
+
+    answers(
+        monkeypatch,
+        DeviceGetCount=2,
+        DeviceGetHandleByIndex=lambda index: ("falling", "sound")[index],
+        DeviceGetUUID=lambda handle: lost if handle == "falling" else "GPU-1",
+        DeviceRegisterEvents=register,
+    )
+    assert nvml.next_xid(1) == Xid(48, "GPU-1")
+    assert nvml.next_xid(1) is None
+
+
 def test_a_set_of_events_that_is_abandoned_is_never_freed(monkeypatch: Patch) -> None:
     """A wait that hangs uses it; after a new connection there is a new one."""
     sets, nvml = EventSets(monkeypatch), Nvml()

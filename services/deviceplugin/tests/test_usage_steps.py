@@ -19,6 +19,7 @@ from gpucore.node.isolation.overuse import AGAIN_SECONDS
 from gpucore.sizing.usage_documents import PodMemoryUse, decode_usage
 from gpucore.units import GIB, GpuIndex, NodeName, PodUid
 from gpucore.wire.pod.spec import Container, Pod
+from gpudeviceplugin import telemetry
 from gpudeviceplugin.cluster.events import WARNING, Subject
 from gpudeviceplugin.gpus.devices import DriverError, GpuLostError, NodeHardware, Process, Usage
 from gpudeviceplugin.gpus.inventory import inventory_of
@@ -610,3 +611,20 @@ async def test_a_process_outside_of_pods_is_not_that_of_the_only_pod(world: Worl
     world.used(FIRST, p99=100)
     await world.meter.measure()
     assert (of_pod("used_bytes", "a"), of_gpu("unattributed_bytes", 0)) == (None, 100)
+
+
+async def test_a_gpu_that_leaves_during_a_measurement_has_no_metrics(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing would end them later: they are removed once, when the GPU leaves."""
+    answers = world.usages
+
+    async def leaving(uuids: Sequence[str]) -> dict[str, Usage | DriverError]:
+        world.state.equip(inventory_of(NodeHardware("535.1", (t4(0),)), GIB))
+        telemetry.forget_gpus([("1", SECOND)])
+        return await answers(uuids)
+
+    monkeypatch.setattr(world, "usages", leaving)
+    await world.meter.measure()
+    assert of_gpu("used_bytes", 0) == 0
+    assert (of_gpu("used_bytes", 1), of_gpu("allocated_units", 1)) == (None, None)

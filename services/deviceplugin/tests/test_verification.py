@@ -1,14 +1,18 @@
 """Results of ``gpushare verify`` on the plugin's pod become metrics."""
 
+import asyncio
 import json
 from typing import Any
 
 from prometheus_client import REGISTRY
 
+from gpucore.model import Gpu, Inventory
 from gpucore.node.grant import GrantPolicy
+from gpucore.units import GpuIndex, GpuUuid
 from gpucore.wire.lists import decode_pods
 from gpudeviceplugin.node.verification import VerificationMetrics
 from gpudeviceplugin.state import NodeState
+from gpukube.testing.waiting import until
 
 UID = "uid-plugin"
 
@@ -67,3 +71,22 @@ def test_results_that_go_leave_no_series() -> None:
     metrics.show()
     assert row("0", "memory") is None
     assert when() == 0
+
+
+def gpus(*uuids: str) -> Inventory:
+    """The GPUs of a node in their order."""
+    return Inventory(gpus=tuple(Gpu(GpuIndex(i), GpuUuid(u), 15) for i, u in enumerate(uuids)))
+
+
+async def test_results_stay_with_their_gpu_when_the_order_changes() -> None:
+    """A reboot, MIG or a GPU that is taken out renumbers the others."""
+    found = {"at": 100, "gpus": {"GPU-a": {"memory": "pass"}, "GPU-b": {"memory": "fail"}}}
+    state = state_of(pod(UID, found))
+    state.equip(gpus("GPU-a", "GPU-b"))
+    following = asyncio.create_task(VerificationMetrics(state, UID).run())
+    await until("the second GPU has failed", lambda: row("1", "memory") == 0)
+    assert row("0", "memory") == 1
+    state.equip(gpus("GPU-b"))
+    await until("it is the first one", lambda: row("0", "memory") == 0)
+    assert row("1", "memory") is None
+    following.cancel()

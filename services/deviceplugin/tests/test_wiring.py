@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from claimholding import prepared
 from fakedriver import FakeDriver, t4
 from msgspec import json
 from msgspec.structs import replace
@@ -219,6 +220,16 @@ async def test_the_runtimes_failures_are_held_against_the_gpus_of_the_pod(world:
     ids = world.state.matcher.tables[Resource.MEM].ids[GpuIndex(1)][:2]
     world.state.sync_from_kubelet([Held("team", "p", {"c0": {Resource.MEM: ids}})], requested_at=0)
     for text in (line(NO_DRIVER), line("no such file"), line(running=True)):
+        world.state.on_update(pod, text)
+    assert world.taken() == [("start_failed", {1}, pod), ("started", {1})]
+
+
+async def test_the_runtimes_failures_are_held_against_the_gpus_of_claims_too(world: World) -> None:
+    """Controllers would create pods with claims for such a GPU without end."""
+    world.noted(world.plugin._health, "start_failed", "started")
+    world.state.claims.put(prepared("c", INVENTORY.gpus[1], 2))
+    pod = Pod(PodUid("uid-p"), "team", "p", NodeName("n1"), phase="Pending", claims=("c",))
+    for text in (line(NO_DRIVER), line(running=True)):
         world.state.on_update(pod, text)
     assert world.taken() == [("start_failed", {1}, pod), ("started", {1})]
 

@@ -141,6 +141,17 @@ def test_results_of_verify_are_those_of_the_plugins(
     assert opened().get("/health").status_code == 200
 
 
+def test_results_of_verify_are_shown_with_the_index_that_their_gpu_has_now(
+    opened: Open, cluster: FakeCluster
+) -> None:
+    """The indexes of the others change when a GPU is taken out, and its results go with it."""
+    gpus = {"GPU-n1-1": {"memory": "fail"}, "GPU-gone": {"share": "fail"}}
+    cluster.add(plugin("plugin", {"at": 1_790_000_000, "gpus": gpus}))
+    text = opened().get("/health").text
+    assert '<td data-head="GPU">GPU1</td>' in text
+    assert text.count('<td data-head="Result">fail</td>') == 1
+
+
 def test_the_page_of_health_names_some_and_counts_the_others(
     opened: Open, cluster: FakeCluster
 ) -> None:
@@ -148,7 +159,7 @@ def test_the_page_of_health_names_some_and_counts_the_others(
     cluster.items.clear()
     cluster.node("n1", gpus=[Gpu(15, healthy=False)] * 203)
     passed = {str(gpu): {f"row{row}": "pass" for row in range(10)} for gpu in range(20)}
-    gpus = passed | {"x": {"share": "fail"}}
+    gpus = passed | {"20": {"share": "fail"}}
     cluster.add(plugin("plugin", {"at": 1_790_000_000, "gpus": gpus}))
     text = opened().get("/health").text
     assert "203 of 203 GPUs are unhealthy" in text

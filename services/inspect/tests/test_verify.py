@@ -15,8 +15,9 @@ from invoking import Run, WhatIfOutcome
 from verifyingserver import CONTEXT_MIB, VerifyingServer, listed
 
 from gpucore.wire.lists import decode_pods
-from gpucore.wire.names import ENV_VISIBLE_DEVICES
+from gpucore.wire.names import DEFAULT_NAMES, ENV_VISIBLE_DEVICES
 from gpucore.wire.verified import VerifiedNode, decode_verified, encode_verified
+from gpuinspect.cluster.ledger import ledger_of
 from gpuinspect.cluster.snapshots import decode
 from gpuinspect.errors import InspectError
 from gpuinspect.queries.verified import verified_rows
@@ -43,6 +44,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """
     monkeypatch.setattr(neighbour, "STAY_SECONDS", 1.5)
     monkeypatch.setattr(neighbour, "KERNEL_MS", 10.0)
+    monkeypatch.setattr(compute, "FULL_KERNEL_MS", 50.0)
     monkeypatch.setattr("gpuinspect.verify.rows.BURN_SECONDS", 0.3)
     monkeypatch.setattr("gpuinspect.verify.site.LOOK_SECONDS", 0.05)
     monkeypatch.setattr(compute, "PERCENTS", (100, 50, 10))
@@ -260,6 +262,18 @@ def test_a_fault_turns_its_row_red(fault: str, serve: Serve, verify: Verify) -> 
     assert found["verdict"] == "fail", found
     assert words in found["seen"]
     assert found["nextStep"]
+
+
+@pytest.mark.parametrize("row", ["memory", "processes", "burst"])
+def test_a_gpu_that_is_full_below_the_limit_proves_no_limit(
+    row: str, serve: Serve, verify: Verify
+) -> None:
+    """Others use more than they hold: memory is refused at the end of the GPU, limit or not."""
+    server = serve("driver")
+    server.limits, server.gpu_mib = False, 4096
+    found = verify.rows(server, "--only", row)[row]
+    assert found["verdict"] == "skip", found
+    assert "not measurable: the GPU was full (0 MiB free)" in found["seen"]
 
 
 @pytest.mark.parametrize("mode", ["driver", "mps"])
@@ -636,6 +650,13 @@ def test_a_named_gpu_is_reached_with_fillers(serve: Serve, verify: Verify) -> No
     assert any("/pods/filler-" in path for path in server.created)
 
 
+def uuids(server: VerifyingServer) -> list[str]:
+    """UUIDs of the GPUs of the only node."""
+    (node,) = server.lists["/api/v1/nodes"]
+    inventory = json.loads(node["metadata"]["annotations"]["gpushare/inventory"])
+    return [gpu["uuid"] for gpu in inventory["gpus"]]
+
+
 def test_results_are_recorded_on_the_plugins_pod_and_as_events(
     serve: Serve, verify: Verify
 ) -> None:
@@ -646,20 +667,29 @@ def test_results_are_recorded_on_the_plugins_pod_and_as_events(
     (plugin,) = [pod for pod in server.lists["/api/v1/pods"] if "selfLink" in pod]
     found = decode_verified(plugin["metadata"]["annotations"]["gpushare/verified"])
     assert found is not None
-    assert found.gpus == {"0": {"share": "pass", "accounting": "pass", "memory": "fail"}}
+    rows = {"share": "pass", "accounting": "pass", "memory": "fail"}
+    assert found.gpus == {uuids(server)[0]: rows}
     (event,) = [item for path, item in server.objects.items() if "/events/" in path]
     assert event["reason"] == "GpuVerifyFailed"
     assert event["involvedObject"]["kind"] == "Node"
     assert "memory: expected out of memory" in event["message"]
-    (row, *_) = verified_rows(decode(listed([plugin]).encode()))
+    snapshot = decode(listed([*server.lists["/api/v1/nodes"], plugin]).encode())
+    (row, *_) = verified_rows(snapshot, ledger_of(snapshot, DEFAULT_NAMES))
     assert (row.node, row.gpu, row.row, row.verdict) == ("n1", "0", "accounting", "pass")
 
 
 def test_a_failure_stays_recorded_until_its_row_holds(serve: Serve, verify: Verify) -> None:
     """The next night the GPU may be full, or another be verified: the alert goes on."""
     server = serve("driver")
+    uuid, other = uuids(server)
     before = VerifiedNode(
-        7, {"0": {"exclusive": "fail", "burst": "known", "memory": "fail"}, "5": {"memory": "fail"}}
+        7,
+        {
+            uuid: {"exclusive": "fail", "burst": "known", "memory": "fail"},
+            "1": {"share": "fail"},
+            "5": {"memory": "fail"},
+            "GPU-gone": {"memory": "fail"},
+        },
     )
     (plugin,) = [pod for pod in server.lists["/api/v1/pods"] if "selfLink" in pod]
     plugin["metadata"].setdefault("annotations", {})["gpushare/verified"] = encode_verified(before)
@@ -668,8 +698,25 @@ def test_a_failure_stays_recorded_until_its_row_holds(serve: Serve, verify: Veri
     found = decode_verified(plugin["metadata"]["annotations"]["gpushare/verified"])
     assert found is not None
     quick = dict.fromkeys(("share", "accounting", "memory"), "pass")
-    assert found.gpus == {"0": {"exclusive": "fail", "burst": "known"} | quick}
+    now = {uuid: {"exclusive": "fail", "burst": "known"} | quick, other: {"share": "fail"}}
+    assert found.gpus == now
     assert found.at > before.at
+
+
+def test_what_others_write_during_a_run_stays(serve: Serve, verify: Verify) -> None:
+    """Results of another run, and annotations of a network plugin: the pod may have had none."""
+    server = serve("driver")
+    (plugin,) = [pod for pod in server.lists["/api/v1/pods"] if "selfLink" in pod]
+    other = VerifiedNode(7, {uuids(server)[1]: {"burst": "fail"}})
+    texts = {"cni/ip": "10.0.0.1", "gpushare/verified": encode_verified(other)}
+    server.after = lambda _: plugin["metadata"].update(annotations=dict(texts))
+    assert verify(server, "--only", "quick", "--record").code == 0
+    (plugin,) = [pod for pod in server.lists["/api/v1/pods"] if "selfLink" in pod]
+    notes = plugin["metadata"]["annotations"]
+    found = decode_verified(notes["gpushare/verified"])
+    assert notes["cni/ip"] == "10.0.0.1"
+    assert found is not None
+    assert found.gpus.keys() == set(uuids(server))
 
 
 @pytest.mark.parametrize(
@@ -677,9 +724,9 @@ def test_a_failure_stays_recorded_until_its_row_holds(serve: Serve, verify: Veri
 )
 def test_a_row_that_was_skipped_says_nothing_new(now: str, stays: str) -> None:
     """Its earlier result is the last one; a row without one is known as skipped."""
-    before = VerifiedNode(1, {"0": {"memory": "fail"}})
-    found = joined(before, VerifiedNode(2, {"0": {"memory": now, "share": "skip"}}), {"0"})
-    assert found == VerifiedNode(2, {"0": {"memory": stays, "share": "skip"}})
+    before = VerifiedNode(1, {"a": {"memory": "fail"}})
+    found = joined(before, VerifiedNode(2, {"a": {"memory": now, "share": "skip"}}), {"0": "a"})
+    assert found == VerifiedNode(2, {"a": {"memory": stays, "share": "skip"}})
 
 
 def test_results_that_cannot_be_recorded_are_an_error(serve: Serve, verify: Verify) -> None:

@@ -14,7 +14,7 @@ from gpuinspect.cluster import snapshots
 from gpuinspect.cluster.snapshots import Snapshot
 from gpuinspect.verify.placing import FILLERS, GpuPods
 from gpuinspect.verify.site import PodFailedError, waiting_reason
-from gpuinspect.verify.targets import ProofTarget, targets
+from gpuinspect.verify.targets import ProofTarget, device_now, target_now, targets
 
 Object = dict[str, Any]
 IDX = "ALIYUN_COM_GPU_MEM_IDX"
@@ -143,7 +143,7 @@ def test_a_gpu_that_became_unhealthy_is_named(tmp_path: Path) -> None:
     before = read(tmp_path, FakeCluster().node("n1", gpus=[Gpu(16), Gpu(16)]))
     target, site = target_of(before), OnePodSite({IDX: "0"})
     ill = read(tmp_path, FakeCluster().node("n1", gpus=[Gpu(16, healthy=False), Gpu(16)]))
-    with pytest.raises(PodFailedError, match="GPU 0 is not healthy any more"):
+    with pytest.raises(PodFailedError, match="GPU 0 is gone, or not healthy any more"):
         pods(site, target, ill).start("share", (), 4)
     assert not site.created
 
@@ -181,3 +181,15 @@ def test_a_share_leaves_memory_to_try_more_than_it() -> None:
     assert "needs 3 units (3072 MiB)" in short.refusal
     large = ProofTarget(**values, **more, unit_mib=3072, free=1)  # type: ignore[arg-type]
     assert "needs 2 units (6144 MiB)" in large.refusal
+
+
+def test_another_gpu_at_the_index_is_not_the_one_that_is_verified(tmp_path: Path) -> None:
+    """The driver counted the GPUs anew during the run: results would be those of another GPU."""
+    cluster = read(tmp_path, FakeCluster().node("n1", gpus=[Gpu(16)]))
+    target = msgspec.structs.replace(target_of(cluster), uuid="GPU-before", free=9)
+    site = OnePodSite({IDX: "0"})
+    with pytest.raises(PodFailedError, match="GPU 0 is gone, or not healthy any more"):
+        pods(site, target, cluster).start("share", (), 4)
+    assert site.created == []
+    assert device_now(cluster(), DEFAULT_NAMES, target) is None
+    assert target_now(cluster(), DEFAULT_NAMES, target).free == 9

@@ -31,6 +31,7 @@ from gpucore.wire.lists import decode_nodes, decode_pods
 from gpucore.wire.names import DEFAULT_NAMES, ENV_VISIBLE_DEVICES
 from gpucore.wire.whole_requests import pod_request_of
 from gpukube.testing.plugin_pods import plugin_pod
+from gpuprobe.names import LIBRARY, NVML
 
 Object = dict[str, Any]
 NODES, PODS = "/api/v1/nodes", "/api/v1/pods"
@@ -57,6 +58,7 @@ class VerifyingServer(FakeApiServer):
         cdi: the runtime adds GPUs as CDI devices, and hides that from the variables.
         refused: a variable with which no pod is accepted, by a policy.
         clock: time of its clock.
+        gpu_mib: memory of each GPU.
         runtime: whether containers get the GPU that their variable names, without a share.
         before: called with each pod before it is created; ``after`` once it runs.
     """
@@ -73,6 +75,8 @@ class VerifyingServer(FakeApiServer):
         self.objects["/version"] = {"gitVersion": "v1.36.2"}
         self.folder, self.cuda_driver = folder, cuda_driver
         (folder / "cuda").mkdir(parents=True)
+        (folder / "lib").mkdir()
+        (folder / "lib" / NVML).symlink_to(cuda_driver / LIBRARY)
         (folder / "state").write_text("")
         self.created: list[str] = []
         self.gone: list[str] = []
@@ -80,6 +84,7 @@ class VerifyingServer(FakeApiServer):
         self.denied: set[str] = set()
         self.misplaced: dict[str, str] = {}
         self.limits = True
+        self.gpu_mib = GPU_MIB
         self.clock = "2026-01-02T03:04:05Z"
         self.runtime = True
         self.cdi = False
@@ -186,11 +191,11 @@ class VerifyingServer(FakeApiServer):
         env = own | {
             "PATH": os.environ["PATH"],
             "PYTHONPATH": os.pathsep.join(sys.path),  # the sources that the test runs with
-            "LD_LIBRARY_PATH": str(self.cuda_driver),
+            "LD_LIBRARY_PATH": f"{self.cuda_driver}:{self.folder / 'lib'}",
             "GPUPROBE_FOLDER": str(exchange),
             "FAKECUDA_ROOT": str(self.folder),
             "FAKECUDA_POD": meta["uid"],
-            "FAKECUDA_MIB": str(GPU_MIB),
+            "FAKECUDA_MIB": str(self.gpu_mib),
             "FAKECUDA_CONTEXT_MIB": str(CONTEXT_MIB),
         }
         argv = [sys.executable, *container["command"][1:]]
@@ -241,7 +246,8 @@ class VerifyingServer(FakeApiServer):
             return super().answer(target, authorized=authorized)
         name = found[2]
         if target.removesuffix("/log") not in self.objects:
-            return 404, {"message": "not found"}
+            (item, *_) = [*(p for p in self.lists[PODS] if p.get("selfLink") == target), None]
+            return (200, item) if item else (404, {"message": "not found"})
         if found[3]:
             return 200, (self.folder / f"{name}.log").read_text()
         pod = self.objects[target]

@@ -57,11 +57,34 @@ def test_the_drivers_figure_takes_nothing_from_others() -> None:
     assert found == Attribution({PodUid("a"): 5, PodUid("b"): 4}, 6)
 
 
+@pytest.mark.parametrize(
+    ("state", "start"),
+    [
+        ({"running": {"startedAt": "x"}}, Start.RUNS),
+        ({"terminated": {"reason": "Completed"}}, Start.UNDECIDED),
+    ],
+)
+def test_a_failure_before_a_start_that_worked_counts_no_more(
+    state: dict[str, object], start: Start
+) -> None:
+    """Kubelet keeps the last state for as long as the container runs, in each event of the pod."""
+    raw = line(state, last={"terminated": {"reason": "StartError", "message": HOOK}})
+    assert start_of(raw, ()) is start
+
+
 def test_init_containers_are_evidence_too() -> None:
     """They are the first that the runtime starts on the GPU."""
     failed = {"state": {"waiting": {"reason": "RunContainerError", "message": HOOK}}}
     raw = {"object": {"status": {"initContainerStatuses": [failed]}}}
     assert start_of(json.dumps(raw).encode(), ()) is Start.FAILED
+
+
+def test_a_sidecar_that_runs_is_no_evidence_while_another_container_waits() -> None:
+    """It may request no GPU: each new pod of a service mesh would clear the failures of others."""
+    running = {"running": {"startedAt": "x"}}
+    raw = line(running, {"waiting": {"reason": "ContainerCreating"}})
+    assert start_of(raw, ()) is Start.UNDECIDED
+    assert start_of(line(running, running), ()) is Start.RUNS
 
 
 def test_a_container_that_failed_counts_though_another_runs() -> None:

@@ -3,6 +3,7 @@
 from typing import Final
 
 LIBRARY: Final = "libcuda.so.1"
+NVML: Final = "libnvidia-ml.so.1"
 OUT_OF_MEMORY: Final = "CUDA_ERROR_OUT_OF_MEMORY"
 ENDED: Final = "ended"
 """Outcome of a process that ended without an answer."""

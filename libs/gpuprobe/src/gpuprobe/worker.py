@@ -10,7 +10,7 @@ from ctypes import c_uint32, c_uint64
 from functools import partial
 from typing import Any, Final
 
-from gpuprobe import kernels
+from gpuprobe import kernels, nvml
 from gpuprobe.driver import CudaDevice, CudaError
 from gpuprobe.names import OUT_OF_MEMORY
 
@@ -61,7 +61,8 @@ class CudaWorker:
                 it is refused.
 
         Returns:
-            ``held_mib``, and ``refusal``: the name of the last error, empty if none came.
+            ``held_mib``, and ``refusal``: the name of the last error, empty if none came. After one
+            also ``gpu_free_mib``, what nobody uses of the GPU, where NVML reports it.
 
         Raises:
             CudaError: another refusal than out of memory.
@@ -78,7 +79,9 @@ class CudaWorker:
                     raise
                 refusal = error.name
                 step_mib //= 2
-        return self._holding() | {"refusal": refusal}
+        free = nvml.free_mib(self._gpu.uuid()) if refusal else None
+        known = {} if free is None else {"gpu_free_mib": free}
+        return self._holding() | {"refusal": refusal} | known
 
     def verify(self) -> Answer:
         """Whether the pattern is still at both ends of every piece that is held."""

@@ -343,9 +343,12 @@ class Plugin:
             self._recorder.seen(pod, raw)
         if self._gate is not None:
             self._gate.seen(pod, raw)
-        indexes = self.state.matcher.gpus_held(pod.namespace, pod.name)
-        gpus = [gpu.uuid for gpu in self.state.inventory.gpus if gpu.index in indexes]
-        start = start_of(raw, gpus)
+        held = self.state.matcher.gpus_held(pod.namespace, pod.name)
+        claimed = self.state.claims.gpus_of(pod)
+        every = self.state.inventory.gpus
+        gpus = [gpu for gpu in every if gpu.index in held or gpu.uuid in claimed]
+        indexes = {gpu.index for gpu in gpus}
+        start = start_of(raw, [gpu.uuid for gpu in gpus])
         if start is Start.FAILED:
             self._health.start_failed(indexes, pod)
         elif start is Start.RUNS:

@@ -52,6 +52,14 @@ def remove_dead(paths: Iterable[Path]) -> None:
         error = connect_error(path)
         if isinstance(error, ConnectionRefusedError) and path.is_socket():
             log.info("removing the socket of a plugin that has ended", socket=str(path))
-            path.unlink(missing_ok=True)
+            remove(path)
         elif error is not None:
             log.debug("socket left alone", socket=str(path), why=str(error))
+
+
+def remove(path: Path) -> None:
+    """Remove a socket; without a server it does no harm, so a failure is only logged."""
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        log.warning("cannot remove a socket", socket=str(path), why=str(error))

@@ -1,11 +1,13 @@
 """The results of ``gpushare verify`` on a node, as the annotation of the plugin's pod has them."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Final
 
 import msgspec
 
-MOST_BYTES: Final = 16_384
+from gpucore.model import Gpu
+
+MOST_BYTES: Final = 32_768
 MOST_GPUS: Final = 64
 _Name = Annotated[str, msgspec.Meta(max_length=63)]
 _Verdict = Annotated[str, msgspec.Meta(pattern=r"^(pass|fail|known|skip)\Z")]
@@ -19,11 +21,21 @@ class VerifiedNode(msgspec.Struct, frozen=True):
     Attributes:
         at: Unix time of the last run; rows that it skipped, and GPUs that it left out, have the
             results of earlier runs.
-        gpus: verdict by index of the GPU and name of the row.
+        gpus: verdict by UUID of the GPU and name of the row; versions before wrote the index.
     """
 
     at: _Seconds
     gpus: Mapping[_Name, Mapping[_Name, _Verdict]]
+
+
+def by_index(found: VerifiedNode, gpus: Iterable[Gpu]) -> dict[str, Mapping[str, str]]:
+    """Verdicts by index of the GPU now and name of the row, without GPUs that the node has not."""
+    indexes = {str(gpu.uuid): str(gpu.index) for gpu in gpus}
+    return {
+        indexes.get(gpu, gpu): rows
+        for gpu, rows in found.gpus.items()
+        if gpu in indexes or gpu.isdigit()
+    }
 
 
 def encode_verified(found: VerifiedNode) -> str:

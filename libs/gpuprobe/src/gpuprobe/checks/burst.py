@@ -4,8 +4,15 @@ from collections.abc import Sequence
 from typing import Final
 
 from gpuprobe.checks import answers as reading
-from gpuprobe.checks.memory import BEYOND, CONTEXT_MIB, STEP_MIB, exhausting
-from gpuprobe.checks.verdicts import Answer, Figures, Proof, Step, judged
+from gpuprobe.checks.memory import (
+    BEYOND,
+    CONTEXT_MIB,
+    STEP_MIB,
+    exhausting,
+    free_figure,
+    full_gpu,
+)
+from gpuprobe.checks.verdicts import Answer, Figures, Proof, Step, judged, skipped
 from gpuprobe.names import OUT_OF_MEMORY
 
 FIRST: Final = "first"
@@ -44,6 +51,7 @@ def figures(share_mib: int, limit_mib: int, answers: Sequence[Answer]) -> Figure
         "reached_mib": int(first["held_mib"]),
         "again_mib": int(again["held_mib"]),
         "refusal": first["refusal"],
+        **free_figure((first, again)),
     }
 
 
@@ -53,6 +61,8 @@ def proof(found: Figures) -> Proof:
     least = max(limit - CONTEXT_MIB, share + 1)
     reached, again = found["reached_mib"], found["again_mib"]
     ends = max(reached, again) <= limit and found["refusal"] == OUT_OF_MEMORY
+    if ends and (why := full_gpu(found)):
+        return skipped("burst", why)
     return judged(
         "burst",
         holds=ends and min(reached, again) >= least,

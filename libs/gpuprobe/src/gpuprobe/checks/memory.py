@@ -1,10 +1,10 @@
 """The limit of memory: one process takes all that it gets, up to more than its share."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from gpuprobe.checks.answers import value
-from gpuprobe.checks.verdicts import Answer, Figures, Proof, Step, judged
+from gpuprobe.checks.verdicts import Answer, Figures, Proof, Step, judged, skipped
 from gpuprobe.names import OUT_OF_MEMORY
 
 STEP_MIB: Final = 512
@@ -17,6 +17,8 @@ MARGIN_MIB: Final = 768
 
 That is a few hundred MiB; nothing else counts it where no limit holds.
 """
+FULL_MIB: Final = 512
+"""Less is free of a GPU whose own end refused memory: a limit leaves what no pod holds."""
 LIMITED: Final = frozenset({"mps", "driver", "driver+mps"})
 """Isolation modes that promise a limit of memory."""
 
@@ -68,7 +70,22 @@ def filled(allocated_mib: int, described: Answer, answers: Sequence[Answer]) -> 
         "refusal": taken["refusal"],
         "intact": bool(checked["intact"]),
         "released": released["held_mib"] == 0 and again["held_mib"] == 2,
+        **free_figure([taken]),
     }
+
+
+def free_figure(refused: Iterable[Answer]) -> Figures:
+    """What was free of the GPU at the refusals of memory, the least of it; nothing if unknown."""
+    found = [answer["gpu_free_mib"] for answer in refused if "gpu_free_mib" in answer]
+    return {"gpu_free_mib": min(found)} if found else {}
+
+
+def full_gpu(figures: Figures) -> str:
+    """Why a refusal shows no limit: the GPU itself had no more; empty where it had, or unknown."""
+    free = figures.get("gpu_free_mib", FULL_MIB)
+    if free >= FULL_MIB:
+        return ""
+    return f"not measurable: the GPU was full ({free} MiB free) before memory was refused"
 
 
 def holds(figures: Figures) -> bool:
@@ -82,6 +99,8 @@ def proof(figures: Figures, mode: str) -> Proof:
     """The row ``memory``."""
     allocated, reached = figures["allocated_mib"], figures["reached_mib"]
     whole = bool(figures["intact"] and figures["released"])
+    if holds(figures) and (why := full_gpu(figures)):
+        return skipped("memory", why)
     by = {"mps": "MPS", "none": "nobody"}.get(mode, "the driver")
     if mode in LIMITED:
         expected = f"out of memory at {allocated} MiB, the CUDA context included, by {by}"

@@ -5,8 +5,15 @@ from typing import Final
 
 from gpuprobe.checks import answers as reading
 from gpuprobe.checks.answers import outcome, value
-from gpuprobe.checks.memory import LIMITED, MARGIN_MIB, STEP_MIB, exhausting
-from gpuprobe.checks.verdicts import Answer, Figures, Proof, Step, judged
+from gpuprobe.checks.memory import (
+    LIMITED,
+    MARGIN_MIB,
+    STEP_MIB,
+    exhausting,
+    free_figure,
+    full_gpu,
+)
+from gpuprobe.checks.verdicts import Answer, Figures, Proof, Step, judged, skipped
 from gpuprobe.names import OUT_OF_MEMORY
 
 FIRST: Final = "fork"
@@ -58,7 +65,8 @@ def figures(allocated_mib: int, answers: Sequence[Answer]) -> Figures:
         "second_mib": _reached(second),
         "outside_mib": _reached(outside),
     }
-    return {"allocated_mib": allocated_mib, **reached, "sum_mib": sum(reached.values())}
+    free = free_figure(answer.get("ok", {}) for answer in (*second, *outside))
+    return {"allocated_mib": allocated_mib, **reached, "sum_mib": sum(reached.values()), **free}
 
 
 def _reached(answers: Sequence[Answer]) -> int:
@@ -70,14 +78,16 @@ def _reached(answers: Sequence[Answer]) -> int:
 def proof(found: Figures, mode: str) -> Proof:
     """The row ``processes``."""
     allocated, together = found["allocated_mib"], found["sum_mib"]
-    per_process = mode == "mps"
+    per_process, holds = mode == "mps", together <= allocated and found["fork_mib"] > 0
+    if holds and (why := full_gpu(found)):
+        return skipped("processes", why)
     expected = f"at most {allocated} MiB in all processes of the pod together"
     if per_process:
         expected += "; MPS limits each process by itself"
     each = f"fork {found['fork_mib']}, second program {found['second_mib']}"
     return judged(
         "processes",
-        holds=together <= allocated and found["fork_mib"] > 0,
+        holds=holds,
         known=found["fork_mib"] > 0 and (per_process or mode not in LIMITED),
         expected=expected,
         seen=f"{together} MiB: {each}, exec from outside {found['outside_mib']}",

@@ -132,9 +132,12 @@ class ClaimFiles:
             self._remove(uid)
 
     def prepared(self) -> list[PreparedClaim]:
-        """All prepared claims, in the order of their UIDs."""
-        paths = sorted(self._checkpoints.glob("*.json"))
-        return [claim for path in paths if (claim := self.read(path.stem)) is not None]
+        """All prepared claims, in the order in which they were prepared."""
+        found = []
+        for path in self._checkpoints.glob("*.json"):
+            with suppress(FileNotFoundError):  # it is being unprepared
+                found.append((path.stat().st_mtime_ns, path.stem))
+        return [claim for _, uid in sorted(found) if (claim := self.read(uid)) is not None]
 
     def uids(self) -> set[str]:
         """UIDs of the claims that have a checkpoint, damaged ones included."""

@@ -89,13 +89,19 @@ class DraEndpoint:
             await to_its_end(self.stop())
 
     async def _keep_sockets(self) -> None:
-        """Serve anew where somebody removed a socket: kubelet deregisters the driver then."""
+        """Serve anew where somebody removed a socket: kubelet deregisters the driver then.
+
+        A failure is tried again: the end of the plugin would be that of its MPS daemons.
+        """
         while True:
             await asyncio.sleep(LOOK_SECONDS)
             if not (self.socket.exists() and self.registry_socket.exists()):
                 log.warning("a socket was removed; serving anew", socket=str(self.socket))
-                await to_its_end(self.stop())
-                await self.start()
+                try:
+                    await to_its_end(self.stop())
+                    await self.start()
+                except (OSError, RuntimeError) as error:
+                    log.warning("cannot serve the driver; trying again", why=str(error))
 
     async def start(self) -> None:
         """Restore the files of prepared claims, serve, and have kubelet register the driver.

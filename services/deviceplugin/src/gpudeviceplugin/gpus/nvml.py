@@ -210,13 +210,17 @@ class Nvml:
         return events
 
     def _register(self, events: Any) -> None:
-        """Take errors of all GPUs into the set; a lost GPU has no readable UUID."""
+        """Take errors of all GPUs into the set, but for one without a readable UUID: it is lost.
+
+        An error without a UUID is one of every GPU.
+        """
         wanted = pynvml.nvmlEventTypeXidCriticalError
         for index in range(call(pynvml.nvmlDeviceGetCount)):
             with suppress(DriverError):
                 handle = call(pynvml.nvmlDeviceGetHandleByIndex, index)
+                uuid = str(call(pynvml.nvmlDeviceGetUUID, handle))
                 call(pynvml.nvmlDeviceRegisterEvents, handle, wanted, events)
-                self._uuids[_address(handle)] = str(call(pynvml.nvmlDeviceGetUUID, handle))
+                self._uuids[_address(handle)] = uuid
         if not self._uuids:
             raise DriverError("no GPU supports error events")
 

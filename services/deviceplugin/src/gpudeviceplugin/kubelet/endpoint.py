@@ -15,12 +15,13 @@ import grpc.aio
 import structlog
 
 from gpucore.node.allocation.device_ids import Resource
+from gpucore.wire.names import DEFAULT_NAMES
 from gpudeviceplugin import telemetry
 from gpudeviceplugin.cancelling import to_its_end
 from gpudeviceplugin.kubelet.servicer import Servicer
 from gpudeviceplugin.proto import deviceplugin_pb2 as api
 from gpudeviceplugin.rpc import caller, handler
-from gpudeviceplugin.sockets import connect_error, is_served, remove_dead, socket_in
+from gpudeviceplugin.sockets import connect_error, is_served, remove, remove_dead, socket_in
 
 log = structlog.get_logger()
 
@@ -59,7 +60,9 @@ class Endpoint:
         self._directory = directory
         self._server: grpc.aio.Server | None = None
         self._stopping: asyncio.Task[None] | None = None
-        self._prefix = f"gpushare-{resource.split('.')[0]}"
+        domain = full_name.partition("/")[0]
+        of_domain = "" if domain == DEFAULT_NAMES.domain else f"{domain}-"
+        self._prefix = f"gpushare-{of_domain}{resource.split('.')[0]}"
         self.socket = self._unused()
 
     def _unused(self) -> Path:
@@ -144,7 +147,7 @@ class Endpoint:
         """Advertise no devices, then stop: the node no longer offers this resource."""
         self._servicer.withdraw()
         await self.stop()
-        self.socket.unlink(missing_ok=True)
+        remove(self.socket)
 
 
 def kubelet_channel(socket: Path, *, receive_limit: int = RECEIVE_LIMIT_BYTES) -> grpc.aio.Channel:

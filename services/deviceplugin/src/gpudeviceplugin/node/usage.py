@@ -139,6 +139,8 @@ class UsageMeter:
             self._show(gpu, usage, found, work, processes_seen=any(cgroups.values()))
             self._limits.measured(gpu, usage, owners(cgroups), exclusive_pods(self._state, gpu))
             await self._judge(gpu, found)
+        here = set(map(_labels, self._state.inventory.gpus))
+        telemetry.forget_gpus(set(map(_labels, gpus)) - here)  # some may have left meanwhile
         self._figures.publish()
         await self._limits.publish()
 
@@ -240,3 +242,7 @@ class UsageMeter:
         telemetry.OVERUSES.inc()
         subject = Subject("Pod", pod.name, pod.namespace, pod.uid)
         await self._events.event(subject, OVERUSED, message, kind=WARNING)
+
+
+def _labels(gpu: Gpu) -> tuple[str, str]:
+    return str(gpu.index), gpu.uuid

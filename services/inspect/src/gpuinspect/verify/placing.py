@@ -94,7 +94,7 @@ class GpuPods:
             snapshot = self._read()
             device = device_now(snapshot, self._names, self._target)
             if device is None or not device.healthy:
-                raise PodFailedError(f"GPU {self._target.index} is not healthy any more")
+                raise PodFailedError(f"GPU {self._target.index} is gone, or not healthy any more")
             policy = steering(snapshot, self._names, self._target, request)
             if policy:
                 return policy

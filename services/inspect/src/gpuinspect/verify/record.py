@@ -4,15 +4,16 @@ The device plugin publishes its annotation as metrics, and the dashboard shows i
 """
 
 import time
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
+from gpucore.wire.errors import WireError
 from gpucore.wire.json_patches import ANNOTATIONS, set_entries
 from gpucore.wire.names import VERIFIED, Names
 from gpucore.wire.node.inventories import inventory_of
 from gpucore.wire.node.spec import Node
-from gpucore.wire.pod.spec import Pod
+from gpucore.wire.pod.spec import Pod, decode_pod
 from gpucore.wire.verified import VerifiedNode, decode_verified, encode_verified
 from gpuinspect.cluster.snapshots import Snapshot
 from gpuinspect.verify.image import plugin_pods
@@ -41,11 +42,10 @@ def record(
             errors.append(f"{_UNRECORDED.format(node)}: no device plugin of gpushare runs there")
             continue
         try:
-            before = decode_verified(pod.annotations.get(VERIFIED, ""))
             found = inventory_of(nodes[node], names)
-            gpus = {str(gpu.index) for gpu in found.gpus} if found else set()
-            _annotate(kube, pod, joined(before, verified, gpus))
-        except KubeError as error:
+            uuids = {str(gpu.index): gpu.uuid for gpu in found.gpus} if found else {}
+            _annotate(kube, pod, verified, uuids)
+        except (KubeError, WireError) as error:
             errors.append(f"{_UNRECORDED.format(node)}: {error}")
     for each in outcomes:
         if each.proof.verdict is ProofVerdict.FAIL:
@@ -62,20 +62,25 @@ def results(outcomes: Iterable[RowOutcome], at: int) -> dict[str, VerifiedNode]:
     """The results of each node."""
     found: dict[str, dict[str, dict[str, str]]] = {}
     for each in outcomes:
-        rows = found.setdefault(each.target.node, {}).setdefault(str(each.target.index), {})
+        rows = found.setdefault(each.target.node, {}).setdefault(each.target.uuid, {})
         rows[each.proof.row] = each.proof.verdict.value
     return {node: VerifiedNode(at, gpus) for node, gpus in found.items()}
 
 
-def joined(before: VerifiedNode | None, now: VerifiedNode, gpus: Collection[str]) -> VerifiedNode:
+def joined(
+    before: VerifiedNode | None, now: VerifiedNode, uuids: Mapping[str, str]
+) -> VerifiedNode:
     """The results of a run, and earlier ones of rows that it did not run or skipped.
 
     Else a fault would seem to be gone once its GPU is full, or another GPU is the emptiest.
 
     Args:
-        gpus: indexes of those that the node has; results of others are left out.
+        uuids: of the GPUs that the node has, by index; results of others are left out.
     """
-    found = {gpu: dict(rows) for gpu, rows in before.gpus.items() if gpu in gpus} if before else {}
+    found: dict[str, dict[str, str]] = {}
+    for gpu, rows in before.gpus.items() if before else ():
+        if (uuid := uuids.get(gpu, gpu)) in uuids.values():
+            found[uuid] = {**rows, **found.get(uuid, {})}
     for gpu, rows in now.gpus.items():
         known = found.setdefault(gpu, {})
         for row, verdict in rows.items():
@@ -91,8 +96,13 @@ def message(outcome: RowOutcome) -> str:
     return f"{where}: {proof.row}: expected {proof.expected}; seen {proof.seen}"
 
 
-def _annotate(kube: "BlockingClient", pod: Pod, verified: VerifiedNode) -> None:
+def _annotate(
+    kube: "BlockingClient", pod: Pod, verified: VerifiedNode, uuids: Mapping[str, str]
+) -> None:
+    """Join the results with those that the pod has now: others may have written during the run."""
     path = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}"
+    present = decode_pod(kube.get(path)).annotations
+    before = decode_verified(present.get(VERIFIED, ""))
+    texts = {VERIFIED: encode_verified(joined(before, verified, uuids))}
     same = {"op": "test", "path": "/metadata/uid", "value": pod.uid}
-    texts = {VERIFIED: encode_verified(verified)}
-    kube.json_patch(path, [same, *set_entries(ANNOTATIONS, pod.annotations, texts)])
+    kube.json_patch(path, [same, *set_entries(ANNOTATIONS, present, texts)])

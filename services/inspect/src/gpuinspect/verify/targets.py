@@ -197,7 +197,7 @@ def steering(snapshot: Snapshot, names: Names, target: ProofTarget, request: Pod
 def target_now(snapshot: Snapshot, names: Names, target: ProofTarget) -> ProofTarget:
     """The target with what is free in a newer snapshot: pods of others come during a run."""
     node_info = ledger_of(snapshot, names).node(target.node)
-    device = None if node_info is None else node_info.devices.get(target.index)
+    device = _device(node_info, target)
     if node_info is None or device is None:
         return target
     return msgspec.structs.replace(
@@ -207,5 +207,10 @@ def target_now(snapshot: Snapshot, names: Names, target: ProofTarget) -> ProofTa
 
 def device_now(snapshot: Snapshot, names: Names, target: ProofTarget) -> DeviceInfo | None:
     """The GPU in the ledger of a newer snapshot; ``None`` where it is gone."""
-    node_info = ledger_of(snapshot, names).node(target.node)
-    return None if node_info is None else node_info.devices.get(target.index)
+    return _device(ledger_of(snapshot, names).node(target.node), target)
+
+
+def _device(node_info: NodeInfo | None, target: ProofTarget) -> DeviceInfo | None:
+    """The GPU of the target; another one may have its index by now."""
+    device = node_info.devices.get(target.index) if node_info else None
+    return device if device and device.gpu and device.gpu.uuid == target.uuid else None

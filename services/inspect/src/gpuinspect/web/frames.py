@@ -144,7 +144,7 @@ class Frame:
     @cached_property
     def verified(self) -> tuple[VerifiedRow, ...]:
         """Last results of ``gpushare verify``."""
-        return verified_rows(self.snapshot)
+        return verified_rows(self.snapshot, self.ledger)
 
     @cached_property
     def unhealthy(self) -> tuple[UnhealthyGpu, ...]:

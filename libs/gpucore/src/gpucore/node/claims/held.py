@@ -65,6 +65,11 @@ class HeldClaims:
         """Some claim of the pod is prepared."""
         return any(_uses(pod, claim) for claim in self._claims.values())
 
+    def gpus_of(self, pod: Pod) -> frozenset[str]:
+        """UUIDs of the GPUs of the claims of a pod."""
+        claims = (claim for claim in self._claims.values() if _uses(pod, claim))
+        return frozenset(device.uuid for claim in claims for device in claim.devices)
+
     def bytes_on(self, gpu: Gpu, pods: Collection[Pod]) -> dict[PodUid, int]:
         """Bytes of the GPU that each pod holds; pods that use one claim have equal parts of it.
 

@@ -7,11 +7,15 @@ of the hook counts, and a GPU that it names must be the one that the plugin gave
 """
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from enum import StrEnum
 from typing import Final
 
-from gpucore.wire.pod.container_statuses import ReportedState, container_statuses
+from gpucore.wire.pod.container_statuses import (
+    ReportedContainer,
+    ReportedState,
+    container_statuses,
+)
 
 _DOCKER: Final = re.compile(
     r'^(?:Error: )?failed to start container "[a-z0-9-]+": Error response from daemon: '
@@ -59,8 +63,9 @@ def _start_failed(message: str, gpus: Collection[str]) -> bool:
 class Start(StrEnum):
     """The evidence of a pod's start about its GPUs.
 
-    FAILED: the container runtime could not reach the GPU. RUNS: a container runs on it. UNDECIDED:
-    neither; a fault of the program, the image or a volume is no evidence about the GPU.
+    FAILED: the container runtime could not reach the GPU. RUNS: containers run, and none waits that
+    may be the one with the GPU. UNDECIDED: neither; a fault of the program, the image or a volume
+    is no evidence about the GPU.
     """
 
     UNDECIDED = "undecided"
@@ -70,15 +75,21 @@ class Start(StrEnum):
 
 def start_of(line: bytes, gpus: Collection[str]) -> Start:
     """The evidence of the pod in one line of a watch about ``gpus``, the UUIDs it holds."""
-    states = [
-        state
-        for container in container_statuses(line).all
-        for state in (container.state, container.last_state)
-        if state is not None
-    ]
+    states = [state for each in container_statuses(line).all for state in _states(each)]
     if any(_is_evidence(state, gpus) for state in states):
         return Start.FAILED
-    return Start.RUNS if any(state.running for state in states) else Start.UNDECIDED
+    waits = any(state.waiting for state in states)
+    runs = any(state.running for state in states)
+    return Start.RUNS if runs and not waits else Start.UNDECIDED
+
+
+def _states(container: ReportedContainer) -> Iterator[ReportedState]:
+    """The state now, and the last one of a container that has not started since."""
+    state, last = container.state, container.last_state
+    if state is not None:
+        yield state
+    if last is not None and not (state and (state.running or state.terminated)):
+        yield last
 
 
 def _is_evidence(state: ReportedState, gpus: Collection[str]) -> bool:
