@@ -13,7 +13,7 @@ from objects import node, pod
 from running import Running
 
 from gpuextender.http.app import TRACING
-from gpuextender.http.direct import DirectRoutes, Reply
+from gpuextender.http.direct import DirectRoutes, HttpReply
 from gpukube.testing.apiserver import FakeApiServer
 
 
@@ -90,9 +90,9 @@ async def responses(
     return sent
 
 
-async def echo(body: bytes) -> Reply:
+async def echo(body: bytes) -> HttpReply:
     """The length of what came."""
-    return Reply(json.dumps(len(body)).encode())
+    return HttpReply(json.dumps(len(body)).encode())
 
 
 async def behind(scope: Any, receive: Any, send: Any) -> None:

@@ -37,7 +37,7 @@ from gpucore.wire.pod.spec import Container, Pod, decode_pod
 from gpucore.wire.whole_requests import pod_request_of
 from gpuextender import metrics
 from gpuextender.health import Readiness
-from gpuextender.http.direct import Handler, Reply, endpoint
+from gpuextender.http.direct import Handler, HttpReply, endpoint
 from gpuextender.scheduling.messages import NOTHING, MessageError, given
 from gpuextender.sizing.sizer import PodSizer
 from gpuextender.state import State
@@ -315,19 +315,19 @@ class AdmissionWebhook:
             return {PATH: self.admit}
         return {PATH: self.admit, CLAIMS_PATH: self.admit_claims}
 
-    async def admit(self, body: bytes) -> Reply:
+    async def admit(self, body: bytes) -> HttpReply:
         """Answer one review; 400 where it is none."""
         return self._reply(body, None)
 
-    async def admit_claims(self, body: bytes) -> Reply:
+    async def admit_claims(self, body: bytes) -> HttpReply:
         """As :meth:`admit`, and shares become claims."""
         return self._reply(body, self._claims)
 
-    def _reply(self, body: bytes, claims: ClaimRequests | None) -> Reply:
+    def _reply(self, body: bytes, claims: ClaimRequests | None) -> HttpReply:
         try:
-            return Reply(msgspec.json.encode(self.review(body, claims)))
+            return HttpReply(msgspec.json.encode(self.review(body, claims)))
         except MessageError as error:
-            return Reply(str(error).encode(), status=400, media_type="text/plain")
+            return HttpReply(str(error).encode(), status=400, media_type="text/plain")
 
     def review(self, body: bytes, claims: ClaimRequests | None = None) -> dict[str, Any]:
         """The review with its response.

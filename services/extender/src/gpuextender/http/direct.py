@@ -15,7 +15,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from gpuextender.http.openapi import JSON
 
 
-class Reply(msgspec.Struct, frozen=True):
+class HttpReply(msgspec.Struct, frozen=True):
     """A body, its status and its type."""
 
     body: bytes
@@ -23,7 +23,7 @@ class Reply(msgspec.Struct, frozen=True):
     media_type: str = JSON
 
 
-Handler = Callable[[bytes], Awaitable[Reply]]
+Handler = Callable[[bytes], Awaitable[HttpReply]]
 
 
 class DirectRoutes:
@@ -61,7 +61,7 @@ async def _body(receive: Receive) -> bytes | None:
     return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
-async def _send(send: Send, reply: Reply) -> None:
+async def _send(send: Send, reply: HttpReply) -> None:
     headers = [
         (b"content-length", str(len(reply.body)).encode()),
         (b"content-type", reply.media_type.encode()),

@@ -12,7 +12,7 @@ from fastapi import APIRouter
 
 from gpuextender import metrics
 from gpuextender.health import Readiness
-from gpuextender.http.direct import Handler, Reply, endpoint
+from gpuextender.http.direct import Handler, HttpReply, endpoint
 from gpuextender.http.openapi import PREFIXES, Document, answers, request_body
 from gpuextender.scheduling import messages
 from gpuextender.scheduling.bind import Bind
@@ -124,28 +124,28 @@ class SchedulerRoutes:
                 yield f"{prefix}/{name}", name, handler
             yield f"{prefix}/sort", "prioritize", self.prioritize
 
-    async def filter(self, body: bytes) -> Reply:
+    async def filter(self, body: bytes) -> HttpReply:
         """Which nodes can take the pod (``ExtenderArgs`` to ``ExtenderFilterResult``)."""
         with _VERB_SECONDS["filter"].time():
             obstacle = self._health.obstacle()
             result = FilterResult(error=obstacle) if obstacle else await self._filter.filter(body)
-            return Reply(messages.encode(result))
+            return HttpReply(messages.encode(result))
 
-    async def prioritize(self, body: bytes) -> Reply:
+    async def prioritize(self, body: bytes) -> HttpReply:
         """How good each node is, 0..10 (``ExtenderArgs`` to ``HostPriorityList``)."""
         with _VERB_SECONDS["prioritize"].time():
-            return Reply(await self._prioritize.prioritize(body))
+            return HttpReply(await self._prioritize.prioritize(body))
 
-    async def preempt(self, body: bytes) -> Reply:
+    async def preempt(self, body: bytes) -> HttpReply:
         """Whom to evict (``ExtenderPreemptionArgs`` to ``ExtenderPreemptionResult``)."""
         with _VERB_SECONDS["preempt"].time():
-            return Reply(messages.encode(await self._preempt.preempt(body)))
+            return HttpReply(messages.encode(await self._preempt.preempt(body)))
 
-    async def bind(self, body: bytes) -> Reply:
+    async def bind(self, body: bytes) -> HttpReply:
         """Bind a pod (``ExtenderBindingArgs`` to ``ExtenderBindingResult``)."""
         with _VERB_SECONDS["bind"].time():
             error = await self._bound(body)
-        return Reply(messages.encode(BindingResult(error)), status=500 if error else 200)
+        return HttpReply(messages.encode(BindingResult(error)), status=500 if error else 200)
 
     async def _bound(self, body: bytes) -> str:
         if obstacle := await self._health.unconfirmed():
