@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from corebuilders import assumed, bound, ledger, make_gpus, pod, pod_request, share_node
+from corebuilders import NAMES, assumed, bound, ledger, make_gpus, pod, pod_request, share_node
 from linkedgpus import BRIDGED, indexes, joined_gpus, linked_node
 
 from gpucore.accounting.ledger import Ledger
@@ -18,6 +18,7 @@ from gpucore.scheduling.cluster_policy import ClusterPolicy
 from gpucore.scheduling.grouping import Rules
 from gpucore.steps import complete
 from gpucore.units import NodeName
+from gpucore.wire.names import TOPOLOGY
 from gpucore.wire.pod.gangs import Gang
 from gpucore.wire.pod.spec import Pod
 
@@ -94,6 +95,21 @@ def test_shares_use_their_own_policy() -> None:
     book = ledger(share_node("n", make_gpus(15, 15)))
     assumed(book, "n", pod("p", 4))
     assert reason(book, pod("p", 4)).startswith("binpack would choose the same again: the fullest")
+
+
+def test_a_share_of_several_gpus_is_explained_by_its_links_first() -> None:
+    """GPUs 0 and 3 are joined, so they were taken before GPU 1; with simple they would not be."""
+    wide = pod("p", 8, labels={NAMES.gpu_count: "2"})
+    book = ledger(linked_node("n", BRIDGED))
+    assert list(assumed(book, "n", wide).placement.mem) == [0, 3]
+    assert reason(book, wide) == (
+        "binpack would choose the same again: of the groups that are connected as best-effort "
+        "requires, the one with the fullest GPU that fits, the lowest index among equals"
+    )
+    simple = pod("p", 8, labels={NAMES.gpu_count: "2"}, annotations={TOPOLOGY: "simple"})
+    book = ledger(linked_node("n", BRIDGED))
+    assumed(book, "n", simple)
+    assert reason(book, simple).startswith("binpack would choose the same again: the fullest GPU")
 
 
 def test_what_whole_gpus_wait_for() -> None:
