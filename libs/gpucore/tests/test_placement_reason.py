@@ -125,6 +125,16 @@ def test_what_whole_gpus_wait_for() -> None:
     assert words(book, pod("p", gpus=4))[0] == "it fits n once default/a, default/b end"
 
 
+def test_the_pod_with_several_gpus_is_named_where_its_end_is_enough() -> None:
+    """One end frees as many GPUs as those of two other pods; for one GPU a small pod is enough."""
+    book = ledger(linked_node("n", BRIDGED))
+    for name, gpus in (("a", (0,)), ("b", (1,)), ("wide", (2, 3))):
+        holding(book, pod(name, gpus=len(gpus)), *gpus)
+    assert words(book, pod("p", gpus=2))[0] == "it fits n once default/wide ends"
+    assert words(book, pod("p", gpus=3))[0] == "it fits n once default/a, default/wide end"
+    assert words(book, pod("p", gpus=1))[0] == "it fits n once default/a ends"
+
+
 def test_what_is_free_is_named_with_its_score() -> None:
     """Where exclusive GPUs fit, the answer names the group that a pod would get."""
     book = ledger(linked_node("n", BRIDGED))
