@@ -24,6 +24,7 @@ from gpucore.steps import Steps
 from gpucore.units import GpuIndex, NodeName, PodUid
 
 _DIGITS: Final = 6
+"""Parts of pods are rounded, so that equal sums are equal in whatever order they were added."""
 TRIED: Final = 200
 """Steps that are tried, the smallest first, before none is given."""
 
