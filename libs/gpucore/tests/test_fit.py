@@ -15,10 +15,13 @@ from corebuilders import (
 )
 
 from gpucore.accounting.ledger import Ledger
+from gpucore.explain.groups import grouped
+from gpucore.explain.sentences import sentence
 from gpucore.model import Code, DeviceFitError, FitError, Inventory, IsolationMode, Placement
 from gpucore.scheduling.device_fit import exclusive_fit_error
 from gpucore.scheduling.filter import filter_nodes
 from gpucore.scheduling.fit import fit
+from gpucore.steps import complete
 from gpucore.units import GIB, GpuIndex, NodeName
 from gpucore.wire import names as wire_names
 from gpucore.wire.node.spec import Node
@@ -67,6 +70,43 @@ def test_compute_is_refused_with_figures() -> None:
     assert refusal.code is Code.INSUFFICIENT_CORE
     assert refusal.gpus == (DeviceFitError(GpuIndex(0), Code.INSUFFICIENT_CORE, 30, 100, 40),)
     assert isinstance(on_node(book, "n", pod("p", 2, core=30)), Placement)
+
+
+def test_a_gpu_with_the_memory_names_the_reason() -> None:
+    """Where one GPU lacks compute and another memory, the first came nearest: it is compute."""
+    book = ledger(share_node("n", make_gpus(15, 15)), held("a", 2, core=80), held("b", 14, index=1))
+    refusal = refused(book, pod("p", 6, core=50))
+    assert refusal.code is Code.INSUFFICIENT_CORE
+    assert sentence(refusal) == (
+        "No GPU with enough free memory has enough free compute: no GPU can take 6 GiB: "
+        "GPU 0 has 20 of 100 percent of compute free, requested 50, GPU 1 has 1 of 15 free"
+    )
+
+
+def test_a_request_of_compute_alone_is_refused_without_an_amount_of_memory() -> None:
+    """The sentence states the requested percentage, and no 0 GiB."""
+    book = ledger(share_node("n", make_gpus(15)), held("a", core=80))
+    assert sentence(refused(book, pod("p", core=50))) == (
+        "No GPU with enough free memory has enough free compute: no GPU can take the request: "
+        "GPU 0 has 20 of 100 percent of compute free, requested 50"
+    )
+
+
+@pytest.mark.parametrize(
+    ("mem", "core", "figures"),
+    [
+        (8, 25, "25 percent of compute over 2 GPUs"),
+        (0, 25, "25 percent of compute over 2 GPUs"),
+        (7, 25, "7 GiB over 2 GPUs"),
+    ],
+)
+def test_the_amount_that_does_not_divide_is_named(mem: int, core: int, figures: str) -> None:
+    """Memory and compute are spread over the GPUs each; memory is checked first."""
+    book = ledger(share_node("n", make_gpus(15, 15)))
+    refusal = refused(book, pod("p", mem, core=core, labels=TWO))
+    assert sentence(refusal) == f"{refusal.code.sentence.rstrip('.')}: {figures}"
+    (group,) = complete(grouped({N: refusal}, book.nodes()))
+    assert f"{group.requested} {group.measure}" in figures
 
 
 def test_the_largest_share_just_fits() -> None:

@@ -166,3 +166,15 @@ def test_promises_are_made_beside_nominated_pods() -> None:
         "a share of 4 GiB fits now, on n",
     )
     assert PodUid("uid-urgent") not in book.nodes()[NodeName("n")].allocations
+
+
+def test_exclusive_gpus_of_a_nominated_pod_are_offered_to_no_other() -> None:
+    """The named GPUs are those that bind takes beside the pod that waits for GPU 0."""
+    book, nominations = ledger(ready_node("n", 16, 16, 16)), Nominations()
+    urgent = msgspec.structs.replace(pod("urgent", gpus=1), nominated=NodeName("n"), priority=9)
+    nominations.note(urgent, pod_request(urgent))
+    fits = Situation(book, nominations, pod("waits", gpus=2)).explained()
+    assert fits.helps == ("n can take it now, on GPUs 1, 2",)
+    assumed(book, "n", pod("share", 4))
+    short = Situation(book, nominations, pod("waits", gpus=3)).explained()
+    assert short.helps[-1] == "GPU 2 can be had now, on n"

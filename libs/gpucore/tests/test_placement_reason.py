@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from corebuilders import assumed, bound, ledger, make_gpus, pod, pod_request, share_node
+from corebuilders import NAMES, assumed, bound, ledger, make_gpus, pod, pod_request, share_node
 from linkedgpus import BRIDGED, indexes, joined_gpus, linked_node
 
 from gpucore.accounting.ledger import Ledger
@@ -18,6 +18,7 @@ from gpucore.scheduling.cluster_policy import ClusterPolicy
 from gpucore.scheduling.grouping import Rules
 from gpucore.steps import complete
 from gpucore.units import NodeName
+from gpucore.wire.names import TOPOLOGY
 from gpucore.wire.pod.gangs import Gang
 from gpucore.wire.pod.spec import Pod
 
@@ -96,6 +97,21 @@ def test_shares_use_their_own_policy() -> None:
     assert reason(book, pod("p", 4)).startswith("binpack would choose the same again: the fullest")
 
 
+def test_a_share_of_several_gpus_is_explained_by_its_links_first() -> None:
+    """GPUs 0 and 3 are joined, so they were taken before GPU 1; with simple they would not be."""
+    wide = pod("p", 8, labels={NAMES.gpu_count: "2"})
+    book = ledger(linked_node("n", BRIDGED))
+    assert list(assumed(book, "n", wide).placement.mem) == [0, 3]
+    assert reason(book, wide) == (
+        "binpack would choose the same again: of the groups that are connected as best-effort "
+        "requires, the one with the fullest GPU that fits, the lowest index among equals"
+    )
+    simple = pod("p", 8, labels={NAMES.gpu_count: "2"}, annotations={TOPOLOGY: "simple"})
+    book = ledger(linked_node("n", BRIDGED))
+    assumed(book, "n", simple)
+    assert reason(book, simple).startswith("binpack would choose the same again: the fullest GPU")
+
+
 def test_what_whole_gpus_wait_for() -> None:
     """Whose end frees enough GPUs, what is short, and the best group of what is free."""
     book = ledger(linked_node("n", BRIDGED))
@@ -107,6 +123,16 @@ def test_what_whole_gpus_wait_for() -> None:
         "GPUs 0, 3 (score 200) can be had now, on n",
     ]
     assert words(book, pod("p", gpus=4))[0] == "it fits n once default/a, default/b end"
+
+
+def test_the_pod_with_several_gpus_is_named_where_its_end_is_enough() -> None:
+    """One end frees as many GPUs as those of two other pods; for one GPU a small pod is enough."""
+    book = ledger(linked_node("n", BRIDGED))
+    for name, gpus in (("a", (0,)), ("b", (1,)), ("wide", (2, 3))):
+        holding(book, pod(name, gpus=len(gpus)), *gpus)
+    assert words(book, pod("p", gpus=2))[0] == "it fits n once default/wide ends"
+    assert words(book, pod("p", gpus=3))[0] == "it fits n once default/a, default/wide end"
+    assert words(book, pod("p", gpus=1))[0] == "it fits n once default/a ends"
 
 
 def test_what_is_free_is_named_with_its_score() -> None:

@@ -75,6 +75,18 @@ def test_a_request_rounds_up_to_the_step(run: Run, shared: FakeCluster) -> None:
     )
 
 
+def test_a_gpu_with_the_memory_names_the_reason(run: Run, cluster: FakeCluster) -> None:
+    """One GPU lacks compute, the other memory: no sentence states that no GPU has the memory."""
+    cluster.node("n1", resources=NOTHING)
+    cluster.add(resource_slice("n1", [device(0, 15), device(1, 15)])).add(device_class())
+    for gpu, size, core in ((0, "9Gi", "40"), (1, "14Gi", "10")):
+        held = claim(f"held-{gpu}", allocated("n1", gpu, size, core), pods=[f"p{gpu}"])
+        cluster.pod(f"p{gpu}", node="n1").add(held)
+    text = explained(run, waits(cluster, request("4Gi", "70")))
+    assert "InsufficientCore largest free block 60 percent, requested 70" in text
+    assert "no GPU can take 4 GiB: GPU 0 has 60 of 100 percent" in text
+
+
 def test_compute_is_judged_as_well(run: Run, shared: FakeCluster) -> None:
     """60 percent are left."""
     text = explained(run, waits(shared, request("2Gi", "70")))

@@ -9,6 +9,7 @@ from typer.testing import CliRunner, Result
 
 from gpucore.testing.machines import MACHINES
 from gpucore.wire.node.matrices import encode_annotation
+from gpuinspect.commands.main import app as gpushare
 from gpuinspect.commands.topology import app
 
 LINKS = {f"{a}-{b}": names for (a, b), names in MACHINES["dgx1-volta"].matrix.links.items()}
@@ -187,6 +188,20 @@ def test_a_node_is_drawn_as_the_original_drew_it(cluster: FakeCluster) -> None:
     ]
     assert lines[14] == "-" * 40
     assert "  NV#  = NVLinks, and how many" in lines
+
+
+def test_gpus_in_use_are_counted_as_inspect_gpu_counts_them(cluster: FakeCluster) -> None:
+    """A GPU that the node has lost is not one of them, and those on unknown GPUs are."""
+    topology_node(cluster, "gpu-0", GPU_TOPOLOGY=GUIDE)
+    for name, gpus, texts in (("lost", "2", {"ALIYUN_COM_GPU_GROUP": "0,9"}), ("stray", "3", {})):
+        cluster.pod(name, node="gpu-0", limits={"aliyun.com/gpu": gpus}, annotations=texts)
+    assert (
+        "used gpu: 4\n"
+        in CliRunner()
+        .invoke(gpushare, ["gpu", "-d", "--snapshot", "-"], input=cluster.json())
+        .stdout
+    )
+    assert "used gpu: 4\n" in show(cluster, "gpu-0").stdout
 
 
 def test_a_node_that_is_not_there(cluster: FakeCluster) -> None:

@@ -34,8 +34,8 @@ MOST_DEVICES: Final = 32
 """Devices that kube-scheduler allocates for one claim, at most (AllocationResultsMaxSize)."""
 
 _NEAREST: Final = (
-    Code.INSUFFICIENT_MEMORY,
     Code.INSUFFICIENT_CORE,
+    Code.INSUFFICIENT_MEMORY,
     Code.MAX_PODS,
     Code.TAKEN_WHOLE,
     Code.UNHEALTHY,

@@ -98,7 +98,7 @@ def _group(code: Code, alike: Sequence[_Ranked], node_infos: Mapping[NodeName, N
         nodes=tuple(sorted(name for *_, name, _ in alike)),
         largest=_largest(nearest),
         requested=_requested(nearest),
-        measure=_measure(code, node_infos[nearest.node]),
+        measure=_measure(nearest, node_infos[nearest.node]),
         example=sentence(nearest),
         remedy=code.remedy,
         detail=_detail(nearest),
@@ -152,10 +152,11 @@ def _fitting_words(refusal: FitError) -> str:
     return f"{fitting} of {refusal.total} GPUs {verb}" if shown else ""
 
 
-def _measure(code: Code, node_info: NodeInfo) -> str:
-    if code in COUNTING:
+def _measure(refusal: FitError, node_info: NodeInfo) -> str:
+    if refusal.code in COUNTING:
         return "gpus"
-    return _PERCENT if code in _OF_COMPUTE else str(unit_of(node_info))
+    uneven = refusal.code is Code.UNEVEN_SPLIT and refusal.detail
+    return _PERCENT if refusal.code in _OF_COMPUTE or uneven else str(unit_of(node_info))
 
 
 def figures(group: Group) -> str:

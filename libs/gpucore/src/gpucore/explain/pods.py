@@ -30,7 +30,7 @@ from gpucore.model.constraints import PodConstraints
 from gpucore.scheduling.candidates import Candidates, PodRequirements
 from gpucore.scheduling.cluster_policy import ClusterPolicy
 from gpucore.scheduling.device_fit import exclusive_devices
-from gpucore.scheduling.grouping import Grouping, Rules
+from gpucore.scheduling.grouping import SIMPLE, Grouping, Rules
 from gpucore.scheduling.nominated import NONE_NOMINATED, CandidatesBesideNominated
 from gpucore.scheduling.policy import place, resolve
 from gpucore.steps import Steps
@@ -142,11 +142,19 @@ def placement_reason(
             allocation.placement.group, again.group, pod_request, without, policy.grouping
         )
     name = resolve(without, pod_request, policy.name).name
-    rule = _RULES[name]
+    rule = _rule(name, pod_request, without, policy.grouping)
     if _gpus(again) == _gpus(allocation.placement):
         return f"{name} would choose the same again: {rule}"
     other = placement_sentence(again, unit_of(node_info))
     return f"{name} would choose {other} now ({rule}); the usage of the GPUs has changed since then"
+
+
+def _rule(name: str, pod_request: PodRequest, node_info: NodeInfo, grouping: Grouping) -> str:
+    """How the policy ``name`` chooses; the links come first for a share of several GPUs."""
+    topology = pod_request.topology or grouping.policy
+    if pod_request.gpu_count == 1 or topology == SIMPLE or not node_info.shape.matrix.links:
+        return _RULES[name]
+    return f"of the groups that are connected as {topology} requires, the one with {_RULES[name]}"
 
 
 def _whole(

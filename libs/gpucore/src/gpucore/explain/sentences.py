@@ -90,7 +90,8 @@ def _words(refusal: FitError) -> str:
             + _and(_gpus(refusal))
         )
     if refusal.code is Code.UNEVEN_SPLIT:
-        return f"{refusal.requested}{unit} over {refusal.total} GPUs"
+        measure = f" {refusal.detail}" if refusal.detail else unit
+        return f"{refusal.requested}{measure} over {refusal.total} GPUs"
     if refusal.code is Code.INSUFFICIENT_RESOURCES:
         return resource_words(refusal)
     return refusal.detail if refusal.code in CONSTRAINT_CODES else ""
@@ -126,7 +127,8 @@ def _quantity(resource: str, value: int) -> str:
 
 def _share_words(refusal: FitError, unit: str) -> str:
     wanted = "no GPU" if refusal.total == 1 else f"{refusal.free} of {refusal.total} GPUs"
-    words = f"{wanted} can take {refusal.requested}{unit}"
+    amount = f"{refusal.requested}{unit}" if refusal.requested else "the request"
+    words = f"{wanted} can take {amount}"
     if refusal.code is Code.INSUFFICIENT_MEMORY:
         words = f"{wanted} has {refusal.requested}{unit} free"
     return words + _and(_gpus(refusal)) + amount_hint(refusal)

@@ -56,7 +56,7 @@ def suggest(
         return [f"correct the pod: {pod.pod_request.fault}"]
     fits = sorted(name for name, refusal in refusals.items() if refusal is None)
     if fits:
-        return [_fits(pod, cluster.node_infos[fits[0]], grouping)]
+        return [_fits(pod, cluster.filled(cluster.node_infos[fits[0]]), grouping)]
     blocked = yield from _blocked(pod, cluster, refusals)
     room = yield from _room(pod, cluster, refusals, grouping)
     return [*blocked, *room] or list(_remedies(refusals))
@@ -254,7 +254,7 @@ def _fewer(
         return
     less = msgspec.structs.replace(wanted, gpus=count, containers=(ContainerRequest(gpus=count),))
     if cluster.refusal(roomy.name, PodRequirements(less, pod.constraints)) is None:
-        best = _best(cluster.node_infos[roomy.name], count, less, grouping)
+        best = _best(roomy, count, less, grouping)
         yield f"{best} can be had now, on {roomy.name}"
 
 

@@ -27,8 +27,8 @@ from gpucore.scheduling.device_fit import (
 )
 
 _TELLING: Final = (
-    Code.INSUFFICIENT_MEMORY,
     Code.INSUFFICIENT_CORE,
+    Code.INSUFFICIENT_MEMORY,
     Code.MAX_PODS,
     Code.SHARED_GPU,
     Code.TAKEN_WHOLE,
@@ -87,10 +87,20 @@ def _unfit_node(node_info: NodeInfo, pod_request: PodRequest) -> FitError | None
         empty = inventory is None or not inventory.gpus
         return _final(node_info, Code.NO_INVENTORY if empty else Code.PLUGIN_AWAY)
     if pod_request.mem % pod_request.gpu_count or pod_request.core % pod_request.gpu_count:
-        return _final(
-            node_info, Code.UNEVEN_SPLIT, requested=pod_request.mem, total=pod_request.gpu_count
-        )
+        return _uneven(node_info, pod_request)
     return None
+
+
+def _uneven(node_info: NodeInfo, pod_request: PodRequest) -> FitError:
+    """The memory does not divide, or only the compute, which ``detail`` states."""
+    by_memory = bool(pod_request.mem % pod_request.gpu_count)
+    return _final(
+        node_info,
+        Code.UNEVEN_SPLIT,
+        requested=pod_request.mem if by_memory else pod_request.core,
+        total=pod_request.gpu_count,
+        detail="" if by_memory else "percent of compute",
+    )
 
 
 def _final(

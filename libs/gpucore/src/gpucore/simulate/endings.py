@@ -4,6 +4,7 @@ Every step is tried on a copy of the node before it is given, so that no other r
 cpu, taints) still keeps the pod off.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from heapq import nsmallest
 from typing import Final, NamedTuple
@@ -22,6 +23,8 @@ from gpucore.scheduling.fit import fit
 from gpucore.steps import Steps
 from gpucore.units import GpuIndex, NodeName, PodUid
 
+_DIGITS: Final = 6
+"""Parts of pods are rounded, so that equal sums are equal in whatever order they were added."""
 TRIED: Final = 200
 """Steps that are tried, the smallest first, before none is given."""
 
@@ -98,11 +101,24 @@ def _freeing_gpu(
 
 
 def for_gpus(node_info: NodeInfo, pod_request: PodRequest) -> Iterator[Step]:
-    """The pods of the GPUs that are cleared with the fewest, so that enough are free."""
+    """The pods of the GPUs that are cleared with the fewest, so that enough are free.
+
+    Where a pod has several GPUs, its end may free more than those of several other pods.
+    """
     wanted, gpus = pod_request.gpus, usable_devices(node_info.devices.values(), pod_request)
-    gpus.sort(key=lambda device: (len(device.holders), device.used, device.index))
-    chosen = gpus[:wanted]
-    uids = tuple(dict.fromkeys(uid for device in chosen for uid in device.holders))
-    if len(chosen) == wanted and uids:
-        held = sum(device.used for device in chosen)
-        yield Step(len(uids), held, node_info.name, chosen[0].index, uids)
+    numbers = Counter(uid for device in gpus for uid in device.holders)
+
+    def pods(device: DeviceInfo) -> tuple[float, int, int]:
+        return len(device.holders), device.used, device.index
+
+    def parts_of_pods(device: DeviceInfo) -> tuple[float, int, int]:
+        parts = round(sum(1 / numbers[uid] for uid in device.holders), _DIGITS)
+        return parts, device.used, device.index
+
+    several = max(numbers.values(), default=0) > 1
+    for key in (pods, parts_of_pods) if several else (pods,):
+        chosen = sorted(gpus, key=key)[:wanted]
+        uids = tuple(dict.fromkeys(uid for device in chosen for uid in device.holders))
+        if len(chosen) == wanted and uids:
+            held = sum(device.used for device in chosen)
+            yield Step(len(uids), held, node_info.name, chosen[0].index, uids)

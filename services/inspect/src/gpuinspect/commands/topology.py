@@ -159,18 +159,18 @@ def show(
         fail(f"node {node} publishes no GPUs")
     note_all(machine.notes)
     node_info = ledger_of(snapshot, reader.names).node(found.name)
-    used = (
-        []
-        if node_info is None
-        else [i for i, device in node_info.devices.items() if device.holders]
-    )
-    _draw_node(node, machine, used, found.annotations.get(NODE_TYPE, ""))
+    devices = node_info.devices.items() if node_info else ()
+    used = [i for i, device in devices if device.gpu is not None and device.holders]
+    pending = node_info.pending_gpus if node_info else 0
+    _draw_node(node, machine, used, pending, found.annotations.get(NODE_TYPE, ""))
 
 
-def _draw_node(name: str, machine: Matrix, used: Sequence[int], node_type: str) -> None:
+def _draw_node(
+    name: str, machine: Matrix, used: Sequence[int], pending: int, node_type: str
+) -> None:
     print(f"node name: {name}")
     print(f"all gpu: {len(machine.gpus)}")
-    print(f"used gpu: {len(used)}")
+    print(f"used gpu: {len(used) + pending}")
     if node_type:
         print(f"node type: {node_type}")
     print("gpu topology:")
