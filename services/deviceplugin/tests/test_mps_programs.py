@@ -158,7 +158,7 @@ async def test_what_a_daemon_prints_is_in_its_log_directory(program: str) -> Non
         await stage.control.send("dance", seconds=SECONDS)
         log = stage.folders.log / "control.log"
         async with asyncio.timeout(SECONDS):
-            while "Cmd:dance" not in log.read_text():  # noqa: ASYNC110
+            while not log.exists() or "Cmd:dance" not in log.read_text():  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
         assert f"Starting control daemon using socket {stage.folders.pipe}/control" in (
             log.read_text()

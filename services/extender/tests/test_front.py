@@ -13,7 +13,7 @@ from objects import node, pod
 from running import Running
 
 from gpuextender.http.app import TRACING
-from gpuextender.http.direct import DirectRoutes, HttpReply
+from gpukube.server.direct import DirectRoutes, HttpReply
 from gpukube.testing.apiserver import FakeApiServer
 
 

@@ -28,7 +28,6 @@ from gpuextender.housekeeping import (
     settle_memory,
 )
 from gpuextender.http.app import make_app, probes_app, traced
-from gpuextender.http.direct import DirectRoutes, Handler
 from gpuextender.http.readapi import PodQuestions, ReadApi
 from gpuextender.http.routes import SchedulerRoutes
 from gpuextender.http.server import Listeners, stop_on_signal
@@ -59,6 +58,7 @@ from gpuextender.sizing.sizing import Sizing
 from gpuextender.webhook import DEFAULT_SCHEDULER, AdmissionWebhook
 from gpukube.client import KubeClient
 from gpukube.logs import configure_logs
+from gpukube.server.direct import DirectRoutes, Handler
 from gpukube.server.listening import raise_file_limit
 
 BIND_MARGIN: Final = 1.0

@@ -37,10 +37,10 @@ from gpucore.wire.pod.spec import Container, Pod, decode_pod
 from gpucore.wire.whole_requests import pod_request_of
 from gpuextender import metrics
 from gpuextender.health import Readiness
-from gpuextender.http.direct import Handler, HttpReply, endpoint
 from gpuextender.scheduling.messages import NOTHING, MessageError, given
 from gpuextender.sizing.sizer import PodSizer
 from gpuextender.state import State
+from gpukube.server.direct import Handler, HttpReply, endpoint
 
 EXEMPT: Final = "kube-system"
 DEFAULT_SCHEDULER: Final = "default-scheduler"

@@ -10,7 +10,8 @@ from typing import Any, Final, get_args
 import msgspec
 from fastapi import FastAPI
 
-JSON: Final = "application/json"
+from gpukube.interface import JSON
+
 SHARE_PREFIX: Final = "/gpushare-scheduler"
 PREFIXES: Final = (SHARE_PREFIX, "/gputopology-scheduler", "/gpu-scheduler-extender")
 _REF: Final = "#/components/schemas/{name}"

@@ -12,7 +12,6 @@ from fastapi import APIRouter
 
 from gpuextender import metrics
 from gpuextender.health import Readiness
-from gpuextender.http.direct import Handler, HttpReply, endpoint
 from gpuextender.http.openapi import PREFIXES, Document, answers, request_body
 from gpuextender.scheduling import messages
 from gpuextender.scheduling.bind import Bind
@@ -29,6 +28,7 @@ from gpuextender.scheduling.messages import (
 )
 from gpuextender.scheduling.preempt import Preempt
 from gpuextender.scheduling.prioritize import Prioritize
+from gpukube.server.direct import Handler, HttpReply, endpoint
 
 _POD: Final[Document] = {
     "metadata": {"name": "worker-0", "namespace": "default", "uid": "8b9c"},

@@ -1,4 +1,4 @@
-"""Handlers of requests that come for each pod, called without the framework.
+"""Handlers of frequent requests, called without a framework; for services that have starlette.
 
 A POST to one of their paths goes straight to its handler, because routing, dependencies and
 middleware of the framework cost more than most answers. Every other request is the framework's.
@@ -9,10 +9,11 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any
 
 import msgspec
-from fastapi import Request, Response
+from starlette.requests import Request
+from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from gpuextender.http.openapi import JSON
+from gpukube.interface import JSON
 
 
 class HttpReply(msgspec.Struct, frozen=True):
