@@ -6,14 +6,14 @@ The same handlers are mounted there too: for the OpenAPI document, and for reque
 """
 
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from gpukube.interface import JSON
+JSON: Final = "application/json"
 
 
 class HttpReply(msgspec.Struct, frozen=True):

@@ -18,7 +18,7 @@ from gpuextender import metrics
 from gpuextender.health import Readiness
 from gpuextender.http import readapi
 from gpuextender.http.errors import ErrorView, add_errors
-from gpuextender.http.openapi import JSON, PREFIXES, SHARE_PREFIX, answers, complete
+from gpuextender.http.openapi import PREFIXES, SHARE_PREFIX, answers, complete
 from gpuextender.http.readapi import ReadApi, answered
 from gpuextender.http.turns import Turns
 from gpuextender.http.views import (
@@ -31,6 +31,7 @@ from gpuextender.http.views import (
 from gpuextender.metrics import LedgerMetrics
 from gpuextender.scheduling.messages import KINDS
 from gpuextender.state import State
+from gpukube.server.direct import JSON
 from gpukube.server.scrapes import SharedScrape, pieces
 from gpukube.server.time_slices import TimeSlices, encoded
 

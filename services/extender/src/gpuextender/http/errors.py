@@ -7,7 +7,7 @@ from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
-from gpuextender.http.openapi import JSON
+from gpukube.server.direct import JSON
 
 
 class ErrorView(msgspec.Struct):

@@ -10,7 +10,7 @@ from typing import Any, Final, get_args
 import msgspec
 from fastapi import FastAPI
 
-from gpukube.interface import JSON
+from gpukube.server.direct import JSON
 
 SHARE_PREFIX: Final = "/gpushare-scheduler"
 PREFIXES: Final = (SHARE_PREFIX, "/gputopology-scheduler", "/gpu-scheduler-extender")

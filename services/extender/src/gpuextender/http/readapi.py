@@ -51,7 +51,6 @@ from gpucore.wire.whole_requests import pod_request_of
 from gpuextender.health import Readiness
 from gpuextender.http import openapi, views
 from gpuextender.http.errors import ErrorView
-from gpuextender.http.openapi import JSON
 from gpuextender.http.turns import (
     RETRY_SECONDS,
     ClientGoneError,
@@ -64,6 +63,7 @@ from gpuextender.scheduling.binding import pod_path
 from gpuextender.state import State
 from gpukube.client import KubeClient
 from gpukube.errors import KubeError, NotFoundError
+from gpukube.server.direct import JSON
 from gpukube.server.time_slices import TimeSlices, encoded
 
 _NAME: Final = re.compile(r"[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?")
