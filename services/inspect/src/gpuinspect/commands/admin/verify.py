@@ -13,6 +13,7 @@ import typer
 from gpuinspect.commands.options.answers import namespaces as complete_namespaces
 from gpuinspect.commands.options.answers import nodes as complete_nodes
 from gpuinspect.commands.options.formats import Format, NoHeaders, emit, names_only
+from gpuinspect.commands.options.kinds import node_name
 from gpuinspect.commands.options.reading import Reader, command_errors, note, reading
 from gpuinspect.documents.verify import VerifyReport, holds, junit, verify_report
 from gpuinspect.terminal import output as terminal
@@ -56,6 +57,7 @@ def verify(
             help="only this node; default: every node that shares GPUs",
             metavar="NAME",
             autocompletion=complete_nodes,
+            callback=node_name,
         ),
     ] = "",
     gpu: Annotated[

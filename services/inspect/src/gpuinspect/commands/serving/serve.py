@@ -250,7 +250,10 @@ def get_serving(
 ) -> None:
     """Show one model server: its endpoints, its pods and their GPUs."""
     where, names, kube = chosen(reader.source, namespace), reader.names, reader.source.connect()
-    found = selected(servings(kube, names, where, name), serving_type, version)
+    deployment = name.partition("deployment/")[2]  # as list -o name prints it
+    every = servings(kube, names, where, "" if deployment else name)
+    every = [each for each in every if deployment in {"", each.doc.deployment}]
+    found = selected(every, serving_type, version)
     served = [
         msgspec.structs.replace(each.doc, instances=instances(kube, names, each)) for each in found
     ]
