@@ -202,7 +202,7 @@ def gpushare(
 def main() -> None:
     """The console script ``gpushare``."""
     if "_GPUSHARE_COMPLETE" in os.environ:
-        import_module("typer._completion_classes").completion_init()
+        import_module("gpuinspect.commands.options.completion").register()
     _run(app, "gpushare")
 
 
@@ -250,4 +250,6 @@ _SCRIPTS: Final = {
     "kubectl-inspect-gpushare": inspect_gpushare,
     "kubectl-inspect-gpushare-v2": inspect_gpushare_v2,
     "kubectl-inspect-gpu": inspect_gpu,
+    "kubectl_complete-inspect-gpushare": complete_inspect_gpushare,
+    "kubectl_complete-inspect-gpu": complete_inspect_gpu,
 }

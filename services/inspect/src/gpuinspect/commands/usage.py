@@ -11,6 +11,7 @@ import typer
 from gpuinspect.cluster.claims import DEVICE_CLASSES, claim_templates
 from gpuinspect.cluster.collect import COUNTED, ListRequest
 from gpuinspect.cluster.scoped import NO_CLAIMS, gaps, is_partial, read
+from gpuinspect.commands.options import answers
 from gpuinspect.commands.options.formats import Format, NoHeaders, Output, emit, names_only
 from gpuinspect.commands.options.measuring import Prometheus, measured
 from gpuinspect.commands.options.namespaces import READ_ALL, AllNamespaces, Namespace, chosen
@@ -53,7 +54,12 @@ def usage(
     reader: Reader,
     *,
     by: Annotated[
-        str, typer.Option(help=f"groups: {', '.join(BY)}", metavar="GROUPS")
+        str,
+        typer.Option(
+            help=f"groups: {', '.join(BY)}",
+            metavar="GROUPS",
+            autocompletion=answers.one_of((*BY[:3], LABEL)),
+        ),
     ] = "namespace",
     namespace: Namespace = "",
     all_namespaces: AllNamespaces = False,

@@ -12,6 +12,7 @@ import typer
 
 from gpuinspect.commands.options.answers import namespaces as complete_namespaces
 from gpuinspect.commands.options.answers import nodes as complete_nodes
+from gpuinspect.commands.options.answers import some_of
 from gpuinspect.commands.options.formats import Format, NoHeaders, emit, names_only
 from gpuinspect.commands.options.kinds import node_name
 from gpuinspect.commands.options.reading import Reader, command_errors, note, reading
@@ -81,6 +82,7 @@ def verify(
         typer.Option(
             help=f"rows separated by commas: {', '.join(ROWS)}, or quick for {', '.join(QUICK)}",
             metavar="ROWS",
+            autocompletion=some_of([*ROWS, "quick"]),
         ),
     ] = "",
     starts: Annotated[int, typer.Option(help="number of pods of the row start", min=1)] = 20,
