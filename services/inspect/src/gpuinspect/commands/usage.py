@@ -172,7 +172,7 @@ def _pods(group: GroupUsage, *, used: bool, limits: bool) -> list[str]:
     pending = _units(group.pending, group.pending_unknown_unit)
     row = [one_line(group.name), str(group.pods), allocated, str(group.gpus)]
     row += [NONE if group.limit is None else str(group.limit)] if limits else []
-    row += [_gib(group.used_bytes)] if used else []
+    row += [_used(group)] if used else []
     return [*row, str(group.pending_pods), pending, str(group.pending_gpus)]
 
 
@@ -184,8 +184,11 @@ def _gpus(group: GroupUsage, *, used: bool) -> list[str]:
     total = group.total or 0
     percent = f"{100 * group.allocated // total}%" if total else NONE
     row = [one_line(group.name), str(group.pods), str(group.gpus), str(group.allocated), str(total)]
-    return [*row, percent, *([_gib(group.used_bytes)] if used else [])]
+    return [*row, percent, *([_used(group)] if used else [])]
 
 
-def _gib(amount: float | None) -> str:
-    return NONE if amount is None else f"{amount / _GIB:.1f}"
+def _used(group: GroupUsage) -> str:
+    """GiB in use, at least those where some pods or GPUs have no figure."""
+    if group.used_bytes is None:
+        return NONE
+    return f"{'>=' if group.used_unknown else ''}{group.used_bytes / _GIB:.1f}"

@@ -68,7 +68,7 @@ class LineOfBash(BashComplete):
 def register() -> None:
     """Make the shells known to the program that answers them."""
     completion_init()
-    add_completion_class(LineOfBash, Shell.BASH.value)  # type: ignore[type-var]
+    add_completion_class(LineOfBash, Shell.BASH.value)
 
 
 def candidates(command: Any, words: list[str]) -> list[str]:
