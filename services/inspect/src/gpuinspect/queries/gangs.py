@@ -10,7 +10,7 @@ from gpucore.wire.pod.gangs import gang_of
 from gpucore.wire.pod.spec import Pod
 
 
-class Gangs:
+class ClusterGangs:
     """The pods of gangs, by ``namespace/name``.
 
     Args:

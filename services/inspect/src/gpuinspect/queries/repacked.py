@@ -20,7 +20,7 @@ from gpucore.wire.whole_requests import pod_request_of
 from gpuinspect.cluster.candidates import candidates
 from gpuinspect.cluster.ledger import ledger_of
 from gpuinspect.cluster.snapshots import Snapshot
-from gpuinspect.queries.gangs import Gangs
+from gpuinspect.queries.gangs import ClusterGangs
 
 HOURS_A_MONTH: Final = 730
 
@@ -92,7 +92,7 @@ def sizes_effect(
     moved = [(pod, raw) for pod, raw in pairs if _moves(pod, raw, names)]
     running = [_sized(pod, raw, sizes, names) for pod, raw in moved]
     waiting = [_sized(pod, raw, sizes, names) for pod, raw in pairs if _waits(pod, names)]
-    gangs = Gangs(pod for pod, _ in pairs)
+    gangs = ClusterGangs(pod for pod, _ in pairs)
     added = [each for each in waiting if gangs.complete(each.now.name)]
     empty = _without(snapshot, {pod.uid for pod, _ in moved})
     before = candidates(snapshot, ledger_of(snapshot, names))
