@@ -20,6 +20,7 @@ from gpudeviceplugin.command_line import settings_of
 from gpudeviceplugin.settings import DevicePluginSettings
 from gpuextender.settings import ExtenderSettings
 from gpuinspect.commands.main import SETTINGS, app
+from gpuinspect.commands.options import examples
 from gpuinspect.commands.options.absent import sentences
 
 HELP: Final = SETTINGS["help_option_names"]
@@ -108,13 +109,15 @@ def _rows(command: TyperCommand) -> list[str]:
 def _command(path: str, command: TyperCommand, rows: Sequence[str], reading: Sequence[str]) -> str:
     """A section: how it is called, what it does, its own flags, and why it lacks shared ones."""
     usage = " ".join(command.collect_usage_pieces(typer.Context(command, help_option_names=HELP)))
-    summary = " ".join((command.help or "").split("\f")[0].split())
+    summary = " ".join((command.help or "").partition("\b\nExamples:")[0].split())
+    lines = "\n".join(examples.lines(path.partition(" ")[2]))
+    shown = f"\n```sh\n{lines}\n```\n" if lines else ""
     own = [row for row in rows if row not in reading]
     table = f"\n{TABLE}{''.join(own)}" if own else ""
     more = f"\n{READING}\n" if len(rows) > len(own) else ""
     lacking = " ".join(sentences(path.partition(" ")[2]))
     reasons = f"\n{lacking}\n" if lacking else ""
-    return f"## {path}\n\n`{path} {usage}`\n\n{summary}\n{table}{more}{reasons}"
+    return f"## {path}\n\n`{path} {usage}`\n\n{summary}\n{shown}{table}{more}{reasons}"
 
 
 def _option(option: TyperOption, context: typer.Context) -> str:

@@ -1,5 +1,6 @@
 """What-if and explain name the profile of the scheduler that a pod gets."""
 
+import asyncio
 import json
 from datetime import UTC, datetime
 from pathlib import Path
@@ -8,10 +9,13 @@ from typing import Any
 import pytest
 from drawncluster import FakeCluster, Gpu
 from invoking import Run
+from starlette.testclient import TestClient
 
 from gpucore.wire.names import DEFAULT_NAMES
 from gpuinspect.cluster.snapshots import decode
 from gpuinspect.defrag.reading import defrag_state
+from gpuinspect.web.app import make_app
+from gpuinspect.web.feed import Feed
 
 EXACT, BURST = "gpushare-scheduler", "gpushare-scheduler-burst"
 FLAGS = [
@@ -76,6 +80,16 @@ def test_whatif_names_the_profile_by_the_pods_that_wait(
     """Certain while no burst can last, and with the reason why the answer is not."""
     (found,) = whatif(run, cluster(waiting=waiting), pods(tmp_path))
     assert (found["scheduler"], found["likelyBecause"]) == (scheduler, reasons)
+
+
+def test_the_dashboard_names_a_place_that_is_only_likely() -> None:
+    """As the command does, and with the reason."""
+    raw = cluster(waiting=9).json().encode()
+    feed = Feed(lambda: decode(raw), DEFAULT_NAMES, interval_seconds=3600)
+    asyncio.run(feed.refresh())
+    text = TestClient(make_app(feed)).get("/whatif", params={"mem": "2"}).text
+    assert "likely 2 GiB on GPU 0 of node n000" in text
+    assert "Likely, not certain: kube-scheduler evaluates 100 of 101 nodes, as profile" in text
 
 
 def test_many_new_pods_are_a_burst_themselves(run: Run, tmp_path: Path) -> None:

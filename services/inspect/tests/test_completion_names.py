@@ -27,7 +27,8 @@ def server(cluster: FakeCluster) -> Iterator[FakeApiServer]:
     lists = {"/api/v1/nodes": [first, second], NAMESPACES: names}
     lists |= {f"{NAMESPACES}/default/pods": pods, f"{NAMESPACES}/team-a/pods": pods[:1]}
     for path, name in (("apps/v1/{}/deployments", "web"), ("batch/v1/{}/jobs", "train")):
-        lists[f"/apis/{path.format('namespaces/default')}"] = [{"metadata": {"name": name}}]
+        named = {"name": name, "labels": {"servingName": "chat"}}
+        lists[f"/apis/{path.format('namespaces/default')}"] = [{"metadata": named}]
     with FakeApiServer(lists).serving() as serving:
         yield serving
 
@@ -35,7 +36,7 @@ def server(cluster: FakeCluster) -> Iterator[FakeApiServer]:
 def candidates(server: FakeApiServer, folder: Path, *words: str) -> list[str]:
     """What TAB offers for the last word."""
     flag = ["--kubeconfig", str(server.kubeconfig(folder))]
-    at = 2 if words[0] == "explain" else 1
+    at = 2 if words[0] in {"explain", "serve", "topology", "top"} else 1
     line = [*words[:at], *flag, *words[at:]]
     return completion.candidates(command_of(app), line)
 
@@ -52,6 +53,15 @@ def candidates(server: FakeApiServer, folder: Path, *words: str) -> list[str]:
         (["explain", "deploy", "w"], ["web"]),
         (["explain", "job", "default/"], ["default/train"]),
         (["recommend", "depl"], ["deployment/web"]),
+        (["recommend", "deploy/"], ["deploy/web"]),
+        (["recommend", "sts/"], []),
+        (["serve", "get", ""], ["chat"]),
+        (["serve", "delete", "x"], []),
+        (["topology", "show", "gpu-"], ["gpu-a", "gpu-b"]),
+        (["verify", "--only", "share,me"], ["share,memory"]),
+        (["usage", "--by", "mod"], ["model"]),
+        (["top", "node", "--gpu-mode", "sh"], ["share"]),
+        (["serve", "list", "--type", "v"], ["vllm"]),
     ],
 )
 def test_names(server: FakeApiServer, tmp_path: Path, words: list[str], names: list[str]) -> None:
@@ -112,7 +122,7 @@ def test_two_seconds_are_for_all_that_a_name_needs(tmp_path: Path) -> None:
         " from gpuinspect.commands.main import main; sys.argv[0] = 'gpushare'; main()"
     )
     line = "gpushare recommend "
-    words = {"COMP_WORDS": line, "COMP_CWORD": "2", "_GPUSHARE_COMPLETE": "complete_bash"}
+    words = {"COMP_LINE": line, "_GPUSHARE_BREAKS": " ", "_GPUSHARE_COMPLETE": "complete_bash"}
     outcome = subprocess.run(
         [sys.executable, "-c", code],
         env={**os.environ, **words, "KUBECONFIG": str(config)},

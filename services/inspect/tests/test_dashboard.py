@@ -11,6 +11,7 @@ from starlette.testclient import TestClient
 
 from gpucore.wire.names import DEFAULT_NAMES
 from gpuinspect.cluster.snapshots import Snapshot, decode
+from gpuinspect.queries.memory_in_use import MemoryInUse
 from gpuinspect.web.app import _versions, make_app
 from gpuinspect.web.feed import PAUSE, Feed, pause
 from gpukube.errors import InvalidReplyError
@@ -202,6 +203,33 @@ def test_nonsense_in_the_form(browser: TestClient, query: dict[str, str]) -> Non
 def test_what_is_not_there(browser: TestClient, path: str) -> None:
     """Unknown names are 404."""
     assert browser.get(path).status_code == 404
+
+
+def test_an_unknown_address_has_a_page_for_browsers(browser: TestClient) -> None:
+    """With the navigation and a link to the cluster page; programs get JSON or text."""
+    answer = browser.get("/none", headers={"accept": "text/html,*/*;q=0.8"})
+    assert (answer.status_code, answer.headers["content-type"]) == (404, "text/html; charset=utf-8")
+    assert '<a href="/">Cluster page</a>' in answer.text
+    assert '<nav aria-label="Pages">' in answer.text
+    for path in ("/api/v1/none", "/api/none"):
+        unknown = browser.get(path, headers={"accept": "text/html"})
+        assert unknown.status_code == 404
+        assert "/api/v1/gpus" in unknown.json()["error"]
+    assert browser.get("/none").text == "Not Found"
+
+
+def test_a_gap_is_no_error(cluster: FakeCluster) -> None:
+    """That memory in use is unknown is a note on each page, and not in the colours of errors."""
+    note = "memory in use is unknown"
+    feed = Feed(
+        lambda: decode(cluster.json().encode()),
+        DEFAULT_NAMES,
+        interval_seconds=3600,
+        measure=lambda _: MemoryInUse(note=note),
+    )
+    asyncio.run(feed.refresh())
+    text = TestClient(make_app(feed)).get("/usage").text
+    assert f'<p class="note">{note}</p>' in text
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH"])

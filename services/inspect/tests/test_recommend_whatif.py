@@ -10,6 +10,7 @@ from invoking import Run
 from measuredworkloads import history, written
 
 from gpucore.sizing.usage_history import UsageHistory
+from gpucore.wire.names import GANG, GANG_REPLICA
 
 
 def owned(name: str, kind: str = "ReplicaSet") -> dict[str, Any]:
@@ -62,6 +63,28 @@ def test_a_waiting_pod_counts_with_its_own_recommended_size(
     small = history("huge", 3, requested=40, container="c0")
     found = effect(run, full, tmp_path, small)
     assert (found["podsResized"], found["fitting"]) == (0, ["default/huge"])
+
+
+@pytest.mark.parametrize(
+    ("size", "fitting"), [(2, ["default/g-0", "default/g-1"]), (3, []), (4, [])]
+)
+def test_pods_of_a_gang_fit_together_or_not_at_all(
+    run: Run, full: FakeCluster, tmp_path: Path, size: int, fitting: list[str]
+) -> None:
+    """Two of them fit into what is freed: a gang of two fits, one of three does not.
+
+    Of one of four a pod is missing, so that none of its pods takes the room of another pod.
+    """
+    labels = {GANG: "g", GANG_REPLICA: str(size)}
+    pods = {2: 2, 3: 3, 4: 3}[size]
+    full.items = [item for item in full.items if item["metadata"]["name"] != "api"]
+    for number in range(pods):
+        full.pod(f"g-{number}", 8, phase="Pending", metadata={"labels": labels})
+    if size == 4:
+        full.pod("late", 8, phase="Pending")
+        fitting = ["default/late"]
+    found = effect(run, full, tmp_path, WEB)
+    assert (found["podsPending"], found["fitting"]) == (pods + (size == 4), fitting)
 
 
 def test_sizes_that_are_right_free_nothing(run: Run, full: FakeCluster, tmp_path: Path) -> None:

@@ -146,6 +146,13 @@ def test_get_for_programs(run: Run, server: FakeApiServer, flag: str) -> None:
     assert run("serve", "get", "mnist", flag, "-o", "name").out == f"pod/{pod['name']}\n"
 
 
+def test_get_takes_what_list_prints(run: Run, server: FakeApiServer, flag: str) -> None:
+    """A line of ``serve list -o name`` is the model server of that Deployment."""
+    for line in run("serve", "list", flag, "-o", "name").out.split():
+        document = json.loads(run("serve", "get", line, flag, "-o", "json").out)
+        assert [f"deployment/{item['deployment']}" for item in document["items"]] == [line]
+
+
 def test_get_of_nothing_is_an_error(run: Run, server: FakeApiServer, flag: str) -> None:
     """A name that is not served ends with exit code 1."""
     server.lists[DEPLOYMENTS] = []

@@ -102,6 +102,27 @@ def test_memory_in_use(run: Run, teams: FakeCluster) -> None:
     assert [line.split()[-1] for line in models.splitlines()] == ["USED(GiB)", "-", "3.0"]
 
 
+@pytest.mark.parametrize("used", [2.0, 0.0])
+def test_a_sum_without_the_unknown_is_a_lower_bound(
+    run: Run, teams: FakeCluster, used: float
+) -> None:
+    """Where memory in use of some pods or GPUs is unknown, the figure has the sign for that."""
+    answers = {
+        POD_USED_BYTES: {"default/a": str(used * GIB)},
+        USED_BYTES: {"GPU-n-0": str(used * GIB)},
+    }
+    with fakeprometheus.serving(answers) as url:
+        flags = ("--prometheus", url)
+        pods = run("usage", "-n", "default", *flags, on=teams).out
+        nodes = run("usage", "--by", "node", *flags, on=teams).out
+        found = items(run("usage", "-A", "-o", "json", *flags, on=teams).out)
+    assert f">={used:.1f}" in pods.splitlines()[1].split()
+    assert nodes.splitlines()[1].split()[-1] == f">={used:.1f}"
+    assert found["default"]["usedUnknown"] >= 1
+    assert found["other"]["usedBytes"] is None
+    assert "usedUnknown" not in found["other"]
+
+
 def test_order(run: Run, teams: FakeCluster) -> None:
     """--sort-by puts the largest amount first."""
     line = ("usage", "-A", "--by", "label:team", "-o", "name")

@@ -42,6 +42,11 @@ class KindGroup(TyperGroup):
         """The command of the first word, with what follows its slash as the first argument."""
         word, slash, name = args[0].partition("/")
         whole = not slash or not kind_of(word)
+        alone = len(args) == 1 or args[1].startswith("-")
+        if whole and alone and not self.get_command(ctx, word):
+            kinds = ", ".join(self.commands)
+            typed = f"{ctx.command_path} pod {args[0]}"
+            ctx.fail(f"{args[0]!r} is none of {kinds}; for a pod, type {typed}")
         return super().resolve_command(ctx, args if whole else [word, name, *args[1:]])
 
     def shell_complete(self, ctx: Any, incomplete: str) -> Any:
@@ -147,6 +152,8 @@ for _kind in KINDS:
 
 
 def _named(reader: Reader, namespace: str, name: str, kind: str) -> tuple[str, str]:
+    word, slash, rest = name.partition("/")
+    name = rest if slash and kind_of(word) == kind else name  # KIND/NAME, as -o name prints it
     namespace, slash, name = name.rpartition("/") if "/" in name else (namespace, "", name)
     if not name or "/" in namespace or (slash and not namespace):
         fail(f"a {kind} is NAME or NAMESPACE/NAME")

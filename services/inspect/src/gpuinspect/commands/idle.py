@@ -100,14 +100,7 @@ def idle(
     Nothing is changed without --evict: that gives notice to pods without memory in use by an event
     and an annotation, and a later run evicts those that are still idle when their grace time is
     over. Exit code 1 if a run with --evict ended early.
-
-    \b
-    Examples:
-      gpushare idle -A                          idle for an hour or longer
-      gpushare idle -A --for 7d --price 2.50 -o wide   with node and cost
-      gpushare idle -n team -o name | xargs kubectl delete -n team
-      gpushare idle -A --for 12h --dry-run --plugin-namespace gpushare   what --evict would do
-    """  # noqa: D301 - the escape keeps the lines of the examples apart
+    """
     seconds = days_of(idle_for, "--for") * _DAY
     if reader.source.snapshot is not None:
         fail(NO_SNAPSHOT)

@@ -152,9 +152,10 @@ def _built(lazy: Lazy, name: str) -> Any:
     command = command_of(found)
     command.name = name
     from gpuinspect.commands.options.absent import with_reasons  # noqa: PLC0415 - no list needs it
+    from gpuinspect.commands.options.examples import with_examples  # noqa: PLC0415 - as above
     from gpuinspect.commands.options.shorthand import with_equals  # noqa: PLC0415 - as above
 
-    return with_equals(with_reasons(command, name))
+    return with_equals(with_examples(with_reasons(command, name), name))
 
 
 app = typer.Typer(cls=LazyGroup, no_args_is_help=True, **PLAIN)
@@ -187,13 +188,21 @@ def gpushare(
         ),
     ] = False,
 ) -> None:
-    """GPU shares on Kubernetes: who uses which GPU, why a pod is pending, what would help."""
+    """GPU shares on Kubernetes: who uses which GPU, why a pod is pending, what would help.
+
+    \b
+    Examples:
+      gpushare inspect            # allocated GPU memory of every GPU
+      gpushare pending -A         # all pods that wait for GPUs
+      gpushare explain pod web-0  # why a pod waits, or why it has its GPU
+      gpushare doctor             # what is wrong with the installation
+    """  # noqa: D301 - the escape keeps the lines of the examples apart
 
 
 def main() -> None:
     """The console script ``gpushare``."""
     if "_GPUSHARE_COMPLETE" in os.environ:
-        import_module("typer._completion_classes").completion_init()
+        import_module("gpuinspect.commands.options.completion").register()
     _run(app, "gpushare")
 
 
@@ -241,4 +250,6 @@ _SCRIPTS: Final = {
     "kubectl-inspect-gpushare": inspect_gpushare,
     "kubectl-inspect-gpushare-v2": inspect_gpushare_v2,
     "kubectl-inspect-gpu": inspect_gpu,
+    "kubectl_complete-inspect-gpushare": complete_inspect_gpushare,
+    "kubectl_complete-inspect-gpu": complete_inspect_gpu,
 }

@@ -138,15 +138,7 @@ def recommend(
     """Recommend request and burst limit of each workload from the GPU memory that it used.
 
     The limit covers the highest peak, that of starts included, with the margin. Nothing is changed.
-
-    \b
-    Examples:
-      gpushare recommend -A                  all workloads, most freed memory first
-      gpushare recommend deploy/web -n team  one workload
-      gpushare recommend -A -o wide          with what was measured, and why
-      gpushare recommend -n team -o patch    kubectl commands to read, then pipe to sh
-      gpushare recommend -A --whatif         GPUs that the recommended sizes would free
-    """  # noqa: D301 - the escape keeps the lines of the examples apart
+    """
     days, percent = days_of(window, "--window"), margin_of(margin)
     if whatif and output is RecommendFormat.PATCH:
         raise typer.BadParameter("--whatif has no patches: use -o patch without it")

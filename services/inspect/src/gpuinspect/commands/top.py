@@ -13,6 +13,7 @@ from gpucore.wire.names import Names
 from gpuinspect.cluster.collect import COUNTED
 from gpuinspect.cluster.scoped import NO_CLAIMS, gaps
 from gpuinspect.cluster.snapshots import Snapshot
+from gpuinspect.commands.options import answers
 from gpuinspect.commands.options.amounts import Interval
 from gpuinspect.commands.options.formats import Format, NoHeaders, Output, emit, names_only
 from gpuinspect.commands.options.measuring import Prometheus, measured
@@ -68,7 +69,11 @@ def top_node(
     gpu_mode: Annotated[
         str,
         typer.Option(
-            "-m", "--gpu-mode", help=f"only nodes of a kind: {', '.join(KINDS)}", metavar="KIND"
+            "-m",
+            "--gpu-mode",
+            help=f"only nodes of a kind: {', '.join(KINDS)}",
+            metavar="KIND",
+            autocompletion=answers.one_of(KINDS),
         ),
     ] = "",
     refresh: Annotated[

@@ -21,7 +21,9 @@ from gpucore.wire.names import NODE_TYPE
 from gpucore.wire.node.matrices import decode_matrix
 from gpuinspect.cluster.ledger import ledger_of
 from gpuinspect.cluster.snapshots import content
+from gpuinspect.commands.options import answers
 from gpuinspect.commands.options.formats import Format, Output, emit
+from gpuinspect.commands.options.kinds import node_name
 from gpuinspect.commands.options.reading import Reader, fail, note_all, reading
 from gpuinspect.errors import MissingObjectError
 
@@ -147,7 +149,12 @@ def _indexes(flag: str, text: str) -> list[int]:
 @reading
 def show(
     reader: Reader,
-    node: Annotated[str, typer.Argument(help="the node", metavar="NODE")],
+    node: Annotated[
+        str,
+        typer.Argument(
+            help="the node", metavar="NODE", autocompletion=answers.nodes, callback=node_name
+        ),
+    ],
 ) -> None:
     """Draw how the GPUs of a node are connected; GPUs in use show X."""
     snapshot = reader.source.read()

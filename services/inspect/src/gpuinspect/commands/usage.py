@@ -12,6 +12,7 @@ from gpucore.units import GIB_BYTES
 from gpuinspect.cluster.claims import DEVICE_CLASSES, claim_templates
 from gpuinspect.cluster.collect import COUNTED, ListRequest
 from gpuinspect.cluster.scoped import NO_CLAIMS, gaps, is_partial, read
+from gpuinspect.commands.options import answers
 from gpuinspect.commands.options.formats import Format, NoHeaders, Output, emit, names_only
 from gpuinspect.commands.options.measuring import Prometheus, measured
 from gpuinspect.commands.options.namespaces import READ_ALL, AllNamespaces, Namespace, chosen
@@ -53,7 +54,12 @@ def usage(
     reader: Reader,
     *,
     by: Annotated[
-        str, typer.Option(help=f"groups: {', '.join(BY)}", metavar="GROUPS")
+        str,
+        typer.Option(
+            help=f"groups: {', '.join(BY)}",
+            metavar="GROUPS",
+            autocompletion=answers.one_of((*BY[:3], LABEL)),
+        ),
     ] = "namespace",
     namespace: Namespace = "",
     all_namespaces: AllNamespaces = False,
@@ -166,7 +172,7 @@ def _pods(group: GroupUsage, *, used: bool, limits: bool) -> list[str]:
     pending = _units(group.pending, group.pending_unknown_unit)
     row = [one_line(group.name), str(group.pods), allocated, str(group.gpus)]
     row += [NONE if group.limit is None else str(group.limit)] if limits else []
-    row += [_gib(group.used_bytes)] if used else []
+    row += [_used(group)] if used else []
     return [*row, str(group.pending_pods), pending, str(group.pending_gpus)]
 
 
@@ -178,8 +184,11 @@ def _gpus(group: GroupUsage, *, used: bool) -> list[str]:
     total = group.total or 0
     percent = f"{100 * group.allocated // total}%" if total else NONE
     row = [one_line(group.name), str(group.pods), str(group.gpus), str(group.allocated), str(total)]
-    return [*row, percent, *([_gib(group.used_bytes)] if used else [])]
+    return [*row, percent, *([_used(group)] if used else [])]
 
 
-def _gib(amount: float | None) -> str:
-    return NONE if amount is None else f"{amount / GIB_BYTES:.1f}"
+def _used(group: GroupUsage) -> str:
+    """GiB in use, at least those where some pods or GPUs have no figure."""
+    if group.used_bytes is None:
+        return NONE
+    return f"{'>=' if group.used_unknown else ''}{group.used_bytes / GIB_BYTES:.1f}"

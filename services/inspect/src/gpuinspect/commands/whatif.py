@@ -14,6 +14,7 @@ from gpuinspect.cluster.schedulers import placing_lists, policy_of
 from gpuinspect.cluster.scoped import NO_CLAIMS, gaps
 from gpuinspect.commands.options import answers
 from gpuinspect.commands.options.formats import Format, NoHeaders, Output, emit, names_only
+from gpuinspect.commands.options.kinds import node_name
 from gpuinspect.commands.options.policies import PolicyName, check_policy
 from gpuinspect.commands.options.reading import Reader, fail, note_all, reading
 from gpuinspect.layout.whatif import whatif as table
@@ -47,7 +48,10 @@ def whatif(
     like: Annotated[
         str,
         typer.Option(
-            help="node to copy for --add-nodes", metavar="NODE", autocompletion=answers.nodes
+            help="node to copy for --add-nodes",
+            metavar="NODE",
+            autocompletion=answers.nodes,
+            callback=node_name,
         ),
     ] = "",
     policy: PolicyName = "",

@@ -14,6 +14,8 @@ class UsageDoc(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     ``gpus`` of a node or model are those there are; of a namespace or label, exclusive GPUs held.
     Where nodes have several units, ``allocated`` and ``pending`` exclude requests whose unit is
     unknown; these are in ``allocatedUnknownUnit`` and ``pendingUnknownUnit``, left out if 0.
+    ``usedBytes`` excludes the pods, or GPUs of nodes and models, of which memory in use is not
+    known: ``usedUnknown`` is their number, left out if 0 and where ``usedBytes`` is ``null``.
     """
 
     name: str
@@ -28,6 +30,7 @@ class UsageDoc(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     pending_gpus: int
     allocated_unknown_unit: int = 0
     pending_unknown_unit: int = 0
+    used_unknown: int = 0
 
 
 class UsageList(msgspec.Struct, frozen=True, rename="camel"):
@@ -51,6 +54,8 @@ def usage_list(report: UsageReport, by: str, *, gaps: Sequence[str]) -> UsageLis
 
 
 def _group(group: GroupUsage) -> UsageDoc:
-    used = None if group.used_bytes is None else round(group.used_bytes)
-    rounded = msgspec.structs.replace(group, used_bytes=used)
+    if group.used_bytes is None:
+        rounded = msgspec.structs.replace(group, used_unknown=0)
+    else:
+        rounded = msgspec.structs.replace(group, used_bytes=round(group.used_bytes))
     return msgspec.convert(rounded, UsageDoc, from_attributes=True)

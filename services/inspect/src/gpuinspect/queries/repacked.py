@@ -20,6 +20,7 @@ from gpucore.wire.whole_requests import pod_request_of
 from gpuinspect.cluster.candidates import candidates
 from gpuinspect.cluster.ledger import ledger_of
 from gpuinspect.cluster.snapshots import Snapshot
+from gpuinspect.queries.gangs import ClusterGangs
 
 HOURS_A_MONTH: Final = 730
 
@@ -36,7 +37,8 @@ class SizesEffect(msgspec.Struct, frozen=True):
         waiting: number of pods that wait.
         fitting_now: of these, those that fit without a change.
         fitting_same: of these, those that fit after the pods were placed anew.
-        fitting: names of those that fit with the recommended sizes.
+        fitting: names of those that fit with the recommended sizes; pods of a gang only where all
+            of it fits.
         unplaced: running pods that found no place when they were placed anew.
         overcommitted: GPUs whose pods could use more together than the GPU has.
     """
@@ -90,12 +92,14 @@ def sizes_effect(
     moved = [(pod, raw) for pod, raw in pairs if _moves(pod, raw, names)]
     running = [_sized(pod, raw, sizes, names) for pod, raw in moved]
     waiting = [_sized(pod, raw, sizes, names) for pod, raw in pairs if _waits(pod, names)]
+    gangs = ClusterGangs(pod for pod, _ in pairs)
+    added = [each for each in waiting if gangs.complete(each.now.name)]
     empty = _without(snapshot, {pod.uid for pod, _ in moved})
     before = candidates(snapshot, ledger_of(snapshot, names))
     after = candidates(empty, ledger_of(empty, names))
-    as_is = repack(before, (), [each.now for each in waiting], policy)
-    same = repack(after, [e.now for e in running], [e.now for e in waiting], policy)
-    then = repack(after, [e.then for e in running], [e.then for e in waiting], policy)
+    as_is = repack(before, (), [each.now for each in added], policy)
+    same = repack(after, [e.now for e in running], [e.now for e in added], policy)
+    then = repack(after, [e.then for e in running], [e.then for e in added], policy)
     extra = {each.then.name: each.extra for each in (*running, *waiting)}
     return SizesEffect(
         gpus=sum(len(info.inventory.gpus) for info in before.node_infos.values() if info.inventory),
@@ -104,9 +108,9 @@ def sizes_effect(
         recommended_sizes=then.gpus,
         resized=sum(each.resized for each in running),
         waiting=len(waiting),
-        fitting_now=len(as_is.fitting),
-        fitting_same=len(same.fitting),
-        fitting=then.fitting,
+        fitting_now=len(gangs.together(as_is.fitting)),
+        fitting_same=len(gangs.together(same.fitting)),
+        fitting=gangs.together(then.fitting),
         unplaced=_unplaced(same, then),
         overcommitted=overcommitted(after, then.placements, extra),
     )

@@ -38,6 +38,8 @@ class GroupUsage(msgspec.Struct, frozen=True):
         limit: of the ResourceQuotas, the lowest; ``None`` for none, and where it is unknown.
         pending: memory that pending pods request; ``pending_gpus`` exclusive GPUs likewise.
         used_bytes: memory in use; ``None`` where there is no figure.
+        used_unknown: pods that hold GPU memory, or GPUs of nodes and models, without a figure:
+            ``used_bytes`` excludes them, and is a lower bound.
         allocated_unknown_unit: units of pods whose nodes have no known unit, where the other nodes
             have several; ``pending_unknown_unit`` likewise. ``allocated`` and ``pending`` exclude
             them.
@@ -53,6 +55,7 @@ class GroupUsage(msgspec.Struct, frozen=True):
     pending: int = 0
     pending_gpus: int = 0
     used_bytes: float | None = None
+    used_unknown: int = 0
     allocated_unknown_unit: int = 0
     pending_unknown_unit: int = 0
 
@@ -69,6 +72,7 @@ class GroupUsage(msgspec.Struct, frozen=True):
             self.pending + other.pending,
             self.pending_gpus + other.pending_gpus,
             _sum(self.used_bytes, other.used_bytes),
+            self.used_unknown + other.used_unknown,
             self.allocated_unknown_unit + other.allocated_unknown_unit,
             self.pending_unknown_unit + other.pending_unknown_unit,
         )
@@ -132,6 +136,7 @@ def _by_node(snapshot: Snapshot, names: Names, figures: Figures) -> UsageReport:
             gpus=len(node.gpus),
             total=node.total,
             used_bytes=_known(figures.gpus.get(gpu.uuid) for gpu in node.gpus),
+            used_unknown=sum(gpu.uuid not in figures.gpus for gpu in node.gpus),
         )
         for node in sorted(shown.nodes, key=lambda node: node.name)
     )
@@ -148,6 +153,7 @@ def _by_model(snapshot: Snapshot, names: Names, figures: Figures) -> UsageReport
             gpus=1,
             total=gpu.total,
             used_bytes=figures.gpus.get(gpu.uuid),
+            used_unknown=int(gpu.uuid not in figures.gpus),
         )
         for node in shown.nodes
         for gpu in node.gpus
@@ -241,12 +247,13 @@ def _of_pod(
 ) -> Iterator[GroupUsage]:
     pod_request = pod_request_of(pod, names)
     used = figures.pods.get(f"{pod.namespace}/{pod.name}")
+    holds = GroupUsage(name, pods=1, used_bytes=used, used_unknown=int(used is None))
     if pod.uid in held:
         units, gpus = held[pod.uid]
-        yield GroupUsage(name, pods=1, allocated=units, gpus=gpus, used_bytes=used)
+        yield msgspec.structs.replace(holds, allocated=units, gpus=gpus)
     elif pod_request is not None and pod.node:
         mem, gpus = pod_request.mem, pod_request.gpus
-        yield GroupUsage(name, pods=1, allocated=mem, gpus=gpus, used_bytes=used)
+        yield msgspec.structs.replace(holds, allocated=mem, gpus=gpus)
     elif pod_request is not None:
         mem, gpus = pod_request.mem, pod_request.gpus
         yield GroupUsage(name, pending_pods=1, pending=mem, pending_gpus=gpus)

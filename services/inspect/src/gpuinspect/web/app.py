@@ -30,7 +30,7 @@ from gpuinspect.web.pages import (
     whatifpage,
 )
 from gpuinspect.web.pages.frame import content, page, sentence
-from gpuinspect.web.readapi import api_routes, marks_places
+from gpuinspect.web.readapi import api_routes, failed, marks_places
 from gpuinspect.web.rendering import View
 from gpuinspect.web.streams import EventStreams
 from gpuinspect.web.turns import PageTurns
@@ -107,7 +107,10 @@ def make_app(
         middleware.append(Middleware(LocalHosts))
     if reviewer is not None:
         middleware.append(Middleware(AuthMiddleware, reviewer))
-    return Starlette(routes=routes, lifespan=lifespan, middleware=middleware)
+    handlers = {404: _not_found}
+    return Starlette(
+        routes=routes, lifespan=lifespan, middleware=middleware, exception_handlers=handlers
+    )
 
 
 def _shown(
@@ -133,6 +136,17 @@ def _shown(
         return HTMLResponse(text, status_code=status)
 
     return render_page
+
+
+async def _not_found(request: Request, error: Exception) -> Response:
+    """A page for browsers, JSON below ``/api/``, and text for other programs."""
+    del error
+    if request.url.path.startswith("/api/"):
+        return failed("there is no such path; see /api/v1/gpus and /api/v1/sizes", 404)
+    if "text/html" not in request.headers.get("accept", ""):
+        return PlainTextResponse("Not Found", status_code=404)
+    text = page("Not found", View("notfound.html", {}), frame=None, here="", revision="")
+    return HTMLResponse(text, status_code=404)
 
 
 def _refused(text: str) -> Response:

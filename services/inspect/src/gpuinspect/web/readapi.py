@@ -34,10 +34,11 @@ def marks_places(request: Request) -> bool:
 
 
 def _refused(text: str) -> Response:
-    return _failed(text, 429)
+    return failed(text, 429)
 
 
-def _failed(text: str, status: int) -> Response:
+def failed(text: str, status: int) -> Response:
+    """An error as JSON."""
     return Response(msgspec.json.encode({"error": text}), status, media_type=_JSON)
 
 
@@ -49,7 +50,7 @@ def _served(
     def render(request: Request) -> Response:
         frame = feed.frame
         if frame is None:
-            return _failed(feed.error, 503)
+            return failed(feed.error, 503)
         body = msgspec.json.encode(document(frame, request.query_params))
         return Response(body, media_type=_JSON, headers={"Cache-Control": "no-store"})
 

@@ -16,6 +16,7 @@ from gpucore.wire.node.group_template import (
 )
 from gpuinspect.commands.options import answers
 from gpuinspect.commands.options.formats import Format, Output, emit, names_only
+from gpuinspect.commands.options.kinds import node_name
 from gpuinspect.commands.options.reading import Reader, fail, note, reading
 from gpuinspect.documents.nodetemplate import node_template_document
 from gpuinspect.errors import similar_names
@@ -37,6 +38,7 @@ def node_template(
             help="node to take as the model of the group's nodes",
             metavar="NODE",
             autocompletion=answers.nodes,
+            callback=node_name,
         ),
     ],
     *,

@@ -12,7 +12,9 @@ import typer
 
 from gpuinspect.commands.options.answers import namespaces as complete_namespaces
 from gpuinspect.commands.options.answers import nodes as complete_nodes
+from gpuinspect.commands.options.answers import some_of
 from gpuinspect.commands.options.formats import Format, NoHeaders, emit, names_only
+from gpuinspect.commands.options.kinds import node_name
 from gpuinspect.commands.options.reading import Reader, command_errors, note, reading
 from gpuinspect.documents.verify import VerifyReport, holds, junit, verify_report
 from gpuinspect.terminal import output as terminal
@@ -56,6 +58,7 @@ def verify(
             help="only this node; default: every node that shares GPUs",
             metavar="NAME",
             autocompletion=complete_nodes,
+            callback=node_name,
         ),
     ] = "",
     gpu: Annotated[
@@ -79,6 +82,7 @@ def verify(
         typer.Option(
             help=f"rows separated by commas: {', '.join(ROWS)}, or quick for {', '.join(QUICK)}",
             metavar="ROWS",
+            autocompletion=some_of([*ROWS, "quick"]),
         ),
     ] = "",
     starts: Annotated[int, typer.Option(help="number of pods of the row start", min=1)] = 20,

@@ -4,7 +4,7 @@ A shell waits while these run. They give up after two seconds in all, whatever t
 credential plugin of the kubeconfig does, and then offer nothing.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import wraps
 from pathlib import Path
@@ -13,7 +13,9 @@ from typing import Any, Final
 
 import msgspec
 
+from gpucore.wire.names import LABEL_SERVING_NAME
 from gpuinspect.cluster.collect import ClusterSource, ListRequest, listed
+from gpuinspect.commands.options.kinds import kind_of
 from gpuinspect.errors import FAILURES
 
 SECONDS: Final = 2.0
@@ -23,6 +25,7 @@ _BATCH: Final = frozenset({"job", "cronjob"})
 
 class _Metadata(msgspec.Struct):
     name: str = ""
+    labels: dict[str, str] | None = None
 
 
 class _Object(msgspec.Struct):
@@ -90,13 +93,45 @@ def of_kind(kind: str) -> Names:
 def workloads(ctx: Any, incomplete: str) -> list[str]:
     """Deployments and StatefulSets of the same namespace, as ``deployment/NAME``."""
     namespace = _namespace(ctx)
+    word, slash, name = incomplete.partition("/")
     found = []
     for kind in ("deployment", "statefulset"):
-        if incomplete.startswith(kind[: len(incomplete)]):
+        if kind_of(word) == kind if slash else kind.startswith(word):
             path = f"/apis/apps/v1/namespaces/{namespace}/{kind}s"
-            name = incomplete.partition("/")[2]
-            found += [f"{kind}/{each}" for each in _names(ctx, path, name)]
+            shown = word if slash else kind
+            found += [f"{shown}/{each}" for each in _names(ctx, path, name)]
     return found
+
+
+@_in_time
+def servings(ctx: Any, incomplete: str) -> list[str]:
+    """Model servers of the same namespace."""
+    path = f"/apis/apps/v1/namespaces/{_namespace(ctx)}/deployments"
+    with _source(ctx).connect() as kube:
+        labels = [each.labels or {} for each in _listed(kube, path)]
+    names = {each.get(LABEL_SERVING_NAME, "") for each in labels} - {""}
+    return sorted(name for name in names if name.startswith(incomplete))
+
+
+def one_of(words: Iterable[str]) -> Callable[[str], list[str]]:
+    """The words of an option that begin as the incomplete one does."""
+    known = tuple(words)
+
+    def offered(incomplete: str) -> list[str]:
+        return [word for word in known if word.startswith(incomplete)]
+
+    return offered
+
+
+def some_of(words: Iterable[str]) -> Callable[[str], list[str]]:
+    """As :func:`one_of`, of an option that takes words separated by commas."""
+    known = one_of(words)
+
+    def offered(incomplete: str) -> list[str]:
+        before, comma, last = incomplete.rpartition(",")
+        return [f"{before}{comma}{word}" for word in known(last)]
+
+    return offered
 
 
 def _in_namespace(ctx: Any, group: str, kind: str, incomplete: str) -> list[str]:
@@ -115,12 +150,13 @@ def _namespace(ctx: Any) -> str:
 
 def _names(ctx: Any, path: str, incomplete: str) -> list[str]:
     with _source(ctx).connect() as kube:
-        return [name for name in _listed(kube, path) if name.startswith(incomplete)]
+        names = (each.name for each in _listed(kube, path))
+        return [name for name in names if name.startswith(incomplete)]
 
 
-def _listed(kube: Any, path: str) -> Iterator[str]:
+def _listed(kube: Any, path: str) -> Iterator[_Metadata]:
     for raw in listed(kube, ListRequest("", path), cached=True):
-        yield msgspec.json.decode(raw, type=_Object).metadata.name
+        yield msgspec.json.decode(raw, type=_Object).metadata
 
 
 def _source(ctx: Any) -> ClusterSource:

@@ -22,6 +22,16 @@ SHORT: Final = {
 }
 
 
+def node_name(text: str) -> str:
+    """The name of a node, also where it is ``node/NAME`` as ``-o name`` prints it."""
+    return text.removeprefix("node/")
+
+
+def namespace_name(text: str) -> str:
+    """The name of a namespace, also where it is ``namespace/NAME`` as ``-o name`` prints it."""
+    return text.removeprefix("namespace/")
+
+
 def kind_of(word: str) -> str:
     """The kind that a word of the command line means, in lower case; empty for none."""
     name = word.lower().partition(".")[0]

@@ -6,6 +6,7 @@ import typer
 
 from gpuinspect.cluster.collect import ClusterSource
 from gpuinspect.commands.options.answers import namespaces as complete_namespaces
+from gpuinspect.commands.options.kinds import namespace_name
 
 DEFAULT: Final = "default"
 READ_ALL: Final = "-A reads all namespaces"
@@ -19,6 +20,7 @@ Namespace = Annotated[
         help="namespace; default: that of the context",
         metavar="NAME",
         autocompletion=complete_namespaces,
+        callback=namespace_name,
     ),
 ]
 AllNamespaces = Annotated[
@@ -33,6 +35,7 @@ OwnNamespace = Annotated[
         help="only pods of this namespace, with -d",
         metavar="NAME",
         autocompletion=complete_namespaces,
+        callback=namespace_name,
     ),
 ]
 """For tables of nodes, which show the pods of all namespaces unless one is named."""

@@ -5,18 +5,14 @@ from typing import Annotated
 import typer
 
 from gpucore.wire.names import POLICY_NAMES
-
-
-def _names(incomplete: str) -> list[str]:
-    return [name for name in POLICY_NAMES if name.startswith(incomplete)]
-
+from gpuinspect.commands.options import answers
 
 PolicyName = Annotated[
     str,
     typer.Option(
         help=f"one of {', '.join(POLICY_NAMES)}; default: what the cluster's extender uses",
         metavar="NAME",
-        autocompletion=_names,
+        autocompletion=answers.one_of(POLICY_NAMES),
     ),
 ]
 

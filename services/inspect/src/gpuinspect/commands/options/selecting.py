@@ -9,14 +9,28 @@ import typer
 
 from gpuinspect.cluster.snapshots import ListedObjects
 from gpuinspect.commands.options import answers
+from gpuinspect.commands.options.kinds import node_name
 from gpuinspect.commands.options.reading import fail
 
+
+def _node_names(texts: list[str] | None) -> list[str]:
+    return [node_name(text) for text in texts or ()]
+
+
 OnlyNode = Annotated[
-    str, typer.Argument(help="only this node", metavar="NODE", autocompletion=answers.nodes)
+    str,
+    typer.Argument(
+        help="only this node", metavar="NODE", autocompletion=answers.nodes, callback=node_name
+    ),
 ]
 OnlyNodes = Annotated[
     list[str] | None,
-    typer.Argument(help="only these nodes", metavar="[NODE]...", autocompletion=answers.nodes),
+    typer.Argument(
+        help="only these nodes",
+        metavar="[NODE]...",
+        autocompletion=answers.nodes,
+        callback=_node_names,
+    ),
 ]
 Selector = Annotated[
     str,

@@ -15,6 +15,7 @@ import msgspec
 import typer
 
 from gpucore.wire.errors import WireError
+from gpuinspect.commands.options import answers
 from gpuinspect.commands.options.formats import Format, NoHeaders, Output, emit, names_only
 from gpuinspect.commands.options.namespaces import READ_ALL, AllNamespaces, Namespace, chosen
 from gpuinspect.commands.options.reading import (
@@ -71,11 +72,21 @@ SUMMARIES: Final = {
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None)
 DryRun = Annotated[bool, typer.Option("--dry-run", help="print the manifests; change nothing")]
-ServedName = Annotated[str, typer.Argument(help="the model server's --name", metavar="NAME")]
+ServedName = Annotated[
+    str,
+    typer.Argument(
+        help="the model server's --name", metavar="NAME", autocompletion=answers.servings
+    ),
+]
 
 ServedType = Annotated[
     str,
-    typer.Option("-T", "--type", help="only model servers of a type, such as tf or custom"),
+    typer.Option(
+        "-T",
+        "--type",
+        help="only model servers of a type, such as tf or custom",
+        autocompletion=answers.one_of(ServerKind),
+    ),
 ]
 ServedVersion = Annotated[
     str, typer.Option("-v", "--version", help="only the model server of this version")
@@ -250,7 +261,10 @@ def get_serving(
 ) -> None:
     """Show one model server: its endpoints, its pods and their GPUs."""
     where, names, kube = chosen(reader.source, namespace), reader.names, reader.source.connect()
-    found = selected(servings(kube, names, where, name), serving_type, version)
+    deployment = name.partition("deployment/")[2]  # as list -o name prints it
+    every = servings(kube, names, where, "" if deployment else name)
+    every = [each for each in every if deployment in {"", each.doc.deployment}]
+    found = selected(every, serving_type, version)
     served = [
         msgspec.structs.replace(each.doc, instances=instances(kube, names, each)) for each in found
     ]

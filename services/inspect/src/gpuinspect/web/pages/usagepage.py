@@ -73,4 +73,6 @@ def _amount(known: int, unknown: int, unit: MemoryUnit) -> str:
 
 
 def _used(group: GroupUsage) -> str:
-    return "unknown" if group.used_bytes is None else f"{group.used_bytes / GIB_BYTES:.1f}"
+    if group.used_bytes is None:
+        return "unknown"
+    return f"{'at least ' if group.used_unknown else ''}{group.used_bytes / GIB_BYTES:.1f}"

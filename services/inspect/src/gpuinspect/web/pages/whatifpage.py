@@ -6,7 +6,8 @@ from typing import Any, Final
 from gpucore.accounting.ledger import Ledger
 from gpucore.accounting.node_info import common_unit
 from gpucore.explain.answers import Answer
-from gpucore.explain.sentences import placement_sentence, unit_words
+from gpucore.explain.sentences import unit_words
+from gpucore.explain.whatif_documents import placed_text
 from gpucore.simulate.manifests import WorkloadPods
 from gpucore.units import PodUid
 from gpucore.wire.pod.spec import Container, Pod
@@ -73,6 +74,7 @@ def _result(frame: Frame, query: Mapping[str, str]) -> Values:
         "limited": limited if pods < amounts["replicas"] else "",
         "policy": str(frame.policy),
         "fitting": sum(answer.fits for answer in answers),
+        "reasons": sorted({reason for answer in answers for reason in answer.likely}),
         "answers": _answers(answers),
     }
 
@@ -95,7 +97,6 @@ def _answers(answers: Sequence[Answer]) -> Table:
 
 
 def _where(answer: Answer) -> str:
-    placement = answer.outcome.placement
-    if placement is None:
+    if answer.outcome.placement is None:
         return f"fits no node: {why(answer)}"
-    return placement_sentence(placement, answer.unit)
+    return placed_text(answer)
