@@ -429,6 +429,19 @@ def test_a_pod_that_another_node_admits_needs_no_eviction(bench: Bench) -> None:
     assert not bench.nominator.fits_elsewhere(bench.state.find("default", "p"))
 
 
+def test_a_pod_that_passed_filter_and_was_rejected_by_its_scheduler_needs_an_eviction(
+    made: Made,
+) -> None:
+    """Where refused pods alone are nominated, it gets no nomination, and would wait for ever."""
+    bench = made(after=None)
+    bench.comes(pending("p", 16))
+    pod = bench.state.find("default", "p")
+    bench.refused("p", "b")
+    assert bench.nominator.fits_elsewhere(pod)
+    bench.replica.requeue.accepted(pod)
+    assert not bench.nominator.fits_elsewhere(pod)
+
+
 @pytest.mark.parametrize(("priority", "fits"), [(0, False), (1, True)])
 def test_a_pod_needs_no_eviction_where_nominated_pods_give_way(
     priority: int, *, fits: bool

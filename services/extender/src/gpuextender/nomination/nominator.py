@@ -141,10 +141,13 @@ class Nominator:
     def fits_elsewhere(self, pending: UnscheduledPod) -> bool:
         """A node admits the pod, so that the pod is nominated there and needs no eviction.
 
-        It may be one that nominated pods of lower priority give up in the next round.
+        It may be one that nominated pods of lower priority give up in the next round. A pod that
+        passed filter is not nominated: kube-scheduler itself rejects the nodes that fit.
         """
-        kind = self._kind(pending)
-        if kind is None or not self._pauses.hopeful(pending.pod.uid):
+        kind, uid = self._kind(pending), pending.pod.uid
+        if kind is None or not self._pauses.hopeful(uid):
+            return False
+        if self._after is None and not self._requeue.is_refused(uid):
             return False
         ledger = self._state.ledger
         fits, _ = filter_nodes(ledger, kind.pod_request, list(ledger.nodes()))
