@@ -180,6 +180,7 @@ class ClaimNominator:
         if not await self._leads():
             self._resign()
             return LOOK_SECONDS
+        self._disown()
         self._expire()
         await self._adopt()
         slices, nowhere = TimeSlices(), set[int]()
@@ -210,6 +211,15 @@ class ClaimNominator:
         self._written.clear()
         self._seen.clear()
 
+    def _disown(self) -> None:
+        """A claim that was allocated is not any more: the pod is looked at like a new one."""
+        if self._sending:
+            return  # it may be the patch that clears the nomination
+        for uid in self._written.keys() - self._reserved.keys():
+            pod = self._pods.get(uid)
+            if pod is not None and pod.claims and self._pods.kind(pod) is not None:
+                del self._written[uid]
+
     def _expire(self) -> None:
         """Give up nominations that the scheduler has not used."""
         for uid, since in list(self._reserved.items()):
@@ -232,6 +242,8 @@ class ClaimNominator:
             except KubeError as error:  # the next round asks again
                 log.info("not adopted", pod=f"{pod.namespace}/{pod.name}", error=str(error))
                 continue
+            if self._pods.get(pod.uid) is not pod:
+                continue  # it changed meanwhile, or is gone
             self._seen[pod.uid] = pod.nominated
             if ours:
                 self._written[pod.uid] = pod.nominated
