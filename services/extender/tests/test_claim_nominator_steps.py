@@ -234,6 +234,46 @@ async def test_a_nomination_that_cannot_be_read_is_read_in_the_next_round(
     assert bench.written == [("two", "a"), ("one", "")]
 
 
+async def test_a_nomination_to_a_node_that_was_seen_before_is_cleared() -> None:
+    """That node was nominated by another component then, and by this process later."""
+    bench = Bench("a")
+    made = {"status": {"resourceClaimStatuses": [{"name": "gpu", "resourceClaimName": "one-gpu"}]}}
+    bench.comes("one", 4, nominated="a")
+    await bench.round()
+    bench.comes("one", 4)
+    await bench.round()
+    bench.api.nominated_by_us(bench.comes("one", 4, nominated="a", **made))
+    bench.allocated("one", 4, "a")
+    bench.given_back("one", 4)
+    bench.comes("one", 4, nominated="a", **made)
+    await bench.round()
+    assert bench.written == [("one", "a"), ("one", "")]
+
+
+async def test_a_nomination_whose_reply_is_late_is_not_cleared(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The watch may bring it before the API server's reply, and a round may follow."""
+    bench = Bench("a")
+    patch, replies = bench.api.json_patch, asyncio.Event()
+
+    async def late(path: str, operations: list[Any]) -> bytes:
+        reply = await patch(path, operations)
+        await replies.wait()
+        return reply
+
+    monkeypatch.setattr(bench.api, "json_patch", late)
+    bench.comes("one", 4)
+    await bench.nominator.round()
+    await asyncio.sleep(0)
+    bench.api.nominated_by_us(bench.comes("one", 4, nominated="a"))
+    await bench.nominator.round()
+    replies.set()
+    await bench.nominator.settle()
+    assert bench.written == [("one", "a")]
+    assert bench.used("a") == 4
+
+
 @pytest.mark.parametrize("end", ["gone", "bound"])
 async def test_a_pod_that_ends_while_its_nomination_is_read_leaves_nothing(
     monkeypatch: pytest.MonkeyPatch, end: str

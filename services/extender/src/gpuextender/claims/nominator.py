@@ -235,7 +235,8 @@ class ClaimNominator:
         """Clear what an extender wrote before this process nominated; then these pods are due."""
         for pod in self._pods.in_order():
             seen = self._seen.get(pod.uid) == pod.nominated
-            if not pod.nominated or seen or pod.uid in self._written:
+            own = pod.uid in self._written or pod.uid in self._reserved
+            if not pod.nominated or seen or own:
                 continue
             try:
                 ours = await version_written_by_us(self._api, pod)
@@ -323,6 +324,8 @@ class ClaimNominator:
             self._written[pod.uid] = name
         else:
             self._written.pop(pod.uid, None)  # one that ended meanwhile is read and cleared
+        if name:
+            self._seen.pop(pod.uid, None)  # what was read is not the nomination of now
         metrics.NOMINATIONS.labels("written" if name else "cleared").inc()
 
     def _operations(self, pod: Pod, name: NodeName) -> list[dict[str, Any]]:
