@@ -250,6 +250,17 @@ async def test_a_nomination_to_a_node_that_was_seen_before_is_cleared() -> None:
     assert bench.written == [("one", "a"), ("one", "")]
 
 
+async def test_a_clear_of_an_earlier_nomination_that_fails_is_repeated() -> None:
+    """In the next round, so that the nomination does not stay for ever."""
+    bench = Bench("a")
+    bench.api.nominated_by_us(bench.comes("one", 4, nominated="b"))
+    bench.api.refusal = StatusError("PATCH", status=500, message="leader changed")
+    await bench.round()
+    bench.api.refusal = None
+    await bench.round()
+    assert bench.written == [("one", "")] * 2
+
+
 async def test_a_nomination_whose_reply_is_late_is_not_cleared(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -341,6 +341,7 @@ class ClaimNominator:
 
     def _failed(self, pod: Pod, error: KubeError) -> None:
         self._written.pop(pod.uid, None)
+        self._seen.pop(pod.uid, None)  # the next round reads what is there
         if self._release(pod.uid):
             self._pauses.lost(pod.uid, self._now())
         metrics.NOMINATIONS.labels("failed").inc()
