@@ -110,6 +110,12 @@ class Bench:
         self.claims.on_update(found, b"")
         self.nominator.claims.on_update(found, b"")
 
+    def given_back(self, name: str, gib: int) -> None:
+        """kube-scheduler took the allocation of a claim back."""
+        found = decode_claim(encoded(claim(name, gib, "") | {"status": {}}))
+        self.claims.on_update(found, b"")
+        self.nominator.claims.on_update(found, b"")
+
     def used(self, node: str) -> int:
         """GiB that are held or reserved on a node."""
         found = self.state.ledger.node(NodeName(node))
@@ -198,6 +204,7 @@ def pod(name: str, gib: int, **more: Any) -> Pod:
         "schedulerName": more.get("scheduler", "default-scheduler"),
         "resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": f"gib-{gib}"}],
     } | more.get("spec", {})
-    item["status"] = {"phase": "Pending", "nominatedNodeName": more.get("nominated", "")}
+    status = {"phase": "Pending", "nominatedNodeName": more.get("nominated", "")}
+    item["status"] = status | more.get("status", {})
     raw = json.dumps(item).encode()
     return decode_pod(raw)

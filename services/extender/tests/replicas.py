@@ -74,7 +74,8 @@ class Cluster:
             wanted.get(key, metadata[key]) != metadata[key] for key in ("uid", "resourceVersion")
         ):
             raise ConflictError("changed", status=409, message="conflict")
-        nominate(item, patch["status"]["nominatedNodeName"] or "", MANAGER)
+        if "status" in patch:
+            nominate(item, patch["status"]["nominatedNodeName"] or "", MANAGER)
         metadata["annotations"] = metadata.get("annotations", {}) | wanted.get("annotations", {})
         return json.dumps(self.put(item)).encode()
 

@@ -234,6 +234,99 @@ async def test_a_nomination_that_cannot_be_read_is_read_in_the_next_round(
     assert bench.written == [("two", "a"), ("one", "")]
 
 
+async def test_a_nomination_to_a_node_that_was_seen_before_is_cleared() -> None:
+    """That node was nominated by another component then, and by this process later."""
+    bench = Bench("a")
+    made = {"status": {"resourceClaimStatuses": [{"name": "gpu", "resourceClaimName": "one-gpu"}]}}
+    bench.comes("one", 4, nominated="a")
+    await bench.round()
+    bench.comes("one", 4)
+    await bench.round()
+    bench.api.nominated_by_us(bench.comes("one", 4, nominated="a", **made))
+    bench.allocated("one", 4, "a")
+    bench.given_back("one", 4)
+    bench.comes("one", 4, nominated="a", **made)
+    await bench.round()
+    assert bench.written == [("one", "a"), ("one", "")]
+
+
+async def test_a_clear_of_an_earlier_nomination_that_fails_is_repeated() -> None:
+    """In the next round, so that the nomination does not stay for ever."""
+    bench = Bench("a")
+    bench.api.nominated_by_us(bench.comes("one", 4, nominated="b"))
+    bench.api.refusal = StatusError("PATCH", status=500, message="leader changed")
+    await bench.round()
+    bench.api.refusal = None
+    await bench.round()
+    assert bench.written == [("one", "")] * 2
+
+
+async def test_a_nomination_whose_reply_is_late_is_not_cleared(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The watch may bring it before the API server's reply, and a round may follow."""
+    bench = Bench("a")
+    patch, replies = bench.api.json_patch, asyncio.Event()
+
+    async def late(path: str, operations: list[Any]) -> bytes:
+        reply = await patch(path, operations)
+        await replies.wait()
+        return reply
+
+    monkeypatch.setattr(bench.api, "json_patch", late)
+    bench.comes("one", 4)
+    await bench.nominator.round()
+    await asyncio.sleep(0)
+    bench.api.nominated_by_us(bench.comes("one", 4, nominated="a"))
+    await bench.nominator.round()
+    replies.set()
+    await bench.nominator.settle()
+    assert bench.written == [("one", "a")]
+    assert bench.used("a") == 4
+
+
+@pytest.mark.parametrize("end", ["gone", "bound"])
+async def test_a_pod_that_ends_while_its_nomination_is_read_leaves_nothing(
+    monkeypatch: pytest.MonkeyPatch, end: str
+) -> None:
+    """Nothing is written for it, and nothing is kept of it."""
+    bench = Bench("a")
+    old = bench.comes("one", 4, nominated="b")
+    bench.api.nominated_by_us(old)
+    get = bench.api.get
+
+    async def ends(path: str, **more: object) -> bytes:
+        if end == "gone":
+            bench.nominator.on_delete(old)
+        else:
+            bench.nominator.on_update(msgspec.structs.replace(old, node=NodeName("b")), b"")
+        return await get(path, **more)
+
+    monkeypatch.setattr(bench.api, "get", ends)
+    await bench.round()
+    assert bench.written == []
+    assert not bench.nominator._seen
+
+
+@pytest.mark.parametrize("shown", ["", "a"])
+async def test_a_pod_whose_claim_was_given_back_is_nominated_anew(shown: str) -> None:
+    """kube-scheduler may give an allocated claim back; what the API server shows is cleared."""
+    bench = Bench("a")
+    bench.comes("one", 4)
+    await bench.round()
+    made = {"status": {"resourceClaimStatuses": [{"name": "gpu", "resourceClaimName": "one-gpu"}]}}
+    bench.api.nominated_by_us(bench.comes("one", 4, nominated="a", **made))
+    bench.allocated("one", 4, "a")
+    await bench.round()
+    bench.given_back("one", 4)
+    bench.comes("one", 4, nominated=shown, **made)
+    await bench.round()
+    bench.comes("one", 4, **made)
+    await bench.round()
+    cleared = [("one", "")] if shown else []
+    assert bench.written == [("one", "a"), *cleared, ("one", "a")]
+
+
 async def test_what_this_process_wrote_is_not_taken_for_an_earlier_nomination() -> None:
     """The watch brings it; its claims are about to be allocated."""
     bench = Bench("a")

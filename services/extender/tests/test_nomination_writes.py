@@ -105,6 +105,44 @@ def test_a_call_about_a_pod_that_is_written_ends_nothing(bench: Bench) -> None:
     assert bench.shown == {"p": "a"}
 
 
+def test_a_call_during_the_patch_counts_for_no_later_one(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A pod that was called about while its patch was on its way is nominated again later."""
+    bench.comes(pending("p", 16))
+    bench.round()
+    patch = bench.cluster.patch
+
+    async def called_about(path: str, body: bytes) -> bytes:
+        bench.saw(bench.stored("p"))
+        return await patch(path, body)
+
+    monkeypatch.setattr(bench.cluster, "patch", called_about)
+    bench.send()
+    monkeypatch.setattr(bench.cluster, "patch", patch)
+    bench.scheduler_writes("p")
+    bench.round()
+    bench.time += 1
+    bench.round()
+    bench.send()
+    assert bench.written == ["a", "a"]
+
+
+def test_a_call_counts_for_no_patch_of_a_later_term(bench: Bench) -> None:
+    """A patch that is dropped because another process leads takes the call with it."""
+    item = pending("p", 16)
+    bench.comes(item)
+    bench.round()
+    bench.saw(item)
+    bench.leads = False
+    bench.look()
+    bench.send()
+    bench.leads = True
+    bench.round()
+    bench.send()
+    assert bench.written == ["a"]
+
+
 def test_the_patch_of_a_refused_pod_is_sent_although_its_scheduler_called(bench: Bench) -> None:
     """Its attempt failed: the nomination is for the next one."""
     bench.comes(pending("p", 16))

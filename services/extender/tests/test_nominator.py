@@ -10,6 +10,7 @@ from running import Running, until
 
 from gpucore import nomination
 from gpucore.units import PodUid
+from gpuextender import service
 from gpuextender.nomination import due_pods, rounds
 from gpuextender.nomination.nominator import Nominator
 from gpukube.testing.apiserver import FakeApiServer
@@ -283,6 +284,29 @@ async def test_nobody_is_evicted_for_a_pod_that_fits_elsewhere(
         body = {"Pod": item, "NodeNameToMetaVictims": victims}
         _, answer = await eager.post("/gpushare-scheduler/preempt", body)
         assert list(answer["NodeNameToMetaVictims"]) == evicted
+
+
+async def test_victims_are_named_where_the_scheduler_reads_no_nomination(
+    cluster: FakeApiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before Kubernetes 1.22 no pod is nominated to a free node outside of the sample."""
+
+    async def too_old(_: object) -> bool:
+        return False
+
+    monkeypatch.setattr(service, "evaluates_nominated_first", too_old)
+    async with Running(cluster, tmp_path, nominate="refused") as extender:
+        await extender.ready()
+        await nodes(cluster, extender, ready("a", 16), ready("b", 16))
+        victim = await cluster.put("pods", placed(pod("victim", 16), "a", 0))
+        await extender.knows_pod(victim["metadata"]["uid"])
+        item = pending("p", 16, priority=9)
+        await known(cluster, extender, item)
+        assert (await extender.filter(item, "a"))["NodeNames"] == []
+        victims = {"a": {"Pods": [{"UID": victim["metadata"]["uid"]}], "NumPDBViolations": 0}}
+        body = {"Pod": item, "NodeNameToMetaVictims": victims}
+        _, answer = await extender.post("/gpushare-scheduler/preempt", body)
+        assert list(answer["NodeNameToMetaVictims"]) == ["a"]
 
 
 async def test_the_next_leader_keeps_what_the_last_one_nominated(

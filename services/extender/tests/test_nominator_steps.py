@@ -12,6 +12,7 @@ from gpucore.nomination import CALLS, IN_ORDER
 from gpucore.units import NodeName, PodUid
 from gpuextender.nomination import nominator as nominator_module
 from gpuextender.nomination.due_pods import CALLED_SECONDS, REFUSED_SECONDS
+from gpukube.errors import ServerError
 
 NEVER = float("inf")
 
@@ -427,6 +428,69 @@ def test_a_pod_that_another_node_admits_needs_no_eviction(bench: Bench) -> None:
         bench.round()
         bench.time += 2
     assert not bench.nominator.fits_elsewhere(bench.state.find("default", "p"))
+
+
+def test_a_pod_that_passed_filter_and_was_rejected_by_its_scheduler_needs_an_eviction(
+    made: Made,
+) -> None:
+    """Where refused pods alone are nominated, it gets no nomination, and would wait for ever."""
+    bench = made(after=None)
+    bench.comes(pending("p", 16))
+    pod = bench.state.find("default", "p")
+    bench.refused("p", "b")
+    assert bench.nominator.fits_elsewhere(pod)
+    bench.replica.requeue.accepted(pod)
+    assert not bench.nominator.fits_elsewhere(pod)
+
+
+def test_a_pod_that_evicted_none_goes_back_when_its_room_is_taken(made: Made) -> None:
+    """Another pod was faster than its nomination: its scheduler has to preempt, once."""
+    bench = made(after=None)
+    bench.comes(pending("p", 16, priority=9), pending("like", 16, priority=9))
+    for name in ("p", "like"):
+        bench.refused(name, "b")
+        assert bench.nominator.fits_elsewhere(bench.state.find("default", name))
+    bench.comes(placed(pending("fast", 16), "a", 0))
+    bench.time += 1
+    for _ in range(2):
+        bench.look()
+        bench.replica.loop.run_until_complete(bench.replica.requeue.look())
+    assert [set(one) for one in bench.cluster.patches] == [{"metadata"}] * 2
+    uids = {bench.state.find("default", name).pod.uid for name in ("p", "like")}
+    assert {one["metadata"]["uid"] for one in bench.cluster.patches} == uids
+    assert all("gpushare/retry" in one["metadata"]["annotations"] for one in bench.cluster.patches)
+
+
+def test_a_pod_that_could_not_be_sent_back_to_evict_others_is_sent_later(made: Made) -> None:
+    """A patch that failed is repeated, as are others."""
+    bench = made(after=None)
+    bench.comes(pending("p", 16, priority=9))
+    bench.refused("p", "b")
+    assert bench.nominator.fits_elsewhere(bench.state.find("default", "p"))
+    bench.comes(placed(pending("fast", 16), "a", 0))
+    bench.time += 1
+    bench.look()
+    bench.cluster.failures = [ServerError("PATCH", status=500, message="no")]
+    loop, requeue = bench.replica.loop, bench.replica.requeue
+    assert loop.run_until_complete(requeue.look())
+    requeue._pods.ranked()[0].not_before = 0.0
+    loop.run_until_complete(requeue.look())
+    assert len(bench.cluster.patches) == 2
+
+
+@pytest.mark.parametrize("offered", [True, False])
+def test_a_pod_whose_room_stands_or_that_had_none_does_not_go_back(
+    made: Made, *, offered: bool
+) -> None:
+    """It is nominated, or its scheduler has already tried to evict others for it."""
+    bench = made(after=None)
+    bench.comes(pending("p", 16 if offered else 17, priority=9))
+    bench.refused("p", "b")
+    assert bench.nominator.fits_elsewhere(bench.state.find("default", "p")) is offered
+    bench.time += 1
+    bench.look()
+    bench.replica.loop.run_until_complete(bench.replica.requeue.look())
+    assert bench.cluster.patches == []
 
 
 @pytest.mark.parametrize(("priority", "fits"), [(0, False), (1, True)])

@@ -320,7 +320,9 @@ class ExtenderService:
     def _make_app(self) -> ASGIApp:
         preempt = Preempt(self.state)
         if self._settings.nominate != "off":
-            preempt.fits_elsewhere = self._nominator.fits_elsewhere
+            preempt.fits_elsewhere = lambda one: (
+                self._nominates and self._nominator.fits_elsewhere(one)
+            )
         routes = SchedulerRoutes(
             filter_=self._filter,
             prioritize=self._prioritize,

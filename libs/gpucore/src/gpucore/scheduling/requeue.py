@@ -79,6 +79,8 @@ class RememberedPod(msgspec.Struct):
         not_before: time of the loop before which it is not sent back again.
         incomplete: pods of its gang were missing, which its scheduler reported as the reason.
         paused: its gang got no plan, because of what its namespace owes.
+        spared: it evicted no pod, because a node that was not offered had room.
+        preempts: that node has no room any more, so that it is to evict pods.
     """
 
     pod: Pod
@@ -90,6 +92,8 @@ class RememberedPod(msgspec.Struct):
     not_before: float = 0.0
     incomplete: bool = False
     paused: bool = False
+    spared: bool = False
+    preempts: bool = False
 
     @property
     def considered(self) -> int:
@@ -154,6 +158,10 @@ class RefusedPods:
     def __contains__(self, uid: PodUid) -> bool:
         """The pod is remembered."""
         return uid in self._entries
+
+    def get(self, uid: PodUid) -> RememberedPod | None:
+        """What is remembered of the pod."""
+        return self._entries.get(uid)
 
     def remember(
         self, pod: Pod, refused: RefusedPod, nodes: Iterable[NodeName], *, judged: int

@@ -180,6 +180,7 @@ class ClaimNominator:
         if not await self._leads():
             self._resign()
             return LOOK_SECONDS
+        self._disown()
         self._expire()
         await self._adopt()
         slices, nowhere = TimeSlices(), set[int]()
@@ -210,6 +211,15 @@ class ClaimNominator:
         self._written.clear()
         self._seen.clear()
 
+    def _disown(self) -> None:
+        """A claim that was allocated is not any more: the pod is looked at like a new one."""
+        if self._sending:
+            return  # it may be the patch that clears the nomination
+        for uid in self._written.keys() - self._reserved.keys():
+            pod = self._pods.get(uid)
+            if pod is not None and pod.claims and self._pods.kind(pod) is not None:
+                del self._written[uid]
+
     def _expire(self) -> None:
         """Give up nominations that the scheduler has not used."""
         for uid, since in list(self._reserved.items()):
@@ -225,13 +235,16 @@ class ClaimNominator:
         """Clear what an extender wrote before this process nominated; then these pods are due."""
         for pod in self._pods.in_order():
             seen = self._seen.get(pod.uid) == pod.nominated
-            if not pod.nominated or seen or pod.uid in self._written:
+            own = pod.uid in self._written or pod.uid in self._reserved
+            if not pod.nominated or seen or own:
                 continue
             try:
                 ours = await version_written_by_us(self._api, pod)
             except KubeError as error:  # the next round asks again
                 log.info("not adopted", pod=f"{pod.namespace}/{pod.name}", error=str(error))
                 continue
+            if self._pods.get(pod.uid) is not pod:
+                continue  # it changed meanwhile, or is gone
             self._seen[pod.uid] = pod.nominated
             if ours:
                 self._written[pod.uid] = pod.nominated
@@ -311,6 +324,8 @@ class ClaimNominator:
             self._written[pod.uid] = name
         else:
             self._written.pop(pod.uid, None)  # one that ended meanwhile is read and cleared
+        if name:
+            self._seen.pop(pod.uid, None)  # what was read is not the nomination of now
         metrics.NOMINATIONS.labels("written" if name else "cleared").inc()
 
     def _operations(self, pod: Pod, name: NodeName) -> list[dict[str, Any]]:
@@ -326,6 +341,7 @@ class ClaimNominator:
 
     def _failed(self, pod: Pod, error: KubeError) -> None:
         self._written.pop(pod.uid, None)
+        self._seen.pop(pod.uid, None)  # the next round reads what is there
         if self._release(pod.uid):
             self._pauses.lost(pod.uid, self._now())
         metrics.NOMINATIONS.labels("failed").inc()

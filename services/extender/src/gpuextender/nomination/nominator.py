@@ -141,17 +141,23 @@ class Nominator:
     def fits_elsewhere(self, pending: UnscheduledPod) -> bool:
         """A node admits the pod, so that the pod is nominated there and needs no eviction.
 
-        It may be one that nominated pods of lower priority give up in the next round.
+        It may be one that nominated pods of lower priority give up in the next round. A pod that
+        passed filter is not nominated: kube-scheduler itself rejects the nodes that fit.
         """
-        kind = self._kind(pending)
-        if kind is None or not self._pauses.hopeful(pending.pod.uid):
+        kind, uid = self._kind(pending), pending.pod.uid
+        if kind is None or not self._pauses.hopeful(uid):
+            return False
+        if self._after is None and not self._requeue.is_refused(uid):
             return False
         ledger = self._state.ledger
-        fits, _ = filter_nodes(ledger, kind.pod_request, list(ledger.nodes()))
-        return any(
+        names, _ = filter_nodes(ledger, kind.pod_request, list(ledger.nodes()))
+        fits = any(
             self._rate(name, kind) is not None and not self._kept(name, pending)
-            for name in fits[:LOOKED_AT]
+            for name in names[:LOOKED_AT]
         ) or bool(self._giving_way(pending, kind)[1])
+        if fits:
+            self._requeue.spared(uid)
+        return fits
 
     def adopt(self, pending: UnscheduledPod, name: NodeName) -> None:
         """An earlier extender nominated the pod: reserve the place again if the node admits it."""
@@ -208,6 +214,7 @@ class Nominator:
         ) or self._make_way(pending, kind)
         if name is None:
             self._nowhere.add((kind, pending.pod.priority))
+            self._requeue.fits_nowhere(pending.pod.uid)
             return 0
         return int(self._reserve(pending, kind, name))
 
@@ -220,8 +227,11 @@ class Nominator:
         """
         if not self._may_be_nominated(pending.pod.uid):
             return False
+        if gang is None and (kind, pending.pod.priority) in self._nowhere:
+            self._requeue.fits_nowhere(pending.pod.uid)
+            return False
         if gang is None:
-            return (kind, pending.pod.priority) not in self._nowhere
+            return True
         wait = self._batches.wait(gang)
         if wait > 0:
             self._next = min(self._next, wait)

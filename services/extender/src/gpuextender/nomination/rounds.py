@@ -223,7 +223,7 @@ class NominationRounds:
             await woken.wait()
             woken.clear()
             begin = self._now()
-            pause = NEVER if self._health.obstacle() else await self.round()
+            pause = FRESH_SECONDS if self._health.obstacle() else await self.round()
             if pause < NEVER:
                 asyncio.get_running_loop().call_later(pause, woken.set)
             await asyncio.sleep(max(PAUSE_SECONDS, PAUSE_TIMES * (self._now() - begin)))

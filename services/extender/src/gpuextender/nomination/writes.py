@@ -104,7 +104,7 @@ class NominationWrites:
 
     def scheduler_called(self, uid: PodUid) -> None:
         """The scheduler is placing the pod: a nomination that is not written yet comes too late."""
-        if uid in self._state.ledger.nominations() and uid not in self.written:
+        if uid in self._state.ledger.nominations() and not self.stands(uid):
             self._called.add(uid)
 
     def stands(self, uid: PodUid) -> bool:
@@ -140,6 +140,7 @@ class NominationWrites:
                 finally:
                     self._under_way.discard(pod.uid)
                 return
+            self._called.discard(pod.uid)
             if not node:
                 self._clear_again(pod)
 

@@ -10,6 +10,9 @@ extender that refused it is registered for every event of a pod).
 The patch goes to ``pods/status``, which carries metadata and cannot change what the pod runs: a
 scheduler has this right anyway, to write conditions.
 
+A pod that evicted no other, because a node that was not offered had room, also goes back once that
+room is taken: its scheduler then has to preempt.
+
 A pod is sent back once for a change, never twice a second, and after longer waits each time; all
 of them together at a bounded rate, those of highest priority first. Gangs are planned in turn, so
 that one which never fits keeps no other waiting. One patch sends a PodGroup back, however many pods
@@ -119,6 +122,19 @@ class Requeue:
         """Some node can take the pod."""
         self._pods.forget(pending.pod.uid)
 
+    def spared(self, uid: PodUid) -> None:
+        """The pod evicts no other now, because a node that was not offered has room."""
+        entry = self._pods.get(uid)
+        if entry is not None:
+            entry.spared = True
+
+    def fits_nowhere(self, uid: PodUid) -> None:
+        """No node has room for the pod: one that evicted no other for that goes back to do so."""
+        entry = self._pods.get(uid)
+        if entry is not None and entry.spared:
+            entry.spared, entry.preempts = False, True
+            self._changed.set()
+
     def node_changed(self, node: NodeName) -> None:
         """A node's ledger entry changed or was removed."""
         self._pods.node_changed(node, exists=self._state.ledger.node(node) is not None)
@@ -158,9 +174,10 @@ class Requeue:
         return more or bool(batches) or len(ready) < len(ranked)
 
     async def _alone(self, ranked: Sequence[RememberedPod]) -> list[RememberedPod]:
-        """Pods of no gang that fit on a changed node."""
+        """Pods of no gang that fit on a changed node, and those that are to evict others."""
         waiting = {one.refused.uid: one for one in ranked if gang_of(one.pod) is None}
-        found, slices, until = list[RememberedPod](), TimeSlices(), self._pods.change
+        found = [waiting.pop(one.refused.uid) for one in list(waiting.values()) if one.preempts]
+        slices, until = TimeSlices(), self._pods.change
         oldest = min((one.considered for one in waiting.values()), default=until)
         for node, change in self._pods.changed_nodes():
             if change <= oldest or not waiting:
@@ -282,6 +299,7 @@ class Requeue:
     async def _send_back(self, batch: Sequence[RememberedPod]) -> None:
         """Patch the first of pods that their scheduler tries together."""
         pod, judged = batch[0].pod, [one.judged for one in batch]
+        preempts = [one.preempts for one in batch]
         for entry in batch:
             self._sent(entry)
         metadata = {"uid": pod.uid, "annotations": {RETRY: str(time_ns())}}
@@ -292,8 +310,8 @@ class Requeue:
             for entry in batch:
                 entry.paused = False
         except KubeError as error:
-            for entry, before in zip(batch, judged, strict=True):
-                entry.judged = before
+            for entry, before, due in zip(batch, judged, preempts, strict=True):
+                entry.judged, entry.preempts = before, due
             if isinstance(error, NotFoundError):
                 self._pods.forget(pod.uid)
                 return
@@ -302,7 +320,7 @@ class Requeue:
 
     def _sent(self, entry: RememberedPod) -> None:
         """Its scheduler tries it again; the next time comes after a longer wait."""
-        entry.judged = self._pods.change
+        entry.judged, entry.preempts = self._pods.change, False
         wait = min(AGAIN_SECONDS * 2.0 ** min(entry.wakeups, 30), LONGEST_SECONDS)
         entry.wakeups += 1
         entry.not_before = asyncio.get_running_loop().time() + wait
