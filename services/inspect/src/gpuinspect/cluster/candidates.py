@@ -12,7 +12,6 @@ from gpucore.scheduling.host_rooms import use_mix
 from gpucore.steps import complete
 from gpucore.wire.claim.resource_slices import decode_slice
 from gpucore.wire.names import Names
-from gpucore.wire.pod.spec import Pod
 from gpucore.workload.pod_mix import PodMix
 from gpuinspect.cluster.claims import device_classes
 from gpuinspect.cluster.mix import cluster_arrivals, learned_mix, saved_mix
@@ -44,9 +43,3 @@ def _mix(snapshot: Snapshot, nodes: Candidates, names: Names) -> PodMix | None:
     if saved.published is not None:
         return saved.published.mix()
     return learned_mix(cluster_arrivals(snapshot, names), nodes, saved.history).mix
-
-
-def raw_pod(snapshot: Snapshot, pod: Pod) -> msgspec.Raw:
-    """The object of a pod of the snapshot."""
-    place = next(i for i, each in enumerate(snapshot.pods) if each.uid == pod.uid)
-    return snapshot.all("Pod")[place]

@@ -16,6 +16,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
+from gpucore.units import PodUid
 from gpucore.wire.errors import WireError, each_decoded, parsable
 from gpucore.wire.node.spec import Node, decode_node
 from gpucore.wire.pod.scheduler_events import PodEvents, events_by_pod
@@ -61,6 +62,11 @@ class Snapshot(ListedObjects, frozen=True, kw_only=True, dict=True):
     def raw_pods(self) -> Iterator[tuple[Pod, msgspec.Raw]]:
         """Every pod with its object."""
         return zip(self.pods, self.all("Pod"), strict=True)
+
+    @cached_property
+    def raw_by_uid(self) -> Mapping[PodUid, msgspec.Raw]:
+        """The object of every pod: some answers need those of thousands."""
+        return {pod.uid: raw for pod, raw in self.raw_pods()}
 
     @cached_property
     def events(self) -> PodEvents:

@@ -15,7 +15,7 @@ from gpucore.wire.pod.gangs import gang_of
 from gpucore.wire.pod.scheduler_events import scheduler_record
 from gpucore.wire.pod.spec import Pod
 from gpucore.wire.whole_requests import pod_request_of
-from gpuinspect.cluster.candidates import candidates, raw_pod
+from gpuinspect.cluster.candidates import candidates
 from gpuinspect.cluster.schedulers import Schedulers, policy_of, schedulers_of
 from gpuinspect.cluster.snapshots import Snapshot
 from gpuinspect.errors import SHOWN, MissingObjectError, similar_names
@@ -72,7 +72,7 @@ def explain(
 
 
 def _facts(snapshot: Snapshot, pod: Pod, ledger: Ledger, schedulers: Schedulers) -> PodFacts:
-    pod_request, raw = pod_request_of(pod, ledger.names), raw_pod(snapshot, pod)
+    pod_request, raw = pod_request_of(pod, ledger.names), snapshot.raw_by_uid[pod.uid]
     return PodFacts(
         pod=pod,
         pod_request=pod_request,

@@ -23,7 +23,6 @@ from gpucore.wire.names import Names
 from gpucore.wire.pod.scheduler_events import SchedulerRecord, scheduler_record
 from gpucore.wire.pod.spec import Pod
 from gpucore.wire.whole_requests import pod_request_of
-from gpuinspect.cluster.candidates import raw_pod
 from gpuinspect.cluster.ledger import ledger_of
 from gpuinspect.cluster.schedulers import Schedulers, schedulers_of
 from gpuinspect.cluster.scoped import is_partial
@@ -110,7 +109,7 @@ class SchedulingStatuses:
 
     def explanation_of(self, pod: Pod) -> Explanation:
         """The core's explanation of one pod, with what was read of the cluster."""
-        raw = raw_pod(self._snapshot, pod)
+        raw = self._snapshot.raw_by_uid[pod.uid]
         pod_request = pod_request_of(pod, self._names)
         facts = self._facts(pod, pod_request, raw)
         if facts is not None:

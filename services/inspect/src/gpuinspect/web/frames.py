@@ -20,7 +20,7 @@ from gpucore.wire.names import Names
 from gpucore.wire.node.spec import Node
 from gpucore.wire.pod.spec import Pod
 from gpucore.wire.whole_requests import pod_request_of
-from gpuinspect.cluster.candidates import candidates, raw_pod
+from gpuinspect.cluster.candidates import candidates
 from gpuinspect.cluster.ledger import ledger_of
 from gpuinspect.cluster.schedulers import Schedulers, policy_of, schedulers_of
 from gpuinspect.cluster.snapshots import Snapshot
@@ -218,7 +218,7 @@ class Frame:
 
     def explain(self, pod: Pod) -> Explanation:
         """Why a pod is pending, or where it is placed."""
-        facts = self._claims.facts(pod, raw_pod(self.snapshot, pod))
+        facts = self._claims.facts(pod, self.snapshot.raw_by_uid[pod.uid])
         if facts is not None:
             return explain_claims(facts, self._claims.nodes, self.candidates)
         return explain(self.snapshot, pod, self._cluster, self._schedulers)

@@ -19,7 +19,6 @@ from gpucore.units import MemoryUnit
 from gpucore.wire.constraints import pod_constraints
 from gpucore.wire.pod.scheduler_events import scheduler_record
 from gpucore.wire.pod.spec import Pod
-from gpuinspect.cluster.candidates import raw_pod
 from gpuinspect.cluster.snapshots import Snapshot
 from gpuinspect.queries.claims import PodClaims
 from gpuinspect.web.limits import most_pods
@@ -50,7 +49,7 @@ class PendingReasons:
 
     def of(self, pod: Pod, pod_request: PodRequest, candidates: Candidates) -> Explanation:
         """Why a pod is pending; undecided where too many different pods were explained before."""
-        raw = raw_pod(self._snapshot, pod)
+        raw = self._snapshot.raw_by_uid[pod.uid]
         known = self._claims.facts(pod, raw)
         facts = known or self._claims.facts_of_extended(pod, pod_request, raw)
         with self._lock:  # viewers in other threads wait for the explanation
@@ -59,7 +58,7 @@ class PendingReasons:
             return self._of_shares(pod, pod_request)
 
     def _of_shares(self, pod: Pod, pod_request: PodRequest) -> Explanation:
-        raw = raw_pod(self._snapshot, pod)
+        raw = self._snapshot.raw_by_uid[pod.uid]
         constraints = pod_constraints(raw, self._ledger.names)
         kind = likeness(pod, pod_request, constraints)
         if kind not in self._alike and len(self._alike) < self._most:

@@ -6,7 +6,6 @@ from gpucore.explain.groups import Group, figures
 from gpucore.explain.pod_states import Explanation, PodState
 from gpucore.wire.pod.scheduler_events import scheduler_record
 from gpucore.wire.pod.spec import Pod
-from gpuinspect.cluster.candidates import raw_pod
 from gpuinspect.queries.scheduling_status import attempt, fitting_reason, refusals
 from gpuinspect.web.frames import Frame
 from gpuinspect.web.rendering import Link, Table, Timestamp, View, age_cell, pod_link, table
@@ -32,7 +31,7 @@ def waiting(frame: Frame) -> View:
 def _short(frame: Frame, pod: Pod, found: Explanation) -> str:
     """The reason of ``pod``; ``found`` may be the explanation of an equal one."""
     if found.state is PodState.FITS:
-        raw = raw_pod(frame.snapshot, pod)
+        raw = frame.snapshot.raw_by_uid[pod.uid]
         return fitting_reason(found, pod, scheduler_record(raw, frame.snapshot.events))
     if found.gates or found.fits:
         return next(iter(found.helps), found.state.value)
