@@ -37,6 +37,7 @@ SPEC: Final = {
     "volumes": [{"name": "exchange", "emptyDir": {}}],
     "restartPolicy": "Never",
     "automountServiceAccountToken": False,
+    "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}},
 }
 CHOICES: Final[tuple[Object, ...]] = (
     {"clientConfig": {"url": "https://192.0.2.1"}},
@@ -136,7 +137,16 @@ async def of_verify(calls: ApiCalls) -> None:
     await in_force(lambda: asked("POST", PODS + dry, pod("probe", labels)), own)
     assert own in await asked("DELETE", f"{PODS}/plugin")
     secret = {"volumes": [{"name": "a", "secret": {"secretName": "s"}}]}
-    for spec in (secret, {"hostPID": True}, {"serviceAccountName": f"{SPACE}-gpushare-scheduler"}):
+    unconfined = {"securityContext": {"seccompProfile": {"type": "Unconfined"}}}
+    for spec in (
+        secret,
+        unconfined,
+        {"securityContext": {}},
+        {"hostPID": True},
+        {"nodeName": "n"},
+        {"priorityClassName": "system-node-critical"},
+        {"serviceAccountName": f"{SPACE}-gpushare-scheduler"},
+    ):
         assert rights in await asked("POST", PODS + dry, pod("probe", **spec))
         assert rights in await asked("POST", JOBS + dry, job("probe", **spec))
     for path, item in ((PODS, pod("check")), (JOBS, job("guard"))):
