@@ -1,4 +1,4 @@
-/* The calls of NVML by which a container of a node sees how much of a GPU nobody uses. */
+/* The calls of NVML by which a container of a node reads the free memory of a GPU. */
 #include <string.h>
 
 #include "node.h"

@@ -16,7 +16,7 @@ class _Memory(ctypes.Structure):
 
 
 def free_mib(uuid: str, library: str = NVML) -> int | None:
-    """MiB of a GPU that nobody uses; ``None`` where the container has no NVML that reports it."""
+    """Free MiB of a GPU; ``None`` where the container has no NVML that reports it."""
     handle, memory = c_void_p(), _Memory()
     try:
         nvml = ctypes.CDLL(library)

@@ -62,7 +62,7 @@ class CudaWorker:
 
         Returns:
             ``held_mib``, and ``refusal``: the name of the last error, empty if none came. After one
-            also ``gpu_free_mib``, what nobody uses of the GPU, where NVML reports it.
+            also ``gpu_free_mib``, the free memory of the whole GPU, where NVML reports it.
 
         Raises:
             CudaError: another refusal than out of memory.
