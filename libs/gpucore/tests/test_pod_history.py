@@ -88,6 +88,14 @@ def test_a_full_history_keeps_the_newer_pods() -> None:
     assert weights(found) == {SMALL: 1.0}
 
 
+def test_a_full_history_keeps_the_newest_pods_in_whatever_order_they_come() -> None:
+    """A list has the pods by name, not by time."""
+    ages = random.Random(7).sample(range(100), 100)
+    found = history(*(Arrival("a", SMALL, created=NOW - age) for age in ages), limit=30)
+    kept = {age for number, age in enumerate(ages) if PodUid(f"{number}") in found}
+    assert kept == set(range(30))
+
+
 def test_a_pod_is_missing_until_it_is_counted_here_or_was_saved() -> None:
     """So that nothing is worked out for a pod that would not be counted."""
     found = history(*of(SMALL, 30), limit=30)

@@ -7,6 +7,7 @@ event handler is called for every changed node, and the cache drops the results 
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from operator import attrgetter
 from time import monotonic
 from typing import Final
 
@@ -36,6 +37,7 @@ from gpucore.wire.whole_requests import pod_request_of
 from gpucore.workload.history import LearnedMix
 from gpuextender.clock import unix_ns
 
+_creation: Final = attrgetter("creation")
 _PASSING: Final = (AllocationState.ASSUMED, AllocationState.RESERVED, AllocationState.NOMINATED)
 _KEPT_FOR_GANGS: Final = frozenset({AllocationState.RESERVED, AllocationState.NOMINATED})
 
@@ -242,6 +244,7 @@ class State:
         self.candidates.pod_changed(pod)
         self._around(pod.uid, lambda: self.ledger.pod_changed(pod))
         self._note(pod)
+        self._count(pod)
         self._trim(gang_of(pod))
 
     def pod_gone(self, pod: Pod) -> None:
@@ -273,6 +276,8 @@ class State:
         self.nominations.clear()
         for pod in listed:
             self._note(pod)
+        for pod in sorted(listed, key=_creation, reverse=True):
+            self._count(pod)  # once the history is full, older pods cost nothing
         gangs = {gang for pod in listed if (gang := gang_of(pod))}
         for gang in gangs | vanished_gangs(self.ledger.allocations().values(), gangs):
             self._trim(gang)
@@ -395,7 +400,6 @@ class State:
         """Keep the list of waiting pods, and how important those are that have a node."""
         self._rank(pod)
         (self._terminating.add if pod.terminating else self._terminating.discard)(pod.uid)
-        self._count(pod)
         joined = self.gangs.note(pod)
         if pod.node or pod.finished or pod.terminating:
             self._pending.placed(pod)

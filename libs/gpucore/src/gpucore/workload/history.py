@@ -11,8 +11,9 @@ in use stays until the learned one differs by more than :data:`DIFFERENCE`. So a
 floods the cluster with odd pods moves nothing before it is a tenth of all pods.
 """
 
-from collections import OrderedDict
+import itertools
 from collections.abc import Iterator, Mapping
+from heapq import heappop, heappush
 from typing import Final
 
 import msgspec
@@ -58,7 +59,9 @@ class PodHistory:
 
     def __init__(self, limit: int = MOST_PODS) -> None:
         self._limit = limit
-        self._arrivals: OrderedDict[PodUid, Arrival] = OrderedDict()
+        self._arrivals: dict[PodUid, Arrival] = {}
+        self._by_age: list[tuple[float, int, PodUid]] = []  # a heap: the oldest first
+        self._numbers = itertools.count()
         self._kinds: dict[PodKind, PodKind] = {}
         self._selectors = KnownSelectors()
         self._earlier = EMPTY
@@ -79,14 +82,15 @@ class PodHistory:
         """
         if uid in self._arrivals or created < self._earlier.until:
             return False
-        return len(self._arrivals) < self._limit or created >= self._oldest().created
+        return len(self._arrivals) < self._limit or created >= self._oldest()
 
     def note(self, uid: PodUid, arrival: Arrival) -> None:
         """Count a pod if it is missing; one that is counted stays as it is."""
         if not self.misses(uid, arrival.created):
             return
         if len(self._arrivals) >= self._limit:
-            self._drop(next(iter(self._arrivals)))
+            self._drop_oldest()
+        heappush(self._by_age, (arrival.created, next(self._numbers), uid))
         self._arrivals[uid] = msgspec.structs.replace(
             arrival,
             kind=self._shared(arrival.kind),
@@ -136,11 +140,11 @@ class PodHistory:
     def restore(self, saved: SavedHistory) -> None:
         """Take over what an earlier process saved; pods that it counted are not counted again."""
         self._earlier = saved
-        late = [uid for uid, each in self._arrivals.items() if each.created < saved.until]
-        for uid in late:
-            self._drop(uid)
+        while self._by_age and self._oldest() < saved.until:
+            self._drop_oldest()
 
-    def _drop(self, uid: PodUid) -> None:
+    def _drop_oldest(self) -> None:
+        _, _, uid = heappop(self._by_age)
         gone = self._arrivals.pop(uid)
         self._selectors.drop(gone.namespace, gone.selector)
 
@@ -150,8 +154,9 @@ class PodHistory:
             return self._kinds.setdefault(kind, kind)
         return kind
 
-    def _oldest(self) -> Arrival:
-        return next(iter(self._arrivals.values()))
+    def _oldest(self) -> float:
+        created, _, _ = self._by_age[0]
+        return created
 
     def _newest(self) -> float:
         created = (arrival.created for arrival in self._arrivals.values())
