@@ -79,6 +79,14 @@ def source(folder: Path, project: str) -> Path:
     return Path(found.strip())
 
 
+def go_mod(project: str, version: str) -> str:
+    """The go.mod of a version of a project, fetched if needed."""
+    with tempfile.TemporaryDirectory(dir=cachedir.root(), prefix="context-") as name:
+        words = ["list", "-m", "-f", "{{.GoMod}}", f"{project}@v{version}"]
+        found = go(words, cwd=Path(name), timeout_s=_LIST_SECONDS)
+    return Path(found.strip()).read_text(encoding="utf-8")
+
+
 @cache
 def obtainable(module: str) -> bool:
     """True when a module (`path@version`) and a Go to compile it are here or can be fetched.

@@ -79,6 +79,17 @@ def repinned(text: str, version: str) -> str:
     return f"{text}\nrequire {_KUBERNETES} v{version}\n"
 
 
+def with_parts(text: str, theirs: str, version: str) -> str:
+    """The go.mod `text` with those parts too that a version has in its go.mod, `theirs`, alone.
+
+    Kubernetes requires its parts as v0.0.0, which no proxy has.
+    """
+    parts = re.findall(r"(?m)^\s*(k8s\.io/\S+) => \./staging/", theirs)
+    missing = [part for part in parts if f"\t{part} => " not in text]
+    other = version.replace("1.", "0.", 1)
+    return text + "".join(f"\nreplace {part} => {part} v{other}\n" for part in missing)
+
+
 def _fill(folder: Path, version: str) -> None:
     target, work = folder / "bin", folder / "work"
     target.mkdir()
@@ -102,7 +113,9 @@ def _module(version: str, work: Path) -> Path:
     if version == release.NEWEST:
         return ours
     other = Path(shutil.copytree(ours, work / "kubernetes"))
-    (other / "go.mod").write_text(repinned((ours / "go.mod").read_text(), version))
     with step(f"resolve the modules of Kubernetes {version}"):
+        theirs = goprograms.go_mod(_KUBERNETES, version)
+        text = repinned((ours / "go.mod").read_text(), version)
+        (other / "go.mod").write_text(with_parts(text, theirs, version))
         goprograms.go(["mod", "tidy"], cwd=other, timeout_s=600)
     return other

@@ -42,6 +42,24 @@ def test_another_version_is_pinned_by_the_same_file() -> None:
     assert "k8s.io/kubernetes/cmd/kubelet" in other
 
 
+def test_parts_that_only_another_version_has_are_pinned_too() -> None:
+    """Kubernetes requires them as v0.0.0, which cannot be had; parts of both are pinned once."""
+    text = (goprograms.MODULES / "kubernetes/go.mod").read_text()
+    staging = "./staging/src/k8s.io"
+    theirs = f"""
+module k8s.io/kubernetes
+require k8s.io/api v0.0.0
+replace (
+\tk8s.io/api => {staging}/api
+\tk8s.io/legacy-cloud-providers => {staging}/legacy-cloud-providers
+)
+"""
+    other = kubernetes.with_parts(kubernetes.repinned(text, "1.30.14"), theirs, "1.30.14")
+    part = "k8s.io/legacy-cloud-providers"
+    assert f"\nreplace {part} => {part} v0.30.14\n" in other
+    assert other.count("k8s.io/api => ") == 1
+
+
 def test_only_tagged_packages_outside_samples_and_tests_are_generated(tmp_path: Path) -> None:
     """Staging packages get their vendor import path; untagged, test and sample files none."""
     tag = "// +k8s:openapi-gen=true\npackage x\n"
