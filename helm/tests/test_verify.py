@@ -81,6 +81,16 @@ def test_helm_test_runs_the_same_rows_where_it_is_enabled() -> None:
     assert pod["spec"]["serviceAccountName"] == "gpushare-verify"
 
 
+def test_helm_test_alone_may_record_nothing() -> None:
+    """Its account changes no pod and records no events, which only the scheduled job does."""
+    rendered = render(values={"verify": {"helmTest": True}})
+    (role,) = (each for each in rendered.of("Role") if each["metadata"]["name"].endswith("-verify"))
+    assert role["metadata"]["namespace"] == NAMESPACE
+    assert granted(role)["", "pods"] == {"create", "get", "delete"}
+    policies = [each["metadata"]["name"] for each in rendered.of("ValidatingAdmissionPolicy")]
+    assert [name for name in policies if "-verify" in name] == ["gpushare-verify-pods"]
+
+
 def asked(verb: str, item: Object, *, resource: str = "pods", user: str = ACCOUNT) -> str:
     """Why the API server refuses to create or delete the object; empty where it does not."""
     before, after = (item, {}) if verb == "DELETE" else (None, item)
