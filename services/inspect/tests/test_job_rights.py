@@ -1,6 +1,6 @@
 """The chart's CronJobs have the rights that they use, and no others."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,9 +13,10 @@ from drawncluster import FakeCluster, Gpu
 from evictingserver import EvictingServer
 from fakeapiserver import FakeApiServer
 from invoking import Run, WhatIfOutcome
+from restricting import restrict
 from test_defrag_apply import scattered
 from test_idle_evict import HOUR, NOTICE, START, Idle
-from verifyingserver import REVIEWS, VerifyingServer
+from verifyingserver import VerifyingServer
 
 from gpucore.sizing.idle_eviction import IdleNotice, notice_text
 from gpucore.units import PodUid
@@ -34,7 +35,6 @@ SCHEDULERS: Final = {
     ChartRight("list", "admissionregistration.k8s.io", "mutatingwebhookconfigurations"),
 }
 """Which schedulers call the extender: the job has a flag instead."""
-DENIED: Final = 'that is forbidden: User "system:serviceaccount" has no role for it'
 
 
 class ChartJob:
@@ -65,30 +65,7 @@ class ChartJob:
 
     def restrict(self, server: FakeApiServer) -> None:
         """Let the server answer 403 to all that the account may not do."""
-        for method, name in (
-            ("GET", "answer"),
-            ("POST", "posted"),
-            ("PATCH", "patched"),
-            ("DELETE", "deleted"),
-        ):
-            handler = self._restricted(method, getattr(server, name))
-            self._monkeypatch.setattr(server, name, handler)
-
-    def _restricted(self, method: str, handler: Callable[..., Any]) -> Callable[..., Any]:
-        def handle(target: str, *body: Any, **known: Any) -> Any:
-            if target == REVIEWS:
-                return 201, {"status": {"allowed": self._reviewed(body[0])}}
-            if not self.authorizer.permits(method, target):
-                return 403, {"message": DENIED}
-            return handler(target, *body, **known)
-
-        return handle
-
-    def _reviewed(self, review: Object) -> bool:
-        asked = review["spec"]["resourceAttributes"]
-        resource = "/".join(filter(None, (asked["resource"], asked["subresource"])))
-        right = ChartRight(asked["verb"], asked["group"], resource, asked["namespace"])
-        return self.authorizer.has(right)
+        restrict(server, self.authorizer, self._monkeypatch)
 
 
 class Eviction:
