@@ -10,9 +10,9 @@ import pytest
 from charting import Rendered, render
 from chartrights import Authorizer, ChartRight, request_right, rights_of
 from drawncluster import FakeCluster, Gpu
-from evictingserver import EvictingServer
+from evictingserver import PODS, EvictingServer
 from fakeapiserver import FakeApiServer
-from invoking import Run, WhatIfOutcome
+from invoking import POD, Run, WhatIfOutcome
 from restricting import restrict
 from test_defrag_apply import scattered
 from test_idle_evict import HOUR, NOTICE, START, Idle
@@ -20,7 +20,6 @@ from verifyingserver import VerifyingServer
 
 from gpucore.sizing.idle_eviction import IdleNotice, notice_text
 from gpucore.units import PodUid
-from gpuinspect.defrag.run import UNKNOWN_HEALTH
 from gpuinspect.terminal import ages
 from standins.cuda import build
 
@@ -28,6 +27,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 
 Object = dict[str, Any]
 SPACE: Final = "gpushare"
+UNKNOWN_HEALTH: Final = "unhealthy GPUs are unknown: the extender reads them"
 CONFIG_MAPS: Final = "/api/v1/namespaces/kube-system/configmaps"
 UNHEALTHY: Final = ChartRight("list", "", "configmaps", "kube-system")
 SCHEDULERS: Final = {
@@ -138,6 +138,22 @@ def test_nothing_is_evicted_while_it_is_not_known_which_gpus_are_withdrawn(
     assert UNKNOWN_HEALTH in " ".join(outcome.err.split())
 
 
+@pytest.mark.parametrize("words", ["pending -A", "explain pod default/w", "whatif -f pod.yaml"])
+@pytest.mark.parametrize("maps", [False, True])
+def test_who_may_not_list_withdrawn_gpus_reads_that_they_are_unknown(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: str, *, maps: bool
+) -> None:
+    """Only where the extender reads them: a pod may seem to fit a GPU that it does not use."""
+    values = {"defragmentation": {"enabled": True}, "unhealthyConfigMaps": maps}
+    server = Eviction(run, ChartJob("defragmentation", values, monkeypatch), tmp_path).server
+    server.statuses[CONFIG_MAPS] = 403
+    (tmp_path / "pod.yaml").write_text(POD)
+    monkeypatch.chdir(tmp_path)
+    with server.serving():
+        outcome = run(*words.split(), "--kubeconfig", str(server.kubeconfig(tmp_path)))
+    assert (UNKNOWN_HEALTH in " ".join(outcome.err.split())) == maps
+
+
 @pytest.mark.parametrize("evict", [False, True])
 def test_the_job_of_idle_shares_has_the_rights_that_it_uses(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, evict: bool
@@ -194,6 +210,20 @@ def test_the_job_of_verify_has_the_rights_that_it_uses(
     assert "not recorded" not in outcome.err
     assert job.authorizer.refused == (set() if maps else {UNHEALTHY})
     assert job.authorizer.unused == set()
+
+
+def test_verify_takes_no_gpu_while_it_is_not_known_which_are_withdrawn(
+    run: Run, tmp_path: Path, verifying: VerifyingServer
+) -> None:
+    """Its pods would not be placed on a withdrawn one, and its rows fail."""
+    chart = render("1.36.0", {"unhealthyConfigMaps": True}, namespace=SPACE)
+    verifying.lists[PODS].append(extender(chart))
+    verifying.statuses[CONFIG_MAPS] = 403
+    with verifying.serving():
+        config = str(verifying.kubeconfig(tmp_path))
+        outcome = run("verify", "--only", "quick", "--kubeconfig", config)
+    assert (outcome.code, verifying.created) == (1, [])
+    assert UNKNOWN_HEALTH in " ".join(outcome.err.split())
 
 
 @pytest.mark.parametrize(

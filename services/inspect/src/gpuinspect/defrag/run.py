@@ -21,9 +21,9 @@ from gpucore.defrag.planning import Eviction, EvictionPlan, PlanSearch, find_pla
 from gpucore.defrag.pods import DefragPod, DefragState
 from gpucore.defrag.progress import check_plan
 from gpucore.units import PodUid
-from gpucore.wire.names import DEFRAG_HISTORY, UNHEALTHY_NAMESPACE, Names
-from gpuinspect.cluster.collect import CLAIM_LISTS, CONFIG_MAPS, ClusterSource, live
-from gpuinspect.cluster.extenders import extenders, reads_config_maps
+from gpucore.wire.names import DEFRAG_HISTORY, Names
+from gpuinspect.cluster.collect import CLAIM_LISTS, ClusterSource, live
+from gpuinspect.cluster.schedulers import unread_health
 from gpuinspect.cluster.snapshots import Snapshot
 from gpuinspect.defrag.reading import READ, defrag_state
 from gpuinspect.errors import FAILURES, InspectError, sentence
@@ -34,11 +34,6 @@ from gpukube.errors import ForbiddenError, InvalidReplyError, KubeError
 
 NEEDED: Final = frozenset(one.kind for one in CLAIM_LISTS)
 """Lists without which GPUs would seem free that claims hold."""
-UNKNOWN_HEALTH: Final = (
-    "unhealthy GPUs are unknown: the extender reads them from the ConfigMaps of namespace"
-    f" {UNHEALTHY_NAMESPACE}, which cannot be listed here"
-)
-"""Without these, pods would be evicted for room on a GPU that the extender does not use."""
 REFUSED_PLANS: Final = 20
 """Plans of one run that the cluster may refuse in a dry run."""
 OF_A_NAMESPACE: Final = 5
@@ -176,10 +171,8 @@ class _Calls:
         found = live(self._kube, READ)
         for kind in NEEDED & found.missing.keys():
             raise InspectError(f"allocations are unknown: {found.missing[kind]}")
-        if CONFIG_MAPS.path in found.unread and any(
-            reads_config_maps(raw) for _, raw in extenders(found)
-        ):
-            raise InspectError(UNKNOWN_HEALTH)
+        if unread := unread_health(found):
+            raise InspectError(unread)  # else for room on a GPU that the extender does not use
         state = _state(found, self._names, self._wanted, now())
         self.state = self.state or state
         return state

@@ -18,6 +18,7 @@ import msgspec
 
 from gpucore.wire.names import Names
 from gpuinspect.cluster.collect import COUNTED, live, live_on_node
+from gpuinspect.cluster.schedulers import unread_health
 from gpuinspect.cluster.snapshots import Snapshot
 from gpuinspect.errors import InspectError
 from gpuinspect.verify import rights
@@ -111,6 +112,8 @@ def verify(
         KubeError: the API server cannot be read, or refuses the first objects.
     """
     snapshot = live(kube, COUNTED)
+    if unread := unread_health(snapshot):
+        raise InspectError(unread)
     found = targets(snapshot, names, node=wanted.node, gpu=wanted.gpu)
     if all(each.refusal for each in found):
         raise InspectError(f"nothing to verify on: {'; '.join(each.refusal for each in found)}")
