@@ -52,12 +52,13 @@ def rights_of(rendered: Rendered, account: str) -> list[ChartRight]:
         namespace, reference = binding["metadata"].get("namespace", ""), binding["roleRef"]
         inside = namespace if reference["kind"] == "Role" else ""
         role = roles.get((reference["kind"], inside, reference["name"]))
-        found += _granted(role["rules"], namespace) if role else ()
+        found += rights_by(role, namespace) if role else ()
     return found
 
 
-def _granted(rules: Sequence[Object], namespace: str) -> Iterator[ChartRight]:
-    for rule in rules:
+def rights_by(role: Object, namespace: str) -> Iterator[ChartRight]:
+    """The rights that a role gives where it is bound: in a namespace, or everywhere if empty."""
+    for rule in role["rules"]:
         for group in rule["apiGroups"]:
             for resource in rule["resources"]:
                 for verb in rule["verbs"]:

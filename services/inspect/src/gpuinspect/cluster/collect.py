@@ -56,6 +56,7 @@ CONFIG_MAPS: Final = ListRequest(
 
 RESOURCE_API: Final = "/apis/resource.k8s.io/v1"
 
+CLAIMS: Final = ListRequest("ResourceClaim", f"{RESOURCE_API}/resourceclaims", optional=True)
 CLAIM_LISTS: Final = (
     ListRequest(
         "ResourceSlice",
@@ -63,7 +64,7 @@ CLAIM_LISTS: Final = (
         {"fieldSelector": f"spec.driver={CLAIM_DRIVER}"},
         optional=True,
     ),
-    ListRequest("ResourceClaim", f"{RESOURCE_API}/resourceclaims", optional=True),
+    CLAIMS,
 )
 """GPUs that nodes offer as claims, and the claims; read wherever GPUs are counted."""
 
