@@ -20,10 +20,12 @@ class RenderedObjects:
 
     Attributes:
         written: paths that were patched; nothing else can be written.
+        read: paths of objects that were read.
     """
 
     def __init__(self, rendered: Rendered) -> None:
         self.written: list[str] = []
+        self.read: list[str] = []
         self._objects = {
             f"/{item['kind']}/{item['metadata']['name']}".lower(): item
             for kind in ("Secret", "MutatingWebhookConfiguration")
@@ -33,6 +35,7 @@ class RenderedObjects:
     async def get(self, path: str, *, params: Mapping[str, str] | None = None) -> bytes:
         """An object of the chart, which no Job may create."""
         assert params is None
+        self.read.append(path)
         found = self._of(path)
         metadata = {**found["metadata"], "resourceVersion": "1"}
         return json.dumps({**found, "metadata": metadata}).encode()

@@ -10,6 +10,7 @@ import helm_python as helm
 import pytest
 import yaml
 from charting import CHART, NAMESPACE, REGISTRY, RELEASE, Object, Rendered, render
+from chartrights import Authorizer, rights_of
 from handshake import issue
 
 from gpuinspect.doctor import registry as doctor
@@ -36,14 +37,19 @@ def test_rendering_twice_gives_the_same_manifest(values: Object) -> None:
     assert "PRIVATE KEY" not in json.dumps(first.objects)
 
 
-def test_the_job_may_write_what_it_fills_and_nothing_else() -> None:
+@pytest.mark.parametrize(
+    "values",
+    [{}, EVERYTHING, {**EVERYTHING, **OWN}, {"webhook": {"enabled": False}}],
+    ids=["defaults", "everything", "own secrets", "no webhook"],
+)
+def test_the_job_may_write_what_it_fills_and_nothing_else(values: Object) -> None:
     """By name; it can neither read another Secret of the namespace nor create one."""
-    rendered = render(values=EVERYTHING)
-    written = {path.rsplit("/", 1)[1] for path in issue(rendered).written}
-    roles = [rendered.one(kind, "-certificates") for kind in ("Role", "ClusterRole")]
-    rules = [rule for role in roles for rule in role["rules"]]
-    assert {name for rule in rules for name in rule["resourceNames"]} == written
-    assert all(set(rule["verbs"]) == {"get", "patch"} for rule in rules)
+    rendered = render(values=values, anew=True)
+    authorizer = Authorizer(rights_of(rendered, "gpushare-certificates"))
+    done = issue(rendered)
+    assert all(authorizer.permits("GET", path) for path in done.read)
+    assert all(authorizer.permits("PATCH", path) for path in done.written)
+    assert authorizer.unused == set()
 
 
 def test_every_secret_is_filled_by_one_run() -> None:

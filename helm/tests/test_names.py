@@ -2,6 +2,7 @@
 
 import re
 import shutil
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -128,3 +129,19 @@ def test_a_name_that_no_service_can_have_is_refused(
     values = {"fullnameOverride": name, "webhook": {"enabled": webhook}}
     with pytest.raises(helm.HelmError, match=words):
         render("1.37.0", values)
+
+
+@pytest.mark.parametrize("namespace", ["default", "kube-system"])
+@pytest.mark.parametrize("mode", ["second", "extender"])
+def test_no_two_objects_have_one_name_where_a_release_shares_a_namespace(
+    namespace: str, mode: str
+) -> None:
+    """Helm ends with an error otherwise: the chart has Roles in both of these namespaces."""
+    more: Object = {"unhealthyConfigMaps": True, "devicePlugin": {"unhealthyConfigMap": True}}
+    values = {**EVERYTHING, **more, "scheduler": {"mode": mode}}
+    rendered = render("1.37.0", values, namespace=namespace)
+    found = Counter(
+        (item["kind"], item["metadata"].get("namespace"), item["metadata"]["name"])
+        for item in rendered.objects
+    )
+    assert [each for each, count in found.items() if count > 1] == []

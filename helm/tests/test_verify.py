@@ -58,7 +58,7 @@ def test_it_may_create_pods_in_its_own_namespace_only() -> None:
     roles = {
         item["metadata"]["namespace"]: granted(item)
         for item in rendered.objects
-        if item["kind"] == "Role" and item["metadata"]["name"].endswith("-verify")
+        if item["kind"] == "Role" and "-verify" in item["metadata"]["name"]
     }
     assert roles == {
         NAMESPACE: {
@@ -79,6 +79,16 @@ def test_helm_test_runs_the_same_rows_where_it_is_enabled() -> None:
     assert "--only=quick" in container["args"]
     assert "--record" not in container["args"]
     assert pod["spec"]["serviceAccountName"] == "gpushare-verify"
+
+
+def test_helm_test_alone_may_record_nothing() -> None:
+    """Its account changes no pod and records no events, which only the scheduled job does."""
+    rendered = render(values={"verify": {"helmTest": True}})
+    (role,) = (each for each in rendered.of("Role") if "-verify" in each["metadata"]["name"])
+    assert role["metadata"]["namespace"] == NAMESPACE
+    assert granted(role)["", "pods"] == {"create", "get", "delete"}
+    policies = [each["metadata"]["name"] for each in rendered.of("ValidatingAdmissionPolicy")]
+    assert [name for name in policies if "-verify" in name] == ["gpushare-verify-pods"]
 
 
 def asked(verb: str, item: Object, *, resource: str = "pods", user: str = ACCOUNT) -> str:

@@ -16,6 +16,7 @@ from gpudeviceplugin.command_line import settings_of
 from gpudeviceplugin.settings import DevicePluginSettings
 from gpukube.testing.clock import FakeClock
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "helm" / "tests"))
 sys.path.insert(0, str(Path(__file__).parent))  # the fakes are packages beside the tests
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "helm" / "tests"))
 sys.path.insert(0, str(Path(__file__).parent))
 
 from nominationbench import Bench

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "helm" / "tests"))
 sys.path.insert(0, str(Path(__file__).parent))
 
 from drawncluster import FakeCluster

@@ -50,12 +50,12 @@ def owned(name: str, kind: str = "ReplicaSet") -> Object:
 class Idle:
     """A node with four GPUs, and pods that a test makes idle; time passes when a test says so."""
 
-    def __init__(self, run: Run, folder: Path) -> None:
+    def __init__(self, run: Run, folder: Path, *, lease_path: str = IDLE_LEASE) -> None:
         cluster = FakeCluster().node("n1", gpus=[Gpu(16)] * 4)
         for index, name in enumerate(("a", "b", "busy", "bare")):
             metadata = {} if name == "bare" else owned(name)
             cluster.pod(name, 8, node="n1", index=index, metadata=metadata)
-        self.server = EvictingServer(cluster, lease_path=IDLE_LEASE)
+        self.server = EvictingServer(cluster, lease_path=lease_path)
         for pod in self.server.pods:
             pod["selfLink"] = f"/api/v1/namespaces/default/pods/{pod['metadata']['name']}"
         self.server.pods.append(plugin("n1"))

@@ -4,7 +4,9 @@ import json
 from pathlib import Path
 
 import pytest
-from drawncluster import FakeCluster
+from claimobjects import API, allocated, claim, device, resource_slice
+from drawncluster import FakeCluster, Gpu
+from fakeapiserver import FakeApiServer
 from typer.testing import CliRunner, Result
 
 from gpucore.testing.machines import MACHINES
@@ -202,6 +204,26 @@ def test_gpus_in_use_are_counted_as_inspect_gpu_counts_them(cluster: FakeCluster
         .stdout
     )
     assert "used gpu: 4\n" in show(cluster, "gpu-0").stdout
+
+
+@pytest.mark.slow
+def test_gpus_that_claims_hold_are_in_use(cluster: FakeCluster, tmp_path: Path) -> None:
+    """The live cluster is read as far as `kubectl inspect gpu` reads it."""
+    cluster.node("n1", gpus=[Gpu(15), Gpu(15)], labels={"gputopology": "true"}, resources={})
+    lists = {
+        "/api/v1/nodes": cluster.items,
+        "/api/v1/pods": [],
+        f"/apis/{API}/resourceslices": [resource_slice("n1", [device(0, 15), device(1, 15)])],
+        f"/apis/{API}/resourceclaims": [claim("held", allocated("n1", 1), pods=["p"])],
+    }
+    server = FakeApiServer(lists)
+    with server.serving():
+        flag = f"--kubeconfig={server.kubeconfig(tmp_path)}"
+        result = CliRunner().invoke(gpushare, ["topology", "show", "n1", flag])
+        assert "used gpu: 1\n" in result.stdout
+        server.statuses[f"/apis/{API}/resourceclaims"] = 403
+        result = CliRunner().invoke(gpushare, ["topology", "show", "n1", flag])
+    assert "so what claims hold is missing" in result.stderr
 
 
 def test_a_node_that_is_not_there(cluster: FakeCluster) -> None:

@@ -729,6 +729,20 @@ def test_a_row_that_was_skipped_says_nothing_new(now: str, stays: str) -> None:
     assert found == VerifiedNode(2, {"a": {"memory": stays, "share": "skip"}})
 
 
+@pytest.mark.parametrize("right", ["patch pods", "create events"])
+def test_who_may_not_record_results_learns_it_before_anything_is_created(
+    serve: Serve, verify: Verify, right: str
+) -> None:
+    """Not after a run of up to 15 minutes; without --record it needs neither."""
+    server = serve("driver")
+    server.denied = {right}
+    outcome = verify(server, "--only", "share", "--record")
+    where = "default" if right == "create events" else "gpushare"
+    assert f"your credentials may not: {right} -n {where}; nothing" in " ".join(outcome.err.split())
+    assert (outcome.code, server.created) == (1, [])
+    assert verify(server, "--only", "share").code == 0
+
+
 def test_results_that_cannot_be_recorded_are_an_error(serve: Serve, verify: Verify) -> None:
     """A CronJob whose metrics are stale must fail, though every row holds."""
     server = serve("driver")

@@ -41,6 +41,7 @@ KINDS = {
     "namespaces": "Namespace",
     "resourcequotas": "ResourceQuota",
     "limitranges": "LimitRange",
+    "leases": "Lease",
 }
 
 
@@ -53,6 +54,7 @@ class FakeApiServer:
         calls: how often each method and path was requested.
         fail: status by method and part of a path; every such request gets it.
         refuse: every request gets 503.
+        permits: whether a request may be made, by its method and its path with the query; 403 else.
         bookmarks_every: seconds between bookmarks of a quiet watch; None sends none.
         watch_delay: seconds by which watches are late.
         watches_flow: while it is cleared, watches deliver nothing.
@@ -74,6 +76,7 @@ class FakeApiServer:
         self.calls: Counter[tuple[str, str]] = Counter()
         self.fail: dict[tuple[str, str], int] = {}
         self.refuse = False
+        self.permits: Callable[[str, str], bool] = lambda _method, _target: True
         self.watch_cache = True
         self.pod_groups = False
         self.proxied: dict[tuple[str, str, str], bytes] = {}
@@ -107,6 +110,7 @@ class FakeApiServer:
             "/apis/admissionregistration.k8s.io/v1",
             "/apis/scheduling.k8s.io/v1beta1",
             "/apis/resource.k8s.io/v1/namespaces/{namespace}",
+            "/apis/coordination.k8s.io/v1/namespaces/{namespace}",
         ):
             app.router.add_get(prefix + "/{plural}", self._collection)
             app.router.add_post(prefix + "/{plural}", self._unless("create", self._objects.create))
@@ -231,6 +235,8 @@ class FakeApiServer:
         self.calls[request.method, request.path] += 1
         if self.refuse:
             return status(503, "refused by a test")
+        if not self.permits(request.method, request.path_qs):
+            return status(403, "no role allows it")
         for (method, part), code in self.fail.items():
             if method == request.method and part in request.path:
                 return status(code, "injected")

@@ -56,6 +56,7 @@ CONFIG_MAPS: Final = ListRequest(
 
 RESOURCE_API: Final = "/apis/resource.k8s.io/v1"
 
+CLAIMS: Final = ListRequest("ResourceClaim", f"{RESOURCE_API}/resourceclaims", optional=True)
 CLAIM_LISTS: Final = (
     ListRequest(
         "ResourceSlice",
@@ -63,7 +64,7 @@ CLAIM_LISTS: Final = (
         {"fieldSelector": f"spec.driver={CLAIM_DRIVER}"},
         optional=True,
     ),
-    ListRequest("ResourceClaim", f"{RESOURCE_API}/resourceclaims", optional=True),
+    CLAIMS,
 )
 """GPUs that nodes offer as claims, and the claims; read wherever GPUs are counted."""
 
@@ -197,6 +198,7 @@ class ReadLists(NamedTuple):
     objects: Objects
     wanted: Sequence[ListRequest]
     missing: dict[str, str]
+    unread: set[str]
     forbidden: set[str]
 
     @classmethod
@@ -210,12 +212,13 @@ class ReadLists(NamedTuple):
         count: Count | None = None,
     ) -> Self:
         """The wanted lists as far as they can be read, beside ``objects``."""
-        found = cls(objects, wanted, {}, set())
+        found = cls(objects, wanted, {}, set(), set())
         for each in wanted:
             try:
                 objects += objects_of(kube, each, cached=cached, count=count)
             except KubeError as error:
                 found.missing[each.kind] = str(error)
+                found.unread.add(each.path)
                 if isinstance(error, ForbiddenError):
                     found.forbidden.add(each.path)
         return found
@@ -232,8 +235,13 @@ class ReadLists(NamedTuple):
             what = f"the API server's response cannot be parsed: {error}"
             raise InvalidReplyError(what) from error
         none: dict[str, tuple[msgspec.Raw, ...]] = {each.kind: () for each in self.wanted}
-        raw, forbidden = {**none, **found.raw}, frozenset(self.forbidden)
-        return msgspec.structs.replace(found, raw=raw, missing=self.missing, forbidden=forbidden)
+        return msgspec.structs.replace(
+            found,
+            raw={**none, **found.raw},
+            missing=self.missing,
+            unread=frozenset(self.unread),
+            forbidden=frozenset(self.forbidden),
+        )
 
 
 class LiveReader:
@@ -270,7 +278,8 @@ class LiveReader:
             if each.path in found.forbidden
         }
         missing = {each.kind: later[each.path] for each in self._wanted if each.path in later}
-        return msgspec.structs.replace(found, missing={**found.missing, **missing})
+        unread = found.unread | later.keys()
+        return msgspec.structs.replace(found, missing={**found.missing, **missing}, unread=unread)
 
 
 def objects_of(

@@ -15,6 +15,7 @@ from gpukube.plugin_pods import COMPONENT
 
 EXTENDER: Final = "extender"
 """Name of the container."""
+_READS_CONFIG_MAPS: Final = "unhealthy-configmaps"
 PROGRAMS: Final = frozenset({"scheduler", "extender"})
 """Values of the label :data:`COMPONENT` of their pods."""
 
@@ -117,6 +118,11 @@ def _flags(words: Sequence[str]) -> Iterator[tuple[str, str]]:
         if word.startswith("--"):
             following = words[place + 1] if place + 1 < len(words) else ""
             yield name, value if equals else following
+
+
+def reads_config_maps(raw: msgspec.Raw) -> bool:
+    """Whether the extender in a pod reads the ConfigMaps that list unhealthy GPUs."""
+    return _READS_CONFIG_MAPS in flags_of(raw)
 
 
 class MountedSets(msgspec.Struct, frozen=True):

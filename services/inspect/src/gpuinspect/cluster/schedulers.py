@@ -19,20 +19,22 @@ from gpucore.scheduling.cluster_policy import (
 from gpucore.scheduling.grouping import BY_LINKS
 from gpucore.scheduling.pending_pods import awaits_first_try
 from gpucore.wire.configmaps import ConfigMap, decode_config_map
-from gpucore.wire.names import POLICY_NAMES, TOPOLOGY_NAMES, Names
+from gpucore.wire.names import POLICY_NAMES, TOPOLOGY_NAMES, UNHEALTHY_NAMESPACE, Names
 from gpucore.wire.pod.spec import Pod
 from gpucore.wire.quantity import number
 from gpucore.wire.whole_requests import pod_request_of
 from gpuinspect.cluster.claims import DEVICE_CLASSES, claim_templates
-from gpuinspect.cluster.collect import COUNTED, ListRequest
+from gpuinspect.cluster.collect import CONFIG_MAPS, COUNTED, ListRequest
 from gpuinspect.cluster.extenders import (
     EXTENDER,
     extender_namespaces,
     extenders,
     flags_of,
     mounted_sets,
+    reads_config_maps,
 )
 from gpuinspect.cluster.release import WEBHOOK_KIND, own_webhooks
+from gpuinspect.cluster.scoped import gaps
 from gpuinspect.cluster.snapshots import Snapshot
 from gpukube.plugin_pods import COMPONENT
 
@@ -101,6 +103,24 @@ def _profiles(snapshot: Snapshot, arguments: Mapping[str, str]) -> SchedulerProf
         return SchedulerProfiles(burst=burst)
     pods = _number(arguments.get("burst-pods", ""))
     return SchedulerProfiles(arguments.get("webhook-scheduler", ""), burst, pods)
+
+
+def unread_health(snapshot: Snapshot) -> str:
+    """That GPUs may be withdrawn which seem healthy here; empty where it is known."""
+    read = CONFIG_MAPS.path not in snapshot.unread
+    if read or not any(reads_config_maps(raw) for _, raw in extenders(snapshot)):
+        return ""
+    return (
+        "unhealthy GPUs are unknown: the extender reads them from the ConfigMaps of namespace"
+        f" {UNHEALTHY_NAMESPACE}, which cannot be listed"
+    )
+
+
+def placing_gaps(snapshot: Snapshot, follows: Mapping[str, str]) -> Iterator[str]:
+    """What could not be read of what decides where pods are placed; ``follows`` as of ``gaps``."""
+    yield from gaps(snapshot, follows)
+    if unread := unread_health(snapshot):
+        yield unread
 
 
 def queued_pods(snapshot: Snapshot, profiles: SchedulerProfiles, names: Names) -> int:

@@ -5,12 +5,15 @@ is noted as missing; at least the pods of one namespace must be readable.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from gpuinspect.cluster import snapshots
 from gpuinspect.cluster.collect import (
+    CLAIMS,
     NODES,
     PODS,
+    RESOURCE_API,
     ClusterSource,
     ListRequest,
     Objects,
@@ -18,7 +21,7 @@ from gpuinspect.cluster.collect import (
     objects_of,
 )
 from gpuinspect.cluster.snapshots import ListedObjects, Snapshot
-from gpukube.errors import ForbiddenError
+from gpukube.errors import ForbiddenError, KubeError
 
 if TYPE_CHECKING:
     from gpukube.blocking import BlockingClient
@@ -55,7 +58,16 @@ def scoped(kube: "BlockingClient", namespace: str, wanted: Sequence[ListRequest]
     missing: dict[str, str] = {}
     found = ReadLists.read(kube, _needed(kube, namespace, missing), wanted)
     found.missing.update(missing)
+    if namespace and CLAIMS.path in found.forbidden:
+        _add_claims_of(kube, namespace, found)
     return found.snapshot()
+
+
+def _add_claims_of(kube: "BlockingClient", namespace: str, found: ReadLists) -> None:
+    """The claims of the namespace, where those of all are forbidden; these stay missing."""
+    path = f"{RESOURCE_API}/namespaces/{namespace}/resourceclaims"
+    with suppress(KubeError):
+        found.objects.extend(objects_of(kube, CLAIMS._replace(path=path)))
 
 
 def _needed(kube: "BlockingClient", namespace: str, missing: dict[str, str]) -> Objects:

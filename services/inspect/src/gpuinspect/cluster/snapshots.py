@@ -33,12 +33,14 @@ class ListedObjects(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         raw: the objects as they came, by kind; nodes in the order above.
         missing: kinds that could not be read, with the reason; not the same as there being none.
-        forbidden: paths of lists that the credentials may not read.
+        unread: paths of lists that could not be read.
+        forbidden: those of them that the credentials may not read.
     """
 
     nodes: tuple[Node, ...]
     raw: Mapping[str, tuple[msgspec.Raw, ...]] = msgspec.field(default_factory=dict)
     missing: Mapping[str, str] = msgspec.field(default_factory=dict)
+    unread: frozenset[str] = frozenset()
     forbidden: frozenset[str] = frozenset()
 
     def all(self, kind: str) -> tuple[msgspec.Raw, ...]:

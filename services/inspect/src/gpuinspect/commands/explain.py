@@ -14,8 +14,8 @@ from typer.core import TyperGroup
 from gpucore.explain.documents import pod_explanation
 from gpucore.steps import complete
 from gpuinspect.cluster.collect import ListRequest
-from gpuinspect.cluster.schedulers import placing_lists
-from gpuinspect.cluster.scoped import REASONS, gaps, read
+from gpuinspect.cluster.schedulers import placing_gaps, placing_lists
+from gpuinspect.cluster.scoped import REASONS, read
 from gpuinspect.commands.options import answers
 from gpuinspect.commands.options.formats import Format, Output, emit, names_only
 from gpuinspect.commands.options.kinds import KINDS, kind_of
@@ -100,7 +100,7 @@ def pod(
     else:
         wide = output is Format.WIDE
         sys.stdout.write(explanation(found, wide=wide, width=terminal.width()))
-    note_all(gaps(snapshot, REASONS))
+    note_all(placing_gaps(snapshot, REASONS))
 
 
 def _workload(kind: str) -> Callable[..., None]:
@@ -127,7 +127,9 @@ def _workload(kind: str) -> Callable[..., None]:
         uids = uids_of(snapshot, ref)
         statuses = SchedulingStatuses(snapshot, reader.names, policy=policy)
         groups = alike(statuses.in_namespace(where, only=uids))
-        _show(ref, groups, refused_pods(snapshot, ref), list(gaps(snapshot, REASONS)), output)
+        _show(
+            ref, groups, refused_pods(snapshot, ref), list(placing_gaps(snapshot, REASONS)), output
+        )
 
     workload.__doc__ = f"Explain the pods of a {KINDS[kind]} in groups by reason."
     return workload

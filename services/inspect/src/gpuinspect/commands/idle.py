@@ -8,7 +8,7 @@ import typer
 from gpucore.sizing.idle_eviction import IdleRules
 from gpucore.units import counted
 from gpucore.wire.names import IDLE_ALLOWED
-from gpuinspect.cluster.collect import COUNTED
+from gpuinspect.cluster.collect import CLAIM_LISTS
 from gpuinspect.cluster.scoped import gaps, read
 from gpuinspect.commands.options import selecting
 from gpuinspect.commands.options.amounts import Price, days_of
@@ -113,7 +113,7 @@ def idle(
         )
         _evict(reader, wanted, output, headers=not no_headers)
         return
-    snapshot = selected(read(reader.source, "", *COUNTED), selector)
+    snapshot = selected(read(reader.source, "", *CLAIM_LISTS), selector)
     unread = list(gaps(snapshot, NO_NODES))
     if unread:
         fail(*unread)

@@ -8,8 +8,8 @@ from typing import Annotated, Final
 
 import typer
 
-from gpuinspect.cluster.schedulers import placing_lists
-from gpuinspect.cluster.scoped import REASONS, gaps, read
+from gpuinspect.cluster.schedulers import placing_gaps, placing_lists
+from gpuinspect.cluster.scoped import REASONS, read
 from gpuinspect.commands.options.formats import Format, NoHeaders, Output, emit, names_only
 from gpuinspect.commands.options.namespaces import READ_ALL, AllNamespaces, Namespace, chosen
 from gpuinspect.commands.options.reading import Reader, note, note_all, reading
@@ -48,7 +48,7 @@ def pending(
     snapshot = read(reader.source, where, *placing_lists(where))
     statuses = SchedulingStatuses(snapshot, reader.names).in_namespace(where)
     waiting = _sorted([each for each in statuses if each.waits], sort_by)
-    unread = list(gaps(snapshot, REASONS))
+    unread = list(placing_gaps(snapshot, REASONS))
     if output.is_document:
         emit(pending_pod_list(waiting, namespace=where, gaps=unread), output)
         return

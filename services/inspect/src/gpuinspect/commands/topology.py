@@ -19,7 +19,9 @@ from gpucore.topology.policies import GpuGroup, Impossible, plan
 from gpucore.topology.static import StaticSets, decode_static
 from gpucore.wire.names import NODE_TYPE
 from gpucore.wire.node.matrices import decode_matrix
+from gpuinspect.cluster.collect import CLAIM_LISTS
 from gpuinspect.cluster.ledger import ledger_of
+from gpuinspect.cluster.scoped import NO_CLAIMS, gaps
 from gpuinspect.cluster.snapshots import content
 from gpuinspect.commands.options import answers
 from gpuinspect.commands.options.formats import Format, Output, emit
@@ -157,14 +159,14 @@ def show(
     ],
 ) -> None:
     """Draw how the GPUs of a node are connected; GPUs in use show X."""
-    snapshot = reader.source.read()
+    snapshot = reader.source.read(*CLAIM_LISTS)
     found = next((each for each in snapshot.nodes if each.name == node), None)
     if found is None:
         raise MissingObjectError(f'nodes "{node}" not found')
     machine = node_matrix(found, reader.names)
     if machine is None:
         fail(f"node {node} publishes no GPUs")
-    note_all(machine.notes)
+    note_all((*machine.notes, *gaps(snapshot, NO_CLAIMS)))
     node_info = ledger_of(snapshot, reader.names).node(found.name)
     devices = node_info.devices.items() if node_info else ()
     used = [i for i, device in devices if device.gpu is not None and device.holders]

@@ -10,8 +10,8 @@ import typer
 from gpucore.explain.whatif_documents import what_if_document
 from gpucore.steps import complete
 from gpuinspect.cluster.ledger import ledger_of
-from gpuinspect.cluster.schedulers import placing_lists, policy_of
-from gpuinspect.cluster.scoped import NO_CLAIMS, gaps
+from gpuinspect.cluster.schedulers import placing_gaps, placing_lists, policy_of
+from gpuinspect.cluster.scoped import NO_CLAIMS
 from gpuinspect.commands.options import answers
 from gpuinspect.commands.options.formats import Format, NoHeaders, Output, emit, names_only
 from gpuinspect.commands.options.kinds import node_name
@@ -80,7 +80,7 @@ def whatif(
     notes = [
         *remarks(snapshot, wanted, reader.names),
         *mix_remarks(snapshot, wanted, ledger, used),
-        *gaps(snapshot, NO_CLAIMS),
+        *placing_gaps(snapshot, NO_CLAIMS),
     ]
     if output.is_document:
         emit(complete(what_if_document(answers, used, notes)), output)

@@ -23,6 +23,7 @@ from gpucore.defrag.progress import check_plan
 from gpucore.units import PodUid
 from gpucore.wire.names import DEFRAG_HISTORY, Names
 from gpuinspect.cluster.collect import CLAIM_LISTS, ClusterSource, live
+from gpuinspect.cluster.schedulers import unread_health
 from gpuinspect.cluster.snapshots import Snapshot
 from gpuinspect.defrag.reading import READ, defrag_state
 from gpuinspect.errors import FAILURES, InspectError, sentence
@@ -170,6 +171,8 @@ class _Calls:
         found = live(self._kube, READ)
         for kind in NEEDED & found.missing.keys():
             raise InspectError(f"allocations are unknown: {found.missing[kind]}")
+        if unread := unread_health(found):
+            raise InspectError(unread)  # else for room on a GPU that the extender does not use
         state = _state(found, self._names, self._wanted, now())
         self.state = self.state or state
         return state

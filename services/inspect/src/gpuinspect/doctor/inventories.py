@@ -17,14 +17,12 @@ from gpucore.wire.node.inventories import (
 )
 from gpucore.wire.node.spec import Node
 from gpucore.wire.quantity import amount
-from gpuinspect.cluster.extenders import extenders, flags_of
+from gpuinspect.cluster.extenders import extenders, reads_config_maps
 from gpuinspect.doctor.checks import Checklist, Level
 from gpuinspect.doctor.evidence import Evidence, called
 
 MESSAGE_BYTES: Final = 4 << 20  # kubelet takes no larger message of gRPC
 DEVICE_BYTES: Final = 60  # bytes that one unit takes in it
-READS_CONFIG_MAPS: Final = "unhealthy-configmaps"
-"""The extender's flag."""
 
 check = Checklist()
 
@@ -228,5 +226,5 @@ def _unhealthy_maps(evidence: Evidence) -> Iterator[str]:
             yield from (
                 f"{config_map.name} is not read by extender {called(pod)}: it places pods there"
                 for pod, raw in extenders(evidence.snapshot)
-                if READS_CONFIG_MAPS not in flags_of(raw)
+                if not reads_config_maps(raw)
             )

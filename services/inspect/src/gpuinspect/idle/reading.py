@@ -9,7 +9,7 @@ from gpucore.sizing.idle_eviction import MeasuredPod
 from gpucore.sizing.usage_documents import USAGE, NodeUsage
 from gpucore.wire.names import Names
 from gpucore.wire.pod.controllers import controller_of
-from gpuinspect.cluster.collect import CLAIM_LISTS, COUNTED, live
+from gpuinspect.cluster.collect import CLAIM_LISTS, live
 from gpuinspect.cluster.ledger import ledger_of
 from gpuinspect.cluster.release import plugins_in
 from gpuinspect.cluster.snapshots import Snapshot
@@ -50,7 +50,7 @@ def measured_pods(kube: "BlockingClient", names: Names, chosen: IdleSelection) -
         InspectError: what holds GPUs is not all known.
         KubeError: nodes or pods cannot be listed.
     """
-    snapshot = live(kube, COUNTED)
+    snapshot = live(kube, CLAIM_LISTS)
     nodes = tuple(node for node in snapshot.nodes if chosen.matches(node.labels))
     snapshot = msgspec.structs.replace(snapshot, nodes=nodes)
     for kind in NEEDED & snapshot.missing.keys():

@@ -30,10 +30,12 @@ from gpucore.wire.names import CLAIM_DRIVER
 from gpucore.wire.pod.scheduler_events import scheduler_record
 from gpucore.wire.pod.spec import Pod
 from gpuinspect.cluster.claims import claim_specs, device_classes
+from gpuinspect.cluster.scoped import is_partial
 from gpuinspect.cluster.snapshots import Snapshot
 
 KINDS: Final = 64
 """Different claims of pending pods that are explained for one snapshot."""
+SLICE: Final = "ResourceSlice"
 NOTHING: Final = PodRequest(containers=())
 """The request of a pod whose GPUs are requested by claims."""
 
@@ -94,25 +96,27 @@ class PodClaims:
         """The core's explanation; once for all pods that request and require the same.
 
         Pods of more kinds than the limit have the words of their scheduler alone: their authors
-        choose how long an explanation takes.
+        choose how long an explanation takes. So have all that wait where not all was read.
         """
-        if facts.held or facts.pod.finished:
+        located = any(each.placement.node in self.nodes for each in facts.held)
+        if located or facts.pod.finished or (facts.held and not self._is_partial):
             return explain_claims(facts, self.nodes, candidates)
         kind = (facts.rules.specs, facts.missing, facts.constraints)
+        if self._is_partial and not (facts.missing or facts.pod.gated):
+            return _undecided(facts, facts.pod.node)
         if kind not in self._alike and len(self._alike) >= self._kinds:
-            request_summary = claims_sentence(facts.rules.specs)
-            return Explanation(
-                facts.pod,
-                PodState.UNDECIDED,
-                request_summary=request_summary,
-                scheduler_record=facts.scheduler_record,
-            )
+            return _undecided(facts)
         if kind not in self._alike:
             self._alike[kind] = explain_claims(facts, self.nodes, candidates)
         found = self._alike[kind]
         return msgspec.structs.replace(
             found, pod=facts.pod, scheduler_record=facts.scheduler_record
         )
+
+    @property
+    def _is_partial(self) -> bool:
+        """Not all nodes, pods and devices were read, so that a node without any may have some."""
+        return is_partial(self._snapshot) or SLICE in self._snapshot.missing
 
     @cached_property
     def _exclusive_class(self) -> str:
@@ -147,3 +151,14 @@ class PodClaims:
             pod_constraints(raw, self._ledger.names),
             scheduler_record(raw, self._snapshot.events, complete=known),
         )
+
+
+def _undecided(facts: ClaimFacts, node: str = "") -> Explanation:
+    """What the objects of a pod alone show: what it requests, and the node that it has."""
+    return Explanation(
+        facts.pod,
+        PodState.PLACED if node else PodState.UNDECIDED,
+        request_summary=claims_sentence(facts.rules.specs),
+        where=f"a GPU of node {node}" if node else "",
+        scheduler_record=facts.scheduler_record,
+    )

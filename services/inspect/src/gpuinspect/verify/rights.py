@@ -1,6 +1,6 @@
 """The rights that a run needs, asked for before anything is created."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
@@ -9,6 +9,8 @@ if TYPE_CHECKING:  # the import takes a while
     from gpukube.blocking import BlockingClient
 
 REVIEWS: Final = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+EVENTS_NAMESPACE: Final = "default"
+"""Of events on nodes."""
 
 
 class NeededRight(NamedTuple):
@@ -54,13 +56,24 @@ def needed(namespace: str, *, own: bool) -> Iterator[NeededRight]:
         yield NeededRight("create", "rbac.authorization.k8s.io", resource, namespace)
 
 
-def refused(kube: "BlockingClient", namespace: str, *, own: bool) -> tuple[NeededRight, ...]:
-    """The rights that the user lacks.
+def recording(namespace: str) -> Iterator[NeededRight]:
+    """The rights to record results.
+
+    Args:
+        namespace: of the device plugins.
+    """
+    for verb in ("get", "patch"):
+        yield NeededRight(verb, "", "pods", namespace)
+    yield NeededRight("create", "", "events", EVENTS_NAMESPACE)
+
+
+def refused(kube: "BlockingClient", rights: Iterable[NeededRight]) -> tuple[NeededRight, ...]:
+    """The rights that the user lacks, each once.
 
     Raises:
         KubeError: the API server does not answer reviews.
     """
-    return tuple(each for each in needed(namespace, own=own) if not _allowed(kube, each))
+    return tuple(each for each in dict.fromkeys(rights) if not _allowed(kube, each))
 
 
 def _allowed(kube: "BlockingClient", right: NeededRight) -> bool:

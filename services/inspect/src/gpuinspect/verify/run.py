@@ -3,10 +3,10 @@
 import secrets
 import signal
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
-from itertools import groupby
+from itertools import chain, groupby
 from operator import attrgetter
 from queue import Empty, SimpleQueue
 from random import shuffle
@@ -18,10 +18,11 @@ import msgspec
 
 from gpucore.wire.names import Names
 from gpuinspect.cluster.collect import COUNTED, live, live_on_node
+from gpuinspect.cluster.schedulers import unread_health
 from gpuinspect.cluster.snapshots import Snapshot
 from gpuinspect.errors import InspectError
 from gpuinspect.verify import rights
-from gpuinspect.verify.image import image_on
+from gpuinspect.verify.image import image_on, plugin_pods
 from gpuinspect.verify.objects import NAMESPACE_PREFIX, RunPlace
 from gpuinspect.verify.record import record
 from gpuinspect.verify.rows import RowOutcome, RowRunner
@@ -111,11 +112,14 @@ def verify(
         KubeError: the API server cannot be read, or refuses the first objects.
     """
     snapshot = live(kube, COUNTED)
+    if unread := unread_health(snapshot):
+        raise InspectError(unread)
     found = targets(snapshot, names, node=wanted.node, gpu=wanted.gpu)
     if all(each.refusal for each in found):
         raise InspectError(f"nothing to verify on: {'; '.join(each.refusal for each in found)}")
     place = _place(snapshot, found, wanted)
-    _check_rights(kube, place)
+    recorded = plugin_pods(snapshot).values() if wanted.record else ()
+    _check_rights(kube, place, {pod.namespace for pod in recorded})
 
     site = VerifySite(kube, place, keep=wanted.keep)
     reporting = Lock()
@@ -237,12 +241,20 @@ def _place(snapshot: Snapshot, found: Sequence[ProofTarget], wanted: VerifySetti
     )
 
 
-def _check_rights(kube: "BlockingClient", place: RunPlace) -> None:
-    missing = rights.refused(kube, place.namespace, own=place.own)
+def _check_rights(kube: "BlockingClient", place: RunPlace, recorded: Collection[str]) -> None:
+    """Raise where a right is missing.
+
+    Args:
+        recorded: namespaces of the pods that get the results.
+    """
+    of_run = [*rights.needed(place.namespace, own=place.own)]
+    of_results = chain.from_iterable(map(rights.recording, recorded))
+    missing = rights.refused(kube, [*of_run, *of_results])
     if not missing:
         return
     words = ", ".join(str(each) for each in missing)
-    other = " (--namespace takes an existing namespace and needs fewer)" if place.own else ""
+    fewer = place.own and not set(of_run).isdisjoint(missing)
+    other = " (--namespace takes an existing namespace and needs fewer)" if fewer else ""
     raise InspectError(f"your credentials may not: {words}{other}; nothing was created")
 
 
