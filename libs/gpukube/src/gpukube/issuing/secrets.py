@@ -7,14 +7,14 @@ certificates of different authorities: the later one fails, and is repeated by i
 from base64 import b64decode, b64encode
 from binascii import Error as NotBase64
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta
 from typing import Any, Final
 
 import msgspec
 import structlog
 
-from gpukube.errors import KubeError
+from gpukube.errors import KubeError, NotFoundError
 from gpukube.interface import KubeClient
 from gpukube.issuing.authority import (
     Authority,
@@ -62,8 +62,10 @@ class CertificateIssuer:
     async def renew(self) -> int:
         """Issue what is missing or due; the number of objects that were written.
 
-        An object that cannot be written does not keep the others from it, except that a webhook
-        configuration keeps its bundle while the Secret of its server is not in place.
+        The API server trusts an authority before pods can serve a certificate of it. An object that
+        cannot be written does not keep the others from it, except that the Secrets of a webhook's
+        authority stay as they are while its configuration cannot be written, and the configuration
+        while the Secret of its server is not in place.
 
         Raises:
             KubeError: the authorities cannot be read or written.
@@ -73,7 +75,16 @@ class CertificateIssuer:
         authorities, written = await self._authorities()
         in_place: dict[str, CertificateAndKey] = {}
         failures: list[str] = []
+        trusted = set(authorities)
+        for hooks in self._plan.webhooks:
+            try:
+                written += await self._trust_also(hooks, authorities[hooks.secret])
+            except KubeError as error:
+                failures.append(str(error))
+                trusted.discard(hooks.secret)
         for each in self._plan.secrets:
+            if each.authority not in trusted:
+                continue
             with _collecting(failures):
                 in_place[each.secret], new = await self._secret(each, authorities[each.authority])
                 written += new
@@ -121,34 +132,42 @@ class CertificateIssuer:
         log.info("certificate issued", secret=each.secret, reason=reason or "another authority")
         return pair, 1
 
+    async def _trust_also(self, hooks: WebhookPlan, authority: Authority) -> int:
+        """Make the API server trust an authority beside the one before, where webhooks exist."""
+        with suppress(NotFoundError, PlanError):
+            return await self._trust(hooks, authority.pair.certificate, alone=False)
+        return 0
+
     async def _trust(self, hooks: WebhookPlan, bundle: bytes, *, alone: bool) -> int:
-        """Make the API server trust the certificate of the webhooks, once all of them exist.
+        """Make the API server trust the certificate of the webhooks.
 
         Args:
             bundle: the authority of that certificate.
             alone: trust no other any more; until pods have reloaded it, they serve the one before.
+
+        Raises:
+            PlanError: a webhook does not exist yet; the others trust the authority.
         """
         path = f"{WEBHOOKS}{hooks.configuration}"
         document: dict[str, Any] = msgspec.json.decode(await self._client.get(path))
         webhooks = document.get("webhooks", [])
-        missing = set(hooks.names) - {one["name"] for one in webhooks}
-        if missing:
-            raise PlanError(f"{hooks.configuration} has no webhook {', '.join(sorted(missing))}")
         before = [one["clientConfig"].get("caBundle", "") for one in webhooks]
         wanted = [
             bundle if alone else with_authorities_of(bundle, _decoded(text)) for text in before
         ]
         texts = [b64encode(each).decode() for each in wanted]
-        if texts == before:
-            return 0
-        for one, text in zip(webhooks, texts, strict=True):
-            one["clientConfig"]["caBundle"] = text
-        version = document["metadata"]["resourceVersion"]
-        await self._client.patch(
-            path, {"metadata": {"resourceVersion": version}, "webhooks": webhooks}
-        )
-        log.info("webhook trusted", configuration=hooks.configuration)
-        return 1
+        if texts != before:
+            for one, text in zip(webhooks, texts, strict=True):
+                one["clientConfig"]["caBundle"] = text
+            version = document["metadata"]["resourceVersion"]
+            await self._client.patch(
+                path, {"metadata": {"resourceVersion": version}, "webhooks": webhooks}
+            )
+            log.info("webhook trusted", configuration=hooks.configuration)
+        missing = set(hooks.names) - {one["name"] for one in webhooks}
+        if missing:
+            raise PlanError(f"{hooks.configuration} has no webhook {', '.join(sorted(missing))}")
+        return int(texts != before)
 
     def _path(self, secret: str) -> str:
         return f"/api/v1/namespaces/{self._plan.namespace}/secrets/{secret}"
