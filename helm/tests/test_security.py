@@ -166,8 +166,9 @@ def test_a_binding_never_changes_its_role(mode: str) -> None:
         "gpushare-scheduler-volume-scheduler": "system:volume-scheduler",
         "gpushare-scheduler-authentication-reader": "extension-apiserver-authentication-reader",
         "gpushare-webhook-unhealthy-gpus": "gpushare-extender-unhealthy-gpus",
+        "gpushare-defragmentation-unhealthy-gpus": "gpushare-extender-unhealthy-gpus",
     }
-    parts = {"webhook": {"enabled": True}, "dashboard": {"enabled": True}}
+    parts = {name: {"enabled": True} for name in ("webhook", "dashboard", "defragmentation")}
     everything = {**parts, "unhealthyConfigMaps": True}
     rendered = render(values={**everything, "scheduler": {"mode": mode}})
     bindings = [*rendered.of("RoleBinding"), *rendered.of("ClusterRoleBinding")]
