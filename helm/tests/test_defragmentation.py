@@ -91,32 +91,6 @@ def test_in_mode_extender_the_job_takes_part_for_the_clusters_own_scheduler() ->
     assert "--scheduler=default-scheduler" in arguments(render(values=values))
 
 
-@pytest.mark.parametrize("mode", ["second", "extender"])
-@pytest.mark.parametrize("enabled", [False, True])
-def test_it_plans_without_the_gpus_that_the_extender_withdraws(mode: str, *, enabled: bool) -> None:
-    """It reads the ConfigMaps that list them where the extender does; none is a place in a plan."""
-    rendered = render(
-        values={
-            "defragmentation": {"enabled": True, "apply": True},
-            "scheduler": {"mode": mode},
-            "unhealthyConfigMaps": enabled,
-        }
-    )
-    account = rendered.one("ServiceAccount", "-defragmentation")["metadata"]["name"]
-    bound = {
-        item["roleRef"]["name"]
-        for item in rendered.of("RoleBinding")
-        if item["metadata"]["namespace"] == "kube-system"
-        and account in {subject["name"] for subject in item["subjects"]}
-    }
-    roles = [
-        granted(role)
-        for role in rendered.of("Role")
-        if role["metadata"]["namespace"] == "kube-system" and role["metadata"]["name"] in bound
-    ]
-    assert [role["", "configmaps"] >= {"list"} for role in roles] == [True] * enabled
-
-
 @pytest.mark.slow
 def test_runs_do_not_overlap_and_are_not_repeated() -> None:
     """The next run reads the cluster anew."""

@@ -148,3 +148,24 @@ readinessProbe:
   timeoutSeconds: 5
   failureThreshold: 10
 {{- end -}}
+
+{{/* Lets a component read which GPUs the extender withdraws by ConfigMaps: (list root "webhook"). */}}
+{{- define "gpushare.readsUnhealthyGpus" -}}
+{{- $root := index . 0 -}}
+{{- $name := include "gpushare.name" . -}}
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata:
+  name: {{ $name }}-unhealthy-gpus
+  namespace: kube-system
+  labels:
+    {{- include "gpushare.labels" . | nindent 4 }}
+roleRef:
+  apiGroup: rbac.authorization.k8s.io
+  kind: Role
+  name: {{ include "gpushare.name" (list $root "extender") }}-unhealthy-gpus
+subjects:
+  - kind: ServiceAccount
+    name: {{ $name }}
+    namespace: {{ $root.Release.Namespace | quote }}
+{{- end -}}
