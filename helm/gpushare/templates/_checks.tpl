@@ -103,6 +103,9 @@
 {{- fail "webhook.sizing.enabled is set, but webhook.enabled is false: set it to true" -}}
 {{- end -}}
 {{- if $values.webhook.enabled -}}
+{{- if and (ne $values.webhook.claims "off") (not (include "gpushare.claims" .)) -}}
+{{- fail "webhook.claims is set, but no node can offer claims, and pods that are converted would stay pending: set claims.enabled=true, or webhook.claims=off" -}}
+{{- end -}}
 {{- if eq (int $values.webhook.port) (int $values.extender.port) -}}
 {{- fail "webhook.port and extender.port are the same: choose another port for one of them" -}}
 {{- end -}}
