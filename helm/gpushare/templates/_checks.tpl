@@ -89,6 +89,9 @@
 {{- if and (hasSuffix "mps" $values.isolation.default) (not $values.mps.enabled) -}}
 {{- fail "isolation.default needs MPS, but no GPU can have this mode: set mps.enabled=true, or another default" -}}
 {{- end -}}
+{{- if and (eq $values.mps.default "mps") (not $values.mps.enabled) (not $values.isolation.default) -}}
+{{- fail "mps.default is mps, but mps.enabled is false, and no GPU would have a limit: set mps.enabled=true, or mps.default=none" -}}
+{{- end -}}
 {{- $tls := $values.extender.tls -}}
 {{- if ne (empty $tls.secretName) (empty $tls.clientSecretName) -}}
 {{- fail "extender.tls.secretName and extender.tls.clientSecretName belong together, signed by one authority: set both or none" -}}
