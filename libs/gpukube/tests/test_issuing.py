@@ -221,6 +221,30 @@ async def test_no_pod_serves_a_certificate_that_the_api_server_does_not_trust_ye
     call_webhook(server, tmp_path)
 
 
+async def test_a_run_that_is_overtaken_does_not_remove_the_authority_of_the_other(
+    server: FakeApiServer,
+    client: HttpKubeClient,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It read the authorities before another run replaced them, and is repeated."""
+    first = datetime.now(UTC) - timedelta(days=1)
+    await CertificateIssuer(client, PLAN, first).renew()
+    read = client.get
+
+    async def overtaken(path: str) -> bytes:
+        if path.endswith("/other"):
+            monkeypatch.undo()
+            await server.put("secrets", secret("authorities"))
+            await CertificateIssuer(client, PLAN, first + timedelta(hours=1)).renew()
+        return await read(path)
+
+    monkeypatch.setattr(client, "get", overtaken)
+    with pytest.raises(RenewalError, match="authorities changed meanwhile"):
+        await CertificateIssuer(client, PLAN, first + timedelta(hours=1)).renew()
+    call_webhook(server, tmp_path)
+
+
 def call_webhook(server: FakeApiServer, folder: Path) -> None:
     """Let the API server call a pod that has the Secret as it is now."""
     serving = context(server, "server", folder / "now", ssl.PROTOCOL_TLS_SERVER)

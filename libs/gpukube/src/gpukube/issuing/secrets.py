@@ -1,7 +1,8 @@
 """Fill the Secrets of a release with certificates, and renew those that expire.
 
-Every write carries the resource version that was read, so that two runs at the same time cannot mix
-certificates of different authorities: the later one fails, and is repeated by its Job.
+Every write carries the resource version that was read, and is made while the authorities are those
+that were read, so that two runs at the same time cannot mix certificates of different authorities:
+the later one fails, and is repeated by its Job.
 """
 
 from base64 import b64decode, b64encode
@@ -58,6 +59,7 @@ class CertificateIssuer:
 
     def __init__(self, client: KubeClient, plan: Plan, now: datetime) -> None:
         self._client, self._plan, self._now = client, plan, now
+        self._stored: dict[str, bytes] = {}  # data of the Secret of the authorities
 
     async def renew(self) -> int:
         """Issue what is missing or due; the number of objects that were written.
@@ -112,7 +114,9 @@ class CertificateIssuer:
                 log.info("authority created", secret=self._plan.authorities, authority=name)
             found[name] = kept
         if new:
-            await self._write(path, stored.version, new)
+            body = {"metadata": {"resourceVersion": stored.version}, "data": _encoded(new)}
+            await self._client.patch(path, body)
+        self._stored = stored.values | new
         return found, int(bool(new))
 
     async def _secret(
@@ -128,7 +132,7 @@ class CertificateIssuer:
             return found, 0
         pair = authority.sign(each.request, self._now)
         data = {CERTIFICATE: pair.certificate, KEY: pair.key, AUTHORITY: bundle}
-        await self._write(path, stored.version, data)
+        await self._write(path, stored.version, {"data": _encoded(data)})
         log.info("certificate issued", secret=each.secret, reason=reason or "another authority")
         return pair, 1
 
@@ -160,9 +164,7 @@ class CertificateIssuer:
             for one, text in zip(webhooks, texts, strict=True):
                 one["clientConfig"]["caBundle"] = text
             version = document["metadata"]["resourceVersion"]
-            await self._client.patch(
-                path, {"metadata": {"resourceVersion": version}, "webhooks": webhooks}
-            )
+            await self._write(path, version, {"webhooks": webhooks})
             log.info("webhook trusted", configuration=hooks.configuration)
         missing = set(hooks.names) - {one["name"] for one in webhooks}
         if missing:
@@ -178,9 +180,18 @@ class CertificateIssuer:
         values = {name: _decoded(text) for name, text in data.items()}
         return SecretData(document["metadata"]["resourceVersion"], values)
 
-    async def _write(self, path: str, version: str, values: dict[str, bytes]) -> None:
-        data = {name: b64encode(value).decode() for name, value in values.items()}
-        await self._client.patch(path, {"metadata": {"resourceVersion": version}, "data": data})
+    async def _write(self, path: str, version: str, changes: dict[str, Any]) -> None:
+        """Write what an authority signed, or who trusts it, while it is still in force.
+
+        A run that replaces the authorities does so before it writes anything else: of an object
+        that was read before this look it writes a later version.
+
+        Raises:
+            PlanError: another run replaced the authorities.
+        """
+        if (await self._read(self._path(self._plan.authorities))).values != self._stored:
+            raise PlanError(f"{path}: {self._plan.authorities} changed meanwhile")
+        await self._client.patch(path, {"metadata": {"resourceVersion": version}, **changes})
 
 
 @contextmanager
@@ -197,6 +208,10 @@ def _authority(pair: CertificateAndKey) -> Authority | None:
         return Authority(pair)
     except ValueError:
         return None
+
+
+def _encoded(values: dict[str, bytes]) -> dict[str, str]:
+    return {name: b64encode(value).decode() for name, value in values.items()}
 
 
 def _decoded(text: str) -> bytes:
