@@ -64,6 +64,9 @@
 {{- if eq (int $nodePorts.gpushare) (int $nodePorts.topology) -}}
 {{- fail "extender.service.originalNodePorts: gpushare and topology are the same: choose another port for one of them" -}}
 {{- end -}}
+{{- if eq (int $nodePorts.topology) (int $values.extender.port) -}}
+{{- fail "extender.service.originalNodePorts.topology and extender.port are the same, which a Service cannot have twice: choose another extender.port" -}}
+{{- end -}}
 {{- end -}}
 {{- if eq (int $values.extender.metricsPort) (int $values.extender.port) -}}
 {{- fail "extender.metricsPort and extender.port are the same: choose another port for one of them" -}}
