@@ -141,8 +141,9 @@ def test_another_name_of_the_chart_makes_another_job() -> None:
 
 def test_a_webhook_that_is_switched_on_gets_its_bundle_by_a_job_of_the_upgrade() -> None:
     """The CronJob would set it at night; until then its pods would be refused."""
-    converting = render("1.37.0", {"webhook": {"claims": "namespaces"}})
-    assert job_name(converting) != job_name(render("1.37.0"))
+    claims = {"claims": {"enabled": True}}
+    converting = render("1.37.0", {**claims, "webhook": {"claims": "namespaces"}})
+    assert job_name(converting) != job_name(render("1.37.0", claims))
     issue(converting)
     (found,) = converting.of("MutatingWebhookConfiguration")
     assert len(found["webhooks"]) == 2

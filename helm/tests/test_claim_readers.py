@@ -72,7 +72,7 @@ def test_every_pod_is_sent_to_one_of_the_two_webhooks(
     mode: str, plain: tuple[str, list[str]], claims: tuple[str, list[str]]
 ) -> None:
     """By the label of its namespace, which a tenant cannot write."""
-    rendered = render(NEWEST, {"webhook": {"claims": mode}})
+    rendered = render(NEWEST, {"claims": {"enabled": True}, "webhook": {"claims": mode}})
     first, second = hooks(rendered)
     assert first["clientConfig"]["service"]["path"] == "/admit"
     assert second["clientConfig"]["service"]["path"] == "/admit-claims"
@@ -88,7 +88,7 @@ def test_the_webhook_may_create_templates_and_no_claims() -> None:
     values = {
         "webhook": {"claims": "namespaces"},
         "devicePlugin": {"memoryUnit": "256MiB"},
-        "claims": {"deviceClass": "shares"},
+        "claims": {"enabled": True, "deviceClass": "shares"},
     }
     rendered = render(NEWEST, values)
     (container,) = dict(rendered.pods())["webhook"]["containers"]
@@ -108,3 +108,17 @@ def test_an_older_cluster_is_refused_with_a_sentence(values: Object) -> None:
     """Consumable capacity is on by default from 1.36 on."""
     with pytest.raises(helm.HelmError, match=r"older than Kubernetes 1\.36"):
         render("1.35.2", values)
+
+
+@pytest.mark.parametrize("mode", ["namespaces", "all"])
+def test_pods_are_not_converted_where_no_node_can_offer_claims(mode: str) -> None:
+    """They would name a DeviceClass that the release does not create, and stay pending."""
+    values = {"webhook": {"claims": mode}}
+    with pytest.raises(helm.HelmError, match=r"webhook\.claims is set.*set claims\.enabled=true"):
+        render(NEWEST, values)
+    for offering in ({"claims": {"enabled": True}}, {"api": "claims"}, {"api": "auto"}):
+        rendered = render(NEWEST, {**values, **offering})
+        (container,) = dict(rendered.pods())["webhook"]["containers"]
+        classes = {item["metadata"]["name"] for item in rendered.of("DeviceClass")}
+        named = [flag for flag in container["args"] if flag.startswith("--claims-class=")]
+        assert [flag.partition("=")[2] in classes for flag in named] == [True]

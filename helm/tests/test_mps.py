@@ -30,6 +30,15 @@ def test_without_mps_the_plugin_has_no_part_of_it() -> None:
     assert not [volume for volume in pod["volumes"] if "mps" in volume["name"]]
 
 
+def test_a_default_of_mps_without_mps_is_refused() -> None:
+    """No GPU would have a limit, although the values request one for all."""
+    with pytest.raises(helm.HelmError, match=r"mps\.default is mps.*set mps\.enabled=true"):
+        plugin(default="mps")
+    found = render(values={"mps": {"default": "mps"}, "isolation": {"default": "none"}})
+    (container,) = dict(found.pods())["device-plugin"]["containers"]
+    assert "--isolation=none" in container["args"]
+
+
 def test_with_mps_the_plugin_can_run_daemons_for_containers_of_others() -> None:
     """Pipes at the path that clients get, one /dev/shm for all, servers of any user."""
     pod = plugin(enabled=True, root="/run/somewhere")

@@ -51,6 +51,25 @@ def test_a_long_release_name_makes_names_that_the_api_server_accepts(
     assert set(MOST) <= {kind for kind, _ in found}
 
 
+@pytest.mark.parametrize("namespace", ["default", "kube-system"])
+@pytest.mark.parametrize("mode", ["second", "extender"])
+def test_no_two_objects_have_one_name(mode: str, namespace: str) -> None:
+    """In namespaces in which the chart has objects of its own as well: Helm would install none."""
+    values = {
+        **EVERYTHING,
+        "scheduler": {"mode": mode},
+        "unhealthyConfigMaps": True,
+        "devicePlugin": {"unhealthyConfigMap": True},
+        "openshift": {"enabled": True},
+    }
+    objects = render("1.37.0", values, namespace=namespace).objects
+    found = Counter(
+        (item["kind"], item["metadata"].get("namespace"), item["metadata"]["name"])
+        for item in objects
+    )
+    assert [each for each, number in found.items() if number > 1] == []
+
+
 @pytest.mark.parametrize("chart", [CHART, SERVING], ids=lambda chart: chart.name)
 def test_a_version_with_a_build_is_a_label_that_the_api_server_accepts(
     chart: Path, tmp_path: Path

@@ -48,6 +48,7 @@ def test_no_node_port_is_open_unless_requested() -> None:
             "call plain HTTP: set extender.tls.enabled=false",
         ),
         (with_node_ports(topology=32766), "are the same"),
+        (with_node_ports(topology=39999), "topology and extender.port are the same"),
     ],
 )
 def test_what_the_originals_files_could_not_use_is_refused(values: Object, sentence: str) -> None:

@@ -89,6 +89,32 @@ def test_config_maps_of_kube_system_are_read_only_where_requested() -> None:
             assert any("--unhealthy-configmaps" in arg for arg in args) == enabled
 
 
+@pytest.mark.parametrize("mode", ["second", "extender"])
+@pytest.mark.parametrize("name", ["webhook", "dashboard", "defragmentation", "verify"])
+@pytest.mark.parametrize("enabled", [False, True])
+def test_who_places_pods_reads_which_gpus_the_extender_withdraws(
+    mode: str, name: str, *, enabled: bool
+) -> None:
+    """Otherwise pods are evicted for places, or GPUs verified, that the extender does not give."""
+    values = {
+        "scheduler": {"mode": mode},
+        "dashboard": {"enabled": True},
+        "defragmentation": {"enabled": True},
+        "verify": {"schedule": "17 4 * * *"},
+        "unhealthyConfigMaps": enabled,
+    }
+    rendered = render(values=values)
+    bound = {
+        item["roleRef"]["name"]
+        for item in rendered.of("RoleBinding")
+        if item["metadata"]["namespace"] == "kube-system"
+        and [each["name"] for each in item["subjects"]] == [f"gpushare-{name}"]
+    }
+    roles = [role for role in rendered.of("Role") if role["metadata"]["name"] in bound]
+    rights = [verb for role in roles for verb in granted(role).get(("", "configmaps"), ())]
+    assert ("list" in rights) == enabled
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", ["second", "extender"])
 def test_the_extender_alone_writes_the_history_of_the_mix(mode: str) -> None:
@@ -166,9 +192,11 @@ def test_a_binding_never_changes_its_role(mode: str) -> None:
         "gpushare-scheduler-volume-scheduler": "system:volume-scheduler",
         "gpushare-scheduler-authentication-reader": "extension-apiserver-authentication-reader",
         "gpushare-webhook-unhealthy-gpus": "gpushare-extender-unhealthy-gpus",
+        "gpushare-defragmentation-unhealthy-gpus": "gpushare-extender-unhealthy-gpus",
+        "gpushare-verify-unhealthy-gpus": "gpushare-extender-unhealthy-gpus",
     }
-    parts = {"webhook": {"enabled": True}, "dashboard": {"enabled": True}}
-    everything = {**parts, "unhealthyConfigMaps": True}
+    parts = {name: {"enabled": True} for name in ("webhook", "dashboard", "defragmentation")}
+    everything = {**parts, "verify": {"schedule": "17 4 * * *"}, "unhealthyConfigMaps": True}
     rendered = render(values={**everything, "scheduler": {"mode": mode}})
     bindings = [*rendered.of("RoleBinding"), *rendered.of("ClusterRoleBinding")]
     assert len(bindings) > 6

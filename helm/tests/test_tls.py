@@ -91,6 +91,23 @@ def test_own_secrets_replace_the_generated_ones() -> None:
     assert "--tls-client-names=kube-scheduler,system:kube-scheduler" in container["args"]
 
 
+@pytest.mark.parametrize("source", ["job", "cert-manager"])
+def test_further_client_names_leave_the_certificate_of_the_scheduler_accepted(source: str) -> None:
+    """The configuration names that certificate: refused, every pod with a share stays pending."""
+    certificates = {"source": source, "issuerRef": {"name": "ca"}}
+    extender = {"tls": {"clientNames": ["admin"]}}
+    found = render(
+        values={
+            "scheduler": {"mode": "extender"},
+            "extender": extender,
+            "certificates": certificates,
+        }
+    )
+    assert found.one("ConfigMap", "-config")["data"]["credentials"] == f"{NAME}-client"
+    (container,) = dict(found.pods())["extender"]["containers"]
+    assert f"--tls-client-names={NAME}-client,admin" in container["args"]
+
+
 def test_a_client_name_with_a_colon_stays_a_text() -> None:
     """An argument that is a YAML mapping would be refused by the API server."""
     tls = {"secretName": "mine", "clientSecretName": "theirs", "clientNames": ["CN: x"]}

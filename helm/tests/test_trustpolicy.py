@@ -16,7 +16,8 @@ RESOURCE = "mutatingwebhookconfigurations"
 
 def rendered(**values: Any) -> Rendered:
     """The chart with both webhooks."""
-    return render("1.37.0", {"webhook": {"claims": "namespaces"}, **values}, anew=True)
+    both = {"claims": {"enabled": True}, "webhook": {"claims": "namespaces"}}
+    return render("1.37.0", {**both, **values}, anew=True)
 
 
 @pytest.fixture(scope="module")

@@ -64,6 +64,9 @@
 {{- if eq (int $nodePorts.gpushare) (int $nodePorts.topology) -}}
 {{- fail "extender.service.originalNodePorts: gpushare and topology are the same: choose another port for one of them" -}}
 {{- end -}}
+{{- if eq (int $nodePorts.topology) (int $values.extender.port) -}}
+{{- fail "extender.service.originalNodePorts.topology and extender.port are the same, which a Service cannot have twice: choose another extender.port" -}}
+{{- end -}}
 {{- end -}}
 {{- if eq (int $values.extender.metricsPort) (int $values.extender.port) -}}
 {{- fail "extender.metricsPort and extender.port are the same: choose another port for one of them" -}}
@@ -89,6 +92,9 @@
 {{- if and (hasSuffix "mps" $values.isolation.default) (not $values.mps.enabled) -}}
 {{- fail "isolation.default needs MPS, but no GPU can have this mode: set mps.enabled=true, or another default" -}}
 {{- end -}}
+{{- if and (eq $values.mps.default "mps") (not $values.mps.enabled) (not $values.isolation.default) -}}
+{{- fail "mps.default is mps, but mps.enabled is false, and no GPU would have a limit: set mps.enabled=true, or mps.default=none" -}}
+{{- end -}}
 {{- $tls := $values.extender.tls -}}
 {{- if ne (empty $tls.secretName) (empty $tls.clientSecretName) -}}
 {{- fail "extender.tls.secretName and extender.tls.clientSecretName belong together, signed by one authority: set both or none" -}}
@@ -103,6 +109,9 @@
 {{- fail "webhook.sizing.enabled is set, but webhook.enabled is false: set it to true" -}}
 {{- end -}}
 {{- if $values.webhook.enabled -}}
+{{- if and (ne $values.webhook.claims "off") (not (include "gpushare.claims" .)) -}}
+{{- fail "webhook.claims is set, but no node can offer claims, and pods that are converted would stay pending: set claims.enabled=true, or webhook.claims=off" -}}
+{{- end -}}
 {{- if eq (int $values.webhook.port) (int $values.extender.port) -}}
 {{- fail "webhook.port and extender.port are the same: choose another port for one of them" -}}
 {{- end -}}

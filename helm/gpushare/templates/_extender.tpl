@@ -93,10 +93,11 @@ volumeMounts:
 {{- if and (not (include "gpushare.second" .)) .Values.extender.tls.enabled -}}true{{- end -}}
 {{- end -}}
 
-{{/* Permitted client names: that of the certificate the chart creates for the scheduler, or the configured ones. */}}
+{{/* Permitted client names: the configured ones, and that of the certificate the chart creates for the scheduler. */}}
 {{- define "gpushare.clientNames" -}}
+{{- $tls := .Values.extender.tls -}}
 {{- $made := list (printf "%s-client" (include "gpushare.name" (list . "extender"))) -}}
-{{- join "," (default $made .Values.extender.tls.clientNames) -}}
+{{- concat (ternary list $made (not (empty $tls.clientSecretName))) (default list $tls.clientNames) | uniq | join "," -}}
 {{- end -}}
 
 {{/* The schedulers of new pods: the webhook sets them, the extender answers what-if questions by them. */}}

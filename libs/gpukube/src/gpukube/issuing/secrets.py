@@ -1,20 +1,21 @@
 """Fill the Secrets of a release with certificates, and renew those that expire.
 
-Every write carries the resource version that was read, so that two runs at the same time cannot mix
-certificates of different authorities: the later one fails, and is repeated by its Job.
+Every write carries the resource version that was read, and is made while the authorities are those
+that were read, so that two runs at the same time cannot mix certificates of different authorities:
+the later one fails, and is repeated by its Job.
 """
 
 from base64 import b64decode, b64encode
 from binascii import Error as NotBase64
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta
 from typing import Any, Final
 
 import msgspec
 import structlog
 
-from gpukube.errors import KubeError
+from gpukube.errors import KubeError, NotFoundError
 from gpukube.interface import KubeClient
 from gpukube.issuing.authority import (
     Authority,
@@ -58,12 +59,15 @@ class CertificateIssuer:
 
     def __init__(self, client: KubeClient, plan: Plan, now: datetime) -> None:
         self._client, self._plan, self._now = client, plan, now
+        self._stored: dict[str, bytes] = {}  # data of the Secret of the authorities
 
     async def renew(self) -> int:
         """Issue what is missing or due; the number of objects that were written.
 
-        An object that cannot be written does not keep the others from it, except that a webhook
-        configuration keeps its bundle while the Secret of its server is not in place.
+        The API server trusts an authority before pods can serve a certificate of it. An object that
+        cannot be written does not keep the others from it, except that the Secrets of a webhook's
+        authority stay as they are while its configuration cannot be written, and the configuration
+        while the Secret of its server is not in place.
 
         Raises:
             KubeError: the authorities cannot be read or written.
@@ -73,7 +77,16 @@ class CertificateIssuer:
         authorities, written = await self._authorities()
         in_place: dict[str, CertificateAndKey] = {}
         failures: list[str] = []
+        trusted = set(authorities)
+        for hooks in self._plan.webhooks:
+            try:
+                written += await self._trust_also(hooks, authorities[hooks.secret])
+            except KubeError as error:
+                failures.append(str(error))
+                trusted.discard(hooks.secret)
         for each in self._plan.secrets:
+            if each.authority not in trusted:
+                continue
             with _collecting(failures):
                 in_place[each.secret], new = await self._secret(each, authorities[each.authority])
                 written += new
@@ -101,7 +114,9 @@ class CertificateIssuer:
                 log.info("authority created", secret=self._plan.authorities, authority=name)
             found[name] = kept
         if new:
-            await self._write(path, stored.version, new)
+            body = {"metadata": {"resourceVersion": stored.version}, "data": _encoded(new)}
+            await self._client.patch(path, body)
+        self._stored = stored.values | new
         return found, int(bool(new))
 
     async def _secret(
@@ -117,38 +132,44 @@ class CertificateIssuer:
             return found, 0
         pair = authority.sign(each.request, self._now)
         data = {CERTIFICATE: pair.certificate, KEY: pair.key, AUTHORITY: bundle}
-        await self._write(path, stored.version, data)
+        await self._write(path, stored.version, {"data": _encoded(data)})
         log.info("certificate issued", secret=each.secret, reason=reason or "another authority")
         return pair, 1
 
+    async def _trust_also(self, hooks: WebhookPlan, authority: Authority) -> int:
+        """Make the API server trust an authority beside the one before, where webhooks exist."""
+        with suppress(NotFoundError, PlanError):
+            return await self._trust(hooks, authority.pair.certificate, alone=False)
+        return 0
+
     async def _trust(self, hooks: WebhookPlan, bundle: bytes, *, alone: bool) -> int:
-        """Make the API server trust the certificate of the webhooks, once all of them exist.
+        """Make the API server trust the certificate of the webhooks.
 
         Args:
             bundle: the authority of that certificate.
             alone: trust no other any more; until pods have reloaded it, they serve the one before.
+
+        Raises:
+            PlanError: a webhook does not exist yet; the others trust the authority.
         """
         path = f"{WEBHOOKS}{hooks.configuration}"
         document: dict[str, Any] = msgspec.json.decode(await self._client.get(path))
         webhooks = document.get("webhooks", [])
-        missing = set(hooks.names) - {one["name"] for one in webhooks}
-        if missing:
-            raise PlanError(f"{hooks.configuration} has no webhook {', '.join(sorted(missing))}")
         before = [one["clientConfig"].get("caBundle", "") for one in webhooks]
         wanted = [
             bundle if alone else with_authorities_of(bundle, _decoded(text)) for text in before
         ]
         texts = [b64encode(each).decode() for each in wanted]
-        if texts == before:
-            return 0
-        for one, text in zip(webhooks, texts, strict=True):
-            one["clientConfig"]["caBundle"] = text
-        version = document["metadata"]["resourceVersion"]
-        await self._client.patch(
-            path, {"metadata": {"resourceVersion": version}, "webhooks": webhooks}
-        )
-        log.info("webhook trusted", configuration=hooks.configuration)
-        return 1
+        if texts != before:
+            for one, text in zip(webhooks, texts, strict=True):
+                one["clientConfig"]["caBundle"] = text
+            version = document["metadata"]["resourceVersion"]
+            await self._write(path, version, {"webhooks": webhooks})
+            log.info("webhook trusted", configuration=hooks.configuration)
+        missing = set(hooks.names) - {one["name"] for one in webhooks}
+        if missing:
+            raise PlanError(f"{hooks.configuration} has no webhook {', '.join(sorted(missing))}")
+        return int(texts != before)
 
     def _path(self, secret: str) -> str:
         return f"/api/v1/namespaces/{self._plan.namespace}/secrets/{secret}"
@@ -159,9 +180,18 @@ class CertificateIssuer:
         values = {name: _decoded(text) for name, text in data.items()}
         return SecretData(document["metadata"]["resourceVersion"], values)
 
-    async def _write(self, path: str, version: str, values: dict[str, bytes]) -> None:
-        data = {name: b64encode(value).decode() for name, value in values.items()}
-        await self._client.patch(path, {"metadata": {"resourceVersion": version}, "data": data})
+    async def _write(self, path: str, version: str, changes: dict[str, Any]) -> None:
+        """Write what an authority signed, or who trusts it, while it is still in force.
+
+        A run that replaces the authorities does so before it writes anything else: of an object
+        that was read before this look it writes a later version.
+
+        Raises:
+            PlanError: another run replaced the authorities.
+        """
+        if (await self._read(self._path(self._plan.authorities))).values != self._stored:
+            raise PlanError(f"{path}: {self._plan.authorities} changed meanwhile")
+        await self._client.patch(path, {"metadata": {"resourceVersion": version}, **changes})
 
 
 @contextmanager
@@ -178,6 +208,10 @@ def _authority(pair: CertificateAndKey) -> Authority | None:
         return Authority(pair)
     except ValueError:
         return None
+
+
+def _encoded(values: dict[str, bytes]) -> dict[str, str]:
+    return {name: b64encode(value).decode() for name, value in values.items()}
 
 
 def _decoded(text: str) -> bytes:
