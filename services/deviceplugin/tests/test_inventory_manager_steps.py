@@ -371,6 +371,8 @@ async def test_a_gpu_is_offered_when_it_is_healthy_and_its_isolation_works(world
         (2, False, IsolationMode.MPS),
         (3, False, IsolationMode.NONE),
     ]
+    paused = [gpu.index for gpu in world.state.inventory.gpus if gpu.paused]
+    assert paused == [2], "the GPU itself works"
 
 
 async def test_health_and_units_of_every_gpu_are_metrics(world: World) -> None:

@@ -209,10 +209,12 @@ class InventoryManager:
             telemetry.GPU_MEMORY.labels(*_labels(gpu)).set(gpu.memory_mib << 20)
 
     def _judged(self, gpu: Gpu) -> Gpu:
+        works, usable = self._health.healthy(gpu.uuid), self._isolation.usable(gpu.uuid)
         return msgspec.structs.replace(
             gpu,
             isolation=self._isolation.isolation(gpu.uuid),
-            healthy=self._health.healthy(gpu.uuid) and self._isolation.usable(gpu.uuid),
+            healthy=works and usable,
+            paused=works and not usable,
         )
 
 
