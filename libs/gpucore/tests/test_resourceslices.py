@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpucore.model import Gpu, Inventory, IsolationMode
+from gpucore.model.constraints import NO_EXECUTE, NO_SCHEDULE
 from gpucore.units import GIB, GpuIndex, GpuUuid
 from gpucore.wire.claim.devices import (
     SliceDevice,
@@ -134,6 +135,13 @@ def test_an_unhealthy_gpu_is_tainted_and_keeps_the_time_of_its_taint() -> None:
     assert again["spec"]["devices"][0]["taints"] == [first[0] | {"timeAdded": since}]
     well = with_taint_times(slice_of(device_of(T4, GIB)), present)
     assert "taints" not in encode_slice(well)["spec"]["devices"][0]
+
+
+def test_a_gpu_that_is_only_paused_has_a_taint_that_evicts_no_pod() -> None:
+    """Its MPS daemon accepts no new pods, and those that run continue."""
+    for paused, effect in ((False, NO_EXECUTE), (True, NO_SCHEDULE)):
+        gpu = msgspec.structs.replace(T4, healthy=False, paused=paused)
+        assert device_of(gpu, GIB, unhealthy=NO_EXECUTE).taint == effect
 
 
 def test_quantities_that_the_api_server_rewrote_are_the_same_device() -> None:

@@ -41,6 +41,12 @@ class ClaimStage(Stage):
         """The published ResourceSlices."""
         return self.cluster.all("resourceslices")
 
+    def effects(self) -> list[str]:
+        """The taints of the devices of the slice."""
+        (found,) = self.slices()
+        taints = [each.get("taints", ()) for each in found["spec"]["devices"]]
+        return [taint["effect"] for each in taints for taint in each]
+
     async def claims_offered(self) -> None:
         """Until the slice is published."""
         await self.eventually(self.slices, "a ResourceSlice")
@@ -125,13 +131,23 @@ async def test_the_settings_choose_order_and_taint(tmp_path: Path) -> None:
         await stage.eventually(lambda: order() == spread, "the GPU with the share is the last")
         assert stage.plugin is not None
         stage.driver.lost.add(t4(0).uuid)
+        await stage.eventually(lambda: stage.effects() == ["NoExecute"], "a taint that evicts")
 
-        def effects() -> list[str]:
-            (found,) = stage.slices()
-            taints = [each.get("taints", ()) for each in found["spec"]["devices"]]
-            return [taint["effect"] for each in taints for taint in each]
 
-        await stage.eventually(lambda: effects() == ["NoExecute"], "a taint that evicts")
+async def test_a_gpu_whose_mps_daemon_fails_takes_no_claims_and_evicts_no_pod(
+    tmp_path: Path,
+) -> None:
+    """Clients of its server work on; a container that keeps the control program open is enough."""
+    mps = {"mps_root": str(tmp_path / "mps"), "mps_control": "false", "mps": True}
+    made = ClaimStage(tmp_path, unhealthy_claims="evict", **mps)
+    made.labels = CLAIMS
+    async with made as stage:
+        await stage.claims_offered()
+        await stage.eventually(lambda: stage.effects() == ["NoSchedule"] * 2, "taints")
+        stage.driver.lost.add(t4(0).uuid)
+        await stage.eventually(
+            lambda: sorted(stage.effects()) == ["NoExecute", "NoSchedule"], "a taint that evicts"
+        )
 
 
 async def test_two_claims_on_one_gpu_are_prepared_and_unprepared(stage: ClaimStage) -> None:

@@ -155,8 +155,31 @@ async def test_only_gpus_whose_driver_answers_for_memory_limits_can_have_them(
     gpus = (replace(machine.gpus[0], memory_limits=True), machine.gpus[1])
     world.take(replace(machine, gpus=gpus))
     assert world.limited == {FIRST.uuid}
-    world.take(machine)
-    assert world.limited == set()
+
+
+async def test_a_silent_gpu_keeps_the_modes_that_it_can_have(world: World) -> None:
+    """Otherwise it would return without its isolation, for as long as pods use it."""
+    driver = FakeDriver(FIRST, SECOND)
+    driver.answers_limits = True
+    world.take(hardware_of(driver))
+    driver.lost.add(SECOND.uuid)
+    world.take(hardware_of(driver))
+    assert world.limited == {FIRST.uuid, SECOND.uuid}
+
+
+async def test_a_query_for_memory_limits_that_fails_later_takes_no_mode_away(
+    world: World,
+) -> None:
+    """A driver that answered it once supports them; another driver may not."""
+    driver = FakeDriver(FIRST, SECOND)
+    for answers, version, limited in (
+        (True, "615.1", {FIRST.uuid, SECOND.uuid}),
+        (False, "615.1", {FIRST.uuid, SECOND.uuid}),
+        (False, "580.1", set()),
+    ):
+        driver.answers_limits, driver.driver_version = answers, version
+        world.take(hardware_of(driver))
+        assert world.limited == limited
 
 
 async def test_an_enumeration_that_is_requested_is_made_at_once(world: World) -> None:
@@ -237,7 +260,7 @@ async def test_an_enumeration_is_handed_to_health_then_to_isolation(world: World
     assert world.effects == [
         ("watch", both),
         ("withdraw", {SECOND.uuid: f"it does not respond ({SECOND.uuid} is lost)"}),
-        ("equip", [0, 1], {FIRST.uuid: (0, 0)}),
+        ("equip", [0, 1], capabilities),
     ]
     assert world.offered() == [(0, True, IsolationMode.NONE), (1, False, IsolationMode.NONE)]
 
@@ -371,6 +394,8 @@ async def test_a_gpu_is_offered_when_it_is_healthy_and_its_isolation_works(world
         (2, False, IsolationMode.MPS),
         (3, False, IsolationMode.NONE),
     ]
+    paused = [gpu.index for gpu in world.state.inventory.gpus if gpu.paused]
+    assert paused == [2], "the GPU itself works"
 
 
 async def test_health_and_units_of_every_gpu_are_metrics(world: World) -> None:

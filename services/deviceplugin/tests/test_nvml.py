@@ -134,6 +134,38 @@ def test_usage_names_the_processes_of_a_gpu(machine: Open) -> None:
     assert nvml.usage(second.uuid).processes == ()
 
 
+def without(tmp_path: Path, *functions: str) -> str:
+    """The T4 machine with a driver that lacks these functions too; returns its name."""
+    text = build.machine("t4-2x16").read_text()
+    path = tmp_path / "older.machine"
+    path.write_text(text.replace("missing = ", f"missing = {' '.join(functions)} "))
+    return str(path.with_suffix(""))
+
+
+SECOND_LISTS = ("Compute_v2", "Graphics_v2")
+THIRD_LISTS = ("Compute_v3", "Graphics_v3", "MPSCompute_v3")
+
+
+@pytest.mark.parametrize(
+    ("lacking", "pids"),
+    [
+        (THIRD_LISTS, [21034, 21877]),
+        (SECOND_LISTS, [21034, 21877]),
+        ((*SECOND_LISTS, *THIRD_LISTS), []),
+    ],
+)
+def test_a_driver_that_lacks_versions_of_the_lists_of_processes_reports_usage(
+    machine: Open, tmp_path: Path, lacking: tuple[str, ...], pids: list[int]
+) -> None:
+    """Drivers before 510 and 535.98 lack version 3; before 450 no list is known to the binding."""
+    pairs = (each.split("_") for each in lacking)
+    names = [f"nvmlDeviceGet{kind}RunningProcesses_{version}" for kind, version in pairs]
+    nvml = machine(without(tmp_path, *names))
+    usage = nvml.usage(hardware_of(nvml).gpus[0].uuid)
+    assert [process.pid for process in usage.processes] == pids
+    assert bool(usage.unlisted_bytes) == (not pids)
+
+
 def test_usage_has_the_sm_utilization_of_processes_with_work(machine: Open, tmp_path: Path) -> None:
     """Those with memory alone have none; where nothing works, nothing is listed."""
     nvml = machine("t4-2x16")

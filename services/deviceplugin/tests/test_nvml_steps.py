@@ -31,7 +31,7 @@ def answers(patch: Patch, **functions: Any) -> None:
 def _answering(value: Any, name: str) -> Any:
     def answer(*arguments: Any) -> Any:
         found = value(*arguments) if callable(value) else value
-        if isinstance(found, pynvml.NVMLError):
+        if isinstance(found, Exception):
             raise found
         return found
 
@@ -191,15 +191,30 @@ def test_a_process_in_several_lists_counts_once_with_the_larger_figure(monkeypat
         monkeypatch,
         DeviceGetHandleByUUID=HANDLE,
         DeviceGetMemoryInfo=SimpleNamespace(total=16, used=9),
-        DeviceGetComputeRunningProcesses=[process(7, 5), process(8, None)],
-        DeviceGetGraphicsRunningProcesses=[process(8, None)],
-        DeviceGetMPSComputeRunningProcesses=[process(7, 3)],
+        DeviceGetComputeRunningProcesses_v2=[process(7, 5), process(8, None)],
+        DeviceGetGraphicsRunningProcesses_v2=[process(8, None)],
+        DeviceGetMPSComputeRunningProcesses_v2=[process(7, 3)],
         DeviceGetProcessUtilization=failure(pynvml.NVML_ERROR_NOT_SUPPORTED),
     )
     usage = Nvml().usage("GPU-0")
     assert (usage.total_bytes, usage.used_bytes) == (16, 9)
     found = {each.pid: (each.used_bytes, each.mps) for each in usage.processes}
     assert found == {7: (5, True), 8: (0, False)}
+
+
+def test_version_2_of_a_list_of_processes_is_read_where_there_are_two(monkeypatch: Patch) -> None:
+    """Drivers 535.43 to 535.86 fill version 3 with another layout than the binding reads."""
+    answers(
+        monkeypatch,
+        DeviceGetHandleByUUID=HANDLE,
+        DeviceGetMemoryInfo=SimpleNamespace(total=16, used=9),
+        DeviceGetProcessUtilization=[],
+    )
+    for kind in ("Compute", "Graphics", "MPSCompute"):
+        lists = {2: [process(7, 5)], 3: [process(7, 5), process(0, 7)]}
+        names = {f"DeviceGet{kind}RunningProcesses_v{v}": found for v, found in lists.items()}
+        answers(monkeypatch, **names)
+    assert [each.pid for each in Nvml().usage("GPU-0").processes] == [7]
 
 
 @pytest.mark.parametrize("newer", [True, False])
@@ -218,9 +233,9 @@ def test_memory_in_use_is_without_that_of_the_driver_where_it_is_reported_apart(
     answers(
         monkeypatch,
         DeviceGetHandleByUUID=HANDLE,
-        DeviceGetComputeRunningProcesses=[],
-        DeviceGetGraphicsRunningProcesses=[],
-        DeviceGetMPSComputeRunningProcesses=[],
+        DeviceGetComputeRunningProcesses_v2=[],
+        DeviceGetGraphicsRunningProcesses_v2=[],
+        DeviceGetMPSComputeRunningProcesses_v2=[],
         DeviceGetProcessUtilization=[],
     )
     monkeypatch.setattr(pynvml, "nvmlDeviceGetMemoryInfo", memory)
@@ -235,9 +250,11 @@ def test_a_driver_without_the_list_of_mps_clients_reports_none(
         monkeypatch,
         DeviceGetHandleByUUID=HANDLE,
         DeviceGetMemoryInfo=SimpleNamespace(total=16, used=9),
-        DeviceGetComputeRunningProcesses=[process(7, 5)],
-        DeviceGetGraphicsRunningProcesses=failure(pynvml.NVML_ERROR_NOT_SUPPORTED),
-        DeviceGetMPSComputeRunningProcesses=failure(pynvml.NVML_ERROR_FUNCTION_NOT_FOUND),
+        DeviceGetComputeRunningProcesses_v2=[process(7, 5)],
+        DeviceGetGraphicsRunningProcesses_v2=failure(pynvml.NVML_ERROR_NOT_SUPPORTED),
+        DeviceGetGraphicsRunningProcesses_v3=failure(pynvml.NVML_ERROR_NOT_SUPPORTED),
+        DeviceGetMPSComputeRunningProcesses_v2=failure(pynvml.NVML_ERROR_FUNCTION_NOT_FOUND),
+        DeviceGetMPSComputeRunningProcesses_v3=failure(pynvml.NVML_ERROR_FUNCTION_NOT_FOUND),
         DeviceGetProcessUtilization=[],
     )
     assert [each.mps for each in Nvml().usage("GPU-0").processes] == [None]
@@ -249,9 +266,9 @@ def sampled(patch: Patch, value: Any) -> Nvml:
         patch,
         DeviceGetHandleByUUID=HANDLE,
         DeviceGetMemoryInfo=SimpleNamespace(total=16, used=9),
-        DeviceGetComputeRunningProcesses=[],
-        DeviceGetGraphicsRunningProcesses=[],
-        DeviceGetMPSComputeRunningProcesses=[],
+        DeviceGetComputeRunningProcesses_v2=[],
+        DeviceGetGraphicsRunningProcesses_v2=[],
+        DeviceGetMPSComputeRunningProcesses_v2=[],
         DeviceGetProcessUtilization=value,
     )
     return Nvml()
@@ -347,6 +364,30 @@ def test_a_gpu_that_is_lost_in_the_middle_of_its_questions_is_silent(
     lost = failure(pynvml.NVML_ERROR_GPU_IS_LOST)
     machine = one_gpu(monkeypatch, **{question: lost})
     assert (machine.gpus, list(machine.silent)) == ((), [0])
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        pynvml.NVML_ERROR_UNKNOWN,
+        pynvml.NVML_ERROR_OPERATING_SYSTEM,
+        pynvml.NVML_ERROR_NO_PERMISSION,
+    ],
+)
+def test_a_gpu_whose_memory_limits_cannot_be_read_is_offered_without_them(
+    monkeypatch: Patch, code: int
+) -> None:
+    """No share needs them where another isolation mode, or none, is in use."""
+    one_gpu(monkeypatch, DeviceGetMemoryLimits_v1=failure(code))
+    (gpu,) = hardware_of(Nvml(lambda: "/sys/fs/cgroup/kubepods")).gpus
+    assert not gpu.memory_limits
+
+
+def test_a_model_that_is_no_text_is_unknown(monkeypatch: Patch) -> None:
+    """The binding raises an error of its own where the driver's bytes are no UTF-8."""
+    wrong = UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid start byte")
+    (gpu,) = one_gpu(monkeypatch, DeviceGetName=wrong).gpus
+    assert gpu.model == ""
 
 
 def two_gpus(patch: Patch, **more: Any) -> Any:

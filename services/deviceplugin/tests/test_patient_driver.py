@@ -156,6 +156,35 @@ async def test_a_connection_is_not_begun_anew_under_a_wait_for_an_event(
     assert driver.calls[2:] == [f"wait {EVENT_WAIT_MS}", "waited", "close", "open"]
 
 
+async def test_no_gpu_is_probed_while_the_connection_is_begun_anew(
+    driver: Driver, patient: PatientDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """NVML refuses calls between the two, and all GPUs would count as unhealthy."""
+    await patient.open()
+    await patient.probes([FIRST, SECOND])
+    closed, proceed = threading.Event(), threading.Event()
+
+    def begin() -> None:
+        closed.set()
+        proceed.wait(SECONDS)
+        closed.clear()
+
+    def refused(_: str) -> bool:
+        if closed.is_set():
+            raise DriverUnavailableError("nvmlDeviceGetHandleByUUID: Uninitialized")
+        return True
+
+    monkeypatch.setattr(driver, "open", begin)
+    monkeypatch.setattr(driver, "probe", refused)
+    opening = asyncio.create_task(patient.open())
+    await asyncio.to_thread(closed.wait, SECONDS)
+    probing = asyncio.create_task(patient.probes([FIRST, SECOND]))
+    await asyncio.wait({probing}, timeout=0.1)
+    proceed.set()
+    await opening
+    assert await probing == {FIRST: True, SECOND: True}
+
+
 async def test_a_wait_for_an_event_that_hangs_keeps_its_event_set(
     driver: Driver, patient: PatientDriver, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -173,6 +173,18 @@ async def test_whoever_keeps_taking_writes_back_is_answered_more_and_more_rarely
     assert pauses == [FIRST_PAUSE_SECONDS * 2**times for times in range(7)]
 
 
+async def test_changes_of_the_plugin_itself_wait_for_no_longer_pause(world: World) -> None:
+    """A GPU that fails soon after others have changed must not be published a minute later."""
+    running = asyncio.create_task(world.for_seconds(120))
+    changes = [0.3, 0.8, 2, 4, 8, 16, 32, 64]
+    for before, at in pairwise([0, *changes]):
+        await asyncio.sleep(at - before)
+        world.state.serve(serving=not world.state.serving)
+    written = (await running)[1:]
+    assert len(written) == len(changes)
+    assert all(at - made <= FIRST_PAUSE_SECONDS for made, at in zip(changes, written, strict=True))
+
+
 async def test_the_first_write_has_all_that_a_scheduler_reads(world: World) -> None:
     """Annotations with their label first, in one write; then the count in the status."""
     metadata, status = await world.publish()

@@ -66,6 +66,8 @@ class Gpu(msgspec.Struct, frozen=True):
         reserved_mib: memory in MiB that the driver or the operator keeps from programs.
         pcie_root: PCIe root complex, such as ``pci0000:3a``; empty unknown. Known on the node only:
             the inventory annotation does not have it.
+        paused: it is not healthy only because its MPS daemon accepts no new pods: those that run
+            continue. Known on the node only.
     """
 
     index: GpuIndex
@@ -80,6 +82,7 @@ class Gpu(msgspec.Struct, frozen=True):
     mig: bool = False
     reserved_mib: int = 0
     pcie_root: str = ""
+    paused: bool = False
 
     @property
     def allocatable_mib(self) -> int:

@@ -3,7 +3,7 @@
 Extenders read the annotations; a changed label makes schedulers retry their pending pods; a count
 in the node's status is for the original's tools. The publisher writes only where the Node differs
 from the wanted state, so it does not loop with kubelet, which keeps fields it does not manage. If
-another client keeps overwriting the fields, each further write waits longer.
+another client keeps overwriting the fields, each further write of the same inventory waits longer.
 """
 
 import asyncio
@@ -45,9 +45,12 @@ class Publisher:
 
     async def run(self) -> None:
         """Publish after every change, until cancelled."""
-        pause = FIRST_PAUSE_SECONDS
+        pause, wanted = FIRST_PAUSE_SECONDS, ""
         while True:
             seen = self._state.outlook_changed.count
+            before, wanted = wanted, self._inventory_text()
+            if wanted != before:
+                pause = FIRST_PAUSE_SECONDS
             try:
                 wrote = await self._publish()
             except KubeError as error:

@@ -36,6 +36,7 @@ ENUMERATE_SECONDS: Final = 30.0
 PROBE_SECONDS: Final = 3.0
 CLOSE_SECONDS: Final = 2.0
 EVENT_WAIT_MS: Final = 2_000
+DRIVER: Final = "driver"
 EVENTS: Final = "events"
 GPU: Final = "GPU"
 LINKS: Final = "links of GPU"
@@ -62,11 +63,14 @@ class PatientDriver:
         """Start the connection, or start it anew. Raises DriverUnavailableError.
 
         No wait for an error event is under way meanwhile: it would use an event set that is freed.
+        Nor is a call about a GPU, which fails between the end of a connection and the next one.
         """
-        async with self._turns[EVENTS]:
+        async with AsyncExitStack() as turns:
+            for about in (EVENTS, *sorted(self._turns.keys() - {EVENTS, DRIVER})):
+                await turns.enter_async_context(self._turns[about])
             if EVENTS in self._hanging:
                 self._driver.abandon_events()
-            await self._ask("driver", ENUMERATE_SECONDS, self._begin)
+            await self._ask(DRIVER, ENUMERATE_SECONDS, self._begin)
         self._opened.set()
 
     def _begin(self) -> None:
@@ -75,7 +79,7 @@ class PatientDriver:
 
     async def machine(self) -> NodeHardware:
         """Enumerate the GPUs; those that do not answer are listed as silent. Raises DriverError."""
-        count, version = await self._ask("driver", ENUMERATE_SECONDS, self._connection)
+        count, version = await self._ask(DRIVER, ENUMERATE_SECONDS, self._connection)
         gpus = await self._ask_gpus(GPU, range(count), self._driver.gpu)
         there = [index for index, answer in gpus.items() if isinstance(answer, DriverGpu)]
         links = await self._ask_gpus(LINKS, there, lambda index: self._links(index, there))

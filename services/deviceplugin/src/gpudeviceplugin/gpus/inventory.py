@@ -45,7 +45,8 @@ def _links(machine: NodeHardware) -> dict[str, tuple[str, ...]]:
 def with_known(answer: NodeHardware, before: NodeHardware) -> NodeHardware:
     """The machine with what was last known of GPUs, and of links, that are not reported now.
 
-    A GPU in MIG mode keeps its instances, and the instances of the others their indexes.
+    A GPU in MIG mode keeps its instances, and the instances of the others their indexes. A driver
+    that answered for memory limits once supports them, though a later query may fail.
     """
     answered = {device.uuid for device in answer.gpus}
     kept = {
@@ -53,7 +54,10 @@ def with_known(answer: NodeHardware, before: NodeHardware) -> NodeHardware:
         for device in before.gpus
         if device.index in answer.silent and device.uuid not in answered
     }
-    gpus = sorted((*answer.gpus, *kept.values()), key=lambda device: device.index)
+    same_driver = answer.driver == before.driver
+    limited = {device.uuid for device in before.gpus if device.memory_limits and same_driver}
+    answers = (_with_limits(device) if device.uuid in limited else device for device in answer.gpus)
+    gpus = sorted((*answers, *kept.values()), key=lambda device: device.index)
     silent = {index: why for index, why in answer.silent.items() if index not in kept}
     unknown, there = kept.keys() | answer.unlinked.keys(), {device.index for device in gpus}
     links = {
@@ -64,6 +68,10 @@ def with_known(answer: NodeHardware, before: NodeHardware) -> NodeHardware:
     return msgspec.structs.replace(
         answer, gpus=tuple(gpus), silent=silent, links={**links, **answer.links}
     )
+
+
+def _with_limits(device: DriverGpu) -> DriverGpu:
+    return msgspec.structs.replace(device, memory_limits=True)
 
 
 def _ends(pair: str) -> list[int]:

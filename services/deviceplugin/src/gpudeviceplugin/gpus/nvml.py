@@ -24,6 +24,9 @@ from gpudeviceplugin.gpus.devices import (
 )
 from gpudeviceplugin.gpus.links import GpuLinks
 from gpudeviceplugin.gpus.nvml_calls import (
+    COMPUTE,
+    GRAPHICS,
+    MPS_COMPUTE,
     call,
     call_driver,
     call_or,
@@ -31,6 +34,7 @@ from gpudeviceplugin.gpus.nvml_calls import (
     memory_info,
     memory_limit,
     process_samples,
+    running_processes,
 )
 from gpudeviceplugin.gpus.nvml_hardware import driver_version, gpu_count, gpu_hardware
 from gpudeviceplugin.gpus.nvml_links import gpu_links
@@ -117,11 +121,9 @@ class Nvml:
         """
         handle = handle_of(uuid)
         memory = memory_info(handle)
-        running: list[Any] = call_or([], pynvml.nvmlDeviceGetComputeRunningProcesses, handle)
-        drawing: list[Any] = call_or([], pynvml.nvmlDeviceGetGraphicsRunningProcesses, handle)
-        clients: list[Any] | None = call_or(
-            None, pynvml.nvmlDeviceGetMPSComputeRunningProcesses, handle
-        )
+        running = running_processes(COMPUTE, handle) or []
+        drawing = running_processes(GRAPHICS, handle) or []
+        clients = running_processes(MPS_COMPUTE, handle)
         used: dict[int, int] = {}
         for each in (*running, *drawing, *(clients or ())):  # one in several is one process
             used[each.pid] = max(used.get(each.pid, 0), each.usedGpuMemory or 0)

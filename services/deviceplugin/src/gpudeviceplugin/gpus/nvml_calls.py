@@ -34,11 +34,18 @@ _NO_SAMPLES: Final = {
     pynvml.NVML_SUCCESS,  # pynvml raises it where the first call finds no sample
 }
 
+COMPUTE: Final = "Compute"
+GRAPHICS: Final = "Graphics"
+MPS_COMPUTE: Final = "MPSCompute"
+"""Kinds of processes, as NVML names them."""
+
 
 def call(function: Callable[..., T], *arguments: Any) -> T:
     """Call NVML; its errors are raised as DriverError."""
     try:
         return function(*arguments)
+    except UnicodeDecodeError as error:  # the binding reads texts as UTF-8
+        raise DriverError(f"{function.__name__}: {error}") from error
     except pynvml.NVMLError as error:
         words = f"{function.__name__}: {error}"
         if error.value in _UNAVAILABLE:
@@ -89,6 +96,20 @@ def memory_info(handle: Any) -> Any:
     """
     second = call_or(None, pynvml.nvmlDeviceGetMemoryInfo, handle, pynvml.nvmlMemory_v2)
     return call(pynvml.nvmlDeviceGetMemoryInfo, handle) if second is None else second
+
+
+def running_processes(kind: str, handle: Any) -> list[Any] | None:
+    """Processes of one kind on a GPU; ``None`` where the driver does not list them.
+
+    The binding means version 3, with the layout of version 2. Drivers before 510 and some of branch
+    535 lack that version, and 535.43 to 535.86 fill it with a longer layout.
+    """
+    for version in (2, 3):
+        function = getattr(pynvml, f"nvmlDeviceGet{kind}RunningProcesses_v{version}")
+        found: list[Any] | None = call_or(None, function, handle)
+        if found is not None:
+            return found
+    return None
 
 
 def process_samples(handle: Any, since: int) -> list[Any] | None:

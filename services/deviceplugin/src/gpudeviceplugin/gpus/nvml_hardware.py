@@ -38,8 +38,11 @@ def driver_version() -> str:
 
 
 def _answers_limits(handle: Any, cgroup: str) -> bool:
-    """Whether the driver answers for memory limits; a lost GPU raises as it does elsewhere."""
-    return bool(cgroup) and call_or(None, memory_limit, handle, cgroup) is not None
+    """Whether the driver answers for memory limits.
+
+    Whatever it answers, the GPU can be used without them; the other queries find a lost GPU.
+    """
+    return bool(cgroup) and call_or_unknown(None, memory_limit, handle, cgroup) is not None
 
 
 def gpu_hardware(index: int, cgroup: str) -> DriverGpu:

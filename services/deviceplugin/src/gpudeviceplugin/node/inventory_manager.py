@@ -127,8 +127,8 @@ class InventoryManager:
         instances = {device.uuid: device.instances for device in machine.gpus if device.mig}
         self._health.watch_only(((gpu.index, gpu.uuid) for gpu in self._known.gpus), instances)
         self._health.withdraw(_reasons(machine, answer.silent))
-        capabilities = {device.uuid: device.capability for device in answer.gpus}
-        limited = {device.uuid for device in answer.gpus if device.memory_limits}
+        capabilities = {device.uuid: device.capability for device in machine.gpus}
+        limited = {device.uuid for device in machine.gpus if device.memory_limits}
         self._isolation.equip(self._known, capabilities, limited)
         self.trouble = self._complaint()
         self.publish()
@@ -209,10 +209,12 @@ class InventoryManager:
             telemetry.GPU_MEMORY.labels(*_labels(gpu)).set(gpu.memory_mib << 20)
 
     def _judged(self, gpu: Gpu) -> Gpu:
+        works, usable = self._health.healthy(gpu.uuid), self._isolation.usable(gpu.uuid)
         return msgspec.structs.replace(
             gpu,
             isolation=self._isolation.isolation(gpu.uuid),
-            healthy=self._health.healthy(gpu.uuid) and self._isolation.usable(gpu.uuid),
+            healthy=works and usable,
+            paused=works and not usable,
         )
 
 

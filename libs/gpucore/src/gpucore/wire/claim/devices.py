@@ -130,8 +130,10 @@ def device_of(
     """The device of a GPU.
 
     Args:
-        unhealthy: effect of the taint of a GPU that is not healthy.
+        unhealthy: effect of the taint of a GPU that is not healthy; one that is only paused has a
+            taint that evicts no pod.
     """
+    effect = NO_SCHEDULE if gpu.paused else unhealthy
     return SliceDevice(
         name=device_name(gpu),
         index=gpu.index,
@@ -145,7 +147,7 @@ def device_of(
         step_mib=0 if gpu.mig else unit.mib,
         max_shares=0 if gpu.mig else max_shares,
         shared=not gpu.mig,
-        taint="" if gpu.healthy else unhealthy,
+        taint="" if gpu.healthy else effect,
     )
 
 
