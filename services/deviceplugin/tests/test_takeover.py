@@ -45,6 +45,26 @@ async def test_the_word_of_the_original_stands_against_kubelets_ids(tmp_path: Pa
         assert stage.reasons("old") == []
 
 
+async def test_an_exclusive_gpu_is_not_one_that_the_original_gave_away(tmp_path: Path) -> None:
+    """Ten units on GPU 1 that kubelet counts on GPU 0: an exclusive GPU is GPU 0, as planned."""
+    async with Stage(tmp_path) as stage:
+        stage.label(gpushare="true", gputopology="true")
+        await stage.offered(30)
+        stage.create("old", {"gpu-mem": 10}, annotations=planned(0, 10))
+        await stage.admitted("old")
+        await stage.stop_plugin()
+        await stage.offered(0)
+        as_the_original_left_it(stage, "old", 1, 10)
+        await stage.start_plugin()
+        await stage.informed()
+        await stage.offered(2, "aliyun.com/gpu")
+        stage.create("train", {"gpu": 1}, annotations={"ALIYUN_COM_GPU_GROUP": "0"})
+        await stage.admitted("train")
+        confirmed = "ALIYUN_COM_GPU_ASSIGNED"
+        await stage.eventually(lambda: stage.annotations("train").get(confirmed) == "true")
+        assert stage.annotations("train")["ALIYUN_COM_GPU_GROUP"] == "0"
+
+
 async def test_a_forged_word_is_corrected(tmp_path: Path) -> None:
     """The same annotations on a pod that this plugin serves are no more than a wrong plan."""
     async with Stage(tmp_path) as stage:

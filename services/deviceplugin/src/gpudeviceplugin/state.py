@@ -283,7 +283,7 @@ class NodeState:
             table=self.matcher.tables[Resource.MEM],
             granted=self.matcher.granted,
         )
-        self.matcher.displaced = self.inherited.displaced
+        self.matcher.holdings.inherit(self.inherited.gpus, self.inherited.displaced)
 
     def settled_turn(self) -> int:
         """The turn of the holdings up to which a device missing from kubelet's list is free."""
@@ -337,6 +337,8 @@ class NodeState:
             self.matcher.release(pod.namespace, pod.name)
             name = (pod.namespace, pod.name)
             self._held = [each for each in self._held if (each.namespace, each.name) != name]
+            if name in self.inherited.gpus:
+                self._inherit()
 
     def initialized(self) -> list[frozenset[str]]:
         """UUIDs and indexes of the GPUs of each live pod whose init containers request some."""

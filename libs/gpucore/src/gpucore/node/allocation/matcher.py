@@ -11,7 +11,6 @@ This module does no I/O. The caller waits and retries when :meth:`AllocationMatc
 finds no pod for the call.
 """
 
-from collections import Counter
 from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
@@ -76,7 +75,6 @@ class AllocationMatcher:
         self.closed: frozenset[GpuIndex] = frozenset()
         self.single: frozenset[GpuIndex] = frozenset()
         self.isolations: dict[GpuIndex, IsolationMode] = {}
-        self.displaced: Counter[GpuIndex] = Counter()
         self._alone: set[tuple[str, str]] = set()
         self.granted: set[str] = set()
         self.restarting: list[Expected] = []
@@ -174,6 +172,9 @@ class AllocationMatcher:
 
     def gpus_held(self, namespace: str, pod: str) -> frozenset[GpuIndex]:
         """GPUs of which a pod holds anything."""
+        inherited = self.holdings.inherited.get((namespace, pod))
+        if inherited is not None:
+            return frozenset(inherited)
         return frozenset(
             gpu
             for resource, table in self.tables.items()
@@ -183,7 +184,8 @@ class AllocationMatcher:
     def _note(self, granted: Granted) -> None:
         turn = granted.turn
         self.holdings.take(granted.resource, granted.ids, _holder(turn))
-        self.granted.update(granted.ids)
+        if granted.resource is Resource.MEM:  # ids of compute are spelled like these
+            self.granted.update(granted.ids)
         self._stranger = granted if turn is None else None
         if turn is not None:
             self.queue.give(turn, granted.resource, granted.ids, at=self.holdings.turn)
@@ -203,7 +205,7 @@ class AllocationMatcher:
         table = self.tables[question.resource]
         available = table.per_device(self._free(turn, question))
         if question.resource is Resource.MEM:  # what inherited pods really use of a GPU
-            available -= self.displaced
+            available -= self.holdings.displaced
         return DevicePicker(self._room(), table, question.amount, available)
 
     def _free(self, turn: Turn | None, question: PreferenceRequest) -> frozenset[str]:
@@ -328,6 +330,7 @@ class AllocationMatcher:
         return (
             self._in_use(turn, resource, ids)
             or self._closed(gpus)
+            or self._displaced(resource, ids)
             or self._spans(turn, resource, gpus)
             or self._behind_several(resource, gpus)
             or self._splits(turn, resource, gpus)
@@ -346,6 +349,20 @@ class AllocationMatcher:
                 )
                 pods = (f"{holder.namespace}/{holder.pod}",)
                 return AllocationError(AllocationErrorCode.DEVICE_IN_USE, sentence, pods=pods)
+        return None
+
+    def _displaced(self, resource: Resource, ids: tuple[str, ...]) -> AllocationError | None:
+        """Where a pod takes all devices that are left, kubelet asks for no preference."""
+        table, taken = self.tables[resource], self.holdings.taken(resource)
+        fresh = table.per_device(one for one in ids if one not in taken)
+        for gpu in self.holdings.displaced if resource is Resource.MEM else ():
+            free = self.holdings.free(table, gpu)
+            if fresh[gpu] > free:
+                sentence = (
+                    f"GPU {gpu} has {free} units free: pods of the device plugin that this one"
+                    " replaced use more of it than kubelet counts"
+                )
+                return AllocationError(AllocationErrorCode.NO_GPU_FITS, sentence, (gpu,))
         return None
 
     def _closed(self, gpus: tuple[GpuIndex, ...]) -> AllocationError | None:
