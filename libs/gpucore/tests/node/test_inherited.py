@@ -42,7 +42,7 @@ def taken_over(pod: Pod, held: Held, *waiting: Expected) -> Kubelet:
     state = matcher(INVENTORY, *waiting)
     state.sync_from_kubelet([held], requested_at=0)
     found = look(held, pod)
-    state.holdings.inherit(found.gpus, found.displaced)
+    state.inherit(found.gpus, found.displaced)
     kubelet = Kubelet(state)
     kubelet.used[Resource.MEM] |= set(held.memory_ids)
     return kubelet
@@ -101,6 +101,16 @@ def test_compute_is_not_put_where_an_inherited_pod_leaves_too_little_memory() ->
     memory = kubelet.take(8)
     assert isinstance(memory, Granted)
     assert set(core.gpus) == set(memory.gpus) == {0}
+
+
+def test_a_gpu_that_the_node_has_lost_frees_no_other() -> None:
+    """Nothing is known of where the pod is then: the GPU of its devices is in use."""
+    pod, held = original("old", 7, 10), reported_by_kubelet("old", {0: 10})
+    kubelet = taken_over(pod, held, exclusive(0))
+    granted = kubelet.take(1, Resource.GPU)
+    assert isinstance(granted, Granted)
+    assert dict(granted.gpus) == {1: 1}
+    assert kubelet.matcher.gpus_held("default", "old") == {0}
 
 
 def test_the_last_devices_of_a_node_are_checked_too() -> None:

@@ -283,7 +283,7 @@ class NodeState:
             table=self.matcher.tables[Resource.MEM],
             granted=self.matcher.granted,
         )
-        self.matcher.holdings.inherit(self.inherited.gpus, self.inherited.displaced)
+        self.matcher.inherit(self.inherited.gpus, self.inherited.displaced)
 
     def settled_turn(self) -> int:
         """The turn of the holdings up to which a device missing from kubelet's list is free."""

@@ -96,10 +96,10 @@ class Holdings:
                     self._entries[resource] |= dict.fromkeys(ids, entry)
 
     def inherit(
-        self, gpus: Mapping[tuple[str, str], GpuAmounts], displaced: Counter[GpuIndex]
+        self, gpus: dict[tuple[str, str], GpuAmounts], displaced: Counter[GpuIndex]
     ) -> None:
         """Take over the pods that an original plugin placed."""
-        self.inherited, self.displaced = dict(gpus), displaced
+        self.inherited, self.displaced = gpus, displaced
 
     def release(self, namespace: str, pod: str) -> None:
         """Forget a pod that has ended."""

@@ -11,7 +11,8 @@ This module does no I/O. The caller waits and retries when :meth:`AllocationMatc
 finds no pod for the call.
 """
 
-from collections.abc import Collection, Iterable
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
 import msgspec
@@ -109,6 +110,17 @@ class AllocationMatcher:
         reported = list(listed)
         self.holdings.replace(reported, requested_at=requested_at, unlisted=unlisted)
         self.queue.sync_from_kubelet(reported, requested_at=requested_at)
+
+    def inherit(
+        self, gpus: Mapping[tuple[str, str], GpuAmounts], displaced: Counter[GpuIndex]
+    ) -> None:
+        """Pods that an original plugin placed, with their units on each GPU.
+
+        Of one on a GPU that the node has lost, the devices are all that is known.
+        """
+        known = self.tables[Resource.MEM].ids.keys()
+        placed = {pod: on for pod, on in gpus.items() if on.keys() <= known}
+        self.holdings.inherit(placed, displaced)
 
     def reserve(self, forgotten: Iterable[Held]) -> None:
         """These pods hold devices that kubelet lists as free: no other pod gets them."""
