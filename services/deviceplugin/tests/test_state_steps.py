@@ -615,6 +615,19 @@ async def test_memory_of_an_inherited_pod_is_free_as_soon_as_it_has_ended(
     assert not world.state.in_use(GpuIndex(0))
 
 
+async def test_an_inherited_pod_stays_on_its_gpu_when_kubelet_loses_its_record(
+    world: World,
+) -> None:
+    """The devices that stay reserved for it are those that kubelet had picked on any GPU."""
+    texts = pod("p").annotations | {NAMES.mem_assigned: "true"}
+    world.state.on_replace((pod("p", phase="Running", annotations=texts),))
+    world.sync_from_kubelet(world.held("p", *world.ids(1)))
+    world.state.kubelet_restarted()
+    world.sync_from_kubelet(world.held("p"))
+    assert world.state.inherited.displaced == {GpuIndex(0): 3}
+    assert world.holds("p") == {0}
+
+
 async def test_the_drivers_limit_of_an_inherited_pod_is_that_of_the_gpu_it_uses(
     world: World,
 ) -> None:

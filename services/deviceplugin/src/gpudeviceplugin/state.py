@@ -277,7 +277,7 @@ class NodeState:
         GPUs, pods and kubelet's account arrive in any order.
         """
         self.inherited = inherited(
-            self._held,
+            self.account_with_lost(),
             self.pods.values(),
             self.policy.names,
             table=self.matcher.tables[Resource.MEM],
