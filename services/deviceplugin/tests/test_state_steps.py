@@ -591,6 +591,8 @@ async def test_units_of_pods_of_the_original_plugin_are_where_their_annotations_
     world.sync_from_kubelet(world.held("p", *world.ids(1)))
     assert world.state.inherited.pods == {("team", "p")}
     assert world.state.inherited.displaced == {GpuIndex(0): 3}
+    assert world.state.inherited.withheld == {GpuIndex(1): 3}
+    assert "outlook_changed" in world.fired()
     assert world.state.in_use(GpuIndex(0))
     assert not world.state.in_use(GpuIndex(1))
     world.state.on_replace(())

@@ -1,8 +1,15 @@
 """Pods of the original plugin keep the GPU they were given, whatever kubelet's ids look like."""
 
+from collections import Counter
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
 from nodepods import Kubelet, expected, machine, make_pod, matcher, plan
 
+from gpucore.accounting.ledger import rebuilt
+from gpucore.model import FitError
 from gpucore.node.allocation.allocation_error import AllocationError, AllocationErrorCode
 from gpucore.node.allocation.device_ids import Resource, device_table
 from gpucore.node.allocation.expected import Expected
@@ -10,10 +17,15 @@ from gpucore.node.allocation.holdings import Held
 from gpucore.node.allocation.matcher import Granted
 from gpucore.node.reconcile.corrections import CorrectionInput, corrections
 from gpucore.node.reconcile.inherited import Inherited, inherited
-from gpucore.units import GpuIndex
+from gpucore.scheduling.policy import place
+from gpucore.units import GIB, GpuIndex, NodeName
 from gpucore.wire import names as wire_names
 from gpucore.wire.names import DEFAULT_NAMES, V2_ASSIGNED
+from gpucore.wire.names import INVENTORY as INVENTORY_ANNOTATION
+from gpucore.wire.node.inventories import encode_inventory
+from gpucore.wire.node.spec import Node
 from gpucore.wire.pod.spec import Pod
+from gpucore.wire.whole_requests import pod_request_of
 
 INVENTORY = machine(15, 15)
 TABLES = {each: device_table(INVENTORY, each) for each in Resource}
@@ -130,6 +142,47 @@ def test_compute_that_is_handed_out_makes_no_pod_one_of_ours() -> None:
     kubelet = taken_over(pod, held, expected("new", {"gpu-core.percentage": 50}))
     assert isinstance(kubelet.take(50, Resource.CORE), Granted)
     assert look(held, pod, frozenset(kubelet.matcher.granted)).pods == {("default", "old")}
+
+
+@pytest.mark.slow
+@given(
+    st.lists(st.tuples(st.integers(0, 1), st.integers(1, 8)), max_size=5),
+    st.permutations(list(TABLE.owner)),
+    st.integers(1, 15),
+)
+def test_a_node_grants_what_a_scheduler_places_by_its_inventory(
+    drawn: list[tuple[int, int]], ids: list[str], units: int
+) -> None:
+    """A pod that its node refuses is created and placed anew, in the same place, without end."""
+    room = Counter({0: 15, 1: 15})
+    pods, held = list[Pod](), list[Held]()
+    for number, (gpu, size) in enumerate(drawn):
+        if room[gpu] >= size:
+            room[gpu] -= size
+            pods.append(original(f"old{number}", gpu, size))
+            row = {Resource.MEM: tuple(ids.pop() for _ in range(size))}
+            held.append(Held("default", pods[-1].name, {"c0": row}))
+    found = inherited(held, pods, DEFAULT_NAMES, table=TABLE, granted=frozenset())
+    gpus = tuple(replace(gpu, withheld=found.withheld[gpu.index]) for gpu in INVENTORY.gpus)
+    published = encode_inventory(replace(INVENTORY, gpus=gpus, unit=GIB))
+    capacity = {DEFAULT_NAMES.gpu_mem: "30"}
+    node = Node(NodeName("n1"), annotations={INVENTORY_ANNOTATION: published}, capacity=capacity)
+    info = rebuilt(DEFAULT_NAMES, [node], pods).node(NodeName("n1"))
+    request = pod_request_of(make_pod("new", {"gpu-mem": units}), DEFAULT_NAMES)
+    assert info is not None
+    assert request is not None
+    placed = place(info, request)
+    if isinstance(placed, FitError):
+        return
+    (planned,) = placed.mem
+    state = matcher(INVENTORY, expected("new", {"gpu-mem": units}, annotations=plan(planned)))
+    state.sync_from_kubelet(held, requested_at=0)
+    state.inherit(found.gpus, found.displaced)
+    kubelet = Kubelet(state)
+    kubelet.used[Resource.MEM] = {one for each in held for one in each.memory_ids}
+    granted = kubelet.take(units)
+    assert isinstance(granted, Granted)
+    assert dict(granted.gpus) == {planned: units}
 
 
 def test_an_inherited_pod_holds_the_gpu_of_its_annotation() -> None:

@@ -276,14 +276,17 @@ class NodeState:
 
         GPUs, pods and kubelet's account arrive in any order.
         """
-        self.inherited = inherited(
+        found = inherited(
             self.account_with_lost(),
             self.pods.values(),
             self.policy.names,
             table=self.matcher.tables[Resource.MEM],
             granted=self.matcher.granted,
         )
-        self.matcher.inherit(self.inherited.gpus, self.inherited.displaced)
+        self.matcher.inherit(found.gpus, found.displaced)
+        withheld, self.inherited = self.inherited.withheld, found
+        if withheld != found.withheld:
+            self.outlook_changed.fire()
 
     def settled_turn(self) -> int:
         """The turn of the holdings up to which a device missing from kubelet's list is free."""

@@ -66,6 +66,7 @@ class Gpu(msgspec.Struct, frozen=True):
         reserved_mib: memory in MiB that the driver or the operator keeps from programs.
         pcie_root: PCIe root complex, such as ``pci0000:3a``; empty unknown. Known on the node only:
             the inventory annotation does not have it.
+        withheld: units of which kubelet counts the devices for pods that use other GPUs.
     """
 
     index: GpuIndex
@@ -80,6 +81,7 @@ class Gpu(msgspec.Struct, frozen=True):
     mig: bool = False
     reserved_mib: int = 0
     pcie_root: str = ""
+    withheld: int = 0
 
     @property
     def allocatable_mib(self) -> int:

@@ -28,10 +28,13 @@ class Inherited(msgspec.Struct, frozen=True):
     Attributes:
         gpus: units on each GPU, by namespace and name.
         displaced: units of memory that a GPU lacks although kubelet counts their ids elsewhere.
+        withheld: units of memory that kubelet counts as theirs on a GPU, beyond what they use of
+            it; a pod that is placed on these would be refused.
     """
 
     gpus: Mapping[tuple[str, str], GpuAmounts] = {}
     displaced: Counter[GpuIndex] = msgspec.field(default_factory=Counter)
+    withheld: Counter[GpuIndex] = msgspec.field(default_factory=Counter)
 
     @property
     def pods(self) -> frozenset[tuple[str, str]]:
@@ -64,7 +67,7 @@ def inherited(
             found[key] = gpus
             missing.update(gpus)
             missing.subtract(table.per_device(ids))
-    return Inherited(found, +missing)
+    return Inherited(found, +missing, -missing)
 
 
 def _by_the_original(pod: Pod, names: Names) -> dict[GpuIndex, int]:
