@@ -97,6 +97,7 @@ GPUS = st.builds(
     numa=st.integers(-1, 8),
     healthy=st.booleans(),
     isolation=st.sampled_from(IsolationMode),
+    withheld=st.integers(0, 200_000),
 )
 
 

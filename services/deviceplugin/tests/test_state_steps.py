@@ -590,6 +590,52 @@ async def test_units_of_pods_of_the_original_plugin_are_where_their_annotations_
     world.state.on_replace((old,))
     world.sync_from_kubelet(world.held("p", *world.ids(1)))
     assert world.state.inherited.pods == {("team", "p")}
-    assert world.state.matcher.displaced == {GpuIndex(0): 3}
+    assert world.state.inherited.displaced == {GpuIndex(0): 3}
+    assert world.state.inherited.withheld == {GpuIndex(1): 3}
+    assert "outlook_changed" in world.fired()
+    assert world.state.in_use(GpuIndex(0))
+    assert not world.state.in_use(GpuIndex(1))
     world.state.on_replace(())
-    assert world.state.matcher.displaced == {}
+    assert world.state.inherited.displaced == {}
+    assert not world.state.in_use(GpuIndex(0))
+
+
+@pytest.mark.parametrize("end", ["finished", "deleted"])
+async def test_memory_of_an_inherited_pod_is_free_as_soon_as_it_has_ended(
+    world: World, end: str
+) -> None:
+    """Before kubelet is asked again: the pod that takes its place may be admitted at once."""
+    texts = pod("p").annotations | {NAMES.mem_assigned: "true"}
+    old = pod("p", phase="Running", annotations=texts)
+    world.state.on_replace((old,))
+    world.sync_from_kubelet(world.held("p", *world.ids(1)))
+    if end == "finished":
+        world.state.on_update(replace(old, phase="Failed"), b"")
+    else:
+        world.state.on_delete(old)
+    assert world.state.inherited.displaced == {}
+    assert not world.state.in_use(GpuIndex(0))
+
+
+async def test_an_inherited_pod_stays_on_its_gpu_when_kubelet_loses_its_record(
+    world: World,
+) -> None:
+    """The devices that stay reserved for it are those that kubelet had picked on any GPU."""
+    texts = pod("p").annotations | {NAMES.mem_assigned: "true"}
+    world.state.on_replace((pod("p", phase="Running", annotations=texts),))
+    world.sync_from_kubelet(world.held("p", *world.ids(1)))
+    world.state.kubelet_restarted()
+    world.sync_from_kubelet(world.held("p"))
+    assert world.state.inherited.displaced == {GpuIndex(0): 3}
+    assert world.holds("p") == {0}
+
+
+async def test_the_drivers_limit_of_an_inherited_pod_is_that_of_the_gpu_it_uses(
+    world: World,
+) -> None:
+    """Not of the GPU of which kubelet happened to take its devices."""
+    texts = pod("p").annotations | {NAMES.mem_assigned: "true"}
+    world.state.on_replace((pod("p", phase="Running", annotations=texts),))
+    world.sync_from_kubelet(world.held("p", *world.ids(1)))
+    on = [set(allocated_limits(world.state, gpu)) for gpu in INVENTORY.gpus[:2]]
+    assert on == [{pod("p").uid}, set()]

@@ -1,6 +1,7 @@
 """A node that an original plugin served: its pods stay on the GPUs of their annotations."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from fakecluster.objects import planned
@@ -15,6 +16,12 @@ def as_the_original_left_it(stage: Stage, name: str, gpu: int, units: int) -> di
     written = planned(gpu, units) | {"ALIYUN_COM_GPU_MEM_ASSIGNED": "true"}
     stage.cluster.pods.put(pod | {"metadata": pod["metadata"] | {"annotations": written}})
     return written
+
+
+def held(stage: Stage) -> list[dict[str, Any]]:
+    """The GPUs of the published inventory."""
+    found: list[dict[str, Any]] = stage.inventory()["gpus"]
+    return found
 
 
 async def test_the_word_of_the_original_stands_against_kubelets_ids(tmp_path: Path) -> None:
@@ -33,6 +40,7 @@ async def test_the_word_of_the_original_stands_against_kubelets_ids(tmp_path: Pa
         await stage.start_plugin()
         await stage.informed()
         await stage.offered(30)
+        await stage.eventually(lambda: [gpu.get("withheld", 0) for gpu in held(stage)] == [10, 0])
 
         stage.create("too-much", {"gpu-mem": 6}, annotations=planned(1, 6))
         assert "GPU 1 has 5 of 15 free" in await stage.rejected("too-much")
@@ -43,6 +51,28 @@ async def test_the_word_of_the_original_stands_against_kubelets_ids(tmp_path: Pa
         await stage.eventually(lambda: stage.annotations("rest")[confirmed] == "true")
         assert stage.annotations("old") == written
         assert stage.reasons("old") == []
+        stage.cluster.pods.delete("default", "old")
+        await stage.eventually(lambda: not any("withheld" in gpu for gpu in held(stage)))
+
+
+async def test_an_exclusive_gpu_is_not_one_that_the_original_gave_away(tmp_path: Path) -> None:
+    """Ten units on GPU 1 that kubelet counts on GPU 0: an exclusive GPU is GPU 0, as planned."""
+    async with Stage(tmp_path) as stage:
+        stage.label(gpushare="true", gputopology="true")
+        await stage.offered(30)
+        stage.create("old", {"gpu-mem": 10}, annotations=planned(0, 10))
+        await stage.admitted("old")
+        await stage.stop_plugin()
+        await stage.offered(0)
+        as_the_original_left_it(stage, "old", 1, 10)
+        await stage.start_plugin()
+        await stage.informed()
+        await stage.offered(2, "aliyun.com/gpu")
+        stage.create("train", {"gpu": 1}, annotations={"ALIYUN_COM_GPU_GROUP": "0"})
+        await stage.admitted("train")
+        confirmed = "ALIYUN_COM_GPU_ASSIGNED"
+        await stage.eventually(lambda: stage.annotations("train").get(confirmed) == "true")
+        assert stage.annotations("train")["ALIYUN_COM_GPU_GROUP"] == "0"
 
 
 async def test_a_forged_word_is_corrected(tmp_path: Path) -> None:

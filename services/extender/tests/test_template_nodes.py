@@ -1,5 +1,6 @@
 """Nodes that do not exist yet: an autoscaler sends full objects, and nothing of them is kept."""
 
+import json
 from typing import Any
 
 import pytest
@@ -28,6 +29,17 @@ async def test_a_template_node_is_judged_by_its_inventory(extender: Running) -> 
     reply = await filtered(extender, pod("b", 9), template)
     assert reply["NodeNames"] == []
     assert "GiB" in reply["FailedNodes"]["template"]
+
+
+async def test_a_template_has_all_units_of_its_gpus(extender: Running) -> None:
+    """An autoscaler copies a node of the group, of which pods of an earlier plugin hold devices."""
+    template = node("template", 8, 8, unit="GiB")
+    text = template["metadata"]["annotations"]["gpushare/inventory"]
+    inventory = json.loads(text)
+    for gpu in inventory["gpus"]:
+        gpu["withheld"] = 4
+    template["metadata"]["annotations"]["gpushare/inventory"] = json.dumps(inventory)
+    assert (await filtered(extender, pod("a", 8), template))["NodeNames"] == ["template"]
 
 
 async def test_nothing_of_a_template_is_kept(extender: Running) -> None:

@@ -25,7 +25,7 @@ class FakeHelm:
 
     def __init__(self, folder: Path, **releases: str) -> None:
         self._state = folder / "helm-state.json"
-        self._write({"releases": releases, "calls": [], "complaint": ""})
+        self._write({"releases": releases, "calls": [], "complaint": "", "refusal": ""})
         program = folder / "helm"
         here = str(Path(__file__).parent)
         program.write_text(SCRIPT.format(python=sys.executable, here=here, state=str(self._state)))
@@ -51,6 +51,11 @@ class FakeHelm:
         """Fail from now on."""
         self._write(json.loads(self._state.read_text()) | {"complaint": words})
 
+    def refuse(self, words: str, *, status: str = "failed") -> None:
+        """Refuse installations from now on; a release of the name stays, with this status."""
+        state = json.loads(self._state.read_text())
+        self._write(state | {"refusal": words, "status": status})
+
     def _write(self, state: dict[str, Any]) -> None:
         self._state.write_text(json.dumps(state))
 
@@ -60,13 +65,15 @@ def main(path: str, args: list[str]) -> None:
     state = json.loads(Path(path).read_text())
     values = json.loads(sys.stdin.read() or "{}") if "-" in args else {}
     state["calls"].append({"args": args, "values": values})
-    complaint = state["complaint"] or _act(state["releases"], args)
+    complaint = state["complaint"] or _act(state["releases"], args, state.get("status", "deployed"))
+    if args[0] == "install":
+        complaint = complaint or state["refusal"]
     Path(path).write_text(json.dumps(state))
     if complaint:
         sys.exit(f"Error: {complaint}")
 
 
-def _act(releases: dict[str, str], args: list[str]) -> str:
+def _act(releases: dict[str, str], args: list[str], status: str) -> str:
     """Do it; what went wrong, or nothing."""
     match args:
         case ["template", name, chart, *_]:
@@ -75,6 +82,8 @@ def _act(releases: dict[str, str], args: list[str]) -> str:
             if name not in releases:
                 return "release: not found"
             print(json.dumps({"name": name, "chart": releases[name]}))
+        case ["status", name, *_]:
+            print(json.dumps({"name": name, "info": {"status": status}}))
         case ["install", name, chart, *_]:
             releases[name] = Path(chart).name
         case ["uninstall", name, *_]:

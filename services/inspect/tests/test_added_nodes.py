@@ -41,11 +41,13 @@ def random_cluster(random: Random) -> FakeCluster:
 
 
 def in_a_state(random: Random, node: Object) -> None:
-    """The node is cordoned or unready, has a taint of such a state, or an unhealthy GPU."""
-    state = random.choice([*STATES, "unhealthy", "away"])
+    """The node is cordoned or unready, has a taint of such a state, or a GPU that lacks units."""
+    state = random.choice([*STATES, "unhealthy", "withheld", "away"])
     inventory = json.loads(node["metadata"]["annotations"]["gpushare/inventory"])
     if state == "unhealthy":
         inventory["gpus"][0]["healthy"] = False
+    elif state == "withheld":
+        inventory["gpus"][0]["withheld"] = 4
     elif state == "away":
         inventory["serving"] = False
     else:

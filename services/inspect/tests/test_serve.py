@@ -138,6 +138,23 @@ def test_helms_own_words_are_passed_on(run: Run, helm: FakeHelm) -> None:
     assert (outcome.code, outcome.err) == (1, "error: Kubernetes cluster unreachable\n")
 
 
+def test_a_refused_installation_leaves_nothing_behind(run: Run, helm: FakeHelm) -> None:
+    """Helm keeps the objects before the refused one: the corrected command would be refused."""
+    helm.refuse('Deployment.apps "mnist" is invalid')
+    outcome = run("serve", "tensorflow", *SHARE, "-l", "a=b c", *NAMESPACE)
+    assert (outcome.code, outcome.err) == (1, 'error: Deployment.apps "mnist" is invalid\n')
+    assert helm.releases == {"other": "wordpress"}
+    assert helm.calls[-1]["args"] == ["uninstall", "mnist", "--namespace", "team"]
+
+
+def test_a_release_that_another_person_made_meanwhile_stays(run: Run, helm: FakeHelm) -> None:
+    """Between the look for the name and the installation: it has not failed."""
+    helm.refuse("cannot re-use a name that is still in use", status="deployed")
+    outcome = run("serve", "tensorflow", *SHARE, *NAMESPACE)
+    assert (outcome.code, "still in use" in outcome.err) == (1, True)
+    assert "mnist" in helm.releases
+
+
 def test_the_clusters_flags_reach_helm(run: Run, helm: FakeHelm, tmp_path: Path) -> None:
     """Kubeconfig and context are Helm's, and the namespace is that of the context."""
     path = tmp_path / "config"

@@ -276,14 +276,17 @@ class NodeState:
 
         GPUs, pods and kubelet's account arrive in any order.
         """
-        self.inherited = inherited(
-            self._held,
+        found = inherited(
+            self.account_with_lost(),
             self.pods.values(),
             self.policy.names,
             table=self.matcher.tables[Resource.MEM],
             granted=self.matcher.granted,
         )
-        self.matcher.displaced = self.inherited.displaced
+        self.matcher.inherit(found.gpus, found.displaced)
+        withheld, self.inherited = self.inherited.withheld, found
+        if withheld != found.withheld:
+            self.outlook_changed.fire()
 
     def settled_turn(self) -> int:
         """The turn of the holdings up to which a device missing from kubelet's list is free."""
@@ -337,6 +340,8 @@ class NodeState:
             self.matcher.release(pod.namespace, pod.name)
             name = (pod.namespace, pod.name)
             self._held = [each for each in self._held if (each.namespace, each.name) != name]
+            if name in self.inherited.gpus:
+                self._inherit()
 
     def initialized(self) -> list[frozenset[str]]:
         """UUIDs and indexes of the GPUs of each live pod whose init containers request some."""

@@ -51,6 +51,7 @@ class DeviceInfo:
         total: units that may be allocated (oversell included).
         healthy: it may be allocated at all.
         max_pods: how many pods it takes; 0 any number.
+        withheld: units that kubelet cannot allocate, although no pod uses them.
         used: units allocated.
         core_used: percent allocated.
         holders: its allocations.
@@ -67,6 +68,7 @@ class DeviceInfo:
         "max_pods",
         "total",
         "used",
+        "withheld",
     )
 
     def __init__(self, index: GpuIndex, gpu: Gpu | None) -> None:
@@ -75,6 +77,7 @@ class DeviceInfo:
         self.total = 0
         self.healthy = False
         self.max_pods = 0
+        self.withheld = 0
         self.used = 0
         self.core_used = 0
         self.holders: dict[PodUid, DeviceAllocation] = {}
@@ -90,6 +93,7 @@ class DeviceInfo:
         found = cls(gpu.index, gpu)
         found.total, found.healthy = gpu.units * oversell, healthy
         found.max_pods = min(limits, default=0)
+        found.withheld = gpu.withheld
         return found
 
     @property
@@ -97,7 +101,8 @@ class DeviceInfo:
         """Units that are left; 0 on a GPU that is used exclusively or over-full."""
         if self._whole or self._alone:
             return 0
-        return self.total - self.used if self.used < self.total else 0
+        held = self.used + self.withheld
+        return self.total - held if held < self.total else 0
 
     @property
     def core_free(self) -> int:

@@ -89,6 +89,14 @@ class NodeCapacity(msgspec.Struct, frozen=True, dict=True):
             for gpu in gpus
         }
 
+    def without_pods(self) -> "NodeCapacity":
+        """The capacity of an equal node without pods, of which kubelet can allocate all units."""
+        if self.inventory is None:
+            return self
+        gpus = tuple(msgspec.structs.replace(gpu, withheld=0) for gpu in self.inventory.gpus)
+        inventory = msgspec.structs.replace(self.inventory, gpus=gpus)
+        return msgspec.structs.replace(self, inventory=inventory)
+
     def counted(self, amount: int, unit: MemoryUnit | None) -> int:
         """``amount`` of ``unit`` in units of this node, rounded up where they do not divide."""
         mine = self.unit

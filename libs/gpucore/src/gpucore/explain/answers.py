@@ -153,11 +153,12 @@ def with_added(cluster: Candidates, *, count: int, like: NodeName) -> Candidates
 
 def _as_new(shape: NodeCapacity) -> NodeCapacity:
     """The capacity with all GPUs healthy and the device plugin there."""
-    inventory = shape.inventory
+    new = shape.without_pods()
+    inventory = new.inventory
     if inventory is not None:
         gpus = tuple(msgspec.structs.replace(gpu, healthy=True) for gpu in inventory.gpus)
         inventory = msgspec.structs.replace(inventory, gpus=gpus, serving=True)
-    return msgspec.structs.replace(shape, inventory=inventory, unhealthy=frozenset())
+    return msgspec.structs.replace(new, inventory=inventory, unhealthy=frozenset())
 
 
 def _offers_with(cluster: Candidates, names: Iterable[NodeName], like: NodeName) -> ClaimOffers:

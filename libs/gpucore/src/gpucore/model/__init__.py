@@ -68,6 +68,7 @@ class Gpu(msgspec.Struct, frozen=True):
             the inventory annotation does not have it.
         paused: it is not healthy only because its MPS daemon accepts no new pods: those that run
             continue. Known on the node only.
+        withheld: units of which kubelet counts the devices for pods that use other GPUs.
     """
 
     index: GpuIndex
@@ -83,6 +84,7 @@ class Gpu(msgspec.Struct, frozen=True):
     reserved_mib: int = 0
     pcie_root: str = ""
     paused: bool = False
+    withheld: int = 0
 
     @property
     def allocatable_mib(self) -> int:

@@ -40,6 +40,8 @@ def template_nodes(ledger: Ledger, items: Mapping[NodeName, msgspec.Raw]) -> Tem
         node = decode_node(raw)
         if INVENTORY in node.annotations:
             found.node_changed(node)
+    for info in found.nodes().values():
+        info.reshape(info.shape.without_pods())
     return found.nodes()
 
 

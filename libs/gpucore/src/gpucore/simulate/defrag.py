@@ -128,7 +128,7 @@ def _index(device: DeviceInfo) -> GpuIndex:
 
 def _block(node_info: NodeInfo, device: DeviceInfo, units: int) -> Iterator[_Candidate]:
     """The largest holders until enough is free: the fewest there can be."""
-    missing, leaving = units - (device.total - device.used), []
+    missing, leaving = units - (device.total - device.withheld - device.used), []
     for uid, hold in sorted(device.holders.items(), key=lambda pair: (-pair[1].mem, pair[0])):
         if missing <= 0 and not device.taken:
             break
@@ -143,7 +143,7 @@ def _alternatives(node_info: NodeInfo, failed: _Candidate, goal: Goal) -> Iterat
     if goal.gpus or not failed.first:
         return
     device = node_info.devices[failed.gpus[0]]
-    missing = goal.units - (device.total - device.used)
+    missing = goal.units - (device.total - device.withheld - device.used)
     sizes = (failed.pods, failed.pods + 1)
     chosen = (each for size in sizes for each in combinations(sorted(device.holders), size))
     for uids in islice(chosen, TRIES):

@@ -88,7 +88,7 @@ def for_share(node_info: NodeInfo, pod_request: PodRequest) -> Iterator[Step]:
 def _freeing_gpu(
     node_info: NodeInfo, device: DeviceInfo, mem: int, *, alone: bool
 ) -> Iterator[Step]:
-    free, chosen, units = device.total - device.used, list[PodUid](), 0
+    free, chosen, units = device.total - device.withheld - device.used, list[PodUid](), 0
     by_size = sorted(device.holders.items(), key=lambda pair: (-pair[1].mem, pair[0]))
     for uid, hold in by_size:
         if free >= mem and not device.taken and not alone:

@@ -115,8 +115,13 @@ class Publisher:
         claims = self._state.api == wire_names.API_CLAIMS
         serving = self._state.serving and self._state.api == wire_names.API_DEVICES
         api = wire_names.API_CLAIMS if claims else ""
-        inventory = self._state.inventory
-        return encode_inventory(msgspec.structs.replace(inventory, serving=serving, api=api))
+        inventory, withheld = self._state.inventory, self._state.inherited.withheld
+        gpus = tuple(
+            msgspec.structs.replace(gpu, withheld=withheld[gpu.index]) for gpu in inventory.gpus
+        )
+        return encode_inventory(
+            msgspec.structs.replace(inventory, gpus=gpus, serving=serving, api=api)
+        )
 
     def _kind(self, node: Node) -> dict[str, str]:
         kind = self._node_type or next(

@@ -84,6 +84,7 @@ def allocated_limits(state: NodeState, gpu: Gpu) -> dict[PodUid, MemoryLimit]:
         (each.namespace, each.name): table.per_device(each.memory_ids)[gpu.index]
         for each in state.account_with_lost()
     }
+    units |= {pod: gpus.get(gpu.index, 0) for pod, gpus in state.inherited.gpus.items()}
     claimed = state.claims.bytes_on(gpu, state.pods.values())
     found: dict[PodUid, MemoryLimit] = {}
     for uid, pod in state.pods.items():

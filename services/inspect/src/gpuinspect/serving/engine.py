@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
@@ -32,6 +33,8 @@ ACTION_SECONDS: Final = 120
 _CHILD: Final = "gpukube.helmchild"
 _LIBRARY: Final = "helm_python"
 _ABSENT: Final = "release: not found"
+_FAILED: Final = "failed"
+"""Status of a release of which an object was refused; the objects before it stay."""
 
 
 class ReleasePlace(msgspec.Struct, frozen=True):
@@ -96,15 +99,27 @@ class Helm(msgspec.Struct, frozen=True):
         return str(found["chart"])
 
     def install(self, release: str, values: Mapping[str, Any]) -> None:
-        """Create a release.
+        """Create a release; one whose objects the cluster refuses is removed again.
 
         Raises:
             HelmError: the chart or the cluster refused.
         """
+        try:
+            if self.program:
+                self._run("install", release, _chart(), "--values", "-", stdin=values)
+            else:
+                self._child("install", release, values)
+        except HelmError:
+            with suppress(HelmError):
+                if self._status(release) == _FAILED:
+                    self.uninstall(release)
+            raise
+
+    def _status(self, release: str) -> str:
         if not self.program:
-            self._child("install", release, values)
-            return
-        self._run("install", release, _chart(), "--values", "-", stdin=values)
+            return self._child("status", release)
+        found = json.loads(self._run("status", release, "--output", "json"))
+        return str(found["info"]["status"])
 
     def uninstall(self, release: str) -> None:
         """Remove a release with all its objects.

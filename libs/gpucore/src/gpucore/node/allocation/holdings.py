@@ -2,7 +2,7 @@
 
 kubelet is the authority: its PodResources answer replaces everything that is older than the
 question. What was handed out since stays on top, so that an answer that was under way cannot take
-it back.
+it back. Pods that an original plugin placed hold the GPU of their annotation, not of their ids.
 """
 
 from collections import Counter
@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from gpucore.model import GpuAmounts
 from gpucore.node.allocation.device_ids import DeviceTable, Resource
 from gpucore.units import GpuIndex
 
@@ -52,9 +53,16 @@ class _Entry(NamedTuple):
 
 
 class Holdings:
-    """Holder of every id that is in use. Not safe for several threads."""
+    """Holder of every id that is in use. Not safe for several threads.
+
+    Attributes:
+        inherited: units on each GPU of the pods whose ids name no GPU.
+        displaced: units of memory that a GPU lacks although kubelet counts their ids elsewhere.
+    """
 
     def __init__(self) -> None:
+        self.inherited: dict[tuple[str, str], GpuAmounts] = {}
+        self.displaced: Counter[GpuIndex] = Counter()
         self._entries: dict[Resource, dict[str, _Entry]] = {each: {} for each in Resource}
         self._turn = 0
         self._requested_at = 0
@@ -87,8 +95,15 @@ class Holdings:
                 for resource, ids in resources.items():
                     self._entries[resource] |= dict.fromkeys(ids, entry)
 
+    def inherit(
+        self, gpus: dict[tuple[str, str], GpuAmounts], displaced: Counter[GpuIndex]
+    ) -> None:
+        """Take over the pods that an original plugin placed."""
+        self.inherited, self.displaced = gpus, displaced
+
     def release(self, namespace: str, pod: str) -> None:
         """Forget a pod that has ended."""
+        self.inherited.pop((namespace, pod), None)
         for entries in self._entries.values():
             for one in [
                 each for each, entry in entries.items() if entry.holder[:2] == (namespace, pod)
@@ -97,14 +112,26 @@ class Holdings:
 
     def holders(self, table: DeviceTable, gpu: GpuIndex) -> frozenset[Holder]:
         """The holders of ids of ``gpu`` in one resource."""
-        entries = self._entries[table.resource]
-        return frozenset(entries[one].holder for one in table.ids.get(gpu, ()) if one in entries)
+        inherited = (Holder(*pod) for pod in self._inherited_on(table, gpu))
+        return frozenset((*self._by_ids(table, gpu), *inherited))
 
     def by_pod(self, table: DeviceTable, gpu: GpuIndex) -> Counter[tuple[str, str]]:
-        """How many ids of ``gpu`` each pod holds, by namespace and name."""
+        """How many units of ``gpu`` each pod holds, by namespace and name."""
+        found = Counter((holder.namespace, holder.pod) for holder in self._by_ids(table, gpu))
+        found.update(self._inherited_on(table, gpu))
+        return found
+
+    def _by_ids(self, table: DeviceTable, gpu: GpuIndex) -> Iterator[Holder]:
+        """The holder of each id of ``gpu``, but for pods whose ids name no GPU."""
         entries = self._entries[table.resource]
-        held = (entries[one].holder for one in table.ids.get(gpu, ()) if one in entries)
-        return Counter((holder.namespace, holder.pod) for holder in held)
+        holders = (entries[one].holder for one in table.ids.get(gpu, ()) if one in entries)
+        return (holder for holder in holders if holder[:2] not in self.inherited)
+
+    def _inherited_on(self, table: DeviceTable, gpu: GpuIndex) -> dict[tuple[str, str], int]:
+        """Units on ``gpu`` of the pods whose ids name no GPU; these have memory alone."""
+        if table.resource is not Resource.MEM:
+            return {}
+        return {pod: gpus[gpu] for pod, gpus in self.inherited.items() if gpus.get(gpu)}
 
     def held_by(self, resource: Resource, namespace: str, pod: str) -> list[str]:
         """Ids of one resource that a pod holds."""
@@ -129,6 +156,7 @@ class Holdings:
         return {one: entry.holder for one, entry in entries if entry.turn > self._requested_at}
 
     def free(self, table: DeviceTable, gpu: GpuIndex) -> int:
-        """Number of free ids of ``gpu``."""
+        """Number of free ids of ``gpu``, less the memory of pods whose ids are on other GPUs."""
         entries = self._entries[table.resource]
-        return sum(one not in entries for one in table.ids.get(gpu, ()))
+        lacking = self.displaced[gpu] if table.resource is Resource.MEM else 0
+        return max(sum(one not in entries for one in table.ids.get(gpu, ())) - lacking, 0)

@@ -12,7 +12,7 @@ finds no pod for the call.
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
 import msgspec
@@ -76,7 +76,6 @@ class AllocationMatcher:
         self.closed: frozenset[GpuIndex] = frozenset()
         self.single: frozenset[GpuIndex] = frozenset()
         self.isolations: dict[GpuIndex, IsolationMode] = {}
-        self.displaced: Counter[GpuIndex] = Counter()
         self._alone: set[tuple[str, str]] = set()
         self.granted: set[str] = set()
         self.restarting: list[Expected] = []
@@ -111,6 +110,17 @@ class AllocationMatcher:
         reported = list(listed)
         self.holdings.replace(reported, requested_at=requested_at, unlisted=unlisted)
         self.queue.sync_from_kubelet(reported, requested_at=requested_at)
+
+    def inherit(
+        self, gpus: Mapping[tuple[str, str], GpuAmounts], displaced: Counter[GpuIndex]
+    ) -> None:
+        """Pods that an original plugin placed, with their units on each GPU.
+
+        Of one on a GPU that the node has lost, the devices are all that is known.
+        """
+        known = self.tables[Resource.MEM].ids.keys()
+        placed = {pod: on for pod, on in gpus.items() if on.keys() <= known}
+        self.holdings.inherit(placed, displaced)
 
     def reserve(self, forgotten: Iterable[Held]) -> None:
         """These pods hold devices that kubelet lists as free: no other pod gets them."""
@@ -174,6 +184,9 @@ class AllocationMatcher:
 
     def gpus_held(self, namespace: str, pod: str) -> frozenset[GpuIndex]:
         """GPUs of which a pod holds anything."""
+        inherited = self.holdings.inherited.get((namespace, pod))
+        if inherited is not None:
+            return frozenset(inherited)
         return frozenset(
             gpu
             for resource, table in self.tables.items()
@@ -183,7 +196,8 @@ class AllocationMatcher:
     def _note(self, granted: Granted) -> None:
         turn = granted.turn
         self.holdings.take(granted.resource, granted.ids, _holder(turn))
-        self.granted.update(granted.ids)
+        if granted.resource is Resource.MEM:  # ids of compute are spelled like these
+            self.granted.update(granted.ids)
         self._stranger = granted if turn is None else None
         if turn is not None:
             self.queue.give(turn, granted.resource, granted.ids, at=self.holdings.turn)
@@ -203,7 +217,7 @@ class AllocationMatcher:
         table = self.tables[question.resource]
         available = table.per_device(self._free(turn, question))
         if question.resource is Resource.MEM:  # what inherited pods really use of a GPU
-            available -= self.displaced
+            available -= self.holdings.displaced
         return DevicePicker(self._room(), table, question.amount, available)
 
     def _free(self, turn: Turn | None, question: PreferenceRequest) -> frozenset[str]:
@@ -328,6 +342,7 @@ class AllocationMatcher:
         return (
             self._in_use(turn, resource, ids)
             or self._closed(gpus)
+            or self._displaced(resource, ids)
             or self._spans(turn, resource, gpus)
             or self._behind_several(resource, gpus)
             or self._splits(turn, resource, gpus)
@@ -346,6 +361,20 @@ class AllocationMatcher:
                 )
                 pods = (f"{holder.namespace}/{holder.pod}",)
                 return AllocationError(AllocationErrorCode.DEVICE_IN_USE, sentence, pods=pods)
+        return None
+
+    def _displaced(self, resource: Resource, ids: tuple[str, ...]) -> AllocationError | None:
+        """Where a pod takes all devices that are left, kubelet asks for no preference."""
+        table, taken = self.tables[resource], self.holdings.taken(resource)
+        fresh = table.per_device(one for one in ids if one not in taken)
+        for gpu in self.holdings.displaced if resource is Resource.MEM else ():
+            free = self.holdings.free(table, gpu)
+            if fresh[gpu] > free:
+                sentence = (
+                    f"GPU {gpu} has {free} units free: pods of the device plugin that this one"
+                    " replaced use more of it than kubelet counts"
+                )
+                return AllocationError(AllocationErrorCode.NO_GPU_FITS, sentence, (gpu,))
         return None
 
     def _closed(self, gpus: tuple[GpuIndex, ...]) -> AllocationError | None:

@@ -8,10 +8,11 @@ whatever annotations a pod came with.
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 
 import msgspec
 
+from gpucore.model import GpuAmounts
 from gpucore.node.allocation.device_ids import DeviceTable
 from gpucore.node.allocation.holdings import Held
 from gpucore.units import GpuIndex
@@ -25,12 +26,20 @@ class Inherited(msgspec.Struct, frozen=True):
     """The inherited pods of a node.
 
     Attributes:
-        pods: their namespaces and names.
+        gpus: units on each GPU, by namespace and name.
         displaced: units of memory that a GPU lacks although kubelet counts their ids elsewhere.
+        withheld: units of memory that kubelet counts as theirs on a GPU, beyond what they use of
+            it; a pod that is placed on these would be refused.
     """
 
-    pods: frozenset[tuple[str, str]] = frozenset()
+    gpus: Mapping[tuple[str, str], GpuAmounts] = {}
     displaced: Counter[GpuIndex] = msgspec.field(default_factory=Counter)
+    withheld: Counter[GpuIndex] = msgspec.field(default_factory=Counter)
+
+    @property
+    def pods(self) -> frozenset[tuple[str, str]]:
+        """Their namespaces and names."""
+        return frozenset(self.gpus)
 
 
 def inherited(
@@ -48,17 +57,17 @@ def inherited(
         granted: ids that this plugin has handed out.
     """
     given = {(each.namespace, each.name): each.memory_ids for each in held}
-    found = set()
+    found: dict[tuple[str, str], GpuAmounts] = {}
     missing: Counter[GpuIndex] = Counter()
     for pod in pods:
         key = (pod.namespace, pod.name)
         ids = given.get(key, frozenset())
         gpus = _by_the_original(pod, names) if ids else {}
         if gpus and not ids.intersection(granted):
-            found.add(key)
+            found[key] = gpus
             missing.update(gpus)
             missing.subtract(table.per_device(ids))
-    return Inherited(frozenset(found), +missing)
+    return Inherited(found, +missing, -missing)
 
 
 def _by_the_original(pod: Pod, names: Names) -> dict[GpuIndex, int]:

@@ -40,6 +40,7 @@ class _Gpu(msgspec.Struct, rename="camel"):
     numa: int = -1
     healthy: bool = True
     mode: str = IsolationMode.NONE.value
+    withheld: _Count | msgspec.UnsetType = msgspec.UNSET
 
 
 class _Document(msgspec.Struct):
@@ -126,6 +127,7 @@ def _encoded(gpu: Gpu) -> _Gpu:
         numa=gpu.numa,
         healthy=gpu.healthy,
         mode=_MIG if gpu.mig else gpu.isolation.value,
+        withheld=gpu.withheld or msgspec.UNSET,
     )
 
 
@@ -169,6 +171,7 @@ def _decoded(gpu: _Gpu) -> Gpu:
         healthy=gpu.healthy,
         isolation=IsolationMode.NONE if gpu.mode == _MIG else IsolationMode(gpu.mode),
         mig=gpu.mode == _MIG,
+        withheld=gpu.withheld or 0,
     )
 
 
