@@ -126,16 +126,43 @@ def test_a_toleration_opens_an_unhealthy_gpu(run: Run, shared: FakeCluster) -> N
     assert "It fits on 1 node: n1" in explained(run, waits(shared, spec))
 
 
-def test_a_share_over_several_gpus_needs_distinct_ones(run: Run, shared: FakeCluster) -> None:
-    """Two shares fit one GPU, but not with distinctAttribute."""
-    rule = [{"requests": ["gpu"], "distinctAttribute": "gpu.gpushare.io/uuid"}]
-    text = explained(run, waits(shared, request("3Gi", count=2, constraints=rule)))
+def two_requests(**more: Any) -> dict[str, Any]:
+    """A claim with two requests for 3 GiB."""
+    spec = request("3Gi", **more)
+    (first,) = spec["devices"]["requests"]
+    spec["devices"]["requests"].append({**first, "name": "second"})
+    return spec
+
+
+def test_two_requests_of_a_claim_need_distinct_gpus_under_a_rule(
+    run: Run, shared: FakeCluster
+) -> None:
+    """They fit one GPU, but not with distinctAttribute."""
+    rule = [{"distinctAttribute": "gpu.gpushare.io/uuid"}]
+    text = explained(run, waits(shared, two_requests(constraints=rule)))
     assert "DeviceConstraint distinctAttribute gpu.gpushare.io/uuid" in text
 
 
-def test_the_same_share_without_the_rule_fits(run: Run, shared: FakeCluster) -> None:
-    """Both on one GPU."""
-    assert "It fits on 1 node" in explained(run, waits(shared, request("3Gi", count=2)))
+def test_two_requests_of_a_claim_fit_one_gpu_without_the_rule(
+    run: Run, shared: FakeCluster
+) -> None:
+    """The other GPU is unhealthy."""
+    assert "It fits on 1 node" in explained(run, waits(shared, two_requests()))
+
+
+def test_one_request_for_two_gpus_does_not_fit_one(run: Run, shared: FakeCluster) -> None:
+    """Without any rule, as kube-scheduler allocates them."""
+    text = explained(run, waits(shared, request("3Gi", count=2)))
+    assert "requested 2, 1 of 2 GPUs are free: GPU 1 is unhealthy" in text
+
+
+def test_a_capacity_with_a_domain_is_named(run: Run, shared: FakeCluster) -> None:
+    """No device has a capacity of this name, so the claim is never allocated."""
+    spec = request()
+    wanted = {"requests": {"gpu.gpushare.io/memory": "1Gi"}}
+    spec["devices"]["requests"][0]["exactly"]["capacity"] = wanted
+    text = explained(run, waits(shared, spec))
+    assert "requested capacity gpu.gpushare.io/memory: GPUs have memory and compute" in text
 
 
 def test_a_missing_template_is_the_reason(run: Run, shared: FakeCluster) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import msgspec
 
 from gpucore.accounting.node_info import NodeInfo, unit_of
-from gpucore.claims.device_fit import Device, devices_of, misfit
+from gpucore.claims.device_fit import Device, devices_of, misfit, shares_of
 from gpucore.claims.facts import ClaimFacts
 from gpucore.claims.node_fit import ClaimNode, ClaimRules, Need, needs_of, refusal
 from gpucore.claims.objects import CLASS, MissingObject
@@ -227,7 +227,7 @@ def _with_memory(need: Need, mib: int) -> Need:
 def _single(rules: ClaimRules, node: ClaimNode) -> Iterator[tuple[Need, Device]]:
     """The devices for claims that need one device; for several a single GPU is no help."""
     needs = needs_of(rules, node)
-    if len(needs) == 1:
+    if [need.count for need in needs] == [1]:
         for device in devices_of(node.node_info, node.devices):
             yield needs[0], device
 
@@ -273,7 +273,7 @@ def _enough(node: ClaimNode, need: Need, device: Device) -> tuple[str, ...]:
             device,
             free_mib=device.free_mib + whole * unit.mib,
             core_free=min(device.core_free + (100 if hold.whole else hold.core), 100),
-            users=device.users - 1,
+            users=device.users - shares_of(node.node_info, uid, device.index),
         )
         ended.append(user_of(node.node_info.allocations[uid]))
         if misfit(device, need.ways[0], MIB) is None:

@@ -210,6 +210,7 @@ class Allocation(msgspec.Struct, frozen=True):
         faults: what was wrong with the pod's annotations, in words; empty is well.
         users: UID and name of the pods that may use it, where a ResourceClaim holds it; ``None``
             where a pod does.
+        shares: number of its shares of a GPU, where a ResourceClaim has several of one.
     """
 
     uid: PodUid
@@ -227,6 +228,7 @@ class Allocation(msgspec.Struct, frozen=True):
     gang: str = ""
     faults: tuple[str, ...] = ()
     users: tuple[tuple[PodUid, str], ...] | None = None
+    shares: GpuAmounts = {}
 
 
 class DeviceFitError(msgspec.Struct, frozen=True):
