@@ -165,6 +165,37 @@ def test_a_capacity_with_a_domain_is_named(run: Run, shared: FakeCluster) -> Non
     assert "requested capacity gpu.gpushare.io/memory: GPUs have memory and compute" in text
 
 
+@pytest.fixture
+def used(cluster: FakeCluster) -> FakeCluster:
+    """Two nodes with a GPU each; a pod uses a claim of all memory of the first."""
+    for name in ("n1", "n2"):
+        cluster.node(name, resources=NOTHING)
+        cluster.add(resource_slice(name, [device(0, 15)]))
+    held = claim("model", allocated("n1", 0, "15Gi"), pods=["a"], spec=request("15Gi"))
+    return cluster.pod("a", node="n1").add(held).add(device_class())
+
+
+def second(cluster: FakeCluster, **fields: Any) -> FakeCluster:
+    """A pending pod ``w`` with the claim that pod ``a`` uses."""
+    body = {"schedulerName": "default-scheduler", **uses("model"), **fields}
+    return cluster.pod("w", phase="Pending", spec=body)
+
+
+def test_a_claim_that_another_pod_uses_is_shared_on_its_node(run: Run, used: FakeCluster) -> None:
+    """Its memory is allocated once, and the second pod can go nowhere else."""
+    text = explained(run, second(used))
+    assert "Requests: 15 GiB of one GPU" in text
+    assert "It fits on 1 node: n1" in text
+    assert "NodeAffinityMismatch claim model is allocated on node n1 n2" in text
+
+
+def test_a_pod_whose_shared_claim_is_on_another_node_waits(run: Run, used: FakeCluster) -> None:
+    """Free GPUs of the node that it selects are no help."""
+    text = explained(run, second(used, nodeSelector={"kubernetes.io/hostname": "n2"}))
+    assert "it fits no node now" in text
+    assert "claim model is allocated on node n1" in text
+
+
 def test_a_missing_template_is_the_reason(run: Run, shared: FakeCluster) -> None:
     """Nothing can be allocated before it exists."""
     body = uses(template_name="gpushare-mem-7")

@@ -69,7 +69,7 @@ def explaining_claims(
     facts: ClaimFacts, nodes: Mapping[NodeName, ClaimNode], candidates: Candidates
 ) -> Steps[Explanation]:
     """As :func:`explain_claims`, in steps between which nothing may change."""
-    request_summary = claims_sentence(facts.rules.specs)
+    request_summary = claims_sentence(facts.specs)
     base = Explanation(
         facts.pod,
         PodState.FINISHED,
@@ -149,6 +149,10 @@ def _waiting(
 def _refusal(
     name: NodeName, node: ClaimNode, facts: ClaimFacts, candidates: Candidates
 ) -> FitError | None:
+    for claim, at in facts.allocated:
+        if at != name:
+            words = f"claim {claim} is allocated on node {at}"
+            return FitError(name, Code.NODE_AFFINITY, detail=words, unresolvable=True)
     by_gpus = refusal(node, facts.rules)
     if by_gpus is not None and by_gpus.code is Code.NO_RESOURCE_SLICE:
         return by_gpus
