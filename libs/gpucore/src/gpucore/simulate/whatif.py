@@ -14,7 +14,7 @@ from typing import Final
 
 import msgspec
 
-from gpucore.accounting.claim_offers import ClaimOffers, DeviceMap
+from gpucore.accounting.claim_offers import ClaimOffers, DeviceMap, Key
 from gpucore.accounting.node_info import NodeInfo
 from gpucore.claims.node_fit import ClaimNode, ClaimRules, first_fit, refusal
 from gpucore.kubescheduler.node_fit import avoided, constraint_refusals
@@ -49,7 +49,8 @@ class WhatIfPod(msgspec.Struct, frozen=True):
         constraints: what it requires besides GPUs; looked at on nodes that the simulation has as
             candidates.
         gang: it belongs to a gang, which is not looked at here.
-        specs: what its claims request; empty without claims.
+        specs: what its claims request, those that it names first; empty without claims.
+        named: namespace and name of the claims that it names, which all pods that name them share.
         scheduler: ``spec.schedulerName``; empty where it names none.
         priority: pods of a lower one that are nominated to a node keep nothing from it.
         node: its controller assigned it to this one; empty where it may go to any.
@@ -60,6 +61,7 @@ class WhatIfPod(msgspec.Struct, frozen=True):
     constraints: PodConstraints = UNCONSTRAINED
     gang: bool = False
     specs: tuple[ClaimSpec, ...] = ()
+    named: tuple[Key, ...] = ()
     scheduler: str = ""
     priority: int = 0
     node: NodeName = NodeName("")
@@ -125,6 +127,7 @@ class SimulatedCluster:
         self._nodes = dict(nodes)
         self._policy = policy
         self._grouping = grouping
+        self._shared: dict[Key, Placement | None] = {}
         self._parent: SimulatedCluster | None = None
         self._known: dict[_Kind, Verdicts] = {}
         self._stale: dict[_Kind, set[NodeName]] = {}
@@ -166,7 +169,7 @@ class SimulatedCluster:
             offers=self._offers,
             nominations=self._nominations,
         )
-        other._devices = dict(self._devices)
+        other._devices, other._shared = dict(self._devices), dict(self._shared)
         other._parent, other._granted = self, self._granted
         return other
 
@@ -190,7 +193,8 @@ class SimulatedCluster:
 
     def granting(self, whatif_pod: WhatIfPod) -> Steps[WhatIfOutcome]:
         """As :meth:`grant`, in steps between which the simulation must not be used."""
-        verdicts = yield from self._verdicts(whatif_pod)
+        shared = {key: at for key in whatif_pod.named if (at := self._allocated(key))}
+        verdicts = yield from self._verdicts(whatif_pod, shared)
         yield
         best: Rated | None = None
         fitting = 0
@@ -203,6 +207,10 @@ class SimulatedCluster:
         if best is None:
             refused = {n: v for n, v in verdicts.items() if isinstance(v, FitError)}
             return WhatIfOutcome(whatif_pod.name, refusals=refused, node=whatif_pod.node)
+        shown = best.placement
+        if shared and not (shown.mem or shown.group):
+            shown = next(iter(shared.values()))
+        self._shared |= {key: shown for key in whatif_pod.named if key not in shared}
         node_info = self._node_infos[best.placement.node].copy()
         self._granted += 1
         node_info.put(allocation_for(whatif_pod, best.placement, self._granted))
@@ -211,14 +219,34 @@ class SimulatedCluster:
         node = self._nodes.get(node_info.name)
         if node is not None:
             self._nodes[node_info.name] = node.plus(whatif_pod.constraints.requests)
-        return WhatIfOutcome(whatif_pod.name, best.placement, fitting=fitting, node=whatif_pod.node)
+        return WhatIfOutcome(whatif_pod.name, shown, fitting=fitting, node=whatif_pod.node)
 
-    def _verdicts(self, pod: WhatIfPod) -> Steps[Verdicts]:
-        """The result of every node that the pod may go to."""
-        kind = (pod.pod_request, pod.constraints, pod.specs, pod.priority)
-        if pod.node:
-            return {pod.node: self._verdict(self._node_infos[pod.node], kind)}
-        return (yield from self.verdicts_of(kind))
+    def _allocated(self, key: Key) -> Placement | None:
+        """Where a claim is allocated, in the unit of the node; ``None`` where it is not."""
+        if key not in self._shared:
+            every = ((i, each) for i in self._node_infos.values() for each in _claims_on(i))
+            found = (_counted(i, each) for i, each in every if (each.namespace, each.name) == key)
+            self._shared[key] = next(found, None)
+        return self._shared[key]
+
+    def _verdicts(self, pod: WhatIfPod, shared: Mapping[Key, Placement]) -> Steps[Verdicts]:
+        """The result of every node that the pod may go to.
+
+        Args:
+            shared: its claims that are allocated: they decide the node.
+        """
+        named = zip(pod.named, pod.specs, strict=False)
+        own = tuple(spec for key, spec in named if key not in shared)
+        specs = (*own, *pod.specs[len(pod.named) :])
+        kind = (pod.pod_request, pod.constraints, specs, pod.priority)
+        nodes = {pod.node, *(at.node for at in shared.values())} - {""}
+        if not nodes:
+            return (yield from self.verdicts_of(kind))
+        if len(nodes) > 1:
+            words = f"its claims are allocated on {' and '.join(sorted(nodes))}"
+            return {name: FitError(name, Code.NODE_AFFINITY, detail=words) for name in nodes}
+        (name,) = nodes
+        return {name: self._verdict(self._node_infos[name], kind)}
 
     def verdicts_of(self, kind: _Kind) -> Steps[Verdicts]:
         """The result of every node for a kind of pods; only changed nodes are evaluated again."""
@@ -245,7 +273,7 @@ class SimulatedCluster:
     def _verdict(self, node_info: NodeInfo, kind: _Kind) -> Rated | FitError:
         pod_request, constraints, specs, priority = kind
         specs = specs or self._extended(node_info, pod_request)
-        if specs:
+        if specs or pod_request == NO_REQUEST:
             return self._claim_verdict(node_info, constraints, specs)
         node = self._nodes.get(node_info.name)
         why = admit(node_info, pod_request, node, constraints) if node is not None else None
@@ -301,6 +329,18 @@ class SimulatedCluster:
         rated = rate(node_info, request, placement, self._policy, grouping=self._grouping)
         last = avoided(node, constraints) if node is not None else 0
         return Rated(placement, (-last, *rated))
+
+
+def _claims_on(node_info: NodeInfo) -> list[Allocation]:
+    """What claims hold on a node."""
+    return [each for each in node_info.allocations.values() if each.users is not None]
+
+
+def _counted(node_info: NodeInfo, held: Allocation) -> Placement:
+    """What a claim holds, in the unit of the node."""
+    count = node_info.shape.counted
+    mem = {index: count(units, held.unit) for index, units in held.placement.mem.items()}
+    return msgspec.structs.replace(held.placement, mem=mem)
 
 
 def allocation_for(whatif_pod: WhatIfPod, placement: Placement, number: int) -> Allocation:
