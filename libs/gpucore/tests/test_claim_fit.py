@@ -142,6 +142,15 @@ def test_a_mig_instance_has_100_percent_of_compute() -> None:
     assert world.code(asked) == (Code.COMPUTE_TOO_LARGE, "")
 
 
+def test_a_selector_that_is_an_error_for_a_gpu_ends_the_search() -> None:
+    """kube-scheduler tries no GPU behind the one without the attribute."""
+    selector = f'device.attributes["{CLAIM_DRIVER}"].numaNode == 0'
+    asked = requests({**wants("1Gi"), "selectors": [{"cel": {"expression": selector}}]})
+    detail = f"selector {selector} is an error for GPU 0"
+    assert World(gpu(0), gpu(1, numa=0)).code(asked) == (Code.SELECTOR, detail)
+    assert World(gpu(0, numa=0), gpu(1)).memory(asked) == {0: 1}
+
+
 def test_two_shares_of_one_claim_are_two_of_the_limit() -> None:
     """The claim of a pod with two containers, for example."""
     world = World(gpu(0, max_shares=2), gpu(1, max_shares=2))

@@ -108,6 +108,22 @@ def test_a_selector_that_excludes_all_gpus_is_named(run: Run, shared: FakeCluste
     assert f"selector {expression}" in text
 
 
+def test_a_selector_that_is_an_error_for_one_gpu_fits_nowhere(
+    run: Run, shared: FakeCluster
+) -> None:
+    """kube-scheduler ends its attempt for the pod at that node, whatever others have."""
+    shared.node("n2", resources=NOTHING)
+    other = device(0, 15)
+    other["attributes"]["numaNode"] = {"int": 0}
+    shared.add(resource_slice("n2", [other]))
+    expression = "device.attributes['gpu.gpushare.io'].numaNode == 0"
+    spec = request("1Gi", selectors=[{"cel": {"expression": expression}}])
+    text = explained(run, waits(shared, spec))
+    assert "it fits no node now" in text
+    assert f"selector {expression} is an error for GPU 0 of node n1" in text
+    assert 'device.attributes["gpu.gpushare.io"].?numaNode.orValue(-1) == 0' in text
+
+
 def test_a_selector_that_is_not_understood_is_named_and_not_guessed(
     run: Run, shared: FakeCluster
 ) -> None:

@@ -155,13 +155,23 @@ def refusal(node: ClaimNode, rules: ClaimRules) -> FitError | None:
         return FitError(name, Code.NO_RESOURCE_SLICE, unresolvable=True)
     needs = needs_of(rules, node)
     devices = devices_of(node.node_info, node.devices)
-    if _Search(needs).fits(devices):
+    search = _Search(needs)
+    if search.fits(devices):
         return None
+    if search.error:
+        return FitError(name, Code.SELECTOR, detail=search.error, unresolvable=True)
     for need in needs:
         alone = [misfit(each, need.ways[0], unit_of(node.node_info)) for each in devices]
         if all(alone) and not _other_ways(devices, need, node):
             return _of_need(node, need, [each for each in alone if each is not None])
     return _together(node, needs, devices)
+
+
+def selector_error(node: ClaimNode, rules: ClaimRules) -> str:
+    """The selector for which kube-scheduler ends the attempt for the pod at this node, in words."""
+    search = _Search(needs_of(rules, node))
+    search.fits(devices_of(node.node_info, node.devices))
+    return search.error
 
 
 def first_fit(node: ClaimNode, rules: ClaimRules) -> Placement | None:
@@ -291,13 +301,18 @@ def _allowed(candidate: _Chosen, chosen: Sequence[_Chosen]) -> bool:
 
 
 class _Search:
-    """First fit with a way back, within :data:`STEPS`."""
+    """First fit with a way back, within :data:`STEPS`.
+
+    Attributes:
+        error: why a selector is an error, which ends the search; empty without one.
+    """
 
     def __init__(self, needs: Sequence[Need]) -> None:
         self._needs = needs
         self._steps = STEPS
         self._devices: list[Device] = []
         self._chosen: list[_Chosen] = []
+        self.error = ""
 
     def fits(self, devices: Sequence[Device]) -> bool:
         """Every need has its devices."""
@@ -328,6 +343,8 @@ class _Search:
             self._steps -= 1
             device = self._devices[position]
             candidate = _Chosen(self._needs[place], way, device)
+            if self._is_error(way, device):
+                return False
             if misfit(device, way, MIB) is not None or not _allowed(candidate, self._chosen):
                 continue
             self._devices[position] = device.less(way.choice)
@@ -337,3 +354,13 @@ class _Search:
             self._chosen.pop()
             self._devices[position] = device
         return False
+
+    def _is_error(self, way: Wanted, device: Device) -> bool:
+        """The selectors are an error for a device that kube-scheduler looks at."""
+        if not (device.device.shared or device.untouched):
+            return False
+        found = select(device.device, way.selectors)
+        if found.error:
+            self.error = f"selector {found.failed} is an error for GPU {device.index}"
+            self._steps = 0
+        return found.error

@@ -7,7 +7,7 @@ import msgspec
 from gpucore.accounting.node_info import NodeInfo, unit_of
 from gpucore.claims.device_fit import Device, devices_of, misfit, shares_of
 from gpucore.claims.facts import ClaimFacts
-from gpucore.claims.node_fit import ClaimNode, ClaimRules, Need, needs_of, refusal
+from gpucore.claims.node_fit import ClaimNode, ClaimRules, Need, needs_of, refusal, selector_error
 from gpucore.claims.objects import CLASS, MissingObject
 from gpucore.claims.selectors import unknown_terms
 from gpucore.explain.groups import grouped
@@ -19,6 +19,7 @@ from gpucore.scheduling.candidates import Candidates
 from gpucore.steps import Steps, complete
 from gpucore.units import MIB, NodeName
 from gpucore.wire.claim.claim_specs import ALL, ClaimSpec, DeviceChoice
+from gpucore.wire.names import CLAIM_DRIVER
 
 FIRST_FIT = "kube-scheduler took the first GPU that fits, in the order of the node's ResourceSlice"
 _STEPS = 4
@@ -129,10 +130,11 @@ def _waiting(
         if found is not None:
             refused[name] = found
         yield
-    fits = () if facts.missing else tuple(sorted(nodes.keys() - refused.keys()))
+    error = _selector_error(facts, nodes, refused)
+    fits = () if facts.missing or error else tuple(sorted(nodes.keys() - refused.keys()))
     gates = facts.constraints.gates
     steps = () if fits else (yield from _steps(facts, nodes, refused))
-    helps = (*([gated(gates)] if gates else ()), *_helps(facts, steps))
+    helps = (*([gated(gates)] if gates else ()), *error, *_helps(facts, steps))
     groups = yield from grouped(refused, candidates.node_infos)
     state = PodState.FITS if fits else PodState.WAITING
     return msgspec.structs.replace(
@@ -144,6 +146,18 @@ def _waiting(
         gates=gates,
         refusals=refused,
     )
+
+
+def _selector_error(
+    facts: ClaimFacts, nodes: Mapping[NodeName, ClaimNode], refused: Mapping[NodeName, FitError]
+) -> tuple[str, ...]:
+    """What to do about a selector that is an error for one GPU of the cluster."""
+    for name, why in refused.items():
+        if why.code is Code.SELECTOR and (words := selector_error(nodes[name], facts.rules)):
+            ends = f"{words} of node {name}, and kube-scheduler tries no other node"
+            example = f'device.attributes["{CLAIM_DRIVER}"].?numaNode.orValue(-1) == 0'
+            return (f"{ends}: allow for GPUs without the attribute or capacity, as in {example}",)
+    return ()
 
 
 def _refusal(
