@@ -94,6 +94,22 @@ CLAIM = TEMPLATE.replace("ClaimTemplate", "Claim").replace("name: eight", "name:
 CLAIM = CLAIM.replace("  spec:\n    devices", "  devices", 1)
 
 
+def test_a_selector_that_is_an_error_for_one_gpu_places_no_pod(
+    run: Run, shared: FakeCluster, manifest: Path
+) -> None:
+    """kube-scheduler gives up the pod, also where another node fits."""
+    shared.node("n2", resources=NOTHING)
+    other = device(0, 15)
+    other["attributes"]["numaNode"] = {"int": 0}
+    shared.add(resource_slice("n2", [other]))
+    expression = "device.attributes['gpu.gpushare.io'].numaNode == 0"
+    shared.add(template("eight", request("1Gi", selectors=[{"cel": {"expression": expression}}])))
+    manifest.write_text(DEPLOYMENT)
+    outcome = run("whatif", "-f", str(manifest), on=shared)
+    assert outcome.code == 1
+    assert f"selector {expression} is an error for GPU 0" in " ".join(outcome.out.split())
+
+
 def test_pods_that_name_one_claim_share_it(run: Run, shared: FakeCluster, manifest: Path) -> None:
     """The first pod decides where; a pod with a claim of its own finds the rest of the memory."""
     manifest.write_text(CLAIM + SHARING)

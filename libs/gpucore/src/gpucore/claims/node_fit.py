@@ -159,19 +159,13 @@ def refusal(node: ClaimNode, rules: ClaimRules) -> FitError | None:
     if search.fits(devices):
         return None
     if search.error:
-        return FitError(name, Code.SELECTOR, detail=search.error, unresolvable=True)
+        why = FitError(name, Code.SELECTOR, detail=search.error, unresolvable=True)
+        return msgspec.structs.replace(why, ends_attempt=True)
     for need in needs:
         alone = [misfit(each, need.ways[0], unit_of(node.node_info)) for each in devices]
         if all(alone) and not _other_ways(devices, need, node):
             return _of_need(node, need, [each for each in alone if each is not None])
     return _together(node, needs, devices)
-
-
-def selector_error(node: ClaimNode, rules: ClaimRules) -> str:
-    """The selector for which kube-scheduler ends the attempt for the pod at this node, in words."""
-    search = _Search(needs_of(rules, node))
-    search.fits(devices_of(node.node_info, node.devices))
-    return search.error
 
 
 def first_fit(node: ClaimNode, rules: ClaimRules) -> Placement | None:

@@ -7,7 +7,7 @@ import msgspec
 from gpucore.accounting.node_info import NodeInfo, unit_of
 from gpucore.claims.device_fit import Device, devices_of, misfit, shares_of
 from gpucore.claims.facts import ClaimFacts
-from gpucore.claims.node_fit import ClaimNode, ClaimRules, Need, needs_of, refusal, selector_error
+from gpucore.claims.node_fit import ClaimNode, ClaimRules, Need, needs_of, refusal
 from gpucore.claims.objects import CLASS, MissingObject
 from gpucore.claims.selectors import unknown_terms
 from gpucore.explain.groups import grouped
@@ -130,7 +130,7 @@ def _waiting(
         if found is not None:
             refused[name] = found
         yield
-    error = _selector_error(facts, nodes, refused)
+    error = _selector_error(refused)
     fits = () if facts.missing or error else tuple(sorted(nodes.keys() - refused.keys()))
     gates = facts.constraints.gates
     steps = () if fits else (yield from _steps(facts, nodes, refused))
@@ -148,13 +148,11 @@ def _waiting(
     )
 
 
-def _selector_error(
-    facts: ClaimFacts, nodes: Mapping[NodeName, ClaimNode], refused: Mapping[NodeName, FitError]
-) -> tuple[str, ...]:
+def _selector_error(refused: Mapping[NodeName, FitError]) -> tuple[str, ...]:
     """What to do about a selector that is an error for one GPU of the cluster."""
     for name, why in refused.items():
-        if why.code is Code.SELECTOR and (words := selector_error(nodes[name], facts.rules)):
-            ends = f"{words} of node {name}, and kube-scheduler tries no other node"
+        if why.ends_attempt:
+            ends = f"{why.detail} of node {name}, and kube-scheduler tries no other node"
             example = f'device.attributes["{CLAIM_DRIVER}"].?numaNode.orValue(-1) == 0'
             return (f"{ends}: allow for GPUs without the attribute or capacity, as in {example}",)
     return ()

@@ -258,6 +258,7 @@ class FitError(msgspec.Struct, frozen=True):
         reserved_for: number of pods nominated to the node beside which the request does not fit; 0
             where it does not fit without them either. No refusal names them: they may be of other
             tenants.
+        ends_attempt: kube-scheduler gives up the pod at this node, and places it on no other one.
     """
 
     node: NodeName
@@ -270,3 +271,4 @@ class FitError(msgspec.Struct, frozen=True):
     detail: str = ""
     unresolvable: bool = False
     reserved_for: int = 0
+    ends_attempt: bool = False

@@ -197,14 +197,15 @@ class SimulatedCluster:
         verdicts = yield from self._verdicts(whatif_pod, shared)
         yield
         best: Rated | None = None
-        fitting = 0
+        fitting, ends = 0, False
         for verdict in verdicts.values():
             if isinstance(verdict, FitError):
+                ends |= verdict.ends_attempt
                 continue
             fitting += 1
             if best is None or verdict.rating > best.rating:
                 best = verdict
-        if best is None:
+        if best is None or ends:
             refused = {n: v for n, v in verdicts.items() if isinstance(v, FitError)}
             return WhatIfOutcome(whatif_pod.name, refusals=refused, node=whatif_pod.node)
         shown = best.placement
