@@ -152,6 +152,11 @@ def test_a_pod_cannot_use_claims_of_two_nodes(
     outcome = run("whatif", "-f", str(manifest), on=shared)
     assert outcome.code == 1
     assert "its claims are allocated on n1 and n2" in " ".join(outcome.out.split())
+    manifest.write_text(SHARING.replace("kind: Deployment", "kind: DaemonSet"))
+    outcome = run("whatif", "-f", str(manifest), on=shared)
+    lines = [" ".join(line.split()) for line in outcome.out.splitlines()]
+    assert lines[1].startswith("web-n1 n1 1 GiB on GPU 1")
+    assert lines[2] == "web-n2 - does not fit node n2: its claims are allocated on n1"
 
 
 def test_a_missing_template_is_named(run: Run, shared: FakeCluster, manifest: Path) -> None:

@@ -115,7 +115,7 @@ def test_two_gpus_of_one_request_are_joined_in_one_cdi_device() -> None:
 
 
 def test_two_shares_of_one_gpu_are_added() -> None:
-    """A request with a count of two may get both from one GPU."""
+    """The limit is that of both, although kube-scheduler takes another GPU for each."""
     (env,) = envs(prepared(device(), device(share_id="share-2"))).values()
     assert env["NVIDIA_VISIBLE_DEVICES"] == gpu(0).uuid
     assert env["GPUSHARE_MEM_LIMIT_MIB"] == "8192"

@@ -240,12 +240,13 @@ class SimulatedCluster:
         own = tuple(spec for key, spec in named if key not in shared)
         specs = (*own, *pod.specs[len(pod.named) :])
         kind = (pod.pod_request, pod.constraints, specs, pod.priority)
-        nodes = {pod.node, *(at.node for at in shared.values())} - {""}
+        at = {each.node for each in shared.values()}
+        nodes = {pod.node} if pod.node else at
+        if len(nodes | at) > 1:
+            words = f"its claims are allocated on {' and '.join(sorted(at))}"
+            return {name: FitError(name, Code.NODE_AFFINITY, detail=words) for name in nodes}
         if not nodes:
             return (yield from self.verdicts_of(kind))
-        if len(nodes) > 1:
-            words = f"its claims are allocated on {' and '.join(sorted(nodes))}"
-            return {name: FitError(name, Code.NODE_AFFINITY, detail=words) for name in nodes}
         (name,) = nodes
         return {name: self._verdict(self._node_infos[name], kind)}
 
