@@ -7,7 +7,7 @@ import msgspec
 from gpucore.accounting.device_info import DeviceInfo
 from gpucore.accounting.node_info import NodeInfo, unit_of
 from gpucore.claims.selectors import select
-from gpucore.model import CORE_PER_GPU, Code, DeviceFitError
+from gpucore.model import CORE_PER_GPU, Allocation, Code, DeviceFitError
 from gpucore.model.constraints import Taint
 from gpucore.units import MIB, GpuIndex, MemoryUnit, PodUid
 from gpucore.wire.claim.claim_specs import DeviceChoice, DeviceClass
@@ -62,14 +62,16 @@ def wanted(choice: DeviceChoice, classes: Mapping[str, DeviceClass]) -> Wanted:
 
 def devices_of(node_info: NodeInfo, devices: Mapping[GpuIndex, SliceDevice]) -> list[Device]:
     """The devices of a node in the order of its slice."""
-    gpus = node_info.devices
-    return [_device(node_info, gpus[i], each) for i, each in devices.items() if i in gpus]
+    unit, gpus, held = unit_of(node_info), node_info.devices, node_info.allocations
+    return [_device(gpus[i], each, unit, held) for i, each in devices.items() if i in gpus]
 
 
-def _device(node_info: NodeInfo, gpu: DeviceInfo, device: SliceDevice) -> Device:
-    used = gpu.used * unit_of(node_info).mib
+def _device(
+    gpu: DeviceInfo, device: SliceDevice, unit: MemoryUnit, held: Mapping[PodUid, Allocation]
+) -> Device:
+    used = gpu.used * unit.mib
     free = 0 if gpu.taken else max(device.memory_mib - used, 0)
-    users = sum(shares_of(node_info, uid, gpu.index) for uid in gpu.holders)
+    users = sum(held[uid].shares.get(gpu.index, 1) for uid in gpu.holders)
     return Device(gpu.index, device, free, gpu.core_free, users)
 
 
@@ -94,7 +96,9 @@ def core_of(choice: DeviceChoice, device: SliceDevice) -> int:
 def misfit(device: Device, want: Wanted, unit: MemoryUnit) -> DeviceFitError | None:
     """Why the device cannot take the choice; ``None`` where it can. Amounts are in ``unit``."""
     choice, found = want.choice, device.device
-    if not select(found, want.selectors).matches or missing_capacities(found, choice):
+    if not select(found, want.selectors).matches:
+        return DeviceFitError(device.index, Code.SELECTOR)
+    if choice.others and missing_capacities(found, choice):
         return DeviceFitError(device.index, Code.SELECTOR)
     if found.taint and not _tolerated(found, choice):
         return DeviceFitError(device.index, Code.UNHEALTHY)

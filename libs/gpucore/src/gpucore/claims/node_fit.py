@@ -336,10 +336,13 @@ class _Search:
                 return False
             self._steps -= 1
             device = self._devices[position]
+            why = misfit(device, way, MIB)
+            if why is not None:
+                if why.code is Code.SELECTOR and self._is_error(way, device):
+                    return False
+                continue
             candidate = _Chosen(self._needs[place], way, device)
-            if self._is_error(way, device):
-                return False
-            if misfit(device, way, MIB) is not None or not _allowed(candidate, self._chosen):
+            if not _allowed(candidate, self._chosen):
                 continue
             self._devices[position] = device.less(way.choice)
             self._chosen.append(candidate)

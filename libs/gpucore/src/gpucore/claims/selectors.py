@@ -80,17 +80,23 @@ class Selection(msgspec.Struct, frozen=True):
     error: bool = False
 
 
+_MATCHES: Final = Selection()
+
+
 def select(device: SliceDevice, expressions: Iterable[str]) -> Selection:
     """Apply the selectors; what is not understood is taken to match."""
     for expression in expressions:
-        terms = _terms(expression)
-        values = [(text, test(device)) for text, test in terms if test is not None]
-        false = next((text for text, value in values if value is False), "")
-        failed = false or next((text for text, value in values if value is None), "")
-        if failed:  # in CEL false && error is false
-            error = not false and len(values) == len(terms)
-            return Selection(matches=False, failed=failed, error=error)
-    return Selection()
+        failed, unknown = "", False
+        for text, test in _terms(expression):
+            value = True if test is None else test(device)
+            if value is False:  # in CEL false && error is false
+                return Selection(matches=False, failed=text)
+            if value is None:
+                failed = failed or text
+            unknown = unknown or test is None
+        if failed:
+            return Selection(matches=False, failed=failed, error=not unknown)
+    return _MATCHES
 
 
 def unknown_terms(expressions: Iterable[str]) -> tuple[str, ...]:
