@@ -8,7 +8,7 @@ from gpucore.accounting.claim_offers import by_index
 from gpucore.accounting.claims import ClaimAccounts
 from gpucore.accounting.ledger import Ledger
 from gpucore.claims.node_fit import ClaimNode, ClaimRules, first_fit, refusal
-from gpucore.model import Code
+from gpucore.model import Code, FitError
 from gpucore.units import GpuIndex, NodeName
 from gpucore.wire.claim.claim_specs import DeviceClass, decode_claim_spec
 from gpucore.wire.claim.devices import SliceDevice
@@ -77,8 +77,12 @@ class World:
 
     def code(self, asked: Sequence[Object]) -> tuple[Code, str] | None:
         """Why the claim does not fit, with the words that no figure has."""
-        why = refusal(self.node, self._rules(asked, ()))
+        why = self.refused(asked)
         return None if why is None else (why.code, why.detail)
+
+    def refused(self, asked: Sequence[Object]) -> FitError | None:
+        """Why the claim does not fit."""
+        return refusal(self.node, self._rules(asked, ()))
 
 
 def test_the_devices_of_one_request_differ() -> None:
@@ -92,6 +96,16 @@ def test_a_request_for_more_gpus_than_there_are_has_these_figures() -> None:
     """No GPU is too small: there are too few."""
     why = World(gpu(0)).code(requests(wants("2Gi", 2)))
     assert why == (Code.INSUFFICIENT_GPUS, "")
+
+
+def test_a_request_for_several_shares_has_figures_of_the_gpus_that_are_too_small() -> None:
+    """As a pod that requests a share over several GPUs."""
+    world = World(gpu(0), gpu(1, 2))
+    world.hold("gpu-1")
+    why = world.refused(requests(wants("2Gi", 2)))
+    assert why is not None
+    assert (why.code, why.requested, why.free, why.total) == (Code.INSUFFICIENT_MEMORY, 2, 1, 2)
+    assert [(each.index, each.free) for each in why.gpus] == [(1, 1)]
 
 
 def test_every_alternative_of_a_request_has_its_own_number_of_devices() -> None:

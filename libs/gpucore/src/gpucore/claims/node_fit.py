@@ -45,6 +45,7 @@ _NEAREST: Final = (
     Code.SELECTOR,
 )
 """Reasons of GPUs, the one that is nearest to a fit first."""
+_AMOUNTS: Final = frozenset({Code.INSUFFICIENT_CORE, Code.INSUFFICIENT_MEMORY})
 
 
 class ClaimNode(msgspec.Struct, frozen=True):
@@ -232,12 +233,16 @@ def _together(node: ClaimNode, needs: Sequence[Need], devices: list[Device]) -> 
     loose = [msgspec.structs.replace(need, constraints=(), aligned=()) for need in needs]
     if _Search(loose).fits(devices):
         return FitError(name, Code.DEVICE_CONSTRAINT, detail=_constraints(needs), total=wanted_gpus)
-    way = needs[0].ways[0]
-    free = sum(misfit(each, way, unit) is None for each in devices)
+    need, way = needs[0], needs[0].ways[0]
+    gpus = [why for each in devices if (why := misfit(each, way, unit)) is not None]
+    free = len(devices) - len(gpus)
+    alone = _of_need(node, need, gpus) if gpus and len(needs) == 1 else None
+    if alone and way.choice.memory_mib is not None and alone.code in _AMOUNTS:
+        return msgspec.structs.replace(alone, free=free, total=need.count, unresolvable=False)
     return FitError(
         name,
         Code.INSUFFICIENT_GPUS,
-        gpus=tuple(m for d in devices if (m := misfit(d, way, unit)) is not None),
+        gpus=tuple(gpus),
         unit=node.node_info.unit,
         requested=wanted_gpus,
         free=free,
