@@ -127,7 +127,8 @@ class SimulatedCluster:
         self._nodes = dict(nodes)
         self._policy = policy
         self._grouping = grouping
-        self._shared: dict[Key, Placement | None] = {}
+        self._held: Mapping[Key, Allocation] | None = None
+        self._shared: dict[Key, Placement] = {}
         self._parent: SimulatedCluster | None = None
         self._known: dict[_Kind, Verdicts] = {}
         self._stale: dict[_Kind, set[NodeName]] = {}
@@ -170,6 +171,7 @@ class SimulatedCluster:
             nominations=self._nominations,
         )
         other._devices, other._shared = dict(self._devices), dict(self._shared)
+        other._held = self._held
         other._parent, other._granted = self, self._granted
         return other
 
@@ -193,7 +195,8 @@ class SimulatedCluster:
 
     def granting(self, whatif_pod: WhatIfPod) -> Steps[WhatIfOutcome]:
         """As :meth:`grant`, in steps between which the simulation must not be used."""
-        shared = {key: at for key in whatif_pod.named if (at := self._allocated(key))}
+        held = (yield from self._claims()) if whatif_pod.named else {}
+        shared = {key: at for key in whatif_pod.named if (at := self._allocated(key, held))}
         verdicts = yield from self._verdicts(whatif_pod, shared)
         yield
         best: Rated | None = None
@@ -222,13 +225,24 @@ class SimulatedCluster:
             self._nodes[node_info.name] = node.plus(whatif_pod.constraints.requests)
         return WhatIfOutcome(whatif_pod.name, shown, fitting=fitting, node=whatif_pod.node)
 
-    def _allocated(self, key: Key) -> Placement | None:
+    def _claims(self) -> Steps[Mapping[Key, Allocation]]:
+        """What claims held at the beginning, by namespace and name."""
+        if self._held is None:
+            found: dict[Key, Allocation] = {}
+            for node_info in self._node_infos.values():
+                claims = [a for a in node_info.allocations.values() if a.users is not None]
+                found |= {(each.namespace, each.name): each for each in claims}
+                yield
+            self._held = found
+        return self._held
+
+    def _allocated(self, key: Key, held: Mapping[Key, Allocation]) -> Placement | None:
         """Where a claim is allocated, in the unit of the node; ``None`` where it is not."""
-        if key not in self._shared:
-            every = ((i, each) for i in self._node_infos.values() for each in _claims_on(i))
-            found = (_counted(i, each) for i, each in every if (each.namespace, each.name) == key)
-            self._shared[key] = next(found, None)
-        return self._shared[key]
+        if key in self._shared or key not in held:
+            return self._shared.get(key)
+        placement, shape = held[key].placement, self._node_infos[held[key].placement.node].shape
+        counted = {i: shape.counted(mem, held[key].unit) for i, mem in placement.mem.items()}
+        return msgspec.structs.replace(placement, mem=counted)
 
     def _verdicts(self, pod: WhatIfPod, shared: Mapping[Key, Placement]) -> Steps[Verdicts]:
         """The result of every node that the pod may go to.
@@ -331,18 +345,6 @@ class SimulatedCluster:
         rated = rate(node_info, request, placement, self._policy, grouping=self._grouping)
         last = avoided(node, constraints) if node is not None else 0
         return Rated(placement, (-last, *rated))
-
-
-def _claims_on(node_info: NodeInfo) -> list[Allocation]:
-    """What claims hold on a node."""
-    return [each for each in node_info.allocations.values() if each.users is not None]
-
-
-def _counted(node_info: NodeInfo, held: Allocation) -> Placement:
-    """What a claim holds, in the unit of the node."""
-    count = node_info.shape.counted
-    mem = {index: count(units, held.unit) for index, units in held.placement.mem.items()}
-    return msgspec.structs.replace(held.placement, mem=mem)
 
 
 def allocation_for(whatif_pod: WhatIfPod, placement: Placement, number: int) -> Allocation:
