@@ -53,6 +53,30 @@ def test_simple_comparisons_are_evaluated(expression: str, matches: bool) -> Non
     assert unknown_terms([expression]) == ()
 
 
+@pytest.mark.parametrize(
+    ("expression", "error"),
+    [
+        (f"device.attributes{DOMAIN}.linkGroup != 'x'", True),
+        (f"device.attributes{DOMAIN}.linkGroup in ['x']", True),
+        ("device.attributes['other.example'].index == 0", True),
+        (f"device.capacity{DOMAIN}.shares.compareTo(quantity('1')) >= 0", True),
+        (f"device.attributes{DOMAIN}.index < 'x'", True),
+        (f"device.attributes{DOMAIN}.index == 'x'", False),
+        (f"device.attributes{DOMAIN}.linkGroup != 'x' && !device.allowMultipleAllocations", False),
+        (f"device.attributes{DOMAIN}.linkGroup != 'x' && device.driver.size() > 99", False),
+    ],
+)
+def test_a_missing_attribute_or_capacity_is_an_error(expression: str, *, error: bool) -> None:
+    """Unless another term is false, or is not understood and so may be."""
+    found = select(GPU, [expression])
+    assert (found.matches, found.error) == (False, error)
+
+
+def test_values_of_two_types_are_not_equal() -> None:
+    """As kube-scheduler evaluates them."""
+    assert select(GPU, [f"device.attributes{DOMAIN}.index != '0'"]).matches
+
+
 @pytest.mark.parametrize(("name", "amount"), [("shares", 48), ("compute", 100)])
 def test_the_other_capacities_are_compared_too(name: str, amount: int) -> None:
     """With the numbers that the ResourceSlice has."""

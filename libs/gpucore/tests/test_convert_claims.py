@@ -174,6 +174,16 @@ def test_an_init_container_uses_the_first_share() -> None:
     assert box["resources"]["claims"] == [{"name": "gpushare", "request": "gpu-0"}]
 
 
+def test_an_init_container_uses_the_largest_share() -> None:
+    """The claim is as large as what the extender reserves: an init container ends before."""
+    item = pod({MEM: "1"}, {MEM: "14"}, inits=({MEM: "4"},))
+    found = converted(item)
+    assert found.template is not None
+    assert [each.memory_mib for each in found.template.requests] == [1024, 14 * 1024]
+    box = patched(item, found)["spec"]["initContainers"][0]
+    assert box["resources"]["claims"] == [{"name": "gpushare", "request": "gpu-1"}]
+
+
 @pytest.mark.parametrize("core", ["0", "20"])
 def test_an_init_container_never_uses_the_share_of_a_sidecar_beside_it(core: str) -> None:
     """Both run at the same time, and each would be given all of one share."""

@@ -265,6 +265,37 @@ async def test_a_node_that_takes_no_new_claims_keeps_those_it_has(world: World) 
     assert cdi_claims(world.cdi) == {"a"}
 
 
+async def test_a_claim_that_waits_while_the_node_changes_its_api_is_not_prepared(
+    world: World,
+) -> None:
+    """The device plugin may have allocated the same memory meanwhile."""
+    for uid in ("a", "b", "c"):
+        world.claims.add(uid, 0)
+    await world.prepare("a")
+    await world.prepare("c")
+    begun, end = threading.Event(), threading.Event()
+
+    def removing(what: str, _name: str) -> None:
+        if what == "unlink" and not begun.is_set():
+            begun.set()
+            end.wait(60)
+
+    with recorded() as disk:
+        disk.before = removing
+        first = asyncio.create_task(world.preparer.unprepare("a"))
+        second = asyncio.create_task(world.preparer.unprepare("c"))
+        await until("a file is being removed", begun.is_set)
+        calls = [asyncio.create_task(world.prepare(uid)) for uid in ("b", "c")]
+        await until("the calls wait", lambda: len(world.claims.requests) == 4)
+        world.why = "this node offers devices"
+        end.set()
+        results = await asyncio.gather(*calls, return_exceptions=True)
+    await asyncio.gather(first, second)
+    assert [str(each) for each in results] == ["this node offers devices"] * 2
+    assert cdi_claims(world.cdi) == set()
+    assert not world.state.claims
+
+
 async def test_what_is_published_follows_the_claims_that_are_held(world: World) -> None:
     """Nothing is published anew where a claim is prepared again."""
     signal = world.state.outlook_changed

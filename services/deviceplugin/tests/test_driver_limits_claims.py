@@ -118,6 +118,20 @@ async def test_pods_that_use_one_claim_never_get_more_than_the_claim_together(wo
     assert [world.in_force(name).hard for name in ("p", "q", "r")] == limits
 
 
+async def test_a_pod_without_a_cgroup_keeps_no_other_pod_of_its_claim_from_starting(
+    world: World,
+) -> None:
+    """It has ended, or kubelet is about to make its cgroup: its limit is set then."""
+    world.cgroup("p").mkdir()
+    for name in ("p", "q"):
+        watched(world, name, "c")
+    await enforce(world, claim(gib=4), "p", "q")
+    assert world.in_force("p") == share(2)
+    world.cgroup("q").mkdir()
+    await world.limits.look()
+    assert [world.in_force(name) for name in ("p", "q")] == [share(2)] * 2
+
+
 async def test_no_container_starts_without_its_limit(world: World) -> None:
     """Without a cgroup, without a pod, and where the driver does not keep the limit."""
     with pytest.raises(ClaimError, match="cgroup of pod uid-p was not found"):

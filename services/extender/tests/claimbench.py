@@ -64,6 +64,7 @@ class Bench:
         leads: bool = True,
         limit: int = 100,
         gpu: int = 16,
+        gpus: int = 1,
     ) -> None:
         self.time, self.leading, self.api = 0.0, leads, Api()
         self.asked = 0
@@ -82,7 +83,7 @@ class Bench:
         self.state.add_event_handler(self.nominator.node_changed)
         self.state.candidates.on_change = self.nominator.node_changed
         for name in nodes:
-            self.accounts.slice_changed(decode_slice(encoded(resource_slice(name, gpu))))
+            self.accounts.slice_changed(decode_slice(encoded(resource_slice(name, gpu, gpus))))
         self.nominator.classes.on_replace([decode_device_class(encoded(GPUSHARE))])
         self.claims = ClaimHandler(self.state, self.accounts, self.state.touched)
         for gib in (4, 8, 16):
@@ -153,17 +154,24 @@ def ready(name: str, gib: int = 16) -> Object:
     return item
 
 
-def resource_slice(name: str, gib: int = 16) -> Object:
-    """One GPU, of 16 GiB unless it is another size."""
+def resource_slice(name: str, gib: int = 16, gpus: int = 1) -> Object:
+    """GPUs of 16 GiB unless it is another size."""
     policy = {"validRange": {"min": "1Gi", "max": f"{gib}Gi", "step": "1Gi"}}
-    device = {
-        "name": "gpu-0",
-        "allowMultipleAllocations": True,
-        "attributes": {"uuid": {"string": f"GPU-{name}"}, "index": {"int": 0}},
-        "capacity": {"memory": {"value": f"{gib}Gi", "requestPolicy": policy}},
-    }
+    devices = [
+        {
+            "name": f"gpu-{index}",
+            "allowMultipleAllocations": True,
+            "attributes": {
+                "uuid": {"string": f"GPU-{name}" + (f"-{index}" if index else "")},
+                "index": {"int": index},
+                "productName": {"string": "Tesla T4"},
+            },
+            "capacity": {"memory": {"value": f"{gib}Gi", "requestPolicy": policy}},
+        }
+        for index in range(gpus)
+    ]
     pool = {"name": name, "generation": 1, "resourceSliceCount": 1}
-    spec = {"driver": CLAIM_DRIVER, "nodeName": name, "pool": pool, "devices": [device]}
+    spec = {"driver": CLAIM_DRIVER, "nodeName": name, "pool": pool, "devices": devices}
     return {"metadata": {"name": f"{name}-s"}, "spec": spec}
 
 

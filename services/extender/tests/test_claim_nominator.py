@@ -63,7 +63,7 @@ def many(count: int, requests: int = 1, constraints: int = 0, selectors: int = 0
         "selectors": [{"cel": {"expression": expression}}] * selectors,
     }
     named = [{"name": f"r{number}", "exactly": exactly} for number in range(requests)]
-    rules = [{"matchAttribute": f"{CLAIM_DRIVER}/index"}] * constraints
+    rules = [{"matchAttribute": f"{CLAIM_DRIVER}/productName"}] * constraints
     metadata = {"name": "gib-8", "namespace": "ns"}
     spec = {"spec": {"devices": {"requests": named, "constraints": rules}}}
     return decode_claim_template(encoded({"metadata": metadata, "spec": spec}))
@@ -86,12 +86,22 @@ async def test_a_claim_that_takes_long_to_compare_concerns_its_own_pod_alone(
     hostile: Any, *, nominated: bool
 ) -> None:
     """kube-scheduler places it without a nomination, or never; the next pod gets its node."""
-    bench = Bench("a", gpu=2048)
+    bench = Bench("a", gpu=2048, gpus=32)
     bench.nominator.templates.on_update(hostile, b"")
     bench.comes("hostile", 8)
     bench.comes("other", 4)
     await bench.round()
     assert bench.written == [*([("hostile", "a")] if nominated else []), ("other", "a")]
+
+
+async def test_a_pod_is_not_nominated_to_a_node_with_fewer_gpus_than_its_request() -> None:
+    """kube-scheduler allocates the devices of one request on GPUs that differ."""
+    bench = Bench("a")
+    bench.nominator.templates.on_update(many(2), b"")
+    bench.comes("one", 8)
+    await bench.round()
+    assert bench.written == []
+    assert bench.used("a") == 0
 
 
 async def test_a_deleted_pod_reserves_nothing() -> None:

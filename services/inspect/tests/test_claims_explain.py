@@ -108,6 +108,22 @@ def test_a_selector_that_excludes_all_gpus_is_named(run: Run, shared: FakeCluste
     assert f"selector {expression}" in text
 
 
+def test_a_selector_that_is_an_error_for_one_gpu_fits_nowhere(
+    run: Run, shared: FakeCluster
+) -> None:
+    """kube-scheduler ends its attempt for the pod at that node, whatever others have."""
+    shared.node("n2", resources=NOTHING)
+    other = device(0, 15)
+    other["attributes"]["numaNode"] = {"int": 0}
+    shared.add(resource_slice("n2", [other]))
+    expression = "device.attributes['gpu.gpushare.io'].numaNode == 0"
+    spec = request("1Gi", selectors=[{"cel": {"expression": expression}}])
+    text = explained(run, waits(shared, spec))
+    assert "it fits no node now" in text
+    assert f"selector {expression} is an error for GPU 0 of node n1" in text
+    assert 'device.attributes["gpu.gpushare.io"].?numaNode.orValue(-1) == 0' in text
+
+
 def test_a_selector_that_is_not_understood_is_named_and_not_guessed(
     run: Run, shared: FakeCluster
 ) -> None:
@@ -126,16 +142,74 @@ def test_a_toleration_opens_an_unhealthy_gpu(run: Run, shared: FakeCluster) -> N
     assert "It fits on 1 node: n1" in explained(run, waits(shared, spec))
 
 
-def test_a_share_over_several_gpus_needs_distinct_ones(run: Run, shared: FakeCluster) -> None:
-    """Two shares fit one GPU, but not with distinctAttribute."""
-    rule = [{"requests": ["gpu"], "distinctAttribute": "gpu.gpushare.io/uuid"}]
-    text = explained(run, waits(shared, request("3Gi", count=2, constraints=rule)))
+def two_requests(**more: Any) -> dict[str, Any]:
+    """A claim with two requests for 3 GiB."""
+    spec = request("3Gi", **more)
+    (first,) = spec["devices"]["requests"]
+    spec["devices"]["requests"].append({**first, "name": "second"})
+    return spec
+
+
+def test_two_requests_of_a_claim_need_distinct_gpus_under_a_rule(
+    run: Run, shared: FakeCluster
+) -> None:
+    """They fit one GPU, but not with distinctAttribute."""
+    rule = [{"distinctAttribute": "gpu.gpushare.io/uuid"}]
+    text = explained(run, waits(shared, two_requests(constraints=rule)))
     assert "DeviceConstraint distinctAttribute gpu.gpushare.io/uuid" in text
 
 
-def test_the_same_share_without_the_rule_fits(run: Run, shared: FakeCluster) -> None:
-    """Both on one GPU."""
-    assert "It fits on 1 node" in explained(run, waits(shared, request("3Gi", count=2)))
+def test_two_requests_of_a_claim_fit_one_gpu_without_the_rule(
+    run: Run, shared: FakeCluster
+) -> None:
+    """The other GPU is unhealthy."""
+    assert "It fits on 1 node" in explained(run, waits(shared, two_requests()))
+
+
+def test_one_request_for_two_gpus_does_not_fit_one(run: Run, shared: FakeCluster) -> None:
+    """Without any rule, as kube-scheduler allocates them."""
+    text = explained(run, waits(shared, request("3Gi", count=2)))
+    assert "requested 2, 1 of 2 GPUs are free: GPU 1 is unhealthy" in text
+
+
+def test_a_capacity_with_a_domain_is_named(run: Run, shared: FakeCluster) -> None:
+    """No device has a capacity of this name, so the claim is never allocated."""
+    spec = request()
+    wanted = {"requests": {"gpu.gpushare.io/memory": "1Gi"}}
+    spec["devices"]["requests"][0]["exactly"]["capacity"] = wanted
+    text = explained(run, waits(shared, spec))
+    assert "requested capacity gpu.gpushare.io/memory: GPUs have memory and compute" in text
+
+
+@pytest.fixture
+def used(cluster: FakeCluster) -> FakeCluster:
+    """Two nodes with a GPU each; a pod uses a claim of all memory of the first."""
+    for name in ("n1", "n2"):
+        cluster.node(name, resources=NOTHING)
+        cluster.add(resource_slice(name, [device(0, 15)]))
+    held = claim("model", allocated("n1", 0, "15Gi"), pods=["a"], spec=request("15Gi"))
+    return cluster.pod("a", node="n1").add(held).add(device_class())
+
+
+def second(cluster: FakeCluster, **fields: Any) -> FakeCluster:
+    """A pending pod ``w`` with the claim that pod ``a`` uses."""
+    body = {"schedulerName": "default-scheduler", **uses("model"), **fields}
+    return cluster.pod("w", phase="Pending", spec=body)
+
+
+def test_a_claim_that_another_pod_uses_is_shared_on_its_node(run: Run, used: FakeCluster) -> None:
+    """Its memory is allocated once, and the second pod can go nowhere else."""
+    text = explained(run, second(used))
+    assert "Requests: 15 GiB of one GPU" in text
+    assert "It fits on 1 node: n1" in text
+    assert "NodeAffinityMismatch claim model is allocated on node n1 n2" in text
+
+
+def test_a_pod_whose_shared_claim_is_on_another_node_waits(run: Run, used: FakeCluster) -> None:
+    """Free GPUs of the node that it selects are no help."""
+    text = explained(run, second(used, nodeSelector={"kubernetes.io/hostname": "n2"}))
+    assert "it fits no node now" in text
+    assert "claim model is allocated on node n1" in text
 
 
 def test_a_missing_template_is_the_reason(run: Run, shared: FakeCluster) -> None:

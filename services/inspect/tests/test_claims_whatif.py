@@ -89,6 +89,76 @@ def test_a_template_of_the_cluster_is_found(run: Run, shared: FakeCluster, manif
     assert (item["node"], item["unit"], item["gpus"]) == ("n1", "GiB", {"0": 8})
 
 
+SHARING = DEPLOYMENT.replace("resourceClaimTemplateName: eight", "resourceClaimName: model")
+CLAIM = TEMPLATE.replace("ClaimTemplate", "Claim").replace("name: eight", "name: model")
+CLAIM = CLAIM.replace("  spec:\n    devices", "  devices", 1)
+
+
+def test_a_selector_that_is_an_error_for_one_gpu_places_no_pod(
+    run: Run, shared: FakeCluster, manifest: Path
+) -> None:
+    """kube-scheduler gives up the pod, also where another node fits."""
+    shared.node("n2", resources=NOTHING)
+    other = device(0, 15)
+    other["attributes"]["numaNode"] = {"int": 0}
+    shared.add(resource_slice("n2", [other]))
+    expression = "device.attributes['gpu.gpushare.io'].numaNode == 0"
+    shared.add(template("eight", request("1Gi", selectors=[{"cel": {"expression": expression}}])))
+    manifest.write_text(DEPLOYMENT)
+    outcome = run("whatif", "-f", str(manifest), on=shared)
+    assert outcome.code == 1
+    assert f"selector {expression} is an error for GPU 0" in " ".join(outcome.out.split())
+
+
+def test_pods_that_name_one_claim_share_it(run: Run, shared: FakeCluster, manifest: Path) -> None:
+    """The first pod decides where; a pod with a claim of its own finds the rest of the memory."""
+    manifest.write_text(CLAIM + SHARING)
+    outcome = run("whatif", "-f", str(manifest), "-o", "json", on=shared)
+    assert outcome.code == 0, outcome.out
+    items = json.loads(outcome.out)["items"]
+    assert [(item["node"], item["gpus"]) for item in items] == [("n1", {"0": 8})] * 3
+    own = DEPLOYMENT.replace("replicas: 3", "replicas: 2").replace("web", "own")
+    manifest.write_text(CLAIM + SHARING + "---" + TEMPLATE + own)
+    outcome = run("whatif", "-f", str(manifest), "-o", "json", on=shared)
+    assert [item["node"] for item in json.loads(outcome.out)["items"]] == ["n1"] * 4 + [""]
+
+
+def test_pods_that_name_an_allocated_claim_need_no_more(
+    run: Run, shared: FakeCluster, manifest: Path
+) -> None:
+    """They go to the node of the claim, which has no room for another one."""
+    shared.node("n2", resources=NOTHING)
+    shared.add(resource_slice("n2", [device(0, 15)]))
+    held = claim("model", allocated("n1", 1, "15Gi"), pods=["b"], spec=request("15Gi"))
+    shared.pod("b", node="n1").add(held)
+    manifest.write_text(SHARING)
+    outcome = run("whatif", "-f", str(manifest), "-o", "json", on=shared)
+    assert outcome.code == 0, outcome.out
+    items = json.loads(outcome.out)["items"]
+    assert [(item["node"], item["gpus"]) for item in items] == [("n1", {"1": 15})] * 3
+
+
+def test_a_pod_cannot_use_claims_of_two_nodes(
+    run: Run, shared: FakeCluster, manifest: Path
+) -> None:
+    """Each claim is on the node where it is allocated."""
+    shared.node("n2", resources=NOTHING)
+    shared.add(resource_slice("n2", [device(0, 15)]))
+    shared.pod("b", node="n1").add(claim("model", allocated("n1", 1, "1Gi"), pods=["b"]))
+    shared.pod("c", node="n2").add(claim("other", allocated("n2", 0, "1Gi"), pods=["c"]))
+    both = "{name: gpu, resourceClaimName: model}, {name: more, resourceClaimName: other}"
+    text = SHARING.replace("{name: gpu, resourceClaimName: model}", both)
+    manifest.write_text(text.replace("replicas: 3", "replicas: 1"))
+    outcome = run("whatif", "-f", str(manifest), on=shared)
+    assert outcome.code == 1
+    assert "its claims are allocated on n1 and n2" in " ".join(outcome.out.split())
+    manifest.write_text(SHARING.replace("kind: Deployment", "kind: DaemonSet"))
+    outcome = run("whatif", "-f", str(manifest), on=shared)
+    lines = [" ".join(line.split()) for line in outcome.out.splitlines()]
+    assert lines[1].startswith("web-n1 n1 1 GiB on GPU 1")
+    assert lines[2] == "web-n2 - does not fit node n2: its claims are allocated on n1"
+
+
 def test_a_missing_template_is_named(run: Run, shared: FakeCluster, manifest: Path) -> None:
     """With where it was looked for."""
     manifest.write_text(DEPLOYMENT)

@@ -84,6 +84,19 @@ def test_a_pod_whose_claim_is_allocated_does_not_wait_for_it(
     assert figures(run, cluster, "-A") == {"default": (4, 0, 0)}
 
 
+def test_the_memory_of_a_claim_counts_once_for_all_pods_that_name_it(
+    run: Run, cluster: FakeCluster
+) -> None:
+    """While it is not allocated, and once it is."""
+    for name in ("p", "q"):
+        cluster.pod(name, phase="Pending", spec=uses("c"))
+    cluster.add(claim("c", spec=request("4Gi")))
+    assert figures(run, cluster, "-A") == {"default": (0, 2, 4)}
+    cluster.items = [each for each in cluster.items if each["kind"] != "ResourceClaim"]
+    cluster.add(claim("c", allocated("n", 0, "4Gi"), pods=["p"], spec=request("4Gi")))
+    assert figures(run, cluster, "-A") == {"default": (4, 1, 0)}
+
+
 def test_all_claims_of_a_pod_are_one_pod(run: Run, cluster: FakeCluster) -> None:
     """With the memory of both."""
     both = [{"name": each, "resourceClaimName": each} for each in ("c", "d")]

@@ -89,6 +89,16 @@ def test_a_share_names_its_gpu_by_uuid_and_limits_its_memory() -> None:
     assert [each.uuid for each in claim.devices] == [gpu(0).uuid]
 
 
+def test_a_request_may_have_a_mig_instance_beside_a_share() -> None:
+    """The class of the request selects both, and a MIG instance is allocated as a whole."""
+    mig = msgspec.structs.replace(gpu(1), mig=True)
+    node = claim_node(Inventory(gpus=(gpu(0), mig), unit=GIB), GrantPolicy(), "n1")
+    claim = AllocatedClaim("u-1", (device(), device(1, None, share_id="")))
+    found = envs(prepare_claim(claim, "team", "c", node))["u-1-gpu"]
+    assert found["NVIDIA_VISIBLE_DEVICES"] == f"{gpu(0).uuid},{mig.uuid}"
+    assert found["ALIYUN_COM_GPU_MEM_CONTAINER"] == "20"
+
+
 def test_an_amount_between_two_units_is_limited_in_mib() -> None:
     """The limit is never more than the claim consumes."""
     (env,) = envs(prepared(device(memory=4 * GIBIBYTE + 512 * 1024 * 1024 + 1))).values()
@@ -105,7 +115,7 @@ def test_two_gpus_of_one_request_are_joined_in_one_cdi_device() -> None:
 
 
 def test_two_shares_of_one_gpu_are_added() -> None:
-    """A request with a count of two may get both from one GPU."""
+    """The limit is that of both, although kube-scheduler takes another GPU for each."""
     (env,) = envs(prepared(device(), device(share_id="share-2"))).values()
     assert env["NVIDIA_VISIBLE_DEVICES"] == gpu(0).uuid
     assert env["GPUSHARE_MEM_LIMIT_MIB"] == "8192"
@@ -203,7 +213,7 @@ def test_a_prepared_claim_repeats_the_claim_and_its_devices() -> None:
         ((device(memory=0),), "without memory"),
         ((device(memory=17 * GIBIBYTE),), "more memory than GPU 0 has"),
         ((device(memory=9 * GIBIBYTE),) * 2, "more memory than GPU 0 has"),
-        ((device(), device(1, None)), "without memory"),
+        ((device(), device(1, 0)), "without memory"),
     ],
 )
 def test_an_allocation_that_does_not_fit_the_node_is_refused(

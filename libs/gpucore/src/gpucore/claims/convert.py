@@ -1,14 +1,14 @@
 """Pods of the device plugin as pods with claims: the same share, requested the other way.
 
 All containers of a pod get shares of one GPU, as from the extender. An init container uses the
-share of the first container, which is as large as the larger of the two. Requests that only the
+share of the largest container, which is as large as the larger of the two. Requests that only the
 extender or the device plugin can serve (gangs, memory beyond the share) are not converted; the
 reason is a value.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import reduce
-from itertools import product
+from itertools import product, repeat
 from typing import Any, Final
 
 import msgspec
@@ -90,12 +90,12 @@ def convert(raw: bytes | msgspec.Raw, how: ClaimRequests) -> Conversion:
         return Conversion(obstacle=obstacle)
     try:
         body = decoded(_BODY, raw, "no pod")
-        template = _template(pod, request, how, _gpu_tolerations(body["spec"]))
+        template, place = _template(pod, request, how, _gpu_tolerations(body["spec"]))
         _refuse_twice(body)
         _refuse_fractions(body, how.names)
     except (msgspec.MsgspecError, ValueError) as error:
         return Conversion(obstacle=str(error))
-    return Conversion(template, tuple(_changes(body, template, how)))
+    return Conversion(template, tuple(_changes(body, template, place, how)))
 
 
 def conversion_obstacle(pod: Pod, request: PodRequest) -> str:
@@ -121,10 +121,15 @@ def _obstacle_of_several(request: PodRequest) -> str:
 
 def _template(
     pod: Pod, request: PodRequest, how: ClaimRequests, tolerations: tuple[Tolerance, ...]
-) -> ShareTemplate:
-    """Raises: ValueError: the claim would be more than the API allows."""
-    boxes = (*pod.containers, *pod.sidecars)
-    containers = [found for box in boxes if (found := container_request(box, how.names))]
+) -> tuple[ShareTemplate, int]:
+    """The contents, and the position of the request that init containers use.
+
+    Raises:
+        ValueError: the claim would be more than the API allows.
+    """
+    ending = [found for box in pod.containers if (found := container_request(box, how.names))]
+    sidecars = [found for box in pod.sidecars if (found := container_request(box, how.names))]
+    containers = [*ending, *sidecars]
     if not containers:
         raise ValueError("only init containers request a share")
     if (
@@ -136,12 +141,13 @@ def _template(
         kind = "a GPU of its own needs" if request.whole_device else "several GPUs need"
         raise ValueError(f"{kind} one container")
     most = _init(pod, how.names)
-    if most and not any(container_request(box, how.names) for box in pod.containers):
+    if most and not ending:
         raise ValueError("an init container would use the share of a sidecar that runs beside it")
-    containers[0] = most_of(containers[0], most)
+    place = max(range(len(ending)), key=lambda i: (ending[i].mem, ending[i].core), default=0)
+    containers[place] = most_of(containers[place], most)
     requests = tuple(_request(container, request, how.unit) for container in containers)
     template = ShareTemplate(requests, request.gpu_count, _modes(request), tolerations)
-    return decode_contents(encode_contents(template))
+    return decode_contents(encode_contents(template)), place
 
 
 def _gpu_tolerations(spec: Mapping[str, Any]) -> tuple[Tolerance, ...]:
@@ -217,7 +223,9 @@ def _init(pod: Pod, names: Names) -> ContainerRequest:
     return reduce(most_of, inits, ContainerRequest())
 
 
-def _changes(body: dict[str, Any], template: ShareTemplate, how: ClaimRequests) -> Iterator[Change]:
+def _changes(
+    body: dict[str, Any], template: ShareTemplate, init: int, how: ClaimRequests
+) -> Iterator[Change]:
     spec = body["spec"]
     claims: Sequence[Mapping[str, Any]] = spec.get("resourceClaims") or ()
     places = iter(range(len(template.requests)))
@@ -225,7 +233,7 @@ def _changes(body: dict[str, Any], template: ShareTemplate, how: ClaimRequests) 
         for position, box in enumerate(spec.get(key) or ()):
             path = f"/spec/{key}/{position}/resources"
             sidecar = key == "containers" or box.get("restartPolicy") == "Always"
-            yield from _of_container(box, path, how.names, places if sidecar else None)
+            yield from _of_container(box, path, how.names, places if sidecar else repeat(init))
     name = template_name(template, how.device_class)
     reference = {"name": CLAIM, "resourceClaimTemplateName": name}
     yield _appended("/spec/resourceClaims", claims, reference)
@@ -234,7 +242,7 @@ def _changes(body: dict[str, Any], template: ShareTemplate, how: ClaimRequests) 
 
 
 def _of_container(
-    box: Mapping[str, Any], path: str, names: Names, places: Iterator[int] | None
+    box: Mapping[str, Any], path: str, names: Names, places: Iterator[int]
 ) -> Iterator[Change]:
     resources: Mapping[str, Any] = box.get("resources") or {}
     ours = (names.gpu_mem, names.gpu_core)
@@ -245,8 +253,7 @@ def _of_container(
             if name in (resources.get(kind) or {}):
                 yield {"op": "remove", "path": entry(f"{path}/{kind}", name)}
     if shares:
-        place = 0 if places is None else next(places)
-        reference = {"name": CLAIM, "request": request_name(place)}
+        reference = {"name": CLAIM, "request": request_name(next(places))}
         yield _appended(f"{path}/claims", resources.get("claims") or (), reference)
 
 

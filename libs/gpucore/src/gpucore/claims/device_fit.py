@@ -7,11 +7,11 @@ import msgspec
 from gpucore.accounting.device_info import DeviceInfo
 from gpucore.accounting.node_info import NodeInfo, unit_of
 from gpucore.claims.selectors import select
-from gpucore.model import CORE_PER_GPU, Code, DeviceFitError
+from gpucore.model import CORE_PER_GPU, Allocation, Code, DeviceFitError
 from gpucore.model.constraints import Taint
-from gpucore.units import GpuIndex, MemoryUnit
+from gpucore.units import MIB, GpuIndex, MemoryUnit, PodUid
 from gpucore.wire.claim.claim_specs import DeviceChoice, DeviceClass
-from gpucore.wire.claim.devices import UNHEALTHY, SliceDevice
+from gpucore.wire.claim.devices import SHARES, UNHEALTHY, SliceDevice
 
 
 class Device(msgspec.Struct, frozen=True):
@@ -62,14 +62,22 @@ def wanted(choice: DeviceChoice, classes: Mapping[str, DeviceClass]) -> Wanted:
 
 def devices_of(node_info: NodeInfo, devices: Mapping[GpuIndex, SliceDevice]) -> list[Device]:
     """The devices of a node in the order of its slice."""
-    unit, gpus = unit_of(node_info), node_info.devices
-    return [_device(gpus[i], each, unit) for i, each in devices.items() if i in gpus]
+    unit, gpus, held = unit_of(node_info), node_info.devices, node_info.allocations
+    return [_device(gpus[i], each, unit, held) for i, each in devices.items() if i in gpus]
 
 
-def _device(gpu: DeviceInfo, device: SliceDevice, unit: MemoryUnit) -> Device:
+def _device(
+    gpu: DeviceInfo, device: SliceDevice, unit: MemoryUnit, held: Mapping[PodUid, Allocation]
+) -> Device:
     used = gpu.used * unit.mib
     free = 0 if gpu.taken else max(device.memory_mib - used, 0)
-    return Device(gpu.index, device, free, gpu.core_free, len(gpu.holders))
+    users = sum(held[uid].shares.get(gpu.index, 1) for uid in gpu.holders)
+    return Device(gpu.index, device, free, gpu.core_free, users)
+
+
+def shares_of(node_info: NodeInfo, uid: PodUid, index: GpuIndex) -> int:
+    """Number of shares that a pod or a claim has of a GPU of which it holds something."""
+    return node_info.allocations[uid].shares.get(index, 1)
 
 
 def memory_of(choice: DeviceChoice, device: SliceDevice) -> int:
@@ -90,11 +98,26 @@ def misfit(device: Device, want: Wanted, unit: MemoryUnit) -> DeviceFitError | N
     choice, found = want.choice, device.device
     if not select(found, want.selectors).matches:
         return DeviceFitError(device.index, Code.SELECTOR)
+    if choice.others and missing_capacities(found, choice):
+        return DeviceFitError(device.index, Code.SELECTOR)
     if found.taint and not _tolerated(found, choice):
         return DeviceFitError(device.index, Code.UNHEALTHY)
     if choice.admin:
         return None
     return _short(device, choice, unit)
+
+
+def never_fits(device: SliceDevice, want: Wanted) -> bool:
+    """The device does not fit the choice when nothing else holds it; a taint does not count."""
+    alone = msgspec.structs.replace(device, taint="")
+    empty = Device(GpuIndex(0), alone, device.memory_mib, CORE_PER_GPU, 0)
+    return misfit(empty, want, MIB) is not None
+
+
+def missing_capacities(device: SliceDevice, choice: DeviceChoice) -> list[str]:
+    """Capacities that the choice requests and that the device does not have."""
+    limited = device.shared and device.max_shares
+    return [name for name in choice.others if not (limited and name == SHARES)]
 
 
 def _tolerated(device: SliceDevice, choice: DeviceChoice) -> bool:
@@ -109,8 +132,8 @@ def _short(device: Device, choice: DeviceChoice, unit: MemoryUnit) -> DeviceFitE
     figures = (unit.units_in(device.free_mib), unit.units_in(found.memory_mib), requested)
     if memory > found.memory_mib or (choice.memory_mib or 0) > found.memory_mib:
         return DeviceFitError(index, Code.TOO_LARGE, *figures)
-    if core > CORE_PER_GPU:
-        return DeviceFitError(index, Code.COMPUTE_TOO_LARGE, 0, CORE_PER_GPU, core)
+    if choice.core > CORE_PER_GPU:
+        return DeviceFitError(index, Code.COMPUTE_TOO_LARGE, 0, CORE_PER_GPU, choice.core)
     if not found.shared and not device.untouched:
         return DeviceFitError(index, Code.TAKEN_WHOLE)
     if memory > device.free_mib:

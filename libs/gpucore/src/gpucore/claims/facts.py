@@ -1,15 +1,15 @@
 """What the claims of a pod are, from the objects of a cluster: input of their explanation."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
-from gpucore.accounting.claim_offers import ClaimOffers, ClaimSpecs
+from gpucore.accounting.claim_offers import ClaimOffers, ClaimSpecs, Key
 from gpucore.claims.node_fit import ClaimRules
 from gpucore.claims.objects import CLAIM, CLASS, TEMPLATE, MissingObject, may_be_ours
 from gpucore.model import Allocation, PodRequest
 from gpucore.model.constraints import PodConstraints
-from gpucore.units import PodUid
+from gpucore.units import NodeName, PodUid
 from gpucore.wire.claim.claim_specs import ClaimSpec, DeviceChoice, DeviceClass
 from gpucore.wire.claim.pod_claims import PodClaim
 from gpucore.wire.pod.scheduler_events import SchedulerRecord
@@ -20,11 +20,16 @@ class ClaimFacts(msgspec.Struct, frozen=True):
     """What is known of a pod with claims.
 
     Attributes:
+        rules: of the claims that are not allocated yet.
+        specs: what all claims request.
+        allocated: claims that are allocated for other pods, and their nodes: the pod shares them.
         missing: claims, templates and classes that do not exist, on which they depend.
     """
 
     pod: Pod
     rules: ClaimRules
+    specs: tuple[ClaimSpec, ...]
+    allocated: tuple[tuple[str, NodeName], ...] = ()
     held: tuple[Allocation, ...] = ()
     missing: tuple[MissingObject, ...] = ()
     constraints: PodConstraints = PodConstraints()
@@ -47,7 +52,9 @@ def facts_of_extended(
     """
     spec = ClaimOffers(extended_class=device_class).exclusive(pod_request.gpus)
     rules = ClaimRules((spec,), classes)
-    return ClaimFacts(pod, rules, constraints=constraints, scheduler_record=scheduler_record)
+    return ClaimFacts(
+        pod, rules, rules.specs, constraints=constraints, scheduler_record=scheduler_record
+    )
 
 
 def awaits_claim(pod: Pod, pod_request: PodRequest) -> bool:
@@ -60,12 +67,14 @@ class ClaimObjects(msgspec.Struct, frozen=True):
 
     Attributes:
         used_by: what the claims of a pod hold, by UID of the pod.
+        allocated: what claims hold, by namespace and name of the claim.
         listed: kinds of which all objects are known.
     """
 
     classes: Mapping[str, DeviceClass] = {}
     specs: ClaimSpecs = ClaimSpecs()
     used_by: Mapping[PodUid, tuple[Allocation, ...]] = {}
+    allocated: Mapping[Key, Allocation] = {}
     listed: frozenset[str] = frozenset()
 
     def facts(
@@ -76,13 +85,19 @@ class ClaimObjects(msgspec.Struct, frozen=True):
         scheduler_record: SchedulerRecord,
     ) -> ClaimFacts | None:
         """What is known of a pod with claims; ``None`` where it uses no claim for GPUs of ours."""
-        specs = [spec for each in claims if (spec := self._spec_of(pod.namespace, each))]
+        found = [(each, spec) for each in claims if (spec := self._spec_of(pod.namespace, each))]
+        specs = tuple(spec for _, spec in found)
+        elsewhere = {each.claim: self.allocated.get((pod.namespace, each.claim)) for each in claims}
         held = self._held_by(pod, claims)
         if not held and not any(map(self._is_ours, specs)) and not self._unknown(pod, claims):
             return None
         return ClaimFacts(
             pod=pod,
-            rules=ClaimRules(tuple(specs), self.classes),
+            rules=ClaimRules(
+                tuple(spec for each, spec in found if not elsewhere[each.claim]), self.classes
+            ),
+            specs=specs,
+            allocated=tuple((name, it.placement.node) for name, it in elsewhere.items() if it),
             held=held,
             missing=tuple(self._missing(pod.namespace, claims, specs)),
             constraints=constraints,
@@ -129,7 +144,12 @@ class ClaimObjects(msgspec.Struct, frozen=True):
             yield MissingObject(CLAIM, claim.claim, namespace)
 
 
-def used_by(held: Iterator[Allocation]) -> Mapping[PodUid, tuple[Allocation, ...]]:
+def allocated_by_name(held: Iterable[Allocation]) -> Mapping[Key, Allocation]:
+    """What claims hold, by namespace and name of the claim."""
+    return {(each.namespace, each.name): each for each in held}
+
+
+def used_by(held: Iterable[Allocation]) -> Mapping[PodUid, tuple[Allocation, ...]]:
     """What the claims of each pod hold, by UID of the pod."""
     found: dict[PodUid, tuple[Allocation, ...]] = {}
     for each in held:

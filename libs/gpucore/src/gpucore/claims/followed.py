@@ -19,6 +19,7 @@ from gpucore.accounting.ledger import Ledger
 from gpucore.claims.facts import (
     ClaimFacts,
     ClaimObjects,
+    allocated_by_name,
     awaits_claim,
     facts_of_extended,
     used_by,
@@ -74,13 +75,15 @@ class FollowedClaims:
         """
         claims = claims_of_pod(raw)
         claimed = _claims(lists)
-        held = (self._ledger.allocation(each.uid) for each in claimed)
+        known = (self._ledger.allocation(each.uid) for each in claimed)
+        held = [each for each in known if each is not None]
         followed = ((TEMPLATE, self._templates), (CLASS, self._classes))
         listed = {CLAIM, *(kind for kind, objects in followed if objects is not None)}
         objects = ClaimObjects(
             dict(self._classes or {}),
             ClaimSpecs(_specs(claimed), self._template_specs(pod.namespace, claims)),
-            used_by(each for each in held if each is not None),
+            used_by(held),
+            allocated_by_name(held),
             frozenset(listed),
         )
         return objects.facts(pod, claims, constraints, scheduler_record(raw))

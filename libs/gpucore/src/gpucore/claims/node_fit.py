@@ -4,7 +4,6 @@ kube-scheduler tries devices in order and goes back where a later request or a c
 so does this, within a bound.
 """
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
@@ -17,13 +16,15 @@ from gpucore.claims.device_fit import (
     devices_of,
     memory_of,
     misfit,
+    missing_capacities,
+    never_fits,
     wanted,
 )
 from gpucore.claims.selectors import Value, attributes_of, excludes_driver, select
 from gpucore.model import Code, DeviceFitError, FitError, Placement
 from gpucore.units import MIB, GpuIndex
 from gpucore.wire.claim.claim_specs import ALL, ClaimSpec, DeviceClass, DeviceConstraint
-from gpucore.wire.claim.devices import SliceDevice
+from gpucore.wire.claim.devices import COMPUTE, MEMORY, SliceDevice
 from gpucore.wire.claim.resource_slices import OtherDevice
 from gpucore.wire.names import CLAIM_DRIVER
 
@@ -44,6 +45,7 @@ _NEAREST: Final = (
     Code.SELECTOR,
 )
 """Reasons of GPUs, the one that is nearest to a fit first."""
+_AMOUNTS: Final = frozenset({Code.INSUFFICIENT_CORE, Code.INSUFFICIENT_MEMORY})
 
 
 class ClaimNode(msgspec.Struct, frozen=True):
@@ -66,16 +68,25 @@ class ClaimRules(msgspec.Struct, frozen=True):
 
 
 class Need(msgspec.Struct, frozen=True):
-    """One device that a claim needs: ways to satisfy it, and the constraints that include it.
+    """One request of a claim: ways to satisfy it, and the constraints that include it.
 
     Attributes:
+        name: of the request.
+        counts: number of devices of each way; the devices of one request differ.
         aligned: values that devices of other drivers have for the attribute of a constraint.
     """
 
+    name: str
     ways: tuple[Wanted, ...]
+    counts: tuple[int, ...]
     constraints: tuple[DeviceConstraint, ...] = ()
     claim: int = 0
     aligned: tuple[tuple[str, frozenset[Value]], ...] = ()
+
+    @property
+    def count(self) -> int:
+        """Number of devices of the first way."""
+        return self.counts[0]
 
 
 def ours(want: Wanted) -> bool:
@@ -84,17 +95,24 @@ def ours(want: Wanted) -> bool:
 
 
 def needs_of(rules: ClaimRules, node: ClaimNode) -> list[Need]:
-    """One entry for each device that the claims need of this driver on this node."""
+    """What each request of the claims needs of this driver on this node."""
     found: list[Need] = []
     for number, spec in enumerate(rules.specs):
         for request in spec.requests:
             ways = [wanted(each, rules.classes) for each in request.choices]
             mine = tuple(each for each in ways if ours(each))
             if mine:
-                rest = [c for c in spec.constraints if not c.requests or request.name in c.requests]
+                rest = [each for each in spec.constraints if _names(each, request.name)]
                 aligned = tuple(_aligned(rules, spec, rest, node))
-                found += [Need(mine, tuple(rest), number, aligned)] * _count(mine[0], node)
+                counts = tuple(_count(each, node) for each in mine)
+                found.append(Need(request.name, mine, counts, tuple(rest), number, aligned))
     return found
+
+
+def _names(constraint: DeviceConstraint, request: str) -> bool:
+    """The constraint includes the request, or a subrequest of it (``<request>/<subrequest>``)."""
+    named = {each.partition("/")[0] for each in constraint.requests}
+    return not named or request in named
 
 
 def _aligned(
@@ -128,7 +146,7 @@ def _count(want: Wanted, node: ClaimNode) -> int:
     if want.choice.count != ALL:
         return want.choice.count
     devices = node.devices.values()
-    return max(sum(select(d, want.selectors).matches for d in devices), 1)
+    return max(sum(not never_fits(each, want) for each in devices), 1)
 
 
 def refusal(node: ClaimNode, rules: ClaimRules) -> FitError | None:
@@ -138,8 +156,12 @@ def refusal(node: ClaimNode, rules: ClaimRules) -> FitError | None:
         return FitError(name, Code.NO_RESOURCE_SLICE, unresolvable=True)
     needs = needs_of(rules, node)
     devices = devices_of(node.node_info, node.devices)
-    if _Search(needs).fits(devices):
+    search = _Search(needs)
+    if search.fits(devices):
         return None
+    if search.error:
+        why = FitError(name, Code.SELECTOR, detail=search.error, unresolvable=True)
+        return msgspec.structs.replace(why, ends_attempt=True)
     for need in needs:
         alone = [misfit(each, need.ways[0], unit_of(node.node_info)) for each in devices]
         if all(alone) and not _other_ways(devices, need, node):
@@ -195,26 +217,34 @@ def _of_need(node: ClaimNode, need: Need, gpus: list[DeviceFitError]) -> FitErro
 
 
 def _failed(need: Need, node: ClaimNode) -> str:
-    """The terms of selectors that exclude the GPUs."""
-    way = need.ways[0]
-    failed = (select(each, way.selectors).failed for each in node.devices.values())
-    return "selector " + " and ".join(dict.fromkeys(filter(None, failed)))
+    """The terms of selectors, or the capacities, that exclude the GPUs."""
+    way, devices = need.ways[0], node.devices.values()
+    failed = dict.fromkeys(filter(None, (select(d, way.selectors).failed for d in devices)))
+    if failed:
+        return "selector " + " and ".join(failed)
+    names = dict.fromkeys(name for d in devices for name in missing_capacities(d, way.choice))
+    return f"requested capacity {' and '.join(names)}: GPUs have {MEMORY} and {COMPUTE}"
 
 
 def _together(node: ClaimNode, needs: Sequence[Need], devices: list[Device]) -> FitError:
     """Each need fits alone: constraints keep them apart, or there are too few GPUs."""
     name, unit = node.node_info.name, unit_of(node.node_info)
+    wanted_gpus = sum(need.count for need in needs)
     loose = [msgspec.structs.replace(need, constraints=(), aligned=()) for need in needs]
     if _Search(loose).fits(devices):
-        return FitError(name, Code.DEVICE_CONSTRAINT, detail=_constraints(needs), total=len(needs))
-    way = needs[0].ways[0]
-    free = sum(misfit(each, way, unit) is None for each in devices)
+        return FitError(name, Code.DEVICE_CONSTRAINT, detail=_constraints(needs), total=wanted_gpus)
+    need, way = needs[0], needs[0].ways[0]
+    gpus = [why for each in devices if (why := misfit(each, way, unit)) is not None]
+    free = len(devices) - len(gpus)
+    alone = _of_need(node, need, gpus) if gpus and len(needs) == 1 else None
+    if alone and way.choice.memory_mib is not None and alone.code in _AMOUNTS:
+        return msgspec.structs.replace(alone, free=free, total=need.count, unresolvable=False)
     return FitError(
         name,
         Code.INSUFFICIENT_GPUS,
-        gpus=tuple(m for d in devices if (m := misfit(d, way, unit)) is not None),
+        gpus=tuple(gpus),
         unit=node.node_info.unit,
-        requested=len(needs),
+        requested=wanted_gpus,
         free=free,
         total=len(devices),
     )
@@ -230,64 +260,109 @@ def _constraints(needs: Sequence[Need]) -> str:
     )
 
 
+class _Chosen(msgspec.Struct, frozen=True):
+    """A device that is taken for a need."""
+
+    need: Need
+    way: Wanted
+    device: Device
+
+    def within(self, constraint: DeviceConstraint) -> bool:
+        """The constraint includes the device."""
+        name = self.need.name
+        names = {name, f"{name}/{self.way.choice.name}"}
+        return constraint in self.need.constraints and (
+            not constraint.requests or not names.isdisjoint(constraint.requests)
+        )
+
+    def value(self, constraint: DeviceConstraint) -> Value | None:
+        """What the constraint compares."""
+        return attributes_of(self.device.device).get(constraint.attribute)
+
+
+def _allowed(candidate: _Chosen, chosen: Sequence[_Chosen]) -> bool:
+    """No constraint keeps the device from those that are chosen."""
+    need = candidate.need
+    for constraint in filter(candidate.within, need.constraints):
+        mine = candidate.value(constraint)
+        others = [
+            each.value(constraint)
+            for each in chosen
+            if each.need.claim == need.claim and each.within(constraint)
+        ]
+        if any(mine not in v for name, v in need.aligned if name == constraint.attribute):
+            return False
+        if mine is None or (constraint.distinct and mine in others):
+            return False
+        if not constraint.distinct and any(mine != other for other in others):
+            return False
+    return True
+
+
 class _Search:
-    """First fit with a way back, within :data:`STEPS`."""
+    """First fit with a way back, within :data:`STEPS`.
+
+    Attributes:
+        error: why a selector is an error, which ends the search; empty without one.
+    """
 
     def __init__(self, needs: Sequence[Need]) -> None:
         self._needs = needs
         self._steps = STEPS
+        self._devices: list[Device] = []
+        self._chosen: list[_Chosen] = []
+        self.error = ""
 
-    def fits(self, devices: list[Device]) -> bool:
-        """Every need has its device."""
+    def fits(self, devices: Sequence[Device]) -> bool:
+        """Every need has its devices."""
         return self.fitted(devices) is not None
 
-    def fitted(self, devices: list[Device]) -> list[Device] | None:
+    def fitted(self, devices: Sequence[Device]) -> list[Device] | None:
         """The devices with what is left once every need has its own; ``None`` without a way."""
-        by_claim = Counter(need.claim for need in self._needs)
-        if max(by_claim.values(), default=0) > MOST_DEVICES:
-            return None
-        left = list(devices)
-        return left if self._from(0, left, []) else None
+        self._devices, self._chosen = list(devices), []
+        return self._devices if self._from(0) else None
 
-    def _from(self, place: int, devices: list[Device], chosen: list[SliceDevice]) -> bool:
+    def _from(self, place: int) -> bool:
         if place == len(self._needs):
             return True
-        for position, taken in self._options(place, devices, chosen):
-            before, devices[position] = devices[position], taken
-            chosen.append(taken.device)
-            if self._from(place + 1, devices, chosen):
-                return True
-            chosen.pop()
-            devices[position] = before
+        need = self._needs[place]
+        before = sum(each.need.claim == need.claim for each in self._chosen)
+        return any(
+            before + count <= MOST_DEVICES and self._more(place, way, count, 0)
+            for way, count in zip(need.ways, need.counts, strict=True)
+        )
+
+    def _more(self, place: int, way: Wanted, count: int, first: int) -> bool:
+        """``count`` more devices of the need, behind those that it has, and the needs after it."""
+        if not count:
+            return self._from(place + 1)
+        for position in range(first, len(self._devices)):
             if self._steps <= 0:
                 return False
+            self._steps -= 1
+            device = self._devices[position]
+            why = misfit(device, way, MIB)
+            if why is not None:
+                if why.code is Code.SELECTOR and self._is_error(way, device):
+                    return False
+                continue
+            candidate = _Chosen(self._needs[place], way, device)
+            if not _allowed(candidate, self._chosen):
+                continue
+            self._devices[position] = device.less(way.choice)
+            self._chosen.append(candidate)
+            if self._more(place, way, count - 1, position + 1):
+                return True
+            self._chosen.pop()
+            self._devices[position] = device
         return False
 
-    def _options(
-        self, place: int, devices: list[Device], chosen: list[SliceDevice]
-    ) -> Iterator[tuple[int, Device]]:
-        need = self._needs[place]
-        for way in need.ways:
-            for position, device in enumerate(devices):
-                if self._steps <= 0:
-                    return
-                self._steps -= 1
-                if misfit(device, way, MIB) is None and self._allowed(place, device, chosen):
-                    yield position, device.less(way.choice)
-
-    def _allowed(self, place: int, device: Device, chosen: list[SliceDevice]) -> bool:
-        need = self._needs[place]
-        for constraint in need.constraints:
-            mine = attributes_of(device.device).get(constraint.attribute)
-            others = [
-                attributes_of(each).get(constraint.attribute)
-                for each, other in zip(chosen, self._needs, strict=False)
-                if other.claim == need.claim and constraint in other.constraints
-            ]
-            if any(mine not in v for name, v in need.aligned if name == constraint.attribute):
-                return False
-            if mine is None or (constraint.distinct and mine in others):
-                return False
-            if not constraint.distinct and any(mine != other for other in others):
-                return False
-        return True
+    def _is_error(self, way: Wanted, device: Device) -> bool:
+        """The selectors are an error for a device that kube-scheduler looks at."""
+        if not (device.device.shared or device.untouched):
+            return False
+        found = select(device.device, way.selectors)
+        if found.error:
+            self.error = f"selector {found.failed} is an error for GPU {device.index}"
+            self._steps = 0
+        return found.error

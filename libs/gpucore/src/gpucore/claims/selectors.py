@@ -13,6 +13,7 @@ from typing import Final
 
 import msgspec
 
+from gpucore.model import CORE_PER_GPU
 from gpucore.units import MIB_BYTES
 from gpucore.wire.claim.devices import (
     COMPUTE,
@@ -27,7 +28,8 @@ from gpucore.wire.names import CLAIM_DRIVER
 from gpucore.wire.quantity import exact
 
 Value = str | int
-_Test = Callable[[SliceDevice], bool]
+_Test = Callable[[SliceDevice], bool | None]
+"""The value of a term; ``None`` where it is an error of CEL, as for a missing attribute."""
 
 _LONGEST: Final = 4096
 _KEPT: Final = 1024
@@ -70,19 +72,31 @@ class Selection(msgspec.Struct, frozen=True):
     Attributes:
         matches: no selector that is understood excludes it.
         failed: the term that excludes it; empty for none.
+        error: the term is an error for this device: kube-scheduler ends the attempt for the pod.
     """
 
     matches: bool = True
     failed: str = ""
+    error: bool = False
+
+
+_MATCHES: Final = Selection()
 
 
 def select(device: SliceDevice, expressions: Iterable[str]) -> Selection:
     """Apply the selectors; what is not understood is taken to match."""
     for expression in expressions:
+        failed, unknown = "", False
         for text, test in _terms(expression):
-            if test is not None and not test(device):
+            value = True if test is None else test(device)
+            if value is False:  # in CEL false && error is false
                 return Selection(matches=False, failed=text)
-    return Selection()
+            if value is None:
+                failed = failed or text
+            unknown = unknown or test is None
+        if failed:
+            return Selection(matches=False, failed=failed, error=not unknown)
+    return _MATCHES
 
 
 def unknown_terms(expressions: Iterable[str]) -> tuple[str, ...]:
@@ -169,10 +183,14 @@ def _attribute(found: re.Match[str]) -> _Test:
     value: Value = raw[1:-1] if raw[0] in "'\"" else int(raw)
     name = _full_name(found)
 
-    def test(device: SliceDevice) -> bool:
-        """A device without the attribute, or with another type, does not match."""
+    def test(device: SliceDevice) -> bool | None:
+        """Values of two types are not equal, and have no order."""
         has = attributes_of(device).get(name)
-        return isinstance(has, type(value)) and bool(compare(has, value))
+        if has is None:
+            return None
+        if isinstance(has, type(value)):
+            return bool(compare(has, value))
+        return found["op"] == "!=" if found["op"] in {"==", "!="} else None
 
     return test
 
@@ -180,7 +198,12 @@ def _attribute(found: re.Match[str]) -> _Test:
 def _member(found: re.Match[str]) -> _Test:
     values = {each[1:-1] for each in re.findall(_TEXT, found["values"])}
     name = _full_name(found)
-    return lambda device: attributes_of(device).get(name) in values
+
+    def test(device: SliceDevice) -> bool | None:
+        has = attributes_of(device).get(name)
+        return None if has is None else has in values
+
+    return test
 
 
 def _capacity(found: re.Match[str]) -> _Test | None:
@@ -190,10 +213,12 @@ def _capacity(found: re.Match[str]) -> _Test | None:
     except WireError:
         return None
 
-    def test(device: SliceDevice) -> bool:
-        amounts = {MEMORY: device.memory_mib * MIB_BYTES, COMPUTE: 100, SHARES: device.max_shares}
-        has = amounts.get(name, 0) * denominator
-        return domain == CLAIM_DRIVER and bool(compare(has, wanted))
+    def test(device: SliceDevice) -> bool | None:
+        amounts = {MEMORY: device.memory_mib * MIB_BYTES, COMPUTE: CORE_PER_GPU}
+        amounts |= {SHARES: device.max_shares} if device.shared and device.max_shares else {}
+        if domain != CLAIM_DRIVER or name not in amounts:
+            return None
+        return bool(compare(amounts[name] * denominator, wanted))
 
     return test
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import msgspec
 
 from gpucore.accounting.node_info import NodeInfo, unit_of
-from gpucore.claims.device_fit import Device, devices_of, misfit
+from gpucore.claims.device_fit import Device, devices_of, misfit, shares_of
 from gpucore.claims.facts import ClaimFacts
 from gpucore.claims.node_fit import ClaimNode, ClaimRules, Need, needs_of, refusal
 from gpucore.claims.objects import CLASS, MissingObject
@@ -19,6 +19,7 @@ from gpucore.scheduling.candidates import Candidates
 from gpucore.steps import Steps, complete
 from gpucore.units import MIB, NodeName
 from gpucore.wire.claim.claim_specs import ALL, ClaimSpec, DeviceChoice
+from gpucore.wire.names import CLAIM_DRIVER
 
 FIRST_FIT = "kube-scheduler took the first GPU that fits, in the order of the node's ResourceSlice"
 _STEPS = 4
@@ -69,7 +70,7 @@ def explaining_claims(
     facts: ClaimFacts, nodes: Mapping[NodeName, ClaimNode], candidates: Candidates
 ) -> Steps[Explanation]:
     """As :func:`explain_claims`, in steps between which nothing may change."""
-    request_summary = claims_sentence(facts.rules.specs)
+    request_summary = claims_sentence(facts.specs)
     base = Explanation(
         facts.pod,
         PodState.FINISHED,
@@ -129,10 +130,11 @@ def _waiting(
         if found is not None:
             refused[name] = found
         yield
-    fits = () if facts.missing else tuple(sorted(nodes.keys() - refused.keys()))
+    error = _selector_error(refused)
+    fits = () if facts.missing or error else tuple(sorted(nodes.keys() - refused.keys()))
     gates = facts.constraints.gates
     steps = () if fits else (yield from _steps(facts, nodes, refused))
-    helps = (*([gated(gates)] if gates else ()), *_helps(facts, steps))
+    helps = (*([gated(gates)] if gates else ()), *error, *_helps(facts, steps))
     groups = yield from grouped(refused, candidates.node_infos)
     state = PodState.FITS if fits else PodState.WAITING
     return msgspec.structs.replace(
@@ -146,9 +148,23 @@ def _waiting(
     )
 
 
+def _selector_error(refused: Mapping[NodeName, FitError]) -> tuple[str, ...]:
+    """What to do about a selector that is an error for one GPU of the cluster."""
+    for name, why in refused.items():
+        if why.ends_attempt:
+            ends = f"{why.detail} of node {name}, and kube-scheduler tries no other node"
+            example = f'device.attributes["{CLAIM_DRIVER}"].?numaNode.orValue(-1) == 0'
+            return (f"{ends}: allow for GPUs without the attribute or capacity, as in {example}",)
+    return ()
+
+
 def _refusal(
     name: NodeName, node: ClaimNode, facts: ClaimFacts, candidates: Candidates
 ) -> FitError | None:
+    for claim, at in facts.allocated:
+        if at != name:
+            words = f"claim {claim} is allocated on node {at}"
+            return FitError(name, Code.NODE_AFFINITY, detail=words, unresolvable=True)
     by_gpus = refusal(node, facts.rules)
     if by_gpus is not None and by_gpus.code is Code.NO_RESOURCE_SLICE:
         return by_gpus
@@ -227,7 +243,7 @@ def _with_memory(need: Need, mib: int) -> Need:
 def _single(rules: ClaimRules, node: ClaimNode) -> Iterator[tuple[Need, Device]]:
     """The devices for claims that need one device; for several a single GPU is no help."""
     needs = needs_of(rules, node)
-    if len(needs) == 1:
+    if [need.count for need in needs] == [1]:
         for device in devices_of(node.node_info, node.devices):
             yield needs[0], device
 
@@ -273,7 +289,7 @@ def _enough(node: ClaimNode, need: Need, device: Device) -> tuple[str, ...]:
             device,
             free_mib=device.free_mib + whole * unit.mib,
             core_free=min(device.core_free + (100 if hold.whole else hold.core), 100),
-            users=device.users - 1,
+            users=device.users - shares_of(node.node_info, uid, device.index),
         )
         ended.append(user_of(node.node_info.allocations[uid]))
         if misfit(device, need.ways[0], MIB) is None:

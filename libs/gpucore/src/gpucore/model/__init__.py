@@ -215,6 +215,7 @@ class Allocation(msgspec.Struct, frozen=True):
         faults: what was wrong with the pod's annotations, in words; empty is well.
         users: UID and name of the pods that may use it, where a ResourceClaim holds it; ``None``
             where a pod does.
+        shares: number of its shares of a GPU, where a ResourceClaim has several of one.
     """
 
     uid: PodUid
@@ -232,6 +233,7 @@ class Allocation(msgspec.Struct, frozen=True):
     gang: str = ""
     faults: tuple[str, ...] = ()
     users: tuple[tuple[PodUid, str], ...] | None = None
+    shares: GpuAmounts = {}
 
 
 class DeviceFitError(msgspec.Struct, frozen=True):
@@ -261,6 +263,7 @@ class FitError(msgspec.Struct, frozen=True):
         reserved_for: number of pods nominated to the node beside which the request does not fit; 0
             where it does not fit without them either. No refusal names them: they may be of other
             tenants.
+        ends_attempt: kube-scheduler gives up the pod at this node, and places it on no other one.
     """
 
     node: NodeName
@@ -273,3 +276,4 @@ class FitError(msgspec.Struct, frozen=True):
     detail: str = ""
     unresolvable: bool = False
     reserved_for: int = 0
+    ends_attempt: bool = False

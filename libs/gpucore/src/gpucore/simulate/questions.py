@@ -186,6 +186,7 @@ def whatif_pods_of(
             NO_REQUEST,
             wanted.constraints,
             specs=specs,
+            named=tuple((_namespace(wanted), claim) for claim in wanted.pod.claims),
             scheduler=wanted.pod.scheduler_name,
         )
         return _replicas(whatif_pod, wanted.replicas)

@@ -14,7 +14,7 @@ from typing import Final
 
 import msgspec
 
-from gpucore.accounting.claim_offers import ClaimOffers, DeviceMap
+from gpucore.accounting.claim_offers import ClaimOffers, DeviceMap, Key
 from gpucore.accounting.node_info import NodeInfo
 from gpucore.claims.node_fit import ClaimNode, ClaimRules, first_fit, refusal
 from gpucore.kubescheduler.node_fit import avoided, constraint_refusals
@@ -49,7 +49,8 @@ class WhatIfPod(msgspec.Struct, frozen=True):
         constraints: what it requires besides GPUs; looked at on nodes that the simulation has as
             candidates.
         gang: it belongs to a gang, which is not looked at here.
-        specs: what its claims request; empty without claims.
+        specs: what its claims request, those that it names first; empty without claims.
+        named: namespace and name of the claims that it names, which all pods that name them share.
         scheduler: ``spec.schedulerName``; empty where it names none.
         priority: pods of a lower one that are nominated to a node keep nothing from it.
         node: its controller assigned it to this one; empty where it may go to any.
@@ -60,6 +61,7 @@ class WhatIfPod(msgspec.Struct, frozen=True):
     constraints: PodConstraints = UNCONSTRAINED
     gang: bool = False
     specs: tuple[ClaimSpec, ...] = ()
+    named: tuple[Key, ...] = ()
     scheduler: str = ""
     priority: int = 0
     node: NodeName = NodeName("")
@@ -125,6 +127,8 @@ class SimulatedCluster:
         self._nodes = dict(nodes)
         self._policy = policy
         self._grouping = grouping
+        self._held: Mapping[Key, Allocation] | None = None
+        self._shared: dict[Key, Placement] = {}
         self._parent: SimulatedCluster | None = None
         self._known: dict[_Kind, Verdicts] = {}
         self._stale: dict[_Kind, set[NodeName]] = {}
@@ -166,7 +170,8 @@ class SimulatedCluster:
             offers=self._offers,
             nominations=self._nominations,
         )
-        other._devices = dict(self._devices)
+        other._devices, other._shared = dict(self._devices), dict(self._shared)
+        other._held = self._held
         other._parent, other._granted = self, self._granted
         return other
 
@@ -190,19 +195,26 @@ class SimulatedCluster:
 
     def granting(self, whatif_pod: WhatIfPod) -> Steps[WhatIfOutcome]:
         """As :meth:`grant`, in steps between which the simulation must not be used."""
-        verdicts = yield from self._verdicts(whatif_pod)
+        held = (yield from self._claims()) if whatif_pod.named else {}
+        shared = {key: at for key in whatif_pod.named if (at := self._allocated(key, held))}
+        verdicts = yield from self._verdicts(whatif_pod, shared)
         yield
         best: Rated | None = None
-        fitting = 0
+        fitting, ends = 0, False
         for verdict in verdicts.values():
             if isinstance(verdict, FitError):
+                ends |= verdict.ends_attempt
                 continue
             fitting += 1
             if best is None or verdict.rating > best.rating:
                 best = verdict
-        if best is None:
+        if best is None or ends:
             refused = {n: v for n, v in verdicts.items() if isinstance(v, FitError)}
             return WhatIfOutcome(whatif_pod.name, refusals=refused, node=whatif_pod.node)
+        shown = best.placement
+        if shared and not (shown.mem or shown.group):
+            shown = next(iter(shared.values()))
+        self._shared |= {key: shown for key in whatif_pod.named if key not in shared}
         node_info = self._node_infos[best.placement.node].copy()
         self._granted += 1
         node_info.put(allocation_for(whatif_pod, best.placement, self._granted))
@@ -211,14 +223,46 @@ class SimulatedCluster:
         node = self._nodes.get(node_info.name)
         if node is not None:
             self._nodes[node_info.name] = node.plus(whatif_pod.constraints.requests)
-        return WhatIfOutcome(whatif_pod.name, best.placement, fitting=fitting, node=whatif_pod.node)
+        return WhatIfOutcome(whatif_pod.name, shown, fitting=fitting, node=whatif_pod.node)
 
-    def _verdicts(self, pod: WhatIfPod) -> Steps[Verdicts]:
-        """The result of every node that the pod may go to."""
-        kind = (pod.pod_request, pod.constraints, pod.specs, pod.priority)
-        if pod.node:
-            return {pod.node: self._verdict(self._node_infos[pod.node], kind)}
-        return (yield from self.verdicts_of(kind))
+    def _claims(self) -> Steps[Mapping[Key, Allocation]]:
+        """What claims held at the beginning, by namespace and name."""
+        if self._held is None:
+            found: dict[Key, Allocation] = {}
+            for node_info in self._node_infos.values():
+                claims = [a for a in node_info.allocations.values() if a.users is not None]
+                found |= {(each.namespace, each.name): each for each in claims}
+                yield
+            self._held = found
+        return self._held
+
+    def _allocated(self, key: Key, held: Mapping[Key, Allocation]) -> Placement | None:
+        """Where a claim is allocated, in the unit of the node; ``None`` where it is not."""
+        if key in self._shared or key not in held:
+            return self._shared.get(key)
+        placement, shape = held[key].placement, self._node_infos[held[key].placement.node].shape
+        counted = {i: shape.counted(mem, held[key].unit) for i, mem in placement.mem.items()}
+        return msgspec.structs.replace(placement, mem=counted)
+
+    def _verdicts(self, pod: WhatIfPod, shared: Mapping[Key, Placement]) -> Steps[Verdicts]:
+        """The result of every node that the pod may go to.
+
+        Args:
+            shared: its claims that are allocated: they decide the node.
+        """
+        named = zip(pod.named, pod.specs, strict=False)
+        own = tuple(spec for key, spec in named if key not in shared)
+        specs = (*own, *pod.specs[len(pod.named) :])
+        kind = (pod.pod_request, pod.constraints, specs, pod.priority)
+        at = {each.node for each in shared.values()}
+        nodes = {pod.node} if pod.node else at
+        if len(nodes | at) > 1:
+            words = f"its claims are allocated on {' and '.join(sorted(at))}"
+            return {name: FitError(name, Code.NODE_AFFINITY, detail=words) for name in nodes}
+        if not nodes:
+            return (yield from self.verdicts_of(kind))
+        (name,) = nodes
+        return {name: self._verdict(self._node_infos[name], kind)}
 
     def verdicts_of(self, kind: _Kind) -> Steps[Verdicts]:
         """The result of every node for a kind of pods; only changed nodes are evaluated again."""
@@ -245,7 +289,7 @@ class SimulatedCluster:
     def _verdict(self, node_info: NodeInfo, kind: _Kind) -> Rated | FitError:
         pod_request, constraints, specs, priority = kind
         specs = specs or self._extended(node_info, pod_request)
-        if specs:
+        if specs or pod_request == NO_REQUEST:
             return self._claim_verdict(node_info, constraints, specs)
         node = self._nodes.get(node_info.name)
         why = admit(node_info, pod_request, node, constraints) if node is not None else None

@@ -92,16 +92,21 @@ class ClaimPreparer:
         return await self._have(claim, raw, known)
 
     def _new(self, allocated: AllocatedClaim, namespace: str, name: str) -> PreparedClaim:
+        self._accept()
+        return prepare_claim(allocated, namespace, name, self._node())
+
+    def _accept(self) -> None:
         why = self._refusal()
         if why:
             raise ClaimError(why)
-        return prepare_claim(allocated, namespace, name, self._node())
 
     async def _have(
         self, claim: PreparedClaim, raw: bytes, known: PreparedClaim | None
     ) -> PreparedClaim:
         """The claim counts before its files exist, so that the node cannot change its API."""
         async with self._changing:
+            if claim is not known or self._files.read(claim.uid) is None:
+                self._accept()  # the API may have changed meanwhile
             self._holder.hold(claim)
             try:
                 prepared = await asyncio.to_thread(self._files.prepare, claim)

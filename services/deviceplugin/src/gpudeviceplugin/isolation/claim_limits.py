@@ -42,12 +42,19 @@ class ClaimLimits:
         pods = pods or users_of(claim, self._state.pods.values())
         if not pods:
             raise ClaimError("the claim is reserved for no pod that is known")
-        for uid in pods:
+        for uid in self._starting(pods):
             wanted = {gpu: self._wanted(gpu, claim, uid, len(pods)) for gpu in limited}
             why = await self._limits.put_in_force(uid, wanted)
             if why:
                 raise ClaimError(f"the memory limit of the claim is not in force: {why}")
         self._limits.look_soon()
+
+    def _starting(self, pods: Collection[PodUid]) -> Collection[PodUid]:
+        """The pods that may start containers: kubelet makes the cgroup of a pod before it prepares.
+
+        Others for which the claim is reserved have ended, or get their limits with their cgroups.
+        """
+        return [uid for uid in pods if self._limits.has_cgroup(uid)] or pods
 
     def _wanted(self, gpu: Gpu, claim: PreparedClaim, uid: PodUid, pods: int) -> MemoryLimit | None:
         """The pod's limit on the GPU; that of the claim alone while the watch lacks the pod."""

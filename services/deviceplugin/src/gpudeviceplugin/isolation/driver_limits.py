@@ -138,6 +138,10 @@ class DriverLimits:
         wanted = {gpu: share_limit(self._state, pod, gpu, gpus[gpu.index]) for gpu in limited}
         return await self.put_in_force(pod.uid, wanted)
 
+    def has_cgroup(self, uid: PodUid) -> bool:
+        """The cgroup of the pod is on the node."""
+        return bool(self._tree.of_pod(uid))
+
     async def put_in_force(self, uid: PodUid, wanted: Mapping[Gpu, MemoryLimit | None]) -> str:
         """Set the limits of a pod; returns why one is not in force, or ''."""
         cgroup = self._tree.of_pod(uid)

@@ -11,6 +11,7 @@ from gpucore.accounting.ledger import Ledger
 from gpucore.claims.facts import (
     ClaimFacts,
     ClaimObjects,
+    allocated_by_name,
     awaits_claim,
     facts_of_extended,
     used_by,
@@ -84,11 +85,13 @@ class PodClaims:
     @cached_property
     def _objects(self) -> ClaimObjects:
         ledger, kinds = self._ledger, (CLASS, CLAIM, TEMPLATE)
-        allocations = (ledger.allocation(uid) for uid in ledger.claims())
+        known = (ledger.allocation(uid) for uid in ledger.claims())
+        held = [each for each in known if each is not None]
         return ClaimObjects(
             self.classes,
             claim_specs(self._snapshot),
-            used_by(each for each in allocations if each is not None),
+            used_by(held),
+            allocated_by_name(held),
             frozenset(kind for kind in kinds if self._snapshot.was_read(kind)),
         )
 
@@ -101,7 +104,7 @@ class PodClaims:
         located = any(each.placement.node in self.nodes for each in facts.held)
         if located or facts.pod.finished or (facts.held and not self._is_partial):
             return explain_claims(facts, self.nodes, candidates)
-        kind = (facts.rules.specs, facts.missing, facts.constraints)
+        kind = (facts.specs, facts.allocated, facts.missing, facts.constraints)
         if self._is_partial and not (facts.missing or facts.pod.gated):
             return _undecided(facts, facts.pod.node)
         if kind not in self._alike and len(self._alike) >= self._kinds:
@@ -158,7 +161,7 @@ def _undecided(facts: ClaimFacts, node: str = "") -> Explanation:
     return Explanation(
         facts.pod,
         PodState.PLACED if node else PodState.UNDECIDED,
-        request_summary=claims_sentence(facts.rules.specs),
+        request_summary=claims_sentence(facts.specs),
         where=f"a GPU of node {node}" if node else "",
         scheduler_record=facts.scheduler_record,
     )

@@ -291,12 +291,16 @@ def _pending_for_claims(
 ) -> Iterator[GroupUsage]:
     """Pods without a node whose GPUs are requested by claims."""
     claims = PodClaims(snapshot, ledger_of(snapshot, names))
+    before: set[tuple[str, str]] = set()
     for pod, raw in snapshot.raw_pods():
         if pod.node or pod.finished or namespace not in {"", pod.namespace}:
             continue
         facts = claims.facts(pod, raw)
         if facts is not None and not facts.held:
-            mib, gpus = requested(facts.rules.specs)
+            mine = {(pod.namespace, name) for name in pod.claims}
+            known = len(mine) == len(facts.specs) and mine <= before  # other pods name these claims
+            mib, gpus = (0, 0) if known else requested(facts.rules.specs)
+            before |= mine
             units = unit.units_for(mib)
             yield GroupUsage(name_of(pod), pending_pods=1, pending=units, pending_gpus=gpus)
 

@@ -97,9 +97,10 @@ def _grant(devices: Sequence[DeviceShare], node: ClaimPreparation) -> Grant:
         return grant(Resource.GPU, counts, node.inventory, policy)
     unit = _unit(devices, node.inventory.unit or MIB)
     inventory = _in_unit(node.inventory, unit)
+    sizes = {gpu.index: gpu.units for gpu in inventory.gpus}
     units: Counter[GpuIndex] = Counter()
     for device, gpu in zip(devices, gpus, strict=True):
-        units[gpu.index] += _units(device, unit)
+        units[gpu.index] += sizes[gpu.index] if device.exclusive else _units(device, unit)
     return _share(devices, gpus, units, inventory, policy)
 
 

@@ -25,16 +25,20 @@ class DeviceChoice(msgspec.Struct, frozen=True):
         count: number of devices; 0 takes all that match.
         memory_mib: memory of each device in MiB, rounded up; ``None`` takes the default, all of it.
         core: percent of compute of each device.
+        others: names of further capacities that are requested, which a device must have.
         selectors: CEL expressions that a device must satisfy.
+        name: of the subrequest; empty where the request has no alternatives.
     """
 
     device_class: str
     count: int = 1
     memory_mib: int | None = None
     core: int = 0
+    others: tuple[str, ...] = ()
     selectors: tuple[str, ...] = ()
     tolerations: tuple[Toleration, ...] = ()
     admin: bool = False
+    name: str = ""
 
 
 class DeviceRequest(msgspec.Struct, frozen=True):
@@ -96,6 +100,7 @@ class _Capacity(msgspec.Struct):
 
 
 class _Exact(msgspec.Struct, rename="camel"):
+    name: str = ""
     device_class_name: str = ""
     allocation_mode: str | None = None
     count: int | None = None
@@ -230,22 +235,23 @@ def _choice(exact: _Exact) -> DeviceChoice:
         count=min(count, _MAX_COUNT),
         memory_mib=None if memory is None else -(-memory // MIB_BYTES),
         core=core or 0,
+        others=tuple(sorted(wanted.keys() - {MEMORY, COMPUTE})),
         selectors=_expressions(exact.selectors),
         tolerations=tuple(map(toleration_of, exact.tolerations or ())),
         admin=bool(exact.admin_access),
+        name=exact.name,
     )
 
 
 def _wanted(requests: dict[str, Any], name: str) -> int | None:
-    """An amount; the name may be written with the domain of the driver.
+    """An amount; kube-scheduler compares the name as it is published, without a domain.
 
     The API server stores negative amounts. One counts as 0, because kube-scheduler raises it to the
     smallest share of the device; text that is no quantity counts as more than any device has.
     """
-    found = [value for key, value in requests.items() if key.rpartition("/")[2] == name]
-    if not found:
+    if name not in requests:
         return None
-    text = str(found[0])
+    text = str(requests[name])
     try:
         return amount(text)
     except WireError:

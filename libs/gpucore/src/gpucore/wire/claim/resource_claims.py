@@ -220,6 +220,7 @@ def allocation_of_claim(
     shares = [each for each in mine if not each.exclusive]
     lost = [each for each in mine if each.device not in indexes]
     memory, core = _sums(shares, indexes)
+    number = Counter(indexes[each.device] for each in mine if each.device in indexes)
     return Allocation(
         uid=claim.uid,
         namespace=claim.namespace,
@@ -231,6 +232,7 @@ def allocation_of_claim(
         pending_gpus=sum(each.exclusive for each in lost),
         unit=MIB,
         users=claim.pods,
+        shares={index: count for index, count in number.items() if count > 1},
     )
 
 
