@@ -26,7 +26,7 @@ from gpucore.scheduling.device_order import device_order
 from gpucore.scheduling.fit import admit
 from gpucore.scheduling.grouping import BY_LINKS, Grouping
 from gpucore.scheduling.host_rooms import request_on_host, take_from_host
-from gpucore.scheduling.nominated import node_beside, refusal_beside
+from gpucore.scheduling.nominated import host_refusal_beside, node_beside, refusal_beside
 from gpucore.scheduling.pending_pods import Nominations
 from gpucore.scheduling.policy import Policy, place, rate
 from gpucore.steps import Steps, complete
@@ -243,7 +243,7 @@ class SimulatedCluster:
         return found, set()
 
     def _verdict(self, node_info: NodeInfo, kind: _Kind) -> Rated | FitError:
-        pod_request, constraints, specs, priority = kind
+        pod_request, constraints, specs, _ = kind
         specs = specs or self._extended(node_info, pod_request)
         if specs:
             return self._claim_verdict(node_info, constraints, specs)
@@ -256,17 +256,22 @@ class SimulatedCluster:
             return placement
         rated = rate(node_info, pod_request, placement, self._policy, grouping=self._grouping)
         last = avoided(node, constraints) if node is not None else 0
-        bound = self._bound(node_info, pod_request, priority, placement)
+        bound = self._bound(node_info, node, kind, placement)
         return bound if isinstance(bound, FitError) else Rated(bound, (-last, *rated))
 
     def _bound(
-        self, node_info: NodeInfo, pod_request: PodRequest, priority: int, placement: Placement
+        self, node_info: NodeInfo, node: CandidateNode | None, kind: _Kind, placement: Placement
     ) -> Placement | FitError:
         """Where bind places the pod: on no GPU that a pod nominated to the node waits for."""
+        pod_request, constraints, _, priority = kind
         pod = Pod(PodUid(""), "", "", priority=priority)
         held = self._nominations.before(node_info.name, pod) if self._nominations else []
         if not held:
             return placement
+        if node is not None:
+            why = host_refusal_beside(node_info, node, constraints, held)
+            if why is not None:
+                return why
         kept, free = refusal_beside(node_info, pod_request, held), node_beside(node_info, held)
         return kept or place(free, pod_request, self._policy, grouping=self._grouping)
 
