@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from gpucore.defrag.budgets import Allowance, Budgets, PastEviction, recent
 from gpucore.defrag.planning import NO_PLAN, EvictionPlan, find_plan, simulate
 from gpucore.defrag.pods import DefragPod, DefragState, is_leaving
+from gpucore.model.constraints import UNCONSTRAINED, PodConstraints
 from gpucore.units import NodeName, PodUid
 
 FREE = Allowance(Budgets())
@@ -179,6 +180,52 @@ def test_a_pod_that_no_scheduler_places_takes_no_room() -> None:
     assert found.reasons == {"ahead": "no scheduler has this name"}
 
 
+@pytest.mark.parametrize(("choosy", "planned"), [("big", True), ("small", False)])
+def test_replacements_come_in_the_order_of_the_evictions(choosy: str, *, planned: bool) -> None:
+    """The larger pod is evicted first, so its replacement may take the only place of the other."""
+    needs_n2 = PodConstraints(node_selector=(("name", "n2"),))
+    pods = [
+        held(
+            name,
+            units,
+            "n1",
+            0,
+            creation=creation,
+            constraints=needs_n2 if name == choosy else UNCONSTRAINED,
+        )
+        for name, units, creation in (
+            ("big", 8, "2026-01-02T00:00:00Z"),
+            ("small", 6, "2026-01-01T00:00:00Z"),
+        )
+    ]
+    stays = [
+        held(f"{node}-{gpu}", units, node, gpu, obstacle="stays")
+        for node, gpu, units in (
+            ("n1", 0, 2),
+            ("n1", 1, 16),
+            ("n2", 0, 8),
+            ("n2", 1, 16),
+            ("n3", 0, 8),
+            ("n3", 1, 16),
+        )
+    ]
+    cluster = state(("n1", "n2", "n3"), *pods, *stays, waits("w", 14))
+    nodes = {
+        name: msgspec.structs.replace(node, labels={"name": name})
+        for name, node in cluster.nodes.nodes.items()
+    }
+    cluster = msgspec.structs.replace(
+        cluster, nodes=msgspec.structs.replace(cluster.nodes, nodes=nodes)
+    )
+    plan = find_plan(cluster, FREE).plan
+    assert (plan is not None) == planned
+    if plan is not None:
+        assert [(one.pod.name, one.to.node) for one in plan.evictions] == [
+            ("big", "n2"),
+            ("small", "n3"),
+        ]
+
+
 def test_budgets_hold_over_runs() -> None:
     """Evictions of the last hour count, whoever requested them."""
     past = PastEviction(100, NodeName("n9"), "team", PodUid("p"), "rs", PodUid("v"), "team")
@@ -268,6 +315,6 @@ def test_no_plan_breaks_a_rule(
         for name in cluster.nodes.nodes
     )
     uids = [pod.uid for pod in evicted]
-    placed = simulate(cluster, plan.waiting, uids, evicted)
+    placed = simulate(cluster, {plan.waiting.uid}, uids, evicted)
     assert placed is not None
     assert set(placed) == {plan.waiting.uid, *uids}

@@ -120,19 +120,19 @@ def permitted(waiting: DefragPod, pod: DefragPod, allowance: Allowance) -> bool:
 
 def simulate(
     state: DefragState,
-    waiting: DefragPod,
+    wanted: Collection[PodUid],
     gone: Collection[PodUid],
     replaced: Sequence[DefragPod],
     *,
-    pending: Collection[PodUid] = (),
     base: SimulatedCluster | None = None,
 ) -> dict[PodUid, Placement] | None:
-    """Where what-if places a waiting pod and replacements once pods are gone.
+    """Where what-if places waiting pods and replacements once pods are gone.
 
     Args:
+        wanted: waiting pods that have to be placed.
         gone: pods that leave their node.
-        replaced: those of them whose replacement does not exist yet and has to be placed.
-        pending: other waiting pods that have to be placed.
+        replaced: those of them whose replacement does not exist yet and has to be placed, in the
+            order in which they are evicted.
         base: results of the state as it is, which are used.
 
     Returns:
@@ -143,10 +143,15 @@ def simulate(
     names = {state.running[uid].node for uid in gone if uid in state.running}
     for name in sorted(names & state.nodes.nodes.keys()):
         _take_away(simulated, state.nodes, name, gone)
-    behind = [msgspec.structs.replace(pod, creation=LAST + pod.creation) for pod in replaced]
-    missing = {waiting.uid, *pending, *(pod.uid for pod in replaced)}
+    behind = [
+        msgspec.structs.replace(pod, creation=f"{LAST}{number:06}")
+        for number, pod in enumerate(replaced)
+    ]
+    missing = {*wanted, *(pod.uid for pod in replaced)}
     placed: dict[PodUid, Placement] = {}
     for pod in sorted([*state.queue[:MOST_WAITING], *behind], key=lambda one: one.queue_key):
+        if not missing:
+            break
         outcome = simulated.grant(pod.whatif_pod)
         if pod.uid not in missing:
             continue
@@ -154,9 +159,7 @@ def simulate(
             return None
         placed[pod.uid] = outcome.placement
         missing.discard(pod.uid)
-        if not missing:
-            return placed
-    return None
+    return None if missing else placed
 
 
 def _take_away(
@@ -191,7 +194,10 @@ def _plan_for(
     sets = (one for name in state.nodes.nodes for one in _sets(pod, state, allowance, name))
     simulated = 0
     for chosen in nsmallest(TRIED, sets):
-        evicted = [state.running[uid] for uid in chosen.uids]
+        evicted = sorted(
+            (state.running[uid] for uid in chosen.uids),
+            key=lambda one: (-one.pod_request.mem, str(one)),
+        )
         if not allowance.allows([one.namespace for one in evicted]):
             continue
         if state.nodes.admits_without(chosen.node, pod.requirements, chosen.uids) is None:
@@ -199,7 +205,7 @@ def _plan_for(
         if simulated == SIMULATED:
             return None
         simulated += 1
-        placed = simulate(state, pod, chosen.uids, evicted, base=base)
+        placed = simulate(state, {pod.uid}, chosen.uids, evicted, base=base)
         if placed is not None:
             return _plan(pod, state, evicted, placed)
     return None
@@ -211,10 +217,7 @@ def _plan(
     evicted: Sequence[DefragPod],
     placed: Mapping[PodUid, Placement],
 ) -> EvictionPlan:
-    evictions = tuple(
-        Eviction(one, origin_of(state, one), placed[one.uid])
-        for one in sorted(evicted, key=lambda one: (-one.pod_request.mem, str(one)))
-    )
+    evictions = tuple(Eviction(one, origin_of(state, one), placed[one.uid]) for one in evicted)
     pods_of = {one.owner: state.pods_of.get(one.owner, 0) for one in evicted}
     return EvictionPlan(pod, placed[pod.uid], evictions, pods_of)
 
