@@ -11,6 +11,7 @@ from gpucore.defrag.planning import NO_PLAN, EvictionPlan, find_plan, simulate
 from gpucore.defrag.pods import DefragPod, DefragState, is_leaving
 from gpucore.model.constraints import UNCONSTRAINED, PodConstraints
 from gpucore.units import NodeName, PodUid
+from gpucore.wire.pod.controllers import Controller
 
 FREE = Allowance(Budgets())
 ACROSS = Budgets(across_namespaces=True)
@@ -226,6 +227,24 @@ def test_replacements_come_in_the_order_of_the_evictions(choosy: str, *, planned
         ]
 
 
+@pytest.mark.parametrize(("kind", "planned"), [("StatefulSet", True), ("ReplicaSet", False)])
+def test_no_pod_is_evicted_whose_replacement_takes_the_room(kind: str, *, planned: bool) -> None:
+    """A ReplicaSet creates it at once: it is placed on the same GPU, beside its predecessor."""
+    cluster = state(
+        ("n1", "n2"),
+        held("stays", 4, "n1", 0, obstacle="stays"),
+        held("full", 16, "n1", 1, obstacle="stays"),
+        held("small", 6, "n1", 0, controller=Controller(kind=kind, name="rs-small")),
+        held("x", 9, "n2", 0, obstacle="stays"),
+        held("y", 9, "n2", 1, obstacle="stays"),
+        waits("w", 12),
+    )
+    found = find_plan(cluster, FREE)
+    assert names(found.plan) == (["small"] if planned else [])
+    if not planned:
+        assert found.reasons == {"w": NO_PLAN}
+
+
 def test_budgets_hold_over_runs() -> None:
     """Evictions of the last hour count, whoever requested them."""
     past = PastEviction(100, NodeName("n9"), "team", PodUid("p"), "rs", PodUid("v"), "team")
@@ -315,6 +334,6 @@ def test_no_plan_breaks_a_rule(
         for name in cluster.nodes.nodes
     )
     uids = [pod.uid for pod in evicted]
-    placed = simulate(cluster, {plan.waiting.uid}, uids, evicted)
+    placed = simulate(cluster, plan.waiting, uids, evicted)
     assert placed is not None
     assert set(placed) == {plan.waiting.uid, *uids}

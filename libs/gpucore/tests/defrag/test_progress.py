@@ -73,6 +73,13 @@ def test_an_evicted_pod_gets_its_place_although_the_waiting_pod_has_one(*, bound
     assert check_plan(found, {PodUid("big")}, now) == ""
 
 
+def test_it_stops_where_a_replacement_that_waits_would_take_the_room() -> None:
+    """Its predecessor is gone, and the waiting pod does not fit before the next eviction."""
+    now = cluster(A, C, D, E, W, waits("b2", 8, owner="rs-b", creation="2026-01-09T00:00:00Z"))
+    found = check_plan(plan(), {PodUid("b")}, now)
+    assert found == "what-if does not place every pod of the plan any more"
+
+
 def with_three_pods(*pods: DefragPod) -> DefragState:
     """Both nodes, of which n1 takes three pods."""
     found = cluster(*pods)

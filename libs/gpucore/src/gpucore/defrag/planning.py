@@ -2,11 +2,11 @@
 
 Pods that could leave are tried from the fewest up. A set of them is a plan only where what-if, with
 the whole queue of pending pods in kube-scheduler's order and a replacement of each evicted pod
-behind it, places the waiting pod and every replacement. Two pods of one controller never leave
-together. A plan that needs another order may be missed.
+behind it, places the waiting pod and every replacement, also where replacements are placed first.
+Two pods of one controller never leave together. A plan that needs another order may be missed.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from heapq import nsmallest
 from itertools import combinations, islice
 from typing import Final
@@ -18,7 +18,7 @@ from gpucore.defrag.budgets import Allowance
 from gpucore.defrag.pods import DefragPod, DefragState, preemption
 from gpucore.model import Placement
 from gpucore.scheduling.candidates import Candidates
-from gpucore.simulate.whatif import SimulatedCluster
+from gpucore.simulate.whatif import SimulatedCluster, WhatIfPod
 from gpucore.units import NodeName, PodUid
 
 SETS_OF_A_NODE: Final = 200
@@ -120,57 +120,91 @@ def permitted(waiting: DefragPod, pod: DefragPod, allowance: Allowance) -> bool:
 
 def simulate(
     state: DefragState,
-    wanted: Collection[PodUid],
+    waiting: DefragPod | None,
     gone: Collection[PodUid],
     replaced: Sequence[DefragPod],
     *,
+    pending: Collection[PodUid] = (),
     base: SimulatedCluster | None = None,
 ) -> dict[PodUid, Placement] | None:
-    """Where what-if places waiting pods and replacements once pods are gone.
+    """Where what-if places a waiting pod and replacements once pods are gone.
+
+    Most controllers create a replacement as soon as its predecessor is being deleted. So it may be
+    placed beside its predecessor, before the waiting pod is, or after that. The pods need places in
+    both cases: a replacement on GPUs that the waiting pod needs makes the eviction useless.
 
     Args:
-        wanted: waiting pods that have to be placed.
+        waiting: ``None`` where it waits no more.
         gone: pods that leave their node.
         replaced: those of them whose replacement does not exist yet and has to be placed, in the
             order in which they are evicted.
+        pending: replacements that wait, which have to be placed as well.
         base: results of the state as it is, which are used.
 
     Returns:
         Their placements by UID (a replacement by that of its predecessor), or ``None`` where one
         of them fits nowhere.
     """
-    simulated = (base or SimulatedCluster.of(state.nodes, state.policy)).branch()
-    names = {state.running[uid].node for uid in gone if uid in state.running}
-    for name in sorted(names & state.nodes.nodes.keys()):
-        _take_away(simulated, state.nodes, name, gone)
     behind = [
         msgspec.structs.replace(pod, creation=f"{LAST}{number:06}")
         for number, pod in enumerate(replaced)
     ]
-    missing = {*wanted, *(pod.uid for pod in replaced)}
-    placed: dict[PodUid, Placement] = {}
-    for pod in sorted([*state.queue[:MOST_WAITING], *behind], key=lambda one: one.queue_key):
+    wanted = {*pending, *(pod.uid for pod in behind)} | ({waiting.uid} if waiting else set())
+    queue, base = state.queue[:MOST_WAITING], base or SimulatedCluster.of(state.nodes, state.policy)
+    simulated = base.branch()
+    _end(simulated, state, gone)
+    placed = _placements(simulated, _in_order([*queue, *behind]), wanted)
+    early = [pod for pod in behind if pod.replaced_early]
+    if placed is None or not (early or pending):
+        return placed
+    simulated = base.branch()
+    left = _unplaced(simulated, _in_order([*queue, *early]))
+    _end(simulated, state, gone)
+    late = [pod for pod in behind if not pod.replaced_early]
+    left = _unplaced(simulated, _in_order([*left, *late]))
+    return None if any(pod.uid in wanted for pod in left) else placed
+
+
+def _unplaced(simulated: SimulatedCluster, queue: Iterable[DefragPod]) -> list[DefragPod]:
+    """The pods of a queue that have no place after all others."""
+    refused: set[WhatIfPod] = set()
+    left: list[DefragPod] = []
+    for pod in queue:
+        kind = msgspec.structs.replace(pod.whatif_pod, name="")
+        if kind in refused or simulated.grant(pod.whatif_pod).placement is None:
+            refused.add(kind)
+            left.append(pod)
+    return left
+
+
+def _in_order(pods: Iterable[DefragPod]) -> Sequence[DefragPod]:
+    return sorted(pods, key=lambda one: one.queue_key)
+
+
+def _placements(
+    simulated: SimulatedCluster, queue: Iterable[DefragPod], wanted: Collection[PodUid]
+) -> dict[PodUid, Placement] | None:
+    """Where the wanted pods of a queue go; ``None`` where one of them has no place."""
+    missing, placed = set(wanted), dict[PodUid, Placement]()
+    for pod in queue:
         if not missing:
             break
-        outcome = simulated.grant(pod.whatif_pod)
+        placement = simulated.grant(pod.whatif_pod).placement
         if pod.uid not in missing:
             continue
-        if outcome.placement is None:
+        if placement is None:
             return None
-        placed[pod.uid] = outcome.placement
+        placed[pod.uid] = placement
         missing.discard(pod.uid)
     return None if missing else placed
 
 
-def _take_away(
-    simulated: SimulatedCluster, cluster: Candidates, name: NodeName, gone: Collection[PodUid]
-) -> None:
-    node_info, node = cluster.node_infos[name].copy(), cluster.nodes[name]
-    for uid in gone:
-        if uid in node_info.allocations:
-            node_info.drop(uid)
-            node = node.plus(cluster.requests.get(uid, ()), pods=-1)
-    simulated.change(node_info, node)
+def _end(simulated: SimulatedCluster, state: DefragState, gone: Collection[PodUid]) -> None:
+    """Let pods end that hold GPUs."""
+    names = {state.running[uid].node for uid in gone if uid in state.running}
+    for name in sorted(names & state.nodes.nodes.keys()):
+        held = simulated.node_infos[name].allocations.keys() & set(gone)
+        simulated.end(name, {uid: state.nodes.requests.get(uid, ()) for uid in held})
 
 
 def fitting_node(cluster: Candidates, pod: DefragPod) -> str:
@@ -205,7 +239,7 @@ def _plan_for(
         if simulated == SIMULATED:
             return None
         simulated += 1
-        placed = simulate(state, {pod.uid}, chosen.uids, evicted, base=base)
+        placed = simulate(state, pod, chosen.uids, evicted, base=base)
         if placed is not None:
             return _plan(pod, state, evicted, placed)
     return None

@@ -27,6 +27,8 @@ MOST_NAMES: Final = 3
 """Claims or pods that a sentence names."""
 NODE_BOUND: Final = frozenset({"DaemonSet", "Node"})
 """Controllers whose pods return to the same node."""
+AFTER_THE_END: Final = "StatefulSet"
+"""The controller that creates a pod again once its predecessor is gone: both have one name."""
 LEAVING_SECONDS: Final = 300
 """Longest time before and after its ``deletionTimestamp`` that a deleted pod counts as leaving.
 
@@ -73,6 +75,11 @@ class DefragPod(msgspec.Struct, frozen=True):
     def whatif_pod(self) -> WhatIfPod:
         """It, or the pod that replaces it, in a what-if question."""
         return WhatIfPod(self.uid, self.pod_request, self.constraints)
+
+    @property
+    def replaced_early(self) -> bool:
+        """Its controller creates another pod while it is being deleted."""
+        return self.controller is not None and self.controller.kind != AFTER_THE_END
 
     @property
     def queue_key(self) -> tuple[int, str, str, str]:

@@ -25,18 +25,19 @@ def check_plan(plan: EvictionPlan, evicted: Collection[PodUid], state: DefragSta
         return reason
     missing = _without_replacement(plan, evicted, state)
     owners = {one.pod.owner for one in plan.evictions if one.pod.uid in evicted}
-    wanted = {pod.uid for pod in state.waiting if pod.owner in owners}
-    if waiting is not None:
-        wanted.add(waiting.uid)
+    pending = [pod.uid for pod in state.waiting if pod.owner in owners]
     reason = _served(waiting, plan, state)
-    if reason and (not evicted or simulate(state, wanted, evicted, missing) is not None):
+    if reason and (
+        not evicted or simulate(state, waiting, evicted, missing, pending=pending) is not None
+    ):
         return reason
     left = [one for one in plan.evictions if one.pod.uid not in evicted]
     for each in left:
         if reason := _moved(each, state):
             return reason
     gone = [one.pod.uid for one in plan.evictions]
-    if simulate(state, wanted, gone, [*missing, *(one.pod for one in left)]) is None:
+    replaced = [*missing, *(one.pod for one in left)]
+    if simulate(state, waiting, gone, replaced, pending=pending) is None:
         return "what-if does not place every pod of the plan any more"
     return ""
 

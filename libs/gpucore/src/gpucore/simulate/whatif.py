@@ -19,13 +19,13 @@ from gpucore.accounting.node_info import NodeInfo
 from gpucore.claims.node_fit import ClaimNode, ClaimRules, first_fit, refusal
 from gpucore.kubescheduler.node_fit import avoided, constraint_refusals
 from gpucore.model import Allocation, AllocationState, Code, FitError, Placement, PodRequest
-from gpucore.model.constraints import UNCONSTRAINED, CandidateNode, PodConstraints
+from gpucore.model.constraints import UNCONSTRAINED, CandidateNode, PodConstraints, Resources
 from gpucore.scheduling.candidates import Candidates
 from gpucore.scheduling.cluster_policy import ClusterPolicy
 from gpucore.scheduling.device_order import device_order
 from gpucore.scheduling.fit import admit
 from gpucore.scheduling.grouping import BY_LINKS, Grouping
-from gpucore.scheduling.host_rooms import request_on_host, take_from_host
+from gpucore.scheduling.host_rooms import give_to_host, request_on_host, take_from_host
 from gpucore.scheduling.nominated import host_refusal_beside, node_beside, refusal_beside
 from gpucore.scheduling.pending_pods import Nominations
 from gpucore.scheduling.policy import Policy, place, rate
@@ -183,6 +183,19 @@ class SimulatedCluster:
         self._changed.add(node_info.name)
         for names in self._stale.values():
             names.add(node_info.name)
+
+    def end(self, name: NodeName, requests: Mapping[PodUid, Resources]) -> None:
+        """Let pods of a node end.
+
+        Args:
+            requests: what each of them requests besides GPUs.
+        """
+        node_info, node = self._node_infos[name].copy(), self._nodes.get(name)
+        for uid, amounts in requests.items():
+            node_info.drop(uid)
+            give_to_host(node_info, amounts)
+            node = node.plus(amounts, pods=-1) if node is not None else None
+        self.change(node_info, node)
 
     def grant(self, whatif_pod: WhatIfPod) -> WhatIfOutcome:
         """Place one pod on the best node of those that fit, the first of equals."""
