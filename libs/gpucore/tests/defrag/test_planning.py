@@ -245,6 +245,24 @@ def test_no_pod_is_evicted_whose_replacement_takes_the_room(kind: str, *, planne
         assert found.reasons == {"w": NO_PLAN}
 
 
+@pytest.mark.parametrize(("kind", "planned"), [("ReplicaSet", True), ("StatefulSet", False)])
+def test_a_replacement_may_come_before_the_next_pod_has_ended(kind: str, *, planned: bool) -> None:
+    """That of a StatefulSet takes the place of its predecessor, for the waiting pod needs both."""
+    leaving = [
+        held(name, 8, "n1", 1, controller=Controller(kind=kind, name=f"rs-{name}"))
+        for name in ("b", "c")
+    ]
+    cluster = state(
+        ("n1", "n2"),
+        held("a", 15, "n1", 0),
+        *leaving,
+        held("d", 8, "n2", 0, obstacle="stays"),
+        held("e", 8, "n2", 1, obstacle="stays"),
+        waits("w", 16),
+    )
+    assert names(find_plan(cluster, FREE).plan) == (["b", "c"] if planned else [])
+
+
 def test_budgets_hold_over_runs() -> None:
     """Evictions of the last hour count, whoever requested them."""
     past = PastEviction(100, NodeName("n9"), "team", PodUid("p"), "rs", PodUid("v"), "team")

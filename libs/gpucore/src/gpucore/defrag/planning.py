@@ -15,7 +15,7 @@ import msgspec
 
 from gpucore.accounting.node_info import NodeInfo
 from gpucore.defrag.budgets import Allowance
-from gpucore.defrag.pods import DefragPod, DefragState, preemption
+from gpucore.defrag.pods import AFTER_THE_END, DefragPod, DefragState, preemption
 from gpucore.model import Placement
 from gpucore.scheduling.candidates import Candidates
 from gpucore.simulate.whatif import SimulatedCluster, WhatIfPod
@@ -121,7 +121,7 @@ def permitted(waiting: DefragPod, pod: DefragPod, allowance: Allowance) -> bool:
 def simulate(
     state: DefragState,
     waiting: DefragPod | None,
-    gone: Collection[PodUid],
+    gone: Sequence[PodUid],
     replaced: Sequence[DefragPod],
     *,
     pending: Collection[PodUid] = (),
@@ -129,15 +129,16 @@ def simulate(
 ) -> dict[PodUid, Placement] | None:
     """Where what-if places a waiting pod and replacements once pods are gone.
 
-    Most controllers create a replacement as soon as its predecessor is being deleted. So it may be
-    placed beside its predecessor, before the waiting pod is, or after that. The pods need places in
-    both cases: a replacement on GPUs that the waiting pod needs makes the eviction useless.
+    Most controllers create a replacement while its predecessor is being deleted, so it is placed
+    beside that. A StatefulSet creates it afterwards, and then other evicted pods may still be
+    there. The waiting pod may be placed before or after both, and needs a place in each case: a
+    replacement on the GPUs that it needs would make the evictions useless.
 
     Args:
         waiting: ``None`` where it waits no more.
-        gone: pods that leave their node.
+        gone: pods that leave their node, in the order in which they are evicted.
         replaced: those of them whose replacement does not exist yet and has to be placed, in the
-            order in which they are evicted.
+            same order.
         pending: replacements that wait, which have to be placed as well.
         base: results of the state as it is, which are used.
 
@@ -154,15 +155,20 @@ def simulate(
     simulated = base.branch()
     _end(simulated, state, gone)
     placed = _placements(simulated, _in_order([*queue, *behind]), wanted)
-    early = [pod for pod in behind if pod.replaced_early]
-    if placed is None or not (early or pending):
+    if placed is None or not (pending or any(pod.controller for pod in behind)):
         return placed
     simulated = base.branch()
-    left = _unplaced(simulated, _in_order([*queue, *early]))
-    _end(simulated, state, gone)
-    late = [pod for pod in behind if not pod.replaced_early]
-    left = _unplaced(simulated, _in_order([*left, *late]))
+    left = _unplaced(simulated, _in_order([*queue, *(pod for pod in behind if _is_early(pod))]))
+    for uid in gone:
+        _end(simulated, state, (uid,))
+        late = [pod for pod in behind if pod.uid == uid and not _is_early(pod)]
+        left = _unplaced(simulated, _in_order([*left, *late]))
     return None if any(pod.uid in wanted for pod in left) else placed
+
+
+def _is_early(pod: DefragPod) -> bool:
+    """Its controller creates another pod while it is being deleted."""
+    return pod.controller is not None and pod.controller.kind != AFTER_THE_END
 
 
 def _unplaced(simulated: SimulatedCluster, queue: Iterable[DefragPod]) -> list[DefragPod]:
@@ -239,7 +245,7 @@ def _plan_for(
         if simulated == SIMULATED:
             return None
         simulated += 1
-        placed = simulate(state, pod, chosen.uids, evicted, base=base)
+        placed = simulate(state, pod, [one.uid for one in evicted], evicted, base=base)
         if placed is not None:
             return _plan(pod, state, evicted, placed)
     return None

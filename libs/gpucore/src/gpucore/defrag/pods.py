@@ -42,7 +42,7 @@ class DefragPod(msgspec.Struct, frozen=True):
 
     Attributes:
         owner: UID of its controller; empty for none.
-        controller: of a bound pod, as its object names it.
+        controller: of a bound pod, as its object names it; ``None`` where a pod is moved at once.
         creation: RFC 3339 time.
         node: where it is bound; empty while it waits.
         resource_version: of the object that was read.
@@ -75,11 +75,6 @@ class DefragPod(msgspec.Struct, frozen=True):
     def whatif_pod(self) -> WhatIfPod:
         """It, or the pod that replaces it, in a what-if question."""
         return WhatIfPod(self.uid, self.pod_request, self.constraints)
-
-    @property
-    def replaced_early(self) -> bool:
-        """Its controller creates another pod while it is being deleted."""
-        return self.controller is not None and self.controller.kind != AFTER_THE_END
 
     @property
     def queue_key(self) -> tuple[int, str, str, str]:

@@ -26,16 +26,17 @@ def check_plan(plan: EvictionPlan, evicted: Collection[PodUid], state: DefragSta
     missing = _without_replacement(plan, evicted, state)
     owners = {one.pod.owner for one in plan.evictions if one.pod.uid in evicted}
     pending = [pod.uid for pod in state.waiting if pod.owner in owners]
+    left = [one for one in plan.evictions if one.pod.uid not in evicted]
+    done = [one.pod.uid for one in plan.evictions if one.pod.uid in evicted]
     reason = _served(waiting, plan, state)
     if reason and (
-        not evicted or simulate(state, waiting, evicted, missing, pending=pending) is not None
+        not done or simulate(state, waiting, done, missing, pending=pending) is not None
     ):
         return reason
-    left = [one for one in plan.evictions if one.pod.uid not in evicted]
     for each in left:
         if reason := _moved(each, state):
             return reason
-    gone = [one.pod.uid for one in plan.evictions]
+    gone = [*done, *(one.pod.uid for one in left)]
     replaced = [*missing, *(one.pod for one in left)]
     if simulate(state, waiting, gone, replaced, pending=pending) is None:
         return "what-if does not place every pod of the plan any more"
