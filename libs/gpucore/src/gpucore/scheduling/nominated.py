@@ -78,18 +78,25 @@ def host_refusal_beside(
     node_info: NodeInfo,
     node: CandidateNode,
     constraints: PodConstraints,
-    nominated: Iterable[NominatedPod],
+    nominated: Sequence[NominatedPod],
 ) -> FitError | None:
-    """Why kube-scheduler rejects a node that admits a pod: it counts the nominated pods as well.
+    """Why kube-scheduler rejects a node that admits a pod: it counts the nominated pods as well."""
+    refusal = next(constraint_refusals(host_beside(node_info, node, nominated), constraints), None)
+    return refusal and msgspec.structs.replace(refusal, reserved_for=len(nominated))
+
+
+def host_beside(
+    node_info: NodeInfo, node: CandidateNode, nominated: Iterable[NominatedPod]
+) -> CandidateNode:
+    """The node with what the nominated pods request besides GPUs.
 
     Those with a place in ``node_info`` count in ``node`` already.
     """
-    coming = [one for one in nominated if not _has_place(node_info, one)]
-    for one in coming:
-        request = one.pod_request
-        node = node.plus(((CPU, request.cpu_milli), (MEMORY, request.memory_mib << 20)))
-    refusal = next(constraint_refusals(node, constraints), None) if coming else None
-    return refusal and msgspec.structs.replace(refusal, reserved_for=len(coming))
+    for one in nominated:
+        if not _has_place(node_info, one):
+            request = one.pod_request
+            node = node.plus(((CPU, request.cpu_milli), (MEMORY, request.memory_mib << 20)))
+    return node
 
 
 def node_beside(node_info: NodeInfo, nominated: Sequence[NominatedPod]) -> NodeInfo:
