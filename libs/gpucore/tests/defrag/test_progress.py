@@ -73,6 +73,16 @@ def test_an_evicted_pod_gets_its_place_although_the_waiting_pod_has_one(*, bound
     assert check_plan(found, {PodUid("big")}, now) == ""
 
 
+def test_a_pod_that_waited_before_is_no_replacement() -> None:
+    """The controller of an evicted pod has another one, which fits nowhere before or after."""
+    extra = waits("extra", 16, owner="rs-b", creation="2026-01-06T00:00:00Z")
+    dying = msgspec.structs.replace(B, obstacle="it is not running")
+    found = find_plan(cluster(A, B, C, D, E, W, extra), Allowance(Budgets())).plan
+    assert found is not None
+    now = cluster(A, dying, C, D, E, W, extra, waits("b2", 8, owner="rs-b", creation="2026-02-01"))
+    assert check_plan(found, {PodUid("b")}, msgspec.structs.replace(now, pods_of={"rs-b": 2})) == ""
+
+
 def test_it_stops_where_a_replacement_that_waits_would_take_the_room() -> None:
     """Its predecessor is gone, and the waiting pod does not fit before the next eviction."""
     now = cluster(A, C, D, E, W, waits("b2", 8, owner="rs-b", creation="2026-01-09T00:00:00Z"))

@@ -51,12 +51,14 @@ class EvictionPlan(msgspec.Struct, frozen=True):
     Attributes:
         placement: where the waiting pod fits then.
         pods_of: pods of each evicted pod's controller before the first eviction.
+        waited: those of them that waited then, and replace none of the evicted pods.
     """
 
     waiting: DefragPod
     placement: Placement
     evictions: tuple[Eviction, ...]
     pods_of: Mapping[str, int] = {}
+    waited: tuple[PodUid, ...] = ()
 
     @property
     def node(self) -> NodeName:
@@ -259,7 +261,8 @@ def _plan(
 ) -> EvictionPlan:
     evictions = tuple(Eviction(one, origin_of(state, one), placed[one.uid]) for one in evicted)
     pods_of = {one.owner: state.pods_of.get(one.owner, 0) for one in evicted}
-    return EvictionPlan(pod, placed[pod.uid], evictions, pods_of)
+    waited = tuple(one.uid for one in state.waiting if one.owner in pods_of)
+    return EvictionPlan(pod, placed[pod.uid], evictions, pods_of, waited)
 
 
 def origin_of(state: DefragState, pod: DefragPod) -> Placement:

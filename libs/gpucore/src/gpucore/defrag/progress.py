@@ -25,7 +25,9 @@ def check_plan(plan: EvictionPlan, evicted: Collection[PodUid], state: DefragSta
         return reason
     missing = _without_replacement(plan, evicted, state)
     owners = {one.pod.owner for one in plan.evictions if one.pod.uid in evicted}
-    pending = [pod.uid for pod in state.waiting if pod.owner in owners]
+    pending = [
+        pod.uid for pod in state.waiting if pod.owner in owners and pod.uid not in plan.waited
+    ]
     left = [one for one in plan.evictions if one.pod.uid not in evicted]
     done = [one.pod.uid for one in plan.evictions if one.pod.uid in evicted]
     reason = _served(waiting, plan, state)
