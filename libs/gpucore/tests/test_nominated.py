@@ -2,17 +2,26 @@
 
 from collections.abc import Sequence
 
+import msgspec
 import pytest
 from corebuilders import ledger, make_gpus, pod, pod_request, share_node
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpucore.accounting.node_info import NodeInfo
-from gpucore.model import Allocation, AllocationState, FitError, Placement
+from gpucore.model import Allocation, AllocationState, Code, FitError, Placement
+from gpucore.model.constraints import CPU, PODS, CandidateNode, PodConstraints
+from gpucore.scheduling.candidates import PodRequirements
 from gpucore.scheduling.fit import fit
-from gpucore.scheduling.nominated import beside_nominated, node_beside, refusal_beside
-from gpucore.scheduling.pending_pods import NominatedPod, before
+from gpucore.scheduling.nominated import (
+    CandidatesBesideNominated,
+    beside_nominated,
+    node_beside,
+    refusal_beside,
+)
+from gpucore.scheduling.pending_pods import NominatedPod, Nominations, before
 from gpucore.scheduling.policy import place
+from gpucore.simulate.whatif import SimulatedCluster, WhatIfPod
 from gpucore.units import GpuIndex, NodeName, PodUid
 
 
@@ -50,6 +59,46 @@ def test_nominated_pods_are_entered_on_the_node_that_a_plan_has_changed() -> Non
         node_info.put(Allocation(PodUid("h"), "", "h", AllocationState.RESERVED, on_gpu))
     found = beside_nominated(book, changed, {a: [nominee("n", 4)], b: [nominee("m", 5)]})
     assert {name: one.used_units for name, one in found.items()} == {a: 7, b: 5, c: 3}
+
+
+def test_a_nominated_pod_keeps_its_cpu_and_its_place_among_the_pods() -> None:
+    """kube-scheduler counts both; once the pod is placed the node has them already."""
+    request = msgspec.structs.replace(pod_request(pod("n", 1)), cpu_milli=3000)
+    nominated = NominatedPod(PodUid("n"), "n", request)
+    host = CandidateNode(NodeName("n"), allocatable={CPU: 4000, PODS: 1})
+    cluster = CandidatesBesideNominated(
+        {host.name: node(4)}, {host.name: host}, nominated={host.name: [nominated]}
+    )
+    small = pod_request(pod("p", 1))
+    why = cluster.refusal(host.name, PodRequirements(small))
+    assert why is not None
+    assert (why.code, why.detail) == (Code.INSUFFICIENT_RESOURCES, PODS)
+    assert why.reserved_for == 1
+    with_room = msgspec.structs.replace(host, allocatable={CPU: 4000, PODS: 9})
+    needs_cpu = PodRequirements(small, PodConstraints(requests=((CPU, 2000),)))
+    why = cluster.refusal_of(node(4), with_room, needs_cpu)
+    assert why is not None
+    assert (why.detail, why.free) == (CPU, 1000)
+    placed = node(4)
+    on_gpu = Placement(host.name, {GpuIndex(1): 1})
+    placed.put(Allocation(PodUid("n"), "", "n", AllocationState.ASSUMED, on_gpu))
+    assert cluster.refusal_of(placed, with_room, needs_cpu) is None
+
+
+def test_what_if_counts_the_cpu_of_nominated_pods() -> None:
+    """A pod of higher priority takes it nevertheless, as in kube-scheduler."""
+    evicting = msgspec.structs.replace(pod("evicting", 1), nominated=NodeName("n"), priority=5)
+    request = msgspec.structs.replace(pod_request(evicting), cpu_milli=3000)
+    nominations = Nominations()
+    nominations.note(evicting, request)
+    host = CandidateNode(NodeName("n"), allocatable={CPU: 4000})
+    needs_cpu = PodConstraints(requests=((CPU, 2000),))
+    for priority, fits in ((5, False), (6, True)):
+        simulated = SimulatedCluster(
+            {host.name: node()}, nodes={host.name: host}, nominations=nominations
+        )
+        wanted = WhatIfPod("p", pod_request(pod("p", 1)), needs_cpu, priority=priority)
+        assert (simulated.grant(wanted).placement is not None) == fits
 
 
 @pytest.mark.slow

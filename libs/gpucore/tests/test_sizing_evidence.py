@@ -7,6 +7,7 @@ from gpucore.sizing.evidence import (
     Confidence,
     SizingRules,
     confidence_of,
+    days_of,
     is_recent,
     is_too_short,
     needed_bytes,
@@ -39,6 +40,14 @@ def test_a_day_with_three_starts_or_a_week_is_enough(
     """Either alone; without samples nothing is."""
     assert is_too_short(history(*[1] * 20, days=days, starts=starts), SizingRules()) is short
     assert is_too_short(history(days=days, starts=starts), SizingRules())
+
+
+def test_an_event_of_a_pod_without_samples_is_no_time_of_measuring() -> None:
+    """The plugin cannot tell pods on one GPU apart, and a pod of it ran out of memory."""
+    found = UsageHistory(WorkloadKey("team", "Deployment", "web", "main"), pods=3, starts=12)
+    found.fail(NOW, 8 * GIB)
+    assert days_of(found) == 0
+    assert confidence_of(found) is Confidence.LOW
 
 
 def test_a_week_with_few_samples_is_not_enough() -> None:

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpucore.sizing.buckets import FIRST_WIDTH, MIB, MOST_BUCKETS, UPPER_EDGES, bucket_of
+from gpucore.sizing.evidence import SizingRules, is_too_short
 from gpucore.sizing.history_documents import decode_histories, encode_histories
 from gpucore.sizing.usage_history import (
     FADE_SECONDS,
@@ -176,6 +177,27 @@ def test_a_time_of_a_day_without_samples_counts_in_full() -> None:
         found.record(NOW + day * DAY, GIB)
         found.record(NOW + day * DAY + 600, GIB)
     assert found.first_seen == NOW
+
+
+def test_starts_of_a_time_that_is_forgotten_prove_nothing() -> None:
+    """A day with one start is too short for a workload that paused for a year."""
+    found = history_of(*[GIB] * 50)
+    found.pods, found.starts = 9, 40
+    later = NOW + 365 * DAY
+    found = found.faded(later)
+    found.starts += 1  # the recorder counts a start before its first sample
+    for hour in range(25):
+        found = found.faded(later + hour * 3600)
+        found.record(later + hour * 3600, GIB)
+    assert (found.pods, found.starts, found.samples) == (0, 1, 25)
+    assert is_too_short(found, SizingRules())
+
+
+def test_a_history_without_samples_keeps_its_starts() -> None:
+    """A start is counted before the first sample is taken."""
+    found = UsageHistory(KEY, pods=1, starts=1).faded(NOW)
+    found.record(NOW, GIB)
+    assert (found.pods, found.starts) == (1, 1)
 
 
 def test_a_history_that_lost_all_its_samples_begins_anew() -> None:

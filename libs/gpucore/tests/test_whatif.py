@@ -10,7 +10,7 @@ from hypothesis import given
 
 from gpucore.accounting.node_info import NodeInfo
 from gpucore.model import Code, ContainerRequest, Placement, PodRequest
-from gpucore.model.constraints import CPU, CandidateNode, PodConstraints
+from gpucore.model.constraints import CPU, PODS, CandidateNode, PodConstraints
 from gpucore.scheduling.fit import fit
 from gpucore.scheduling.fragmentation import fragments
 from gpucore.scheduling.host_rooms import room_of
@@ -99,6 +99,23 @@ def test_a_placed_pod_takes_cpu_from_its_node() -> None:
     cluster.grant(WhatIfPod("w", pod_request(pod("w", 4)), takes_cpu))
     assert fragments(cluster.node_infos[NodeName("n")]) == pytest.approx(0.75)
     assert fragments(node_info) == 0.0
+
+
+def test_a_pod_that_ends_gives_its_cpu_back() -> None:
+    """GPUs and host of the node are as before it was placed."""
+    book = ledger(share_node("n", make_gpus(16)))
+    name = NodeName("n")
+    node_info, node = book.nodes()[name], CandidateNode(name, allocatable={CPU: 8000, PODS: 1})
+    node_info.host = room_of(node_info, node, PodMix({PodKind(mem=8, cpu_milli=4000): 1.0}))
+    cluster = SimulatedCluster(book.nodes(), nodes={name: node})
+    takes_cpu = PodConstraints(requests=((CPU, 5000),))
+    wanted = WhatIfPod("w", pod_request(pod("w", 4)), takes_cpu)
+    for _ in range(2):
+        assert cluster.grant(wanted).placement is not None
+        assert cluster.grant(wanted).placement is None
+        (uid,) = cluster.node_infos[name].allocations
+        cluster.end(name, {uid: takes_cpu.requests})
+        assert cluster.node_infos[name].host == node_info.host
 
 
 ASKS = st.one_of(

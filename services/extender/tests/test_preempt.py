@@ -98,6 +98,16 @@ async def test_victims_make_room_beside_the_nominated_pod(
     assert await ask(extender, pod("p", 15, priority=10), victims) == {"n": ["b", "a"]}
 
 
+async def test_a_victim_is_spared_beside_a_nominated_pod(
+    cluster: FakeApiServer, extender: Running
+) -> None:
+    """kube-scheduler proposes ``a`` by the sum of the node; the end of ``c`` alone is enough."""
+    await run(cluster, extender, ("a", 4, 0, 0), ("kept", 9, 0, 50), ("c", 12, 1, 1))
+    await waiting(cluster, extender, "urgent", 2, 10)
+    answer = await ask(extender, pod("p", 7, priority=10), {"n": meta("a")})
+    assert answer == {"n": ["c"]}
+
+
 async def test_a_pod_is_not_in_its_own_way(cluster: FakeApiServer, extender: Running) -> None:
     """The room that is kept for a pod is its own when it preempts again."""
     await run(cluster, extender, ("a", 15, 0, 0), ("b", 15, 1, 1))

@@ -374,14 +374,18 @@ def test_the_fewest_victims_are_chosen_beside_one_whose_processors_are_needed() 
     assert victims_of(Preempt(state), pending, "x") == ["a", "b", "x"]
 
 
-def test_no_proposed_pod_is_spared_beside_a_pod_that_another_component_nominated() -> None:
-    """kube-scheduler counts the processors of that pod too, which are not known here."""
-    state = state_with(("a", 15, 0, 0), ("b", 6, 1, 1), units=(15, 15, 15))
-    assert evicted(state, 15, "a", "b") is not None
-    urgent = pod("urgent", 15, uid="urgent", priority=200)
+@pytest.mark.parametrize(("cpu", "expected"), [(2, ["a"]), (4, ["a", "b"])])
+def test_a_proposed_pod_goes_where_a_nominated_pod_takes_the_processors(
+    cpu: int, expected: list[str]
+) -> None:
+    """The node has 8 processors: b has 2, and another component nominated a pod that needs 4."""
+    state = state_with(("a", 15, 0, 0), ("k", 9, 1, 200), units=(15, 15, 15))
+    state.pod_changed(a_pod(placed(needing_cpu(pod("b", 6, uid="b"), 2), "n", 1)))
+    urgent = needing_cpu(pod("urgent", 15, uid="urgent", priority=200), 4)
     urgent["status"]["nominatedNodeName"] = "n"
     state.pod_changed(a_pod(urgent))
-    assert evicted(state, 15, "a", "b") == ["b", "a"]
+    pending = needing_cpu(pod("p", 15, uid="p", priority=100), cpu)
+    assert victims_of(Preempt(state), pending, "a", "b") == expected
 
 
 def test_a_proposed_pod_goes_where_a_rule_is_not_evaluated() -> None:

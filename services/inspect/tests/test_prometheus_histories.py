@@ -7,6 +7,7 @@ from fakeprometheus import result_of, serving
 from recordedseries import DAY, GIB, RecordedPod, RecordedSeries
 
 from gpucore.sizing.usage_history import LimitEvent, UsageHistory, WorkloadKey
+from gpuinspect.sources import prometheus_histories as of_prometheus
 from gpuinspect.sources.prometheus_histories import prometheus_histories
 
 pytestmark = pytest.mark.slow
@@ -91,8 +92,15 @@ def answering(value: str, **labels: str) -> Any:
     return respond
 
 
-def test_steps_of_several_days_count_in_full() -> None:
-    """Where many pods are read over a long window, two samples of a pod lie days apart."""
+@pytest.mark.parametrize(("points", "days"), [(2, 6), (1_000_000, 2)])
+def test_only_steps_of_several_days_count_in_full(
+    monkeypatch: pytest.MonkeyPatch, points: int, days: int
+) -> None:
+    """Between smaller steps a pod without samples was not measured, such as one of the same name.
+
+    Where many pods are read over a long window, two samples of a pod lie days apart.
+    """
+    monkeypatch.setattr(of_prometheus, "MOST_POINTS", points)
     known = {**RecordedPod("web-1", []).labels, "kind": "peak"}
     values = [[1000 + 3 * DAY * step, str(GIB)] for step in range(3)]
 
@@ -103,7 +111,7 @@ def test_steps_of_several_days_count_in_full() -> None:
 
     with serving({}, respond=respond) as url:
         (found,) = prometheus_histories(url, namespace="", days=7).items
-    assert found.last_seen - found.first_seen == 6 * DAY
+    assert found.last_seen - found.first_seen == days * DAY
 
 
 @pytest.mark.parametrize("value", ["NaN", "+Inf", "-1", "9007199254740994", "much"])

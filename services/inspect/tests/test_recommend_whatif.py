@@ -66,6 +66,22 @@ def test_a_waiting_pod_counts_with_its_own_recommended_size(
 
 
 @pytest.mark.parametrize(
+    "first",
+    [
+        {"spec": {"priority": 9}},
+        {"metadata": {**owned("first"), "creationTimestamp": "2025-01-02T03:04:05Z"}},
+    ],
+    ids=["priority", "age"],
+)
+def test_pods_that_wait_come_in_the_order_of_the_queue(
+    run: Run, full: FakeCluster, tmp_path: Path, first: dict[str, Any]
+) -> None:
+    """Not in that of their names: the pod whose turn it is takes the GPU that is freed."""
+    full.pod("first", 16, phase="Pending", **{"metadata": owned("first"), **first})
+    assert effect(run, full, tmp_path, WEB)["fitting"] == ["default/first"]
+
+
+@pytest.mark.parametrize(
     ("size", "fitting"), [(2, ["default/g-0", "default/g-1"]), (3, []), (4, [])]
 )
 def test_pods_of_a_gang_fit_together_or_not_at_all(

@@ -139,6 +139,17 @@ def test_a_model_counts_the_pods_on_its_gpus(run: Run, node: FakeCluster) -> Non
     assert found == {"Tesla T4": 2, "NVIDIA L4": 1}
 
 
+def test_a_note_states_the_memory_that_is_of_no_model(run: Run, node: FakeCluster) -> None:
+    """It is on no known GPU, so the sum of all models is less than that of all nodes."""
+    node.pod("a", 4, node="n", index=0)
+    assert run("usage", "--by", "model", on=node).err == ""
+    node.pod("b", 3, node="n").pod("c", 2, node="n", index=7)
+    outcome = run("usage", "--by", "model", on=node)
+    assert outcome.err == (
+        "note: 5 GiB on unknown GPUs are not counted for a model (see 'gpushare doctor')\n"
+    )
+
+
 def test_a_node_without_figures_uses_nothing_that_is_known(run: Run, node: FakeCluster) -> None:
     """That is not zero."""
     with fakeprometheus.serving({POD_USED_BYTES: {}}) as url:

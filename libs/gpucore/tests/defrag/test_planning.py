@@ -9,7 +9,9 @@ from hypothesis import given, settings
 from gpucore.defrag.budgets import Allowance, Budgets, PastEviction, recent
 from gpucore.defrag.planning import NO_PLAN, EvictionPlan, find_plan, simulate
 from gpucore.defrag.pods import DefragPod, DefragState, is_leaving
+from gpucore.model.constraints import UNCONSTRAINED, PodConstraints
 from gpucore.units import NodeName, PodUid
+from gpucore.wire.pod.controllers import Controller
 
 FREE = Allowance(Budgets())
 ACROSS = Budgets(across_namespaces=True)
@@ -177,6 +179,88 @@ def test_a_pod_that_no_scheduler_places_takes_no_room() -> None:
     found = find_plan(scattered(ahead, waits("w", 12)), FREE)
     assert names(found.plan) == ["small"]
     assert found.reasons == {"ahead": "no scheduler has this name"}
+
+
+@pytest.mark.parametrize(("choosy", "planned"), [("big", True), ("small", False)])
+def test_replacements_come_in_the_order_of_the_evictions(choosy: str, *, planned: bool) -> None:
+    """The larger pod is evicted first, so its replacement may take the only place of the other."""
+    needs_n2 = PodConstraints(node_selector=(("name", "n2"),))
+    pods = [
+        held(
+            name,
+            units,
+            "n1",
+            0,
+            creation=creation,
+            constraints=needs_n2 if name == choosy else UNCONSTRAINED,
+        )
+        for name, units, creation in (
+            ("big", 8, "2026-01-02T00:00:00Z"),
+            ("small", 6, "2026-01-01T00:00:00Z"),
+        )
+    ]
+    stays = [
+        held(f"{node}-{gpu}", units, node, gpu, obstacle="stays")
+        for node, gpu, units in (
+            ("n1", 0, 2),
+            ("n1", 1, 16),
+            ("n2", 0, 8),
+            ("n2", 1, 16),
+            ("n3", 0, 8),
+            ("n3", 1, 16),
+        )
+    ]
+    cluster = state(("n1", "n2", "n3"), *pods, *stays, waits("w", 14))
+    nodes = {
+        name: msgspec.structs.replace(node, labels={"name": name})
+        for name, node in cluster.nodes.nodes.items()
+    }
+    cluster = msgspec.structs.replace(
+        cluster, nodes=msgspec.structs.replace(cluster.nodes, nodes=nodes)
+    )
+    plan = find_plan(cluster, FREE).plan
+    assert (plan is not None) == planned
+    if plan is not None:
+        assert [(one.pod.name, one.to.node) for one in plan.evictions] == [
+            ("big", "n2"),
+            ("small", "n3"),
+        ]
+
+
+@pytest.mark.parametrize(("kind", "planned"), [("StatefulSet", True), ("ReplicaSet", False)])
+def test_no_pod_is_evicted_whose_replacement_takes_the_room(kind: str, *, planned: bool) -> None:
+    """A ReplicaSet creates it at once: it is placed on the same GPU, beside its predecessor."""
+    cluster = state(
+        ("n1", "n2"),
+        held("stays", 4, "n1", 0, obstacle="stays"),
+        held("full", 16, "n1", 1, obstacle="stays"),
+        held("small", 6, "n1", 0, controller=Controller(kind=kind, name="rs-small")),
+        held("x", 9, "n2", 0, obstacle="stays"),
+        held("y", 9, "n2", 1, obstacle="stays"),
+        waits("w", 12),
+    )
+    found = find_plan(cluster, FREE)
+    assert names(found.plan) == (["small"] if planned else [])
+    if not planned:
+        assert found.reasons == {"w": NO_PLAN}
+
+
+@pytest.mark.parametrize(("kind", "planned"), [("ReplicaSet", True), ("StatefulSet", False)])
+def test_a_replacement_may_come_before_the_next_pod_has_ended(kind: str, *, planned: bool) -> None:
+    """That of a StatefulSet takes the place of its predecessor, for the waiting pod needs both."""
+    leaving = [
+        held(name, 8, "n1", 1, controller=Controller(kind=kind, name=f"rs-{name}"))
+        for name in ("b", "c")
+    ]
+    cluster = state(
+        ("n1", "n2"),
+        held("a", 15, "n1", 0),
+        *leaving,
+        held("d", 8, "n2", 0, obstacle="stays"),
+        held("e", 8, "n2", 1, obstacle="stays"),
+        waits("w", 16),
+    )
+    assert names(find_plan(cluster, FREE).plan) == (["b", "c"] if planned else [])
 
 
 def test_budgets_hold_over_runs() -> None:

@@ -1,12 +1,14 @@
 """A plan is judged again before every eviction, on the cluster as it is then."""
 
 import msgspec
+import pytest
 from defragclusters import held, state, waits
 
 from gpucore.defrag.budgets import Allowance, Budgets
 from gpucore.defrag.planning import EvictionPlan, find_plan
 from gpucore.defrag.pods import DefragPod, DefragState
 from gpucore.defrag.progress import check_plan
+from gpucore.model.constraints import PODS
 from gpucore.units import NodeName, PodUid
 
 W = waits("w", 16)
@@ -50,6 +52,50 @@ def test_it_stops_when_the_waiting_pod_is_gone_or_fits() -> None:
     assert reason == "team/w does not wait any more"
     found = check_plan(plan(), {PodUid("b")}, cluster(A, D, E, W))
     assert found == "team/w fits already"
+
+
+@pytest.mark.parametrize("bound", [False, True])
+def test_an_evicted_pod_gets_its_place_although_the_waiting_pod_has_one(*, bound: bool) -> None:
+    """The waiting pod fits after the first eviction; the evicted pod does after the second one."""
+    big, small = held("big", 8, "n1", 0), held("small", 2, "n1", 0)
+    others = (
+        held("q", 8, "n1", 1, obstacle="stays"),
+        held("r", 14, "n2", 0, obstacle="stays"),
+        held("s", 16, "n2", 1, obstacle="stays"),
+    )
+    wanted = waits("w", 12)
+    found = find_plan(with_three_pods(big, small, *others, wanted), Allowance(Budgets())).plan
+    assert found is not None
+    assert [one.pod.name for one in found.evictions] == ["big", "small"]
+    again = waits("big2", 8, owner="rs-big", creation="2026-01-09T00:00:00Z")
+    served = held("w", 12, "n1", 0, uid=PodUid("w")) if bound else wanted
+    now = with_three_pods(small, *others, served, again)
+    assert check_plan(found, {PodUid("big")}, now) == ""
+
+
+def test_a_pod_that_waited_before_is_no_replacement() -> None:
+    """The controller of an evicted pod has another one, which fits nowhere before or after."""
+    extra = waits("extra", 16, owner="rs-b", creation="2026-01-06T00:00:00Z")
+    dying = msgspec.structs.replace(B, obstacle="it is not running")
+    found = find_plan(cluster(A, B, C, D, E, W, extra), Allowance(Budgets())).plan
+    assert found is not None
+    now = cluster(A, dying, C, D, E, W, extra, waits("b2", 8, owner="rs-b", creation="2026-02-01"))
+    assert check_plan(found, {PodUid("b")}, msgspec.structs.replace(now, pods_of={"rs-b": 2})) == ""
+
+
+def test_it_stops_where_a_replacement_that_waits_would_take_the_room() -> None:
+    """Its predecessor is gone, and the waiting pod does not fit before the next eviction."""
+    now = cluster(A, C, D, E, W, waits("b2", 8, owner="rs-b", creation="2026-01-09T00:00:00Z"))
+    found = check_plan(plan(), {PodUid("b")}, now)
+    assert found == "what-if does not place every pod of the plan any more"
+
+
+def with_three_pods(*pods: DefragPod) -> DefragState:
+    """Both nodes, of which n1 takes three pods."""
+    found = cluster(*pods)
+    nodes = dict(found.nodes.nodes)
+    nodes[NodeName("n1")] = msgspec.structs.replace(nodes[NodeName("n1")], allocatable={PODS: 3})
+    return msgspec.structs.replace(found, nodes=msgspec.structs.replace(found.nodes, nodes=nodes))
 
 
 def test_it_stops_when_a_pod_of_the_plan_is_another_or_elsewhere() -> None:

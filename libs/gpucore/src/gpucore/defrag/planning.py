@@ -2,11 +2,11 @@
 
 Pods that could leave are tried from the fewest up. A set of them is a plan only where what-if, with
 the whole queue of pending pods in kube-scheduler's order and a replacement of each evicted pod
-behind it, places the waiting pod and every replacement. Two pods of one controller never leave
-together. A plan that needs another order may be missed.
+behind it, places the waiting pod and every replacement, also where replacements are placed first.
+Two pods of one controller never leave together. A plan that needs another order may be missed.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from heapq import nsmallest
 from itertools import combinations, islice
 from typing import Final
@@ -15,10 +15,10 @@ import msgspec
 
 from gpucore.accounting.node_info import NodeInfo
 from gpucore.defrag.budgets import Allowance
-from gpucore.defrag.pods import DefragPod, DefragState, preemption
+from gpucore.defrag.pods import AFTER_THE_END, DefragPod, DefragState, preemption
 from gpucore.model import Placement
 from gpucore.scheduling.candidates import Candidates
-from gpucore.simulate.whatif import SimulatedCluster
+from gpucore.simulate.whatif import SimulatedCluster, WhatIfPod
 from gpucore.units import NodeName, PodUid
 
 SETS_OF_A_NODE: Final = 200
@@ -51,12 +51,14 @@ class EvictionPlan(msgspec.Struct, frozen=True):
     Attributes:
         placement: where the waiting pod fits then.
         pods_of: pods of each evicted pod's controller before the first eviction.
+        waited: those of them that waited then, and replace none of the evicted pods.
     """
 
     waiting: DefragPod
     placement: Placement
     evictions: tuple[Eviction, ...]
     pods_of: Mapping[str, int] = {}
+    waited: tuple[PodUid, ...] = ()
 
     @property
     def node(self) -> NodeName:
@@ -120,8 +122,8 @@ def permitted(waiting: DefragPod, pod: DefragPod, allowance: Allowance) -> bool:
 
 def simulate(
     state: DefragState,
-    waiting: DefragPod,
-    gone: Collection[PodUid],
+    waiting: DefragPod | None,
+    gone: Sequence[PodUid],
     replaced: Sequence[DefragPod],
     *,
     pending: Collection[PodUid] = (),
@@ -129,45 +131,88 @@ def simulate(
 ) -> dict[PodUid, Placement] | None:
     """Where what-if places a waiting pod and replacements once pods are gone.
 
+    Most controllers create a replacement while its predecessor is being deleted, so it is placed
+    beside that. A StatefulSet creates it afterwards, and then other evicted pods may still be
+    there. The waiting pod may be placed before or after both, and needs a place in each case: a
+    replacement on the GPUs that it needs would make the evictions useless.
+
     Args:
-        gone: pods that leave their node.
-        replaced: those of them whose replacement does not exist yet and has to be placed.
-        pending: other waiting pods that have to be placed.
+        waiting: ``None`` where it waits no more.
+        gone: pods that leave their node, in the order in which they are evicted.
+        replaced: those of them whose replacement does not exist yet and has to be placed, in the
+            same order.
+        pending: replacements that wait, which have to be placed as well.
         base: results of the state as it is, which are used.
 
     Returns:
         Their placements by UID (a replacement by that of its predecessor), or ``None`` where one
         of them fits nowhere.
     """
-    simulated = (base or SimulatedCluster.of(state.nodes, state.policy)).branch()
-    names = {state.running[uid].node for uid in gone if uid in state.running}
-    for name in sorted(names & state.nodes.nodes.keys()):
-        _take_away(simulated, state.nodes, name, gone)
-    behind = [msgspec.structs.replace(pod, creation=LAST + pod.creation) for pod in replaced]
-    missing = {waiting.uid, *pending, *(pod.uid for pod in replaced)}
-    placed: dict[PodUid, Placement] = {}
-    for pod in sorted([*state.queue[:MOST_WAITING], *behind], key=lambda one: one.queue_key):
-        outcome = simulated.grant(pod.whatif_pod)
+    behind = [
+        msgspec.structs.replace(pod, creation=f"{LAST}{number:06}")
+        for number, pod in enumerate(replaced)
+    ]
+    wanted = {*pending, *(pod.uid for pod in behind)} | ({waiting.uid} if waiting else set())
+    queue, base = state.queue[:MOST_WAITING], base or SimulatedCluster.of(state.nodes, state.policy)
+    simulated = base.branch()
+    _end(simulated, state, gone)
+    placed = _placements(simulated, _in_order([*queue, *behind]), wanted)
+    if placed is None or not (pending or any(pod.controller for pod in behind)):
+        return placed
+    simulated = base.branch()
+    left = _unplaced(simulated, _in_order([*queue, *(pod for pod in behind if _is_early(pod))]))
+    for uid in gone:
+        _end(simulated, state, (uid,))
+        late = [pod for pod in behind if pod.uid == uid and not _is_early(pod)]
+        left = _unplaced(simulated, _in_order([*left, *late]))
+    return None if any(pod.uid in wanted for pod in left) else placed
+
+
+def _is_early(pod: DefragPod) -> bool:
+    """Its controller creates another pod while it is being deleted."""
+    return pod.controller is not None and pod.controller.kind != AFTER_THE_END
+
+
+def _unplaced(simulated: SimulatedCluster, queue: Iterable[DefragPod]) -> list[DefragPod]:
+    """The pods of a queue that have no place after all others."""
+    refused: set[WhatIfPod] = set()
+    left: list[DefragPod] = []
+    for pod in queue:
+        kind = msgspec.structs.replace(pod.whatif_pod, name="")
+        if kind in refused or simulated.grant(pod.whatif_pod).placement is None:
+            refused.add(kind)
+            left.append(pod)
+    return left
+
+
+def _in_order(pods: Iterable[DefragPod]) -> Sequence[DefragPod]:
+    return sorted(pods, key=lambda one: one.queue_key)
+
+
+def _placements(
+    simulated: SimulatedCluster, queue: Iterable[DefragPod], wanted: Collection[PodUid]
+) -> dict[PodUid, Placement] | None:
+    """Where the wanted pods of a queue go; ``None`` where one of them has no place."""
+    missing, placed = set(wanted), dict[PodUid, Placement]()
+    for pod in queue:
+        if not missing:
+            break
+        placement = simulated.grant(pod.whatif_pod).placement
         if pod.uid not in missing:
             continue
-        if outcome.placement is None:
+        if placement is None:
             return None
-        placed[pod.uid] = outcome.placement
+        placed[pod.uid] = placement
         missing.discard(pod.uid)
-        if not missing:
-            return placed
-    return None
+    return None if missing else placed
 
 
-def _take_away(
-    simulated: SimulatedCluster, cluster: Candidates, name: NodeName, gone: Collection[PodUid]
-) -> None:
-    node_info, node = cluster.node_infos[name].copy(), cluster.nodes[name]
-    for uid in gone:
-        if uid in node_info.allocations:
-            node_info.drop(uid)
-            node = node.plus(cluster.requests.get(uid, ()), pods=-1)
-    simulated.change(node_info, node)
+def _end(simulated: SimulatedCluster, state: DefragState, gone: Collection[PodUid]) -> None:
+    """Let pods end that hold GPUs."""
+    names = {state.running[uid].node for uid in gone if uid in state.running}
+    for name in sorted(names & state.nodes.nodes.keys()):
+        held = simulated.node_infos[name].allocations.keys() & set(gone)
+        simulated.end(name, {uid: state.nodes.requests.get(uid, ()) for uid in held})
 
 
 def fitting_node(cluster: Candidates, pod: DefragPod) -> str:
@@ -191,7 +236,10 @@ def _plan_for(
     sets = (one for name in state.nodes.nodes for one in _sets(pod, state, allowance, name))
     simulated = 0
     for chosen in nsmallest(TRIED, sets):
-        evicted = [state.running[uid] for uid in chosen.uids]
+        evicted = sorted(
+            (state.running[uid] for uid in chosen.uids),
+            key=lambda one: (-one.pod_request.mem, str(one)),
+        )
         if not allowance.allows([one.namespace for one in evicted]):
             continue
         if state.nodes.admits_without(chosen.node, pod.requirements, chosen.uids) is None:
@@ -199,7 +247,7 @@ def _plan_for(
         if simulated == SIMULATED:
             return None
         simulated += 1
-        placed = simulate(state, pod, chosen.uids, evicted, base=base)
+        placed = simulate(state, pod, [one.uid for one in evicted], evicted, base=base)
         if placed is not None:
             return _plan(pod, state, evicted, placed)
     return None
@@ -211,12 +259,10 @@ def _plan(
     evicted: Sequence[DefragPod],
     placed: Mapping[PodUid, Placement],
 ) -> EvictionPlan:
-    evictions = tuple(
-        Eviction(one, origin_of(state, one), placed[one.uid])
-        for one in sorted(evicted, key=lambda one: (-one.pod_request.mem, str(one)))
-    )
+    evictions = tuple(Eviction(one, origin_of(state, one), placed[one.uid]) for one in evicted)
     pods_of = {one.owner: state.pods_of.get(one.owner, 0) for one in evicted}
-    return EvictionPlan(pod, placed[pod.uid], evictions, pods_of)
+    waited = tuple(one.uid for one in state.waiting if one.owner in pods_of)
+    return EvictionPlan(pod, placed[pod.uid], evictions, pods_of, waited)
 
 
 def origin_of(state: DefragState, pod: DefragPod) -> Placement:

@@ -27,6 +27,8 @@ MOST_NAMES: Final = 3
 """Claims or pods that a sentence names."""
 NODE_BOUND: Final = frozenset({"DaemonSet", "Node"})
 """Controllers whose pods return to the same node."""
+AFTER_THE_END: Final = "StatefulSet"
+"""The controller that creates a pod again once its predecessor is gone: both have one name."""
 LEAVING_SECONDS: Final = 300
 """Longest time before and after its ``deletionTimestamp`` that a deleted pod counts as leaving.
 
@@ -40,7 +42,7 @@ class DefragPod(msgspec.Struct, frozen=True):
 
     Attributes:
         owner: UID of its controller; empty for none.
-        controller: of a bound pod, as its object names it.
+        controller: of a bound pod, as its object names it; ``None`` where a pod is moved at once.
         creation: RFC 3339 time.
         node: where it is bound; empty while it waits.
         resource_version: of the object that was read.

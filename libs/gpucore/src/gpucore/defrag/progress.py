@@ -1,8 +1,9 @@
 """Whether a plan still holds before its next eviction, judged on the cluster as it is then.
 
 Evicted pods may still be there, being deleted, and their replacements may be missing, pending or
-placed. The plan holds while the waiting pod waits and fits nowhere, the pods that are left to evict
-are where they were, and what-if still places the waiting pod and every replacement.
+placed. The plan holds while the waiting pod fits nowhere, or an evicted pod does without further
+evictions, the pods that are left to evict are where they were, and what-if still places the waiting
+pod and every replacement.
 """
 
 from collections.abc import Collection, Sequence
@@ -20,23 +21,35 @@ def check_plan(plan: EvictionPlan, evicted: Collection[PodUid], state: DefragSta
         state: read after the last eviction.
     """
     waiting = next((pod for pod in state.waiting if pod.uid == plan.waiting.uid), None)
-    if waiting is None:
-        return f"{plan.waiting} does not wait any more"
-    if reason := _passed_over(waiting, plan, evicted, state):
+    if waiting is not None and (reason := _passed_over(waiting, plan, evicted, state)):
         return reason
-    if fitting_node(state.nodes, waiting):
-        return f"{waiting} fits already"
+    missing = _without_replacement(plan, evicted, state)
+    owners = {one.pod.owner for one in plan.evictions if one.pod.uid in evicted}
+    pending = [
+        pod.uid for pod in state.waiting if pod.owner in owners and pod.uid not in plan.waited
+    ]
     left = [one for one in plan.evictions if one.pod.uid not in evicted]
+    done = [one.pod.uid for one in plan.evictions if one.pod.uid in evicted]
+    reason = _served(waiting, plan, state)
+    if reason and (
+        not done or simulate(state, waiting, done, missing, pending=pending) is not None
+    ):
+        return reason
     for each in left:
         if reason := _moved(each, state):
             return reason
-    gone = [one.pod.uid for one in plan.evictions]
-    owners = {one.pod.owner for one in plan.evictions if one.pod.uid in evicted}
-    pending = [pod.uid for pod in state.waiting if pod.owner in owners]
-    replaced = [*(one.pod for one in left), *_without_replacement(plan, evicted, state)]
+    gone = [*done, *(one.pod.uid for one in left)]
+    replaced = [*missing, *(one.pod for one in left)]
     if simulate(state, waiting, gone, replaced, pending=pending) is None:
         return "what-if does not place every pod of the plan any more"
     return ""
+
+
+def _served(waiting: DefragPod | None, plan: EvictionPlan, state: DefragState) -> str:
+    """Why the waiting pod needs no further eviction; the evicted pods may."""
+    if waiting is None:
+        return f"{plan.waiting} does not wait any more"
+    return f"{waiting} fits already" if fitting_node(state.nodes, waiting) else ""
 
 
 def _passed_over(

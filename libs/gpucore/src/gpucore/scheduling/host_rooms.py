@@ -73,6 +73,13 @@ def take_from_host(node_info: NodeInfo, requests: Resources) -> None:
         node_info.host = node_info.host.after(request.cpu_milli, request.memory_mib)
 
 
+def give_to_host(node_info: NodeInfo, requests: Resources) -> None:
+    """A pod with these requests has left the node."""
+    if node_info.host is not None:
+        request = request_on_host(requests)
+        node_info.host = node_info.host.after(-request.cpu_milli, -request.memory_mib)
+
+
 def request_on_host(requests: Resources) -> PodRequest:
     """The request of a pod whose GPUs are requested by claims: CPU and memory alone."""
     amounts = dict(requests)

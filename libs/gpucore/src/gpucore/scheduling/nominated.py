@@ -13,10 +13,12 @@ import msgspec
 
 from gpucore.accounting.ledger import Ledger
 from gpucore.accounting.node_info import NodeInfo
+from gpucore.kubescheduler.node_fit import constraint_refusals
 from gpucore.model import Allocation, AllocationState, FitError, Placement, PodRequest
-from gpucore.model.constraints import CandidateNode
+from gpucore.model.constraints import CPU, CandidateNode, PodConstraints
 from gpucore.scheduling.candidates import Candidates, PodRequirements
 from gpucore.scheduling.fit import fit
+from gpucore.scheduling.host_rooms import MEMORY
 from gpucore.scheduling.pending_pods import NominatedPod, Nominations
 from gpucore.scheduling.policy import place
 from gpucore.units import NodeName
@@ -43,7 +45,9 @@ class CandidatesBesideNominated(Candidates, frozen=True):
         held = self.nominated.get(node_info.name)
         if why is not None or not held:
             return why
-        return refusal_beside(node_info, pod.pod_request, held)
+        return host_refusal_beside(node_info, node, pod.constraints, held) or refusal_beside(
+            node_info, pod.pod_request, held
+        )
 
     def filled(self, node_info: NodeInfo) -> NodeInfo:
         """The allocations of a node with what the nominated pods are going to hold."""
@@ -70,6 +74,31 @@ def refusal_beside(
     return msgspec.structs.replace(refusal, reserved_for=len(nominated))
 
 
+def host_refusal_beside(
+    node_info: NodeInfo,
+    node: CandidateNode,
+    constraints: PodConstraints,
+    nominated: Sequence[NominatedPod],
+) -> FitError | None:
+    """Why kube-scheduler rejects a node that admits a pod: it counts the nominated pods as well."""
+    refusal = next(constraint_refusals(host_beside(node_info, node, nominated), constraints), None)
+    return refusal and msgspec.structs.replace(refusal, reserved_for=len(nominated))
+
+
+def host_beside(
+    node_info: NodeInfo, node: CandidateNode, nominated: Iterable[NominatedPod]
+) -> CandidateNode:
+    """The node with what the nominated pods request besides GPUs.
+
+    Those with a place in ``node_info`` count in ``node`` already.
+    """
+    for one in nominated:
+        if not _has_place(node_info, one):
+            request = one.pod_request
+            node = node.plus(((CPU, request.cpu_milli), (MEMORY, request.memory_mib << 20)))
+    return node
+
+
 def node_beside(node_info: NodeInfo, nominated: Sequence[NominatedPod]) -> NodeInfo:
     """The node on which to place a pod beside those nominated for it; itself without any."""
     return filled_by(node_info, nominated) if nominated else node_info
@@ -83,7 +112,7 @@ def filled_by(node_info: NodeInfo, nominated: Iterable[NominatedPod]) -> NodeInf
     """
     filled = node_info.copy()
     for one in sorted(nominated, key=lambda one: -one.priority):
-        if not filled.allocations.keys() & {one.uid, one.place}:
+        if not _has_place(filled, one):
             filled.put(_held(filled, one))
     return filled
 
@@ -100,6 +129,10 @@ def beside_nominated(
         if node_info is not None:
             found[name] = filled_by(node_info, pods)
     return found
+
+
+def _has_place(node_info: NodeInfo, pod: NominatedPod) -> bool:
+    return bool(node_info.allocations.keys() & {pod.uid, pod.place})
 
 
 def _held(filled: NodeInfo, pod: NominatedPod) -> Allocation:

@@ -19,14 +19,14 @@ from gpucore.accounting.node_info import NodeInfo
 from gpucore.claims.node_fit import ClaimNode, ClaimRules, first_fit, refusal
 from gpucore.kubescheduler.node_fit import avoided, constraint_refusals
 from gpucore.model import Allocation, AllocationState, Code, FitError, Placement, PodRequest
-from gpucore.model.constraints import UNCONSTRAINED, CandidateNode, PodConstraints
+from gpucore.model.constraints import UNCONSTRAINED, CandidateNode, PodConstraints, Resources
 from gpucore.scheduling.candidates import Candidates
 from gpucore.scheduling.cluster_policy import ClusterPolicy
 from gpucore.scheduling.device_order import device_order
 from gpucore.scheduling.fit import admit
 from gpucore.scheduling.grouping import BY_LINKS, Grouping
-from gpucore.scheduling.host_rooms import request_on_host, take_from_host
-from gpucore.scheduling.nominated import node_beside, refusal_beside
+from gpucore.scheduling.host_rooms import give_to_host, request_on_host, take_from_host
+from gpucore.scheduling.nominated import host_refusal_beside, node_beside, refusal_beside
 from gpucore.scheduling.pending_pods import Nominations
 from gpucore.scheduling.policy import Policy, place, rate
 from gpucore.steps import Steps, complete
@@ -189,6 +189,19 @@ class SimulatedCluster:
         for names in self._stale.values():
             names.add(node_info.name)
 
+    def end(self, name: NodeName, requests: Mapping[PodUid, Resources]) -> None:
+        """Let pods of a node end.
+
+        Args:
+            requests: what each of them requests besides GPUs.
+        """
+        node_info, node = self._node_infos[name].copy(), self._nodes.get(name)
+        for uid, amounts in requests.items():
+            node_info.drop(uid)
+            give_to_host(node_info, amounts)
+            node = node.plus(amounts, pods=-1) if node is not None else None
+        self.change(node_info, node)
+
     def grant(self, whatif_pod: WhatIfPod) -> WhatIfOutcome:
         """Place one pod on the best node of those that fit, the first of equals."""
         return complete(self.granting(whatif_pod))
@@ -287,7 +300,7 @@ class SimulatedCluster:
         return found, set()
 
     def _verdict(self, node_info: NodeInfo, kind: _Kind) -> Rated | FitError:
-        pod_request, constraints, specs, priority = kind
+        pod_request, constraints, specs, _ = kind
         specs = specs or self._extended(node_info, pod_request)
         if specs or pod_request == NO_REQUEST:
             return self._claim_verdict(node_info, constraints, specs)
@@ -300,17 +313,22 @@ class SimulatedCluster:
             return placement
         rated = rate(node_info, pod_request, placement, self._policy, grouping=self._grouping)
         last = avoided(node, constraints) if node is not None else 0
-        bound = self._bound(node_info, pod_request, priority, placement)
+        bound = self._bound(node_info, node, kind, placement)
         return bound if isinstance(bound, FitError) else Rated(bound, (-last, *rated))
 
     def _bound(
-        self, node_info: NodeInfo, pod_request: PodRequest, priority: int, placement: Placement
+        self, node_info: NodeInfo, node: CandidateNode | None, kind: _Kind, placement: Placement
     ) -> Placement | FitError:
         """Where bind places the pod: on no GPU that a pod nominated to the node waits for."""
+        pod_request, constraints, _, priority = kind
         pod = Pod(PodUid(""), "", "", priority=priority)
         held = self._nominations.before(node_info.name, pod) if self._nominations else []
         if not held:
             return placement
+        if node is not None:
+            why = host_refusal_beside(node_info, node, constraints, held)
+            if why is not None:
+                return why
         kept, free = refusal_beside(node_info, pod_request, held), node_beside(node_info, held)
         return kept or place(free, pod_request, self._policy, grouping=self._grouping)
 

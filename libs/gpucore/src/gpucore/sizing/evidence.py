@@ -61,7 +61,9 @@ def needed_bytes(history: UsageHistory) -> int:
 
 
 def days_of(history: UsageHistory) -> float:
-    """Days from the first sample to the last."""
+    """Days from the first sample to the last; 0 where no sample is left, or none was ever taken."""
+    if not history.samples:
+        return 0.0
     return max(history.last_seen - history.first_seen, 0.0) / DAY
 
 

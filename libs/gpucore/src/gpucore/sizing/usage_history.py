@@ -239,7 +239,8 @@ class UsageHistory(msgspec.Struct, rename="camel"):
 
         Events of more than four weeks ago are forgotten. A peak of an earlier week of which no
         sample is left falls to the highest bucket that has one. The peak of starts stays as long as
-        the history has samples: a pod that runs for weeks must be able to start again.
+        the history has samples: a pod that runs for weeks must be able to start again. With the
+        last sample the numbers of pods and starts are forgotten.
         """
         since = self.faded_at or self.first_seen
         weeks = int(max(now - since, 0.0) // FADE_SECONDS)
@@ -250,8 +251,11 @@ class UsageHistory(msgspec.Struct, rename="camel"):
         start_peak = self.start_peak_bytes if buckets else 0
         week_peak = self.week_peak_bytes if weeks == 1 else 0
         ran_out = self.ran_out.kept(now)
+        anew = bool(self.samples) and not buckets
         return msgspec.structs.replace(
             self,
+            pods=0 if anew else self.pods,
+            starts=0 if anew else self.starts,
             buckets=buckets,
             sm_buckets=_halved(self.sm_buckets, weeks),
             samples=sum(buckets.values()),

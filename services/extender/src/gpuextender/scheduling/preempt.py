@@ -20,7 +20,8 @@ import msgspec
 from gpucore.accounting.node_info import NodeInfo
 from gpucore.model import Allocation, AllocationState, PodRequest
 from gpucore.model.constraints import PodConstraints
-from gpucore.scheduling.pending_pods import UnscheduledPod
+from gpucore.scheduling.nominated import host_beside
+from gpucore.scheduling.pending_pods import NominatedPod, UnscheduledPod
 from gpucore.scheduling.preemption import (
     FitCheck,
     NodeRules,
@@ -149,7 +150,7 @@ class Preempt:
             pod_request,
             nominated,
             proposed=listed,
-            rules=None if nominated else self._rules(node_info, constraints, listed),
+            rules=self._rules(node_info, constraints, listed, nominated),
         )
         evicted = needed(check, listed, self._others(node_info, pod, listed))
         everyone = in_order(listed, [one for one in evicted if one not in listed])
@@ -188,10 +189,15 @@ class Preempt:
         )
 
     def _rules(
-        self, node_info: NodeInfo, constraints: PodConstraints, listed: Sequence[Victim]
+        self,
+        node_info: NodeInfo,
+        constraints: PodConstraints,
+        listed: Sequence[Victim],
+        nominated: Sequence[NominatedPod],
     ) -> NodeRules | None:
         node = self._state.candidates.node(node_info.name)
         if node is None:
             return None
         uids = [*node_info.allocations, *(one.uid for one in listed)]
-        return NodeRules(node, constraints, self._state.candidates.requests(node.name, uids))
+        requests = self._state.candidates.requests(node.name, uids)
+        return NodeRules(host_beside(node_info, node, nominated), constraints, requests)

@@ -91,7 +91,8 @@ def sizes_effect(
     pairs = list(snapshot.raw_pods())
     moved = [(pod, raw) for pod, raw in pairs if _moves(pod, raw, names)]
     running = [_sized(pod, raw, sizes, names) for pod, raw in moved]
-    waiting = [_sized(pod, raw, sizes, names) for pod, raw in pairs if _waits(pod, names)]
+    queue = sorted(pairs, key=lambda pair: _queue_key(pair[0]))
+    waiting = [_sized(pod, raw, sizes, names) for pod, raw in queue if _waits(pod, names)]
     gangs = ClusterGangs(pod for pod, _ in pairs)
     added = [each for each in waiting if gangs.complete(each.now.name)]
     empty = _without(snapshot, {pod.uid for pod, _ in moved})
@@ -133,6 +134,11 @@ def _waits(pod: Pod, names: Names) -> bool:
         return False
     request = pod_request_of(pod, names)
     return request is not None and not request.fault
+
+
+def _queue_key(pod: Pod) -> tuple[int, str, str, str]:
+    """The place of a pod in kube-scheduler's queue: by priority, then by age."""
+    return -pod.priority, pod.creation, pod.namespace, pod.name
 
 
 def _without(snapshot: Snapshot, uids: set[str]) -> Snapshot:

@@ -10,6 +10,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from gpucore.explain.claims import requested
+from gpucore.explain.sentences import unit_words
 from gpucore.units import MemoryUnit, counted, listed
 from gpucore.wire.names import Names
 from gpucore.wire.pod.spec import Pod
@@ -166,7 +167,16 @@ def _by_model(snapshot: Snapshot, names: Names, figures: Figures) -> UsageReport
         if gpu.index in row.gpus and row.uid in known
     }
     parts += [GroupUsage(model, pods=1) for model, _ in pods]
-    return UsageReport(_merged(parts), str(shown.unit), tuple(_pending(shown)))
+    notes = (*_of_no_model(shown), *_pending(shown))
+    return UsageReport(_merged(parts), str(shown.unit), notes)
+
+
+def _of_no_model(shown: ClusterView) -> Iterator[str]:
+    """A sentence about memory on GPUs that are not known, if there is any."""
+    units = sum(node.used - sum(gpu.used for gpu in node.gpus) for node in shown.nodes)
+    if units:
+        memory = f"{units} {unit_words(shown.unit)}"
+        yield f"{memory} on unknown GPUs are not counted for a model (see 'gpushare doctor')"
 
 
 def grouped(

@@ -15,7 +15,13 @@ from typing import Final, NamedTuple
 import msgspec
 import urllib3
 
-from gpucore.sizing.usage_history import NEVER, LimitEvent, UsageHistory, WorkloadKey
+from gpucore.sizing.usage_history import (
+    GAP_SECONDS,
+    NEVER,
+    LimitEvent,
+    UsageHistory,
+    WorkloadKey,
+)
 from gpuinspect.errors import PrometheusError
 from gpuinspect.sources.prometheus import QUERY_RANGE, reply
 
@@ -107,7 +113,7 @@ def prometheus_histories(
         used = asking.points(USED, chosen, span, end, step)
         sm_percents = asking.points(SM_PERCENT, chosen, span, end, step)
     items = (
-        _history(key, each, used.get(key, ()), dict(sm_percents.get(key, ())))
+        _history(key, each, used.get(key, ()), dict(sm_percents.get(key, ())), step)
         for key, each in sorted(figures.items())
     )
     return PrometheusHistories(tuple(items), step)
@@ -195,12 +201,14 @@ def _history(
     figures: _Figures,
     used_bytes: Sequence[tuple[float, int]],
     sm_percents: Mapping[float, int],
+    step: int,
 ) -> UsageHistory:
     """The history of one pod, as the recorder of its plugin would have it.
 
     Args:
         used_bytes: times and values.
         sm_percents: values by time.
+        step: seconds between two samples of a pod that runs.
     """
     amount, count, _ = FIGURES
     workload = WorkloadKey(key.namespace, key.kind, key.workload, key.container)
@@ -217,7 +225,7 @@ def _history(
             claims=bool(claims),
             sm_percent=sm_percents.get(at),
         )
-    if used_bytes:  # between two steps lies more than a day where there are many pods
+    if used_bytes and step > GAP_SECONDS:  # there are many pods
         found.first_seen = used_bytes[0][0]
     found.peak_bytes = max(found.peak_bytes, int(figures.get((amount, "peak"), 0)))
     found.start_peak_bytes = int(figures.get((amount, "start_peak"), 0))
