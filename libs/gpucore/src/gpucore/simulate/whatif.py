@@ -52,7 +52,7 @@ class WhatIfPod(msgspec.Struct, frozen=True):
         specs: what its claims request; empty without claims.
         scheduler: ``spec.schedulerName``; empty where it names none.
         priority: pods of a lower one that are nominated to a node keep nothing from it.
-        node: its controller assigned it to this one; empty where it may go to any.
+        node: its author or its controller assigned it to this one; empty where it may go to any.
     """
 
     name: str
@@ -217,7 +217,8 @@ class SimulatedCluster:
         """The result of every node that the pod may go to."""
         kind = (pod.pod_request, pod.constraints, pod.specs, pod.priority)
         if pod.node:
-            return {pod.node: self._verdict(self._node_infos[pod.node], kind)}
+            node_info = self._node_infos.get(pod.node)
+            return {pod.node: self._verdict(node_info, kind)} if node_info is not None else {}
         return (yield from self.verdicts_of(kind))
 
     def verdicts_of(self, kind: _Kind) -> Steps[Verdicts]:
