@@ -100,6 +100,13 @@ def test_what_can_never_be_right_is_refused_in_one_sentence(kind: str, words: st
     assert words in response["status"]["message"]
 
 
+def test_none_of_nvidias_gpus_is_no_second_request() -> None:
+    """Templates of manifests write 0 for what a pod does not request."""
+    item = pod("p", 2)
+    item["spec"]["containers"][0]["resources"]["limits"]["nvidia.com/gpu"] = "0"
+    assert answered(item)["allowed"]
+
+
 def choosing(name: str, **item: object) -> Object:
     """A container that sets a variable."""
     return {"name": "x", "env": [{"name": name, "value": "all", **item}]}

@@ -34,6 +34,7 @@ from gpucore.wire.errors import WireError, decoded
 from gpucore.wire.names import Names
 from gpucore.wire.pod.gangs import gang_of
 from gpucore.wire.pod.spec import Container, Pod, decode_pod
+from gpucore.wire.quantity import amount
 from gpucore.wire.whole_requests import pod_request_of
 from gpuextender import metrics
 from gpuextender.health import Readiness
@@ -184,8 +185,10 @@ def _refusal(pod: Pod, pod_request: PodRequest, names: Names) -> str:
         return (
             f"requests an amount that does not divide evenly over its {pod_request.gpu_count} GPUs"
         )
-    requested = {name for box in (*pod.containers, *pod.init_containers) for name in box.limits}
-    ours = requested & {names.gpu_mem, names.gpu_core, names.gpu}
+    limits = [each.limits for each in (*pod.containers, *pod.init_containers)]
+    resources = (names.gpu_mem, names.gpu_core, names.gpu, NVIDIA_GPU)
+    requested = {name for name in resources for each in limits if amount(each.get(name, "0"))}
+    ours = requested - {NVIDIA_GPU}
     if ours and NVIDIA_GPU in requested:
         return f"requests {min(ours)} and {NVIDIA_GPU}, which would allocate GPUs twice: use one"
     return ""
