@@ -11,7 +11,7 @@ import msgspec
 from gpucore.accounting.claim_offers import ClaimSpecs, Key
 from gpucore.kubescheduler.node_fit import DAEMON_TOLERATIONS
 from gpucore.model.constraints import UNCONSTRAINED, PodConstraints
-from gpucore.simulate.templates import pod_templates
+from gpucore.simulate.templates import pod_templates, without_nulls
 from gpucore.wire.claim.claim_specs import ClaimSpec, decode_claim_spec, decode_template
 from gpucore.wire.constraints import pod_constraints
 from gpucore.wire.errors import WRONG_TYPE, WireError
@@ -178,7 +178,7 @@ def _name(document: Mapping[str, Any]) -> str:
 
 
 def _wanted(template: Mapping[str, Any], name: str, replicas: int, names: Names) -> WorkloadPods:
-    template = _without_nulls(template)
+    template = without_nulls(template)
     spec = template.get("spec") or {}
     count = sum(len(spec.get(key) or ()) for key in ("containers", "initContainers"))
     if count > MOST_CONTAINERS:
@@ -221,13 +221,6 @@ def _with_text_amounts(spec: Mapping[str, Any]) -> dict[str, Any]:
         key: [_box(box) for box in spec.get(key) or ()] for key in ("containers", "initContainers")
     }
     return {**spec, **boxes}
-
-
-def _without_nulls(value: Any) -> Any:
-    """The value as the API server reads it: a key without a value is the same as no key."""
-    if isinstance(value, dict):
-        return {key: _without_nulls(each) for key, each in value.items() if each is not None}
-    return [_without_nulls(each) for each in value] if isinstance(value, list) else value
 
 
 def _defaulted(spec: dict[str, Any]) -> dict[str, Any]:
