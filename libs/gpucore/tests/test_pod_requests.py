@@ -1,11 +1,14 @@
 """What a pod requests, by kubelet's formula."""
 
+import time
+
 import msgspec
 import pytest
 from corebuilders import NAMES, limits, pod, pod_request
 
 from gpucore.model import ContainerRequest, IsolationMode
 from gpucore.wire import names as wire_names
+from gpucore.wire.constraints import pod_constraints
 from gpucore.wire.errors import WireError
 from gpucore.wire.names import Names
 from gpucore.wire.pod.requests import MOST_ANNOTATION_BYTES
@@ -214,3 +217,21 @@ def test_annotations_that_leave_no_room_for_ours_are_a_fault() -> None:
     )
     assert pod_request(larger).mem == 8
     assert pod_request(msgspec.structs.replace(larger, node="n")).fault == ""
+
+
+def test_many_sidecars_with_resources_of_their_own_are_summed_in_time_of_their_number() -> None:
+    """One such pod of 1 MB, which any tenant may create, would stop the extender for seconds."""
+    sidecars = [
+        {
+            "name": f"s{n}",
+            "restartPolicy": "Always",
+            "resources": {"requests": {f"example.com/{n}-{each}": "1" for each in range(40)}},
+        }
+        for n in range(999)
+    ]
+    spec = {"containers": [{"name": "c"}], "initContainers": sidecars}
+    raw = msgspec.json.encode({"metadata": {"uid": "u", "name": "p"}, "spec": spec})
+    begin = time.process_time()
+    constraints = pod_constraints(raw, NAMES)
+    assert time.process_time() - begin < 2
+    assert len(constraints.requests) == 999 * 40

@@ -33,9 +33,9 @@ from gpucore.units import MIB
 from gpucore.wire.errors import WireError, decoded
 from gpucore.wire.names import Names
 from gpucore.wire.pod.gangs import gang_of
+from gpucore.wire.pod.requests import gpu_request_of
 from gpucore.wire.pod.spec import Container, Pod, decode_pod
 from gpucore.wire.quantity import amount
-from gpucore.wire.whole_requests import pod_request_of
 from gpuextender import metrics
 from gpuextender.health import Readiness
 from gpuextender.scheduling.messages import NOTHING, MessageError, given
@@ -119,7 +119,7 @@ def review_pod(
     """
     if namespace == EXEMPT:
         return AdmissionAnswer()
-    pod_request = pod_request_of(pod, names)
+    pod_request = gpu_request_of(pod, names)
     containers = (*pod.containers, *pod.init_containers)
     if refusal := override_refusal(containers, requests_gpus=pod_request is not None):
         return AdmissionAnswer(refusal=refusal)
@@ -162,7 +162,7 @@ def review_debug_containers(pod: Pod, *, namespace: str, names: Names) -> Admiss
     """
     if namespace == EXEMPT:
         return AdmissionAnswer()
-    requests_gpus = pod_request_of(pod, names) is not None
+    requests_gpus = gpu_request_of(pod, names) is not None
     return AdmissionAnswer(
         refusal=override_refusal(pod.ephemeral_containers, requests_gpus=requests_gpus)
     )

@@ -365,7 +365,7 @@ def _sum(
         amounts = _amounts(texts)
         if sidecar:
             _add(running, amounts)
-            _raise(peak, running)
+            _raise(peak, {name: running[name] for name in amounts})
         else:
             _raise(peak, {name: amounts[name] + running.get(name, 0) for name in amounts})
     for texts in containers:
