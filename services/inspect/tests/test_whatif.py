@@ -278,6 +278,24 @@ def test_a_limit_of_the_whole_pod_is_no_request_where_its_containers_request(
 
 
 @pytest.mark.parametrize(
+    ("beside", "noted"),
+    [
+        ("env: [{name: NVIDIA_VISIBLE_DEVICES, value: all}]", True),
+        ("envFrom: [{prefix: CUDA_MPS_PIPE}]", True),
+        ("env: [{name: NVIDIA_VISIBLE_DEVICES, value: none}]", False),
+    ],
+)
+def test_a_pod_that_admission_refuses_is_noted(
+    run: Run, two_gpus: FakeCluster, manifest: Path, beside: str, *, noted: bool
+) -> None:
+    """It has room on a node, and would not be created."""
+    manifest.write_text(POD.replace("    resources", f"    {beside}\n    resources"))
+    outcome = run("whatif", "-f", str(manifest), on=two_gpus)
+    note = "the webhook and the admission policy refuse the pod: remove it"
+    assert (outcome.code, note in outcome.err) == (0, noted)
+
+
+@pytest.mark.parametrize(
     "beside",
     ["env: [{name: A, value: }]", "envFrom: [{prefix: , configMapRef: {name: c}}]", "ports: "],
 )

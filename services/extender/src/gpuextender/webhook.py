@@ -7,7 +7,8 @@ no GPU is refused only where it chooses GPUs by NVIDIA_VISIBLE_DEVICES. Pods of 
 untouched.
 
 The webhook is optional and never in the way: its failure policy in the cluster is Ignore, and
-filter refuses what it would have refused, only later and less kindly.
+filter refuses invalid requests too, only later. Variables that choose GPUs are refused by the
+webhook, and from Kubernetes 1.30 on by the admission policy.
 """
 
 import base64
@@ -22,7 +23,6 @@ from gpucore.accounting.claim_offers import only_claims_exclusive
 from gpucore.accounting.node_info import NodeInfo
 from gpucore.claims.convert import ClaimRequests, convert
 from gpucore.model import PodRequest
-from gpucore.node.isolation.limits import overrides
 from gpucore.scheduling.cluster_policy import (
     UNSET_NAMES,
     BurstSwitch,
@@ -33,6 +33,7 @@ from gpucore.units import MIB
 from gpucore.wire.errors import WireError, decoded
 from gpucore.wire.names import Names
 from gpucore.wire.pod.gangs import gang_of
+from gpucore.wire.pod.overrides import overrides
 from gpucore.wire.pod.requests import gpu_request_of
 from gpucore.wire.pod.spec import Container, Pod, decode_pod
 from gpucore.wire.quantity import amount
