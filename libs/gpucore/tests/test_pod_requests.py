@@ -11,6 +11,7 @@ from gpucore.wire import names as wire_names
 from gpucore.wire.constraints import pod_constraints
 from gpucore.wire.errors import WireError
 from gpucore.wire.names import Names
+from gpucore.wire.pod.allocations import allocation_of
 from gpucore.wire.pod.requests import MOST_ANNOTATION_BYTES
 from gpucore.wire.pod.spec import Container, Pod, decode_pod
 from gpucore.wire.whole_requests import pod_request_of
@@ -98,6 +99,15 @@ def test_canonical_amounts_are_read() -> None:
     """32000 units that the API server writes as 32k are 32000 units."""
     requests = Container(limits={NAMES.gpu_mem: "32k"})
     assert pod_request(msgspec.structs.replace(pod("p"), containers=(requests,))).mem == 32_000
+
+
+@pytest.mark.parametrize(("text", "units"), [("717E", 0), ("18446744073709551618", 2)])
+def test_an_amount_that_overflows_is_what_kubelet_allocates(text: str, units: int) -> None:
+    """Kubelet runs such a pod of ``spec.nodeName``, which would keep every GPU of its node."""
+    requests = Container(limits={NAMES.gpu_mem: text})
+    item = msgspec.structs.replace(pod("p", node="n"), containers=(requests,))
+    held = allocation_of(item, NAMES)
+    assert (held.pending if held else 0) == units
 
 
 def test_an_amount_that_is_none_is_the_modules_error() -> None:

@@ -36,7 +36,7 @@ from gpucore.wire.pod.gangs import gang_of
 from gpucore.wire.pod.overrides import overrides
 from gpucore.wire.pod.requests import gpu_request_of
 from gpucore.wire.pod.spec import Container, Pod, decode_pod
-from gpucore.wire.quantity import amount
+from gpucore.wire.quantity import counted
 from gpuextender import metrics
 from gpuextender.health import Readiness
 from gpuextender.scheduling.messages import NOTHING, MessageError, given
@@ -188,7 +188,7 @@ def _refusal(pod: Pod, pod_request: PodRequest, names: Names) -> str:
         )
     limits = [each.limits for each in (*pod.containers, *pod.init_containers)]
     resources = (names.gpu_mem, names.gpu_core, names.gpu, NVIDIA_GPU)
-    requested = {name for name in resources for each in limits if amount(each.get(name, "0"))}
+    requested = {name for name in resources for each in limits if counted(each.get(name, "0"))}
     ours = requested - {NVIDIA_GPU}
     if ours and NVIDIA_GPU in requested:
         return f"requests {min(ours)} and {NVIDIA_GPU}, which would allocate GPUs twice: use one"

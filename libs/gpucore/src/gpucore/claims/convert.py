@@ -35,7 +35,7 @@ from gpucore.wire.names import CLAIM_TEMPLATE, Names
 from gpucore.wire.pod.gangs import gang_of
 from gpucore.wire.pod.requests import container_request, gpu_request_of, kai_limit, most_of
 from gpucore.wire.pod.spec import Pod, decode_pod
-from gpucore.wire.quantity import amount, exact
+from gpucore.wire.quantity import amount, counted, exact
 from gpucore.wire.tolerations import TolerationObject, toleration_of
 
 CLAIM: Final = "gpushare"
@@ -238,7 +238,7 @@ def _of_container(
     resources: Mapping[str, Any] = box.get("resources") or {}
     ours = (names.gpu_mem, names.gpu_core)
     limits = resources.get("limits") or {}
-    shares = any(amount(str(limits.get(name, "0"))) for name in ours)
+    shares = any(counted(str(limits.get(name, "0"))) for name in ours)
     for kind in ("limits", "requests"):
         for name in ours:
             if name in (resources.get(kind) or {}):

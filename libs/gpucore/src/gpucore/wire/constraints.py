@@ -25,7 +25,7 @@ from gpucore.wire.names import Names
 from gpucore.wire.node.spec import Node
 from gpucore.wire.pod import spec as podspec
 from gpucore.wire.pod.spec import Pod
-from gpucore.wire.quantity import Amounts, amount, milli
+from gpucore.wire.quantity import Amounts, counted
 from gpucore.wire.tolerations import TolerationObject, toleration_of
 
 KEPT_AMOUNTS: Final = KEPT_LENGTH // 2
@@ -387,7 +387,7 @@ def _amounts(texts: _Items) -> dict[str, int]:
 
 
 def _amount(name: str, text: str) -> int:
-    return milli(text) if name == CPU else amount(text)
+    return counted(text, shift=3 if name == CPU else 0)
 
 
 def _add(total: dict[str, int], amounts: Mapping[str, int]) -> None:
