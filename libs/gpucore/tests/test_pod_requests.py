@@ -1,13 +1,17 @@
 """What a pod requests, by kubelet's formula."""
 
+import time
+
 import msgspec
 import pytest
 from corebuilders import NAMES, limits, pod, pod_request
 
 from gpucore.model import ContainerRequest, IsolationMode
 from gpucore.wire import names as wire_names
+from gpucore.wire.constraints import pod_constraints
 from gpucore.wire.errors import WireError
 from gpucore.wire.names import Names
+from gpucore.wire.pod.allocations import allocation_of
 from gpucore.wire.pod.requests import MOST_ANNOTATION_BYTES
 from gpucore.wire.pod.spec import Container, Pod, decode_pod
 from gpucore.wire.whole_requests import pod_request_of
@@ -95,6 +99,15 @@ def test_canonical_amounts_are_read() -> None:
     """32000 units that the API server writes as 32k are 32000 units."""
     requests = Container(limits={NAMES.gpu_mem: "32k"})
     assert pod_request(msgspec.structs.replace(pod("p"), containers=(requests,))).mem == 32_000
+
+
+@pytest.mark.parametrize(("text", "units"), [("717E", 0), ("18446744073709551618", 2)])
+def test_an_amount_that_overflows_is_what_kubelet_allocates(text: str, units: int) -> None:
+    """Kubelet runs such a pod of ``spec.nodeName``, which would keep every GPU of its node."""
+    requests = Container(limits={NAMES.gpu_mem: text})
+    item = msgspec.structs.replace(pod("p", node="n"), containers=(requests,))
+    held = allocation_of(item, NAMES)
+    assert (held.pending if held else 0) == units
 
 
 def test_an_amount_that_is_none_is_the_modules_error() -> None:
@@ -214,3 +227,21 @@ def test_annotations_that_leave_no_room_for_ours_are_a_fault() -> None:
     )
     assert pod_request(larger).mem == 8
     assert pod_request(msgspec.structs.replace(larger, node="n")).fault == ""
+
+
+def test_many_sidecars_with_resources_of_their_own_are_summed_in_time_of_their_number() -> None:
+    """One such pod of 1 MB, which any tenant may create, would stop the extender for seconds."""
+    sidecars = [
+        {
+            "name": f"s{n}",
+            "restartPolicy": "Always",
+            "resources": {"requests": {f"example.com/{n}-{each}": "1" for each in range(40)}},
+        }
+        for n in range(999)
+    ]
+    spec = {"containers": [{"name": "c"}], "initContainers": sidecars}
+    raw = msgspec.json.encode({"metadata": {"uid": "u", "name": "p"}, "spec": spec})
+    begin = time.process_time()
+    constraints = pod_constraints(raw, NAMES)
+    assert time.process_time() - begin < 2
+    assert len(constraints.requests) == 999 * 40

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpucore.wire.errors import WireError
-from gpucore.wire.quantity import MOST, amount, exact, milli
+from gpucore.wire.quantity import MOST, amount, counted, exact
 
 
 @pytest.mark.parametrize(
@@ -72,6 +72,33 @@ def test_what_the_api_server_takes_is_a_number(text: str, value: int) -> None:
     assert amount(text) == value
 
 
+@pytest.mark.parametrize(
+    ("text", "value", "milli"),
+    [
+        ("9E", MOST, 0),
+        ("10E", 0, 0),
+        ("717E", 0, 0),
+        ("1e999", 0, 0),
+        ("1e+99999999999", 0, 0),
+        ("18446744073709551618", 2, 2000),
+        ("18446744073709551615", 0, 0),
+        ("7378697629483820646407", 7, 7000),
+        ("85534305892550552G", 249716334037692416, 0),
+        ("38970137111123382M", 0, MOST),
+        ("16Ei", MOST, 0),
+        ("410.678Mi", 430627095, 430627094528),
+        ("0" * 5000 + "7", 7, 7000),
+        ("9" * 5000, 0, 0),
+    ],
+)
+def test_an_overflow_is_counted_as_kubelet_counts_it(text: str, value: int, milli: int) -> None:
+    """The API server takes such amounts, and kubelet admits the pod with what is left of them.
+
+    The values are those of k8s.io/apimachinery 0.37; a negative one counts as none.
+    """
+    assert (counted(text), counted(text, shift=3)) == (value, milli)
+
+
 @given(st.integers(min_value=0, max_value=10**12))
 def test_canonical_thousands_read_back(value: int) -> None:
     """An amount that the API server rewrites with a suffix keeps its value."""
@@ -103,5 +130,7 @@ def test_a_value_is_exact_until_it_is_rounded_up(digits: str, suffix: str) -> No
     value = Fraction(digits.lstrip("+").rstrip(".")) * POWERS[suffix]
     assert Fraction(*exact(digits + suffix)) == value
     assert amount(digits + suffix) == min(math.ceil(value), MOST)
-    assert milli(digits + suffix) == min(math.ceil(1000 * value), MOST)
+    if value < 1 << 50:
+        assert counted(digits + suffix) == math.ceil(value)
+        assert counted(digits + suffix, shift=3) == math.ceil(1000 * value)
     assert math.gcd(*exact(digits + suffix)) == 1

@@ -107,6 +107,30 @@ def test_sidecars_and_overhead_count() -> None:
 
 
 @pytest.mark.parametrize(
+    ("spec", "allocated", "actual", "conditions", "milli"),
+    [
+        ("1", cpu("7"), cpu("7"), IN_PROGRESS, 7000),
+        ("1", cpu("1"), cpu("7"), IN_PROGRESS, 7000),
+        ("7", cpu("1"), cpu("1"), DEFERRED, 7000),
+        ("700", cpu("2"), cpu("2"), INFEASIBLE, 2000),
+        ("700", cpu("2"), None, INFEASIBLE, 2000),
+        ("1", {**cpu("7"), "aliyun.com/gpu-mem": "3"}, {}, IN_PROGRESS, 7000),
+    ],
+)
+def test_requests_of_the_pod_as_a_whole_are_resized_too(
+    spec: str, allocated: Cpu, actual: Cpu, conditions: Sequence[Mapping[str, str]], milli: int
+) -> None:
+    """From Kubernetes 1.36 on; what the node refused for good does not count."""
+    whole = {"containers": [container("c", "500m")], "resources": {"requests": cpu(spec)}}
+    reported = {
+        "allocatedResources": allocated,
+        "resources": {} if actual is None else {"requests": actual},
+        "containerStatuses": [status("c", cpu("500m"), cpu("500m"))],
+    }
+    assert requested(whole, reported, conditions) == {"cpu": milli}
+
+
+@pytest.mark.parametrize(
     ("conditions", "generation", "observed", "milli"),
     [
         (READY, 2, 1, 7000),

@@ -83,8 +83,8 @@ def of_many_containers(number: int) -> Pod:
 
 
 def of_many_digits(number: int) -> Pod:
-    """A pod whose amounts the API server keeps although they are beyond all sense."""
-    digits = f"{number + 2}" + "0" * 100_000
+    """A pod whose amounts are beyond all sense: a webhook reads them as they were written."""
+    digits = f"{number + 2}." + "0" * 100_000
     return a_pod(number, {NAMES.gpu_mem: digits, "cpu": digits, "example.com/it": digits})
 
 

@@ -378,6 +378,11 @@ async def test_whatif_places_in_order_and_changes_nothing(
     assert extender.state.ledger.node("n").used_units == 13
 
 
+def assigned(item: Object, node_name: str) -> Object:
+    """The pod as its author assigns it to a node."""
+    return item | {"spec": item["spec"] | {"nodeName": node_name}}
+
+
 @pytest.mark.parametrize(
     ("question", "words"),
     [
@@ -390,6 +395,7 @@ async def test_whatif_places_in_order_and_changes_nothing(
         ({"pods": [{"name": "a", "mem": 1, "gpus": 1}]}, "both exclusive GPUs and shares"),
         ({"pods": [{"name": n, "mem": 1, "replicas": 150} for n in "ab"]}, "too many"),
         (b" " * (128 * 1024 + 1), "bytes are too many"),
+        ({"manifests": [assigned(pod("p", 1), "gone")]}, "node gone of its spec.nodeName"),
     ],
 )
 async def test_a_question_that_makes_no_sense_is_answered_with_400(

@@ -39,7 +39,7 @@ def plane() -> Iterator[ControlPlane]:
 def hostile_pods() -> Iterator[Any]:
     """Pods that no scheduler could ever place, as a tenant may create them."""
     amounts = [("cpu", "1e999"), ("cpu", "1" * 5000), ("memory", "9" * 70)]
-    amounts += [("memory", "1e90"), ("aliyun.com/gpu-mem", "1e102"), ("cpu", "1e-90")]
+    amounts += [("memory", "1e90"), ("aliyun.com/gpu-mem", "9E"), ("cpu", "1e-90")]
     for number, (resource, amount) in enumerate(amounts):
         item = fakenodes.pod(f"amount-{number}", 1, scheduler="none")
         item["spec"]["containers"][0]["resources"]["limits"][resource] = amount

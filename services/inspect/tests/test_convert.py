@@ -55,6 +55,17 @@ def test_a_workload_names_the_template_that_is_printed_before_it(run: Run, tmp_p
     assert service["kind"] == "Service"
 
 
+@pytest.mark.parametrize("beside", ["env: [{name: A, value: }]", "envFrom: [{prefix: }]"])
+def test_a_key_without_a_value_is_passed_through(run: Run, tmp_path: Path, beside: str) -> None:
+    """The API server takes it for no key; the manifest keeps it."""
+    manifest = DEPLOYMENT.replace("cpu: 1}}", f"cpu: }}}}\n          {beside}")
+    found = run("convert", "-f", written(tmp_path, manifest))
+    assert (found.code, found.err) == (0, "")
+    (container,) = documents(found.out)[1]["spec"]["template"]["spec"]["containers"]
+    assert container["resources"]["limits"] == {"cpu": None}
+    assert container.items() >= yaml.safe_load(beside).items()
+
+
 def test_equal_pods_share_one_template(run: Run, tmp_path: Path) -> None:
     """Of each namespace."""
     found = run("convert", "-f", written(tmp_path, f"{DEPLOYMENT}---\n{DEPLOYMENT}"))

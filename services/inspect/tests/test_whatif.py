@@ -235,6 +235,81 @@ def test_the_node_selector_is_obeyed(run: Run, cluster: FakeCluster, manifest: P
     assert run("whatif", "-f", str(manifest), on=cluster).out.endswith("0 of 3 pods fit\n")
 
 
+@pytest.mark.parametrize(
+    ("node", "answer"),
+    [
+        ("free", "one  free  8 GiB on GPU 0 of node free"),
+        ("full", "one  -     does not fit node full: largest free block 7 GiB, requested 8"),
+    ],
+)
+def test_a_pod_that_names_its_node_goes_there(
+    run: Run, cluster: FakeCluster, manifest: Path, node: str, answer: str
+) -> None:
+    """Kubelet of that node gets it at once, cordoned or not, and no scheduler chooses another."""
+    cluster.node("almost-full", gpus=[Gpu(15)]).pod("a", 7, node="almost-full", index=0)
+    cluster.node("free", gpus=[Gpu(15)], cordoned=True)
+    cluster.node("full", gpus=[Gpu(15)]).pod("b", 8, node="full", index=0)
+    manifest.write_text(POD.replace("spec:", f"spec:\n  nodeName: {node}"))
+    assert answer in run("whatif", "-f", str(manifest), on=cluster).out.splitlines()
+
+
+def test_a_pod_that_names_a_node_that_does_not_exist_is_refused(
+    run: Run, two_gpus: FakeCluster, manifest: Path
+) -> None:
+    """No kubelet would ever start it."""
+    manifest.write_text(POD.replace("spec:", "spec:\n  nodeName: gone"))
+    outcome = run("whatif", "-f", str(manifest), on=two_gpus)
+    assert (outcome.code, outcome.out) == (1, "")
+    assert "one: the node gone of its spec.nodeName does not exist" in outcome.err
+
+
+def test_a_limit_of_the_whole_pod_is_no_request_where_its_containers_request(
+    run: Run, cluster: FakeCluster, manifest: Path
+) -> None:
+    """The API server sets the requests of the containers; a limit alone is the request too."""
+    ours = {"aliyun.com/gpu-mem": "15", "aliyun.com/gpu-count": "1"}
+    cluster.node("n", gpus=[Gpu(15)], resources={**ours, "cpu": "4", "memory": "8Gi"})
+    requests = 'requests: {cpu: 1}, limits: {aliyun.com/gpu-mem: "8"}'
+    text = POD.replace('limits: {aliyun.com/gpu-mem: "8"}', requests)
+    for limits, fits in (("cpu: 16", True), ("memory: 16Gi", False)):
+        manifest.write_text(text.replace("spec:", f"spec:\n  resources: {{limits: {{{limits}}}}}"))
+        outcome = run("whatif", "-f", str(manifest), on=cluster)
+        assert (outcome.code, "8 GiB on GPU 0" in outcome.out) == (int(not fits), fits)
+
+
+@pytest.mark.parametrize(
+    ("beside", "noted"),
+    [
+        ("env: [{name: NVIDIA_VISIBLE_DEVICES, value: all}]", True),
+        ("envFrom: [{prefix: CUDA_MPS_PIPE}]", True),
+        ("env: [{name: NVIDIA_VISIBLE_DEVICES, value: none}]", False),
+    ],
+)
+def test_a_pod_that_admission_refuses_is_noted(
+    run: Run, two_gpus: FakeCluster, manifest: Path, beside: str, *, noted: bool
+) -> None:
+    """It has room on a node, and would not be created."""
+    manifest.write_text(POD.replace("    resources", f"    {beside}\n    resources"))
+    outcome = run("whatif", "-f", str(manifest), on=two_gpus)
+    note = "the webhook and the admission policy refuse the pod: remove it"
+    assert (outcome.code, note in outcome.err) == (0, noted)
+
+
+@pytest.mark.parametrize(
+    "beside",
+    ["env: [{name: A, value: }]", "envFrom: [{prefix: , configMapRef: {name: c}}]", "ports: "],
+)
+def test_a_key_without_a_value_is_no_key(
+    run: Run, two_gpus: FakeCluster, manifest: Path, beside: str
+) -> None:
+    """Templates of manifests leave such keys, and the API server takes them."""
+    labels = "metadata: {name: one, labels: {a: }, annotations: {b: }}"
+    text = POD.replace("metadata: {name: one}", labels)
+    manifest.write_text(text.replace("    resources", f"    {beside}\n    resources"))
+    outcome = run("whatif", "-f", str(manifest), on=two_gpus)
+    assert (outcome.code, outcome.err.count("is not a manifest")) == (0, 0)
+
+
 LARGE = (
     "spec: {replicas: 9999999999, template: {spec: {containers: "
     "[{name: c, resources: {limits: {aliyun.com/gpu-mem: 1}}}]}}}"

@@ -1,5 +1,7 @@
 """What a node expects of a pod: its steps in kubelet's order and where each was planned."""
 
+import time
+
 from msgspec.structs import replace
 from nodepods import expected, make_pod, plan
 
@@ -7,6 +9,7 @@ from gpucore.node.allocation.device_ids import Resource
 from gpucore.node.allocation.reading import expected_of
 from gpucore.wire import names as wire_names
 from gpucore.wire.names import DEFAULT_NAMES
+from gpucore.wire.pod.spec import Container
 
 
 def test_init_containers_come_before_containers_and_idle_ones_are_left_out() -> None:
@@ -97,3 +100,17 @@ def test_an_init_container_is_spread_over_what_sidecars_leave_of_each_gpu() -> N
     found = expected_of(replace(pod, init_containers=(sidecar, init)), DEFAULT_NAMES)
     assert found is not None
     assert [step.plan[Resource.MEM] for step in found.steps] == [{0: 2, 3: 1}, {3: 1}]
+
+
+def test_init_containers_beside_many_sidecars_are_planned_in_time_of_their_number() -> None:
+    """A tenant whose pod has thousands of them changes it at will, while other pods wait."""
+    share = {DEFAULT_NAMES.gpu_mem: "1"}
+    inits = [Container(name=f"s{n}", limits=share, restart_policy="Always") for n in range(1500)]
+    inits += [Container(name=f"i{n}", limits=share) for n in range(1500)]
+    pod = make_pod("p", {"gpu-mem": 1}, annotations=plan(1, 0))
+    many = replace(pod, init_containers=tuple(inits))
+    begin = time.process_time()
+    found = expected_of(many, DEFAULT_NAMES)
+    assert time.process_time() - begin < 2
+    assert found is not None
+    assert len(found.steps) == 3001

@@ -2,9 +2,10 @@
 
 import pytest
 
-from gpucore.node.isolation.limits import Unlimited, declared, overrides
+from gpucore.node.isolation.limits import Unlimited, declared
 from gpucore.units import NodeName, PodUid
 from gpucore.wire.names import DEFAULT_NAMES, ENV_VISIBLE_DEVICES, LIMITING_ENV
+from gpucore.wire.pod.overrides import overrides
 from gpucore.wire.pod.spec import Container, Pod
 
 MEMORY, THREADS = "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT", "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"

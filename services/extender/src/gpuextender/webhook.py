@@ -7,7 +7,8 @@ no GPU is refused only where it chooses GPUs by NVIDIA_VISIBLE_DEVICES. Pods of 
 untouched.
 
 The webhook is optional and never in the way: its failure policy in the cluster is Ignore, and
-filter refuses what it would have refused, only later and less kindly.
+filter refuses invalid requests too, only later. Variables that choose GPUs are refused by the
+webhook, and from Kubernetes 1.30 on by the admission policy.
 """
 
 import base64
@@ -22,7 +23,6 @@ from gpucore.accounting.claim_offers import only_claims_exclusive
 from gpucore.accounting.node_info import NodeInfo
 from gpucore.claims.convert import ClaimRequests, convert
 from gpucore.model import PodRequest
-from gpucore.node.isolation.limits import overrides
 from gpucore.scheduling.cluster_policy import (
     UNSET_NAMES,
     BurstSwitch,
@@ -33,8 +33,10 @@ from gpucore.units import MIB
 from gpucore.wire.errors import WireError, decoded
 from gpucore.wire.names import Names
 from gpucore.wire.pod.gangs import gang_of
+from gpucore.wire.pod.overrides import overrides
+from gpucore.wire.pod.requests import gpu_request_of
 from gpucore.wire.pod.spec import Container, Pod, decode_pod
-from gpucore.wire.whole_requests import pod_request_of
+from gpucore.wire.quantity import counted
 from gpuextender import metrics
 from gpuextender.health import Readiness
 from gpuextender.scheduling.messages import NOTHING, MessageError, given
@@ -118,7 +120,7 @@ def review_pod(
     """
     if namespace == EXEMPT:
         return AdmissionAnswer()
-    pod_request = pod_request_of(pod, names)
+    pod_request = gpu_request_of(pod, names)
     containers = (*pod.containers, *pod.init_containers)
     if refusal := override_refusal(containers, requests_gpus=pod_request is not None):
         return AdmissionAnswer(refusal=refusal)
@@ -161,7 +163,7 @@ def review_debug_containers(pod: Pod, *, namespace: str, names: Names) -> Admiss
     """
     if namespace == EXEMPT:
         return AdmissionAnswer()
-    requests_gpus = pod_request_of(pod, names) is not None
+    requests_gpus = gpu_request_of(pod, names) is not None
     return AdmissionAnswer(
         refusal=override_refusal(pod.ephemeral_containers, requests_gpus=requests_gpus)
     )
@@ -184,8 +186,10 @@ def _refusal(pod: Pod, pod_request: PodRequest, names: Names) -> str:
         return (
             f"requests an amount that does not divide evenly over its {pod_request.gpu_count} GPUs"
         )
-    requested = {name for box in (*pod.containers, *pod.init_containers) for name in box.limits}
-    ours = requested & {names.gpu_mem, names.gpu_core, names.gpu}
+    limits = [each.limits for each in (*pod.containers, *pod.init_containers)]
+    resources = (names.gpu_mem, names.gpu_core, names.gpu, NVIDIA_GPU)
+    requested = {name for name in resources for each in limits if counted(each.get(name, "0"))}
+    ours = requested - {NVIDIA_GPU}
     if ours and NVIDIA_GPU in requested:
         return f"requests {min(ours)} and {NVIDIA_GPU}, which would allocate GPUs twice: use one"
     return ""

@@ -33,11 +33,10 @@ from gpucore.wire.errors import decoded
 from gpucore.wire.json_patches import ANNOTATIONS, Change, entry, set_entries
 from gpucore.wire.names import CLAIM_TEMPLATE, Names
 from gpucore.wire.pod.gangs import gang_of
-from gpucore.wire.pod.requests import container_request, kai_limit, most_of
+from gpucore.wire.pod.requests import container_request, gpu_request_of, kai_limit, most_of
 from gpucore.wire.pod.spec import Pod, decode_pod
-from gpucore.wire.quantity import amount, exact
+from gpucore.wire.quantity import amount, counted, exact
 from gpucore.wire.tolerations import TolerationObject, toleration_of
-from gpucore.wire.whole_requests import pod_request_of
 
 CLAIM: Final = "gpushare"
 """Name of the claim in the pod."""
@@ -83,7 +82,7 @@ def convert(raw: bytes | msgspec.Raw, how: ClaimRequests) -> Conversion:
         WireError: the bytes are no pod, or an amount is no quantity.
     """
     pod = decode_pod(raw)
-    request = pod_request_of(pod, how.names)
+    request = gpu_request_of(pod, how.names)
     if request is None or (request.gpus and not request.fault):
         return Conversion()
     if obstacle := conversion_obstacle(pod, request):
@@ -247,7 +246,7 @@ def _of_container(
     resources: Mapping[str, Any] = box.get("resources") or {}
     ours = (names.gpu_mem, names.gpu_core)
     limits = resources.get("limits") or {}
-    shares = any(amount(str(limits.get(name, "0"))) for name in ours)
+    shares = any(counted(str(limits.get(name, "0"))) for name in ours)
     for kind in ("limits", "requests"):
         for name in ours:
             if name in (resources.get(kind) or {}):

@@ -38,6 +38,7 @@ from gpucore.wire.constraints import CLAIMS_UNSUPPORTED
 from gpucore.wire.names import Names
 from gpucore.wire.node.group_template import lasting
 from gpucore.wire.pod.gangs import gang_of
+from gpucore.wire.pod.overrides import overrides
 from gpucore.wire.whole_requests import pod_request_of
 
 MOST_REFUSALS: Final = 100
@@ -251,6 +252,10 @@ def notes_of(
     if gang_of(wanted.pod) is not None:
         yield f"{name}: {IN_GANG}"
     by_claims = pod_request_of(wanted.pod, names) is None
+    containers = (*wanted.pod.containers, *wanted.pod.init_containers)
+    for box, variables in overrides(containers, requests_gpus=not by_claims).items():
+        refused = "the webhook and the admission policy refuse the pod: remove it"
+        yield f"{name}: container {box} sets {' and '.join(variables)}, and {refused}"
     evaluated = {CLAIMS_UNSUPPORTED} if by_claims else set()
     unsupported = [each for each in needs.unsupported if each not in evaluated]
     if unsupported:

@@ -11,7 +11,7 @@ import msgspec
 from gpucore.accounting.claim_offers import ClaimSpecs, Key
 from gpucore.kubescheduler.node_fit import DAEMON_TOLERATIONS
 from gpucore.model.constraints import UNCONSTRAINED, PodConstraints
-from gpucore.simulate.templates import pod_templates
+from gpucore.simulate.templates import pod_templates, without_nulls
 from gpucore.wire.claim.claim_specs import ClaimSpec, decode_claim_spec, decode_template
 from gpucore.wire.constraints import pod_constraints
 from gpucore.wire.errors import WRONG_TYPE, WireError
@@ -178,11 +178,12 @@ def _name(document: Mapping[str, Any]) -> str:
 
 
 def _wanted(template: Mapping[str, Any], name: str, replicas: int, names: Names) -> WorkloadPods:
+    template = without_nulls(template)
     spec = template.get("spec") or {}
     count = sum(len(spec.get(key) or ()) for key in ("containers", "initContainers"))
     if count > MOST_CONTAINERS:
         raise RefusedPodError(f"{name}: has {count} containers, the most is {MOST_CONTAINERS}")
-    spec = _with_text_amounts(spec)
+    spec = _defaulted(_with_text_amounts(spec))
     for box in (*spec["containers"], *spec["initContainers"]):
         _creatable(box["resources"], name, names)
     metadata = {**(template.get("metadata") or {}), "name": name}
@@ -220,6 +221,17 @@ def _with_text_amounts(spec: Mapping[str, Any]) -> dict[str, Any]:
         key: [_box(box) for box in spec.get(key) or ()] for key in ("containers", "initContainers")
     }
     return {**spec, **boxes}
+
+
+def _defaulted(spec: dict[str, Any]) -> dict[str, Any]:
+    """Limits of the pod as a whole are its requests where no container has a request."""
+    whole = spec.get("resources") or {}
+    boxes = (*spec["containers"], *spec["initContainers"])
+    requested = {name for box in boxes for each in box["resources"].values() for name in each}
+    limits = {
+        key: each for key, each in (whole.get("limits") or {}).items() if key not in requested
+    }
+    return {**spec, "resources": {**whole, "limits": limits}}
 
 
 def _box(container: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """The body of a what-if question over HTTP, and the pods that it describes."""
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -8,9 +8,16 @@ import msgspec
 from gpucore.accounting.claim_offers import ClaimSpecs, Key
 from gpucore.kubescheduler.node_fit import daemon_pod_matches
 from gpucore.model import ContainerRequest, PodRequest
-from gpucore.model.constraints import MOST_COMPARED, CandidateNode, PodConstraints
+from gpucore.model.constraints import (
+    MOST_COMPARED,
+    NO_SCHEDULE,
+    CandidateNode,
+    PodConstraints,
+    Toleration,
+)
 from gpucore.simulate.manifests import DEFAULT_NAMESPACE, WorkloadPods, wanted_pods
 from gpucore.simulate.whatif import NO_REQUEST, WhatIfPod
+from gpucore.units import NodeName
 from gpucore.wire.errors import WireError
 from gpucore.wire.names import POLICY_NAMES, Names
 from gpucore.wire.pod.gangs import gang_of
@@ -205,7 +212,29 @@ def whatif_pods_of(
         scheduler=wanted.pod.scheduler_name,
         priority=wanted.pod.priority,
     )
-    return _replicas(whatif_pod, wanted.replicas)
+    return _replicas(_on_its_node(whatif_pod, wanted.pod.node), wanted.replicas)
+
+
+def _on_its_node(whatif_pod: WhatIfPod, node: NodeName) -> WhatIfPod:
+    """The pod on the node of its ``spec.nodeName``: no scheduler looks at cordon and taints."""
+    if not node:
+        return whatif_pod
+    needs = whatif_pod.constraints
+    any_node = Toleration(operator="Exists", effect=NO_SCHEDULE)
+    needs = msgspec.structs.replace(needs, tolerations=(*needs.tolerations, any_node))
+    return msgspec.structs.replace(whatif_pod, constraints=needs, node=node)
+
+
+def check_nodes(whatif_pods: Iterable[WhatIfPod], nodes: Container[NodeName]) -> None:
+    """Refuse pods that name a node which does not exist.
+
+    Raises:
+        WireError: one of them does.
+    """
+    for each in whatif_pods:
+        if each.node and each.node not in nodes:
+            shown = each.node[:LONGEST_NAME]
+            raise WireError(f"{each.name}: the node {shown} of its spec.nodeName does not exist")
 
 
 def pods_on_nodes(

@@ -30,6 +30,13 @@ class PodTemplate(msgspec.Struct, frozen=True):
     template: Mapping[str, Any]
 
 
+def without_nulls(value: Any) -> Any:
+    """The value as the API server reads it: a key without a value is the same as no key."""
+    if isinstance(value, dict):
+        return {key: without_nulls(each) for key, each in value.items() if each is not None}
+    return [without_nulls(each) for each in value] if isinstance(value, list) else value
+
+
 def pod_templates(document: Mapping[str, Any]) -> list[PodTemplate]:
     """The templates below ``spec`` of an object, in its order.
 

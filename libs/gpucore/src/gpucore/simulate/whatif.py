@@ -53,7 +53,7 @@ class WhatIfPod(msgspec.Struct, frozen=True):
         named: namespace and name of the claims that it names, which all pods that name them share.
         scheduler: ``spec.schedulerName``; empty where it names none.
         priority: pods of a lower one that are nominated to a node keep nothing from it.
-        node: its controller assigned it to this one; empty where it may go to any.
+        node: its author or its controller assigned it to this one; empty where it may go to any.
     """
 
     name: str
@@ -275,7 +275,8 @@ class SimulatedCluster:
         if not nodes:
             return (yield from self.verdicts_of(kind))
         (name,) = nodes
-        return {name: self._verdict(self._node_infos[name], kind)}
+        node_info = self._node_infos.get(name)
+        return {name: self._verdict(node_info, kind)} if node_info is not None else {}
 
     def verdicts_of(self, kind: _Kind) -> Steps[Verdicts]:
         """The result of every node for a kind of pods; only changed nodes are evaluated again."""

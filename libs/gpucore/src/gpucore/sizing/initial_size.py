@@ -18,8 +18,8 @@ from gpucore.units import MemoryUnit
 from gpucore.wire.names import KAI_CONTAINER, Names
 from gpucore.wire.pod.controllers import Controller, workload_of
 from gpucore.wire.pod.gangs import gang_of
+from gpucore.wire.pod.requests import gpu_request_of
 from gpucore.wire.pod.spec import Pod
-from gpucore.wire.whole_requests import pod_request_of
 
 
 class SizablePod(msgspec.Struct, frozen=True):
@@ -64,7 +64,7 @@ def sizable_pod(pod: Pod, controller: Controller | None, names: Names) -> Sizabl
     Raises:
         WireError: an amount is no Kubernetes quantity.
     """
-    request = pod_request_of(pod, names)
+    request = gpu_request_of(pod, names)
     if controller is None or request is None or request.fault or request.gpus:
         return None
     if not request.mem or request.gpu_count != 1 or request.whole_device or _placed(pod):

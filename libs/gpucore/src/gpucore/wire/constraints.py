@@ -25,7 +25,7 @@ from gpucore.wire.names import Names
 from gpucore.wire.node.spec import Node
 from gpucore.wire.pod import spec as podspec
 from gpucore.wire.pod.spec import Pod
-from gpucore.wire.quantity import Amounts, amount, milli
+from gpucore.wire.quantity import Amounts, counted
 from gpucore.wire.tolerations import TolerationObject, toleration_of
 
 KEPT_AMOUNTS: Final = KEPT_LENGTH // 2
@@ -36,6 +36,8 @@ CLAIMS_UNSUPPORTED: Final = "resource claims"
 """Among the constraints that are not evaluated: :mod:`gpucore.claims` evaluates it."""
 VOLUMES_UNSUPPORTED: Final = "volumes"
 """Likewise: a volume may exist in one zone or on one node only."""
+_OF_WHOLE_PODS: Final = (CPU, "memory", "hugepages-")
+"""Beginnings of the names of resources that a pod can request as a whole."""
 _DURING_SCHEDULING: Final = {
     "required": "requiredDuringSchedulingIgnoredDuringExecution",
     "preferred": "preferredDuringSchedulingIgnoredDuringExecution",
@@ -121,6 +123,8 @@ class _Status(podspec.StatusObject):
     observed_generation: int = 0
     container_statuses: msgspec.Raw = _NOTHING
     init_container_statuses: msgspec.Raw = _NOTHING
+    allocated_resources: Amounts | None = None
+    resources: podspec.PodResources | None = None
 
 
 class ConstrainedPodObject(podspec.PodObject):
@@ -286,7 +290,7 @@ def _resized(spec: _Spec, status: _Status) -> Resources:
 
     containers = [amounts(each) for each in spec.containers or ()]
     inits = [(amounts(i), i.restart_policy == "Always") for i in spec.init_containers or ()]
-    own, overhead = podspec.requested(spec.resources), spec.overhead or {}
+    own, overhead = _own(spec, status, refused=refused), spec.overhead or {}
     peak: dict[str, int] = {}
     for n in range(3):
         sums = _total(
@@ -294,6 +298,22 @@ def _resized(spec: _Spec, status: _Status) -> Resources:
         )
         _raise(peak, dict(sums))
     return tuple(sorted(peak.items()))
+
+
+def _own(spec: _Spec, status: _Status, *, refused: bool) -> Amounts:
+    """The same of the pod as a whole, which Kubernetes resizes from 1.36 on."""
+    wanted = podspec.requested(spec.resources)
+    if not wanted or status.resources is None:
+        return wanted
+    actual, allocated = status.resources.requests or {}, status.allocated_resources or {}
+    lists = ({} if refused else wanted, allocated, actual)
+    names = {name for each in lists for name in each if name.startswith(_OF_WHOLE_PODS)}
+    return {name: _largest(name, lists) for name in sorted(names)}
+
+
+def _largest(name: str, lists: Iterable[Amounts]) -> str | int | float:
+    texts = [each[name] for each in lists if name in each]
+    return max(texts, key=lambda text: _amount(name, str(text)))
 
 
 @lru_cache
@@ -345,7 +365,7 @@ def _sum(
         amounts = _amounts(texts)
         if sidecar:
             _add(running, amounts)
-            _raise(peak, running)
+            _raise(peak, {name: running[name] for name in amounts})
         else:
             _raise(peak, {name: amounts[name] + running.get(name, 0) for name in amounts})
     for texts in containers:
@@ -367,7 +387,7 @@ def _amounts(texts: _Items) -> dict[str, int]:
 
 
 def _amount(name: str, text: str) -> int:
-    return milli(text) if name == CPU else amount(text)
+    return counted(text, shift=3 if name == CPU else 0)
 
 
 def _add(total: dict[str, int], amounts: Mapping[str, int]) -> None:

@@ -30,6 +30,11 @@ MOST: Final = 2**60
 """Larger amounts count as this much, 1Ei: the API server takes ``1e999`` and 5,000 digits."""
 _DIGITS: Final = 40
 """Orders of magnitude, up and down, within which a quantity is read exactly."""
+_INT64: Final = 2**63 - 1
+_FINEST: Final = -9
+"""Power of ten of the finest amount that Go keeps as an integer with a scale."""
+_WRAPPED: Final = frozenset({0, 1, 2, 3, 6, 9})
+"""Powers of ten by which Go multiplies at once; others overflow to 0."""
 _BINARY: Final = {"Ki": 1, "Mi": 2, "Gi": 3, "Ti": 4, "Pi": 5, "Ei": 6}
 _DECIMAL: Final = {"n": -3, "u": -2, "m": -1, "": 0, "k": 1, "M": 2, "G": 3, "T": 4, "P": 5, "E": 6}
 
@@ -46,14 +51,57 @@ def amount(text: str) -> int:
     return min(-(-numerator // denominator), MOST)
 
 
-def milli(text: str) -> int:
-    """The thousandths of a quantity, at most :data:`MOST`, rounded up as the scheduler counts cpu.
+def counted(text: str, *, shift: int = 0) -> int:
+    """The quantity as kubelet and kube-scheduler count it: Go's ``Quantity.Value``, rounded up.
+
+    They count in 64 bits and ignore an overflow: of ``10E`` devices kubelet allocates none, and two
+    of 18446744073709551618. At most :data:`MOST`.
+
+    Args:
+        shift: powers of ten by which it is multiplied; 3 for thousandths.
 
     Raises:
         WireError: as :func:`amount`.
     """
-    numerator, denominator = exact(text)
-    return min(-(-1000 * numerator // denominator), MOST)
+    if text.isascii() and text.isdigit() and len(text) + shift < len(str(MOST)):
+        return int(text) * int(10**shift)
+    match = _QUANTITY.fullmatch(text)
+    if match is None or match["suffix"] in _BINARY:
+        numerator, denominator = exact(text)
+        if numerator > _INT64 * denominator:
+            numerator, denominator = _INT64, 1
+        value = _signed(-(-numerator * 10**shift // denominator))
+    else:
+        whole, _, part = match["number"].partition(".")
+        digits = (whole.lstrip("0") or "0") + part
+        places = _exponent(match["suffix"] or "") - len(part)
+        value = _scaled(digits, places + shift, fast=len(digits) <= 18 and places >= _FINEST)
+    return max(min(value, MOST), 0)
+
+
+def _scaled(digits: str, places: int, *, fast: bool) -> int:
+    """Digits times a power of ten; Go has one representation for few digits and one for many."""
+    if places < 0:
+        rest = digits[places:] if -places < len(digits) else digits
+        return _signed(_low_bits(digits[:places]) + bool(rest.strip("0")))
+    value: int = _low_bits(digits) * pow(10, places, 1 << 64)
+    if fast and places not in _WRAPPED and int(digits) * 10 ** min(places, 19) > _INT64:
+        return 0
+    return _signed(value)
+
+
+def _low_bits(digits: str) -> int:
+    """The low 64 bits of a number of any length."""
+    value = 0
+    for place in range(0, len(digits), _DIGITS):
+        piece = digits[place : place + _DIGITS]
+        value = (value * 10 ** len(piece) + int(piece)) % (1 << 64)
+    return value
+
+
+def _signed(value: int) -> int:
+    """The low 64 bits as a signed number."""
+    return (value + (1 << 63)) % (1 << 64) - (1 << 63)
 
 
 def exact(text: str) -> tuple[int, int]:

@@ -37,6 +37,7 @@ from gpucore.simulate.questions import (
     Question,
     RequestedPods,
     WhatIfQuestion,
+    check_nodes,
     check_size,
     question_of,
     requested_pods,
@@ -160,12 +161,14 @@ class PodQuestions:
         Raises:
             TooManyQuestionsError: too many questions wait.
             KubeError: the API server does not give a claim.
-            WireError: the body is no such question, or its claims are not known.
+            WireError: the body is no such question, or its claims or its node are not known.
         """
         self._turns.check()
         requested = requested_pods(body, self._state.names)
         specs = await self._specs(requested) if requested.use_claims else NO_CLAIMS
-        return question_of(requested, self._state.names, specs)
+        question = question_of(requested, self._state.names, specs)
+        check_nodes(question.whatif_pods, self._state.ledger.node_objects())
+        return question
 
     async def _specs(self, requested: RequestedPods) -> ClaimSpecs:
         if self._claims is None or not self._claims.reads_classes:

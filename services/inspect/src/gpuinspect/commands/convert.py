@@ -13,6 +13,7 @@ import yaml
 from gpucore.claims.convert import ClaimRequests
 from gpucore.claims.convert import convert as converted
 from gpucore.claims.share_template import template_object
+from gpucore.simulate.templates import without_nulls
 from gpucore.units import MemoryUnit, UnitError
 from gpucore.wire.errors import WRONG_TYPE, WireError
 from gpucore.wire.json_patches import Change
@@ -146,8 +147,7 @@ def _convert(pod: Document, document: Document, how: ClaimRequests) -> tuple[Doc
     """The template that the pod needs, and why it is not converted."""
     try:
         _with_texts(pod)
-        given = {key: value for key, value in pod.items() if value is not None}
-        found = converted(msgspec.json.encode({"metadata": {}, **given}), how)
+        found = converted(msgspec.json.encode({"metadata": {}, **without_nulls(pod)}), how)
     except (TypeError, AttributeError, KeyError) as error:
         raise WireError(f"{document.get('kind')} {_name(document)}: {WRONG_TYPE}") from error
     except ValueError as error:
@@ -166,7 +166,8 @@ def _with_texts(pod: Document) -> None:
     for box in (*(spec.get("containers") or ()), *(spec.get("initContainers") or ())):
         for kind in _AMOUNTS:
             amounts = (box.get("resources") or {}).get(kind) or {}
-            amounts.update({key: str(value) for key, value in amounts.items()})
+            texts = {key: str(value) for key, value in amounts.items() if value is not None}
+            amounts.update(texts)
 
 
 def _apply(pod: Document, change: Change) -> None:

@@ -15,7 +15,7 @@ from gpucore.scheduling.candidates import Candidates
 from gpucore.scheduling.cluster_policy import ClusterPolicy
 from gpucore.scheduling.pending_pods import nominations_of
 from gpucore.simulate.manifests import DEFAULT_NAMESPACE, RefusedPodError, WorkloadPods, wanted_pods
-from gpucore.simulate.questions import pods_on_nodes, whatif_pods_of
+from gpucore.simulate.questions import check_nodes, pods_on_nodes, whatif_pods_of
 from gpucore.simulate.whatif import WhatIfPod
 from gpucore.steps import complete
 from gpucore.units import NodeName
@@ -92,7 +92,7 @@ def whatif_answers(
 
     Raises:
         MissingObjectError: there is no node to make the additional ones like.
-        ManifestError: a pod requests no GPU.
+        ManifestError: a pod requests no GPU, or names a node that does not exist.
     """
     found = nodes or candidates(snapshot, ledger)
     if addition.count:
@@ -108,6 +108,7 @@ def whatif_answers(
                 each, whatif_pods_of(each, ledger.names, known), found.nodes.values()
             )
         ]
+        check_nodes(whatif_pods, found.nodes)
     except WireError as error:
         raise ManifestError(str(error)) from error
     queued = queued_pods(snapshot, policy.profiles, ledger.names)

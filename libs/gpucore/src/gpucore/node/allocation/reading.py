@@ -1,7 +1,7 @@
 """The calls that kubelet is about to make for a pod, as its object states them."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from gpucore.model import ContainerRequest, GpuAmounts, Placement
 from gpucore.node.allocation.device_ids import Resource
@@ -15,8 +15,8 @@ from gpucore.wire.pod.requests import container_request, kai_limit
 from gpucore.wire.pod.spec import Pod
 from gpucore.wire.whole_requests import pod_request_of
 
-Plan = Mapping[Resource, GpuAmounts]
-"""Amount of each resource on each GPU, of one container."""
+Kept = Mapping[Resource, Counter[GpuIndex]]
+"""Amount of each resource on each GPU, of some containers together."""
 
 
 def expected_of(pod: Pod, names: Names) -> Expected | None:
@@ -47,16 +47,24 @@ def _steps(pod: Pod, names: Names) -> tuple[ExpectedContainer, ...]:
     placement = _planned(pod, names)
     running = _running_steps(pod, names, placement)
     steps = [running[each.name] for each in pod.containers]
-    for place, each in reversed(list(enumerate(pod.init_containers))):
+    before = list(_before(pod, running))
+    for each, kept in zip(reversed(pod.init_containers), reversed(before), strict=True):
         step = running.get(each.name)
         if step is None:
-            before = [
-                running[one.name].plan for one in pod.init_containers[:place] if one.is_sidecar
-            ]
             request = container_request(each, names)
-            step = _init_step(each.name, request, placement, before, steps)
+            step = _init_step(each.name, request, placement, kept, steps)
         steps.insert(0, step)
     return tuple(step for step in steps if step.request)
+
+
+def _before(pod: Pod, running: Mapping[str, ExpectedContainer]) -> Iterator[Kept]:
+    """What the sidecars before each init container have of each GPU; a pod may have 1,000."""
+    kept = {resource: Counter[GpuIndex]() for resource in Resource}
+    for each in pod.init_containers:
+        yield {resource: Counter(gpus) for resource, gpus in kept.items()}
+        if each.is_sidecar:
+            for resource, gpus in running[each.name].plan.items():
+                kept[resource].update(gpus)
 
 
 def _running_steps(pod: Pod, names: Names, placement: Placement) -> Mapping[str, ExpectedContainer]:
@@ -86,14 +94,13 @@ def _init_step(
     name: str,
     request: ContainerRequest,
     placement: Placement,
-    before: Sequence[Plan],
+    kept: Kept,
     after: Sequence[ExpectedContainer],
 ) -> ExpectedContainer:
     """Beside the sidecars before it, and on the GPUs of the containers after it."""
-    mem = _beneath(request.mem, Resource.MEM, placement, before, after)
-    core = _beneath(request.core, Resource.CORE, placement, before, after)
-    kept = {gpu for plan in before for gpu in plan.get(Resource.GPU, {})}
-    group = [gpu for gpu in placement.group if gpu not in kept]
+    mem = _beneath(request.mem, Resource.MEM, placement, kept, after)
+    core = _beneath(request.core, Resource.CORE, placement, kept, after)
+    group = [gpu for gpu in placement.group if gpu not in kept[Resource.GPU]]
     whole = dict.fromkeys(group[: request.gpus], 1)
     return ExpectedContainer(name, request, _plan(request, mem, core, whole), init=True)
 
@@ -102,17 +109,17 @@ def _beneath(
     units: int,
     resource: Resource,
     placement: Placement,
-    before: Sequence[Plan],
+    kept: Kept,
     after: Sequence[ExpectedContainer],
 ) -> GpuAmounts:
     """Evenly, and of each GPU no more than the next container has: it gets the same devices."""
+    if not units:
+        return {}
     plans = (step.plan.get(resource, {}) for step in after if resource.requested(step.request))
     plan: GpuAmounts = next(plans, {})
-    kept = Counter[GpuIndex]()
-    for each in before:
-        kept.update(each.get(resource, {}))
+    beside = kept[resource]
     gpus = sorted(
-        placement.mem or placement.core, key=lambda gpu: (-plan.get(gpu, 0), kept[gpu], gpu)
+        placement.mem or placement.core, key=lambda gpu: (-plan.get(gpu, 0), beside[gpu], gpu)
     )
     return split_evenly([units], gpus).get(0, {}) if gpus else {}
 

@@ -6,18 +6,15 @@ node: each would be worth more to an attacker than the limit it guards. The pod'
 watched anyway. What it cannot show (``envFrom``, a program that unsets its variables, a volume over
 the pipe directory) ends in a process that uses the GPU without the MPS daemon, and the driver
 reports for every process whether it is a client of MPS.
-
-kubelet appends a container's own environment to what the device plugin answered, so the pod's value
-wins unless CDI delivers ours. What ``envFrom`` takes from ConfigMaps and Secrets is not in the
-pod; only a prefix that could make such a name is.
 """
 
 from collections.abc import Iterable, Mapping
 
 from gpucore.units import PodUid
 from gpucore.wire.errors import WireError
-from gpucore.wire.names import ENV_VISIBLE_DEVICES, LIMITING_ENV, Names
-from gpucore.wire.pod.spec import Container, Pod
+from gpucore.wire.names import Names
+from gpucore.wire.pod.overrides import overrides
+from gpucore.wire.pod.spec import Pod
 from gpucore.wire.whole_requests import pod_request_of
 
 
@@ -58,19 +55,3 @@ def sentence(variables: Mapping[str, Iterable[str]]) -> str:
     """The text of the event about variables by container."""
     parts = [f"container {name} sets {', '.join(each)}" for name, each in variables.items()]
     return "; ".join(parts)
-
-
-def overrides(
-    containers: Iterable[Container], *, requests_gpus: bool
-) -> dict[str, tuple[str, ...]]:
-    """By container, the variables that it may not set; containers without any are left out."""
-    protected = {ENV_VISIBLE_DEVICES, *(LIMITING_ENV if requests_gpus else ())}
-    found = {container.name: _replaced(container, protected) for container in containers}
-    return {name: variables for name, variables in found.items() if variables}
-
-
-def _replaced(container: Container, protected: set[str]) -> tuple[str, ...]:
-    prefixes = container.env_prefixes
-    named = protected.intersection(container.env)
-    made = {name for name in protected if prefixes and name.startswith(prefixes)}
-    return tuple(sorted(named | made))

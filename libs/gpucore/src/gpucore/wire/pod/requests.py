@@ -20,7 +20,7 @@ from gpucore.wire.names import Names
 from gpucore.wire.pod.gangs import gang_fault
 from gpucore.wire.pod.spec import Container, Pod
 from gpucore.wire.pod.texts import Texts, texts_of
-from gpucore.wire.quantity import amount, number
+from gpucore.wire.quantity import counted, number
 
 MOST_ANNOTATION_BYTES: Final = 256 * 1024
 """The API server refuses every write of a pod whose annotations have more, its status included."""
@@ -81,10 +81,11 @@ def kai_limit(pod: Pod, unit: MemoryUnit, names: Names) -> int:
     if not any(limits.values()):
         return 0
     try:
-        shares = {each.name: amount(each.limits.get(names.gpu_mem, "0")) for each in pod.containers}
+        units = [counted(each.limits.get(names.gpu_mem, "0")) for each in pod.containers]
     except WireError:
         return 0
-    return sum(limits[name] or share * unit.mib for name, share in shares.items() if share)
+    shares = zip(pod.containers, units, strict=True)
+    return sum(limits[each.name] or share * unit.mib for each, share in shares if share)
 
 
 def _of_kai(pod: Pod, container: str) -> int:
@@ -96,9 +97,9 @@ def container_request(container: Container, names: Names) -> ContainerRequest:
     """What one container requests."""
     limits = container.limits
     return ContainerRequest(
-        mem=amount(limits.get(names.gpu_mem, "0")),
-        core=amount(limits.get(names.gpu_core, "0")),
-        gpus=amount(limits.get(names.gpu, "0")),
+        mem=counted(limits.get(names.gpu_mem, "0")),
+        core=counted(limits.get(names.gpu_core, "0")),
+        gpus=counted(limits.get(names.gpu, "0")),
     )
 
 
@@ -236,7 +237,7 @@ def _reuse_fault(pod: Pod, names: Names, gpus: int) -> str:
     containers = [(each, not each.is_sidecar) for each in pod.init_containers]
     containers += [(each, False) for each in pod.containers]
     for words, name in (("memory", names.gpu_mem), ("compute", names.gpu_core)):
-        requests = [(amount(each.limits.get(name, "0")), init) for each, init in containers]
+        requests = [(counted(each.limits.get(name, "0")), init) for each, init in containers]
         for (before, init), (after, _) in pairwise(each for each in requests if each[0]):
             if init and after < before:
                 return (
