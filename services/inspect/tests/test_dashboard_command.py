@@ -28,7 +28,9 @@ class Served:
     wanted: Any
     made: Feed
 
-    def listen(self, app: Any, configure: Any, on_listening: Any, failed: Any) -> None:
+    def listen(
+        self, app: Any, configure: Any, on_listening: Any, failed: Any, _certificates: Any
+    ) -> None:
         self.app, self.config = app, configure(app)
         on_listening(4321)
 
