@@ -68,6 +68,19 @@ def test_by_default_only_this_machine_is_served(
     assert served.interval == 5.0
 
 
+def test_no_connection_and_no_stream_outlives_its_viewer(
+    run: Run, cluster: FakeCluster, served: Served
+) -> None:
+    """A WebSocket would leave the limits of connections, whichever packages are installed.
+
+    So would a stream whose viewer sent another request and left, with httptools.
+    """
+    run("dashboard", on=cluster)
+    served.config.load()
+    assert served.config.ws_protocol_class is None
+    assert served.config.http_protocol_class.__name__ == "H11Protocol"
+
+
 def test_a_snapshot_is_as_of_the_time_of_its_file(
     run: Run, cluster: FakeCluster, served: Served, tmp_path: Path
 ) -> None:

@@ -22,7 +22,12 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 TOO_LARGE: Final = 413
 TOO_SLOW: Final = 408
-_WORDS: Final = {TOO_LARGE: b"request body too large", TOO_SLOW: b"request body too slow"}
+CUT_OFF: Final = 400
+_WORDS: Final = {
+    TOO_LARGE: b"request body too large",
+    TOO_SLOW: b"request body too slow",
+    CUT_OFF: b"request body cut off",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +46,7 @@ class BodyLimits:
 
 
 class BodyError(Exception):
-    """The body exceeds a limit.
+    """The body exceeds a limit, or its client left before its end.
 
     Attributes:
         status: the HTTP status to answer with.
@@ -131,8 +136,10 @@ class _Body:
         return message
 
     def _take(self, message: Message) -> None:
-        if message["type"] != "http.request":
-            return
+        if message["type"] == "http.disconnect":
+            if self._answer.started:
+                return
+            raise self._answer.broken_off(CUT_OFF)  # frameworks log it as a failure of ours
         self._complete = not message.get("more_body", False)
         self._size += len(message.get("body", b""))
         too_large = self._size > self._limits.each
@@ -144,11 +151,15 @@ class _Answer:
     """The response; once the body broke a limit, the application's own is dropped.
 
     Frameworks answer any exception with a response of their own, such as 500.
+
+    Attributes:
+        started: the application has begun to respond.
+        error: the HTTP status where the body broke a limit; 0 while it has not.
     """
 
     def __init__(self, gate: ConnectionGate, peer: Peer | None, send: Send) -> None:
         self._gate, self._peer, self._send = gate, peer, send
-        self._started = False
+        self.started = False
         self.error = 0
 
     def broken_off(self, status: int) -> BodyError:
@@ -161,14 +172,14 @@ class _Answer:
             await self._pass(message)
 
     async def _pass(self, message: Message) -> None:
-        self._started = True
+        self.started = True
         if message["type"] == "http.response.body" and not message.get("more_body", False):
             self._gate.answered(self._peer)
         await self._send(message)
 
     async def refuse(self, status: int) -> None:
         """Answer with an error, and close the connection: the rest of the body is not read."""
-        if self._started:
+        if self.started:
             self._gate.close(self._peer, "size")
             return
         text = _WORDS[status]

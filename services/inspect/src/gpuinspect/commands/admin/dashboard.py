@@ -130,6 +130,8 @@ def dashboard(
         port=port,
         log_level="warning",
         server_header=False,
+        http="h11",  # notices that a viewer left, whatever it sent after the request for a stream
+        ws="none",  # such a connection would not end for the limits of connections
         timeout_graceful_shutdown=2,  # event streams never end by themselves
     )
     listen(
