@@ -135,6 +135,20 @@ async def test_the_largest_body_goes_where_all_are_too_much() -> None:
     assert not caller.app._held
 
 
+async def test_many_bodies_of_one_address_cost_no_other_client_its_own() -> None:
+    """Each may be smaller than a review of the API server."""
+    caller = Caller()
+    peers = [("10.0.0.66", port) for port in range(3)]
+    attackers = [caller.connect(peer) for peer in peers]
+    holding = [asyncio.create_task(caller.call(b"x" * 49, None, peer=peer)) for peer in peers]
+    await asyncio.sleep(0)
+    assert await caller.call(b"y" * 60) == 200
+    assert sum(attacker.aborted for attacker in attackers) == 2
+    for task in holding:
+        task.cancel()
+    await asyncio.wait(holding)
+
+
 async def test_a_client_that_leaves_before_the_end_of_its_body_is_no_failure() -> None:
     """Frameworks raise an error of their own, which would be logged with a traceback each time."""
 

@@ -4,10 +4,11 @@ The applications run behind a :class:`~gpukube.server.connections.ConnectionGate
 
 A body over the limit is refused by its Content-Length before it is read. A body without one, or one
 that comes too slowly, is refused while it is read. What all requests of the listener hold together
-is limited too: the client with the largest body is disconnected, for it is least like the others.
+is limited too: of the address that holds most, the client with the largest body is disconnected.
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable, MutableMapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -85,14 +86,19 @@ class LimitedBodies:
             await answer.refuse(answer.error)
 
     def hold(self, body: "_Body", size: int) -> bool:
-        """Count a body, and disconnect the client of the largest one where it is too much.
+        """Count a body; where all are too much, disconnect a client of the address with most.
 
         Returns:
             False where that is this body.
         """
         self._held[body] = size
         while sum(self._held.values()) > self._limits.together:
-            largest = max(self._held, key=self._held.__getitem__)
+            totals = Counter[str]()
+            for each, held in self._held.items():
+                totals[each.address] += held
+            heaviest = max(totals, key=totals.__getitem__)
+            theirs = (each for each in self._held if each.address == heaviest)
+            largest = max(theirs, key=self._held.__getitem__)
             del self._held[largest]
             self._gate.close(largest.peer, "memory")
             if largest is body:
@@ -118,6 +124,7 @@ class _Body:
         answer: "_Answer",
     ) -> None:
         self.peer = peer
+        self.address = peer[0] if peer else ""
         self._owner, self._receive, self._limits = owner, receive, limits
         self._answer = answer
         self._until = asyncio.get_running_loop().time() + limits.seconds
