@@ -3,6 +3,7 @@
 import asyncio
 import socket
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 from unittest.mock import Mock
 
@@ -132,6 +133,44 @@ async def test_the_largest_body_goes_where_all_are_too_much() -> None:
     holding.cancel()
     await asyncio.wait({holding})
     assert not caller.app._held
+
+
+async def test_many_bodies_of_one_address_cost_no_other_client_its_own() -> None:
+    """Each may be smaller than a review of the API server."""
+    caller = Caller()
+    peers = [("10.0.0.66", port) for port in range(3)]
+    attackers = [caller.connect(peer) for peer in peers]
+    holding = [asyncio.create_task(caller.call(b"x" * 49, None, peer=peer)) for peer in peers]
+    await asyncio.sleep(0)
+    assert await caller.call(b"y" * 60) == 200
+    assert sum(attacker.aborted for attacker in attackers) == 2
+    for task in holding:
+        task.cancel()
+    await asyncio.wait(holding)
+
+
+async def test_a_client_that_leaves_before_the_end_of_its_body_is_no_failure() -> None:
+    """Frameworks raise an error of their own, which would be logged with a traceback each time."""
+
+    async def framework(_scope: Any, receive: Any, _send: Any) -> None:
+        while True:
+            if (await receive())["type"] == "http.disconnect":
+                raise RuntimeError("the client left")
+
+    async def receive() -> Message:
+        return messages.pop(0)
+
+    async def send(message: Message) -> None:
+        raise AssertionError(f"nobody receives {message}")
+
+    messages = [
+        {"type": "http.request", "body": b"a", "more_body": True},
+        {"type": "http.disconnect"},
+    ]
+    app = Caller(app=framework).app
+    with suppress(AssertionError):  # the server drops it
+        await app({"type": "http", "client": PEER, "headers": []}, receive, send)
+    assert not app._held
 
 
 async def test_the_applications_own_answer_to_a_broken_off_body_is_dropped() -> None:

@@ -6,8 +6,8 @@ import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
+import pytest
 import structlog
 
 from gpukube.server.certificates import CertificateWatcher
@@ -30,32 +30,16 @@ class Counting(CertificateWatcher):
         return super().context()
 
 
-class Connection:
-    """A connection in its handshake."""
-
-    context: ssl.SSLContext | None = None
-
-
 @asynccontextmanager
-async def following(watcher: Counting, context: ssl.SSLContext, known: Any) -> AsyncIterator[None]:
+async def following(watcher: Counting) -> AsyncIterator[None]:
     """Follow the files beside the test."""
-    task = asyncio.create_task(watcher.follow(context, known))
+    task = asyncio.create_task(watcher.follow())
     await asyncio.sleep(0.5)
     try:
         yield
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
-
-
-def used(context: ssl.SSLContext) -> ssl.SSLContext | None:
-    """The context that a new connection of this listener uses; None is the listener's own."""
-    connection: Any = Connection()
-    if context.sni_callback is None:
-        return None
-    context.sni_callback(connection, "", context)
-    found: ssl.SSLContext | None = connection.context
-    return found
 
 
 async def test_it_looks_at_the_files_at_its_interval(tmp_path: Path, clock: FakeClock) -> None:
@@ -68,21 +52,20 @@ async def test_it_looks_at_the_files_at_its_interval(tmp_path: Path, clock: Fake
     await asyncio.sleep(EVERY - 1)
     assert not waiting.done()
     await asyncio.sleep(1)
-    context, known = await waiting
-    assert known == watcher.stamps()
-    async with following(watcher, context, known):
+    await waiting
+    context = watcher.newest
+    async with following(watcher):
         await asyncio.sleep(5 * EVERY)
-        assert (watcher.loads, used(context)) == (1, None)
+        assert (watcher.loads, watcher.newest) == (1, context)
         make_certificate(tmp_path, "localhost")
         await asyncio.sleep(EVERY)
         assert watcher.loads == 2
-        newest = used(context)
-        assert newest is not None
+        newest = watcher.newest
         assert newest is not context
         made = watcher.contexts
         await asyncio.sleep(5 * EVERY)
         assert (watcher.loads, watcher.contexts) == (2, made)
-        assert used(context) is newest
+        assert watcher.newest is newest
 
 
 async def test_a_renewal_between_reading_and_following_is_noticed(
@@ -91,11 +74,12 @@ async def test_a_renewal_between_reading_and_following_is_noticed(
     """The files are compared with those that the context was made of."""
     make_certificate(tmp_path, "localhost")
     watcher = Counting(tmp_path, every=EVERY)
-    context, known = await watcher.wait_for_context()
+    await watcher.wait_for_context()
+    context = watcher.newest
     os.utime(tmp_path / "tls.key", ns=(1, 1))
-    async with following(watcher, context, known):
+    async with following(watcher):
         await asyncio.sleep(EVERY)
-        assert used(context) is not None
+        assert watcher.newest is not context
         assert watcher.loads == 2
 
 
@@ -105,19 +89,20 @@ async def test_a_file_that_cannot_be_used_is_read_again_and_logged(
     """The certificate in use stays until a good one is there."""
     make_certificate(tmp_path, "localhost")
     watcher = Counting(tmp_path, every=EVERY)
-    context, known = await watcher.wait_for_context()
+    await watcher.wait_for_context()
+    context = watcher.newest
     good = (tmp_path / "tls.crt").read_text()
-    async with following(watcher, context, known):
+    async with following(watcher):
         (tmp_path / "tls.crt").write_text("nothing")
         with structlog.testing.capture_logs() as logs:
             await asyncio.sleep(2 * EVERY)
         assert [line["event"] for line in logs] == ["certificates not loaded"] * 2
         assert {line["folder"] for line in logs} == {str(tmp_path)}
-        assert (watcher.loads, used(context)) == (1, None)
+        assert (watcher.loads, watcher.newest) == (1, context)
         (tmp_path / "tls.crt").write_text(good)
         with structlog.testing.capture_logs() as logs:
             await asyncio.sleep(EVERY)
-        assert (watcher.loads, used(context) is None) == (2, False)
+        assert (watcher.loads, watcher.newest is context) == (2, False)
         assert [(line["event"], line["folder"]) for line in logs] == [
             ("certificates taken", str(tmp_path))
         ]
@@ -129,15 +114,36 @@ async def test_a_new_authority_of_clients_is_taken(tmp_path: Path, clock: FakeCl
     authority = tmp_path / "ca.crt"
     authority.write_text((tmp_path / "tls.crt").read_text())
     watcher = Counting(tmp_path, authority, every=EVERY)
-    assert watcher.present()
-    context, known = await watcher.wait_for_context()
-    assert len(known) == 3
+    await watcher.wait_for_context()
+    context = watcher.newest
+    assert len(watcher.stamps()) == 3
     os.utime(authority, ns=(1, 1))
-    async with following(watcher, context, known):
+    async with following(watcher):
         await asyncio.sleep(EVERY)
-        newest = used(context)
-        assert newest is not None
-        assert newest.verify_mode is ssl.CERT_REQUIRED
+        assert watcher.newest is not context
+        assert watcher.newest is not None
+        assert watcher.newest.verify_mode is ssl.CERT_REQUIRED
         authority.unlink()
         assert watcher.stamps()[2] == 0
-        assert not watcher.present()
+
+
+async def test_a_file_that_cannot_be_looked_at_ends_nothing(
+    tmp_path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A Secret may be replaced between two looks; the watch goes on, and takes the next one."""
+    make_certificate(tmp_path, "localhost")
+    watcher = Counting(tmp_path, every=EVERY)
+    await watcher.wait_for_context()
+    async with following(watcher):
+        with monkeypatch.context() as patch:
+            patch.setattr(Path, "exists", lambda _: True)
+            patch.setattr(Path, "stat", failing)
+            await asyncio.sleep(2 * EVERY)
+        make_certificate(tmp_path, "localhost")
+        await asyncio.sleep(EVERY)
+        assert watcher.loads >= 2
+
+
+def failing(_: Path) -> None:
+    """A file system that fails, such as that of a volume which is being mounted anew."""
+    raise PermissionError("not now")

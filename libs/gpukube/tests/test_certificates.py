@@ -33,30 +33,30 @@ async def test_it_waits_for_files_that_can_be_used(tmp_path: Path) -> None:
     """A Secret that is filled after the start, and at first with something else."""
     watcher = Counting(tmp_path, every=0.01)
     waiting = asyncio.create_task(watcher.wait_for_context())
-    assert not watcher.present()
+    assert watcher.newest is None
     for file in watcher.chain:
         file.write_text("nothing")
     await watcher.looked()
     assert not waiting.done()
     make_certificate(tmp_path, "localhost")
-    context, known = await asyncio.wait_for(waiting, 45)
-    assert isinstance(context, ssl.SSLContext)
-    assert known == watcher.stamps()
+    await asyncio.wait_for(waiting, 45)
+    assert isinstance(watcher.newest, ssl.SSLContext)
 
 
 async def test_a_new_certificate_is_used_and_a_broken_one_is_not(tmp_path: Path) -> None:
-    """The context of the listener points its new connections to the newest one."""
+    """New connections use the newest one, with a context of its own."""
     make_certificate(tmp_path, "localhost")
     watcher = Counting(tmp_path, every=0.01)
-    context, known = await watcher.wait_for_context()
-    following = asyncio.create_task(watcher.follow(context, known))
+    await watcher.wait_for_context()
+    first = watcher.newest
+    following = asyncio.create_task(watcher.follow())
     await until("begun", lambda: watcher.count == 1)
     (tmp_path / "tls.crt").write_text("nothing")
     await watcher.looked()
-    assert (watcher.count, context.sni_callback) == (1, None)
+    assert (watcher.count, watcher.newest) == (1, first)
     make_certificate(tmp_path, "localhost")
     await until("taken", lambda: watcher.count == 2)
-    assert context.sni_callback is not None
+    assert watcher.newest is not first
     following.cancel()
     await asyncio.gather(following, return_exceptions=True)
 
@@ -66,7 +66,6 @@ def test_clients_are_verified_where_there_is_an_authority(tmp_path: Path) -> Non
     make_certificate(tmp_path, "localhost")
     assert CertificateWatcher(tmp_path).context().verify_mode is ssl.CERT_NONE
     watcher = CertificateWatcher(tmp_path, tmp_path / "ca.crt")
-    assert not watcher.present()
     with pytest.raises(OSError, match="No such file"):
         watcher.context()
     (tmp_path / "ca.crt").write_text((tmp_path / "tls.crt").read_text())

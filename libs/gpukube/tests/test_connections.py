@@ -101,6 +101,19 @@ def test_of_requests_alone_the_oldest_is_closed(clients: Clients) -> None:
     assert clients.closed == [("10.0.0.66", 1)]
 
 
+def test_requests_without_an_end_keep_no_other_client_out() -> None:
+    """One address sends a hundred a second; the handshake of another client takes longer."""
+    clients = Clients(Limits(connections=16, rate=100, burst=1000))
+    for port in range(1, 17):
+        clients.open("10.0.0.66", port, ConnectionPhase.BUSY)
+    clients.open("10.0.0.1", 1, ConnectionPhase.BUSY)
+    clients.open("10.0.0.2", 1)
+    for port in range(17, 60):
+        clients.open("10.0.0.66", port, ConnectionPhase.BUSY)
+    assert {address for address, _ in clients.closed} == {"10.0.0.66"}
+    assert len(clients.gate) == 16
+
+
 @pytest.mark.parametrize(
     ("phase", "seconds"),
     [(ConnectionPhase.HEAD, 10), (ConnectionPhase.BUSY, 60), (ConnectionPhase.IDLE, 120)],

@@ -49,7 +49,7 @@ async def served(
 ) -> AsyncIterator[tuple[int, ConnectionGate]]:
     """A listener on a free port of this machine."""
     gate = ConnectionGate(limits, asyncio.get_running_loop().time)
-    listener = Listener(gate, lambda: Greets(gate), await bound("127.0.0.1", 0), context)
+    listener = Listener(gate, lambda: Greets(gate), await bound("127.0.0.1", 0), lambda: context)
     listener.start()
     try:
         async with asyncio.timeout(SECONDS):

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from gpukube.server.scrapes import PIECE_BYTES, SharedScrape, pieces
+from gpukube.server.scrapes import MOST_TEXTS, PIECE_BYTES, SharedScrape
 
 SECONDS = 60.0
 
@@ -60,6 +60,22 @@ async def test_a_client_that_leaves_takes_nothing_from_the_others() -> None:
 async def test_a_long_text_is_sent_in_pieces() -> None:
     """Nothing is lost, and no piece is larger than one may be."""
     text = bytes(range(256)) * 1000
-    sent = [piece async for piece in pieces(text)]
+    scrape = SharedScrape(Figures().render)
+    sent = [piece async for piece in scrape.pieces(text)]
     assert b"".join(sent) == text
     assert max(map(len, sent)) <= PIECE_BYTES
+
+
+async def test_clients_that_do_not_read_keep_few_texts() -> None:
+    """The memory of the process would be filled with one text a second; all are answered."""
+    figures = Figures()
+    scrape = SharedScrape(figures.render, every=0)
+    slow = []
+    for _ in range(3 * MOST_TEXTS):
+        slow.append(scrape.pieces(await scrape.text()))
+        await anext(slow[-1])
+    assert figures.made == MOST_TEXTS
+    assert await scrape.text() == str(MOST_TEXTS).encode()
+    for one in slow:
+        await one.aclose()
+    assert await scrape.text() == str(MOST_TEXTS + 1).encode()

@@ -89,6 +89,20 @@ def bound(node: str, **annotations: str) -> bytes:
     return encoded(item)
 
 
+async def test_a_request_at_the_end_of_an_attempt_makes_its_own(clock: FakeClock) -> None:
+    """kube-scheduler repeats a bind that took too long; what has failed is tried again."""
+    again: list[asyncio.Task[BindResult]] = []
+
+    async def refuse(_: RecordedRequest) -> bytes:
+        again.append(asyncio.create_task(bench.run_bind(name="late")))
+        raise LOST
+
+    bench = Bench(clock, refuse, failure(404))
+    assert await bench.run_bind(name="late") == BindResult("unreadable", "reset")
+    assert await again[0] == BindResult("lost", "pod default/late not found")
+    assert not bench.bind._running
+
+
 async def test_gpu_memory_is_reserved_before_the_write_and_kept_after_it(clock: FakeClock) -> None:
     """Nothing is read; the Binding carries what was reserved; the event names the place."""
     seen: list[int] = []

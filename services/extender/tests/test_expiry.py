@@ -74,8 +74,8 @@ async def test_the_metric_follows_a_renewal(tmp_path: Path, clock: FakeClock) ->
     make_certificate(tmp_path, "one")
     watcher = ServingCertificate(tmp_path, every=10.0)
     metric = metrics.CERTIFICATE_EXPIRY.labels(str(tmp_path))
-    known, context = watcher.stamps(), watcher.context()
-    task = asyncio.create_task(watcher.follow(context, known))
+    watcher.load()
+    task = asyncio.create_task(watcher.follow())
     await asyncio.sleep(5)
     first = end_of(tmp_path / "tls.crt")
     assert metric._value.get() == first
@@ -93,6 +93,17 @@ async def test_the_metric_follows_a_renewal(tmp_path: Path, clock: FakeClock) ->
     assert metric._value.get() == second
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
+
+
+def test_a_comment_of_any_encoding_hides_no_date(tmp_path: Path) -> None:
+    """OpenSSL skips what stands before the certificate; an error here ended the renewals."""
+    make_certificate(tmp_path, "one")
+    certificate = tmp_path / "tls.crt"
+    certificate.write_bytes("Zürich\n".encode("latin-1") + certificate.read_bytes())
+    watcher = ServingCertificate(tmp_path)
+    watcher.load()
+    watcher.loaded()
+    assert metrics.CERTIFICATE_EXPIRY.labels(str(tmp_path))._value.get() == end_of(certificate)
 
 
 def test_a_certificate_without_a_readable_date_leaves_the_metric(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ import asyncio
 import socket
 import ssl
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import aiohttp
@@ -118,10 +118,10 @@ async def test_a_certificate_that_changes_while_it_is_being_read_is_read_again(
     """A Secret may be renewed between the first reading and the first look for changes."""
     make_certificate(tmp_path, "one")
     certificates = ServingCertificate(tmp_path, every=0.01)
-    known, context = certificates.stamps(), certificates.context()
+    context = certificates.load()
     make_certificate(tmp_path, "two")
-    following = asyncio.create_task(certificates.follow(context, known))
-    await until("the new one is taken", lambda: context.sni_callback)
+    following = asyncio.create_task(certificates.follow())
+    await until("the new one is taken", lambda: certificates.newest is not context)
     following.cancel()
 
 
@@ -241,6 +241,53 @@ async def test_an_authority_that_was_replaced_lets_nobody_in(
         assert await let_in(url, now, trusting(now))
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+async def test_a_client_of_the_authority_before_resumes_no_session(
+    cluster: FakeApiServer, tmp_path: Path, version: ssl.TLSVersion
+) -> None:
+    """In a resumed session a client shows no certificate: it could bind pods for ever."""
+    now, before = tmp_path / "tls", tmp_path / "before"
+    for folder in (now, before):
+        make_certificate(folder, "verbs")
+    settings = {
+        "tls_certificates": now,
+        "tls_client_ca": now / "ca.crt",
+        "tls_client_names": "verbs",
+    }
+    (now / "ca.crt").write_bytes((before / "tls.crt").read_bytes())
+    async with Running(cluster, tmp_path, certificates_reload=0.02, **settings) as extender:
+        await extender.ready()
+        listener = extender.service.listeners.verbs
+        client = trusting(now)
+        client.load_cert_chain(before / "tls.crt", before / "tls.key")
+        client.maximum_version = version
+        answer, session = await asyncio.to_thread(version_of, listener.port, client)
+        assert b" 200 " in answer
+        answer, session = await asyncio.to_thread(version_of, listener.port, client, session)
+        assert b" 200 " in answer
+        with structlog.testing.capture_logs() as logged:
+            (now / "ca.crt").write_bytes((now / "tls.crt").read_bytes())
+            taken = {"event": "certificates taken"}
+            await until("taken", lambda: any(taken.items() <= line.items() for line in logged))
+        answer, _ = await asyncio.to_thread(version_of, listener.port, client, session)
+        assert answer == b""
+
+
+def version_of(
+    port: int, client: ssl.SSLContext, session: ssl.SSLSession | None = None
+) -> tuple[bytes, ssl.SSLSession | None]:
+    """The reply to a request over TLS, empty where there is none; and the session to resume."""
+    with (
+        socket.create_connection(("127.0.0.1", port), WAIT_SECONDS) as plain,
+        suppress(ssl.SSLError, ConnectionError),
+        client.wrap_socket(plain, server_hostname="127.0.0.1", session=session) as connection,
+    ):
+        connection.sendall(b"GET /version HTTP/1.1\r\nHost: x\r\n\r\n")
+        return connection.recv(4096), connection.session
+    return b"", None
+
+
 async def let_in(url: str, folder: Path, client: ssl.SSLContext) -> bool:
     """Whether a client with the certificate in the folder is answered."""
     client.load_cert_chain(folder / "tls.crt", folder / "tls.key")
@@ -259,6 +306,33 @@ async def test_it_can_be_stopped_while_it_waits_for_certificates(
     async with asyncio.timeout(WAIT_SECONDS), Running(cluster, tmp_path, **settings) as extender:
         await extender.ready()
         assert not extender.service.listeners.admission.started
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("port", ["metrics", "webhook"])
+async def test_a_certificate_that_cannot_be_used_stops_no_scheduling(
+    cluster: FakeApiServer, tmp_path: Path, port: str
+) -> None:
+    """Its port waits for a usable one, unready, so that an update keeps the processes before it."""
+    folder = tmp_path / "tls"
+    make_certificate(folder, "one")
+    key = (folder / "tls.key").read_bytes()
+    (folder / "tls.key").write_bytes(b"")
+    settings = {f"{port}_port": 0, f"{port}_certificates": folder, "certificates_reload": 0.02}
+    await cluster.put("nodes", node("n", 15, unit="GiB"))
+    with structlog.testing.capture_logs() as logged:
+        async with Running(cluster, tmp_path, metrics_host="127.0.0.1", **settings) as extender:
+            await extender.ready()
+            refused = {"event": "certificates not loaded", "folder": str(folder)}
+            await until("a look", lambda: any(refused.items() <= line.items() for line in logged))
+            assert not extender.task.done()
+            assert await extender.get("/readyz") == (503, f"no usable certificate in {folder} yet")
+            assert (await extender.filter(pod("p", 2), "n"))["NodeNames"] == ["n"]
+            (folder / "tls.key").write_bytes(key)
+            beside = extender.service.listeners.all[1]
+            await until("the port listens", lambda: beside.started)
+            await shown(beside.port)
+            assert await extender.get("/readyz") == (200, "ok")
 
 
 @pytest.mark.slow

@@ -28,7 +28,9 @@ class Served:
     wanted: Any
     made: Feed
 
-    def listen(self, app: Any, configure: Any, on_listening: Any, failed: Any) -> None:
+    def listen(
+        self, app: Any, configure: Any, on_listening: Any, failed: Any, _certificates: Any
+    ) -> None:
         self.app, self.config = app, configure(app)
         on_listening(4321)
 
@@ -64,6 +66,19 @@ def test_by_default_only_this_machine_is_served(
     assert (served.config.host, served.config.port) == ("127.0.0.1", 8080)
     assert (status(served, "localhost"), status(served, "evil.example")) == (200, 421)
     assert served.interval == 5.0
+
+
+def test_no_connection_and_no_stream_outlives_its_viewer(
+    run: Run, cluster: FakeCluster, served: Served
+) -> None:
+    """A WebSocket would leave the limits of connections, whichever packages are installed.
+
+    So would a stream whose viewer sent another request and left, with httptools.
+    """
+    run("dashboard", on=cluster)
+    served.config.load()
+    assert served.config.ws_protocol_class is None
+    assert served.config.http_protocol_class.__name__ == "H11Protocol"
 
 
 def test_a_snapshot_is_as_of_the_time_of_its_file(

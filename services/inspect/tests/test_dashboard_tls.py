@@ -14,7 +14,10 @@ from drawncluster import FakeCluster
 from invoking import Run
 from servedpage import SECONDS, served
 
+from gpuinspect.web.listening import LIMITS
 from gpukube.server.certificates import CertificateWatcher
+from gpukube.server.connections import ConnectionGate
+from gpukube.server.listening import Listener, bound
 
 EC = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1")
 RSA = ("-newkey", "rsa:2048")
@@ -71,10 +74,13 @@ async def test_a_renewed_certificate_is_shown_without_a_restart(
     """A broken pair changes nothing; the next good one is shown to new connections."""
     renew(tmp_path)
     watcher = CertificateWatcher(tmp_path, every=0.02)
-    known, context = watcher.stamps(), watcher.context()
-    following = asyncio.create_task(watcher.follow(context, known))
-    server = await asyncio.start_server(part, "127.0.0.1", 0, ssl=context)
-    port = server.sockets[0].getsockname()[1]
+    watcher.load()
+    following = asyncio.create_task(watcher.follow())
+    gate = ConnectionGate(LIMITS, asyncio.get_running_loop().time)
+    sockets = await bound("127.0.0.1", 0)
+    listener = Listener(gate, asyncio.Protocol, sockets, lambda: watcher.newest)
+    listener.start()
+    port = sockets[0].getsockname()[1]
     try:
         first = await shown(port)
         (tmp_path / "tls.key").write_text("no key")
@@ -89,8 +95,8 @@ async def test_a_renewed_certificate_is_shown_without_a_restart(
     finally:
         following.cancel()
         await asyncio.wait({following})
-        server.close()
-        await server.wait_closed()
+        listener.close()
+        await listener.wait_closed()
 
 
 async def shown(port: int) -> bytes:

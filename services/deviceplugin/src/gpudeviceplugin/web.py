@@ -51,7 +51,6 @@ class Web:
     ) -> None:
         self._ready = ready
         self._certificates = certificates
-        self._followed: tuple[ssl.SSLContext, tuple[int, ...]] | None = None
         self._listener: Listener | None = None
         self._scrape = SharedScrape(_render)
         self.gate = ConnectionGate(LIMITS.within_files(), time.monotonic)
@@ -68,22 +67,23 @@ class Web:
 
     async def start(self, host: str, port: int) -> int:
         """Listen, once there are certificates; returns the port, a free one for port 0."""
-        context = None
         if self._certificates is not None:
-            self._followed = await self._certificates.wait_for_context()
-            context = self._followed[0]
+            await self._certificates.wait_for_context()
         await self._runner.setup()
         make = self._runner.server
         if make is None:
             raise RuntimeError("a runner that was set up has no server")
-        self._listener = Listener(self.gate, make, await bound(host, port), context)
+        self._listener = Listener(self.gate, make, await bound(host, port), self._context)
         self._listener.start()
         return int(self._listener.sockets[0].getsockname()[1])
 
     async def follow(self) -> None:
         """Show new certificates as they come; returns at once where none are wanted."""
-        if self._certificates is not None and self._followed is not None:
-            await self._certificates.follow(*self._followed)
+        if self._certificates is not None:
+            await self._certificates.follow()
+
+    def _context(self) -> ssl.SSLContext | None:
+        return None if self._certificates is None else self._certificates.newest
 
     async def stop(self) -> None:
         """Listen no more."""

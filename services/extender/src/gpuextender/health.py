@@ -9,7 +9,7 @@ and hold pods that no watch reported. No GPU is allocated until it has confirmed
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from gpuextender import metrics
@@ -25,6 +25,7 @@ class Readiness:
     Attributes:
         draining: the process received SIGTERM.
         loaded: the ledger contains the first lists.
+        unserved: returns why a port is not served; empty where all are.
     """
 
     def __init__(self, followed: Sequence[Informer[Any]], *, stale_after: float) -> None:
@@ -32,6 +33,7 @@ class Readiness:
         self._stale_after = stale_after
         self.draining = False
         self.loaded = False
+        self.unserved: Callable[[], str] = str
 
     def obstacle(self) -> str:
         """Why the extender may not decide now; empty when it may.
@@ -58,7 +60,7 @@ class Readiness:
 
     def unready(self) -> str:
         """Why no new requests should come here; empty when they should."""
-        return "shutting down" if self.draining else self.obstacle()
+        return "shutting down" if self.draining else self.obstacle() or self.unserved()
 
     def measure(self) -> None:
         """Bring the gauges up to date."""

@@ -149,6 +149,7 @@ class ExtenderService:
             probes=lambda: probes_app(self.health, self._gauges),
             admission=lambda: _direct(hook.handlers(), hook.app()),
         )
+        self.health.unserved = self.listeners.obstacle
         self._nominates = False
         self._leadership = leadership
         self._publisher = MixPublisher(api, settings.mix_history, self._deciding)

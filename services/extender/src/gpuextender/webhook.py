@@ -11,6 +11,7 @@ filter refuses invalid requests too, only later. Variables that choose GPUs are 
 webhook, and from Kubernetes 1.30 on by the admission policy.
 """
 
+import asyncio
 import base64
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, Final
@@ -30,12 +31,12 @@ from gpucore.scheduling.cluster_policy import (
     burst_pays,
 )
 from gpucore.units import MIB
-from gpucore.wire.errors import WireError, decoded
+from gpucore.wire.errors import WireError, decoded, has_more_values
 from gpucore.wire.names import Names
 from gpucore.wire.pod.gangs import gang_of
 from gpucore.wire.pod.overrides import overrides
 from gpucore.wire.pod.requests import gpu_request_of
-from gpucore.wire.pod.spec import Container, Pod, decode_pod
+from gpucore.wire.pod.spec import Container, Pod, decode_pod_object, flat
 from gpucore.wire.quantity import counted
 from gpuextender import metrics
 from gpuextender.health import Readiness
@@ -49,6 +50,13 @@ DEFAULT_SCHEDULER: Final = "default-scheduler"
 NVIDIA_GPU: Final = "nvidia.com/gpu"
 MOST_CONTAINERS: Final = 1000
 """Containers of a pod that is reviewed: a review takes time for each, and other reviews wait."""
+MOST_VALUES: Final = 2 << 20
+"""Strings, arrays and objects of a review, which take time and memory when they are decoded.
+
+An object has at most 1.5 MiB in etcd, where three bytes hold two of them at most. A review has an
+old object and a new one."""
+LARGE_BYTES: Final = 1 << 20
+"""Of a review that may take long: probes and smaller reviews are answered between two of them."""
 
 
 class AdmissionAnswer(msgspec.Struct, frozen=True):
@@ -305,6 +313,7 @@ class AdmissionWebhook:
         self._state, self._health, self._sizer = state, health, sizer
         self._choice = SchedulerChoice(state, profiles, lambda: not health.obstacle())
         self._claims = claims
+        self._large = asyncio.Lock()
 
     def app(self) -> FastAPI:
         """An application of its own, because the webhook listens on its own port."""
@@ -321,11 +330,18 @@ class AdmissionWebhook:
 
     async def admit(self, body: bytes) -> HttpReply:
         """Answer one review; 400 where it is none."""
-        return self._reply(body, None)
+        return await self._in_turn(body, None)
 
     async def admit_claims(self, body: bytes) -> HttpReply:
         """As :meth:`admit`, and shares become claims."""
-        return self._reply(body, self._claims)
+        return await self._in_turn(body, self._claims)
+
+    async def _in_turn(self, body: bytes, claims: ClaimRequests | None) -> HttpReply:
+        if len(body) < LARGE_BYTES:
+            return self._reply(body, claims)
+        async with self._large:
+            await asyncio.sleep(0)
+            return self._reply(body, claims)
 
     def _reply(self, body: bytes, claims: ClaimRequests | None) -> HttpReply:
         try:
@@ -339,6 +355,8 @@ class AdmissionWebhook:
         Raises:
             MessageError: the body is no review of a pod.
         """
+        if has_more_values(body, MOST_VALUES):
+            raise MessageError(f"an AdmissionReview with more than {MOST_VALUES} values")
         try:
             request = decoded(_REVIEW, body, "no review").request
             answer = self._judge(request, claims)
@@ -352,12 +370,13 @@ class AdmissionWebhook:
         }
 
     def _judge(self, request: _Request, claims: ClaimRequests | None) -> AdmissionAnswer:
-        if not given(request.object):
+        if request.namespace == EXEMPT or not given(request.object):
             return AdmissionAnswer()
-        pod, names = decode_pod(request.object), self._state.names
-        count = len(pod.containers) + len(pod.init_containers) + len(pod.ephemeral_containers)
-        if count > MOST_CONTAINERS and request.namespace != EXEMPT:
+        found, names = decode_pod_object(request.object), self._state.names
+        count = found.container_count
+        if count > MOST_CONTAINERS:
             return AdmissionAnswer(refusal=f"has {count} containers, more than {MOST_CONTAINERS}")
+        pod = flat(found)
         if request.sub_resource:
             return review_debug_containers(pod, namespace=request.namespace, names=names)
         answer = review_pod(
@@ -369,8 +388,6 @@ class AdmissionWebhook:
         )
         if claims is None:
             return self._with_size(pod, request, answer)
-        if request.namespace == EXEMPT:
-            return answer
         return review_claims(pod, request.object, answer, claims)
 
     def _with_size(self, pod: Pod, request: _Request, answer: AdmissionAnswer) -> AdmissionAnswer:

@@ -8,7 +8,11 @@ skip the value, and with it the list of all pods. Nothing that is read here lies
 """
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable
+from contextlib import suppress
+from itertools import accumulate, islice
+from operator import indexOf
 from typing import Final, TypeVar
 
 import msgspec
@@ -19,11 +23,17 @@ DEEPEST: Final = 100
 """Levels that are kept; an object of Kubernetes has about twenty."""
 RESERVE: Final = 500
 """Levels of the stack that a later reader may use in addition; half of Python's limit."""
-_TOKENS: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+\\?(?:"|\Z)|[\[{]|[\]}]', re.DOTALL)
+_CUTS: Final = range(DEEPEST, DEEPEST // 2, -1)
+"""The level below which a deep text is cut is one of these: the one with the fewest values."""
+_COUNTED: Final = range(DEEPEST // 2, DEEPEST + 2)
+_STRING: Final = rb'"(?:[^"\\]++|\\.)*+\\?(?:"|\Z)'
 """A string that does not end is one token, or each quotation mark in it would begin a search."""
+_STRINGS: Final = re.compile(_STRING, re.DOTALL)
+_BRACKETS: Final = re.compile(rb'(?:[^"\[\]{}]++|' + _STRING + rb")*+[\[\]{}]", re.DOTALL)
+"""Each match ends with the next bracket that is not part of a string."""
+_STEPS: Final = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
+_OTHERS: Final = bytes(set(range(256)) - set(b"[{]}"))
 _JSON: Final = msgspec.json.Decoder(msgspec.Raw)
-_OPENING: Final = b"[{"
-_QUOTE: Final = b'"'
 
 
 class _Metadata(msgspec.Struct):
@@ -88,22 +98,39 @@ def name_of(raw: msgspec.Raw) -> str:
 
 
 def shallow(raw: bytes) -> bytes:
-    """The text with ``null`` in place of every array and object below :data:`DEEPEST` levels."""
+    """The text with ``null`` in place of what is too deep, where it has more than the levels kept.
+
+    It is cut where it has the fewest values, so that many short and deep values take no longer than
+    one that is long.
+    """
+    steps = memoryview(_STRINGS.sub(b"", raw).translate(_STEPS, _OTHERS)).cast("b")
+    values = Counter(filter(_COUNTED.__contains__, accumulate(steps)))
+    if not values[DEEPEST + 1]:
+        return raw
+    deepest = min(_CUTS, key=values.__getitem__)
+    levels, brackets = accumulate(steps), _BRACKETS.finditer(raw)
     parts: list[bytes] = []
-    level = begin = 0
-    for token in _TOKENS.finditer(raw):
-        first = raw[token.start() : token.start() + 1]
-        if first == _QUOTE:
-            continue
-        if first in _OPENING:
-            level += 1
-            if level == DEEPEST + 1:
-                parts += raw[begin : token.start()], b"null"
-        else:
-            if level == DEEPEST + 1:
-                begin = token.end()
-            level -= 1
-    return b"".join(parts) + raw[begin:]
+    end = 0
+    with suppress(ValueError):  # no bracket leads to that level any more
+        while True:
+            opening = next(islice(brackets, indexOf(levels, deepest + 1), None))
+            parts += raw[end : opening.end() - 1], b"null"
+            end = len(raw)
+            end = next(islice(brackets, indexOf(levels, deepest), None)).end()
+    return b"".join(parts) + raw[end:]
+
+
+def has_more_values(raw: bytes, most: int) -> bool:
+    """Whether the text has more strings, arrays and objects than this; it need not be JSON.
+
+    The strings are counted without a look at each, which would take longer than decoding them.
+    """
+    escapes = raw.replace(rb"\\", b"")
+    strings = (escapes.count(b'"') - escapes.count(rb"\"")) // 2
+    if strings > most or strings + raw.count(b"[") + raw.count(b"{") <= most:
+        return strings > most
+    bare = _STRINGS.sub(b"", raw)
+    return strings + bare.count(b"[") + bare.count(b"{") > most
 
 
 def parsable(raw: bytes) -> bytes:

@@ -2,6 +2,7 @@
 
 import logging
 import socket
+import ssl
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import uvicorn
 from uvicorn.config import STARTUP_FAILURE
 
+from gpukube.server.certificates import CertificateWatcher
 from gpukube.server.connections import ConnectionGate
 from gpukube.server.listening import Listener, bound
 
@@ -16,11 +18,20 @@ log = logging.getLogger("uvicorn.error")
 
 
 class GatedServer(uvicorn.Server):
-    """A uvicorn server whose connections are limited."""
+    """A uvicorn server whose connections are limited.
 
-    def __init__(self, config: uvicorn.Config, gate: ConnectionGate) -> None:
+    Args:
+        certificates: have been loaded, to serve over TLS.
+    """
+
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        gate: ConnectionGate,
+        certificates: CertificateWatcher | None = None,
+    ) -> None:
         super().__init__(config)
-        self.gate = gate
+        self.gate, self._certificates = gate, certificates
         self._requests = log.getChild("requests")
         self._requests.setLevel(logging.ERROR)  # clients cause warnings, and could fill the log
 
@@ -40,8 +51,9 @@ class GatedServer(uvicorn.Server):
             self.failed_to_bind(error)
             await self.lifespan.shutdown()
             sys.exit(STARTUP_FAILURE)
-        listener = Listener(self.gate, self._protocol, found, self.config.ssl)
+        listener = Listener(self.gate, self._protocol, found, self._context)
         listener.start()
+        self.config.ssl = self._context()  # for the log
         self.servers = [listener]  # type: ignore[list-item]  # has what uvicorn needs of one
         self._log_started_message(listener.sockets)
         self.started = True
@@ -49,6 +61,10 @@ class GatedServer(uvicorn.Server):
     def failed_to_bind(self, error: OSError) -> None:
         """Report why it cannot listen; the process ends then."""
         log.error(error)  # as uvicorn logs it
+
+    def _context(self) -> ssl.SSLContext | None:
+        """What a new connection uses; ``None`` without TLS."""
+        return None if self._certificates is None else self._certificates.newest
 
     def _protocol(self) -> Any:
         make: Callable[..., Any] = self.config.http_protocol_class

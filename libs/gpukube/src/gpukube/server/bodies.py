@@ -4,10 +4,11 @@ The applications run behind a :class:`~gpukube.server.connections.ConnectionGate
 
 A body over the limit is refused by its Content-Length before it is read. A body without one, or one
 that comes too slowly, is refused while it is read. What all requests of the listener hold together
-is limited too: the client with the largest body is disconnected, for it is least like the others.
+is limited too: of the address that holds most, the client with the largest body is disconnected.
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable, MutableMapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -22,7 +23,12 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 TOO_LARGE: Final = 413
 TOO_SLOW: Final = 408
-_WORDS: Final = {TOO_LARGE: b"request body too large", TOO_SLOW: b"request body too slow"}
+CUT_OFF: Final = 400
+_WORDS: Final = {
+    TOO_LARGE: b"request body too large",
+    TOO_SLOW: b"request body too slow",
+    CUT_OFF: b"request body cut off",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +47,7 @@ class BodyLimits:
 
 
 class BodyError(Exception):
-    """The body exceeds a limit.
+    """The body exceeds a limit, or its client left before its end.
 
     Attributes:
         status: the HTTP status to answer with.
@@ -80,14 +86,19 @@ class LimitedBodies:
             await answer.refuse(answer.error)
 
     def hold(self, body: "_Body", size: int) -> bool:
-        """Count a body, and disconnect the client of the largest one where it is too much.
+        """Count a body; where all are too much, disconnect a client of the address with most.
 
         Returns:
             False where that is this body.
         """
         self._held[body] = size
         while sum(self._held.values()) > self._limits.together:
-            largest = max(self._held, key=self._held.__getitem__)
+            totals = Counter[str]()
+            for each, held in self._held.items():
+                totals[each.address] += held
+            heaviest = max(totals, key=totals.__getitem__)
+            theirs = (each for each in self._held if each.address == heaviest)
+            largest = max(theirs, key=self._held.__getitem__)
             del self._held[largest]
             self._gate.close(largest.peer, "memory")
             if largest is body:
@@ -113,6 +124,7 @@ class _Body:
         answer: "_Answer",
     ) -> None:
         self.peer = peer
+        self.address = peer[0] if peer else ""
         self._owner, self._receive, self._limits = owner, receive, limits
         self._answer = answer
         self._until = asyncio.get_running_loop().time() + limits.seconds
@@ -131,8 +143,10 @@ class _Body:
         return message
 
     def _take(self, message: Message) -> None:
-        if message["type"] != "http.request":
-            return
+        if message["type"] == "http.disconnect":
+            if self._answer.started:
+                return
+            raise self._answer.broken_off(CUT_OFF)  # frameworks log it as a failure of ours
         self._complete = not message.get("more_body", False)
         self._size += len(message.get("body", b""))
         too_large = self._size > self._limits.each
@@ -144,11 +158,15 @@ class _Answer:
     """The response; once the body broke a limit, the application's own is dropped.
 
     Frameworks answer any exception with a response of their own, such as 500.
+
+    Attributes:
+        started: the application has begun to respond.
+        error: the HTTP status where the body broke a limit; 0 while it has not.
     """
 
     def __init__(self, gate: ConnectionGate, peer: Peer | None, send: Send) -> None:
         self._gate, self._peer, self._send = gate, peer, send
-        self._started = False
+        self.started = False
         self.error = 0
 
     def broken_off(self, status: int) -> BodyError:
@@ -161,14 +179,14 @@ class _Answer:
             await self._pass(message)
 
     async def _pass(self, message: Message) -> None:
-        self._started = True
+        self.started = True
         if message["type"] == "http.response.body" and not message.get("more_body", False):
             self._gate.answered(self._peer)
         await self._send(message)
 
     async def refuse(self, status: int) -> None:
         """Answer with an error, and close the connection: the rest of the body is not read."""
-        if self._started:
+        if self.started:
             self._gate.close(self._peer, "size")
             return
         text = _WORDS[status]

@@ -6,7 +6,6 @@ is used for connections that are made after it was read; existing ones are left 
 
 import asyncio
 import ssl
-from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -26,19 +25,20 @@ class CertificateWatcher:
         clients: CA bundle that verifies client certificates; None requests none.
         every: seconds between looks at the files; a mounted Secret changes by a swapped link,
             which no watch of the file itself would notice.
+        newest: what new connections use. Each certificate has a context of its own: a context that
+            loads another pair keeps the old one where its key is of another kind, and a client that
+            resumes a TLS session is not verified again, which only the same context permits.
     """
 
     def __init__(self, folder: Path, clients: Path | None = None, every: float = 10.0) -> None:
         self.folder, self.clients, self.every = folder, clients, every
+        self.newest: ssl.SSLContext | None = None
+        self._known: tuple[int, ...] = ()
 
     @property
     def chain(self) -> tuple[Path, Path]:
         """Certificate and key."""
         return self.folder / CERTIFICATE, self.folder / KEY
-
-    def present(self) -> bool:
-        """Whether every file exists."""
-        return all(file.exists() for file in self._files)
 
     def context(self) -> ssl.SSLContext:
         """A server context of the current files.
@@ -54,60 +54,54 @@ class CertificateWatcher:
         return context
 
     def stamps(self) -> tuple[int, ...]:
-        """When each file was written, in nanoseconds; 0 for a missing one."""
-        return tuple(file.stat().st_mtime_ns if file.exists() else 0 for file in self._files)
+        """When each file was written, in nanoseconds; 0 for one that is missing or unreadable."""
+        files = self.chain if self.clients is None else (*self.chain, self.clients)
+        return tuple(map(_written, files))
 
     def loaded(self) -> None:
         """Called when a watch begins and after each new certificate; does nothing here."""
 
-    async def wait_for_context(self) -> tuple[ssl.SSLContext, tuple[int, ...]]:
-        """Wait until the files can be used; the context, and the stamps to follow it from."""
+    def load(self) -> ssl.SSLContext:
+        """Use the current files.
+
+        Raises:
+            OSError: as :meth:`context`.
+        """
+        known = self.stamps()  # first: what is renewed from here on is new
+        self.newest = self.context()
+        self._known = known
+        return self.newest
+
+    async def wait_for_context(self) -> None:
+        """Wait until the files can be used."""
         while True:
-            known = self.stamps()  # first: what is renewed from here on is new
-            if (context := self._usable()) is not None:
-                return context, known
+            if self._usable():
+                return
             await asyncio.sleep(self.every)
 
-    async def follow(self, context: ssl.SSLContext, known: tuple[int, ...]) -> None:
-        """Use each new certificate, until cancelled; one that cannot be used changes nothing.
-
-        Args:
-            context: of the listener; its new connections get the newest certificate.
-            known: :meth:`stamps` from before ``context`` was made, so that a change since is seen.
-        """
+    async def follow(self) -> None:
+        """Use each new certificate, until cancelled; one that cannot be used changes nothing."""
         self.loaded()
         while True:
             await asyncio.sleep(self.every)
-            found = self.stamps()
-            if found != known and (newest := self._usable()) is not None:
-                context.sni_callback = _using(newest)
-                known = found
+            if self.stamps() != self._known and self._usable():
                 self.loaded()
                 log.info("certificates taken", folder=str(self.folder))
 
-    @property
-    def _files(self) -> tuple[Path, ...]:
-        return self.chain if self.clients is None else (*self.chain, self.clients)
-
-    def _usable(self) -> ssl.SSLContext | None:
+    def _usable(self) -> bool:
         try:
-            return self.context()
+            self.load()
         except OSError as error:
             log.warning("certificates not loaded", folder=str(self.folder), error=str(error))
-            return None
+            return False
+        return True
 
 
-def _using(newest: ssl.SSLContext) -> Callable[[ssl.SSLObject, str, ssl.SSLContext], None]:
-    """Make each connection use the newest context.
-
-    A context that loads another pair keeps the old one where its key is of another kind, and loses
-    it where the new one is broken: it is never changed itself.
-    """
-
-    def use(connection: ssl.SSLObject, _name: str, _context: ssl.SSLContext) -> None:
-        connection.context = newest
-
-    return use
+def _written(file: Path) -> int:
+    try:
+        return file.stat().st_mtime_ns
+    except OSError:
+        return 0
 
 
 class ExpiryError(ValueError):

@@ -25,6 +25,8 @@ from enum import Enum
 from typing import Any, Final
 
 MOST_ADDRESSES: Final = 4096
+BUSY_PART: Final = 7 / 8
+"""Part of the connections above which those with a request are closed for new ones."""
 LOOPBACK: Final = frozenset({"127.0.0.1", "::1"})
 
 Peer = tuple[str, int]
@@ -114,8 +116,8 @@ class ConnectionGate:
         self.closed: Counter[str] = Counter()
         self._clock = clock
         self._open: dict[Peer, Connection] = {}
-        self._busy: dict[Connection, None] = {}
-        # By address, those without a request; each in the order of their phases, as the busy ones.
+        # By address, those with a request and those without; each in the order of their phases.
+        self._busy: dict[str, dict[Connection, None]] = {}
         self._waiting: dict[str, dict[Connection, None]] = {}
         self._rates = Rates(limits.rate, limits.burst)
 
@@ -200,10 +202,14 @@ class ConnectionGate:
         connection.abort()
 
     def _least_missed(self) -> Connection:
-        """The oldest one without a request, of the address with most; else the oldest request."""
-        if not self._waiting:
-            return next(iter(self._busy))
-        heaviest = max(self._waiting.values(), key=len)
+        """The oldest one without a request, of the address with most of them.
+
+        Where requests take nearly all places, the oldest request of the address with most: a client
+        whose requests never end would else keep the others from sending theirs.
+        """
+        busy = sum(map(len, self._busy.values()))
+        crowded = not self._waiting or busy >= BUSY_PART * self.limits.connections
+        heaviest = max((self._busy if crowded else self._waiting).values(), key=len)
         return next(iter(heaviest))
 
     def _enter(self, connection: Connection, phase: ConnectionPhase) -> None:
@@ -212,17 +218,15 @@ class ConnectionGate:
             return  # it was closed, and what it had sent before is still being worked on
         self._leave(connection)
         connection.phase, connection.since = phase, self._clock()
-        if phase is ConnectionPhase.BUSY:
-            self._busy[connection] = None
-        else:
-            self._waiting.setdefault(connection.peer[0], {})[connection] = None
+        group = self._busy if phase is ConnectionPhase.BUSY else self._waiting
+        group.setdefault(connection.peer[0], {})[connection] = None
 
     def _leave(self, connection: Connection) -> None:
-        self._busy.pop(connection, None)
-        waiting = self._waiting.get(connection.peer[0], {})
-        waiting.pop(connection, None)
-        if not waiting:
-            self._waiting.pop(connection.peer[0], None)
+        address = connection.peer[0]
+        for group in (self._busy, self._waiting):
+            group.get(address, {}).pop(connection, None)
+            if not group.get(address):
+                group.pop(address, None)
 
 
 class Rates:

@@ -92,7 +92,7 @@ class Listener:
     Args:
         make: a protocol of the HTTP server, for one connection.
         sockets: bound.
-        context: to serve over TLS.
+        context: of each new connection, to serve over TLS.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class Listener:
         gate: ConnectionGate,
         make: Callable[[], asyncio.Protocol],
         sockets: Sequence[socket.socket],
-        context: ssl.SSLContext | None = None,
+        context: Callable[[], ssl.SSLContext | None] = lambda: None,
     ) -> None:
         self.sockets = tuple(sockets)
         self._gate, self._make, self._context = gate, make, context
@@ -153,12 +153,13 @@ class Listener:
 
     async def _connect(self, connection: Connection, sock: socket.socket) -> None:
         sock.settimeout(0)
-        limits = {} if self._context is None else {"ssl_handshake_timeout": self._gate.limits.head}
+        context = self._context()
+        limits = {} if context is None else {"ssl_handshake_timeout": self._gate.limits.head}
         try:
             await self._loop.connect_accepted_socket(
                 lambda: Guarded(self._gate, connection, self._make()),
                 sock,
-                ssl=self._context,
+                ssl=context,
                 **limits,
             )
         except OSError as error:  # ssl.SSLError and TimeoutError among them

@@ -32,7 +32,7 @@ from gpuextender.metrics import LedgerMetrics
 from gpuextender.scheduling.messages import KINDS
 from gpuextender.state import State
 from gpukube.server.direct import JSON
-from gpukube.server.scrapes import SharedScrape, pieces
+from gpukube.server.scrapes import SharedScrape
 from gpukube.server.time_slices import TimeSlices, encoded
 
 PATHS: Final = frozenset({"/healthz", "/readyz", "/metrics"})
@@ -79,7 +79,9 @@ def add_metrics(app: FastAPI, health: Readiness, gauges: LedgerMetrics) -> None:
         """Metrics in the Prometheus text format, made at most once a second."""
         text = await shared.text()
         length = {"Content-Length": str(len(text))}
-        return StreamingResponse(pieces(text), media_type=CONTENT_TYPE_LATEST, headers=length)
+        return StreamingResponse(
+            shared.pieces(text), media_type=CONTENT_TYPE_LATEST, headers=length
+        )
 
 
 TRACING: Final = "FASTAPI_OTEL_AUTO_CONFIGURE"

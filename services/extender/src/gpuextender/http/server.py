@@ -18,7 +18,7 @@ import signal
 import ssl
 import time
 from collections.abc import AsyncIterator, Callable, Collection, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -78,7 +78,7 @@ class ServingCertificate(CertificateWatcher):
         """Set the metric; a certificate that cannot be read leaves it as it is."""
         certificate, _ = self.chain
         try:
-            ends = not_after(certificate.read_text())
+            ends = not_after(certificate.read_text(errors="replace"))
         except (ExpiryError, OSError) as error:
             log.warning("no date in the certificate", folder=str(self.folder), error=str(error))
             return
@@ -95,8 +95,7 @@ class ExtenderServer(GatedServer):
     def __init__(
         self, config: uvicorn.Config, gate: ConnectionGate, certificates: ServingCertificate | None
     ) -> None:
-        super().__init__(config, gate)
-        self._certificates = certificates
+        super().__init__(config, gate, certificates)
         self._closing = asyncio.Event()
 
     @contextmanager
@@ -109,25 +108,29 @@ class ExtenderServer(GatedServer):
         self.should_exit = True
         self._closing.set()
 
+    def obstacle(self) -> str:
+        """Why it does not listen; empty while it does."""
+        if self.started:
+            return ""
+        folder = "" if self._certificates is None else str(self._certificates.folder)
+        return f"no usable certificate in {folder} yet" if folder else "not listening yet"
+
     async def run_here(self) -> None:
         """Serve on this loop until :meth:`close`; over TLS once there are certificates."""
         if self._certificates is None:
             await self.serve()
             return
-        while not self._certificates.present():
-            log.warning("waiting for certificates", folder=str(self._certificates.folder))
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._closing.wait(), self._certificates.every)
+        waiting = asyncio.create_task(self._certificates.wait_for_context())
+        closing = asyncio.create_task(self._closing.wait())
+        try:
+            await asyncio.wait({waiting, closing}, return_when=asyncio.FIRST_COMPLETED)
             if self.should_exit:
                 return
-        await self._serve_tls(self._certificates)
-
-    async def _serve_tls(self, certificates: ServingCertificate) -> None:
-        known = certificates.stamps()
-        self.config.load()
-        if self.config.ssl is None:
-            raise RuntimeError("a server with certificates has no TLS")
-        following = asyncio.create_task(certificates.follow(self.config.ssl, known))
+            waiting.result()
+        finally:
+            waiting.cancel()
+            closing.cancel()
+        following = asyncio.create_task(self._certificates.follow())
         try:
             await self.serve()
         finally:
@@ -154,9 +157,6 @@ def make_server(
         LimitedBodies(named, gate, limits.bodies),
         host=host,
         port=port,
-        ssl_context_factory=(lambda _config, _default: certificates.context())
-        if certificates
-        else None,
         log_config=None,
         access_log=False,
         server_header=False,
@@ -222,6 +222,10 @@ class Listeners:
     def all(self) -> list[ExtenderServer]:
         """The verbs first."""
         return [one for one in (self.verbs, self.metrics, self.admission) if one is not None]
+
+    def obstacle(self) -> str:
+        """Why one of them does not listen; empty while all do."""
+        return next(filter(None, (server.obstacle() for server in self.all)), "")
 
     def close(self) -> None:
         """Take no further connection, and end after what is in flight."""

@@ -73,7 +73,7 @@ async def while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T:
     finally:
         gone.cancel()
         task.cancel()
-        await asyncio.wait({task})
+        await asyncio.gather(gone, task, return_exceptions=True)
 
 
 async def _disconnect(request: Request) -> None:

@@ -104,9 +104,7 @@ class Bind:
         if task is not None:
             await asyncio.shield(task)
             return self._standing(args) or await self.bind(args)
-        task = asyncio.create_task(self._bind(args))
-        self._running[uid] = task
-        task.add_done_callback(lambda _: self._running.pop(uid, None))
+        task = self._running[uid] = asyncio.create_task(self._attempt(uid, args))
         outcome = await asyncio.shield(task)
         metrics.BINDS.labels(outcome.fate).inc()
         return outcome
@@ -114,6 +112,12 @@ class Bind:
     async def settle(self) -> None:
         """Wait for every attempt that is under way."""
         await asyncio.gather(*self._running.values(), return_exceptions=True)
+
+    async def _attempt(self, uid: PodUid, args: BindingArgs) -> BindResult:
+        try:
+            return await self._bind(args)
+        finally:
+            del self._running[uid]  # before the task is done: another request would not wait for it
 
     async def _bind(self, args: BindingArgs) -> BindResult:
         """One attempt, in a task of its own: every line it logs names pod and node."""

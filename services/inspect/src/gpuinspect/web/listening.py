@@ -17,6 +17,7 @@ from uvicorn.config import STARTUP_FAILURE
 
 from gpukube.server.asgi import GatedServer
 from gpukube.server.bodies import BodyLimits, LimitedBodies
+from gpukube.server.certificates import CertificateWatcher
 from gpukube.server.connections import ConnectionGate, Limits
 from gpukube.server.listening import raise_file_limit
 
@@ -40,8 +41,9 @@ class Announced(GatedServer):
         gate: ConnectionGate,
         on_listening: Callable[[int], None],
         failed: Callable[[str], None],
+        certificates: CertificateWatcher | None = None,
     ) -> None:
-        super().__init__(config, gate)
+        super().__init__(config, gate, certificates)
         self._on_listening, self._failed = on_listening, failed
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -57,11 +59,17 @@ def listen(
     configure: Callable[[ASGIApp], uvicorn.Config],
     on_listening: Callable[[int], None],
     failed: Callable[[str], None],
+    certificates: CertificateWatcher | None = None,
 ) -> None:
-    """Serve until a signal; on failure to listen, call ``failed`` with the reason and exit."""
+    """Serve until a signal; on failure to listen, call ``failed`` with the reason and exit.
+
+    Args:
+        certificates: have been loaded, to serve over TLS.
+    """
     raise_file_limit()
     gate = ConnectionGate(LIMITS.within_files(), time.monotonic)
-    server = Announced(configure(LimitedBodies(app, gate, BODIES)), gate, on_listening, failed)
+    config = configure(LimitedBodies(app, gate, BODIES))
+    server = Announced(config, gate, on_listening, failed, certificates)
     try:
         with suppress(KeyboardInterrupt):
             server.run()

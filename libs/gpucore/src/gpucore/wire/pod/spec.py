@@ -224,6 +224,13 @@ class PodObject(msgspec.Struct, gc=False):
     spec: SpecObject | None = None
     status: StatusObject | None = None
 
+    @property
+    def container_count(self) -> int:
+        """Number of its containers of every kind."""
+        spec = self.spec or SpecObject()
+        kinds = (spec.containers, spec.init_containers, spec.ephemeral_containers)
+        return sum(len(each or ()) for each in kinds)
+
 
 _DECODER = msgspec.json.Decoder(PodObject)
 
@@ -234,7 +241,16 @@ def decode_pod(raw: bytes | msgspec.Raw) -> Pod:
     Raises:
         WireError: the bytes are no pod of the Kubernetes API.
     """
-    return flat(decoded(_DECODER, raw, "no pod"))
+    return flat(decode_pod_object(raw))
+
+
+def decode_pod_object(raw: bytes | msgspec.Raw) -> PodObject:
+    """As :func:`decode_pod`, in the nesting of the API.
+
+    Raises:
+        WireError: the bytes are no pod of the Kubernetes API.
+    """
+    return decoded(_DECODER, raw, "no pod")
 
 
 def deletion_end(raw: bytes | msgspec.Raw) -> float:

@@ -1,7 +1,6 @@
 """``gpushare dashboard``: the dashboard, on this machine or in the cluster."""
 
 import re
-import ssl
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -30,7 +29,7 @@ from gpuinspect.queries.gpuhealth import GPU_HEALTH
 from gpuinspect.queries.memory_in_use import MemoryInUse, memory_in_use
 from gpuinspect.queries.sizes import read_histories, series_of_week, sizes_of
 from gpuinspect.terminal import ages
-from gpuinspect.web.app import Job, make_app
+from gpuinspect.web.app import make_app
 from gpuinspect.web.feed import Cached, Feed, Measure
 from gpuinspect.web.hosts import is_local, url_host
 from gpuinspect.web.listening import listen
@@ -121,16 +120,18 @@ def dashboard(
             "every client of this address can read the pods of all namespaces: see --require-token"
         )
     structlog.configure(logger_factory=lambda *_: structlog.PrintLogger(sys.stderr))
-    context, follow = _tls(tls_certificates)
-    scheme, address = "http" if context is None else "https", url_host(host)
+    certificates = None if tls_certificates is None else _loaded(tls_certificates)
+    follow = () if certificates is None else (certificates.follow,)
+    scheme, address = "http" if certificates is None else "https", url_host(host)
     app = make_app(feed, reviewer, local_only=local, beside=follow)
     configure = partial(
         uvicorn.Config,
         host=host,
         port=port,
-        ssl_context_factory=None if context is None else lambda _config, _default: context,
         log_level="warning",
         server_header=False,
+        http="h11",  # notices that a viewer left, whatever it sent after the request for a stream
+        ws="none",  # such a connection would not end for the limits of connections
         timeout_graceful_shutdown=2,  # event streams never end by themselves
     )
     listen(
@@ -140,6 +141,7 @@ def dashboard(
         lambda reason: note(
             f"error: cannot listen on {address}:{port}: {reason}; choose another --port or --host"
         ),
+        certificates,
     )
 
 
@@ -150,17 +152,14 @@ def _only(config_map: str) -> ListRequest:
     return ListRequest("ConfigMap", path, {"fieldSelector": f"metadata.name={name}"})
 
 
-def _tls(folder: Path | None) -> tuple[ssl.SSLContext | None, Sequence[Job]]:
-    """The context of the listener, and the job that uses each new certificate."""
-    if folder is None:
-        return None, ()
+def _loaded(folder: Path) -> CertificateWatcher:
+    """The certificate of the listener."""
     watcher = CertificateWatcher(folder)
-    known = watcher.stamps()
     try:
-        context = watcher.context()
+        watcher.load()
     except OSError as error:
         raise typer.BadParameter(f"--tls-certificates {folder}: {error}") from error
-    return context, [partial(watcher.follow, context, known)]
+    return watcher
 
 
 def _clock(reader: Reader) -> Callable[[], float]:
