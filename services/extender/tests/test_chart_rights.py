@@ -144,7 +144,8 @@ async def test_the_webhook_has_the_rights_that_it_uses(
 ) -> None:
     """With and without sizes at creation and pods that are converted to claims."""
     webhook = {"claims": "all" if more else "off", "sizing": {"enabled": more}}
-    chart = render("1.37.0", {"webhook": webhook, "unhealthyConfigMaps": more})
+    values = {"webhook": webhook, "claims": {"enabled": more}, "unhealthyConfigMaps": more}
+    chart = render("1.37.0", values)
     authorizer = Authorizer(rights_of(chart, "gpushare-webhook"))
     cluster.permits = authorizer.permits
     contents = ShareTemplate((ShareRequest(8192),))
