@@ -301,7 +301,7 @@ def _resized(spec: _Spec, status: _Status) -> Resources:
 
 
 def _own(spec: _Spec, status: _Status, *, refused: bool) -> Amounts:
-    """The same of the pod as a whole, which Kubernetes resizes from 1.36 on."""
+    """The largest requests of the pod as a whole, which Kubernetes resizes from 1.36 on."""
     wanted = podspec.requested(spec.resources)
     if not wanted or status.resources is None:
         return wanted
