@@ -1,4 +1,4 @@
-"""Reviews that nobody but an attacker sends: what they cost the webhook, and other reviews."""
+"""Reviews that only an attacker sends: what they cost the webhook, and other reviews."""
 
 import asyncio
 import json
@@ -13,6 +13,7 @@ from gpucore.scheduling.cluster_policy import SchedulerProfiles
 from gpuextender.health import Readiness
 from gpuextender.http.server import ADMISSION
 from gpuextender.webhook import LARGE_BYTES, AdmissionWebhook
+from gpukube.server.direct import HttpReply
 
 STORED = 3 << 19
 """Most bytes of an object in etcd."""
@@ -40,18 +41,24 @@ def containers(count: int) -> bytes:
     return b'{"containers":[' + b",".join([b"{}"] * count) + b"]}"
 
 
-async def test_a_review_of_more_values_than_an_object_has_is_not_decoded(
-    hook: AdmissionWebhook,
-) -> None:
-    """Decoding its 7 million containers took 1.9 GiB, twice the memory of the pod."""
-    body = review_of(containers((ADMISSION.bodies.each - 200) // 3))
-    assert len(body) < ADMISSION.bodies.each
+async def measured(hook: AdmissionWebhook, body: bytes) -> tuple[HttpReply, int]:
+    """The reply to a review, and the most bytes of memory that it took."""
     tracemalloc.start()
     try:
         reply = await hook.admit(body)
         _, most = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
+    return reply, most
+
+
+async def test_a_review_of_more_values_than_an_object_has_is_not_decoded(
+    hook: AdmissionWebhook,
+) -> None:
+    """Decoding its 7 million containers took 1.9 GiB, twice the memory of the pod."""
+    body = review_of(containers((ADMISSION.bodies.each - 200) // 3))
+    assert len(body) < ADMISSION.bodies.each
+    reply, most = await measured(hook, body)
     assert (reply.status, reply.body) == (400, b"an AdmissionReview with more than 2097152 values")
     assert most < 3 * len(body)
 
@@ -72,12 +79,7 @@ async def test_containers_that_are_too_many_are_counted_before_a_look_at_them(
 ) -> None:
     """A pod of theirs takes several times the memory of the text."""
     body = review_of(containers(300_000))
-    tracemalloc.start()
-    try:
-        reply = await hook.admit(body)
-        _, most = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
+    reply, most = await measured(hook, body)
     refusal = json.loads(reply.body)["response"]["status"]["message"]
     assert refusal == "gpushare: has 300000 containers, more than 1000"
     assert most < 40 * len(body)

@@ -6,6 +6,7 @@ import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 import pytest
@@ -216,20 +217,22 @@ async def test_only_the_named_clients_of_an_authority_are_let_in(
     assert statuses == {"scheduler": 200, "somebody": 403, "san": 200}
 
 
+def authority_to_replace(folder: Path) -> tuple[Path, Path, dict[str, Any]]:
+    """Certificates of the server and of a client that it admits, and the server's settings."""
+    now, before = folder / "tls", folder / "before"
+    for each in (now, before):
+        make_certificate(each, "verbs")
+    (now / "ca.crt").write_bytes((before / "tls.crt").read_bytes())
+    names = {"tls_client_ca": now / "ca.crt", "tls_client_names": "verbs"}
+    return now, before, {"tls_certificates": now, **names}
+
+
 @pytest.mark.slow
 async def test_an_authority_that_was_replaced_lets_nobody_in(
     cluster: FakeApiServer, tmp_path: Path
 ) -> None:
     """Whose certificate is of the authority before may not bind once there is another."""
-    now, before = tmp_path / "tls", tmp_path / "before"
-    for folder in (now, before):
-        make_certificate(folder, "verbs")
-    settings = {
-        "tls_certificates": now,
-        "tls_client_ca": now / "ca.crt",
-        "tls_client_names": "verbs",
-    }
-    (now / "ca.crt").write_bytes((before / "tls.crt").read_bytes())
+    now, before, settings = authority_to_replace(tmp_path)
     async with Running(cluster, tmp_path, certificates_reload=0.02, **settings) as extender:
         await extender.ready()
         url = f"https://127.0.0.1:{extender.service.listeners.verbs.port}/version"
@@ -247,15 +250,7 @@ async def test_a_client_of_the_authority_before_resumes_no_session(
     cluster: FakeApiServer, tmp_path: Path, version: ssl.TLSVersion
 ) -> None:
     """In a resumed session a client shows no certificate: it could bind pods for ever."""
-    now, before = tmp_path / "tls", tmp_path / "before"
-    for folder in (now, before):
-        make_certificate(folder, "verbs")
-    settings = {
-        "tls_certificates": now,
-        "tls_client_ca": now / "ca.crt",
-        "tls_client_names": "verbs",
-    }
-    (now / "ca.crt").write_bytes((before / "tls.crt").read_bytes())
+    now, before, settings = authority_to_replace(tmp_path)
     async with Running(cluster, tmp_path, certificates_reload=0.02, **settings) as extender:
         await extender.ready()
         listener = extender.service.listeners.verbs
