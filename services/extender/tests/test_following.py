@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from gpuextender import metrics
+from gpuextender.clock import unix_ns
 from gpuextender.informers import Informers
 from gpuextender.settings import ExtenderSettings
 from gpukube.testing.clock import FakeClock
@@ -72,9 +73,10 @@ async def test_only_a_list_of_pods_shows_which_bindings_were_lost() -> None:
     before = metrics.REFLECTOR_LISTS.labels("nodes")._value.get()
     found.listed("nodes")
     assert metrics.REFLECTOR_LISTS.labels("nodes")._value.get() == before + 1
-    assert not found.relisted.is_set()
+    assert found.relisted.empty()
+    began = unix_ns()
     found.listed("pods")
-    assert found.relisted.is_set()
+    assert began <= found.relisted.get_nowait() <= unix_ns()
 
 
 def test_failures_are_counted_by_collection() -> None:

@@ -106,13 +106,13 @@ async def test_no_reservation_expires_while_the_watch_is_stale(
 
 async def test_a_list_ends_reservations_from_before_it(state: State, clock: FakeClock) -> None:
     """What the list did not confirm was lost; what was reserved later is being bound."""
-    listed = asyncio.Event()
+    lists: asyncio.Queue[int] = asyncio.Queue()
     before = reserve(state, clock, "before")
     with structlog.testing.capture_logs() as logs:
-        async with running(housekeeping.forget_after_lists(state, listed, seconds=5.0)):
+        async with running(housekeeping.forget_after_lists(state, lists, seconds=5.0)):
             await asyncio.sleep(100)
             assert before()
-            listed.set()
+            lists.put_nowait(clock.now_ns())
             await asyncio.sleep(1)
             after = reserve(state, clock, "after")
             await asyncio.sleep(3.5)
@@ -124,21 +124,21 @@ async def test_a_list_ends_reservations_from_before_it(state: State, clock: Fake
             assert logs == [event | {"uids": ["before"]}]
             await asyncio.sleep(100)
             assert after()
-            listed.set()
+            lists.put_nowait(clock.now_ns())
             await asyncio.sleep(5.5)
             assert not after()
 
 
 async def test_a_list_leaves_what_a_gang_reserves(state: State, clock: FakeClock) -> None:
     """A reserved place has no Binding that a list could confirm."""
-    listed = asyncio.Event()
+    lists: asyncio.Queue[int] = asyncio.Queue()
     stands = reserve(state, clock, "p")
     allocation = state.ledger.allocation(PodUid("p"))
     assert allocation is not None
     place = reservation_of(allocation)
     state.reserve(place)
-    async with running(housekeeping.forget_after_lists(state, listed, seconds=5.0)):
-        listed.set()
+    async with running(housekeeping.forget_after_lists(state, lists, seconds=5.0)):
+        lists.put_nowait(clock.now_ns())
         await asyncio.sleep(5.5)
         assert not stands()
         assert state.ledger.allocation(place.uid) is not None
@@ -148,26 +148,41 @@ async def test_a_list_that_comes_while_one_is_worked_off_counts_too(
     state: State, clock: FakeClock
 ) -> None:
     """The second list leads to a second look."""
-    listed = asyncio.Event()
-    async with running(housekeeping.forget_after_lists(state, listed, seconds=5.0)):
-        listed.set()
+    lists: asyncio.Queue[int] = asyncio.Queue()
+    async with running(housekeeping.forget_after_lists(state, lists, seconds=5.0)):
+        lists.put_nowait(clock.now_ns())
         await asyncio.sleep(2)
         stands = reserve(state, clock, "p")
-        listed.set()
+        lists.put_nowait(clock.now_ns())
         await asyncio.sleep(3.5)
         assert stands()
         await asyncio.sleep(5)
         assert not stands()
 
 
-async def test_nothing_is_logged_where_nothing_expires(state: State) -> None:
+async def test_a_late_job_leaves_what_was_reserved_after_the_list(
+    state: State, clock: FakeClock
+) -> None:
+    """A process that stood still for a minute forgets no bind that began after the list."""
+    lists: asyncio.Queue[int] = asyncio.Queue()
+    async with running(housekeeping.forget_after_lists(state, lists, seconds=5.0)):
+        before = reserve(state, clock, "before")
+        lists.put_nowait(clock.now_ns())
+        await asyncio.sleep(1)
+        after = reserve(state, clock, "after")
+        clock.seconds += 60
+        await asyncio.sleep(1)
+        assert (before(), after()) == (False, True)
+
+
+async def test_nothing_is_logged_where_nothing_expires(state: State, clock: FakeClock) -> None:
     """A quiet cluster writes no line."""
-    listed = asyncio.Event()
-    listed.set()
+    lists: asyncio.Queue[int] = asyncio.Queue()
+    lists.put_nowait(clock.now_ns())
     health = health_of(FakeInformer())
     with structlog.testing.capture_logs() as logs:
         async with (
-            running(housekeeping.forget_after_lists(state, listed, seconds=5.0)),
+            running(housekeeping.forget_after_lists(state, lists, seconds=5.0)),
             running(housekeeping.expire_reservations(state, health, ttl=TTL)),
         ):
             await asyncio.sleep(10 * TTL)

@@ -41,33 +41,35 @@ async def expire_reservations(state: State, health: Readiness, *, ttl: float) ->
             log.warning("reservations expired", uids=late)
 
 
-async def forget_after_lists(state: State, listed: asyncio.Event, *, seconds: float) -> None:
+async def forget_after_lists(state: State, lists: asyncio.Queue[int], *, seconds: float) -> None:
     """Forget assumed pods that a list of all pods did not confirm: their Binding was lost.
 
     A list follows a failure, and no bind begins between the two (see :mod:`gpuextender.health`).
     The places that a gang reserves have no Binding; they expire as usual.
 
     Args:
-        listed: set by a complete list of pods.
+        lists: when all pods were listed, in nanoseconds of :func:`unix_ns`. The latest decides: of
+            what was assumed after it, it shows nothing, however late this job runs.
         seconds: longer than a bind can take; none from before the failure is running after them.
     """
     while True:
-        await listed.wait()
-        listed.clear()
+        listed = await lists.get()
+        while not lists.empty():
+            listed = lists.get_nowait()
         await asyncio.sleep(seconds)
-        late = _assumed_before(state, unix_ns() - int(seconds * NANOSECONDS))
+        late = _assumed_before(state, listed)
         for uid in late:
             state.forget(uid)
         if late:
             log.warning("bindings lost by the API server", uids=late)
 
 
-def _assumed_before(state: State, now_ns: int) -> list[PodUid]:
+def _assumed_before(state: State, listed_ns: int) -> list[PodUid]:
     allocations = state.ledger.allocations().values()
     passing = (
         allocation for allocation in allocations if allocation.state is AllocationState.ASSUMED
     )
-    return [allocation.uid for allocation in passing if allocation.assume_time <= now_ns]
+    return [allocation.uid for allocation in passing if allocation.assume_time <= listed_ns]
 
 
 async def settle_memory(loaded: Awaitable[None], warm: Callable[[], Awaitable[None]]) -> None:

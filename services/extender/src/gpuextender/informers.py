@@ -21,6 +21,7 @@ from gpucore.wire.node.inventories import kept_by_plugin, unhealthy_node
 from gpucore.wire.node.spec import Node
 from gpucore.wire.pod.spec import Pod
 from gpuextender import metrics
+from gpuextender.clock import unix_ns
 from gpuextender.settings import ExtenderSettings
 from gpuextender.state import State
 from gpukube.backoff import Backoff
@@ -237,7 +238,7 @@ class Informers:
         accounts: slices and claims in the ledger of the state.
         pods, claims: to which further handlers can be added.
         vital: those that readiness depends on.
-        relisted: set whenever all pods were listed.
+        relisted: when all pods were listed, in nanoseconds of :func:`unix_ns`.
     """
 
     def __init__(
@@ -251,7 +252,7 @@ class Informers:
         self.accounts = ClaimAccounts(self.state.ledger)
         self.pods = Handlers(PodHandler(self.state), *pods)
         self.claims = Handlers(ClaimHandler(self.state, self.accounts, self.state.touched))
-        self.relisted = asyncio.Event()
+        self.relisted: asyncio.Queue[int] = asyncio.Queue()
         self.vital: list[Informer[Any]] = [
             self._informer(NODES, NodeHandler(self.state)),
             self._informer(
@@ -297,7 +298,7 @@ class Informers:
     def listed(self, name: str) -> None:
         metrics.REFLECTOR_LISTS.labels(name).inc()
         if name == PODS.name:
-            self.relisted.set()
+            self.relisted.put_nowait(unix_ns())
 
     def failed(self, name: str) -> None:
         metrics.REFLECTOR_FAILURES.labels(name).inc()
