@@ -62,7 +62,7 @@ def _certificate(plane: ControlPlane) -> Path:
 
 
 def _start(plane: ControlPlane, folder: Path, flags: Sequence[str], port: int) -> ChildProcess:
-    command = [str(COMMAND), "--port=0", "--host=127.0.0.1", "--nominate=off"]
+    command = [str(COMMAND), "--webhook-only=true", "--host=127.0.0.1"]
     command += [f"--webhook-port={port}", f"--webhook-certificates={folder}", *flags]
     argv, environ = inpod.argv(plane, command), inpod.environ(plane)
     return plane.start_program(f"webhook-{port}", argv, LOG_LEVEL="warn", **environ)

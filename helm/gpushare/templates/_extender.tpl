@@ -19,11 +19,14 @@ args:
   - {{ printf "--tls-client-names=%s" (include "gpushare.clientNames" .) | quote }}
   {{- end }}
   {{- end }}
+  - --port={{ $extender.port }}
   # A bind must not be written after the scheduler's timeout.
   - --bind-deadline={{ mulf 0.8 $extender.httpTimeoutSeconds }}
   {{- if $second }}
   - --percentage-of-nodes={{ .Values.scheduler.percentageOfNodesToScore }}
   {{- end }}
+  - --policy={{ $extender.policy }}
+  - --topology-policy={{ replace "_" "-" $extender.topologyPolicy }}
   - --candidates={{ int64 $extender.candidates }}
   - --nominate={{ default "off" (include "gpushare.nominate" .) }}
   {{- if $extender.mixHistory }}
@@ -116,14 +119,11 @@ volumeMounts:
 
 {{/* Flags of every process of the extender's image. */}}
 {{- define "gpushare.extenderFlags" -}}
-- --port={{ .Values.extender.port }}
 - --metrics-port={{ .Values.extender.metricsPort }}
 {{- if .Values.monitoring.tls.enabled }}
 - --metrics-certificates={{ include "gpushare.metricsFolder" . }}
 {{- end }}
 - --log-level={{ .Values.extender.logLevel }}
-- --policy={{ .Values.extender.policy }}
-- --topology-policy={{ replace "_" "-" .Values.extender.topologyPolicy }}
 - --domain={{ .Values.resourceDomain }}
 - --annotation-prefix={{ .Values.annotationPrefix }}
 {{- if .Values.unhealthyConfigMaps }}

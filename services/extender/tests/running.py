@@ -9,6 +9,7 @@ import aiohttp
 
 from gpuextender.service import ExtenderService
 from gpuextender.settings import ExtenderSettings
+from gpuextender.webhookservice import WebhookService
 from gpukube.client import HttpKubeClient
 from gpukube.testing.apiserver import FakeApiServer
 from gpukube.testing.waiting import WAIT_SECONDS, until
@@ -32,10 +33,13 @@ class Running:
         self.api = await HttpKubeClient.connect(self._kubeconfig, user_agent="test")
         patient = {"bind_deadline": WAIT_SECONDS, **self._settings}
         settings = ExtenderSettings(port=0, host="127.0.0.1", **patient)
-        self.service = ExtenderService(self.api, settings)
+        service = WebhookService if settings.webhook_only else ExtenderService
+        self.service: Any = service(self.api, settings)
         self.task = asyncio.create_task(self.service.run())
-        await until("the server listens", lambda: self.service.listeners.verbs.started)
-        self.url = f"http://127.0.0.1:{self.service.listeners.verbs.port}"
+        listeners = self.service.listeners
+        listener = listeners.verbs or listeners.metrics or listeners.admission
+        await until("the server listens", lambda: listener.started)
+        self.url = f"http://127.0.0.1:{listener.port}"
         self.http = aiohttp.ClientSession(self.url)
         return self
 

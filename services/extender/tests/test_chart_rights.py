@@ -155,8 +155,8 @@ async def test_the_webhook_has_the_rights_that_it_uses(
     await cluster.put("pods", plugin("plugin-n1", "n1", namespace=NAMESPACE))
     settings = settings_of(chart, "webhook", "webhook") | {"kubeconfig": tmp_path / "kubeconfig"}
     (tmp_path / "kubeconfig").write_text(cluster.kubeconfig())
-    async with Running(cluster, tmp_path, **settings) as running:
-        await running.ready()
+    async with Running(cluster, tmp_path, metrics_port=0, webhook_port=0, **settings) as running:
+        await until("the cluster is read", lambda: running.service.health.loaded)
         if more:
             made = cluster.stores["resourceclaimtemplates"].objects
             await until("the template is created", lambda: made)

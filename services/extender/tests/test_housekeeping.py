@@ -2,7 +2,7 @@
 
 import asyncio
 import gc
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
@@ -202,41 +202,33 @@ class Collector:
         await asyncio.sleep(1)
         self.see("loaded")
 
-    async def warm(self) -> None:
-        await asyncio.sleep(1)
-        self.see("warm")
-
     async def fail(self) -> None:
         raise RuntimeError("no cluster")
 
 
 async def test_the_collector_rests_until_the_cluster_is_read_and_set_aside() -> None:
-    """Nothing is collected or set aside before both are done; young objects are then collected."""
+    """Nothing is collected or set aside before that; young objects are collected after it."""
     gc.unfreeze()
     seen, before = Collector(), gc.get_threshold()
-    async with running(housekeeping.settle_memory(seen.load(), seen.warm)) as task:
-        await asyncio.sleep(3)
+    async with running(housekeeping.settle_memory(seen.load())) as task:
+        await asyncio.sleep(2)
         seen.see("after")
         assert not task.done()
         assert gc.get_threshold() == (50_000, 50, 50)
     seen.see("end")
     assert seen.steps == [
         ("loaded", False, False),
-        ("warm", False, False),
         ("after", True, True),
         ("end", True, False),
     ]
     assert gc.get_threshold() == before
 
 
-@pytest.mark.parametrize("broken", ["load", "warm"])
-async def test_the_collector_works_again_where_the_start_fails(broken: str) -> None:
+async def test_the_collector_works_again_where_the_start_fails() -> None:
     """The error ends the job and leaves the process as it was."""
     seen, before = Collector(), gc.get_threshold()
-    steps: dict[str, Callable[[], Awaitable[None]]] = {"load": seen.load, "warm": seen.warm}
-    steps[broken] = seen.fail
     with pytest.raises(RuntimeError, match="no cluster"):
-        await housekeeping.settle_memory(steps["load"](), steps["warm"])
+        await housekeeping.settle_memory(seen.fail())
     assert (gc.isenabled(), gc.get_freeze_count(), gc.get_threshold()) == (True, 0, before)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 from planes import Source
-from running import Running, until
+from running import Running
 
 from environments import helm
 from environments.apicall import MERGE_PATCH, ApiCalls
@@ -46,18 +46,21 @@ def chart_plane() -> Iterator[ControlPlane]:
 async def webhook_stack(
     plane: ControlPlane, calls: ApiCalls, folder: Path, **settings: Any
 ) -> AsyncIterator[Running]:
-    """Extender and webhook in one process, with the chart's certificate."""
+    """Extender and webhook, each as in a process of its own, with the chart's certificate."""
     assert await issue(plane, calls) == 0
     certificates = folder / "certificates"
     certificates.mkdir()
     for name, text in (await get(calls, SECRET))["data"].items():
         (certificates / name).write_bytes(base64.b64decode(text))
-    given = {"webhook_port": 0, "webhook_certificates": certificates, **settings}
+    given = {"webhook_port": 0, "webhook_certificates": certificates, "webhook_only": True}
     async with AsyncExitStack() as ends:
-        running = await ends.enter_async_context(Running(Source(plane), folder, **given))
+        running = await ends.enter_async_context(Running(Source(plane), folder, **settings))
+        webhook = await ends.enter_async_context(
+            Running(Source(plane), folder, **given, **settings)
+        )
         await running.ready()
-        await until("the webhook listens", lambda: running.service.listeners.admission.started)
-        await lead_to(calls, running.service.listeners.admission.port)
+        await webhook.ready()
+        await lead_to(calls, webhook.service.listeners.admission.port)
         yield running
 
 

@@ -17,10 +17,9 @@ from pydantic_settings import CliApp
 from gpuextender.settings import ExtenderSettings
 from gpukube.client import HttpKubeClient
 from gpukube.errors import ConfigError
-from gpukube.watch.first_list import FIRST_LIST, NODES_PATH, PODS_PATH
+from gpukube.watch.first_list import FIRST_LIST, NODES_PATH, PODS_PATH, UNSCHEDULED
 
 NAME: Final = "gpushare-extender"
-LONGEST_FIRST: Final = (PODS_PATH, NODES_PATH)
 
 
 def main() -> None:
@@ -39,9 +38,11 @@ async def _run(settings: ExtenderSettings) -> None:
     """Serve until a signal, then finish what is in flight."""
     gc.disable()  # nothing is garbage before the cluster is read; the service turns it on
     async with await HttpKubeClient.connect(settings.kubeconfig, user_agent=NAME) as api:
-        for path in LONGEST_FIRST:
-            api.prefetch(path, FIRST_LIST)
-        service = await asyncio.to_thread(import_module, "gpuextender.service")
+        pods = UNSCHEDULED if settings.unscheduled_only else {}
+        for path, params in ((PODS_PATH, pods), (NODES_PATH, {})):  # the longest first
+            api.prefetch(path, params | FIRST_LIST)
+        module = "webhookservice" if settings.webhook_only else "service"
+        service = await asyncio.to_thread(import_module, f"gpuextender.{module}")
         await service.serve(api, settings)
 
 

@@ -72,21 +72,19 @@ def _assumed_before(state: State, listed_ns: int) -> list[PodUid]:
     return [allocation.uid for allocation in passing if allocation.assume_time <= listed_ns]
 
 
-async def settle_memory(loaded: Awaitable[None], warm: Callable[[], Awaitable[None]]) -> None:
+async def settle_memory(loaded: Awaitable[None]) -> None:
     """Keep the garbage collector from walking the whole cluster in the middle of a filter.
 
     While the cluster is being read nothing is garbage; once it is read, it is set aside as it is:
     looking for garbage in it first would take longer than a scheduler waits for an answer.
 
     Args:
-        loaded: until the cluster is read.
-        warm: makes what lives as long.
+        loaded: until the cluster is read, and what lives as long is made.
     """
     thresholds = gc.get_threshold()
     gc.disable()
     try:
         await loaded
-        await warm()
         gc.freeze()
         gc.set_threshold(YOUNG_OBJECTS, 50, 50)
         gc.enable()

@@ -6,8 +6,10 @@ has a warning.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any, Final, Generic, TypeVar
+
+from msgspec.structs import replace
 
 from gpucore.accounting.claims import ClaimAccounts
 from gpucore.units import NodeName
@@ -28,7 +30,7 @@ from gpukube.backoff import Backoff
 from gpukube.client import KubeClient
 from gpukube.errors import KubeError
 from gpukube.watch.collection import Collection, EventHandler, collection_of
-from gpukube.watch.first_list import NODES_PATH, PODS_PATH
+from gpukube.watch.first_list import NODES_PATH, PODS_PATH, UNSCHEDULED
 from gpukube.watch.informer import Informer
 
 T = TypeVar("T")
@@ -143,6 +145,7 @@ CONSTRAINED_PODS: Final = Collection(
     lists.decode_pod_event_with_constraints,
     version_path="/api/v1/namespaces/default/pods",
 )
+UNSCHEDULED_PODS: Final = replace(PODS, params=UNSCHEDULED)
 CLAIM_API: Final = "/apis/resource.k8s.io/v1"
 SLICES: Final = collection_of(
     "resourceslices",
@@ -163,6 +166,13 @@ _MAPS_PATH: Final = f"/api/v1/namespaces/{UNHEALTHY_NAMESPACE}/configmaps"
 CONFIG_MAPS: Final = collection_of(
     "configmaps", _MAPS_PATH, decode_config_map, version_path=_MAPS_PATH
 )
+
+
+def _pods(settings: ExtenderSettings) -> Collection[Pod]:
+    """The pods that this process follows, with what it needs of each."""
+    if settings.unscheduled_only:
+        return UNSCHEDULED_PODS
+    return PODS if settings.webhook_only or settings.nominate == "off" else CONSTRAINED_PODS
 
 
 class SliceHandler:
@@ -230,9 +240,6 @@ class ClaimHandler:
 class Informers:
     """The informers of one process, and what they count.
 
-    Args:
-        pods: further handlers of pods.
-
     Attributes:
         state: what their handlers write.
         accounts: slices and claims in the ledger of the state.
@@ -245,20 +252,16 @@ class Informers:
         self,
         api: KubeClient,
         settings: ExtenderSettings,
-        pods: Sequence[EventHandler[Pod]] = (),
     ) -> None:
         self._api, self._silence = api, settings.stale_after * SILENCE_PART
         self.state = State(settings.names, reservation_limit=settings.assume_ttl)
         self.accounts = ClaimAccounts(self.state.ledger)
-        self.pods = Handlers(PodHandler(self.state), *pods)
+        self.pods = Handlers(PodHandler(self.state))
         self.claims = Handlers(ClaimHandler(self.state, self.accounts, self.state.touched))
         self.relisted: asyncio.Queue[int] = asyncio.Queue()
         self.vital: list[Informer[Any]] = [
             self._informer(NODES, NodeHandler(self.state)),
-            self._informer(
-                PODS if settings.nominate == "off" else CONSTRAINED_PODS,
-                self.pods,
-            ),
+            self._informer(_pods(settings), self.pods),
         ]
         self.all: list[Informer[Any]] = list(self.vital)
         if settings.unhealthy_configmaps:

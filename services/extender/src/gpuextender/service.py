@@ -3,23 +3,19 @@
 Everything is made here, from settings and an API server, so that a test runs what production runs.
 """
 
-import asyncio
 import socket
-from collections.abc import Collection, Coroutine, Mapping
+from collections.abc import Coroutine
 from time import monotonic
 from typing import Any, Final
 
 import structlog
 from starlette.types import ASGIApp
 
-from gpucore import VERSION
-from gpucore.accounting.node_info import NodeInfo
 from gpucore.claims.followed import FollowedClaims
 from gpucore.scheduling.grouping import Rules
 from gpucore.units import NodeName
 from gpuextender.claims.counting import count_claims
 from gpuextender.claims.nominator import ClaimNominator
-from gpuextender.claims.templates import ClaimTemplates
 from gpuextender.health import Readiness
 from gpuextender.housekeeping import (
     TopologyTables,
@@ -27,10 +23,10 @@ from gpuextender.housekeeping import (
     forget_after_lists,
     settle_memory,
 )
-from gpuextender.http.app import make_app, probes_app, traced
+from gpuextender.http.app import direct, make_app, probes_app
 from gpuextender.http.readapi import PodQuestions, ReadApi
 from gpuextender.http.routes import SchedulerRoutes
-from gpuextender.http.server import Listeners, stop_on_signal
+from gpuextender.http.server import Listeners
 from gpuextender.http.views import TopologyInspector
 from gpuextender.informers import Informers
 from gpuextender.metrics import LedgerMetrics
@@ -53,13 +49,11 @@ from gpuextender.scheduling.gangs import Gangs
 from gpuextender.scheduling.preempt import Preempt
 from gpuextender.scheduling.prioritize import Prioritize
 from gpuextender.scheduling.requeue import Requeue
+from gpuextender.serving import Serving, serve_until_signal
 from gpuextender.settings import ExtenderSettings
-from gpuextender.sizing.sizing import Sizing
-from gpuextender.webhook import DEFAULT_SCHEDULER, AdmissionWebhook
+from gpuextender.webhook import DEFAULT_SCHEDULER
+from gpuextender.webhookservice import WebhookParts
 from gpukube.client import KubeClient
-from gpukube.logs import configure_logs
-from gpukube.server.direct import DirectRoutes, Handler
-from gpukube.server.listening import raise_file_limit
 
 BIND_MARGIN: Final = 1.0
 """Seconds beyond the deadline of a bind."""
@@ -79,10 +73,7 @@ class ExtenderService:
 
     def __init__(self, api: KubeClient, settings: ExtenderSettings) -> None:
         self._settings, self._api = settings, api
-        converts = settings.claims_convert
-        self._templates = ClaimTemplates(api, settings.claims_class) if converts else None
-        further = () if self._templates is None else (self._templates,)
-        self._informers = Informers(api, settings, further)
+        self._informers = Informers(api, settings)
         self.state = self._informers.state
         self._recorder = Recorder(api, instance=socket.gethostname())
         rules = self._rules = Rules(settings.policy, settings.grouping())
@@ -135,21 +126,14 @@ class ExtenderService:
         )
         self._for_claims = self._claim_nominator(leadership) if settings.claims else None
         with_claims = count_claims(self._informers, self._for_claims) if settings.claims else None
-        self._sizing = Sizing(settings) if settings.sizing else None
-        hook = AdmissionWebhook(
-            self.state,
-            self.health,
-            profiles=settings.profiles,
-            claims=settings.claim_requests(),
-            sizer=None if self._sizing is None else self._sizing.followed_by(self._informers),
-        )
+        self._webhook = WebhookParts(api, settings, self._informers, self.health)
         self.listeners = Listeners(
             settings,
             verbs=self._make_app(),
             probes=lambda: probes_app(self.health, self._gauges),
-            admission=lambda: _direct(hook.handlers(), hook.app()),
+            admission=self._webhook.app,
         )
-        self.health.unserved = self.listeners.obstacle
+        self._serving = Serving(self.listeners, self.health, drain_seconds=settings.drain_seconds)
         self._nominates = False
         self._leadership = leadership
         self._publisher = MixPublisher(api, settings.mix_history, self._deciding)
@@ -163,7 +147,6 @@ class ExtenderService:
         self._history = MixHistory(
             self.state.mix.history, api, settings.mix_history, leadership.leads
         )
-        self._stopping: asyncio.Task[None] | None = None
 
     async def run(self) -> None:
         """Serve until :meth:`stop`, then finish what is in flight."""
@@ -181,28 +164,18 @@ class ExtenderService:
                 self.state, self.health, ttl=max(self._settings.assume_ttl, bind_seconds)
             ),
             forget_after_lists(self.state, self._informers.relisted, seconds=bind_seconds),
-            settle_memory(self._loaded(), self._warm),
+            settle_memory(self._prepared()),
+            *self._webhook.jobs(),
+            *self._nominating(),
         )
         if self._settings.pod_groups:
             jobs = (*jobs, self._informers.follow_pod_groups())
-        if self._templates is not None:
-            jobs = (*jobs, self._templates.run())
-        if self._sizing is not None:
-            jobs = (*jobs, self._sizing.run(self._current_nodes))
-        tasks = [asyncio.create_task(job) for job in (*jobs, *self._nominating())]
-        serving = [asyncio.create_task(server.run_here()) for server in self.listeners.all]
-        try:
-            await self._serve(serving, tasks)
-            await self._bind.settle()
-            await self._recorder.flush(seconds=1)
-        finally:
-            for task in (*serving, *tasks):
-                task.cancel()
-            await asyncio.gather(*serving, *tasks, return_exceptions=True)
+        await self._serving.run(jobs, self._finish)
 
-    def _current_nodes(self) -> Collection[NodeInfo]:
-        """State of all nodes; none while it is not current."""
-        return () if self.health.obstacle() else self.state.ledger.nodes().values()
+    async def _finish(self) -> None:
+        """End the binds, and the events of them, that are under way."""
+        await self._bind.settle()
+        await self._recorder.flush(seconds=1)
 
     def _nominating(self) -> tuple[Coroutine[Any, Any, None], ...]:
         """The jobs that nominate pending pods."""
@@ -244,10 +217,11 @@ class ExtenderService:
 
     def stop(self) -> None:
         """Be unready at once, and gone after the drain."""
-        if self._stopping is None:
-            log.info("stopping", drain=self._settings.drain_seconds)
-            self.health.draining = True
-            self._stopping = asyncio.get_running_loop().create_task(self._drain())
+        self._serving.stop()
+
+    async def _prepared(self) -> None:
+        await self._loaded()
+        await self._warm()
 
     async def _loaded(self) -> None:
         """Wait until the cluster is read, and be ready for questions about it."""
@@ -263,20 +237,6 @@ class ExtenderService:
         self.health.loaded = True
         ledger = self.state.ledger
         log.info("cluster read", nodes=len(ledger.nodes()), allocations=len(ledger.allocations()))
-
-    async def _serve(
-        self, serving: list[asyncio.Task[None]], tasks: list[asyncio.Task[Any]]
-    ) -> None:
-        """Serve on all ports; a background job that ends is a bug that must not go unseen."""
-        done, _ = await asyncio.wait([*serving, *tasks], return_when=asyncio.FIRST_COMPLETED)
-        self.listeners.close()
-        await asyncio.wait(serving)
-        for task in (*serving, *done):
-            task.result()
-
-    async def _drain(self) -> None:
-        await asyncio.sleep(self._settings.drain_seconds)
-        self.listeners.close()
 
     async def _learn(self) -> None:
         await self._informers.synced()
@@ -341,19 +301,9 @@ class ExtenderService:
             read=ReadApi(self.state, self.health, questions),
             topology=TopologyInspector(self.state.ledger, self._rules.grouping),
         )
-        return _direct(routes.handlers(), app)
-
-
-def _direct(handlers: Mapping[str, Handler], app: ASGIApp) -> ASGIApp:
-    """The application with some paths answered by their handlers; requests are traced within it."""
-    return app if traced() else DirectRoutes(handlers, app)
+        return direct(routes.handlers(), app)
 
 
 async def serve(api: KubeClient, settings: ExtenderSettings) -> None:
     """Serve until a signal, then finish what is in flight."""
-    configure_logs(settings.log_level)
-    log.info("settings", version=VERSION, **settings.model_dump(mode="json"))
-    raise_file_limit()
-    service = ExtenderService(api, settings)
-    async with stop_on_signal(service.stop):
-        await service.run()
+    await serve_until_signal(lambda: ExtenderService(api, settings), settings)

@@ -189,6 +189,14 @@ class ExtenderSettings(BaseSettings):
         int | None,
         Field(ge=0, le=65535, description="port of the admission webhook (TLS); default: none"),
     ] = None
+    webhook_only: Annotated[
+        bool,
+        Field(
+            description="serve the webhook, metrics and health checks alone, without the endpoints"
+            " of a scheduler; follows only pods without a node, but with claims-convert or sizing"
+            " all pods"
+        ),
+    ] = False
     webhook_certificates: Annotated[
         Path,
         Field(description="directory with the webhook's tls.crt and tls.key, reloaded on change"),
@@ -303,6 +311,8 @@ class ExtenderSettings(BaseSettings):
                 "tls-client-ca and tls-client-names: set both or none, for an authority may"
                 " sign certificates of others than the scheduler"
             )
+        if self.webhook_only and self.webhook_port is None:
+            raise ValueError("webhook-only needs webhook-port: nothing would be served")
         if self.sizing and not self.sizing_namespace:
             raise ValueError("sizing needs sizing-namespace, the namespace of the device plugins")
         return self
@@ -349,6 +359,11 @@ class ExtenderSettings(BaseSettings):
     def profiles(self) -> SchedulerProfiles:
         """The profiles of the scheduler that calls the extender."""
         return SchedulerProfiles(self.webhook_scheduler, self.burst_scheduler, self.burst_pods)
+
+    @property
+    def unscheduled_only(self) -> bool:
+        """Pods on nodes decide nothing in this process."""
+        return self.webhook_only and not (self.claims_convert or self.sizing)
 
     @property
     def client_names(self) -> frozenset[str]:

@@ -55,7 +55,7 @@ def selector_of(request: web.Request) -> Selector:
 def _field(item: Any, path: str) -> Any:
     for part in path.split("."):
         item = item.get(part, {})
-    return item
+    return item or ""
 
 
 def merged(target: Any, patch: Any) -> Any:

@@ -10,3 +10,6 @@ FIRST_LIST: Final = {"resourceVersion": "0", "limit": str(PAGE)}
 
 NODES_PATH: Final = "/api/v1/nodes"
 PODS_PATH: Final = "/api/v1/pods"
+
+UNSCHEDULED: Final = {"fieldSelector": "spec.nodeName="}
+"""Of pods: those without a node. A watch shows a pod that gets one as deleted."""

@@ -6,12 +6,13 @@ another network reaches it. Everybody may read them, because nothing can be done
 """
 
 import os
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, FastAPI, Query, Request, Response
 from fastapi.responses import PlainTextResponse, StreamingResponse
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from starlette.types import ASGIApp
 
 from gpucore import VERSION
 from gpuextender import metrics
@@ -31,15 +32,19 @@ from gpuextender.http.views import (
 from gpuextender.metrics import LedgerMetrics
 from gpuextender.scheduling.messages import KINDS
 from gpuextender.state import State
-from gpukube.server.direct import JSON
+from gpukube.server.direct import JSON, DirectRoutes, Handler
 from gpukube.server.scrapes import SharedScrape
 from gpukube.server.time_slices import TimeSlices, encoded
 
 PATHS: Final = frozenset({"/healthz", "/readyz", "/metrics"})
 
 
-def probes_app(health: Readiness, gauges: LedgerMetrics) -> FastAPI:
-    """An application that answers nothing else."""
+def probes_app(health: Readiness, gauges: LedgerMetrics | None = None) -> FastAPI:
+    """An application that answers nothing else.
+
+    Args:
+        gauges: of the whole cluster; ``None`` in a process that does not follow all pods.
+    """
     app = FastAPI(title="gpushare probes", version=VERSION, openapi_url=None)
     add_errors(app)
     add_probes(app, health)
@@ -64,12 +69,12 @@ def add_probes(app: FastAPI, health: Readiness) -> None:
         return PlainTextResponse(why_not or "ok", status_code=503 if why_not else 200)
 
 
-def add_metrics(app: FastAPI, health: Readiness, gauges: LedgerMetrics) -> None:
+def add_metrics(app: FastAPI, health: Readiness, gauges: LedgerMetrics | None) -> None:
     """``/metrics``."""
 
     async def render() -> bytes:
         health.measure()
-        ledger = await gauges.render()
+        ledger = b"" if gauges is None else await gauges.render()
         return generate_latest(metrics.REGISTRY) + ledger
 
     shared = SharedScrape(render)
@@ -124,6 +129,11 @@ def make_app(
 def traced() -> bool:
     """Tracing of requests by FastAPI is on; it needs every request to pass through it."""
     return os.environ.get(TRACING, "").lower() == "true"
+
+
+def direct(handlers: Mapping[str, Handler], app: ASGIApp) -> ASGIApp:
+    """The application with some paths answered by their handlers; requests are traced within it."""
+    return app if traced() else DirectRoutes(handlers, app)
 
 
 def _add_version(app: FastAPI) -> None:

@@ -173,34 +173,33 @@ class Listeners:
     """The servers of one process.
 
     Args:
-        verbs: the application the scheduler calls.
+        verbs: the application the scheduler calls; ``None`` for no such port.
         probes: makes the one for probes and metrics; called where a port is set for it.
         admission: makes the webhook's; called where a port is set for it.
 
     Attributes:
-        verbs: serves for as long as the process lives.
-        metrics: ``None`` where there is no port for it.
-        admission: likewise.
+        verbs, metrics, admission: ``None`` where there is no port for it.
     """
 
     def __init__(
         self,
         settings: ExtenderSettings,
         *,
-        verbs: ASGIApp,
+        verbs: ASGIApp | None = None,
         probes: Callable[[], ASGIApp],
         admission: Callable[[], ASGIApp],
     ) -> None:
         every = settings.certificates_reload
-        self.verbs = make_server(
-            verbs,
-            host=settings.host,
-            port=settings.port,
-            limits=VERBS,
-            certificates=_certificate(settings.tls_certificates, every, settings.tls_client_ca),
-            clients=settings.client_names,
-        )
-        self.metrics = self.admission = None
+        self.verbs = self.metrics = self.admission = None
+        if verbs is not None:
+            self.verbs = make_server(
+                verbs,
+                host=settings.host,
+                port=settings.port,
+                limits=VERBS,
+                certificates=_certificate(settings.tls_certificates, every, settings.tls_client_ca),
+                clients=settings.client_names,
+            )
         if settings.metrics_port is not None:
             self.metrics = make_server(
                 probes(),
