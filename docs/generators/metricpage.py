@@ -101,13 +101,20 @@ def known() -> set[str]:
     return {*own, *FOREIGN}
 
 
+WEBHOOK: Final = """\
+The webhook serves those of its reviews, its certificates and its connection with the API server: it
+does not follow pods that have GPUs.
+
+"""
+
+
 def page() -> str:
     """The page as it should be."""
     others = "".join(f"| `{name}` | {meaning} |\n" for name, meaning in FOREIGN.items())
     return "\n".join(
         (
             HEAD,
-            f"## Extender and webhook\n\n{_table(extender())}",
+            f"## Extender and webhook\n\n{WEBHOOK}{_table(extender())}",
             f"## Device plugin\n\n{_table(plugin())}",
             f"## Of others\n\nRules and dashboards also query these.\n\n{OTHERS}{others}",
         )

@@ -13,7 +13,7 @@ def test_the_extender_may_list_and_watch_pod_groups(version: str) -> None:
     assert found["verbs"] == ["list", "watch"]
 
 
-def test_the_webhook_is_told_not_to_read_pod_groups() -> None:
-    """It has no right to, and would log a warning every few seconds where they are served."""
+def test_the_webhook_has_no_part_that_plans_gangs() -> None:
+    """It has no right to read PodGroups."""
     (container,) = render().one("Deployment", "-webhook")["spec"]["template"]["spec"]["containers"]
-    assert "--pod-groups=false" in container["args"]
+    assert "--webhook-only=true" in container["args"]

@@ -7,12 +7,9 @@ import yaml
 from charting import NAMESPACE, Object, Rendered, render
 
 FLAGS = [
-    "--port=39999",
     "--metrics-port=9396",
     "--metrics-certificates=/etc/gpushare-metrics",
     "--log-level=info",
-    "--policy=binpack",
-    "--topology-policy=best-effort",
     "--domain=aliyun.com",
     "--annotation-prefix=ALIYUN_COM",
 ]
@@ -26,8 +23,11 @@ PROFILES = [
 STARTED = {
     ("second", "scheduler", "extender"): [
         "--host=127.0.0.1",
+        "--port=39999",
         "--bind-deadline=4",
         "--percentage-of-nodes=100",
+        "--policy=binpack",
+        "--topology-policy=best-effort",
         "--candidates=1",
         "--nominate=refused",
         f"--mix-history={NAMESPACE}/gpushare-extender-mix",
@@ -40,7 +40,10 @@ STARTED = {
         "--tls-certificates=/etc/gpushare/tls",
         "--tls-client-ca=/etc/gpushare/tls/ca.crt",
         "--tls-client-names=gpushare-extender-client",
+        "--port=39999",
         "--bind-deadline=4",
+        "--policy=binpack",
+        "--topology-policy=best-effort",
         "--candidates=1",
         "--nominate=refused",
         f"--mix-history={NAMESPACE}/gpushare-extender-mix",
@@ -48,21 +51,19 @@ STARTED = {
         *FLAGS,
     ],
     ("second", "webhook", "webhook"): [
+        "--webhook-only=true",
         "--webhook-port=9443",
         "--webhook-certificates=/etc/gpushare/webhook",
         *PROFILES,
         "--drain-seconds=5",
-        "--nominate=off",
-        "--pod-groups=false",
         *FLAGS,
     ],
     ("extender", "webhook", "webhook"): [
+        "--webhook-only=true",
         "--webhook-port=9443",
         "--webhook-certificates=/etc/gpushare/webhook",
         "--webhook-scheduler=",
         "--drain-seconds=5",
-        "--nominate=off",
-        "--pod-groups=false",
         *FLAGS,
     ],
     ("second", "dashboard", "dashboard"): [
@@ -157,16 +158,19 @@ OTHERS: Object = {
 def test_values_of_the_extender_reach_the_webhook_too() -> None:
     """Both are processes of one image, and must see the cluster in the same way."""
     for component, name in (("scheduler", "extender"), ("webhook", "webhook")):
-        assert arguments(OTHERS, component, name)[-8:] == [
-            "--port=4001",
+        assert arguments(OTHERS, component, name)[-5:] == [
             "--metrics-port=4002",
             "--log-level=debug",
-            "--policy=spread",
-            "--topology-policy=static",
             "--domain=example.com",
             "--annotation-prefix=EXAMPLE",
             "--unhealthy-configmaps=true",
         ]
+
+
+def test_values_of_the_scheduler_reach_the_extender() -> None:
+    """Its port and its policies, which decide nothing in the webhook."""
+    found = arguments(OTHERS, "scheduler", "extender")
+    assert {"--port=4001", "--policy=spread", "--topology-policy=static"} <= set(found)
 
 
 @pytest.mark.slow

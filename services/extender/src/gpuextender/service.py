@@ -41,6 +41,7 @@ from gpuextender.nomination.rounds import (
 )
 from gpuextender.nomination.writes import NominationWrites
 from gpuextender.podmix import MixLearner
+from gpuextender.runner import ServiceRunner, serve_until_signal
 from gpuextender.scheduling.bind import Bind
 from gpuextender.scheduling.binding import BindBatches, BindingWriter, Recorder
 from gpuextender.scheduling.cache import NodeCache
@@ -49,7 +50,6 @@ from gpuextender.scheduling.gangs import Gangs
 from gpuextender.scheduling.preempt import Preempt
 from gpuextender.scheduling.prioritize import Prioritize
 from gpuextender.scheduling.requeue import Requeue
-from gpuextender.serving import Serving, serve_until_signal
 from gpuextender.settings import ExtenderSettings
 from gpuextender.webhook import DEFAULT_SCHEDULER
 from gpuextender.webhookservice import WebhookParts
@@ -133,7 +133,9 @@ class ExtenderService:
             probes=lambda: probes_app(self.health, self._gauges),
             admission=self._webhook.app,
         )
-        self._serving = Serving(self.listeners, self.health, drain_seconds=settings.drain_seconds)
+        self._runner = ServiceRunner(
+            self.listeners, self.health, drain_seconds=settings.drain_seconds
+        )
         self._nominates = False
         self._leadership = leadership
         self._publisher = MixPublisher(api, settings.mix_history, self._deciding)
@@ -170,7 +172,7 @@ class ExtenderService:
         )
         if self._settings.pod_groups:
             jobs = (*jobs, self._informers.follow_pod_groups())
-        await self._serving.run(jobs, self._finish)
+        await self._runner.run(jobs, self._finish)
 
     async def _finish(self) -> None:
         """End the binds, and the events of them, that are under way."""
@@ -217,7 +219,7 @@ class ExtenderService:
 
     def stop(self) -> None:
         """Be unready at once, and gone after the drain."""
-        self._serving.stop()
+        self._runner.stop()
 
     async def _prepared(self) -> None:
         await self._loaded()

@@ -18,7 +18,7 @@ from gpuextender.housekeeping import settle_memory
 from gpuextender.http.app import direct, probes_app
 from gpuextender.http.server import Listeners
 from gpuextender.informers import Informers
-from gpuextender.serving import Serving, serve_until_signal
+from gpuextender.runner import ServiceRunner, serve_until_signal
 from gpuextender.settings import ExtenderSettings
 from gpuextender.sizing.sizing import Sizing
 from gpuextender.webhook import AdmissionWebhook
@@ -80,7 +80,9 @@ class WebhookService:
         self.listeners = Listeners(
             settings, probes=lambda: probes_app(self.health), admission=self._parts.app
         )
-        self._serving = Serving(self.listeners, self.health, drain_seconds=settings.drain_seconds)
+        self._runner = ServiceRunner(
+            self.listeners, self.health, drain_seconds=settings.drain_seconds
+        )
 
     async def run(self) -> None:
         """Serve until :meth:`stop`."""
@@ -89,11 +91,11 @@ class WebhookService:
             *self._parts.jobs(),
             settle_memory(self._loaded()),
         )
-        await self._serving.run(jobs)
+        await self._runner.run(jobs)
 
     def stop(self) -> None:
         """Be unready at once, and gone after the drain."""
-        self._serving.stop()
+        self._runner.stop()
 
     async def _loaded(self) -> None:
         """Wait until the cluster is read."""

@@ -16,7 +16,7 @@ from gpukube.server.listening import raise_file_limit
 log = structlog.get_logger(__name__)
 
 
-class Serving:
+class ServiceRunner:
     """Runs what a process does, and stops it in order.
 
     Args:
@@ -72,7 +72,7 @@ class Serving:
         self._listeners.close()
 
 
-class Service(Protocol):
+class RunnableService(Protocol):
     """What a process runs."""
 
     async def run(self) -> None:
@@ -84,7 +84,9 @@ class Service(Protocol):
         ...
 
 
-async def serve_until_signal(make: Callable[[], Service], settings: ExtenderSettings) -> None:
+async def serve_until_signal(
+    make: Callable[[], RunnableService], settings: ExtenderSettings
+) -> None:
     """Serve until a signal, then finish what is in flight."""
     configure_logs(settings.log_level)
     log.info("settings", version=VERSION, **settings.model_dump(mode="json"))
