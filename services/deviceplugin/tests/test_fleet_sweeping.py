@@ -131,6 +131,20 @@ async def test_a_grant_waits_until_the_sweep_has_ended(
     assert held.ended
 
 
+async def test_no_sweep_has_begun_when_the_last_one_is_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Kubelet's account may come in that moment; the grant follows at once."""
+    (tmp_path / "shm").mkdir()
+    held, fleet = HeldSweep(monkeypatch), fleet_of(tmp_path)
+    fleet.unused()
+    await asyncio.to_thread(held.begun.wait, SECONDS)
+    (sweeping,) = asyncio.all_tasks() - {asyncio.current_task()}
+    sweeping.add_done_callback(lambda _: fleet.unused())
+    await fleet.stop_sweep()
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
 async def test_a_sweep_ends_with_the_plugin(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

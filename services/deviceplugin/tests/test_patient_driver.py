@@ -26,6 +26,7 @@ from gpudeviceplugin.gpus.driver import (
     _Series,
 )
 from gpudeviceplugin.gpus.links import GpuLinks
+from gpukube.testing.waiting import until
 
 FIRST, SECOND = t4(0).uuid, t4(1).uuid
 SECONDS = 60.0
@@ -196,7 +197,8 @@ async def test_a_wait_for_an_event_that_hangs_keeps_its_event_set(
     with pytest.raises(DriverTimeoutError):
         await patient.next_xid()
     await patient.open()
-    assert driver.calls[2:] == ["wait 10", "abandon", "close", "open"]
+    others = [call for call in driver.calls[2:] if call != "wait 10"]  # its thread may begin late
+    assert others == ["abandon", "close", "open"]
     driver.event.set()
 
 
@@ -221,7 +223,7 @@ async def test_a_gpu_that_hangs_in_its_enumeration_is_silent_and_the_others_are_
     driver: Driver, patient: PatientDriver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It may hang since before the plugin started; it is silent until it returns."""
-    monkeypatch.setattr("gpudeviceplugin.gpus.driver.ENUMERATE_SECONDS", 0.2)
+    monkeypatch.setattr("gpudeviceplugin.gpus.driver.ENUMERATE_SECONDS", 1.0)
     gpu, asked = driver.gpu, list[int]()
 
     def hanging(index: int) -> DriverGpu:
@@ -232,7 +234,7 @@ async def test_a_gpu_that_hangs_in_its_enumeration_is_silent_and_the_others_are_
 
     driver.gpu = hanging  # type: ignore[method-assign]
     driver.let_go.clear()
-    for why in ("GPU 0 did not return within 0.2 s", "GPU 0 has not returned yet"):
+    for why in ("GPU 0 did not return within 1.0 s", "GPU 0 has not returned yet"):
         found = await patient.machine()
         assert ([each.uuid for each in found.gpus], found.silent) == ([SECOND], {0: why})
     assert asked == [0, 1, 1]
@@ -249,7 +251,7 @@ async def test_the_links_of_a_gpu_that_hangs_are_unknown_and_those_of_the_others
     driver: Driver, patient: PatientDriver, monkeypatch: pytest.MonkeyPatch, hanging: int
 ) -> None:
     """It may answer all other queries; its links are read when it has returned."""
-    monkeypatch.setattr("gpudeviceplugin.gpus.driver.ENUMERATE_SECONDS", 0.2)
+    monkeypatch.setattr("gpudeviceplugin.gpus.driver.ENUMERATE_SECONDS", 1.0)
     driver.gpus = tuple(t4(index) for index in range(4))
     links = driver.links
 
@@ -261,7 +263,7 @@ async def test_the_links_of_a_gpu_that_hangs_are_unknown_and_those_of_the_others
     driver.links = slow  # type: ignore[method-assign]
     driver.let_go.clear()
     pairs = {f"{a}-{b}" for a, b in combinations(range(4), 2)}
-    for why in ("did not return within 0.2 s", "has not returned yet"):
+    for why in ("did not return within 1.0 s", "has not returned yet"):
         found = await patient.machine()
         assert (len(found.gpus), found.silent) == (4, {})
         assert found.unlinked == {hanging: f"links of GPU {hanging} {why}"}
@@ -329,6 +331,7 @@ async def test_a_driver_that_does_not_close_its_connection_holds_nothing_up(
     driver.close = closed  # type: ignore[method-assign]
     driver.let_go.clear()
     await asyncio.wait_for(asyncio.to_thread(PatientDriver(driver).close), SECONDS / 4)
+    await until("its thread has begun", lambda: closed.called)
     closed.assert_called_once_with()
     driver.let_go.set()
 

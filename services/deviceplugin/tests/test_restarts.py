@@ -68,7 +68,8 @@ async def test_a_kubelet_that_starts_lists_no_pods_and_they_keep_their_ids_all_t
             lambda: stage.annotations("old")["ALIYUN_COM_GPU_MEM_ASSIGNED"] == "true"
         )
         assert stage.plugin is not None
-        assert await stage.plugin._reconciler.look()
+        while not await stage.plugin._reconciler.look():
+            pass  # the watch has yet to bring the annotations
         await stage.kubelet.stop()
         await stage.kubelet.start(
             after_offered="aliyun.com/gpu-mem", listing=stage.plugin._reconciler.look

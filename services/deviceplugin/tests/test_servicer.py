@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 from fakedriver import t4
+from moduletime import Clock
 from msgspec.structs import replace
 from servicercalls import (
     CONTEXT,
@@ -164,3 +165,22 @@ async def test_a_call_for_an_unknown_pod_hurries_the_watch_of_pods() -> None:
     state.on_unknown_pod = lambda: hurried.append(True)
     await servicer(state).GetPreferredAllocation(preferred(state, 3), CONTEXT)
     assert hurried
+
+
+async def test_a_grant_that_waited_for_a_sweep_stands_until_kubelet_has_noted_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One large file keeps a sweep for seconds, in which kubelet's allocations are read."""
+    clock, state = Clock(), node()
+    clock.rule(monkeypatch, "gpudeviceplugin.state")
+
+    async def sweep_ends() -> None:
+        clock.now += 60
+        state.sync_from_kubelet([], requested_at=state.settled_turn())
+
+    state.stop_sweep = sweep_ends
+    await servicer(state).Allocate(allocation(ids(state, 0, 2)), CONTEXT)
+    assert not state.sync_from_kubelet([], requested_at=state.settled_turn())
+    whole = state.grant(Resource.GPU, tuple(ids(state, 0, 1, Resource.GPU)))
+    assert isinstance(whole, AllocationError)
+    assert whole.code == AllocationErrorCode.SHARED_GPU

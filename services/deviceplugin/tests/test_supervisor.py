@@ -87,6 +87,11 @@ class Attempts:
         self.phases: list[MpsDaemonPhase] = []
         self.supervisor.on_change = lambda _, after: self.phases.append(after)
 
+    @property
+    def left(self) -> list[Exception | str]:
+        """Answers that no attempt had."""
+        return self._answers
+
     async def _send(self, seconds: float) -> str:
         if not self._answers:
             raise asyncio.CancelledError
@@ -94,12 +99,14 @@ class Attempts:
         if isinstance(answer, BusyError | NoDaemonError):
             raise answer
         if isinstance(answer, ControlError):
-            self._clock.now += seconds
+            self._clock.now += seconds + (STILL if answer is LATE else 0)
             raise answer
         return answer
 
 
 BUSY, SILENT, GONE = BusyError("busy"), ControlError("no response"), NoDaemonError("no daemon")
+LATE, STILL = ControlError("no response"), 100.0
+"""An attempt during which the plugin stood still for so many seconds, and missed the answer."""
 
 
 async def test_a_daemon_that_was_busy_once_in_its_patience_runs(
@@ -126,6 +133,17 @@ async def test_a_daemon_that_is_silent_for_its_patience_or_gone_is_replaced(
     made = Attempts(monkeypatch, "", *answers)
     with pytest.raises(ControlError, match=r"no response|no daemon"):
         await made.supervisor._watch()
+
+
+async def test_time_in_which_the_plugin_stood_still_is_no_silence_of_the_daemon(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A node that stops the plugin for longer than its patience ends no pod of the GPU."""
+    made = Attempts(monkeypatch, "", LATE, LATE, "", LATE, *[SILENT] * 4)
+    with pytest.raises(ControlError, match="no response"):
+        await made.supervisor._watch()
+    assert made.phases == [MpsDaemonPhase.SERVING]
+    assert made.left == []
 
 
 def series(uuid: str) -> float | None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gpuextender.nomination.rounds import FRESH_SECONDS, Leadership
-from gpukube.errors import NotFoundError
+from gpukube.errors import NotFoundError, UnreachableError
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 PATH = "/apis/coordination.k8s.io/v1/namespaces/gpushare/leases/gpushare-scheduler"
@@ -20,6 +20,7 @@ class Leases:
     def __init__(self) -> None:
         self.spec: dict[str, Any] | None = None
         self.reads = 0
+        self.reachable = True
         self.responds = asyncio.Event()
         self.responds.set()
 
@@ -32,6 +33,8 @@ class Leases:
         """The Lease."""
         assert path == PATH
         self.reads += 1
+        if not self.reachable:
+            raise UnreachableError("connection refused")
         if self.spec is None:
             raise NotFoundError("no lease", status=404, message="not found")
         found = json.dumps({"spec": self.spec}).encode()
@@ -183,3 +186,29 @@ async def test_a_slow_reply_takes_nothing_from_the_lease() -> None:
     assert await bench.leadership.leads()
     bench.api.responds.set()
     await silent
+
+
+async def test_a_read_that_fails_ends_no_lead_before_the_end_of_the_lease() -> None:
+    """An API server that restarts refuses connections; the scheduler holds its Lease meanwhile."""
+    bench = Bench()
+    bench.api.held("pod-a_1")
+    assert await bench.leadership.leads()
+    bench.api.reachable = False
+    bench.now = 14.5
+    assert await bench.leadership.leads()
+    bench.now = 15.0
+    assert not await bench.leadership.leads()
+    assert bench.api.reads == 2
+
+
+async def test_two_questions_after_a_quiet_time_have_one_answer() -> None:
+    """The Lease was renewed; the second comes before the read of the first is answered."""
+    bench = Bench()
+    bench.api.held("pod-a_1")
+    assert await bench.leadership.leads()
+    bench.now = 60.0
+    bench.api.responds.clear()
+    questions = [asyncio.create_task(bench.leadership.leads()) for _ in range(2)]
+    await asyncio.sleep(0)
+    bench.api.responds.set()
+    assert await asyncio.gather(*questions) == [True, True]

@@ -65,7 +65,7 @@ class NodeState:
         inherited: pods that an original plugin placed, as of kubelet's last account.
         inventory_changed: other GPUs, or other health.
         deliver: writes the file of a CDI device; raises OSError.
-        stop_sweep: is awaited after each grant and each prepared claim, before kubelet's answer.
+        stop_sweep: is awaited before each grant, and after each prepared claim.
         on_held: is called with every account of kubelet, and again with other GPUs.
         on_unknown_pod: is called when kubelet admits a pod that is not known here.
         outlook_changed: set with ``inventory_changed``, for another Node object and for

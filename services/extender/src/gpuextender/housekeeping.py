@@ -20,6 +20,8 @@ from gpuextender.state import State
 from gpukube.server.time_slices import TimeSlices
 
 EXPIRE_PARTS: Final = 4
+READ_SECONDS: Final = 1.0
+"""Where this process stood still, the watch is read in this time: it may confirm a Binding."""
 NANOSECONDS: Final = 1_000_000_000
 YOUNG_OBJECTS: Final = 50_000
 
@@ -34,9 +36,11 @@ async def expire_reservations(state: State, health: Readiness, *, ttl: float) ->
     """
     while True:
         await asyncio.sleep(ttl / EXPIRE_PARTS)
+        now_ns = unix_ns()
+        await asyncio.sleep(READ_SECONDS)
         if health.obstacle():
             continue
-        late = state.expire(now_ns=unix_ns(), ttl_ns=int(ttl * NANOSECONDS))
+        late = state.expire(now_ns=now_ns, ttl_ns=int(ttl * NANOSECONDS))
         if late:
             log.warning("reservations expired", uids=late)
 
@@ -57,6 +61,7 @@ async def forget_after_lists(state: State, lists: asyncio.Queue[int], *, seconds
         while not lists.empty():
             listed = lists.get_nowait()
         await asyncio.sleep(seconds)
+        await asyncio.sleep(READ_SECONDS)
         late = _assumed_before(state, listed)
         for uid in late:
             state.forget(uid)

@@ -202,6 +202,7 @@ class Servicer:
         """Environment, mounts and CDI devices for the GPUs that the ids name."""
         response = api.AllocateResponse()
         with telemetry.timed("Allocate", self._resource):
+            await self._state.stop_sweep()  # a grant must reach kubelet soon after it is made
             for container in request.container_requests:
                 answer = self._state.grant(self._resource, tuple(container.devicesIDs))
                 if isinstance(answer, AllocationError):
@@ -210,7 +211,6 @@ class Servicer:
                     granted = self._grant(answer)
                     await self._deliver(granted, context)
                     response.container_responses.append(_spoken(granted))
-            await self._state.stop_sweep()
         return response
 
     def _grant(self, granted: Granted) -> Grant:

@@ -21,7 +21,7 @@ from gpuextender.nomination.nominator import Nominator
 from gpuextender.nomination.writes import version_written_by_us
 from gpuextender.state import State
 from gpukube.client import KubeClient
-from gpukube.errors import KubeError
+from gpukube.errors import KubeError, NotFoundError
 
 PAUSE_SECONDS: Final = 0.05
 PAUSE_TIMES: Final = 2.0
@@ -88,7 +88,10 @@ class Leadership:
         """
         if not self._elected:
             return True
-        if self._now() - self._read_at >= FRESH_SECONDS:
+        unanswered = self._answered_at < self._read_at
+        if self._now() - self._read_at >= FRESH_SECONDS or (
+            unanswered and self._until <= self._read_at  # of before, nothing is known either
+        ):
             await self._read()
         return self._now() < self._until
 
@@ -99,19 +102,19 @@ class Leadership:
     async def _read(self) -> None:
         """Read the Lease; of several reads at a time, the one that began last counts."""
         begin = self._read_at = self._now()
-        spec = await self._get()
+        left: float | None = 0.0
+        try:
+            found = msgspec.json.decode(await self._api.get(self._path), type=_Lease)
+            left = self._left(found.spec)
+        except (KubeError, msgspec.MsgspecError) as error:
+            log.info("lease not read", error=str(error))
+            if isinstance(error, KubeError) and not isinstance(error, NotFoundError):
+                left = None  # what was read before holds until the end of the Lease
         if begin < self._answered_at:
             return
         self._answered_at = begin
-        left = 0.0 if spec is None else self._left(spec)
-        self._until = self._now() + left
-
-    async def _get(self) -> _Spec | None:
-        try:
-            return msgspec.json.decode(await self._api.get(self._path), type=_Lease).spec
-        except (KubeError, msgspec.MsgspecError) as error:
-            log.info("lease not read", error=str(error))
-            return None
+        if left is not None:
+            self._until = self._now() + left
 
     def _left(self, spec: _Spec) -> float:
         """Seconds for which the scheduler beside this process still holds the Lease."""

@@ -137,8 +137,8 @@ class Fleet:
             stop.set()  # a cancelled task leaves its thread behind
 
     async def stop_sweep(self) -> None:
-        """End a sweep that runs; a pod that was just given a GPU makes files of its own."""
-        if self._sweeping is not None:
+        """Return while no sweep runs: a pod that is given a GPU at once makes files of its own."""
+        while self._sweeping is not None and not self._sweeping.done():
             self._no_sweep.set()
             await asyncio.wait({self._sweeping})
 

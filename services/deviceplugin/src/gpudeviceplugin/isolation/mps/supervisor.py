@@ -182,25 +182,28 @@ class Supervisor:
         """Wait for an answer, for which several attempts may be needed beside other clients.
 
         Args:
-            seconds: in which one attempt must be answered.
+            seconds: in which one attempt must be answered. Time in which this process stood still
+                does not count: it shows nothing about the daemon.
             starts: a daemon that is not there yet is waited for.
 
         Raises:
             BusyError: one attempt at least met another client: the daemon runs.
             ControlError: no attempt had an answer.
         """
-        deadline = time.monotonic() + seconds
         busy: BusyError | None = None
         while True:
-            left = max(deadline - time.monotonic(), self._timing.poll)
+            allowed = min(max(seconds, self._timing.poll), self._timing.answer)
+            begin = time.monotonic()
             try:
-                await self._control.send(HEALTH_COMMAND, seconds=min(left, self._timing.answer))
+                await self._control.send(HEALTH_COMMAND, seconds=allowed)
             except ControlError as error:
+                seconds -= min(time.monotonic() - begin, allowed)
                 absent = isinstance(error, NoDaemonError)
                 busy = error if isinstance(error, BusyError) else busy
-                if (absent and not starts) or time.monotonic() >= deadline:
+                if (absent and not starts) or round(seconds, 3) <= 0:
                     raise (busy if busy and not absent else error) from None
                 await asyncio.sleep(self._timing.poll)
+                seconds -= self._timing.poll
             else:
                 return
 
