@@ -21,7 +21,7 @@ from gpuextender.nomination.nominator import Nominator
 from gpuextender.nomination.writes import version_written_by_us
 from gpuextender.state import State
 from gpukube.client import KubeClient
-from gpukube.errors import KubeError
+from gpukube.errors import KubeError, NotFoundError
 
 PAUSE_SECONDS: Final = 0.05
 PAUSE_TIMES: Final = 2.0
@@ -83,8 +83,8 @@ class Leadership:
     async def leads(self) -> bool:
         """The scheduler beside this process holds the Lease.
 
-        As of a second ago at most, or longer while the API server does not respond, but never
-        beyond the end of the Lease: another scheduler may hold it from then on.
+        As of a second ago at most, or longer while the Lease cannot be read, but never beyond its
+        end: another scheduler may hold it from then on.
         """
         if not self._elected:
             return True
@@ -100,15 +100,17 @@ class Leadership:
         """Read the Lease; of several reads at a time, the one that began last counts."""
         begin = self._read_at = self._now()
         spec = await self._get()
-        if begin < self._answered_at:
+        if spec is None or begin < self._answered_at:
             return
         self._answered_at = begin
-        left = 0.0 if spec is None else self._left(spec)
-        self._until = self._now() + left
+        self._until = self._now() + self._left(spec)
 
     async def _get(self) -> _Spec | None:
+        """That of the Lease, empty where there is no Lease; ``None`` where it cannot be read."""
         try:
             return msgspec.json.decode(await self._api.get(self._path), type=_Lease).spec
+        except NotFoundError:
+            return _Spec()
         except (KubeError, msgspec.MsgspecError) as error:
             log.info("lease not read", error=str(error))
             return None
