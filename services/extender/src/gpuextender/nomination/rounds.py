@@ -147,7 +147,7 @@ class Adoption:
         now: Callable[[], float],
     ) -> None:
         self._state, self._api, self._adopt, self._now = state, api, adopt, now
-        self._until = float("-inf")
+        self._until, self._complete = float("-inf"), True
         self._seen: set[tuple[PodUid, NodeName]] = set()
 
     def begin(self) -> None:
@@ -155,10 +155,15 @@ class Adoption:
         self._until = self._now() + LOOK_SECONDS
         self._seen.clear()
 
-    async def look(self) -> None:
-        """Adopt what was written by extenders before this process began to nominate."""
-        if self._now() > self._until:
-            return
+    async def look(self) -> float:
+        """Adopt what was written by extenders before this process began to nominate.
+
+        Returns:
+            Seconds until the next look at pods that could not be read, infinite for none.
+        """
+        if self._complete and self._now() > self._until:
+            return NEVER
+        self._complete = True
         for one in self._state.nominations.pods():
             pending = self._state.find(one.namespace, one.name)
             if pending is None or pending.pod.uid != one.uid:
@@ -168,6 +173,7 @@ class Adoption:
                 try:
                     ours = await version_written_by_us(self._api, pending.pod)
                 except KubeError as error:
+                    self._complete = False
                     log.info(
                         "nomination not read", pod=f"{one.namespace}/{one.name}", error=str(error)
                     )
@@ -175,6 +181,7 @@ class Adoption:
                 self._seen.add(key)
                 if ours:
                     self._adopt(pending, pending.pod.nominated)
+        return NEVER if self._complete else FRESH_SECONDS
 
 
 class _Version(msgspec.Struct):
@@ -233,8 +240,8 @@ class NominationRounds:
     async def round(self) -> float:
         """One round where this process leads; seconds until the next one, infinite for none."""
         if await self._leads():
-            await self._adoption.look()
-            return await self._nominator.round()
+            again = await self._adoption.look()
+            return min(again, await self._nominator.round())
         return FRESH_SECONDS if self._nominator.due() else NEVER
 
     async def _leads(self) -> bool:
