@@ -118,15 +118,16 @@ async def test_broken_content_is_ignored_with_a_warning_and_replaced(content: by
 
 
 @pytest.mark.parametrize("status", [403, 404])
-async def test_without_the_right_nothing_is_kept_and_no_warning_is_logged(status: int) -> None:
-    """Neither read nor write is tried again."""
-    reading, writing = Bench(failure(status)), Bench(EMPTY, failure(status))
+async def test_without_the_right_it_is_tried_again_and_no_warning_is_logged(status: int) -> None:
+    """An API server that starts has read no roles yet; a ConfigMap may be created again."""
+    refused = failure(status)
+    bench = Bench(refused, EMPTY, refused, b"{}")
     with capture_logs() as logs:
-        for bench in (reading, writing):
-            for _ in range(3):
-                await bench.kept.load()
-                await bench.kept.save()
-    assert (len(reading.api.requests), len(writing.api.requests)) == (1, 2)
+        for methods in (["GET"], ["GET", "PATCH"], ["PATCH"], []):
+            before = len(bench.api.requests)
+            await bench.kept.load()
+            await bench.kept.save()
+            assert [each.method for each in bench.api.requests[before:]] == methods
     assert [each["log_level"] for each in logs] == ["info", "info"]
 
 
@@ -188,12 +189,10 @@ async def test_the_log_says_why_the_history_is_not_kept() -> None:
     def line(event: str, error: Exception) -> Any:
         return {"event": event, "config_map": WHERE, "error": str(error)}
 
-    not_kept = line("history of pods is not kept", forbidden)
-    not_read = line("history of pods not read", down)
-    assert await logged(forbidden) == [not_kept]
-    assert await logged(down, down) == [not_read] * 2
-    assert await logged(EMPTY, forbidden) == [not_kept]
-    assert await logged(EMPTY, down) == [line("history of pods not saved", down)]
+    not_read, not_saved = "history of pods not read", "history of pods not saved"
+    for error in (forbidden, down):
+        assert await logged(error, error) == [line(not_read, error)] * 2
+        assert await logged(EMPTY, error) == [line(not_saved, error)]
     read = {"event": "history of pods read", "config_map": WHERE, "pods": 38}
     first = Bench(EMPTY, b"{}")
     await first.kept.load()
@@ -219,15 +218,6 @@ async def test_a_history_of_a_time_that_has_not_come_is_ignored() -> None:
         await second.kept.load()
     assert [each["event"] for each in logs] == ["history of pods ignored"]
     assert len(second.history) == 0
-
-
-async def test_a_process_without_the_history_does_not_read_it_again_soon(clock: FakeClock) -> None:
-    """Nor write it: it waits as long as one that writes."""
-    bench = Bench(failure(403))
-    job = asyncio.create_task(bench.kept.run())
-    await asyncio.sleep(3 * SAVE_SECONDS)
-    job.cancel()
-    assert len(bench.api.requests) == 1
 
 
 # With an API server.

@@ -16,7 +16,7 @@ from gpucore.workload.history import FEWEST_PODS
 from gpucore.workload.mix_in_use import KEY, MOST_BYTES, decode_mix, encode_mix
 from gpucore.workload.pod_mix import PodKind, PodMix
 from gpuextender import mixpublisher
-from gpuextender.mixpublisher import LOOK_SECONDS, WRITE_SECONDS, MixPublisher
+from gpuextender.mixpublisher import LOOK_SECONDS, READ_SECONDS, WRITE_SECONDS, MixPublisher
 from gpuextender.nomination.rounds import Leadership
 from gpukube.errors import UnreachableError
 from gpukube.testing.apiserver import FakeApiServer
@@ -153,16 +153,32 @@ async def test_a_failed_write_is_tried_again() -> None:
 
 
 @pytest.mark.parametrize("status", [403, 404])
-async def test_without_the_right_nothing_is_tried_again(status: int) -> None:
-    """The log states why, once."""
-    for replies in ([failure(status, "no")], [EMPTY, failure(status, "no")]):
-        bench = Bench(*replies)
-        with capture_logs() as logs:
-            for units in (4, 8):
-                await bench.after(mix_of(units))
-        assert len(bench.api.requests) == len(replies)
-        line = {"event": "mix is not published", "config_map": WHERE, "log_level": "info"}
-        assert logs == [{**line, "error": str(failure(status, "no"))}]
+async def test_a_mix_that_may_not_be_published_yet_is_published_later(status: int) -> None:
+    """An API server that starts has read no roles yet; a ConfigMap may be created again."""
+    refused, mine = failure(status, "no"), mix_of(4)
+    bench = Bench(refused, EMPTY, refused, EMPTY, OK)
+    with capture_logs() as logs:
+        for methods in (["GET"], ["GET", "PATCH"], ["GET", "PATCH"], []):
+            assert await bench.after(mine) == methods
+    found = bench.written()
+    assert found is not None
+    assert found.kinds == mine.kinds
+    line = {"event": "mix not published", "config_map": WHERE, "log_level": "info"}
+    assert logs == [{**line, "error": str(refused)}] * 2
+
+
+async def test_a_restored_api_server_gets_the_mix_again(clock: FakeClock) -> None:
+    """Its backup has an older one, or none, while the mix in use and the leader stay."""
+    bench, mine = Bench(EMPTY, OK, published(mix_of(8)), OK), mix_of(4)
+    assert await bench.after(mine) == ["GET", "PATCH"]
+    await asyncio.sleep(READ_SECONDS - 1)
+    assert await bench.after(mine) == []
+    await asyncio.sleep(1)
+    assert await bench.after(mine) == ["GET", "PATCH"]
+    found = bench.written()
+    assert found is not None
+    assert found.kinds == mine.kinds
+    assert await bench.after(mine) == []
 
 
 async def test_nothing_is_requested_where_it_is_not_configured() -> None:
@@ -194,7 +210,7 @@ async def test_changes_are_written_at_once_and_then_every_few_seconds(clock: Fak
     for number in range(20):
         bench.publisher.use(mix_of(1 + number))
         await asyncio.sleep(WRITE_SECONDS / 16)
-    await asyncio.sleep(100 * LOOK_SECONDS)
+    await asyncio.sleep(READ_SECONDS / 2)
     job.cancel()
     writes = [each for each in bench.api.requests if each.method == "PATCH"]
     assert [each.at - began for each in writes] == [

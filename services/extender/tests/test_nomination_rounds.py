@@ -53,9 +53,10 @@ class Adoption:
         """This process nominates from now on."""
         self.begun += 1
 
-    async def look(self) -> None:
+    async def look(self) -> float:
         """Adopt what was written before."""
         self.looks += 1
+        return NEVER
 
 
 class Rounds:

@@ -7,7 +7,8 @@ from nominating import pending
 from nominationbench import Bench, count, gang
 from replicas import nominate
 
-from gpuextender.nomination.rounds import LOOK_SECONDS
+from gpuextender.nomination.ends import KEPT_BACKLOG_SECONDS
+from gpuextender.nomination.rounds import FRESH_SECONDS, LOOK_SECONDS
 from gpuextender.nomination.writes import MANAGER
 from gpukube.errors import ConflictError, ServerError
 
@@ -319,6 +320,23 @@ def test_a_nomination_that_cannot_be_read_is_read_again(bench: Bench) -> None:
     bench.cluster.broken = False
     bench.round()
     assert bench.reserved == {"p": "a"}
+
+
+def test_a_nomination_that_could_not_be_read_for_long_is_adopted(bench: Bench) -> None:
+    """Else it would keep its memory from other pods for as long as its pod is pending."""
+    bench.nominated(pending("p", 16))
+    bench.restart()
+    bench.cluster.broken = True
+    for _ in range(5):
+        assert bench.round() == FRESH_SECONDS
+        bench.time += LOOK_SECONDS
+    bench.cluster.broken = False
+    bench.round()
+    assert bench.reserved == {"p": "a"}
+    bench.time += KEPT_BACKLOG_SECONDS
+    bench.look()
+    bench.send()
+    assert (bench.reserved, bench.shown) == ({}, {})
 
 
 @pytest.mark.parametrize(("after", "adopted"), [(LOOK_SECONDS, True), (LOOK_SECONDS + 1, False)])

@@ -2,8 +2,8 @@
 
 The ConfigMap exists beforehand, and the process may read and patch this one alone. It is read at
 the start; what is no history of pods is ignored. It is written by the process that leads, every few
-minutes where pods came since. Without the right to it nothing is kept, and the extender learns from
-the pods that exist.
+minutes where pods came since. While it cannot be read nothing is kept, and the extender learns
+from the pods that exist.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from gpucore.wire.errors import WireError
 from gpucore.workload.arrivals import HISTORY_KEY, decode_history, encode_history
 from gpucore.workload.history import PodHistory
 from gpukube.client import KubeClient
-from gpukube.errors import ForbiddenError, KubeError, NotFoundError
+from gpukube.errors import KubeError
 from gpukube.server.time_slices import TimeSlices
 
 LOAD_SECONDS: Final = 2.0
@@ -50,20 +50,17 @@ class MixHistory:
     ) -> None:
         self._history, self._api, self._leads, self._clock = history, api, leads, clock
         namespace, _, name = where.partition("/")
-        self._where, self._kept = where, bool(where)
+        self._where = where
         self._path = f"/api/v1/namespaces/{namespace}/configmaps/{name}"
         self._read, self._saved = False, ""
 
     async def load(self) -> None:
         """Take over what was saved, unless it was read already; a failure is no error."""
-        if self._read or not self._kept:
+        if self._read or not self._where:
             return
         try:
             async with asyncio.timeout(LOAD_SECONDS):
                 raw = await self._api.get(self._path)
-        except (ForbiddenError, NotFoundError) as error:
-            self._refused(error)
-            return
         except (KubeError, TimeoutError) as error:
             log.info("history of pods not read", config_map=self._where, error=str(error))
             return
@@ -74,20 +71,18 @@ class MixHistory:
         """Save for ever; what is not read yet is read first, for it must not be lost."""
         while True:
             await self.load()
-            await asyncio.sleep(SAVE_SECONDS if self._read or not self._kept else RETRY_SECONDS)
+            await asyncio.sleep(SAVE_SECONDS if self._read or not self._where else RETRY_SECONDS)
             await self.save()
 
     async def save(self) -> None:
         """Write where this process leads, and the history changed."""
-        if not (self._read and self._kept and await self._leads()):
+        if not (self._read and await self._leads()):
             return
         text = encode_history(await TimeSlices().finish(self._history.saved()))
         if text == self._saved:
             return
         try:
             await self._api.patch(self._path, msgspec.json.encode({"data": {HISTORY_KEY: text}}))
-        except (ForbiddenError, NotFoundError) as error:
-            self._refused(error)
         except KubeError as error:
             log.info("history of pods not saved", config_map=self._where, error=str(error))
         else:
@@ -104,7 +99,3 @@ class MixHistory:
             self._history.restore(saved)
             self._saved = text
             log.info("history of pods read", config_map=self._where, pods=saved.pods)
-
-    def _refused(self, error: KubeError) -> None:
-        self._kept = False
-        log.info("history of pods is not kept", config_map=self._where, error=str(error))

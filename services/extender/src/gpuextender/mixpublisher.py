@@ -21,12 +21,14 @@ from gpucore.wire.errors import WireError
 from gpucore.workload.mix_in_use import KEY, encode_mix
 from gpucore.workload.pod_mix import PodMix
 from gpukube.client import KubeClient
-from gpukube.errors import ForbiddenError, KubeError, NotFoundError
+from gpukube.errors import KubeError
 
 WRITE_SECONDS: Final = 5.0
 """Pause after a write or a failure."""
 LOOK_SECONDS: Final = 10.0
 """A process notices that it decides after this time at the latest."""
+READ_SECONDS: Final = 300.0
+"""What is published is read again after this time: a restored API server has what was before."""
 CALLED_SECONDS: Final = 600.0
 """Without a Lease, the processes decide that a scheduler called in this time."""
 
@@ -53,7 +55,7 @@ class MixPublisher:
     ) -> None:
         self._api, self._term, self._clock = api, term, clock
         namespace, _, name = where.partition("/")
-        self._where, self._allowed = where, bool(where)
+        self._where = where
         self._path = f"/api/v1/namespaces/{namespace}/configmaps/{name}"
         self._changed = asyncio.Event()
         self._used = False
@@ -61,6 +63,7 @@ class MixPublisher:
         self._text: str | None = None
         self._published: str | None = None
         self._published_in: int | None = None
+        self._read_at = 0.0
 
     def use(self, mix: PodMix | None) -> None:
         """All nodes compare placements by this mix now; ``None`` is the guess."""
@@ -81,16 +84,13 @@ class MixPublisher:
 
     async def publish(self) -> bool:
         """Write where this process decides and another mix is published; whether it tried to."""
-        term = await self._term() if self._allowed else None
-        if term is None:
+        term = await self._term() if self._where else None
+        if term is None or asyncio.get_running_loop().time() - self._read_at >= READ_SECONDS:
             self._published_in = None
         if term is None or (term == self._published_in and self._text == self._published):
             return False
         try:
             await self._write(term)
-        except (ForbiddenError, NotFoundError) as error:
-            self._allowed = False
-            log.info("mix is not published", config_map=self._where, error=str(error))
         except (KubeError, WireError) as error:
             log.info("mix not published", config_map=self._where, error=str(error))
         return True
@@ -100,6 +100,7 @@ class MixPublisher:
         if term != self._published_in:
             data = decode_config_map(await self._api.get(self._path)).data
             self._published = data.get(KEY)
+            self._read_at = asyncio.get_running_loop().time()
         if text != self._published:
             await self._api.patch(self._path, msgspec.json.encode({"data": {KEY: text}}))
         self._published, self._published_in = text, term

@@ -39,7 +39,7 @@ from gpuextender.clock import unix_ns
 
 _creation: Final = attrgetter("creation")
 _PASSING: Final = (AllocationState.ASSUMED, AllocationState.RESERVED, AllocationState.NOMINATED)
-_KEPT_FOR_GANGS: Final = frozenset({AllocationState.RESERVED, AllocationState.NOMINATED})
+KEPT_FOR_GANGS: Final = frozenset({AllocationState.RESERVED, AllocationState.NOMINATED})
 
 
 class State:
@@ -388,7 +388,7 @@ class State:
 
     def _charge(self, allocation: Allocation | None, now_ns: int) -> None:
         """A place that was kept for a pod of a gang ends without it."""
-        if allocation is not None and allocation.gang and allocation.state in _KEPT_FOR_GANGS:
+        if allocation is not None and allocation.gang and allocation.state in KEPT_FOR_GANGS:
             self.reservation_time.charge(allocation.namespace, allocation.assume_time, now_ns)
 
     def _freed(self, node: NodeName | None) -> None:

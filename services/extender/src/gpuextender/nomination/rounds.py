@@ -83,8 +83,8 @@ class Leadership:
     async def leads(self) -> bool:
         """The scheduler beside this process holds the Lease.
 
-        As of a second ago at most, or longer while the API server does not respond, but never
-        beyond the end of the Lease: another scheduler may hold it from then on.
+        As of a second ago at most, or longer while the Lease cannot be read, but never beyond its
+        end: another scheduler may hold it from then on.
         """
         if not self._elected:
             return True
@@ -102,19 +102,22 @@ class Leadership:
     async def _read(self) -> None:
         """Read the Lease; of several reads at a time, the one that began last counts."""
         begin = self._read_at = self._now()
-        left: float | None = 0.0
-        try:
-            found = msgspec.json.decode(await self._api.get(self._path), type=_Lease)
-            left = self._left(found.spec)
-        except (KubeError, msgspec.MsgspecError) as error:
-            log.info("lease not read", error=str(error))
-            if isinstance(error, KubeError) and not isinstance(error, NotFoundError):
-                left = None  # what was read before holds until the end of the Lease
+        spec = await self._get()
         if begin < self._answered_at:
             return
         self._answered_at = begin
-        if left is not None:
-            self._until = self._now() + left
+        if spec is not None:
+            self._until = self._now() + self._left(spec)
+
+    async def _get(self) -> _Spec | None:
+        """That of the Lease, empty where there is no Lease; ``None`` where it cannot be read."""
+        try:
+            return msgspec.json.decode(await self._api.get(self._path), type=_Lease).spec
+        except NotFoundError:
+            return _Spec()
+        except (KubeError, msgspec.MsgspecError) as error:
+            log.info("lease not read", error=str(error))
+            return None
 
     def _left(self, spec: _Spec) -> float:
         """Seconds for which the scheduler beside this process still holds the Lease."""
@@ -148,7 +151,7 @@ class Adoption:
         now: Callable[[], float],
     ) -> None:
         self._state, self._api, self._adopt, self._now = state, api, adopt, now
-        self._until = float("-inf")
+        self._until, self._complete = float("-inf"), True
         self._seen: set[tuple[PodUid, NodeName]] = set()
 
     def begin(self) -> None:
@@ -156,10 +159,15 @@ class Adoption:
         self._until = self._now() + LOOK_SECONDS
         self._seen.clear()
 
-    async def look(self) -> None:
-        """Adopt what was written by extenders before this process began to nominate."""
-        if self._now() > self._until:
-            return
+    async def look(self) -> float:
+        """Adopt what was written by extenders before this process began to nominate.
+
+        Returns:
+            Seconds until the next look at pods that could not be read, infinite for none.
+        """
+        if self._complete and self._now() > self._until:
+            return NEVER
+        self._complete = True
         for one in self._state.nominations.pods():
             pending = self._state.find(one.namespace, one.name)
             if pending is None or pending.pod.uid != one.uid:
@@ -169,6 +177,7 @@ class Adoption:
                 try:
                     ours = await version_written_by_us(self._api, pending.pod)
                 except KubeError as error:
+                    self._complete = False
                     log.info(
                         "nomination not read", pod=f"{one.namespace}/{one.name}", error=str(error)
                     )
@@ -176,6 +185,7 @@ class Adoption:
                 self._seen.add(key)
                 if ours:
                     self._adopt(pending, pending.pod.nominated)
+        return NEVER if self._complete else FRESH_SECONDS
 
 
 class _Version(msgspec.Struct):
@@ -234,8 +244,8 @@ class NominationRounds:
     async def round(self) -> float:
         """One round where this process leads; seconds until the next one, infinite for none."""
         if await self._leads():
-            await self._adoption.look()
-            return await self._nominator.round()
+            again = await self._adoption.look()
+            return min(again, await self._nominator.round())
         return FRESH_SECONDS if self._nominator.due() else NEVER
 
     async def _leads(self) -> bool:

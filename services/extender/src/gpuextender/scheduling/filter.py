@@ -47,6 +47,8 @@ from gpuextender.state import State
 
 NodeNames = Sequence[NodeName]
 
+QUIET_SECONDS: Final = 10.0
+"""A scheduler that calls again after this time may have had another extender meanwhile."""
 BIND_SECONDS: Final = 0.02
 MISSED: Final = 3
 
@@ -184,6 +186,8 @@ class Filter:
     async def _decide(self, args: ExtenderArgs) -> FilterResult:
         if not messages.given(args.pod):
             return FilterResult(error="arg or pod is nil")
+        if not self._state.called_within(QUIET_SECONDS):
+            await self._gangs.resume()
         pending = self._state.saw(decode_pod(args.pod))
         if messages.given(args.node_names):
             names = messages.names_of(args.node_names)

@@ -16,7 +16,9 @@ from gpucore.explain.sentences import sentence
 from gpucore.gang.group_cycles import PodGroupCycles
 from gpucore.gang.members import Postponed, planning_pause, resting
 from gpucore.gang.placement import place_gang, taken
+from gpucore.gang.pod_groups import Key
 from gpucore.gang.values import GangPlacement, Shortage
+from gpucore.kubescheduler.node_fit import pods_admitted
 from gpucore.model import Allocation, AllocationState, Code, FitError, Placement, PodRequest
 from gpucore.scheduling.grouping import Rules
 from gpucore.scheduling.pending_pods import UnscheduledPod
@@ -26,13 +28,16 @@ from gpucore.wire.pod.gangs import Gang, gang_of, reservation_uid
 from gpucore.wire.pod.spec import Pod
 from gpuextender.clock import unix_ns
 from gpuextender.scheduling.messages import FilterStatuses
-from gpuextender.state import State
+from gpuextender.state import KEPT_FOR_GANGS, State
+from gpukube.server.time_slices import TimeSlices
 
 BIND_SECONDS: Final = 0.1
 """For how long a PodGroup waits for the binds of the cycle before."""
 LOOK_SECONDS: Final = 0.01
 RELEASE_LOOK_SECONDS: Final = 0.25
 """kube-scheduler tries a refused group again after 3 s; other pods get the released GPUs before."""
+RESUME_SECONDS: Final = 1.0
+"""For how long the first filter call waits; gangs after that wait for their own calls."""
 NAMED: Final = 5
 """Nodes that a refusal names; the others are counted."""
 _NO_LIMITS: Final[Mapping[NodeName, int]] = MappingProxyType({})
@@ -84,6 +89,46 @@ class Gangs:
                     self.groups.release(key)
                 return
             await asyncio.sleep(LOOK_SECONDS)
+
+    async def resume(self) -> None:
+        """Reserve the places that half placed gangs lack: those of another process are lost.
+
+        Of gangs by labels: kube-scheduler places the pods of a PodGroup in one cycle.
+        """
+        slices, loop = TimeSlices(), asyncio.get_running_loop()
+        until, tried = loop.time() + RESUME_SECONDS, set[tuple[Key, PodRequest]]()
+        for pod in [one.pod for one in self._state.waiting()]:
+            pending, gang = self._state.find(pod.namespace, pod.name), gang_of(pod)
+            if pending is None or pending.pod.uid != pod.uid or gang is None or gang.is_group:
+                continue
+            request = pending.pod_request
+            if request is None or request.fault:
+                continue
+            if pending.pod.nominated or self._state.ledger.allocation(pending.pod.uid) is not None:
+                continue  # its place is kept
+            if (gang.key, request) not in tried and self._half_placed(gang):
+                tried.add((gang.key, request))
+                limits = self._admitting(pending.pod, gang)
+                self._reservations(gang, pending, request, limits, limits)
+            if loop.time() >= until:
+                return
+            await slices.yield_to_loop()
+
+    def _half_placed(self, gang: Gang) -> bool:
+        """Pods of the gang are bound or being bound."""
+        held = self._state.ledger.gang(*gang.key)
+        return any(one.state not in KEPT_FOR_GANGS for one in held)
+
+    def _admitting(self, pod: Pod, gang: Gang) -> dict[NodeName, int]:
+        """Nodes that kube-scheduler's rules admit, as far as known, with the number of pods."""
+        found = dict[NodeName, int]()
+        for name in self._state.ledger.nodes():
+            node = self._state.candidates.node(name)
+            if pod.constraints is None or node is None:
+                found[name] = gang.size
+            elif most := max(0, pods_admitted(node, pod.constraints, gang.size)):
+                found[name] = most
+        return found
 
     async def release_ended(self) -> None:
         """Release the plans of cycles that ended without binds, for ever."""
@@ -222,10 +267,11 @@ class Gangs:
         gang: Gang,
         pending: UnscheduledPod,
         pod_request: PodRequest,
-        names: Sequence[NodeName],
+        names: Collection[NodeName],
+        limits: Mapping[NodeName, int] = _NO_LIMITS,
     ) -> tuple[Allocation, ...] | str:
         """The places of the pods of the gang that have none, kept from now on; or why none."""
-        found = self._place_gang(gang, pending, pod_request, names)
+        found = self._place_gang(gang, pending, pod_request, names, limits)
         if isinstance(found, str):
             return found
         for uid in found.given_up:
