@@ -249,6 +249,10 @@ CASES: Mapping[str, Case] = {
 """One for each alert, by its name."""
 
 FURTHER: Mapping[str, Case] = {
+    "a device plugin runs and finds no driver, as after a reboot": Case(
+        {HEALTHY_GPU: SILENT, GPU_UNITS: SILENT, MPS: SILENT},
+        also={"GpusharePluginDown": _NODE},
+    ),
     "the webhook runs and is not ready": Case(
         {WEBHOOK_READY: always(0)}, also={"GpushareWebhookDown": _RELEASE}
     ),
