@@ -66,7 +66,7 @@ POD_ALLOCATED_GPUS = Gauge(
 POD_USED = Gauge(
     "gpushare_pod_used_bytes",
     "GPU memory in bytes used by the pod: by its cgroup where the driver limits memory, otherwise "
-    "the sum of its processes",
+    "the sum of its processes; absent where it is unknown",
     ["gpu", "exported_namespace", "exported_pod"],
 )
 UNATTRIBUTED = Gauge(
