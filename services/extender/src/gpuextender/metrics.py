@@ -17,6 +17,7 @@ from prometheus_client import (
     Gauge,
     Histogram,
     Metric,
+    disable_created_metrics,
     generate_latest,
 )
 from prometheus_client.core import GaugeMetricFamily
@@ -30,6 +31,8 @@ from gpucore.accounting.node_info import NodeInfo
 from gpucore.kubescheduler.candidate_nodes import CandidateNodes
 from gpucore.model import AllocationState, PodRequest
 from gpucore.units import NodeName
+
+disable_created_metrics()  # a series more for each counter and histogram, of use to nobody
 
 REGISTRY: Final = CollectorRegistry(auto_describe=True)
 GCCollector(registry=REGISTRY)
