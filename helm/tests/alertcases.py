@@ -74,6 +74,9 @@ LEADS_TOO = LEADS.replace("scheduler-0", "scheduler-1")
 SCHEDULER_UP = of("up", SCHEDULER)
 ATTEMPTS = of("scheduler_schedule_attempts_total", SCHEDULER, 'result="error"')
 DISAGREEMENTS = of("gpushare_plugin_disagreements", PLUGIN)
+PLUGIN_UP = of("up", PLUGIN)
+PLUGIN_STARTED = of("process_start_time_seconds", PLUGIN)
+XID_79 = of("gpushare_gpu_xid_total", PLUGIN, 'gpu="GPU-a",xid="79"')
 HEALTHY_GPU = of("gpushare_gpu_healthy", GPU)
 UNRESPONSIVE = of("gpushare_plugin_unresponsive_gpus", PLUGIN)
 GPU_UNITS = of("gpushare_gpu_units", GPU)
@@ -112,6 +115,8 @@ HEALTHY: Mapping[str, str] = {
     SCHEDULER_UP: always(1),
     of("leader_election_master_status", 'job="other",name="kube-scheduler"'): always(0),
     ATTEMPTS: always(1),
+    PLUGIN_UP: always(1),
+    PLUGIN_STARTED: always(0),
     DISAGREEMENTS: always(0),
     HEALTHY_GPU: always(1),
     UNRESPONSIVE: always(0),
@@ -196,7 +201,7 @@ CASES: Mapping[str, Case] = {
     "GpushareGpuNotResponding": Case({UNRESPONSIVE: always(2)}, _NODE),
     "GpushareGpuErrors": Case(
         # A counter that begins with its first event has no increase yet.
-        {of("gpushare_gpu_xid_total", PLUGIN, 'gpu="GPU-a",xid="79"'): "_x75 1x4"},
+        {XID_79: "_x75 1x4"},
         {**_NODE, "gpu": "GPU-a", "xid": "79"},
     ),
     "GpushareRegistrationFails": Case(
@@ -338,7 +343,9 @@ FURTHER: Mapping[str, Case] = {
     "an error recurs soon after the plugin's pod was replaced": Case(
         {
             of("gpushare_gpu_xid_total", REPLACED, 'gpu="GPU-a",xid="79"'): "1x70 stale",
-            of("gpushare_gpu_xid_total", PLUGIN, 'gpu="GPU-a",xid="79"'): "_x75 1x4",
+            XID_79: "_x75 1x4",
+            PLUGIN_UP: "_x72 1x7",
+            PLUGIN_STARTED: f"_x72 {71 * 60}x7",
         },
         also={"GpushareGpuErrors": {**_NODE, "gpu": "GPU-a", "xid": "79"}},
     ),
@@ -389,6 +396,15 @@ STILL_WELL: Mapping[str, Mapping[str, str]] = {
     "a GPU was away for a moment": {HEALTHY_GPU: "1x79 0"},
     "a GPU responds a minute after its plugin started": {UNRESPONSIVE: "0x73 1x4 0x10"},
     "a swap of two pods was corrected": {DISAGREEMENTS: "0x77 1x2"},
+    "Prometheus did not run 15 minutes ago, and an error is older": {
+        XID_79: "1x55 _x12 1x12",
+        PLUGIN_UP: "1x55 _x12 1x12",
+    },
+    "Prometheus has just begun, and an error is older": {
+        XID_79: "_x76 1x4",
+        PLUGIN_UP: "_x76 1x4",
+        PLUGIN_STARTED: "_x76 0x4",
+    },
     "a pod without its limit was deleted at once": {
         of("gpushare_pod_limit_overridden", PLUGIN, f'{TENANT},by="environment"'): "_x79 1"
     },
