@@ -254,6 +254,13 @@ CASES: Mapping[str, Case] = {
 """One for each alert, by its name."""
 
 FURTHER: Mapping[str, Case] = {
+    "the claim of a pod cannot be prepared, and kubelet repeats its call": Case(
+        {
+            of("gpushare_plugin_claim_failures_total", PLUGIN, 'step="prepare"'): growing(4),
+            of("gpushare_plugin_claim_failures_total", PLUGIN, 'step="unprepare"'): growing(4),
+        },
+        also={"GpushareAllocationsRefused": {**_NODE, "code": "ClaimNotPrepared"}},
+    ),
     "a device plugin runs and finds no driver, as after a reboot": Case(
         {HEALTHY_GPU: SILENT, GPU_UNITS: SILENT, MPS: SILENT},
         also={"GpusharePluginDown": _NODE},
@@ -396,6 +403,9 @@ STILL_WELL: Mapping[str, Mapping[str, str]] = {
     "a GPU was away for a moment": {HEALTHY_GPU: "1x79 0"},
     "a GPU responds a minute after its plugin started": {UNRESPONSIVE: "0x73 1x4 0x10"},
     "a swap of two pods was corrected": {DISAGREEMENTS: "0x77 1x2"},
+    "a claim was prepared at the third call": {
+        of("gpushare_plugin_claim_failures_total", PLUGIN, 'step="prepare"'): "0x75 2x4"
+    },
     "Prometheus did not run 15 minutes ago, and an error is older": {
         XID_79: "1x55 _x12 1x12",
         PLUGIN_UP: "1x55 _x12 1x12",
