@@ -65,8 +65,8 @@ CLIENT_EXPIRY = of(
     "gpushare_extender_client_certificate_expiry_timestamp_seconds", EXTENDER, CLIENT
 )
 WORKING_SET = of("container_memory_working_set_bytes", BOX)
-OVERFULL = of("gpushare_extender_overfull_gpus", EXTENDER)
-PENDING = of("gpushare_extender_pending_units", EXTENDER)
+OVERFULL = of("gpushare_extender_overfull_gpus", EXTENDER, 'node="gpu-1",gpu="0"')
+PENDING = of("gpushare_extender_pending_units", EXTENDER, 'node="gpu-1"')
 BOUND = of("gpushare_extender_claims", EXTENDER, 'state="bound"')
 WAITING = of("gpushare_extender_waiting_units", EXTENDER)
 LEADS = of("leader_election_master_status", SCHEDULER, 'name="gpushare-scheduler"')
@@ -103,8 +103,6 @@ HEALTHY: Mapping[str, str] = {
     of("container_spec_memory_limit_bytes", BOX): always(1000),
     of("up", EXTENDER): always(1),
     UP_TOO: always(1),
-    OVERFULL: always(0),
-    PENDING: always(0),
     BOUND: always(2),
     WAITING: always(0),
     units("total"): always(15),
@@ -183,8 +181,8 @@ CASES: Mapping[str, Case] = {
         {"namespace": "gpu-system", "client": "kube-scheduler"},
     ),
     "GpushareMemoryNearLimit": Case({WORKING_SET: always(950)}, {**_POD, "container": "extender"}),
-    "GpushareGpuOverfull": Case({OVERFULL: always(1)}),
-    "GpushareUnitsOnUnknownGpu": Case({PENDING: always(4)}),
+    "GpushareGpuOverfull": Case({OVERFULL: always(1)}, {**_NODE, "gpu": "0"}),
+    "GpushareUnitsOnUnknownGpu": Case({PENDING: always(4)}, _NODE),
     "GpushareSharesUnconfirmed": Case({BOUND: always(2), binds("bound"): always(30)}, _RELEASE),
     "GpushareRoomScattered": Case({WAITING: always(6)}, _RELEASE),
     "GpushareSchedulerNoLeader": Case({LEADS: always(0)}, _RELEASE),
@@ -403,6 +401,10 @@ STILL_WELL: Mapping[str, Mapping[str, str]] = {
     "a GPU was away for a moment": {HEALTHY_GPU: "1x79 0"},
     "a GPU responds a minute after its plugin started": {UNRESPONSIVE: "0x73 1x4 0x10"},
     "a swap of two pods was corrected": {DISAGREEMENTS: "0x77 1x2"},
+    "the plugin of one node after the other reads the GPU of a pod": {
+        PENDING: "_x60 4x9 _x10",
+        PENDING.replace("gpu-1", "gpu-2"): "_x70 4x10",
+    },
     "a claim was prepared at the third call": {
         of("gpushare_plugin_claim_failures_total", PLUGIN, 'step="prepare"'): "0x75 2x4"
     },

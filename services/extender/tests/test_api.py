@@ -483,7 +483,7 @@ async def test_metrics_tell_latency_refusals_binds_gpus_and_the_watch(
         'gpushare_extender_claims{state="confirmed"} 2',
         'gpushare_extender_reflector_age_seconds{collection="pods"}',
         "gpushare_extender_ready 1.0",
-        "gpushare_extender_overfull_gpus 0",
+        "gpushare_extender_overfull_gpus gauge\n",
         "gpushare_extender_waiting_pods 1.0\n",
         "gpushare_extender_waiting_units 14.0\n",
     ):
