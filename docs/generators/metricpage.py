@@ -53,6 +53,7 @@ FOREIGN: Final = {
     "scheduler_schedule_attempts_total": "kube-scheduler: attempts, by what came of them",
     "process_resident_memory_bytes": "each of our processes: memory that it has",
     "process_cpu_seconds_total": "each of our processes: CPU time that it took",
+    "process_start_time_seconds": "each of our processes: when it started, in Unix seconds",
     "container_memory_working_set_bytes": "kubelet (cAdvisor): memory that counts for the limit",
     "container_spec_memory_limit_bytes": "kubelet (cAdvisor): the limit; 0 without one",
 }

@@ -65,8 +65,8 @@ CLIENT_EXPIRY = of(
     "gpushare_extender_client_certificate_expiry_timestamp_seconds", EXTENDER, CLIENT
 )
 WORKING_SET = of("container_memory_working_set_bytes", BOX)
-OVERFULL = of("gpushare_extender_overfull_gpus", EXTENDER)
-PENDING = of("gpushare_extender_pending_units", EXTENDER)
+OVERFULL = of("gpushare_extender_overfull_gpus", EXTENDER, 'node="gpu-1",gpu="0"')
+PENDING = of("gpushare_extender_pending_units", EXTENDER, 'node="gpu-1"')
 BOUND = of("gpushare_extender_claims", EXTENDER, 'state="bound"')
 WAITING = of("gpushare_extender_waiting_units", EXTENDER)
 LEADS = of("leader_election_master_status", SCHEDULER, 'name="gpushare-scheduler"')
@@ -74,6 +74,9 @@ LEADS_TOO = LEADS.replace("scheduler-0", "scheduler-1")
 SCHEDULER_UP = of("up", SCHEDULER)
 ATTEMPTS = of("scheduler_schedule_attempts_total", SCHEDULER, 'result="error"')
 DISAGREEMENTS = of("gpushare_plugin_disagreements", PLUGIN)
+PLUGIN_UP = of("up", PLUGIN)
+PLUGIN_STARTED = of("process_start_time_seconds", PLUGIN)
+XID_79 = of("gpushare_gpu_xid_total", PLUGIN, 'gpu="GPU-a",xid="79"')
 HEALTHY_GPU = of("gpushare_gpu_healthy", GPU)
 UNRESPONSIVE = of("gpushare_plugin_unresponsive_gpus", PLUGIN)
 GPU_UNITS = of("gpushare_gpu_units", GPU)
@@ -100,8 +103,6 @@ HEALTHY: Mapping[str, str] = {
     of("container_spec_memory_limit_bytes", BOX): always(1000),
     of("up", EXTENDER): always(1),
     UP_TOO: always(1),
-    OVERFULL: always(0),
-    PENDING: always(0),
     BOUND: always(2),
     WAITING: always(0),
     units("total"): always(15),
@@ -112,6 +113,8 @@ HEALTHY: Mapping[str, str] = {
     SCHEDULER_UP: always(1),
     of("leader_election_master_status", 'job="other",name="kube-scheduler"'): always(0),
     ATTEMPTS: always(1),
+    PLUGIN_UP: always(1),
+    PLUGIN_STARTED: always(0),
     DISAGREEMENTS: always(0),
     HEALTHY_GPU: always(1),
     UNRESPONSIVE: always(0),
@@ -178,8 +181,8 @@ CASES: Mapping[str, Case] = {
         {"namespace": "gpu-system", "client": "kube-scheduler"},
     ),
     "GpushareMemoryNearLimit": Case({WORKING_SET: always(950)}, {**_POD, "container": "extender"}),
-    "GpushareGpuOverfull": Case({OVERFULL: always(1)}),
-    "GpushareUnitsOnUnknownGpu": Case({PENDING: always(4)}),
+    "GpushareGpuOverfull": Case({OVERFULL: always(1)}, {**_NODE, "gpu": "0"}),
+    "GpushareUnitsOnUnknownGpu": Case({PENDING: always(4)}, _NODE),
     "GpushareSharesUnconfirmed": Case({BOUND: always(2), binds("bound"): always(30)}, _RELEASE),
     "GpushareRoomScattered": Case({WAITING: always(6)}, _RELEASE),
     "GpushareSchedulerNoLeader": Case({LEADS: always(0)}, _RELEASE),
@@ -196,7 +199,7 @@ CASES: Mapping[str, Case] = {
     "GpushareGpuNotResponding": Case({UNRESPONSIVE: always(2)}, _NODE),
     "GpushareGpuErrors": Case(
         # A counter that begins with its first event has no increase yet.
-        {of("gpushare_gpu_xid_total", PLUGIN, 'gpu="GPU-a",xid="79"'): "_x75 1x4"},
+        {XID_79: "_x75 1x4"},
         {**_NODE, "gpu": "GPU-a", "xid": "79"},
     ),
     "GpushareRegistrationFails": Case(
@@ -249,6 +252,17 @@ CASES: Mapping[str, Case] = {
 """One for each alert, by its name."""
 
 FURTHER: Mapping[str, Case] = {
+    "the claim of a pod cannot be prepared, and kubelet repeats its call": Case(
+        {
+            of("gpushare_plugin_claim_failures_total", PLUGIN, 'step="prepare"'): growing(4),
+            of("gpushare_plugin_claim_failures_total", PLUGIN, 'step="unprepare"'): growing(4),
+        },
+        also={"GpushareAllocationsRefused": {**_NODE, "code": "ClaimNotPrepared"}},
+    ),
+    "a device plugin runs and finds no driver, as after a reboot": Case(
+        {HEALTHY_GPU: SILENT, GPU_UNITS: SILENT, MPS: SILENT},
+        also={"GpusharePluginDown": _NODE},
+    ),
     "the webhook runs and is not ready": Case(
         {WEBHOOK_READY: always(0)}, also={"GpushareWebhookDown": _RELEASE}
     ),
@@ -334,7 +348,9 @@ FURTHER: Mapping[str, Case] = {
     "an error recurs soon after the plugin's pod was replaced": Case(
         {
             of("gpushare_gpu_xid_total", REPLACED, 'gpu="GPU-a",xid="79"'): "1x70 stale",
-            of("gpushare_gpu_xid_total", PLUGIN, 'gpu="GPU-a",xid="79"'): "_x75 1x4",
+            XID_79: "_x75 1x4",
+            PLUGIN_UP: "_x72 1x7",
+            PLUGIN_STARTED: f"_x72 {71 * 60}x7",
         },
         also={"GpushareGpuErrors": {**_NODE, "gpu": "GPU-a", "xid": "79"}},
     ),
@@ -385,6 +401,22 @@ STILL_WELL: Mapping[str, Mapping[str, str]] = {
     "a GPU was away for a moment": {HEALTHY_GPU: "1x79 0"},
     "a GPU responds a minute after its plugin started": {UNRESPONSIVE: "0x73 1x4 0x10"},
     "a swap of two pods was corrected": {DISAGREEMENTS: "0x77 1x2"},
+    "the plugin of one node after the other reads the GPU of a pod": {
+        PENDING: "_x60 4x9 _x10",
+        PENDING.replace("gpu-1", "gpu-2"): "_x70 4x10",
+    },
+    "a claim was prepared at the third call": {
+        of("gpushare_plugin_claim_failures_total", PLUGIN, 'step="prepare"'): "0x75 2x4"
+    },
+    "Prometheus did not run 15 minutes ago, and an error is older": {
+        XID_79: "1x55 _x12 1x12",
+        PLUGIN_UP: "1x55 _x12 1x12",
+    },
+    "Prometheus has just begun, and an error is older": {
+        XID_79: "_x76 1x4",
+        PLUGIN_UP: "_x76 1x4",
+        PLUGIN_STARTED: "_x76 0x4",
+    },
     "a pod without its limit was deleted at once": {
         of("gpushare_pod_limit_overridden", PLUGIN, f'{TENANT},by="environment"'): "_x79 1"
     },

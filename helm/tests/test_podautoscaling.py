@@ -39,12 +39,18 @@ def of_pod(metric: str, node: str, gpu: int, name: str, instance: str = "a") -> 
 
 
 def series() -> dict[str, str]:
-    """Two pods: one on a quarter of two GPUs of two sizes, one on half of the second."""
+    """Three pods on two GPUs of two sizes: a quarter of both, half of one, an eighth of both.
+
+    The use of the second GPU by the third pod is not known.
+    """
     found = {
         of_pod("gpushare_pod_allocated_gpus", "n1", 0, "model-a"): "0.25x60",
         of_pod("gpushare_pod_allocated_gpus", "n1", 0, "model-a", "scraped-twice"): "0.25x60",
         of_pod("gpushare_pod_allocated_gpus", "n1", 1, "model-a"): "0.25x60",
         of_pod("gpushare_pod_allocated_gpus", "n1", 1, "model-b"): "0.5x60",
+        of_pod("gpushare_pod_allocated_gpus", "n1", 0, "part"): "0.125x60",
+        of_pod("gpushare_pod_allocated_gpus", "n1", 1, "part"): "0.125x60",
+        of_pod("gpushare_pod_used_bytes", "n1", 0, "part"): f"{1 * GIB}x60",
         of_pod("gpushare_pod_used_bytes", "n1", 0, "model-a"): f"{1 * GIB}x60",
         of_pod("gpushare_pod_used_bytes", "n1", 1, "model-a"): f"{8 * GIB}x60",
         of_pod("gpushare_pod_used_bytes", "n1", 1, "model-b"): f"{4 * GIB}x60",
@@ -64,11 +70,17 @@ def labels(name: str) -> str:
 
 @pytest.mark.slow
 def test_the_series_are_of_each_pod_over_all_its_gpus(promtool_path: Path, tmp_path: Path) -> None:
-    """9 of 12 GiB are used by one pod, 4 of 16 GiB by the other; the busiest GPU counts."""
+    """9 of 12 GiB are used by one pod, 4 of 16 GiB by the other; the busiest GPU counts.
+
+    The third uses 1 of 2 GiB where that is known; its other 4 GiB may be used or not.
+    """
     (trigger,) = of_kind("ScaledObject")["spec"]["triggers"]
     expected = {
-        USED: [(f"{USED}{labels('model-a')}", 0.75), (f"{USED}{labels('model-b')}", 0.25)],
-        BUSY: [(f"{BUSY}{labels('model-a')}", 0.6), (f"{BUSY}{labels('model-b')}", 0.6)],
+        USED: [
+            (f"{USED}{labels(name)}", part)
+            for name, part in (("model-a", 0.75), ("model-b", 0.25), ("part", 0.5))
+        ],
+        BUSY: [(f"{BUSY}{labels(name)}", 0.6) for name in ("model-a", "model-b", "part")],
         trigger["metadata"]["query"]: [("{}", 1.2)],
     }
     tests = [

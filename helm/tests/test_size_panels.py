@@ -17,6 +17,9 @@ SERIES = {
     pod("gpushare_pod_allocated_gpus", 0, "blue", "notebook"): "0.25x1500",
     pod("gpushare_pod_allocated_gpus", 0, "blue", "young"): "0.125x1500",
     pod("gpushare_pod_allocated_gpus", 1, "blue", "dark"): "0.125x1500",
+    pod("gpushare_pod_allocated_gpus", 0, "blue", "part"): "0.0625x1500",
+    pod("gpushare_pod_used_bytes", 0, "blue", "part"): "0x1500",
+    pod("gpushare_pod_allocated_gpus", 1, "blue", "part"): "0.0625x1500",
     pod("gpushare_pod_allocated_gpus", 1, "green", "over"): "0.0625x1500",
     pod("gpushare_pod_used_bytes", 1, "green", "over"): f"{2 * GIB}x1500",
     pod("gpushare_pod_over_bytes", 1, "green", "over"): f"{GIB}x1500",
@@ -29,26 +32,31 @@ SERIES = {
     f'gpushare_gpu_memory_bytes{{{JOB},gpu="1",uuid="GPU-b"}}': f"{16 * GIB}x1500",
 }
 """25 hours of two GPUs of 16 GiB: a Deployment, a StatefulSet, an idle notebook, an idle pod that
-is younger than an hour at first, a pod of unknown use, and one that uses twice its share."""
+is younger than an hour at first, a pod of unknown use, one whose use of one of its GPUs is unknown,
+and one that uses twice its share."""
 RED, BLUE = 'exported_namespace="red"', 'exported_namespace="blue"'
 GREEN = 'exported_namespace="green"'
 OVER = f'{{{GREEN}, workload="over"}}'
 CHAT, TRAIN = f'{{{RED}, workload="chat"}}', f'{{{RED}, workload="train"}}'
-NOTEBOOK, YOUNG = (f'{{{BLUE}, workload="{name}"}}' for name in ("notebook", "young"))
+NOTEBOOK, YOUNG, PART = (f'{{{BLUE}, workload="{name}"}}' for name in ("notebook", "young", "part"))
 EXPECTED: dict[str, list[dict[str, float]]] = {
-    "Requested": [{"{}": 33 * GIB}],
+    "Requested": [{"{}": 35 * GIB}],
     "Used": [{"{}": 20 * GIB}],
-    "Not used": [{"{}": 12 * GIB}],
-    "Used part": [{"{}": 20 / 31}],
+    "Not used": [{"{}": 13 * GIB}],
+    "Used part": [{"{}": 20 / 32}],
     "Idle pods": [{"{}": 1}],
     "Use not known": [{"{}": 1}],
     "In use of no known pod": [{"{}": 3 * GIB}],
     "Beyond the share": [{"{}": GIB}],
-    "Requested and used": [{"{}": 31 * GIB}, {"{}": 20 * GIB}],
+    "Requested and used": [{"{}": 32 * GIB}, {"{}": 20 * GIB}],
     "Used part by namespace": [{f"{{{RED}}}": 0.75, f"{{{BLUE}}}": 0.0, f"{{{GREEN}}}": 2}],
-    "Not used by namespace": [{f"{{{RED}}}": 6 * GIB, f"{{{BLUE}}}": 6 * GIB, f"{{{GREEN}}}": 0}],
-    "Not used by workload": [{CHAT: 6 * GIB, TRAIN: 0, NOTEBOOK: 4 * GIB, YOUNG: 2 * GIB, OVER: 0}],
-    "Highest use of a day by workload": [{CHAT: 0.25, TRAIN: 1, NOTEBOOK: 0.25, YOUNG: 0, OVER: 2}],
+    "Not used by namespace": [{f"{{{RED}}}": 6 * GIB, f"{{{BLUE}}}": 7 * GIB, f"{{{GREEN}}}": 0}],
+    "Not used by workload": [
+        {CHAT: 6 * GIB, TRAIN: 0, NOTEBOOK: 4 * GIB, YOUNG: 2 * GIB, PART: GIB, OVER: 0}
+    ],
+    "Highest use of a day by workload": [
+        {CHAT: 0.25, TRAIN: 1, NOTEBOOK: 0.25, YOUNG: 0, PART: 0, OVER: 2}
+    ],
     "Idle memory by pod": [{f'{{{BLUE}, exported_pod="notebook"}}': 4 * GIB}],
 }
 """By title and query, at 24 hours and ten minutes."""

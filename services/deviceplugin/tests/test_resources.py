@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from fakecluster.objects import planned
 from fakedriver import FakeDriver, t4
+from prometheus_client import REGISTRY
 from stage import Stage
 
 from gpucore.model import Gpu, Inventory
@@ -99,14 +100,19 @@ async def test_gpus_that_come_later_are_offered(tmp_path: Path) -> None:
 
 
 async def test_without_a_driver_the_plugin_stays_up_and_reports_it(tmp_path: Path) -> None:
-    """No driver: not ready, with the reason; nothing is registered and nothing crashes."""
-    driver = FakeDriver()
+    """No driver: not ready, with the reason; nothing is registered and nothing crashes.
+
+    No metric of a GPU is there, which is what GpusharePluginDown fires by.
+    """
+    driver = FakeDriver(t4(9))
     driver.absent = True
+    of_gpu = {"gpu": "9", "uuid": t4(9).uuid}
     async with Stage(tmp_path, driver) as stage:
         assert stage.plugin is not None
         plugin = stage.plugin
         await stage.eventually(lambda: plugin.missing() == "no driver")
         assert stage.kubelet.registrations == []
+        assert REGISTRY.get_sample_value("gpushare_gpu_units", of_gpu) is None
 
 
 async def test_the_label_that_oversells_multiplies_memory(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from servicercalls import (
 from structlog.testing import capture_logs
 
 from gpucore.model import IsolationMode
+from gpucore.node.allocation.allocation_error import AllocationErrorCode
 from gpucore.node.allocation.device_ids import Resource
 from gpucore.node.grant import GrantPolicy
 from gpucore.node.isolation.cdi import CdiDevice
@@ -366,6 +367,14 @@ async def test_a_refused_start_is_counted_and_names_its_reason(why: str, code: s
     assert await made.PreStartContainer(request, CONTEXT) == api.PreStartContainerResponse()
     assert asked == [("a", "b")] * 2
     assert sample("refusals_total", resource="gpu-mem", code=code) == before + 1
+
+
+@pytest.mark.parametrize("code", AllocationErrorCode)
+def test_refusals_are_counted_from_zero(code: str) -> None:
+    """Prometheus has no increase of a series that begins with a burst of refusals."""
+    labels = {"resource": str(Resource.CORE), "code": code}
+    servicer(node(), Resource.CORE)
+    assert REGISTRY.get_sample_value("gpushare_plugin_refusals_total", labels) is not None
 
 
 async def test_the_cdi_file_is_there_before_kubelet_is_answered() -> None:

@@ -134,6 +134,22 @@ async def test_bytes_are_those_of_the_pods_whose_processes_use_them(world: World
     assert (of_gpu("used_bytes", 1), of_gpu("unattributed_bytes", 1)) == (0, 0)
 
 
+async def test_a_pod_that_uses_no_memory_has_a_zero_where_that_is_certain(world: World) -> None:
+    """Prometheus has no other sign of an idle pod; memory of no known pod may be its own."""
+    world.used(FIRST, p11=100)
+    await world.meter.measure()
+    assert (of_pod("used_bytes", "a"), of_pod("used_bytes", "b")) == (100, 0)
+    world.used(FIRST, p11=100, p99=1000)
+    await world.meter.measure()
+    assert (of_pod("used_bytes", "a"), of_pod("used_bytes", "b")) == (100, None)
+    world.used(FIRST)
+    await world.meter.measure()
+    assert (of_pod("used_bytes", "a"), of_pod("used_bytes", "b")) == (0, 0)
+    world.known.clear()
+    await world.meter.measure()
+    assert (of_pod("used_bytes", "a"), of_pod("used_bytes", "b")) == (0, 0)
+
+
 async def test_allocated_units_are_those_of_kubelets_account(world: World) -> None:
     """Of the GPU, and of each pod on it."""
     world.holds(a=(0, 0, Resource.MEM), b=(1, 0, Resource.MEM))

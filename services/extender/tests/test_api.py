@@ -5,7 +5,7 @@ import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from aiohttp import web
@@ -15,6 +15,7 @@ from running import WAIT_SECONDS, Running, until
 from gpucore.workload.history import FEWEST_PODS
 from gpuextender.http import app, views
 from gpuextender.http.turns import MOST_QUESTIONS
+from gpuextender.scheduling.bind import BindOutcome
 from gpuextender.scheduling.messages import HostPriority
 from gpukube.testing.apiserver import FakeApiServer
 
@@ -482,12 +483,20 @@ async def test_metrics_tell_latency_refusals_binds_gpus_and_the_watch(
         'gpushare_extender_claims{state="confirmed"} 2',
         'gpushare_extender_reflector_age_seconds{collection="pods"}',
         "gpushare_extender_ready 1.0",
-        "gpushare_extender_overfull_gpus 0",
+        "gpushare_extender_overfull_gpus gauge\n",
         "gpushare_extender_waiting_pods 1.0\n",
         "gpushare_extender_waiting_units 14.0\n",
     ):
         assert line in text, line
     assert "held-0" not in text
+    assert "_created" not in text
+
+
+@pytest.mark.parametrize("outcome", get_args(BindOutcome))
+async def test_binds_are_counted_from_zero(extender: Running, outcome: str) -> None:
+    """Prometheus has no increase of a series that begins with a burst of binds."""
+    _, text = await extender.get("/metrics")
+    assert f'gpushare_extender_binds_total{{outcome="{outcome}"}}' in text
 
 
 async def test_nothing_is_decided_before_the_first_list(

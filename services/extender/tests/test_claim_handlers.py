@@ -127,10 +127,11 @@ async def test_over_commitment_raises_the_figure_of_the_alert(state: State) -> N
     slices.on_replace(page_of(listed(resource_slice()), decode_slice).items)
     claims.on_replace(page_of(listed(claim("a", "8Gi"), claim("b", "7Gi")), decode_claim).items)
     gauges = LedgerMetrics(state.ledger, lambda: (), state.candidates)
-    assert "gpushare_extender_overfull_gpus 0" in (await gauges.render()).decode()
+    assert "gpushare_extender_overfull_gpus{" not in (await gauges.render()).decode()
     claims.on_replace(page_of(listed(claim("a", "8Gi"), claim("b", "8Gi")), decode_claim).items)
     gauges.node_changed(N1)
-    assert "gpushare_extender_overfull_gpus 1" in (await gauges.render()).decode()
+    overfull = f'gpushare_extender_overfull_gpus{{gpu="0",node="{N1}"}} 1'
+    assert overfull in (await gauges.render()).decode()
     assert 'state="bound"} 0' in (await gauges.render()).decode(), "the alert of unconfirmed pods"
 
 

@@ -132,19 +132,28 @@ def test_a_gpu_that_its_node_lost_is_neither_shown_nor_over_full() -> None:
     state.pod_changed(a_pod(placed(pod("p", 4, uid="u"), "n", 1)))
     gauges = gauges_of(state)
     assert units(state) == {"total": 15, "used": 0, "free": 15}
-    assert "overfull_gpus 0" in rendered(gauges)
+    assert "overfull_gpus{" not in rendered(gauges)
     state.node_gone(NodeName("n"))
     assert units(state) == {}
-    assert "overfull_gpus 0" in rendered(gauges)
+    assert "overfull_gpus{" not in rendered(gauges)
 
 
 def test_a_gpu_with_more_allocated_than_it_has_is_over_full() -> None:
-    """A GPU of the node itself counts."""
+    """A GPU of the node itself counts, and is named for whoever is woken by it."""
     state = state_of(a_node("n", 15))
     for uid in "ab":
         state.pod_changed(a_pod(placed(pod(uid, 8, uid=uid), "n", 0)))
-    assert "overfull_gpus 1" in rendered(gauges_of(state))
+    assert 'overfull_gpus{gpu="0",node="n"} 1.0\n' in rendered(gauges_of(state))
     assert units(state) == {"total": 15, "used": 16, "free": 0}
+
+
+def test_units_on_an_unknown_gpu_are_those_of_their_node() -> None:
+    """Whoever is warned of them has to look at the node's plugin; other nodes have no series."""
+    state = state_of(a_node("n", 15), a_node("other", 15))
+    unknown = pod("p", 4, uid="u")
+    state.pod_changed(a_pod(unknown | {"spec": unknown["spec"] | {"nodeName": "n"}}))
+    found = re.findall(r"pending_units(\{.*)", rendered(gauges_of(state)))
+    assert found == ['{node="n"} 4.0']
 
 
 def test_a_state_without_allocations_is_zero() -> None:

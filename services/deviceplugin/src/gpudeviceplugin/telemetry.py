@@ -4,9 +4,11 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 
-from prometheus_client import Counter, Gauge, Histogram
+from prometheus_client import Counter, Gauge, Histogram, disable_created_metrics
 
-_BUCKETS = (0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0)
+disable_created_metrics()  # a series more for each counter and histogram, of use to nobody
+
+_BUCKETS = (0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0)
 
 CALLS = Histogram(
     "gpushare_plugin_call_seconds",
@@ -66,7 +68,7 @@ POD_ALLOCATED_GPUS = Gauge(
 POD_USED = Gauge(
     "gpushare_pod_used_bytes",
     "GPU memory in bytes used by the pod: by its cgroup where the driver limits memory, otherwise "
-    "the sum of its processes",
+    "the sum of its processes; absent where it is unknown",
     ["gpu", "exported_namespace", "exported_pod"],
 )
 UNATTRIBUTED = Gauge(

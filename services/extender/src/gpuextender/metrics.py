@@ -17,6 +17,7 @@ from prometheus_client import (
     Gauge,
     Histogram,
     Metric,
+    disable_created_metrics,
     generate_latest,
 )
 from prometheus_client.core import GaugeMetricFamily
@@ -30,6 +31,8 @@ from gpucore.accounting.node_info import NodeInfo
 from gpucore.kubescheduler.candidate_nodes import CandidateNodes
 from gpucore.model import AllocationState, PodRequest
 from gpucore.units import NodeName
+
+disable_created_metrics()  # a series more for each counter and histogram, of use to nobody
 
 REGISTRY: Final = CollectorRegistry(auto_describe=True)
 GCCollector(registry=REGISTRY)
@@ -212,16 +215,8 @@ class LedgerMetrics:
 
     def _totals(self, node_infos: list[NodeInfo]) -> Iterator[Metric]:
         amounts = [pod_request.mem for pod_request in self._waiting()]
-        yield GaugeMetricFamily(
-            "gpushare_extender_pending_units",
-            "GPU memory units allocated on unknown GPUs.",
-            sum(node_info.pending for node_info in node_infos),
-        )
-        yield GaugeMetricFamily(
-            "gpushare_extender_overfull_gpus",
-            "GPUs with more memory, compute or pods allocated than they may have.",
-            sum(map(_overfull_gpus, node_infos)),
-        )
+        yield _pending(node_infos)
+        yield _overfull(node_infos)
         yield GaugeMetricFamily(
             "gpushare_extender_waiting_pods",
             "Unscheduled pods that request GPUs.",
@@ -244,9 +239,30 @@ class LedgerMetrics:
         return family
 
 
-def _overfull_gpus(node_info: NodeInfo) -> int:
-    """Number of over-full GPUs of a node; a GPU that the node lost is none."""
-    return sum(node_info.devices[index].gpu is not None for index in node_info.overfull)
+def _pending(node_infos: Iterable[NodeInfo]) -> Metric:
+    family = GaugeMetricFamily(
+        "gpushare_extender_pending_units",
+        "GPU memory units allocated on unknown GPUs of the node; absent if zero.",
+        labels=("node",),
+    )
+    for node_info in node_infos:
+        if node_info.pending:
+            family.add_metric((node_info.name,), node_info.pending)
+    return family
+
+
+def _overfull(node_infos: Iterable[NodeInfo]) -> Metric:
+    """A GPU that its node lost is not over-full."""
+    family = GaugeMetricFamily(
+        "gpushare_extender_overfull_gpus",
+        "1 for a GPU with more memory, compute or pods allocated than it may have; else absent.",
+        labels=("node", "gpu"),
+    )
+    for node_info in node_infos:
+        for index in node_info.overfull:
+            if node_info.devices[index].gpu is not None:
+                family.add_metric((node_info.name, str(index)), 1)
+    return family
 
 
 def _gpu_units(node_infos: Iterable[NodeInfo], *, accepts_pods: bool = True) -> Metric:

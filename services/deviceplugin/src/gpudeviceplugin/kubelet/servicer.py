@@ -63,6 +63,8 @@ class Servicer:
         self._listed = asyncio.Event()
         self._streams = 0
         self._since = float("inf")
+        for code in AllocationErrorCode:  # a series that begins with refusals has no increase
+            telemetry.REFUSALS.labels(resource, code)
 
     @property
     def unwatched_seconds(self) -> float:

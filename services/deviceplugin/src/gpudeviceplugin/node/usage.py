@@ -166,6 +166,7 @@ class UsageMeter:
         self._worked(gpu, work)
         certain = alone if exclusive_pods(self._state, gpu) else found
         self._use.measured(gpu, usage, certain, shown=alone, work=work)
+        self._unused(gpu, alone)
 
     def _allocated(self, gpu: Gpu) -> None:
         held = allocated_units(self._state, gpu)
@@ -199,6 +200,14 @@ class UsageMeter:
             else:
                 self._figures.add(telemetry.POD_USED, gpu, (pod.namespace, pod.name), size)
         telemetry.UNATTRIBUTED.labels(str(gpu.index), gpu.uuid).set(unattributed)
+
+    def _unused(self, gpu: Gpu, found: Attribution) -> None:
+        """Zero for the pods that use no memory for certain: a series of their own, not none."""
+        measured = self._use.on(gpu)
+        for uid in holders(self._state, gpu) - found.pods.keys():
+            pod = self._state.pods.get(uid)
+            if pod is not None and measured is not None and measured.shown_of(uid) == 0:
+                self._figures.add(telemetry.POD_USED, gpu, (pod.namespace, pod.name), 0)
 
     def _worked(self, gpu: Gpu, work: EngineUse) -> None:
         for uid in holders(self._state, gpu):

@@ -19,7 +19,7 @@ plugin decides that, and the losing pod is scheduled again.
 
 import asyncio
 from collections.abc import Callable
-from typing import Final, Literal
+from typing import Final, Literal, get_args
 
 import msgspec
 import structlog
@@ -96,6 +96,8 @@ class Bind:
         self._rules = rules
         self._clock = clock
         self._running: dict[PodUid, asyncio.Task[BindResult]] = {}
+        for outcome in get_args(BindOutcome):  # a series that begins with binds has no increase
+            metrics.BINDS.labels(outcome)
 
     async def bind(self, args: BindingArgs) -> BindResult:
         """Bind, or return the reason why not; shares a running attempt for the same pod."""
