@@ -222,3 +222,10 @@ def test_rules_can_be_left_out() -> None:
     rendered = render(values=values)
     assert rendered.of("PodMonitor")
     assert rendered.of("PrometheusRule") == []
+
+
+def test_the_alert_of_errors_leaves_out_the_codes_that_the_plugin_ignores() -> None:
+    """By default: a program of a tenant is no fault of the GPU for either."""
+    values = yaml.safe_load((CHART / "values.yaml").read_text())
+    codes = "|".join(map(str, values["devicePlugin"]["ignoredXids"]))
+    assert ALERTS["GpushareGpuErrors"]["expr"].count(f'xid!~"{codes}"') == 2

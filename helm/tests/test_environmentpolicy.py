@@ -9,6 +9,7 @@ from gpucore.wire import names
 pytestmark = pytest.mark.slow
 
 SHARE: Object = {"resources": {"limits": {"aliyun.com/gpu-mem": "1"}}}
+NO_SHARE: Object = {"resources": {"limits": {"aliyun.com/gpu-mem": "0", "aliyun.com/gpu": "0"}}}
 VISIBLE: Object = {"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}
 
 
@@ -97,6 +98,7 @@ def test_no_pod_replaces_a_limit(policy: Policy, name: str, resource: str) -> No
         pod({**SHARE, **prefixed("APP_")}),
         pod({**SHARE, **prefixed("")}),
         pod(prefixed("CUDA_MPS_")),
+        pod({**NO_SHARE, "env": [{"name": "CUDA_MPS_PIPE_DIRECTORY", "value": "/tmp/own"}]}),
     ],
 )
 def test_other_variables_pass(policy: Policy, item: Object) -> None:

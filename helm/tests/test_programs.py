@@ -88,7 +88,7 @@ STARTED = {
         "--listen-port=9395",
         "--tls-certificates=/etc/gpushare-metrics",
         "--log-level=info",
-        "--ignored-xids=[13,31,43,45,68,109]",
+        "--ignored-xids=[11,13,25,31,32,37,43,45,68,69,80,109]",
         "--cdi=auto",
         "--cdi-dir=/var/run/cdi",
         "--record-seconds=15",
@@ -334,6 +334,7 @@ def test_one_pod_of_each_stays_through_a_drain(mode: str) -> None:
             assert each["spec"].get("unhealthyPodEvictionPolicy") == policy
 
 
+PLAIN: Object = {"tls": {"enabled": False}}
 PATIENT = {"periodSeconds": 20, "timeoutSeconds": 5, "failureThreshold": 3}
 PROBES = {
     "extender": (
@@ -354,12 +355,24 @@ PROBES["webhook"] = PROBES["dashboard"] = PROBES["extender"]
 def test_probes_leave_time_to_start_and_to_answer(name: str) -> None:
     """Readiness is looked at every two seconds; a process under load is not killed at once."""
     component = "scheduler" if name == "extender" else name
-    found = container(chart(), component, name)
-    times = [
+    plain = chart(dashboard={"enabled": True, **PLAIN}, monitoring=PLAIN)
+    assert _times(plain, component, name) == list(PROBES[name])
+
+
+@pytest.mark.parametrize("name", PROBES)
+def test_a_certificate_that_cannot_be_used_yet_restarts_no_program_for_an_hour(name: str) -> None:
+    """Its port does not listen before; the device plugin would end MPS daemons with their pods."""
+    component = "scheduler" if name == "extender" else name
+    startup = _times(chart(), component, name)[0]
+    assert startup["periodSeconds"] * startup["failureThreshold"] == 3600
+
+
+def _times(rendered: Rendered, component: str, name: str) -> list[Object]:
+    found = container(rendered, component, name)
+    return [
         {key: value for key, value in found[probe].items() if key != "httpGet"}
         for probe in ("startupProbe", "livenessProbe", "readinessProbe")
     ]
-    assert times == list(PROBES[name])
 
 
 @pytest.mark.parametrize("mode", ["second", "extender"])

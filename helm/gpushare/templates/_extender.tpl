@@ -131,13 +131,21 @@ volumeMounts:
 {{- end }}
 {{- end -}}
 
+{{/*
+How often the startup probe may fail: (list "HTTPS" 60). A TLS port listens once its certificate can be used; a
+restart before that helps nothing, and stops what the program does already. So it gets an hour.
+*/}}
+{{- define "gpushare.startupFailures" -}}
+{{- ternary 1800 (index . 1) (eq (index . 0) "HTTPS") -}}
+{{- end -}}
+
 {{/* The three probes, at a port that requires no client certificate: (list "port" "HTTPS"). */}}
 {{- define "gpushare.extenderProbes" -}}
 startupProbe:
   httpGet: {scheme: {{ index . 1 }}, path: /healthz, port: {{ index . 0 }}}
   periodSeconds: 2
   timeoutSeconds: 5
-  failureThreshold: 60
+  failureThreshold: {{ include "gpushare.startupFailures" (list (index . 1) 60) }}
 livenessProbe:
   httpGet: {scheme: {{ index . 1 }}, path: /healthz, port: {{ index . 0 }}}
   periodSeconds: 20

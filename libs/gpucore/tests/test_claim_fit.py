@@ -80,9 +80,9 @@ class World:
         why = self.refused(asked)
         return None if why is None else (why.code, why.detail)
 
-    def refused(self, asked: Sequence[Object]) -> FitError | None:
+    def refused(self, asked: Sequence[Object], *constraints: Object) -> FitError | None:
         """Why the claim does not fit."""
-        return refusal(self.node, self._rules(asked, ()))
+        return refusal(self.node, self._rules(asked, constraints))
 
 
 def test_the_devices_of_one_request_differ() -> None:
@@ -133,6 +133,33 @@ def test_a_request_for_all_devices_leaves_out_those_that_are_too_small() -> None
     assert world.memory(asked) == {1: 8, 2: 8}
     world.hold("gpu-1")
     assert world.memory(asked) is None
+
+
+def test_a_constraint_that_excludes_one_of_all_devices_is_an_error() -> None:
+    """kube-scheduler tries no alternative, and no other GPU for an earlier request."""
+    same = {"matchAttribute": f"{CLAIM_DRIVER}/numaNode"}
+    every = {**wants("1Gi"), "allocationMode": "All"}
+    world = World(gpu(0, numa=0), gpu(1, numa=1))
+    ways = [{"name": "all", **every}, {"name": "one", **wants("1Gi")}]
+    why = world.refused([{"name": "gpu", "firstAvailable": ways}], same)
+    assert why is not None
+    assert why.ends_attempt
+    words = f"matchAttribute {CLAIM_DRIVER}/numaNode excludes GPU 1"
+    detail = f"{words} from a request with allocationMode All"
+    assert (why.code, why.detail) == (Code.DEVICE_CONSTRAINT, detail)
+    selector = f'device.attributes["{CLAIM_DRIVER}"].numaNode == 1'
+    chosen = {**every, "selectors": [{"cel": {"expression": selector}}]}
+    assert world.memory(requests(wants("1Gi"), chosen), same) is None
+
+
+def test_a_device_in_use_ends_a_request_for_all_before_a_constraint() -> None:
+    """kube-scheduler takes the next alternative then."""
+    same = {"matchAttribute": f"{CLAIM_DRIVER}/numaNode"}
+    every = {**wants("16Gi"), "allocationMode": "All"}
+    ways = [{"name": "all", **every}, {"name": "one", **wants("1Gi")}]
+    world = World(gpu(0, numa=0), gpu(1, numa=1))
+    world.hold("gpu-0")
+    assert world.memory([{"name": "gpu", "firstAvailable": ways}], same) == {0: 1}
 
 
 def test_a_capacity_that_no_device_has_is_named() -> None:

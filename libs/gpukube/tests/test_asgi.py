@@ -2,9 +2,11 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import pytest
 import uvicorn
+import uvloop
 
 from gpukube.server.asgi import GatedServer
 from gpukube.server.connections import ConnectionGate, Limits
@@ -17,17 +19,22 @@ async def app(scope: dict[str, str], _receive: object, send: object) -> None:
     """Answer ``/`` with 200, and fail for every other path."""
     if scope["path"] != "/":
         raise RuntimeError(FAILURE)
+    await answered(send)
+
+
+async def answered(send: object) -> None:
+    """Answer with 200."""
     await send({"type": "http.response.start", "status": 200, "headers": []})  # type: ignore[operator]
     await send({"type": "http.response.body"})  # type: ignore[operator]
 
 
-@pytest.fixture
-async def port() -> AsyncIterator[int]:
-    """The port of a server of the application."""
+@asynccontextmanager
+async def serving(application: object) -> AsyncIterator[GatedServer]:
+    """A server of an application."""
     loop = asyncio.get_running_loop()
     gate = ConnectionGate(Limits(connections=8), loop.time)
     config = uvicorn.Config(
-        app,
+        application,  # type: ignore[arg-type]
         port=0,
         log_config=None,
         access_log=False,
@@ -35,13 +42,20 @@ async def port() -> AsyncIterator[int]:
         lifespan="off",
     )
     server = GatedServer(config, gate)
-    serving = asyncio.create_task(server.serve())
+    task = asyncio.create_task(server.serve())
     async with asyncio.timeout(SECONDS):
         while not server.started:  # noqa: ASYNC110 - uvicorn has no event for it
             await asyncio.sleep(0.01)
-        yield server.port
+        yield server
         server.should_exit = True
-        await serving
+        await task
+
+
+@pytest.fixture
+async def port() -> AsyncIterator[int]:
+    """The port of a server of the application."""
+    async with serving(app) as server:
+        yield server.port
 
 
 async def answer(port: int, head: bytes) -> bytes:
@@ -77,3 +91,35 @@ async def test_a_failure_of_the_application_is_logged(
     assert b" 500 " in await answer(port, b"GET /fail HTTP/1.1\r\nHost: x")
     (line,) = caplog.records
     assert FAILURE in (line.exc_text or "")
+
+
+def test_a_client_that_leaves_before_its_replies_pushes_no_line_out_of_the_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Of several requests that it sent at once, on the event loop of the extender."""
+    caplog.set_level("ERROR")
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(_left_early())
+    assert caplog.records == []
+
+
+async def _left_early() -> None:
+    """A reply is written after the client has left, and before that to its last request."""
+    gone, late = asyncio.Event(), asyncio.Event()
+
+    async def second_waits(scope: dict[str, str], _receive: object, send: object) -> None:
+        if scope["path"] == "/second":
+            await gone.wait()
+            late.set()
+        await answered(send)
+
+    async with serving(second_waits) as server:
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        paths = ("/first", "/second", "/third")
+        writer.write(b"".join(b"GET %s HTTP/1.1\r\nHost: x\r\n\r\n" % p.encode() for p in paths))
+        await reader.readline()
+        writer.transport.abort()
+        while len(server.gate):  # noqa: ASYNC110 - it has no event for it
+            await asyncio.sleep(0.01)
+        gone.set()
+        await late.wait()

@@ -32,10 +32,10 @@ class World:
             yield reports
         await reports.aclose()  # type: ignore[attr-defined]
 
-    def lose(self, index: int) -> None:
-        """A GPU does not answer any more."""
+    def lose(self, index: int, *, paused: bool = False) -> None:
+        """A GPU does not answer any more, or its MPS daemon accepts no new pods."""
         gpus = list(self.node.inventory.gpus)
-        gpus[index] = msgspec.structs.replace(gpus[index], healthy=False)
+        gpus[index] = msgspec.structs.replace(gpus[index], healthy=False, paused=paused)
         inventory = msgspec.structs.replace(self.node.inventory, gpus=tuple(gpus))
         self.node = claim_node(inventory, self.node.policy, "n1")
         self.changed.fire()
@@ -75,3 +75,12 @@ async def test_a_stream_that_was_ended_has_no_more_reports(clock: FakeClock) -> 
         assert [report async for report in reports] == []
     async with world.stream() as reports:
         assert [report async for report in reports] == []
+
+
+async def test_a_gpu_whose_mps_daemon_accepts_no_new_pods_is_healthy(clock: FakeClock) -> None:
+    """The pods that run on it would be shown as pods of a broken GPU."""
+    world = World(clock)
+    world.lose(1, paused=True)
+    async with world.stream() as reports:
+        found = await anext(reports)
+    assert [each.health for each in found.devices] == [api.HEALTHY, api.HEALTHY]

@@ -4,10 +4,11 @@ import asyncio
 from typing import Any
 
 import pytest
-from claimbench import Bench, template
+from claimbench import Bench, requests, template
 from decoded import encoded
 
 from gpucore.wire.claim.claim_specs import decode_claim_template
+from gpucore.wire.claim.resource_claims import decode_claim
 from gpucore.wire.names import CLAIM_DRIVER
 from gpuextender.claims import nominator
 from gpukube.errors import StatusError
@@ -51,6 +52,21 @@ async def test_an_allocated_claim_replaces_its_reservation() -> None:
     assert (bench.used("a"), bench.used("b")) == (0, 8)
     await bench.round()
     assert len(bench.written) == 1
+
+
+async def test_a_claim_that_several_pods_name_is_reserved_once() -> None:
+    """It is allocated once for all of them; a pod with a claim of its own gets the rest."""
+    bench = Bench("a")
+    named = {"metadata": {"name": "model", "namespace": "ns"}, "spec": requests(8)}
+    bench.nominator.claims.on_update(decode_claim(encoded(named)), b"")
+    for name in ("one", "two"):
+        bench.comes(
+            name, 8, spec={"resourceClaims": [{"name": "gpu", "resourceClaimName": "model"}]}
+        )
+    bench.comes("three", 8)
+    await bench.round()
+    assert bench.written == [("one", "a"), ("three", "a")]
+    assert bench.used("a") == 16
 
 
 def many(count: int, requests: int = 1, constraints: int = 0, selectors: int = 0) -> Any:

@@ -69,6 +69,22 @@ def test_whatif_places_by_the_policy_of_the_extender(
     assert "note: policy spread, topology best-effort (set on pod gpushare/extender-0)\n" in err
 
 
+@pytest.mark.parametrize(("flags", "noted"), [((), True), (("--unhealthy-configmaps",), False)])
+def test_a_config_map_that_the_extender_does_not_read_is_noted(
+    run: Run, halves: FakeCluster, manifest: str, flags: tuple[str, ...], *, noted: bool
+) -> None:
+    """Its GPUs count as unhealthy in the answer, and the extender places pods there."""
+    metadata = {"name": "unhealthy-gpu-n", "namespace": "kube-system"}
+    halves.add({"kind": "ConfigMap", "metadata": metadata, "data": {"gpus": "0,1"}})
+    words = "GPUs of ConfigMap unhealthy-gpu-n count as unhealthy here, but the extender places"
+    found = run("whatif", "-f", manifest, on=halves)
+    assert (found.code, words in found.err) == (1, False)  # no extender contradicts the answer
+    extender(halves, *flags)
+    assert (words in run("whatif", "-f", manifest, on=halves).err) == noted
+    halves.pod("waits", 2)
+    assert (words in run("explain", "pod", "waits", on=halves).err) == noted
+
+
 def test_the_flag_overrides_the_extender(run: Run, halves: FakeCluster, manifest: str) -> None:
     """``--policy`` is for what would be if the extender were configured otherwise."""
     extender(halves, "--policy=spread")

@@ -6,9 +6,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from verifyingserver import listed
 
+from gpuinspect.cluster.snapshots import decode
+from gpuinspect.verify.objects import guard, pod
 from gpuinspect.verify.run import VerifyRun, VerifySettings, _on_all_nodes, _place, _rows
 from gpuinspect.verify.site import OutOfTimeError
+from gpukube.testing.plugin_pods import plugin_pod
 from gpuprobe.checks.verdicts import Proof, ended_early, skipped
 
 
@@ -22,6 +26,24 @@ def test_the_place_of_a_run_is_on_a_node_with_a_gpu_to_verify() -> None:
     snapshot: Any = None
     found = [target("full", "no free units"), target("free")]
     assert _place(snapshot, found, VerifySettings(rows=(), image="i")).node == "free"
+
+
+@pytest.mark.parametrize(
+    ("namespace", "expected"), [("gpushare", ("registry",)), ("other", ()), ("", ())]
+)
+def test_pods_in_the_namespace_of_the_plugin_have_its_pull_secrets(
+    namespace: str, expected: tuple[str, ...]
+) -> None:
+    """Kubernetes 1.35 and later give them no image that was pulled with these credentials."""
+    plugin = plugin_pod("plugin", "n1")
+    plugin["spec"]["containers"][0]["image"] = "registry.example.com/own"
+    plugin["spec"]["imagePullSecrets"] = [{"name": "registry"}]
+    snapshot = decode(listed([plugin]).encode())
+    place = _place(snapshot, [target("n1")], VerifySettings(rows=(), namespace=namespace))
+    wanted = [{"name": name} for name in expected]
+    job = guard(place)["spec"]["template"]["spec"]
+    check = pod(place, "p", [], {}, seconds=1)["spec"]
+    assert [each.get("imagePullSecrets", []) for each in (job, check)] == [wanted, wanted]
 
 
 def test_a_run_out_of_time_names_the_rows_that_it_did_not_reach() -> None:

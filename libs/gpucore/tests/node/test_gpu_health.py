@@ -1,7 +1,9 @@
 """A GPU goes down at the first bad sign and comes back after proof; storms are stopped."""
 
+import pytest
+
 from gpucore.node.health.breaker import WINDOW_SECONDS, Breaker
-from gpucore.node.health.records import CALM_SECONDS, HealthRecords
+from gpucore.node.health.records import APPLICATION_XIDS, CALM_SECONDS, HealthRecords
 from gpucore.node.health.xid_lines import INTERVAL_SECONDS, XidLines
 from gpucore.units import GpuIndex, PodUid
 
@@ -9,7 +11,7 @@ GPUS = ("GPU-a", "GPU-b")
 
 
 def book(clean_probes: int = 3) -> HealthRecords:
-    made = HealthRecords(clean_probes=clean_probes, ignored_xids=(13, 31, 43, 45, 68, 109))
+    made = HealthRecords(clean_probes=clean_probes, ignored_xids=APPLICATION_XIDS)
     made.watch_only(GPUS)
     return made
 
@@ -32,11 +34,20 @@ def test_a_fatal_xid_takes_its_gpu_down_and_no_other() -> None:
     assert made.why("GPU-a") == "XID 79"
 
 
-def test_an_application_xid_is_nobodys_fault() -> None:
-    """B9: XID 31 changes nothing."""
+@pytest.mark.parametrize("code", [11, 13, 25, 31, 32, 37, 43, 45, 68, 69, 80, 109])
+def test_an_application_xid_is_nobodys_fault(code: int) -> None:
+    """B9: XID 31 changes nothing, and neither does another error of a program."""
     made = book()
-    assert made.xid("GPU-a", 31, 1.0) == []
+    assert made.xid("GPU-a", code, 1.0) == []
     assert made.healthy("GPU-a")
+
+
+@pytest.mark.parametrize("code", [46, 48, 62, 63, 64, 74, 79, 94, 95, 110, 119, 120, 140, 154])
+def test_an_error_of_the_hardware_takes_its_gpu_down(code: int) -> None:
+    """By the codes that are ignored by default."""
+    made = book()
+    assert made.xid("GPU-a", code, 1.0)
+    assert not made.healthy("GPU-a")
 
 
 def test_an_xid_of_no_gpu_is_of_every_gpu() -> None:

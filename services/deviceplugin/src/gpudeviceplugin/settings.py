@@ -12,6 +12,7 @@ from msgspec import Meta, Struct
 
 from gpucore.model import IsolationMode
 from gpucore.node.grant import Visible
+from gpucore.node.health.records import APPLICATION_XIDS
 from gpucore.node.isolation.mps_grant import MpsPlace
 from gpucore.units import MemoryUnit
 
@@ -236,7 +237,7 @@ class DevicePluginSettings(Struct, frozen=True, kw_only=True):
         Meta(
             description="XID error codes caused by applications; they do not mark a GPU unhealthy"
         ),
-    ] = (13, 31, 43, 45, 68, 109)
+    ] = APPLICATION_XIDS
     probe_seconds: Annotated[
         float, Meta(gt=0, description="seconds between two probes of a GPU")
     ] = 5.0

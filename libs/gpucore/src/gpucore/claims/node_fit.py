@@ -160,8 +160,8 @@ def refusal(node: ClaimNode, rules: ClaimRules) -> FitError | None:
     if search.fits(devices):
         return None
     if search.error:
-        why = FitError(name, Code.SELECTOR, detail=search.error, unresolvable=True)
-        return msgspec.structs.replace(why, ends_attempt=True)
+        code, detail = search.error
+        return FitError(name, code, detail=detail, unresolvable=True, ends_attempt=True)
     for need in needs:
         alone = [misfit(each, need.ways[0], unit_of(node.node_info)) for each in devices]
         if all(alone) and not _other_ways(devices, need, node):
@@ -254,10 +254,14 @@ def _constraints(needs: Sequence[Need]) -> str:
     all_of = dict.fromkeys(each for need in needs for each in need.constraints)
     aligned = {name for need in needs for name, _ in need.aligned}
     return " and ".join(
-        f"{'distinctAttribute' if each.distinct else 'matchAttribute'} {each.attribute}"
-        + (" with devices of another driver" if each.attribute in aligned else "")
+        _words(each) + (" with devices of another driver" if each.attribute in aligned else "")
         for each in all_of
     )
+
+
+def _words(constraint: DeviceConstraint) -> str:
+    kind = "distinctAttribute" if constraint.distinct else "matchAttribute"
+    return f"{kind} {constraint.attribute}"
 
 
 class _Chosen(msgspec.Struct, frozen=True):
@@ -281,7 +285,18 @@ class _Chosen(msgspec.Struct, frozen=True):
 
 
 def _allowed(candidate: _Chosen, chosen: Sequence[_Chosen]) -> bool:
-    """No constraint keeps the device from those that are chosen."""
+    """No constraint keeps the device from those that are chosen, or from other drivers' devices."""
+    need = candidate.need
+    return _violated(candidate, chosen) is None and all(
+        candidate.value(constraint) in values
+        for constraint in filter(candidate.within, need.constraints)
+        for name, values in need.aligned
+        if name == constraint.attribute
+    )
+
+
+def _violated(candidate: _Chosen, chosen: Sequence[_Chosen]) -> DeviceConstraint | None:
+    """The constraint that keeps the device from those that are chosen."""
     need = candidate.need
     for constraint in filter(candidate.within, need.constraints):
         mine = candidate.value(constraint)
@@ -290,20 +305,18 @@ def _allowed(candidate: _Chosen, chosen: Sequence[_Chosen]) -> bool:
             for each in chosen
             if each.need.claim == need.claim and each.within(constraint)
         ]
-        if any(mine not in v for name, v in need.aligned if name == constraint.attribute):
-            return False
         if mine is None or (constraint.distinct and mine in others):
-            return False
+            return constraint
         if not constraint.distinct and any(mine != other for other in others):
-            return False
-    return True
+            return constraint
+    return None
 
 
 class _Search:
     """First fit with a way back, within :data:`STEPS`.
 
     Attributes:
-        error: why a selector is an error, which ends the search; empty without one.
+        error: what ends the search, and kube-scheduler's attempt for the pod.
     """
 
     def __init__(self, needs: Sequence[Need]) -> None:
@@ -311,7 +324,7 @@ class _Search:
         self._steps = STEPS
         self._devices: list[Device] = []
         self._chosen: list[_Chosen] = []
-        self.error = ""
+        self.error: tuple[Code, str] | None = None
 
     def fits(self, devices: Sequence[Device]) -> bool:
         """Every need has its devices."""
@@ -341,13 +354,10 @@ class _Search:
                 return False
             self._steps -= 1
             device = self._devices[position]
-            why = misfit(device, way, MIB)
-            if why is not None:
-                if why.code is Code.SELECTOR and self._is_error(way, device):
-                    return False
-                continue
             candidate = _Chosen(self._needs[place], way, device)
-            if not _allowed(candidate, self._chosen):
+            if not self._usable(candidate):
+                if way.choice.count == ALL and not never_fits(device.device, way):
+                    return False
                 continue
             self._devices[position] = device.less(way.choice)
             self._chosen.append(candidate)
@@ -357,12 +367,30 @@ class _Search:
             self._devices[position] = device
         return False
 
-    def _is_error(self, way: Wanted, device: Device) -> bool:
-        """The selectors are an error for a device that kube-scheduler looks at."""
-        if not (device.device.shared or device.untouched):
+    def _usable(self, candidate: _Chosen) -> bool:
+        """The device can be taken for the need beside those that are chosen."""
+        way, device = candidate.way, candidate.device
+        why = misfit(device, way, MIB)
+        if why is not None:
+            if why.code is Code.SELECTOR:
+                self._check_selectors(way, device)
             return False
+        if _allowed(candidate, self._chosen):
+            return True
+        constraint = _violated(candidate, self._chosen)
+        if constraint is not None and way.choice.count == ALL:
+            words = f"{_words(constraint)} excludes GPU {device.index}"
+            self._end(Code.DEVICE_CONSTRAINT, f"{words} from a request with allocationMode All")
+        return False
+
+    def _check_selectors(self, way: Wanted, device: Device) -> None:
+        """End where the selectors are an error for a device that kube-scheduler looks at."""
+        every = way.choice.count == ALL
+        if not (every or device.device.shared or device.untouched):
+            return
         found = select(device.device, way.selectors)
         if found.error:
-            self.error = f"selector {found.failed} is an error for GPU {device.index}"
-            self._steps = 0
-        return found.error
+            self._end(Code.SELECTOR, f"selector {found.failed} is an error for GPU {device.index}")
+
+    def _end(self, code: Code, detail: str) -> None:
+        self.error, self._steps = (code, detail), 0

@@ -130,7 +130,7 @@ def _waiting(
         if found is not None:
             refused[name] = found
         yield
-    error = _selector_error(refused)
+    error = _error(refused)
     fits = () if facts.missing or error else tuple(sorted(nodes.keys() - refused.keys()))
     gates = facts.constraints.gates
     steps = () if fits else (yield from _steps(facts, nodes, refused))
@@ -148,14 +148,20 @@ def _waiting(
     )
 
 
-def _selector_error(refused: Mapping[NodeName, FitError]) -> tuple[str, ...]:
-    """What to do about a selector that is an error for one GPU of the cluster."""
+def _error(refused: Mapping[NodeName, FitError]) -> tuple[str, ...]:
+    """What to do about a selector or a constraint that is an error for one GPU of the cluster."""
     for name, why in refused.items():
         if why.ends_attempt:
             ends = f"{why.detail} of node {name}, and kube-scheduler tries no other node"
-            example = f'device.attributes["{CLAIM_DRIVER}"].?numaNode.orValue(-1) == 0'
-            return (f"{ends}: allow for GPUs without the attribute or capacity, as in {example}",)
+            return (f"{ends}: {_correction(why.code)}",)
     return ()
+
+
+def _correction(code: Code) -> str:
+    if code is Code.DEVICE_CONSTRAINT:
+        return "drop the constraint, or request a count"
+    example = f'device.attributes["{CLAIM_DRIVER}"].?numaNode.orValue(-1) == 0'
+    return f"allow for GPUs without the attribute or capacity, as in {example}"
 
 
 def _refusal(

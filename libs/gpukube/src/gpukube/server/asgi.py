@@ -34,6 +34,7 @@ class GatedServer(uvicorn.Server):
         self.gate, self._certificates = gate, certificates
         self._requests = log.getChild("requests")
         self._requests.setLevel(logging.ERROR)  # clients cause warnings, and could fill the log
+        self._requests.addFilter(_is_our_failure)
 
     @property
     def port(self) -> int:
@@ -73,3 +74,13 @@ class GatedServer(uvicorn.Server):
         )
         protocol.logger = self._requests
         return protocol
+
+
+def _is_our_failure(line: logging.LogRecord) -> bool:
+    """False where a client left before the reply to a request behind another one.
+
+    uvicorn marks only the last request of a connection as disconnected, and uvloop raises where the
+    reply to another one is written.
+    """
+    error = line.exc_info[1] if line.exc_info else None
+    return not (isinstance(error, RuntimeError) and str(error).endswith("the handler is closed"))

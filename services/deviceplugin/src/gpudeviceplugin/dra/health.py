@@ -1,5 +1,6 @@
 """The health stream: kubelet shows the state of a claim's GPUs in the status of its pod.
 
+A GPU that only accepts no new pods is healthy: the pods that the status is about continue.
 Its API versions have equal messages.
 """
 
@@ -66,7 +67,7 @@ class HealthServicer:
         entries = [
             api.DeviceHealth(
                 device=api.DeviceIdentifier(pool_name=node.pool, device_name=name),
-                health=api.HEALTHY if gpu.healthy else api.UNHEALTHY,
+                health=api.HEALTHY if gpu.healthy or gpu.paused else api.UNHEALTHY,
                 last_updated_time=now,
                 health_check_timeout_seconds=TIMEOUT_SECONDS,
             )

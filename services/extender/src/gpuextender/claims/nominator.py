@@ -257,7 +257,19 @@ class ClaimNominator:
             return None
         if not self._pauses.hopeful(uid) or self._pauses.left(uid, self._now()) > 0:
             return None
+        if self._reserved_by_another(pod):
+            return None
         return self._pods.kind(pod)
+
+    def _reserved_by_another(self, pod: Pod) -> bool:
+        """A claim that the pod names is reserved for another pod: it is allocated once for both."""
+        named = set(pod.named_claims)
+        others = map(self._pods.get, self._reserved if named else ())
+        return any(
+            other.namespace == pod.namespace and not named.isdisjoint(other.named_claims)
+            for other in others
+            if other is not None
+        )
 
     # One node.
 

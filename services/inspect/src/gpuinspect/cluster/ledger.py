@@ -4,6 +4,7 @@ import msgspec
 
 from gpucore.accounting.claims import ClaimAccounts
 from gpucore.accounting.ledger import Ledger, rebuilt
+from gpucore.units import GpuIndex, NodeName
 from gpucore.wire.claim.resource_claims import decode_claim
 from gpucore.wire.claim.resource_slices import decode_slice
 from gpucore.wire.configmaps import decode_config_map
@@ -22,15 +23,22 @@ def ledger_of(snapshot: Snapshot | Arriving, names: Names) -> Ledger:
     """
     with uncollected():
         ledger = rebuilt(names, map(_whole, snapshot.nodes), snapshot.pods)
+    for node, gpus in withdrawn_gpus(snapshot).items():
+        ledger.unhealthy_changed(node, gpus)
+    _enter_claims(snapshot, ledger)
+    return ledger
+
+
+def withdrawn_gpus(snapshot: ListedObjects) -> dict[NodeName, frozenset[GpuIndex]]:
+    """The GPUs that ConfigMaps withdraw, by node; those of this project's plugins left out."""
+    found: dict[NodeName, frozenset[GpuIndex]] = {}
     for each in map(decode_config_map, snapshot.all("ConfigMap")):
         node = unhealthy_node(each.name)
         if each.namespace != UNHEALTHY_NAMESPACE or kept_by_plugin(each.labels):
             continue
         if node is not None:
-            text = each.data.get(UNHEALTHY_KEY, "")
-            ledger.unhealthy_changed(node, unhealthy_indexes(text))
-    _enter_claims(snapshot, ledger)
-    return ledger
+            found[node] = unhealthy_indexes(each.data.get(UNHEALTHY_KEY, ""))
+    return found
 
 
 def _enter_claims(snapshot: ListedObjects, ledger: Ledger) -> None:

@@ -19,7 +19,13 @@ from gpucore.scheduling.cluster_policy import (
 from gpucore.scheduling.grouping import BY_LINKS
 from gpucore.scheduling.pending_pods import awaits_first_try
 from gpucore.wire.configmaps import ConfigMap, decode_config_map
-from gpucore.wire.names import POLICY_NAMES, TOPOLOGY_NAMES, UNHEALTHY_NAMESPACE, Names
+from gpucore.wire.names import (
+    POLICY_NAMES,
+    TOPOLOGY_NAMES,
+    UNHEALTHY_NAMESPACE,
+    UNHEALTHY_PREFIX,
+    Names,
+)
 from gpucore.wire.pod.spec import Pod
 from gpucore.wire.quantity import number
 from gpucore.wire.whole_requests import pod_request_of
@@ -33,6 +39,7 @@ from gpuinspect.cluster.extenders import (
     mounted_sets,
     reads_config_maps,
 )
+from gpuinspect.cluster.ledger import withdrawn_gpus
 from gpuinspect.cluster.release import WEBHOOK_KIND, own_webhooks
 from gpuinspect.cluster.scoped import gaps
 from gpuinspect.cluster.snapshots import Snapshot
@@ -116,11 +123,27 @@ def unread_health(snapshot: Snapshot) -> str:
     )
 
 
+def _unused_health(snapshot: Snapshot) -> str:
+    """That the extender places pods on GPUs that count as unhealthy here; empty where it does not.
+
+    By ConfigMaps that it does not read, such as those of another program.
+    """
+    read = [reads_config_maps(raw) for _, raw in extenders(snapshot)]
+    nodes = [name for name, gpus in withdrawn_gpus(snapshot).items() if gpus]
+    if not read or any(read) or not nodes:
+        return ""
+    more = f" and {len(nodes) - 1} more" if len(nodes) > 1 else ""
+    return (
+        f"GPUs of ConfigMap {UNHEALTHY_PREFIX}{nodes[0]}{more} count as unhealthy here, but the"
+        " extender places pods on them: it reads these ConfigMaps with the chart value"
+        " unhealthyConfigMaps=true"
+    )
+
+
 def placing_gaps(snapshot: Snapshot, follows: Mapping[str, str]) -> Iterator[str]:
     """What could not be read of what decides where pods are placed; ``follows`` as of ``gaps``."""
     yield from gaps(snapshot, follows)
-    if unread := unread_health(snapshot):
-        yield unread
+    yield from filter(None, (unread_health(snapshot), _unused_health(snapshot)))
 
 
 def queued_pods(snapshot: Snapshot, profiles: SchedulerProfiles, names: Names) -> int:

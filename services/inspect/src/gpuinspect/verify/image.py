@@ -12,8 +12,13 @@ class _Container(msgspec.Struct):
     image: str = ""
 
 
-class _Spec(msgspec.Struct):
+class _Secret(msgspec.Struct):
+    name: str = ""
+
+
+class _Spec(msgspec.Struct, rename="camel"):
     containers: list[_Container] = []
+    image_pull_secrets: list[_Secret] | None = None
 
 
 class _Pod(msgspec.Struct):
@@ -38,3 +43,15 @@ def image_on(snapshot: Snapshot, node: str) -> str:
         f"node {node} has no pod of gpushare's device plugin, whose image the checks run:"
         " install the chart there, or name an image of this release with --image"
     )
+
+
+def pull_secrets_on(snapshot: Snapshot, node: str, namespace: str) -> tuple[str, ...]:
+    """The pull secrets of the device plugin's pod on a node, for pods of its namespace.
+
+    Kubernetes 1.35 and later give a pod without the credentials no image that was pulled with them.
+    """
+    for pod, raw in own_plugins(snapshot):
+        if (pod.node, pod.namespace) == (node, namespace):
+            found = msgspec.json.decode(raw, type=_Pod).spec.image_pull_secrets or ()
+            return tuple(each.name for each in found if each.name)
+    return ()

@@ -38,6 +38,7 @@ class RunPlace(msgspec.Struct, frozen=True, kw_only=True):
         run: random text that tells runs apart.
         seconds: of the whole run.
         guard_uid: of the guard; empty before it exists.
+        pull_secrets: Secrets of the namespace with the credentials for the image.
     """
 
     namespace: str
@@ -49,6 +50,7 @@ class RunPlace(msgspec.Struct, frozen=True, kw_only=True):
     scheduler: str = ""
     runtime_class: str = ""
     guard_uid: str = ""
+    pull_secrets: tuple[str, ...] = ()
 
 
 def labels(name: str) -> dict[str, str]:
@@ -238,6 +240,8 @@ def _pod_spec(place: RunPlace, command: Sequence[str], *, resources: Object) -> 
         "containers": [_container(place, command, resources)],
         "volumes": [{"name": "exchange", "emptyDir": {}}],
     }
+    if place.pull_secrets:
+        spec["imagePullSecrets"] = [{"name": name} for name in place.pull_secrets]
     return spec | ({"runtimeClassName": place.runtime_class} if place.runtime_class else {})
 
 

@@ -22,7 +22,7 @@ from gpuinspect.cluster.schedulers import unread_health
 from gpuinspect.cluster.snapshots import Snapshot
 from gpuinspect.errors import InspectError
 from gpuinspect.verify import rights
-from gpuinspect.verify.image import image_on, plugin_pods
+from gpuinspect.verify.image import image_on, plugin_pods, pull_secrets_on
 from gpuinspect.verify.objects import NAMESPACE_PREFIX, RunPlace
 from gpuinspect.verify.record import record
 from gpuinspect.verify.rows import RowOutcome, RowRunner
@@ -229,6 +229,7 @@ def _rows(runner: RowRunner, wanted: Sequence[str]) -> Iterator[Proof]:
 def _place(snapshot: Snapshot, found: Sequence[ProofTarget], wanted: VerifySettings) -> RunPlace:
     node = next(each.node for each in found if not each.refusal)
     run = secrets.token_hex(_NAME_BYTES)
+    used = pull_secrets_on(snapshot, node, wanted.namespace) if wanted.namespace else ()
     return RunPlace(
         namespace=wanted.namespace or f"{NAMESPACE_PREFIX}{run}",
         own=not wanted.namespace,
@@ -238,6 +239,7 @@ def _place(snapshot: Snapshot, found: Sequence[ProofTarget], wanted: VerifySetti
         seconds=wanted.seconds,
         scheduler=wanted.scheduler,
         runtime_class=wanted.runtime_class,
+        pull_secrets=used,
     )
 
 

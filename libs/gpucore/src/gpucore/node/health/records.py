@@ -20,6 +20,12 @@ import msgspec
 CALM_SECONDS: Final = 3600.0
 """Seconds of health after which the record of a GPU is cleared."""
 MOST_DOUBLINGS: Final = 6
+APPLICATION_XIDS: Final = (11, 13, 25, 31, 32, 37, 43, 45, 68, 69, 80, 109)
+"""XID errors that a program of one pod can cause on a GPU that works.
+
+Those that NVIDIA's device plugin ignores (13, 31, 43, 45, 68 and 109), and those for which NVIDIA's
+XID catalog has the application checked (investigatory action CHECK_APP/CUDA).
+"""
 RESET_XIDS: Final = frozenset(
     {46, 48, 62, 64, 79, 95, 109, 110, 119, 120, 136, 140, 143, 155, 156, 158}
 )
