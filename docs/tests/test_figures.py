@@ -123,5 +123,7 @@ def test_pages_name_the_runtimes_on_which_limits_are_delivered_by_cdi(page: str)
     assert "enable_cdi = true" in text
     versions = ("containerd://1.7.0", "cri-o://1.28.0", "containerd://1.6.9", "cri-o://1.27.9")
     found = [support_of("v1.28.0", runtime) for runtime in versions]
-    assert found == [Support.POSSIBLE, Support.CERTAIN, Support.NONE, Support.NONE]
+    assert found == [Support.POSSIBLE, Support.POSSIBLE, Support.NONE, Support.NONE]
     assert support_of("v1.27.9", "containerd://2.0.0") is Support.NONE
+    assert "DevicePluginCDIDevices" in text
+    assert support_of("v1.29.0", "cri-o://1.28.0") is Support.CERTAIN
