@@ -78,7 +78,7 @@ def _meaning(description: str, choices: Sequence[str]) -> str:
     """The description, with the words a setting may take unless it names them all."""
     if all(word in description for word in choices):
         return description
-    return f"{description} ({', '.join(choices)})"
+    return f"{description} ({', '.join(filter(None, choices))})"
 
 
 def _choices(annotation: Any) -> list[str]:

@@ -65,11 +65,11 @@ EVENTS: Final[Mapping[str, tuple[str, str]]] = {
     ),
     limit_changes.NOT_LOWERED: (
         "pod",
-        "It uses more GPU memory than its annotation asks for now; the earlier limit stays.",
+        "It uses more GPU memory than its annotation permits now; the earlier limit stays.",
     ),
     size_events.RECOMMENDED: (
         "pod",
-        "The workload of the pod should request another size; its owner wants to know.",
+        "The workload of the pod should request another size; `gpushare/sizing` is `recommend`.",
     ),
     evictions.EVICTED: (
         "pod and its controller",

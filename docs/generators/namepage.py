@@ -71,7 +71,7 @@ SECTIONS: Final[Mapping[str, Mapping[str, str]]] = {
         "START_TURN": "annotation: seconds for which the pod starts alone on its GPU among the "
         "pods of its namespace, at most; needs `devicePlugin.startTurns`",
         "SIZING": "annotation, also of a namespace: `initial` lets the webhook give new pods the "
-        "size that their workload was measured to need; `off`, `recommend`: it does not",
+        "size that their workload was measured to need; `recommend` records events with the size",
         "SIZING_MIN": "annotation, also of a namespace: fewest units of a resized pod",
         "SIZING_MAX": "annotation, also of a namespace: most units of a resized pod; above its "
         "request it allows the webhook to raise it",
@@ -186,6 +186,8 @@ The ConfigMap `{_UNHEALTHY}` lists indexes of unhealthy GPUs under the key `{nam
 separated by commas. Operators can write it, and the extender reads it. With the chart's
 `devicePlugin.unhealthyConfigMap` the plugin writes it too, for an original extender; gpushare's
 extender ignores that one, because the node's inventory has the same content.
+
+The API server does not call the webhook for namespaces with the label `gpushare/webhook=disabled`.
 
 Device IDs of kubelet have the form `<uuid>{names.DEVICE_ID_SEPARATOR}<n>`.
 """

@@ -7,6 +7,11 @@ from typing import Any
 
 import pytest
 
+from gpucore.node.isolation.cdi import Support, support_of
+from gpuextender.nomination.ends import KEPT_BACKLOG_SECONDS, KEPT_SECONDS
+from gpuextender.nomination.nominator import MOST_ON_A_NODE
+from gpuextender.settings import ExtenderSettings
+
 DOCS = Path(__file__).parents[1]
 UNMEASURED = re.compile(
     r"(not|not been|been) measured\s+(on\s+hardware|by\s+this\s+project|here)\s+yet"
@@ -97,3 +102,28 @@ def test_pages_call_isolation_unmeasured_as_long_as_it_is() -> None:
     found = sorted(page.name for page in pages if UNMEASURED.search(page.read_text()))
     measured = "## No figures yet" not in (DOCS / "isolation.md").read_text()
     assert measured != bool(found), found
+
+
+def test_the_limits_of_nominations_are_those_of_the_extender() -> None:
+    """How long and how many, on the page about nominations."""
+    text = (DOCS / "nomination.md").read_text()
+    most = ExtenderSettings.model_fields["nominate_limit"].default
+    assert f"at most {most:,} (flag `--nominate-limit`)" in text
+    assert f"A node with {MOST_ON_A_NODE} nominated pods" in text
+    kept = f"after {KEPT_SECONDS:.0f} s ({KEPT_BACKLOG_SECONDS:.0f} s with `backlog`, and for pods"
+    assert kept in text
+
+
+@pytest.mark.parametrize("page", ["values.md", "guides/mps-operators.md"])
+def test_pages_name_the_runtimes_on_which_limits_are_delivered_by_cdi(page: str) -> None:
+    """The oldest versions with which `devicePlugin.cdi.enabled=auto` uses it."""
+    text = (DOCS / page).read_text()
+    assert "kubelet 1.28 or later" in text
+    assert "containerd 1.7 or CRI-O 1.28" in text
+    assert "enable_cdi = true" in text
+    versions = ("containerd://1.7.0", "cri-o://1.28.0", "containerd://1.6.9", "cri-o://1.27.9")
+    found = [support_of("v1.28.0", runtime) for runtime in versions]
+    assert found == [Support.POSSIBLE, Support.POSSIBLE, Support.NONE, Support.NONE]
+    assert support_of("v1.27.9", "containerd://2.0.0") is Support.NONE
+    assert "DevicePluginCDIDevices" in text
+    assert support_of("v1.29.0", "cri-o://1.28.0") is Support.CERTAIN

@@ -189,6 +189,7 @@ def test_many_grants_of_the_same_amounts_have_few_files(folder: Path) -> None:
     [
         ("auto", NEW, True, True),
         ("auto", ("v1.30.1", "containerd://1.7.20"), True, False),
+        ("auto", ("v1.28.15", "cri-o://1.28.11"), True, False),
         ("auto", ("v1.30.1", "docker://27.0"), False, False),
         ("auto", ("", ""), False, False),
         ("on", ("", ""), True, True),

@@ -42,7 +42,9 @@ def granted(
     [
         ("v1.36.2", "containerd://2.1.9", Support.CERTAIN),
         ("v1.30.4-eks-36c2a22", "containerd://1.7.22-k3s1", Support.POSSIBLE),
-        ("v1.28.0", "cri-o://1.28.1", Support.CERTAIN),
+        ("v1.29.0", "cri-o://1.28.1", Support.CERTAIN),
+        ("v1.28.15", "cri-o://1.28.11", Support.POSSIBLE),
+        ("v1.28.15", "containerd://2.0.0", Support.POSSIBLE),
         ("v1.27.9", "containerd://2.0.0", Support.NONE),
         ("v1.30.0", "containerd://1.6.33", Support.NONE),
         ("v1.30.0", "docker://27.1.0", Support.NONE),
@@ -53,7 +55,7 @@ def granted(
 def test_support_is_read_from_the_nodes_versions(
     kubelet: str, runtime: str, support: Support
 ) -> None:
-    """Containerd 1.7 has CDI off unless configured, later ones have it on."""
+    """Kubelet 1.28 and containerd 1.7 have CDI off unless configured, later ones have it on."""
     assert support_of(kubelet, runtime) is support
 
 

@@ -21,6 +21,7 @@ from gpucore.wire.names import ENV_VISIBLE_DEVICES
 CDI_KIND: Final = "gpushare.io/share"
 CDI_VERSION: Final = "0.5.0"
 _KUBELET: Final = (1, 28)
+_CERTAIN_KUBELET: Final = (1, 29)
 _RUNTIMES: Final[Mapping[str, tuple[int, int]]] = {"containerd": (1, 7), "cri-o": (1, 28)}
 _CERTAIN: Final[Mapping[str, tuple[int, int]]] = {"containerd": (2, 0), "cri-o": (1, 28)}
 
@@ -30,7 +31,8 @@ class Support(StrEnum):
 
     NONE = "none"
     POSSIBLE = "possible"
-    """containerd 1.7 applies them where its configuration has ``enable_cdi = true``."""
+    """containerd 1.7 applies them where its configuration has ``enable_cdi = true``, and kubelet
+    1.28 passes them on with the feature gate DevicePluginCDIDevices."""
     CERTAIN = "certain"
 
 
@@ -59,7 +61,8 @@ def support_of(kubelet: str, runtime: str) -> Support:
     oldest = _RUNTIMES.get(name)
     if oldest is None or _version(kubelet) < _KUBELET or _version(version) < oldest:
         return Support.NONE
-    return Support.CERTAIN if _version(version) >= _CERTAIN[name] else Support.POSSIBLE
+    certain = _version(kubelet) >= _CERTAIN_KUBELET and _version(version) >= _CERTAIN[name]
+    return Support.CERTAIN if certain else Support.POSSIBLE
 
 
 def _version(text: str) -> tuple[int, int]:
