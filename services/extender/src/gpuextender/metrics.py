@@ -33,7 +33,8 @@ from gpucore.model import AllocationState, PodRequest
 from gpucore.units import NodeName
 from gpucore.wire.names import API_CLAIMS
 
-disable_created_metrics()  # a series more for each counter and histogram, of use to nobody
+# A series more for each counter and histogram, of use to nobody.
+disable_created_metrics()  # type: ignore[no-untyped-call]
 
 REGISTRY: Final = CollectorRegistry(auto_describe=True)
 GCCollector(registry=REGISTRY)
