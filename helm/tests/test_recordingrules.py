@@ -105,7 +105,7 @@ def _plain(one: Any) -> Any:
 
 @pytest.mark.slow
 def test_each_release_writes_of_its_own_device_plugins(promtool_path: Path, tmp_path: Path) -> None:
-    """What two releases in one Prometheus both wrote would be twice as many hours."""
+    """Samples that two releases in one Prometheus both wrote would be twice as many hours."""
     series = {
         pod("gpushare_pod_allocated_gpus", gpu, "red", name).replace("{", f'{{namespace="{name}",')
         for gpu, name in enumerate(("one", "two"))

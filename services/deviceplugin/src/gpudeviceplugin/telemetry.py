@@ -6,7 +6,7 @@ from contextlib import contextmanager, suppress
 
 from prometheus_client import Counter, Gauge, Histogram, disable_created_metrics
 
-# A series more for each counter and histogram, of use to nobody.
+# They would be a series more for each counter and histogram.
 disable_created_metrics()  # type: ignore[no-untyped-call]
 
 _BUCKETS = (0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0)

@@ -33,7 +33,7 @@ from gpucore.model import AllocationState, PodRequest
 from gpucore.units import NodeName
 from gpucore.wire.names import API_CLAIMS
 
-# A series more for each counter and histogram, of use to nobody.
+# They would be a series more for each counter and histogram.
 disable_created_metrics()  # type: ignore[no-untyped-call]
 
 REGISTRY: Final = CollectorRegistry(auto_describe=True)
