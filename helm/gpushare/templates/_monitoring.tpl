@@ -32,6 +32,15 @@ fires where no webhook is scraped is left out where there is none. */}}
 {{- end -}}
 {{- end -}}
 
+{{/* The file of recording rules, of the release's own device plugins: what two releases both wrote
+would be there twice. */}}
+{{- define "gpushare.recordingRules" -}}
+{{- $own := printf "namespace=%q" .Release.Namespace -}}
+{{- $file := .Files.Get "rules/gpushare.yaml" -}}
+{{- $file = $file | replace "job=\"gpushare-device-plugin\"" (printf "job=\"gpushare-device-plugin\", %s" $own) -}}
+{{- $file | replace ":sum[" (printf ":sum{%s}[" $own) -}}
+{{- end -}}
+
 {{/* Permitted clients of the metrics ports: not tenants, who could hold all connections. */}}
 {{- define "gpushare.metricsFrom" -}}
 {{- $policy := .Values.networkPolicy -}}

@@ -106,6 +106,16 @@ def test_an_unhealthy_gpu_has_no_free_units(*, healthy: bool, free: int) -> None
     assert units(state) == {"total": 15, "used": 4, "free": free}
 
 
+@pytest.mark.parametrize(("api", "free"), [("", 0), ("claims", 15)])
+def test_a_node_whose_device_plugin_is_away_has_no_free_units(api: str, free: int) -> None:
+    """Filter refuses it; a node that offers claims needs no device plugin for that."""
+    item = node("n", 15, unit="GiB")
+    inventory = json.loads(item["metadata"]["annotations"]["gpushare/inventory"])
+    inventory |= {"serving": False, "api": api}
+    item["metadata"]["annotations"]["gpushare/inventory"] = json.dumps(inventory)
+    assert units(state_of(decode_node(encoded(item)))) == {"total": 15, "used": 0, "free": free}
+
+
 @pytest.mark.parametrize("why", ["cordoned", "not ready"])
 def test_a_node_that_accepts_no_pods_has_no_free_units(why: str) -> None:
     """A cordon changes the figures of the next scrape, and so does its end."""

@@ -31,8 +31,10 @@ from gpucore.accounting.node_info import NodeInfo
 from gpucore.kubescheduler.candidate_nodes import CandidateNodes
 from gpucore.model import AllocationState, PodRequest
 from gpucore.units import NodeName
+from gpucore.wire.names import API_CLAIMS
 
-disable_created_metrics()  # type: ignore[no-untyped-call] # a series more for each, which no rule uses
+# They would be a series more for each counter and histogram.
+disable_created_metrics()  # type: ignore[no-untyped-call]
 
 REGISTRY: Final = CollectorRegistry(auto_describe=True)
 GCCollector(registry=REGISTRY)
@@ -268,7 +270,8 @@ def _overfull(node_infos: Iterable[NodeInfo]) -> Metric:
 def _gpu_units(node_infos: Iterable[NodeInfo], *, accepts_pods: bool = True) -> Metric:
     """Units of the GPUs that nodes have; all units of an exclusive GPU are used.
 
-    Free units are those that a further share may take: none on cordoned and unready nodes.
+    Free units are those that a further share may take: none on cordoned and unready nodes, nor
+    where the device plugin is away.
     """
     family = GaugeMetricFamily(
         "gpushare_extender_gpu_units",
@@ -279,9 +282,16 @@ def _gpu_units(node_infos: Iterable[NodeInfo], *, accepts_pods: bool = True) -> 
         for index, device in node_info.devices.items():
             if device.gpu is None:
                 continue
-            for kind, units in _units(device, accepts_pods=accepts_pods).items():
+            accepts = accepts_pods and not _plugin_away(node_info)
+            for kind, units in _units(device, accepts_pods=accepts).items():
                 family.add_metric((node_info.name, str(index), kind), units)
     return family
+
+
+def _plugin_away(node_info: NodeInfo) -> bool:
+    """The node offers GPUs as devices, and nothing hands them out now."""
+    inventory = node_info.inventory
+    return inventory is not None and not inventory.serving and inventory.api != API_CLAIMS
 
 
 def _units(device: DeviceInfo, *, accepts_pods: bool) -> dict[str, int]:
