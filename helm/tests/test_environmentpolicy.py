@@ -118,6 +118,17 @@ def test_a_debug_container_chooses_no_gpu_either(policy: Policy) -> None:
         assert item["name"] in policy.refuses(admission_request, pod(SHARE), debug)
 
 
+def test_an_earlier_debug_container_keeps_no_later_one_out(policy: Policy) -> None:
+    """It cannot be removed; it may be older than the policy, or of an exempt user."""
+    admission_request = request(TENANT, resource="pods")
+    earlier = {"name": "a", "env": [VISIBLE]}
+    before = pod(SHARE, ephemeralContainers=[earlier])
+    later = pod(SHARE, ephemeralContainers=[{"name": "b"}, earlier])
+    assert policy.refuses(admission_request, before, later) == ""
+    later = pod(SHARE, ephemeralContainers=[earlier, {"name": "b", "env": [VISIBLE]}])
+    assert VISIBLE["name"] in policy.refuses(admission_request, before, later)
+
+
 def test_software_that_manages_gpus_is_exempt() -> None:
     """The namespaces of the cluster's own software, and those that the operator adds."""
     values: Object = {"admissionPolicy": {"exemptNamespaces": ["gpu-tools"]}}

@@ -16,7 +16,7 @@ import pytest
 
 from gpuprobe import container, guard, kernels
 from gpuprobe.children import ChildProgram
-from gpuprobe.names import ENDED, FOLDER, LIBRARY, NVML, OUTSIDE, READY
+from gpuprobe.names import ENDED, FOLDER, LIBRARY, NVML, OUT_OF_MEMORY, OUTSIDE, READY
 from standins.cuda import build
 
 pytestmark = pytest.mark.slow
@@ -154,6 +154,13 @@ def test_the_second_of_two_does_work_of_the_size_of_the_first(env: dict[str, str
     assert [one["ok"]["operations"] for one in found] == [
         each * one["ok"]["requests"] for one in found
     ]
+
+
+def test_a_copy_that_is_refused_keeps_no_memory(env: dict[str, str]) -> None:
+    """The first of its two pieces is given back where the second is refused."""
+    found = run(env, {"do": "copy", "mib": 300, "seconds": 0.05}, {"do": "fill", "mib": 400})
+    assert found[0]["error"]["name"] == OUT_OF_MEMORY
+    assert found[1]["ok"] == {"held_mib": 400}
 
 
 def test_two_gpus_copy_to_each_other(env: dict[str, str]) -> None:

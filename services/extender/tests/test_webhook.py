@@ -5,6 +5,7 @@ import base64
 import json
 import time
 from collections.abc import Callable
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -30,14 +31,17 @@ pytestmark = pytest.mark.slow
 Object = dict[str, Any]
 
 
-def answered(item: object, namespace: str = "default", sub_resource: str = "") -> Object:
+def answered(
+    item: object, namespace: str = "default", sub_resource: str = "", old: object = None
+) -> Object:
     """The response to a review, without a server; the cluster has a GPU of 15 GiB."""
     health = Readiness([Known()], stale_after=60)
     health.loaded = True
     hook = AdmissionWebhook(
         state_of(a_node("n", 15)), health, profiles=SchedulerProfiles("gpushare-scheduler")
     )
-    request = {"uid": "r1", "namespace": namespace, "operation": "CREATE", "object": item}
+    request: Object = {"uid": "r1", "namespace": namespace, "operation": "CREATE", "object": item}
+    request["oldObject"] = old
     if sub_resource:
         request["subResource"] = sub_resource
     found: Object = hook.review(json.dumps({"request": request}).encode())["response"]
@@ -156,6 +160,11 @@ def test_a_debug_container_chooses_no_gpu() -> None:
     assert fine == {"uid": "r1", "allowed": True}
     item["spec"]["ephemeralContainers"] = [choosing("NVIDIA_VISIBLE_DEVICES")]
     assert not answered(item, sub_resource="ephemeralcontainers")["allowed"]
+    before = deepcopy(item)  # by an exempt user, or before the webhook was there
+    item["spec"]["ephemeralContainers"].append({"name": "later"})
+    assert answered(item, sub_resource="ephemeralcontainers", old=before)["allowed"]
+    item["spec"]["ephemeralContainers"][1] |= choosing("NVIDIA_VISIBLE_DEVICES") | {"name": "later"}
+    assert not answered(item, sub_resource="ephemeralcontainers", old=before)["allowed"]
 
 
 async def test_an_amount_that_was_meant_in_mib_waits_with_a_warning(

@@ -5,7 +5,8 @@ gpu sees, waiting for other users included.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from ctypes import c_uint32, c_uint64
 from functools import partial
 from typing import Any, Final
@@ -22,6 +23,18 @@ _UNMAPPED: Final = 0x10  # aligned for the kernel, and never an address of an al
 _FIRST_ROUNDS: Final = 256
 
 Answer = dict[str, Any]
+
+
+@contextmanager
+def _memory(gpu: CudaDevice, mib: int) -> Iterator[int]:
+    """The address of so many MiB, which are given back at the end."""
+    gpu.activate()
+    address = gpu.alloc_memory(mib * MIB)
+    try:
+        yield address
+    finally:
+        gpu.activate()
+        gpu.free(address)
 
 
 class CudaWorker:
@@ -134,29 +147,22 @@ class CudaWorker:
 
     def copy(self, mib: int, seconds: float) -> Answer:
         """Copy so many MiB within the gpu, again and again; returns ``bytes`` moved as well."""
-        source, target = self._gpu.alloc_memory(mib * MIB), self._gpu.alloc_memory(mib * MIB)
         vectors = mib * MIB // 16
         blocks = 8 * int(self._gpu.describe()["multiprocessors"])
-        try:
+        with _memory(self._gpu, mib) as source, _memory(self._gpu, mib) as target:
             times = self._repeat(lambda: self._copy(blocks, source, target, vectors), seconds)
-        finally:
-            self._gpu.free(source)
-            self._gpu.free(target)
         return _figures(times) | {"bytes": kernels.bytes_moved(vectors) * len(times)}
 
     def peers(self, mib: int, seconds: float) -> Answer:
         """Copy to a second GPU again and again; ``bytes``, and whether that is direct."""
         other = self._gpu.beside(1)
-        target = other.alloc_memory(mib * MIB)
-        direct = self._gpu.reaches(other)
-        self._gpu.activate()
-        source = self._gpu.alloc_memory(mib * MIB)
         try:
-            times = self._repeat(lambda: self._gpu.send(source, other, target, mib * MIB), seconds)
+            with _memory(other, mib) as target:
+                direct = self._gpu.reaches(other)
+                with _memory(self._gpu, mib) as source:
+                    send = partial(self._gpu.send, source, other, target, mib * MIB)
+                    times = self._repeat(send, seconds)
         finally:
-            self._gpu.free(source)
-            other.activate()
-            other.free(target)
             self._gpu.activate()
         return _figures(times) | {"bytes": mib * MIB * len(times), "direct": direct}
 

@@ -163,8 +163,13 @@ def _steered(pod: Pod, choice: SchedulerChoice) -> AdmissionAnswer:
     return AdmissionAnswer(warnings=(warning,))
 
 
-def review_debug_containers(pod: Pod, *, namespace: str, names: Names) -> AdmissionAnswer:
+def review_debug_containers(
+    pod: Pod, before: Pod | None, *, namespace: str, names: Names
+) -> AdmissionAnswer:
     """Look at a pod to which an ephemeral container is added.
+
+    Args:
+        before: the pod without it; ephemeral containers cannot be changed or removed.
 
     Raises:
         WireError: an amount is no Kubernetes quantity.
@@ -172,9 +177,9 @@ def review_debug_containers(pod: Pod, *, namespace: str, names: Names) -> Admiss
     if namespace == EXEMPT:
         return AdmissionAnswer()
     requests_gpus = gpu_request_of(pod, names) is not None
-    return AdmissionAnswer(
-        refusal=override_refusal(pod.ephemeral_containers, requests_gpus=requests_gpus)
-    )
+    earlier = {each.name for each in before.ephemeral_containers} if before else set[str]()
+    added = [each for each in pod.ephemeral_containers if each.name not in earlier]
+    return AdmissionAnswer(refusal=override_refusal(added, requests_gpus=requests_gpus))
 
 
 def override_refusal(containers: Iterable[Container], *, requests_gpus: bool) -> str:
@@ -283,6 +288,7 @@ class _Request(msgspec.Struct, rename="camel"):
     namespace: str = ""
     sub_resource: str = ""
     object: msgspec.Raw = NOTHING
+    old_object: msgspec.Raw = NOTHING
 
 
 class _Review(msgspec.Struct):
@@ -378,7 +384,9 @@ class AdmissionWebhook:
             return AdmissionAnswer(refusal=f"has {count} containers, more than {MOST_CONTAINERS}")
         pod = flat(found)
         if request.sub_resource:
-            return review_debug_containers(pod, namespace=request.namespace, names=names)
+            old = request.old_object
+            before = flat(decode_pod_object(old)) if given(old) else None
+            return review_debug_containers(pod, before, namespace=request.namespace, names=names)
         answer = review_pod(
             pod,
             namespace=request.namespace,
