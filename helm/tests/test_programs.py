@@ -48,6 +48,7 @@ STARTED = {
         *FLAGS,
     ],
     ("second", "webhook", "webhook"): [
+        "--host=127.0.0.1",
         "--webhook-port=9443",
         "--webhook-certificates=/etc/gpushare/webhook",
         *PROFILES,
@@ -57,6 +58,7 @@ STARTED = {
         *FLAGS,
     ],
     ("extender", "webhook", "webhook"): [
+        "--host=127.0.0.1",
         "--webhook-port=9443",
         "--webhook-certificates=/etc/gpushare/webhook",
         "--webhook-scheduler=",
