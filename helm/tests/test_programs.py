@@ -48,7 +48,6 @@ STARTED = {
         *FLAGS,
     ],
     ("second", "webhook", "webhook"): [
-        "--host=127.0.0.1",
         "--webhook-port=9443",
         "--webhook-certificates=/etc/gpushare/webhook",
         *PROFILES,
@@ -58,7 +57,6 @@ STARTED = {
         *FLAGS,
     ],
     ("extender", "webhook", "webhook"): [
-        "--host=127.0.0.1",
         "--webhook-port=9443",
         "--webhook-certificates=/etc/gpushare/webhook",
         "--webhook-scheduler=",

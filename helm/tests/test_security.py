@@ -278,13 +278,6 @@ def test_only_the_plugin_is_root_and_sees_the_node() -> None:
             assert paths == set()
 
 
-@pytest.mark.parametrize("mode", ["second", "extender"])
-def test_the_webhook_serves_the_routes_of_the_scheduler_to_nobody(mode: str) -> None:
-    """They show the pods of all tenants, without TLS and without a token."""
-    pod = dict(render(values={"scheduler": {"mode": mode}}).pods())["webhook"]
-    assert "--host=127.0.0.1" in pod["containers"][0]["args"]
-
-
 def test_extender_listens_on_localhost_beside_the_scheduler() -> None:
     """Nobody outside the pod can ask the extender to bind."""
     pod = dict(render().pods())["scheduler"]

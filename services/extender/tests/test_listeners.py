@@ -352,24 +352,6 @@ async def test_what_is_in_flight_beside_the_verbs_is_answered_before_the_end(
     assert not hook.servers[0].is_serving()
 
 
-@pytest.mark.slow
-async def test_the_webhook_is_reached_from_outside_where_the_verbs_are_not(
-    cluster: FakeApiServer, tmp_path: Path
-) -> None:
-    """A process that serves the webhook alone leaves the scheduler's routes on the loopback."""
-    make_certificate(tmp_path, "webhook")
-    settings = {"webhook_port": 0, "webhook_certificates": tmp_path}
-    async with Running(cluster, tmp_path, **settings) as extender:
-        servers = extender.service.listeners
-        await until("the webhook listens", lambda: servers.admission.started)
-        verbs, hook = (
-            {one.getsockname()[0] for each in server.servers for one in each.sockets}
-            for server in (servers.verbs, servers.admission)
-        )
-        assert verbs == {"127.0.0.1"}
-        assert hook & {"0.0.0.0", "::"}
-
-
 def test_an_authority_for_clients_needs_tls() -> None:
     """Without TLS it would be silently in vain."""
     with pytest.raises(ValidationError, match="tls-client-ca needs tls-certificates"):

@@ -47,11 +47,7 @@ class ExtenderSettings(BaseSettings):
         ),
     ] = None
     host: Annotated[
-        str,
-        Field(
-            description="address that serves the scheduler routes and the read API; empty: all, of"
-            " IPv4 and IPv6"
-        ),
+        str, Field(description="address to listen on; empty: all, of IPv4 and IPv6")
     ] = ""
     port: Annotated[
         int,
@@ -79,8 +75,8 @@ class ExtenderSettings(BaseSettings):
     metrics_host: Annotated[
         str,
         Field(
-            description="address that serves metrics, health checks and the webhook; empty: all, of"
-            " IPv4 and IPv6"
+            description="address that serves metrics and health checks; empty: all, of IPv4 and "
+            "IPv6"
         ),
     ] = ""
     metrics_port: Annotated[

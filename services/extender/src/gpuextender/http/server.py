@@ -212,7 +212,7 @@ class Listeners:
         if settings.webhook_port is not None:
             self.admission = make_server(
                 admission(),
-                host=settings.metrics_host,
+                host=settings.host,
                 port=settings.webhook_port,
                 limits=ADMISSION,
                 certificates=_certificate(settings.webhook_certificates, every),
