@@ -182,6 +182,7 @@ class ExtenderService:
             ),
             forget_after_lists(self.state, self._informers.relisted, seconds=bind_seconds),
             settle_memory(self._loaded(), self._warm),
+            self.health.list_after_standstill(),
         )
         if self._settings.pod_groups:
             jobs = (*jobs, self._informers.follow_pod_groups())
