@@ -180,7 +180,9 @@ class ExtenderService:
             expire_reservations(
                 self.state, self.health, ttl=max(self._settings.assume_ttl, bind_seconds)
             ),
-            forget_after_lists(self.state, self._informers.relisted, seconds=bind_seconds),
+            forget_after_lists(
+                self.state, self._informers.relisted, self._bind.lost, seconds=bind_seconds
+            ),
             settle_memory(self._loaded(), self._warm),
             self.health.list_after_standstill(),
         )
