@@ -321,6 +321,35 @@ async def test_a_watch_that_was_silent_for_its_whole_time_leads_to_a_list(end: S
         assert bench.sent() == ["first list", "watch 5", "list", "watch 5"]
 
 
+async def test_a_watch_that_is_given_up_leads_to_a_list_at_once() -> None:
+    """Nothing is confirmed before that; what the watch still brings is not handed over."""
+    late: Stream = [50.0, [event("ADDED", "late", 6)], FOREVER]
+    bench = Bench(a_list(5, "a"), late, a_list(9, "b"), QUIET)
+    async with bench.running():
+        await asyncio.sleep(10)
+        bench.informer.list_again()
+        assert not bench.informer.confirmed
+        bench.informer.list_again()
+        await bench.informer.wait_for_confirmation()
+        await asyncio.sleep(100)
+        assert bench.sent() == ["first list", "watch 5", "list", "watch 9"]
+        assert bench.times() == [0, 0, 10, 10]
+        assert bench.observer.seen == ["listed nodes", "failed nodes", "listed nodes"]
+        assert bench.handler.items == {"b"}
+
+
+async def test_without_a_watch_there_is_none_to_give_up() -> None:
+    """A list is on its way or follows a failure anyway."""
+    bench = Bench(failure(500), a_list(5, "a"), QUIET)
+    bench.informer.list_again()
+    async with bench.running():
+        await asyncio.sleep(0.5)
+        bench.informer.list_again()
+        await asyncio.sleep(100)
+        assert bench.sent() == ["first list", "list", "watch 5"]
+        assert bench.observer.seen == ["failed nodes", "listed nodes"]
+
+
 async def test_a_short_silence_is_no_reason_for_a_list() -> None:
     """The connection broke before the silence was over."""
     bench = Bench(a_list(5), [0.89 * SILENCE, LOST], a_list(5), QUIET)

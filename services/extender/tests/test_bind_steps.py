@@ -89,6 +89,30 @@ def bound(node: str, **annotations: str) -> bytes:
     return encoded(item)
 
 
+@pytest.mark.parametrize(
+    ("reply", "lost"),
+    [
+        (bound("n"), False),
+        (encoded(ITEM), True),
+        (encoded(pod("p", 4, uid="another")), True),
+        (failure(404), True),
+        (failure(500), False),
+        (LOST, False),
+        (b"{", False),
+    ],
+)
+async def test_a_binding_is_lost_where_the_pod_has_no_node(
+    clock: FakeClock, reply: Reply, *, lost: bool
+) -> None:
+    """One that cannot be read keeps its GPUs until the reservation expires."""
+    bench = Bench(clock, reply)
+    assume(bench.state, a_pod(ITEM), "n")
+    allocation = bench.state.ledger.allocation(UID)
+    assert allocation is not None
+    assert await bench.bind.lost(allocation) is lost
+    assert bench.sent() == [("GET", "p")]
+
+
 async def test_a_request_at_the_end_of_an_attempt_makes_its_own(clock: FakeClock) -> None:
     """kube-scheduler repeats a bind that took too long; what has failed is tried again."""
     again: list[asyncio.Task[BindResult]] = []

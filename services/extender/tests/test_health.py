@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from gpuextender import metrics
-from gpuextender.health import CONFIRM_SECONDS, Readiness
+from gpuextender import health, metrics
+from gpuextender.health import CONFIRM_SECONDS, STILL_SECONDS, TURN_SECONDS, Readiness
 from gpuextender.http.routes import SchedulerRoutes
 from gpuextender.scheduling.bind import BindResult
 from gpuextender.scheduling.messages import FilterResult
@@ -22,7 +22,7 @@ class FakeInformer:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.age = 0.0
+        self.age, self.lists = 0.0, 0
         self.event = asyncio.Event()
         self.event.set()
 
@@ -32,6 +32,10 @@ class FakeInformer:
 
     async def wait_for_confirmation(self) -> None:
         await self.event.wait()
+
+    def list_again(self) -> None:
+        self.lists += 1
+        self.event.clear()
 
 
 class Bench:
@@ -126,6 +130,29 @@ async def test_a_bind_is_refused_without_a_confirmation(clock: FakeClock, name: 
     expected = f"the API server has not confirmed {name} since the watch failed"
     assert await bench.health.unconfirmed() == expected
     assert clock.now() - began == pytest.approx(CONFIRM_SECONDS)
+
+
+async def test_a_process_that_stood_still_lists_again_before_it_allocates(
+    clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another leader may have bound pods, which lie unread in the watch."""
+    monkeypatch.setattr(health, "monotonic", clock.now)
+    bench = Bench()
+    job = asyncio.create_task(bench.health.list_after_standstill())
+    for still, lists in ((STILL_SECONDS - TURN_SECONDS, 0), (STILL_SECONDS + TURN_SECONDS, 1)):
+        await asyncio.sleep(100.5)
+        assert await bench.health.unconfirmed() == ""
+        clock.seconds += still
+        why = f"the extender stood still for {still - 0.5:.0f} s"
+        expected = f"{why} and has to list nodes and pods again" if lists else ""
+        assert await bench.health.unconfirmed() == expected
+        await asyncio.sleep(TURN_SECONDS)
+        assert (bench.nodes.lists, bench.pods.lists) == (lists, lists)
+    assert "has not confirmed nodes" in await bench.health.unconfirmed()
+    for one in (bench.nodes, bench.pods):
+        one.event.set()
+    assert await bench.health.unconfirmed() == ""
+    job.cancel()
 
 
 async def test_a_confirmation_that_proves_a_restore_stops_the_bind(clock: FakeClock) -> None:

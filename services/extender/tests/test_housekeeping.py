@@ -12,6 +12,7 @@ from decoded import a_node, a_pod, assume, state_of
 from objects import pod
 
 from gpucore.gang.reservations import reservation_of
+from gpucore.model import Allocation
 from gpucore.units import PodUid
 from gpuextender import housekeeping
 from gpuextender.health import Readiness
@@ -104,12 +105,17 @@ async def test_no_reservation_expires_while_the_watch_is_stale(
         assert not task.done()
 
 
+async def lost(_: Allocation) -> bool:
+    """The API server lost every Binding."""
+    return True
+
+
 async def test_a_list_ends_reservations_from_before_it(state: State, clock: FakeClock) -> None:
     """What the list did not confirm was lost; what was reserved later is being bound."""
     lists: asyncio.Queue[int] = asyncio.Queue()
     before = reserve(state, clock, "before")
     with structlog.testing.capture_logs() as logs:
-        async with running(housekeeping.forget_after_lists(state, lists, seconds=5.0)):
+        async with running(housekeeping.forget_after_lists(state, lists, lost, seconds=5.0)):
             await asyncio.sleep(100)
             assert before()
             lists.put_nowait(clock.now_ns())
@@ -137,7 +143,7 @@ async def test_a_list_leaves_what_a_gang_reserves(state: State, clock: FakeClock
     assert allocation is not None
     place = reservation_of(allocation)
     state.reserve(place)
-    async with running(housekeeping.forget_after_lists(state, lists, seconds=5.0)):
+    async with running(housekeeping.forget_after_lists(state, lists, lost, seconds=5.0)):
         lists.put_nowait(clock.now_ns())
         await asyncio.sleep(6.5)
         assert not stands()
@@ -149,7 +155,7 @@ async def test_a_list_that_comes_while_one_is_worked_off_counts_too(
 ) -> None:
     """The second list leads to a second look."""
     lists: asyncio.Queue[int] = asyncio.Queue()
-    async with running(housekeeping.forget_after_lists(state, lists, seconds=5.0)):
+    async with running(housekeeping.forget_after_lists(state, lists, lost, seconds=5.0)):
         lists.put_nowait(clock.now_ns())
         await asyncio.sleep(2)
         stands = reserve(state, clock, "p")
@@ -160,12 +166,49 @@ async def test_a_list_that_comes_while_one_is_worked_off_counts_too(
         assert not stands()
 
 
+async def test_a_list_leaves_what_was_bound_after_it(state: State, clock: FakeClock) -> None:
+    """The API server bound the pod after it had made the list, and the watch is late."""
+    lists: asyncio.Queue[int] = asyncio.Queue()
+    read = list[str]()
+
+    async def late(allocation: Allocation) -> bool:
+        read.append(allocation.uid)
+        return allocation.uid == "lost"
+
+    stands, gone = reserve(state, clock, "bound"), reserve(state, clock, "lost")
+    async with running(housekeeping.forget_after_lists(state, lists, late, seconds=5.0)):
+        lists.put_nowait(clock.now_ns())
+        await asyncio.sleep(5.5)
+        assert (stands(), gone()) == (True, False)
+        assert read == ["bound", "lost"]
+
+
+async def test_a_pod_that_is_bound_anew_while_it_is_read_keeps_its_gpus(
+    state: State, clock: FakeClock
+) -> None:
+    """The reply is about the bind before."""
+    lists: asyncio.Queue[int] = asyncio.Queue()
+
+    async def slow(allocation: Allocation) -> bool:
+        state.forget(allocation.uid)
+        clock.seconds += 1
+        again.append(reserve(state, clock, "p"))
+        return True
+
+    again = list[Callable[[], bool]]()
+    reserve(state, clock, "p")
+    async with running(housekeeping.forget_after_lists(state, lists, slow, seconds=5.0)):
+        lists.put_nowait(clock.now_ns())
+        await asyncio.sleep(5.5)
+        assert [stands() for stands in again] == [True]
+
+
 async def test_a_late_job_leaves_what_was_reserved_after_the_list(
     state: State, clock: FakeClock
 ) -> None:
     """A process that stood still for a minute forgets no bind that began after the list."""
     lists: asyncio.Queue[int] = asyncio.Queue()
-    async with running(housekeeping.forget_after_lists(state, lists, seconds=5.0)):
+    async with running(housekeeping.forget_after_lists(state, lists, lost, seconds=5.0)):
         before = reserve(state, clock, "before")
         lists.put_nowait(clock.now_ns())
         await asyncio.sleep(1)
@@ -175,20 +218,13 @@ async def test_a_late_job_leaves_what_was_reserved_after_the_list(
         assert (before(), after()) == (False, True)
 
 
-@pytest.mark.parametrize("job", ["expiry", "list"])
-async def test_a_process_that_stood_still_reads_its_watch_before_it_forgets(
-    state: State, clock: FakeClock, job: str
+async def test_a_process_that_stood_still_reads_its_watch_before_reservations_expire(
+    state: State, clock: FakeClock
 ) -> None:
     """The Binding was written; its event waits behind those of other pods."""
-    lists: asyncio.Queue[int] = asyncio.Queue()
     stands = reserve(state, clock, "p")
-    lists.put_nowait(clock.now_ns())
     health = health_of(FakeInformer())
-    async with running(
-        housekeeping.expire_reservations(state, health, ttl=TTL)
-        if job == "expiry"
-        else housekeeping.forget_after_lists(state, lists, seconds=5.0)
-    ):
+    async with running(housekeeping.expire_reservations(state, health, ttl=TTL)):
         await asyncio.sleep(1)
         clock.seconds += 2 * TTL
         await asyncio.sleep(0.5)
@@ -204,7 +240,7 @@ async def test_nothing_is_logged_where_nothing_expires(state: State, clock: Fake
     health = health_of(FakeInformer())
     with structlog.testing.capture_logs() as logs:
         async with (
-            running(housekeeping.forget_after_lists(state, lists, seconds=5.0)),
+            running(housekeeping.forget_after_lists(state, lists, lost, seconds=5.0)),
             running(housekeeping.expire_reservations(state, health, ttl=TTL)),
         ):
             await asyncio.sleep(10 * TTL)

@@ -6,8 +6,14 @@ import pytest
 from decoded import assume
 from nominating import pending
 from nominationbench import Bench, count, gang
+from replicas import read
 
-from gpuextender.nomination.ends import KEPT_BACKLOG_SECONDS, KEPT_SECONDS, UNSEEN_SECONDS
+from gpuextender.nomination.ends import (
+    KEPT_BACKLOG_SECONDS,
+    KEPT_SECONDS,
+    LOST_SECONDS,
+    UNSEEN_SECONDS,
+)
 from gpukube.errors import ServerError
 
 
@@ -339,3 +345,31 @@ def test_the_loss_of_one_gang_leaves_the_others(bench: Bench) -> None:
     bench.goes("g0")
     bench.look()
     assert set(bench.reserved) == {"h0", "h1"}
+
+
+def test_a_nomination_that_a_restore_lost_is_written_again(bench: Bench) -> None:
+    """The pod has the older version of the backup, maybe for ever; other pods go on meanwhile."""
+    bench.cluster.version = 100
+    bench.comes(pending("p", 16))
+    backup = bench.stored("p")
+    bench.cluster.version = 500
+    bench.round()
+    bench.send()
+    bench.hear()
+    assert bench.shown == {"p": "a"}
+    bench.cluster.pods = {"p": backup}
+    bench.state.relist_pods([read(backup)])
+    bench.time += KEPT_BACKLOG_SECONDS
+    assert bench.round() == UNSEEN_SECONDS
+    bench.time += LOST_SECONDS - 1
+    assert bench.round() == UNSEEN_SECONDS
+    assert bench.reserved == {}
+    bench.time += 1
+    bench.round()
+    bench.send()
+    assert (bench.reserved, bench.shown) == ({"p": "a"}, {"p": "a"})
+    bench.hear()
+    bench.time += KEPT_BACKLOG_SECONDS
+    bench.round()
+    bench.send()
+    assert (bench.reserved, bench.shown) == ({}, {})

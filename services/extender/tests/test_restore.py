@@ -146,3 +146,22 @@ async def test_a_reservation_whose_binding_the_restore_lost_ends(
         await until("released", lambda: extender.state.ledger.allocation("u") is None)
         await extender.ready()
         assert await extender.bind(item, NODE) == (200, "")
+
+
+@pytest.mark.slow
+async def test_an_extender_that_stood_still_lists_again_and_is_ready_then(
+    cluster: FakeApiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A bind before that is refused, and tried again by its scheduler."""
+    await cluster.put("nodes", node(NODE, 4, unit="GiB"))
+    await cluster.put("pods", item := pod("p", 4))
+    async with Running(cluster, tmp_path) as extender:
+        await extender.ready()
+        lists = cluster.lists("pods")
+        monkeypatch.setattr(health, "STILL_SECONDS", -2.0)
+        code, error = await extender.bind(item, NODE)
+        assert (code, cluster.bindings) == (500, [])
+        assert "stood still" in error
+        await until("listed again", lambda: cluster.lists("pods") > lists)
+        monkeypatch.setattr(health, "STILL_SECONDS", 3600.0)
+        assert await extender.bind(item, NODE) == (200, "")

@@ -6,17 +6,27 @@ process responds: restarting it does not bring an API server back.
 
 A bind waits for more: after a lost connection the API server may have been restored from a backup,
 and hold pods that no watch reported. No GPU is allocated until it has confirmed the version.
+A process that stood still, as in a paused virtual machine, has not read what others did meanwhile:
+it lists again before it allocates.
 """
 
 import asyncio
 from collections.abc import Callable, Sequence
+from time import monotonic
 from typing import Any, Final
+
+import structlog
 
 from gpuextender import metrics
 from gpukube.watch.informer import Informer
 
 CONFIRM_SECONDS: Final = 1.0
 """How long a bind waits for a confirmation: longer than the first pause of an informer."""
+STILL_SECONDS: Final = 10.0
+"""Another scheduler gets the Lease after 15 s by default, and binds pods then."""
+TURN_SECONDS: Final = 1.0
+
+log = structlog.get_logger(__name__)
 
 
 class Readiness:
@@ -34,6 +44,7 @@ class Readiness:
         self.draining = False
         self.loaded = False
         self.unserved: Callable[[], str] = str
+        self._turned = float("inf")
 
     def obstacle(self) -> str:
         """Why the extender may not decide now; empty when it may.
@@ -48,7 +59,7 @@ class Readiness:
 
     async def unconfirmed(self) -> str:
         """Why no GPU may be given away now; empty when one may. Waits a moment for that."""
-        if obstacle := self.obstacle():
+        if obstacle := self.obstacle() or self._stood_still():
             return obstacle
         for one in self._followed:
             if not one.confirmed:
@@ -57,6 +68,23 @@ class Readiness:
                 except TimeoutError:
                     return f"the API server has not confirmed {one.name} since the watch failed"
         return self.obstacle()
+
+    async def list_after_standstill(self) -> None:
+        """List again where this process did nothing for :data:`STILL_SECONDS`; works for ever."""
+        while True:
+            self._turned = monotonic()
+            await asyncio.sleep(TURN_SECONDS)
+            if reason := self._stood_still():
+                log.warning("listing again", reason=reason)
+                for one in self._followed:
+                    one.list_again()
+
+    def _stood_still(self) -> str:
+        """Why what was read is old, after a standstill of this process; empty without one."""
+        still = monotonic() - self._turned - TURN_SECONDS
+        if still <= STILL_SECONDS:
+            return ""
+        return f"the extender stood still for {still:.0f} s and has to list nodes and pods again"
 
     def unready(self) -> str:
         """Why no new requests should come here; empty when they should."""

@@ -10,7 +10,7 @@ import structlog
 
 from gpucore.accounting.ledger import Ledger
 from gpucore.accounting.node_capacity import ABSENT, NodeCapacity
-from gpucore.model import AllocationState
+from gpucore.model import Allocation, AllocationState
 from gpucore.scheduling.grouping import LargeMachine, large_machine, prepare, prepared
 from gpucore.topology.choice import forget
 from gpucore.units import NodeName, PodUid
@@ -45,15 +45,22 @@ async def expire_reservations(state: State, health: Readiness, *, ttl: float) ->
             log.warning("reservations expired", uids=late)
 
 
-async def forget_after_lists(state: State, lists: asyncio.Queue[int], *, seconds: float) -> None:
+async def forget_after_lists(
+    state: State,
+    lists: asyncio.Queue[int],
+    lost: Callable[[Allocation], Awaitable[bool]],
+    *,
+    seconds: float,
+) -> None:
     """Forget assumed pods that a list of all pods did not confirm: their Binding was lost.
 
-    A list follows a failure, and no bind begins between the two (see :mod:`gpuextender.health`).
-    The places that a gang reserves have no Binding; they expire as usual.
+    The list may be older than the Binding, and the watch late, so the pod is read before. The
+    places that a gang reserves have no Binding; they expire as usual.
 
     Args:
         lists: when all pods were listed, in nanoseconds of :func:`unix_ns`. The latest decides: of
             what was assumed after it, it shows nothing, however late this job runs.
+        lost: whether the API server has the pod without a node, or has it no more.
         seconds: longer than a bind can take; none from before the failure is running after them.
     """
     while True:
@@ -61,20 +68,21 @@ async def forget_after_lists(state: State, lists: asyncio.Queue[int], *, seconds
         while not lists.empty():
             listed = lists.get_nowait()
         await asyncio.sleep(seconds)
-        await asyncio.sleep(READ_SECONDS)
-        late = _assumed_before(state, listed)
-        for uid in late:
-            state.forget(uid)
+        late = list[PodUid]()
+        for allocation in _assumed_before(state, listed):
+            if await lost(allocation) and state.ledger.allocation(allocation.uid) is allocation:
+                state.forget(allocation.uid)
+                late.append(allocation.uid)
         if late:
             log.warning("bindings lost by the API server", uids=late)
 
 
-def _assumed_before(state: State, listed_ns: int) -> list[PodUid]:
+def _assumed_before(state: State, listed_ns: int) -> list[Allocation]:
     allocations = state.ledger.allocations().values()
     passing = (
         allocation for allocation in allocations if allocation.state is AllocationState.ASSUMED
     )
-    return [allocation.uid for allocation in passing if allocation.assume_time <= listed_ns]
+    return [allocation for allocation in passing if allocation.assume_time <= listed_ns]
 
 
 async def settle_memory(loaded: Awaitable[None]) -> None:

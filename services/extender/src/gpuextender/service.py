@@ -165,7 +165,10 @@ class ExtenderService:
             expire_reservations(
                 self.state, self.health, ttl=max(self._settings.assume_ttl, bind_seconds)
             ),
-            forget_after_lists(self.state, self._informers.relisted, seconds=bind_seconds),
+            forget_after_lists(
+                self.state, self._informers.relisted, self._bind.lost, seconds=bind_seconds
+            ),
+            self.health.list_after_standstill(),
             settle_memory(self._prepared()),
             *self._webhook.jobs(),
             *self._nominating(),

@@ -106,6 +106,7 @@ class Informer(Generic[T]):
         self._confirmed = asyncio.Event()
         self._hurry_until = float("-inf")
         self._hurry = asyncio.Event()
+        self._watching: asyncio.Timeout | None = None
         self.version = ""
         self.synced = asyncio.Event()
 
@@ -138,6 +139,13 @@ class Informer(Generic[T]):
         """
         self._hurry_until = monotonic() + HURRY_SECONDS
         self._hurry.set()
+
+    def list_again(self) -> None:
+        """Give up the watch and list: it may have many events that were not read yet."""
+        if self._watching is not None:
+            self._note_failure()
+            self._watching.reschedule(0)
+            self._watching = None
 
     async def run(self) -> None:
         """Follow the collection until cancelled."""
@@ -224,10 +232,16 @@ class Informer(Generic[T]):
         seconds = random.randint(*WATCH_SECONDS)  # noqa: S311 - jitter
         began, self._lines = monotonic(), 0
         try:
-            await self._follow(seconds)
+            async with asyncio.timeout(None) as self._watching:
+                await self._follow(seconds)
         except UnreachableError:
             self._demand_news(monotonic() - began, seconds)
             raise
+        except TimeoutError:  # by list_again: the client has errors of its own
+            self.version = ""
+            return
+        finally:
+            self._watching = None
         if monotonic() - began < SHORT_SECONDS:
             raise UnreachableError(f"watch {self.name}: ended as soon as it began")
         self._demand_news(monotonic() - began, seconds)

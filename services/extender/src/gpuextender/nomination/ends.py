@@ -24,6 +24,11 @@ KEPT_BACKLOG_SECONDS: Final = 60.0
 NANOSECONDS: Final = 1_000_000_000
 UNSEEN_SECONDS: Final = 0.25
 """Time after which to look again whether the watch has brought what was written."""
+LOST_SECONDS: Final = 120.0
+"""What the watch has not brought by then was lost, as by a restore of the API server.
+
+There are no rounds while the watch is silent for more than 90 s.
+"""
 
 
 class NominationEnds:
@@ -48,6 +53,7 @@ class NominationEnds:
         self._state, self._writes, self._pauses = state, writes, pauses
         self._kept, self._clock, self._now = kept, clock, now
         self._touched: dict[NodeName, None] = {}
+        self._unseen: dict[PodUid, float] = {}
 
     def node_changed(self, name: NodeName) -> None:
         """What the node can take may have changed."""
@@ -101,6 +107,7 @@ class NominationEnds:
             metrics.NOMINATIONS.labels("gang failed").inc()
         for written in list(self._writes.written.values()):
             left = min(left, self._clear(written))
+        self._unseen = {uid: at for uid, at in self._unseen.items() if uid in self._writes.written}
         self._pauses.prune(self._now())
         return left
 
@@ -154,7 +161,7 @@ class NominationEnds:
             self._pauses.ended(uid)
             return float("inf")
         if not reaches(known.pod.resource_version, written.version):
-            return UNSEEN_SECONDS
+            return self._await_watch(uid)
         if known.pod.nominated != written.node:
             del self._writes.written[uid]
         elif written.clearing == "sent":
@@ -166,3 +173,10 @@ class NominationEnds:
         if not written.clearing:
             self._pauses.lost(uid, self._now())
         return self._pauses.left(uid, self._now())
+
+    def _await_watch(self, uid: PodUid) -> float:
+        """Wait for what was written, or take it for lost: then the pod may be nominated anew."""
+        if self._now() - self._unseen.setdefault(uid, self._now()) < LOST_SECONDS:
+            return UNSEEN_SECONDS
+        del self._writes.written[uid]
+        return 0.0

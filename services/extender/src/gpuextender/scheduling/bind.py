@@ -27,7 +27,7 @@ from structlog.contextvars import bind_contextvars
 
 from gpucore.accounting.node_info import NodeInfo
 from gpucore.explain.sentences import placement_sentence, request_words, sentence
-from gpucore.model import AllocationState, FitError, Placement, PodRequest
+from gpucore.model import Allocation, AllocationState, FitError, Placement, PodRequest
 from gpucore.scheduling.grouping import Rules
 from gpucore.scheduling.nominated import node_beside, reserved_for_nominated
 from gpucore.scheduling.pending_pods import UnscheduledPod
@@ -114,6 +114,17 @@ class Bind:
     async def settle(self) -> None:
         """Wait for every attempt that is under way."""
         await asyncio.gather(*self._running.values(), return_exceptions=True)
+
+    async def lost(self, allocation: Allocation) -> bool:
+        """The API server has no Binding of an assumed pod; false where the pod cannot be read."""
+        try:
+            found = await self._read(allocation.namespace, allocation.name)
+        except NotFoundError:
+            return True
+        except (KubeError, WireError) as error:
+            log.info("pod not read", uid=allocation.uid, error=str(error))
+            return False
+        return found.uid != allocation.uid or not found.node
 
     async def _attempt(self, uid: PodUid, args: BindingArgs) -> BindResult:
         try:
