@@ -323,15 +323,58 @@ def test_the_window_is_named_after_what_it_shows(browser: TestClient) -> None:
     assert "<title>team/large - gpushare</title>" in browser.get("/pods/team/large").text
 
 
+@pytest.mark.parametrize("path", ["/static/live.js", "/static/style.css", "/", "/none"])
+def test_a_browser_uses_nothing_of_an_earlier_version(browser: TestClient, path: str) -> None:
+    """It revalidates its copy; otherwise it would use an old script for days."""
+    assert browser.get(path).headers["cache-control"] == "no-cache"
+
+
+def test_names_are_found_as_a_phone_writes_them(browser: TestClient) -> None:
+    """With a capital first letter, and the space after a completed word."""
+    text = browser.get("/", params={"q": "Default/Web "}).text
+    assert text.count(ROW) == 1
+
+
+def test_what_if_shows_what_it_simulates(browser: TestClient) -> None:
+    """Amounts of an address beyond the limits of the form are those that it computes with."""
+    text = browser.get("/whatif", params={"mem": "4000000", "replicas": "500"}).text
+    assert 'max="1048576" value="1048576"' in text
+    assert 'max="100" value="100"' in text
+
+
+def test_a_tenant_cannot_make_the_list_of_pending_pods_long(
+    browser: TestClient, feed: Feed, cluster: FakeCluster
+) -> None:
+    """The name of a scheduler may have a megabyte; the page of the pod has all of it."""
+    cluster.pod("odd", 1, phase="Pending", spec={"schedulerName": "x" * 100_000 + "end"})
+    asyncio.run(feed.refresh())
+    listed = browser.get("/pods").text
+    assert len(listed) < 10_000
+    assert "… (the page of the pod has all of it)" in listed
+    assert "xend" in browser.get("/pods/default/odd").text
+
+
+def test_a_bound_pod_without_a_known_gpu_is_pending(
+    browser: TestClient, feed: Feed, cluster: FakeCluster
+) -> None:
+    """As ``gpushare pending`` lists it: a scheduler that does not call the extender bound it."""
+    cluster.pod("lost", 2, node="n1")
+    asyncio.run(feed.refresh())
+    assert '<a href="/pods">2</a>' in browser.get("/").text
+    text = browser.get("/pods").text
+    assert "default/lost" in text
+    assert "bound to n1, but on no known GPU" in text
+
+
 async def test_only_changes_are_news(feed: Feed, cluster: FakeCluster) -> None:
     """An unchanged read wakes no listener; a new pod wakes every listener once."""
     await feed.refresh()
     listener = _versions(feed)
-    assert await anext(listener) == "data: 1000-1\n\n"
+    assert (await anext(listener)).endswith("\ndata: 1000-1\n\n")
     waiting = asyncio.ensure_future(anext(listener))
     await feed.refresh()
     assert not waiting.done()
     cluster.pod("new", 1, node="n1", index=1)
     await feed.refresh()
-    assert await asyncio.wait_for(waiting, 60) == "data: 1000-2\n\n"
+    assert (await asyncio.wait_for(waiting, 60)).endswith("\ndata: 1000-2\n\n")
     await listener.aclose()

@@ -97,6 +97,22 @@ def test_the_map_has_the_figures_and_choices_of_the_page(feed: Feed) -> None:
     assert document(feed, "/api/v1/gpus")["groups"][0]["gpus"][0]["fits"] is None
 
 
+@pytest.mark.parametrize(
+    ("query", "accepted"),
+    [
+        ("by=modle", "by is one of model, pool, rack; label=KEY groups by a label of the nodes"),
+        ("gib=1.5", "gib is a whole number of GiB from 0 to 99999"),
+        ("gib=-3", "gib is a whole number of GiB from 0 to 99999"),
+        ("gib=100000", "gib is a whole number of GiB from 0 to 99999"),
+    ],
+)
+def test_a_wrong_choice_is_refused(feed: Feed, query: str, accepted: str) -> None:
+    """A program would take the document for the answer to its question; the reason is JSON."""
+    asyncio.run(feed.refresh())
+    answer = TestClient(make_app(feed)).get(f"/api/v1/gpus?{query}")
+    assert (answer.status_code, answer.json()) == (400, {"error": accepted})
+
+
 def test_sizes_have_the_waste_of_running_pods(feed: Feed) -> None:
     """Beside the recommendation, as ``gpushare recommend`` prints it."""
     (item,) = document(feed, PATHS["sizes"])["items"]

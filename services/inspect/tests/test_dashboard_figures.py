@@ -236,6 +236,16 @@ def test_memory_in_use_is_beside_what_is_allocated(opened: Open) -> None:
     assert "3.0" in browser.get("/usage").text
 
 
+def test_memory_in_use_of_some_gpus_is_a_lower_bound(opened: Open) -> None:
+    """One of three GPUs is measured: the cluster page states it, as the page of usage does."""
+    browser = opened(lambda: Figures(gpus={"GPU-n1-0": 2.5 * GIB}))
+    text = browser.get("/", params={"by": "pool"}).text
+    assert "<dd>at least 2.5 GiB</dd>" in text
+    assert "at least 2.5" in browser.get("/usage", params={"by": "node"}).text
+    every = {"GPU-n1-0": 2.5 * GIB, "GPU-n1-1": 0.0, "GPU-n2-0": 0.0}
+    assert "<dd>2.5 GiB</dd>" in opened(lambda: Figures(gpus=every)).get("/").text
+
+
 def test_without_prometheus_memory_in_use_is_unknown(opened: Open) -> None:
     """The page names the option."""
     browser = opened()

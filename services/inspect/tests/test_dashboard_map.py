@@ -190,6 +190,16 @@ def test_a_cell_is_a_node_where_gpus_are_too_many() -> None:
     assert set(cells(client, q="n1000")) == {"n1000/0", "n1000/1"}
 
 
+def test_amounts_of_a_large_cluster_have_all_digits() -> None:
+    """Two million GiB in one group, of which one node has some allocated."""
+    cluster = FakeCluster()
+    for number in range(1_700):
+        cluster.node(f"n{number}", gpus=[Gpu(141)] * 8)
+    text = opened(cluster.pod("web", 77, node="n0", index=0)).get("/").text
+    assert "13600 GPUs, 77 of 1917600 GiB allocated" in text
+    assert "77/1917600 GiB" in text
+
+
 def test_text_of_labels_is_never_markup() -> None:
     """Values of labels are escaped as all other text."""
     label = '"><script>alert(1)</script>'

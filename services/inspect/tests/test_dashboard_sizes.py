@@ -239,7 +239,7 @@ async def test_slow_plugins_hold_up_neither_the_feed_nor_the_page(
     await asyncio.wait_for(feed.refresh(), 60)
     news = asyncio.ensure_future(anext(listener))
     held_back.released.set()
-    assert (await asyncio.wait_for(news, 60)).startswith("data: ")
+    assert "data: " in await asyncio.wait_for(news, 60)
     page = await asyncio.to_thread(client.get, "/sizes")
     assert ROWS.findall(page.text) == ["default/deployment/web"]
     assert held_back.reads == 1

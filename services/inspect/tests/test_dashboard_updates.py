@@ -66,6 +66,13 @@ def add_class(cluster: FakeCluster) -> None:
     cluster.add(device_class())
 
 
+def report(cluster: FakeCluster) -> None:
+    """A scheduler has tried to place the pod, and its event is the first record of that."""
+    about = {"kind": "Pod", "namespace": "default", "name": "large"}
+    event = {"reason": "FailedScheduling", "message": "0/1 nodes", "involvedObject": about}
+    cluster.add({"kind": "Event", "metadata": {"name": "e"}, **event})
+
+
 def run_beside(cluster: FakeCluster) -> None:
     """A pod without GPUs takes CPU of the node."""
     cluster.pod("plain", node="n")
@@ -85,7 +92,7 @@ def run_elsewhere(cluster: FakeCluster) -> None:
     cluster.pod("plain", node="other")
 
 
-CHANGES = [taint, label_node, label_pod, verify, configure, add_class, run_beside]
+CHANGES = [taint, label_node, label_pod, verify, configure, add_class, run_beside, report]
 
 
 @pytest.mark.parametrize("change", CHANGES)

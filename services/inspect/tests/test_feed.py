@@ -1,6 +1,7 @@
 """The reads of the dashboard, the notification of listeners, and the responses of its routes."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -94,12 +95,13 @@ async def test_an_unexpected_error_ends_no_reader(
     assert (feed.error, feed.version) == ("", 3)
 
 
-async def test_an_error_before_the_first_frame_is_only_noted(feed: Feed, reader: Reader) -> None:
-    """There is nothing yet that could be out of date."""
+async def test_each_new_error_before_the_first_frame_is_news(feed: Feed, reader: Reader) -> None:
+    """Pages have nothing to show but the reason."""
     assert feed.error == "the cluster has not been read yet"
-    reader.error = "down"
-    await feed.refresh()
-    assert (feed.version, feed.error, feed.frame) == (0, "down", None)
+    for error, version in (("down", 1), ("down", 1), ("forbidden", 2)):
+        reader.error = error
+        await feed.refresh()
+        assert (feed.version, feed.error, feed.frame) == (version, error, None)
 
 
 @pytest.mark.parametrize("change", ["pod waits", "pod runs", "node", "nothing"])
@@ -145,13 +147,16 @@ async def test_a_listener_gets_each_version_once(feed: Feed) -> None:
 async def test_a_quiet_stream_shows_that_it_lives(
     feed: Feed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By a comment, which browsers ignore; a proxy would close a silent connection."""
+    """By the revision again: pages notice a dead connection, and have the time of the server."""
     monkeypatch.setattr(web_app, "HEARTBEAT_SECONDS", 0.01)
     stream: AsyncIterator[str] = _versions(feed)
     found = [await anext(stream) for _ in range(3)]
-    assert found == ["data: 1000-0\n\n", ": alive\n\n", ": alive\n\n"]
+    times, revisions = zip(*(event.split("\n", 1) for event in found), strict=True)
+    assert revisions == ("data: 1000-0\n\n",) * 3
+    sent = [int(line.removeprefix("id: ")) / 1000 for line in times]
+    assert sent == pytest.approx([time.time()] * 3, abs=600)
     await feed.refresh()
-    assert await anext(stream) == "data: 1000-1\n\n"
+    assert (await anext(stream)).endswith("\ndata: 1000-1\n\n")
 
 
 def test_jobs_run_for_as_long_as_the_page_is_served(feed: Feed, reader: Reader) -> None:

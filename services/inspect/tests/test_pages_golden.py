@@ -222,7 +222,7 @@ ATTACKED = {
     "/pods/default/known": 1,
     "/pods/default/gated": 2,
     f"/sizes?q={QUOTED}": 3,
-    f"/whatif?mem={QUOTED}&like={QUOTED}": 3,
+    f"/whatif?mem={QUOTED}&like={QUOTED}": 2,
     f"/whatif?mem=4&replicas=2&add=1&like={QUOTED}": 3,
     f"/whatif?mem=4&add=1&like=x{QUOTED}": 3,
 }

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -91,6 +92,25 @@ def test_a_phone_shows_every_page(
     root = "document.documentElement"
     assert page.evaluate(f"{root}.scrollWidth - {root}.clientWidth") == 0
     keep(page, name)
+
+
+@pytest.mark.parametrize("path", ["/whatif", "/pods/default/picky"])
+def test_long_names_do_not_widen_a_page(
+    window: Callable[..., Any], serving: Callable[..., Any], tmp_path: Path, path: str
+) -> None:
+    """A node with the longest name of Kubernetes, and a pod with the longest label it requires."""
+    name = ".".join(["n" * 63] * 3 + ["n" * 61])
+    cluster = FakeCluster().node(name, gpus=[Gpu(15)])
+    key, value = f"example.com/{'k' * 63}", "v" * 63
+    cluster.pod("picky", 4, phase="Pending", spec={"nodeSelector": {key: value}})
+    snapshot = tmp_path / "cluster.json"
+    snapshot.write_text(cluster.json())
+    with serving("--snapshot", str(snapshot)) as url:
+        page = window(url + path, width=360)
+        page.get_by_role("heading", level=1).wait_for()
+        root = "document.documentElement"
+        assert page.evaluate(f"{root}.scrollWidth - {root}.clientWidth") == 0
+        page.context.close()
 
 
 CONTRAST = """() => {

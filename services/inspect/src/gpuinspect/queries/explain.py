@@ -6,7 +6,7 @@ from gpucore.accounting.ledger import Ledger
 from gpucore.explain.pod_states import Cluster, Explanation, PodFacts
 from gpucore.explain.pods import explain_pod
 from gpucore.gang.members import Member, Members, member_of, members_of
-from gpucore.model import PodRequest
+from gpucore.model import Allocation, PodRequest
 from gpucore.scheduling.candidates import Candidates
 from gpucore.scheduling.pending_pods import nominations_of
 from gpucore.steps import complete
@@ -69,6 +69,14 @@ def explain(
     """
     known = schedulers or schedulers_of(snapshot, cluster.ledger.names)
     return complete(explain_pod(_facts(snapshot, pod, cluster.ledger, known), cluster))
+
+
+def is_known(allocation: Allocation | None) -> bool:
+    """The GPUs of an allocation are known."""
+    if allocation is None:
+        return False
+    placement = allocation.placement
+    return bool(placement.mem or placement.core or placement.group)
 
 
 def _facts(snapshot: Snapshot, pod: Pod, ledger: Ledger, schedulers: Schedulers) -> PodFacts:

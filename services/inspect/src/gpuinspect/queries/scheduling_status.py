@@ -28,7 +28,7 @@ from gpuinspect.cluster.schedulers import Schedulers, schedulers_of
 from gpuinspect.cluster.scoped import is_partial
 from gpuinspect.cluster.snapshots import Snapshot
 from gpuinspect.queries.claims import NOTHING, PodClaims
-from gpuinspect.queries.explain import cluster_of, explain
+from gpuinspect.queries.explain import cluster_of, explain, is_known
 
 UNSEEN: Final = "no scheduler has recorded an attempt: check that a scheduler named {} runs"
 UNPLACED: Final = "bound to {}, but on no known GPU: {}"
@@ -176,24 +176,24 @@ def _state(pod: Pod, allocation: Allocation | None) -> PodState:
     if pod.finished:
         return PodState.FINISHED
     if pod.node:
-        return PodState.PLACED if allocation and _is_known(allocation) else PodState.PENDING
+        return PodState.PLACED if is_known(allocation) else PodState.PENDING
     return PodState.GATED if pod.gated else PodState.UNDECIDED
 
 
-def _is_known(allocation: Allocation) -> bool:
-    placement = allocation.placement
-    return bool(placement.mem or placement.core or placement.group)
+def unplaced_reason(found: Explanation) -> str:
+    """Why no GPU of such a pod is known, in one line."""
+    return UNPLACED.format(found.pod.node, next(iter(found.faults), UNCALLED))
 
 
 def _where(allocation: Allocation | None, unit: MemoryUnit | None) -> str:
-    if allocation is None or not _is_known(allocation):
+    if allocation is None or not is_known(allocation):
         return ""
     return placement_sentence(allocation.placement, unit)
 
 
 def _reason(found: Explanation, pod: Pod, seen: SchedulerRecord, unseen: str) -> str:
     if found.state is PodState.PENDING:
-        return UNPLACED.format(pod.node, next(iter(found.faults), UNCALLED))
+        return unplaced_reason(found)
     if found.state not in WAITING:
         return found.where or found.state.value
     if found.state is PodState.GATED or unseen:

@@ -1,8 +1,9 @@
 """The routes of the dashboard: all of them GET, none of which can change a cluster."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -44,9 +45,11 @@ HEADERS: Final = {
     "Referrer-Policy": "no-referrer",
     "Vary": "X-Part, Accept-Encoding",
 }
+_CACHING: Final = ("Cache-Control", "no-cache")
+"""Of answers without another; browsers use a script without it for a tenth of its age."""
 STATIC: Final = Path(__file__).parent / "static"
 HEARTBEAT_SECONDS: Final = 15.0
-"""Seconds between two signs of life of an event stream, so that proxies keep it open."""
+"""Seconds between two events of a stream at most, by which a page notices that it is dead."""
 REVISION: Final = "X-Revision"
 """Header of a part of a page: the revision that it shows."""
 Job = Callable[[], Coroutine[None, None, None]]
@@ -121,17 +124,17 @@ def _shown(
     def render_page(request: Request) -> Response:
         revision = feed.revision  # before the frame: a change between the two is shown again
         frame = feed.frame
-        if frame is None:
-            text = page(title, sentence(feed.error), frame=None, here=here, revision=revision)
-            return HTMLResponse(text, status_code=503)
-        main = render(frame, {**request.query_params, **request.path_params})
-        status = 200 if main is not None else 404
         name = "/".join(request.path_params.values()) or title
-        main = main or sentence("This object does not exist.")
+        if frame is None:
+            status, main = 503, sentence(feed.error)
+        else:
+            found = render(frame, {**request.query_params, **request.path_params})
+            status = 200 if found is not None else 404
+            main = found or sentence("This object does not exist.")
         if request.headers.get("x-part") == "main":
             head = {REVISION: revision}
             return HTMLResponse(content(main, frame), status_code=status, headers=head)
-        shown = revision if live else ""
+        shown = revision if live or frame is None else ""
         text = page(name, main, frame=frame, here=here, revision=shown)
         return HTMLResponse(text, status_code=status)
 
@@ -190,14 +193,12 @@ def _events(feed: Feed) -> Callable[[Request], object]:
 
 
 async def _versions(feed: Feed) -> AsyncIterator[str]:
+    """The revision at first, after each change, and as a sign of life; its id is the time."""
     version = feed.version
-    yield f"data: {feed.revision}\n\n"
     while True:
-        try:
+        yield f"id: {1000 * time.time():.0f}\ndata: {feed.revision}\n\n"
+        with suppress(TimeoutError):
             version = await asyncio.wait_for(feed.newer(version), HEARTBEAT_SECONDS)
-            yield f"data: {feed.revision}\n\n"
-        except TimeoutError:
-            yield ": alive\n\n"
 
 
 def _probe(problem: Callable[[], str]) -> Callable[[Request], Coroutine[None, None, Response]]:
@@ -230,6 +231,7 @@ class SecurityHeaders:
                 headers = MutableHeaders(scope=message)
                 for name, value in HEADERS.items():
                     headers[name] = value
+                headers.setdefault(*_CACHING)
             await send(message)
 
         await self._app(scope, receive, with_headers)

@@ -138,11 +138,10 @@ class Feed:
             text = UNEXPECTED.format(type(error).__name__, error)
             if text != self.error:
                 _LOG.error("reading the cluster failed", exc_info=error)
-        self.error = text
-        if self.frame is None or self.frame.error == text:
-            return False
-        self.frame.error = text
-        return True
+        changed, self.error = text != self.error, text
+        if self.frame is not None:
+            self.frame.error = text
+        return changed
 
     async def _notify(self) -> None:
         async with self._news:

@@ -25,7 +25,7 @@ from gpuinspect.cluster.ledger import ledger_of
 from gpuinspect.cluster.schedulers import Schedulers, policy_of, schedulers_of
 from gpuinspect.cluster.snapshots import Snapshot
 from gpuinspect.queries.claims import KINDS, NOTHING, PodClaims
-from gpuinspect.queries.explain import cluster_of, explain
+from gpuinspect.queries.explain import cluster_of, explain, is_known
 from gpuinspect.queries.gpuhealth import UnhealthyGpu, unhealthy_gpus
 from gpuinspect.queries.gpumap import (
     CellGroup,
@@ -92,19 +92,26 @@ class Frame:
 
     @cached_property
     def waiting(self) -> tuple[tuple[Pod, PodRequest], ...]:
-        """Pending pods that request GPUs, oldest first."""
+        """Pods that wait for GPUs, oldest first; a bound one does if no GPU of it is known."""
         pods = self.snapshot.raw_pods()
-        requested = (
-            (pod, self._requested(pod, raw))
-            for pod, raw in pods
-            if not pod.node and not pod.finished
-        )
+        requested = ((pod, self._requested(pod, raw)) for pod, raw in pods if self._may_wait(pod))
         pairs = [(pod, pod_request) for pod, pod_request in requested if pod_request is not None]
         return tuple(sorted(pairs, key=lambda pair: (pair[0].creation, natural(pair[0].name))))
 
+    def _may_wait(self, pod: Pod) -> bool:
+        """It waits if it requests GPUs."""
+        if pod.finished:
+            return False
+        return not pod.node or not is_known(self.ledger.allocation(pod.uid))
+
     def _requested(self, pod: Pod, raw: msgspec.Raw) -> PodRequest | None:
-        """The pod's own request; an empty one where its claims request GPUs."""
+        """The pod's own request; an empty one where its claims request GPUs.
+
+        The GPUs of a bound pod with claims are those of its claims.
+        """
         found = pod_request_of(pod, self.ledger.names)
+        if pod.node:
+            return found if found is None or self._claims.facts(pod, raw) is None else None
         return NOTHING if found is None and self._claims.facts(pod, raw) is not None else found
 
     @cached_property
@@ -228,7 +235,17 @@ class Frame:
         """What pages show beside allocations: equal in two frames if it looks the same."""
         nodes = frozenset(node.name for node in self.view.nodes)
         objects = _fingerprint(self.snapshot, nodes)
-        return objects, self.verified, self.policy, self._schedulers
+        return objects, self._messages, self.verified, self.policy, self._schedulers
+
+    @property
+    def _messages(self) -> tuple[object, ...]:
+        """What events report about pending pods, whose conditions are in their objects."""
+        events = self.snapshot.events
+        about = (events.get((pod.namespace, pod.name), ()) for pod, _ in self.waiting)
+        return tuple(
+            tuple((event.reason, event.message) for event in sorted(found, key=lambda e: e.when))
+            for found in about
+        )
 
     def shows_the_same(self, other: "Frame") -> bool:
         """Whether all pages would be equal except for their time."""

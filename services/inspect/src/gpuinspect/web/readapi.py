@@ -10,9 +10,10 @@ from starlette.routing import Route
 
 from gpuinspect.documents.gpumap import GpuMapDoc, gpu_map_doc
 from gpuinspect.documents.recommend import WorkloadSizeList, workload_size_list
+from gpuinspect.queries.gpumap import GROUPS
 from gpuinspect.web.feed import Feed
 from gpuinspect.web.frames import Frame
-from gpuinspect.web.pages.choices import choices_of
+from gpuinspect.web.pages.choices import MOST_GIB, choices_of
 from gpuinspect.web.turns import PageTurns
 
 PREFIX: Final = "/api/v1/"
@@ -21,7 +22,7 @@ _JSON: Final = "application/json"
 
 def api_routes(feed: Feed, turns: PageTurns) -> list[Route]:
     """The routes, all of them GET."""
-    gpus, sizes = _served(feed, _gpus), _served(feed, _sizes)
+    gpus, sizes = _served(feed, _gpus, _fault), _served(feed, _sizes)
     return [
         Route(f"{PREFIX}gpus", turns.of(gpus, _refused, marks_places)),
         Route(f"{PREFIX}sizes", turns.of(sizes, _refused)),
@@ -42,12 +43,30 @@ def failed(text: str, status: int) -> Response:
     return Response(msgspec.json.encode({"error": text}), status, media_type=_JSON)
 
 
+def _fault(query: Mapping[str, str]) -> str:
+    """What is wrong with the choices of the map; empty where nothing is."""
+    if query.get("by", "") not in {"", *GROUPS}:
+        return f"by is one of {', '.join(GROUPS)}; label=KEY groups by a label of the nodes"
+    if query.get("gib", "") not in {"", str(choices_of(query).gib)}:
+        return f"gib is a whole number of GiB from 0 to {MOST_GIB}"
+    return ""
+
+
 def _served(
-    feed: Feed, document: Callable[[Frame, Mapping[str, str]], msgspec.Struct]
+    feed: Feed,
+    document: Callable[[Frame, Mapping[str, str]], msgspec.Struct],
+    fault: Callable[[Mapping[str, str]], str] = lambda _: "",
 ) -> Callable[[Request], Response]:
-    """A document of the newest frame; a plain function, so that it runs off the event loop."""
+    """A document of the newest frame; a plain function, so that it runs off the event loop.
+
+    Args:
+        fault: what is wrong with a query; a person who types it into a page gets the default.
+    """
 
     def render(request: Request) -> Response:
+        wrong = fault(request.query_params)
+        if wrong:
+            return failed(wrong, 400)
         frame = feed.frame
         if frame is None:
             return failed(feed.error, 503)

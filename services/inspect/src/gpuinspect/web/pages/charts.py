@@ -51,7 +51,7 @@ def chart(points: Sequence[Point], total: float) -> Chart | None:
         _summary(points),
         _iso(span[0]),
         _iso(span[1]),
-        f"{top:g} GiB",
+        f"{top:.10g} GiB",
     )
 
 
@@ -75,7 +75,7 @@ def _lines(values: Sequence[tuple[int, float]], span: tuple[int, int], top: floa
 def _summary(points: Sequence[Point]) -> str:
     amounts = [point.amounts for point in points]
     most = max(each.allocated for each in amounts)
-    text = f"Allocated (solid line) now {amounts[-1].allocated:g} GiB, at most {most:g}"
+    text = f"Allocated (solid line) now {amounts[-1].allocated:.10g} GiB, at most {most:.10g}"
     known = [each.used for each in amounts if each.used is not None]
     last = amounts[-1].used
     if not known:

@@ -77,7 +77,7 @@ class Choices(msgspec.Struct, frozen=True):
 def choices_of(query: Mapping[str, str]) -> Choices:
     """The choices in the query of an address; text that is none counts as the default."""
     return Choices(
-        q=query.get("q", ""),
+        q=searched(query),
         by=_one_of(query.get("by", ""), GROUPS),
         label=query.get("label", "").strip()[:_LONGEST],
         show=_one_of(query.get("show", ""), SHOWS),
@@ -88,6 +88,11 @@ def choices_of(query: Mapping[str, str]) -> Choices:
         rows="all" if query.get("rows") == "all" else "",
         page=_number(query.get("page", "")),
     )
+
+
+def searched(query: Mapping[str, str]) -> str:
+    """The part of a name to search for; names are lower-case, and a phone capitalises letters."""
+    return query.get("q", "").strip().lower()
 
 
 def _one_of(text: str, known: tuple[str, ...]) -> str:

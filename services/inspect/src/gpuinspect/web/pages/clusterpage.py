@@ -135,7 +135,8 @@ def _totals(frame: Frame) -> Sequence[tuple[str, Cell]]:
 
 def _in_use(frame: Frame) -> str:
     used = frame.amounts[CLUSTER].used
-    return "unknown" if used is None else f"{used:.1f} GiB"
+    least = "at least " if any(cell.in_use is None for cell in frame.cells) else ""
+    return "unknown" if used is None else f"{least}{used:.1f} GiB"
 
 
 def _models(node: NodeSummary) -> str:

@@ -21,7 +21,7 @@ def page(title: str, main: View, *, frame: Frame | None, here: str, revision: st
     return render(View("page.html", main.values), **around, **_state(main, frame))
 
 
-def content(main: View, frame: Frame) -> str:
+def content(main: View, frame: Frame | None) -> str:
     """The part that is replaced when the cluster changes."""
     return render(View("content.html", main.values), **_state(main, frame))
 

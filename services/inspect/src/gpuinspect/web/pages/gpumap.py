@@ -184,7 +184,7 @@ def gpu_title(gpu: GpuCell, gib: int) -> str:
     """The name of a cell: the GPU with its figures and pods."""
     words = [*_amounts([gpu]), *(["exclusive"] if gpu.exclusive else []), gpu.state]
     words += _fits([gpu], gib)
-    names = [f"{pod.namespace}/{pod.name} {pod.gib:g} GiB" for pod in gpu.pods[:_PODS]]
+    names = [f"{pod.namespace}/{pod.name} {pod.gib:.10g} GiB" for pod in gpu.pods[:_PODS]]
     more = len(gpu.pods) - len(names)
     pods = ", ".join(names) + (f" and {more} more" if more else "")
     model = f", {gpu.model}" if gpu.model else ""
@@ -204,8 +204,9 @@ def _node_title(node: str, gpus: Sequence[GpuCell], gib: int) -> str:
 def _amounts(gpus: Sequence[GpuCell]) -> list[str]:
     allocated, total = sum(gpu.allocated for gpu in gpus), sum(gpu.total for gpu in gpus)
     known = [gpu.in_use for gpu in gpus if gpu.in_use is not None]
-    used = f"{sum(known):.1f} in use" if known else "use unknown"
-    return [f"{allocated:g} of {total:g} GiB allocated", used]
+    least = "at least " if len(known) < len(gpus) else ""
+    used = f"{least}{sum(known):.1f} in use" if known else "use unknown"
+    return [f"{allocated:.10g} of {total:.10g} GiB allocated", used]
 
 
 def _fits(gpus: Sequence[GpuCell], gib: int) -> list[str]:

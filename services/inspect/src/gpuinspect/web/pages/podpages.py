@@ -6,11 +6,13 @@ from gpucore.explain.groups import Group, figures
 from gpucore.explain.pod_states import Explanation, PodState
 from gpucore.wire.pod.scheduler_events import scheduler_record
 from gpucore.wire.pod.spec import Pod
-from gpuinspect.queries.scheduling_status import attempt, fitting_reason, refusals
+from gpuinspect.queries.scheduling_status import attempt, fitting_reason, refusals, unplaced_reason
 from gpuinspect.web.frames import Frame
 from gpuinspect.web.rendering import Link, Table, Timestamp, View, age_cell, pod_link, table
 
 SHOWN: Final = 200  # oldest first; a longer list is counted
+LONGEST: Final = 1000
+"""Characters of a reason in the list; a tenant chooses names that are in it."""
 UNEXPLAINED: Final = "not explained in this list: open the page of the pod"
 
 
@@ -18,11 +20,14 @@ def waiting(frame: Frame) -> View:
     """Every pending pod with its reason in one line."""
     rows = []
     for pod, pod_request in frame.waiting[:SHOWN]:
-        found = frame.reason(pod, pod_request)
+        found = frame.explain(pod) if pod.node else frame.reason(pod, pod_request)
         link = pod_link(pod.namespace, pod.name)
+        reason = _short(frame, pod, found)
+        if len(reason) > LONGEST:
+            reason = f"{reason[:LONGEST]}… (the page of the pod has all of it)"
         since = Timestamp(pod.creation) if pod.creation else "unknown"
         age = age_cell(pod.creation, frame.taken)
-        rows.append((link, found.request_summary, _short(frame, pod, found), age, since))
+        rows.append((link, found.request_summary, reason, age, since))
     heads = ("Pod", "Request", "Reason", "Age", "Since")
     shown = table(heads, rows, caption="Pods with GPU requests", stacks=True)
     return View("pods.html", {"waiting": shown, "rest": len(frame.waiting) - len(rows)})
@@ -30,6 +35,8 @@ def waiting(frame: Frame) -> View:
 
 def _short(frame: Frame, pod: Pod, found: Explanation) -> str:
     """The reason of ``pod``; ``found`` may be the explanation of an equal one."""
+    if pod.node:
+        return unplaced_reason(found)
     if found.state is PodState.FITS:
         raw = frame.snapshot.raw_by_uid[pod.uid]
         return fitting_reason(found, pod, scheduler_record(raw, frame.snapshot.events))

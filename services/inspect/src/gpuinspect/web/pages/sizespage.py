@@ -10,6 +10,7 @@ from gpuinspect.queries.views import natural
 from gpuinspect.queries.workload_sizes import SizedWorkload, WorkloadSizes
 from gpuinspect.web.frames import Frame
 from gpuinspect.web.pages.bars import gib
+from gpuinspect.web.pages.choices import searched
 from gpuinspect.web.rendering import Cell, View, table
 
 SHOWN: Final = 200
@@ -39,7 +40,7 @@ _HEADS: Final = (
 
 def sizes(frame: Frame, query: Mapping[str, str]) -> View:
     """A table of the workloads, and the form that filters and sorts it."""
-    read, wanted = frame.sizes(), query.get("q", "")
+    read, wanted = frame.sizes(), searched(query)
     order = query.get("sort", "")
     order = order if order in _ORDERS else next(iter(_ORDERS))
     found = [each for each in read.items if wanted in _name(each)] if read else []

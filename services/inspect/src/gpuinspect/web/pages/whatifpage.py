@@ -46,7 +46,7 @@ def whatif(frame: Frame, query: Mapping[str, str]) -> View:
 
 
 def _field(query: Mapping[str, str], name: str, text: str, low: int, high: int) -> Values:
-    value = query.get(name, str(low))
+    value = _amount(query.get(name, ""), low, high)
     return {"name": name, "text": text, "low": low, "high": high, "value": value}
 
 

@@ -6,20 +6,27 @@ const main = document.getElementById("main");
 const connection = document.getElementById("connection");
 const offline = document.getElementById("offline");
 const retryMilliseconds = 5000;
-const ageMilliseconds = 10000;
+const checkMilliseconds = 10000;
+const refusedMilliseconds = 15000;
+const silentMilliseconds = 40000;  // the server sends an event every 15 seconds at least
 const focusMilliseconds = 500;  // a click on the button of a form ends before the button is replaced
 let requests = 0;
 let shown = main?.dataset.revision;  // what the page shows, and the newest there is
 let newest = shown;
 let retry;
+let events;
+let reopen;
+let awaited;  // since when the next event is due
+let contact;  // when the server was last heard
+let serverAhead;  // milliseconds by which the server's clock is ahead of the browser's
 
 function show(text, connected) {
-  connection.textContent = text;
+  if (connection.textContent !== text) connection.textContent = text;  // screen readers read it again
   connection.className = connected ? "" : "lost";
   if (offline.hidden === !connected) {
     offline.hidden = connected;
-    const since = new Date().toLocaleTimeString();
-    document.getElementById("offline-since").textContent = connected ? "" : `Last contact: ${since}.`;
+    const since = contact?.toLocaleString(undefined, { dateStyle: "medium", timeStyle: "medium" });
+    document.getElementById("offline-since").textContent = connected || !since ? "" : `Last contact: ${since}.`;
   }
 }
 
@@ -37,18 +44,21 @@ function localise(root) {
   }
 }
 
-// A selector of the link or button that leads where this one does.
+// A selector of the link, button, table or legend that takes the place of this one.
 function placeOf(element) {
   const quoted = (name) => `[${name}="${CSS.escape(element.getAttribute(name))}"]`;
   if (element.hasAttribute("href")) return quoted("href");
-  return element.matches("button[name]") ? quoted("name") + quoted("value") : null;
+  if (element.matches("button[name]")) return quoted("name") + quoted("value");
+  if (element.matches(".scroll")) return `.scroll${quoted("aria-label")}`;
+  return element.matches("summary") ? "summary" : null;
 }
 
-// Ages as the server writes them: 45s, 12m, 3h, 5d.
+// Ages as the server writes them, by its clock: 45s, 12m, 3h, 5d.
 function grow() {
   if (main.querySelector("[data-snapshot]")) return;  // its pods do not get older
+  if (serverAhead === undefined) return;
   for (const time of main.querySelectorAll("time.age")) {
-    const seconds = Math.max(Math.floor((Date.now() - new Date(time.dateTime)) / 1000), 0);
+    const seconds = Math.max(Math.floor((Date.now() + serverAhead - new Date(time.dateTime)) / 1000), 0);
     if (Number.isNaN(seconds)) continue;
     const units = [[86400, "d", 2], [3600, "h", 3], [60, "m", 3], [1, "s", 0]];
     const [size, letter] = units.find(([size, , least]) => seconds >= size * least);
@@ -59,23 +69,26 @@ function grow() {
 async function refresh() {
   const mine = ++requests;
   const answer = await fetch(location.href, { headers: { "X-Part": "main" } });
-  if (answer.status === 401) return location.reload();  // the session has expired: to the login
+  const revision = answer.headers.get("X-Revision");
+  const read = main.querySelector(".taken");  // a state of the cluster is shown, and is kept
+  if (answer.status === 429 || (answer.status >= 500 && (read || !revision))) throw new Error(`${answer.status}`);
+  if (!revision) return location.reload();  // of the login, or of a proxy
   const text = await answer.text();
   if (mine !== requests) return;  // a newer request is under way
-  if (answer.status === 429 || answer.status >= 500) throw new Error(`${answer.status}`);
   // An object that is gone is shown as gone (404).
   const focused = main.contains(document.activeElement) ? placeOf(document.activeElement) : null;
   const opened = main.querySelector("details")?.open;
-  const scrolled = main.querySelector(".map")?.scrollTop ?? 0;
+  const scrolling = () => [...main.querySelectorAll(".map, .scroll")];
+  const scrolled = scrolling().map((each) => [each.scrollLeft, each.scrollTop]);
   main.innerHTML = text;
   localise(main);
   const details = main.querySelector("details");
   if (details && opened) details.open = true;
   // The element that had the focus is gone; its successor leads to the same place.
-  if (focused) main.querySelector(focused)?.focus();
-  const map = main.querySelector(".map");
-  if (map) map.scrollTop = scrolled;
-  shown = answer.headers.get("X-Revision");
+  if (focused) main.querySelector(focused)?.focus({ preventScroll: true });
+  scrolling().forEach((each, place) => each.scrollTo(...(scrolled[place] ?? [0, 0])));
+  shown = revision;
+  contact = new Date();
 }
 
 // A new main part would discard what the viewer types.
@@ -95,17 +108,58 @@ function catchUp() {
   });
 }
 
-localise(document);
-setInterval(grow, ageMilliseconds);
-if (shown) {
-  main.addEventListener("focusout", () => setTimeout(catchUp, focusMilliseconds));
-  const events = new EventSource("/events");
-  events.onopen = () => show(live(), true);
-  events.onerror = () => show(
-    events.readyState === EventSource.CLOSED
-      ? "Not live: reload the page" : "Connection lost, trying again", false);
+function lost() {
+  show("Connection lost, trying again", false);
+}
+
+function heard() {
+  contact = new Date();
+  awaited = Date.now();
+}
+
+// A hidden page has no stream: a browser opens six connections to a server, for all its tabs.
+function listen() {
+  clearTimeout(reopen);
+  events?.close();
+  if (document.hidden) {
+    if (offline.hidden) show("", true);
+    return;
+  }
+  awaited = Date.now();
+  events = new EventSource("/events");
+  events.onopen = () => {
+    heard();
+    show(live(), true);
+  };
+  events.onerror = () => {
+    if (events.readyState !== EventSource.CLOSED) return lost();
+    // The server, or a proxy before it, refuses the stream, and the browser gives up.
+    reopen = setTimeout(listen, refusedMilliseconds);
+    newest = undefined;
+    if (typing()) lost();
+    else catchUp();
+  };
   events.onmessage = (event) => {
+    heard();
+    serverAhead = Number(event.lastEventId) - Date.now();
+    if (event.data === newest) return;
     newest = event.data;
     catchUp();
   };
+}
+
+// A connection may be dead without an error, as after a sleep of the computer.
+function check() {
+  grow();
+  if (!shown || document.hidden || Date.now() - awaited < silentMilliseconds) return;
+  lost();
+  listen();
+}
+
+localise(document);
+setInterval(check, checkMilliseconds);
+if (shown) {
+  main.addEventListener("focusout", () => setTimeout(catchUp, focusMilliseconds));
+  document.addEventListener("visibilitychange", listen);
+  listen();
 }
