@@ -1,7 +1,7 @@
 """Health of the GPUs, sign by sign, with a clock and a driver that the test turns."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 
 import pytest
 from fakedriver import FakeDriver, t4
@@ -101,6 +101,27 @@ async def test_a_lost_gpu_is_unhealthy_and_back_after_three_clean_probes(
     await watched.probes(1)
     assert watched.effects == ["unhealthy"]
     watched.driver.lost.clear()
+    await watched.probes(2)
+    assert not watched.health.healthy(GPU.uuid)
+    await watched.probes(1)
+    assert watched.effects == ["unhealthy", "resubscribe", "healthy"]
+
+
+async def test_a_probe_that_began_before_an_error_is_no_proof_that_the_gpu_works(
+    watched: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another GPU that hangs keeps the answers of a round for seconds."""
+    probes = watched.patient.probes
+
+    async def late(uuids: Collection[str]) -> Mapping[str, bool | DriverError]:
+        answers = await probes(uuids)
+        watched.clock.now += 3.0
+        watched.health._take(Xid(95, GPU.uuid))
+        return answers
+
+    with monkeypatch.context() as patch:
+        patch.setattr(watched.patient, "probes", late)
+        await watched.probes(1)
     await watched.probes(2)
     assert not watched.health.healthy(GPU.uuid)
     await watched.probes(1)

@@ -133,6 +133,26 @@ async def test_the_deadline_is_that_of_all_requests_together(clock: FakeClock) -
     assert clock.now() - began == pytest.approx(DEADLINE)
 
 
+async def test_no_binding_is_sent_after_the_deadline(clock: FakeClock) -> None:
+    """A process that stood still: another one may have given the GPUs to other pods meanwhile."""
+
+    def stand_still() -> None:
+        clock.seconds += 2 * DEADLINE
+
+    asyncio.get_running_loop().call_later(0.01, stand_still)
+    api = ScriptedClient(failure(429, "busy"), b"{}")
+    assert await write(api) == WriteResult(error="REQUEST: 429 busy")
+    assert len(api.requests) == 1
+
+
+async def test_a_bind_that_is_late_before_its_first_request_sends_none() -> None:
+    """What is reserved for it is free at once: nothing was sent."""
+    api = ScriptedClient(b"{}")
+    found = await write(api, deadline=0.0)
+    assert found == WriteResult(error="the deadline passed before the Binding was sent")
+    assert api.requests == []
+
+
 @pytest.mark.parametrize("code", [400, 403, 404, 409, 410])
 @pytest.mark.parametrize("before", [(), (failure(500),)])
 async def test_a_refusal_is_final(code: int, before: tuple[Reply, ...]) -> None:

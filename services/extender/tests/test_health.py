@@ -155,6 +155,22 @@ async def test_a_process_that_stood_still_lists_again_before_it_allocates(
     job.cancel()
 
 
+async def test_a_collection_that_fails_while_another_is_waited_for_stops_the_bind(
+    clock: FakeClock,
+) -> None:
+    """All are confirmed at one time, or no GPU is given away."""
+    bench = Bench()
+    bench.pods.event.clear()
+
+    async def confirm() -> None:
+        await asyncio.sleep(0.1)
+        bench.nodes.event.clear()
+        bench.pods.event.set()
+
+    found, _ = await asyncio.gather(bench.health.unconfirmed(), confirm())
+    assert found == "the API server has not confirmed nodes since the watch failed"
+
+
 async def test_a_confirmation_that_proves_a_restore_stops_the_bind(clock: FakeClock) -> None:
     """What was confirmed may be that everything is old."""
     bench = Bench()

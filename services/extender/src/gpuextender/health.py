@@ -61,12 +61,11 @@ class Readiness:
         """Why no GPU may be given away now; empty when one may. Waits a moment for that."""
         if obstacle := self.obstacle() or self._stood_still():
             return obstacle
-        for one in self._followed:
-            if not one.confirmed:
-                try:
-                    await asyncio.wait_for(one.wait_for_confirmation(), CONFIRM_SECONDS)
-                except TimeoutError:
-                    return f"the API server has not confirmed {one.name} since the watch failed"
+        while one := next((one for one in self._followed if not one.confirmed), None):
+            try:
+                await asyncio.wait_for(one.wait_for_confirmation(), CONFIRM_SECONDS)
+            except TimeoutError:
+                return f"the API server has not confirmed {one.name} since the watch failed"
         return self.obstacle()
 
     async def list_after_standstill(self) -> None:

@@ -88,17 +88,18 @@ class HealthMonitor:
         """Probe every GPU periodically, until cancelled."""
         while True:
             await asyncio.sleep(self._interval_seconds)
+            began = time.monotonic()
             answers = await self._driver.probes(list(self._book))
             for uuid, answer in answers.items():
-                self._probed(uuid, answer=answer)
+                self._probed(uuid, began, answer=answer)
 
-    def _probed(self, uuid: str, *, answer: bool | DriverError) -> None:
+    def _probed(self, uuid: str, began: float, *, answer: bool | DriverError) -> None:
         if isinstance(answer, RecoveryNeededError):
             self.withdraw({uuid: needs_recovery(str(answer))})
         elif isinstance(answer, DriverError):
             self.withdraw({uuid: no_response(str(answer))})
         else:
-            self._tell(self._book.clean(uuid, time.monotonic(), recovered=answer))
+            self._tell(self._book.clean(uuid, began, recovered=answer))
 
     async def listen(self) -> None:
         """Take error events as they come, until cancelled."""

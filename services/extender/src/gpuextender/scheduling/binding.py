@@ -121,25 +121,25 @@ class BindingWriter:
         path = pod_path(pod.namespace, pod.name) + "/binding"
         body = _body(pod, node, annotations)
         backoff = Backoff(first=FIRST_PAUSE, last=LAST_PAUSE)
-        silent = False
-        while True:
+        silent, failure = False, "the deadline passed before the Binding was sent"
+        while monotonic() < until:  # this process may have stood still
             metrics.BIND_WRITES.inc()
             try:
-                async with asyncio.timeout(max(0.0, until - monotonic())):
+                async with asyncio.timeout(until - monotonic()):
                     await self._api.post(path, body)
                 return WriteResult(written=True)
             except (ThrottledError, ServerError, UnreachableError, TimeoutError) as error:
                 silent = silent or not isinstance(error, ThrottledError)
+                failure = str(error) or "the API server is silent"
                 pause = backoff.after_failure(
                     lasted=0, retry_after=getattr(error, "retry_after", 0.0)
                 )
                 if monotonic() + pause >= until:
-                    return WriteResult(
-                        silent=silent, error=str(error) or "the API server is silent"
-                    )
+                    break
             except KubeError as error:
                 return WriteResult(error=str(error))
             await asyncio.sleep(pause)
+        return WriteResult(silent=silent, error=failure)
 
 
 def pod_path(namespace: str, name: str) -> str:

@@ -54,6 +54,7 @@ class _Record(msgspec.Struct):
     hold_until: float = 0.0
     relapses: int = 0
     since: float = 0.0
+    failed: float = 0.0
 
 
 class HealthRecords:
@@ -100,7 +101,7 @@ class HealthRecords:
         record = self._records.get(uuid)
         if record is None:
             return []
-        record.clean = 0
+        record.clean, record.failed = 0, now
         record.why = why
         if not record.healthy:
             record.hold_until = max(record.hold_until, now + hold)
@@ -112,14 +113,14 @@ class HealthRecords:
         return [HealthStatus(uuid, healthy=False, why=why)]
 
     def clean(self, uuid: str, now: float, *, recovered: bool = False) -> list[HealthStatus]:
-        """A probe that found nothing wrong.
+        """A probe that found nothing wrong; it is no proof after a failure since it began.
 
         Args:
-            now: the time in seconds.
+            now: when the probe began, in seconds.
             recovered: the driver reports that the GPU needs no recovery, such as a reset.
         """
         record = self._records.get(uuid)
-        if record is None or record.healthy:
+        if record is None or record.healthy or now < record.failed:
             return []
         record.needs_reset = record.needs_reset and not recovered
         if record.needs_reset:
