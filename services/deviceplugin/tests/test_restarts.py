@@ -133,6 +133,30 @@ async def test_a_hangup_registers_anew(tmp_path: Path, *, late: bool) -> None:
         )
 
 
+async def test_a_plugin_that_outlives_another_one_offers_its_devices(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The pod of the other one was deleted by force, or belongs to a release that is removed.
+
+    Kubelet before 1.37 takes the end of that plugin for the end of this one.
+    """
+    monkeypatch.setattr("gpudeviceplugin.kubelet.endpoint.OUTLIVED_SECONDS", 0.1)
+    monkeypatch.setattr("gpudeviceplugin.kubelet.registration.LOOK_SECONDS", 0.1)
+    async with Stage(tmp_path) as stage:
+        stage.kubelet.by_resource = True
+        await stage.offered(30)
+        other = Stage.__new__(Stage)
+        other.plugin, other._running = stage.plugin, stage._running
+        await stage.start_plugin()
+        await stage.kubelet.wait_for(
+            lambda: stage.kubelet.registrations.count("aliyun.com/gpu-mem") == 2
+        )
+        await stage.offered(30)
+        await other.stop_plugin()
+        await stage.offered(0)
+        await stage.offered(30)
+
+
 async def test_a_kubelet_that_comes_late_is_waited_for(tmp_path: Path) -> None:
     """The plugin is up before kubelet: it registers as soon as there is a socket."""
     stage = Stage(tmp_path)
