@@ -33,6 +33,7 @@ class _Waiting:
         self.given: dict[str, dict[Resource, tuple[str, ...]]] = {}
         self.given_at = 0
         self.unlisted = False
+        self.listed = False
         self.passed_over = False
 
     def next_step(self, served: Collection[Resource]) -> ExpectedContainer | None:
@@ -116,7 +117,7 @@ class AdmissionQueue:
         self._active = None
         for waiting in self._waiting.values():
             waiting.passed_over = False
-            waiting.unlisted = bool(waiting.given)
+            waiting.unlisted, waiting.listed = bool(waiting.given), False
             waiting.given_at = 0  # what its checkpoint lacks by now is lost
 
     @property
@@ -172,7 +173,7 @@ class AdmissionQueue:
         """Apply kubelet's allocations, requested at a turn of the holdings.
 
         Later allocations, and those of init containers, are removed only if kubelet's contradict
-        them.
+        them. A pod that kubelet listed with devices, and lists no more, has ended.
         """
         reported: dict[tuple[str, str], dict[str, Mapping[Resource, tuple[str, ...]]]] = {}
         for held in listed:
@@ -184,9 +185,13 @@ class AdmissionQueue:
             for resource, ids in row.items()
             for one in ids
         }
-        for waiting in self._waiting.values():
+        for uid, waiting in self._waiting.items():
             pod = (waiting.pod.namespace, waiting.pod.name)
             given = reported.get(pod, {})
+            if waiting.listed and not given:
+                self.turn_away(uid)
+                continue
+            waiting.listed |= bool(given) and waiting.given_at > 0
             waiting.unlisted &= pod not in reported
             kept = waiting.still_given(owner, requested_at=requested_at)
             waiting.given = kept | {
