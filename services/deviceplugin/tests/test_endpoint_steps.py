@@ -21,6 +21,7 @@ from gpucore.wire.names import DEFAULT_NAMES
 from gpudeviceplugin.kubelet.endpoint import (
     KUBELET_SOCKET,
     LIST_SECONDS,
+    OUTLIVED_SECONDS,
     REGISTER_SECONDS,
     STOP_SECONDS,
     UNWATCHED_SECONDS,
@@ -378,21 +379,42 @@ async def test_a_registration_counts_as_dropped_while_kubelet_runs_and_does_not_
     with socket.socket(socket.AF_UNIX) as kubelet:
         kubelet.bind(str(path))
         world.unwatched_seconds = UNWATCHED_SECONDS
-        assert not world.endpoint.dropped
+        assert not world.endpoint.dropped()
         kubelet.listen()
-        assert world.endpoint.dropped
+        assert world.endpoint.dropped()
         world.unwatched_seconds = UNWATCHED_SECONDS - 1
-        assert not world.endpoint.dropped
+        assert not world.endpoint.dropped()
         world.unwatched_seconds = UNWATCHED_SECONDS
         other = world.directory / "gpushare-gpu-core-0123abcd.sock"
         with served(other, 0):
-            assert not world.endpoint.dropped
-        assert world.endpoint.dropped, "the other plugin has ended"
+            assert not world.endpoint.dropped()
+        assert world.endpoint.dropped(), "the other plugin has ended"
         with served(world.directory / "gpushare-gpu-mem-0123abcd.sock", 0):
-            assert world.endpoint.dropped, "it serves another resource"
+            assert world.endpoint.dropped(), "it serves another resource"
         other = Endpoint(Resource.CORE, "a.org/gpu-core.percentage", world, world.directory)  # type: ignore[arg-type]
         with served(other.socket, 0):
-            assert world.endpoint.dropped, "it serves a resource of another domain"
+            assert world.endpoint.dropped(), "it serves a resource of another domain"
+
+
+@pytest.mark.usefixtures("clock")
+async def test_a_registration_beside_another_plugin_is_dropped_with_its_end(world: World) -> None:
+    """Before 1.37 kubelet takes the end of that plugin's streams for the end of this one.
+
+    They may last a moment longer than its socket.
+    """
+    with socket.socket(socket.AF_UNIX) as kubelet:
+        kubelet.bind(str(world.directory / KUBELET_SOCKET))
+        kubelet.listen()
+        with served(world.directory / "gpushare-gpu-core-0123abcd.sock", 0):
+            await world.endpoint.start()
+            assert not world.endpoint.dropped()
+        assert not world.endpoint.dropped()
+        await asyncio.sleep(OUTLIVED_SECONDS)
+        assert world.endpoint.dropped()
+        await world.endpoint.start()
+        assert not world.endpoint.dropped()
+        await asyncio.sleep(OUTLIVED_SECONDS)
+        assert not world.endpoint.dropped(), "it is alone since it registered"
 
 
 def test_a_process_without_a_free_file_descriptor_finds_no_server(

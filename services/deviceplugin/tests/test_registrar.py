@@ -43,7 +43,10 @@ class Endpoint:
         self.world = world
         self.resource = resource
         self.socket = world.directory / f"{resource}.sock"
-        self.dropped = False
+
+    def dropped(self) -> bool:
+        """Kubelet keeps it."""
+        return False
 
     async def start(self) -> None:
         """Serve and register; what is refused leaves nothing served."""

@@ -61,11 +61,15 @@ class Endpoint:
         self.world = world
         self.resource = resource
         self.socket = world.directory.path / f"{resource}.sock"
-        self.dropped = False
+        self.is_dropped = False
+
+    def dropped(self) -> bool:
+        """Whether kubelet has dropped it."""
+        return self.is_dropped
 
     async def start(self) -> None:
         """Serve and register; what is refused leaves nothing served."""
-        self.dropped = False
+        self.is_dropped = False
         self.socket.unlink(missing_ok=True)
         self.world.note(f"start {self.resource}")
         self.world.meanwhile()
@@ -153,10 +157,10 @@ async def test_what_kubelet_has_dropped_is_registered_again(world: World, logs: 
     """Its socket is there, and so is kubelet; the other resource stays as it is."""
     world.registrar.want([Resource.GPU, Resource.MEM])
     await world.until(1)
-    world.registrar._serving[Resource.GPU].dropped = True  # type: ignore[misc]
+    world.registrar._serving[Resource.GPU].is_dropped = True  # type: ignore[attr-defined]
     done = [effect for _, effect in await world.until(LOOK_SECONDS + 1)]
     assert done == ["start gpu", "serving True"]
-    assert [line["event"] for line in logs] == ["kubelet does not watch the devices"]
+    assert [line["event"] for line in logs] == ["kubelet has dropped the registration"]
     assert {effect for _, effect in await world.until(3 * LOOK_SECONDS)} == {"serving True"}
 
 

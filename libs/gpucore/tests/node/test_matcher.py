@@ -391,6 +391,16 @@ def test_what_a_pod_held_is_free_again_when_kubelet_no_longer_lists_it() -> None
     assert make_gpus(state.allocate(MEM, ids(state, {0: 2}))) == {0: 2}
 
 
+def test_devices_that_kubelet_offers_twice_are_taken_last() -> None:
+    """A list of its allocations during Allocate makes kubelet forget that they are in use."""
+    first = expected("a", {"gpu-mem": 3}, annotations=plan(0))
+    second = expected("b", {"gpu-mem": 13}, annotations=plan(0))
+    kubelet = Kubelet(matcher(machine(15), first, second))
+    held = kubelet.take(3).ids
+    kubelet.used[MEM].clear()
+    assert len(set(kubelet.take(13).ids) & set(held)) == 1
+
+
 def test_the_gpus_of_a_pod_are_known_from_kubelets_account() -> None:
     """Kubelet's account names the pods of a GPU after a restart of the plugin."""
     state = matcher(machine(15, 15))

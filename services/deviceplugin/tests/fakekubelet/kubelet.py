@@ -80,6 +80,8 @@ class FakeKubelet:
         skip: names of pods that it turns away before it looks at devices.
         refusing: it takes no registration.
         late: it does not see that a stream of devices ends.
+        by_resource: as kubelet before 1.37 it takes the end of any plugin of a resource for that
+            of the last one that registered.
         on_sync: is called before the first container of an admitted pod is started; the cgroup of
             the pod exists from then on.
         refused_starts: last message of a plugin that refused a start, by the pod's name.
@@ -102,6 +104,7 @@ class FakeKubelet:
         self.unstartable: dict[str, str] = {}
         self.refusing = False
         self.late = False
+        self.by_resource = False
         self.on_sync: Callable[[dict[str, Any]], None] | None = None
         self.refused_starts: dict[str, str] = {}
         self._servers: list[grpc.aio.Server] = []
@@ -189,7 +192,7 @@ class FakeKubelet:
         self.manager.plugins[request.resource_name] = plugin
         self._tasks.append(asyncio.create_task(self._follow(request.resource_name, plugin)))
         self.registrations.append(request.resource_name)
-        if isinstance(old, GrpcPlugin):
+        if isinstance(old, GrpcPlugin) and not self.by_resource:
             await old.channel.close()
         return api.Empty()
 
@@ -201,7 +204,8 @@ class FakeKubelet:
                 await self._tell()
         if not self.late:
             self._connected.discard(plugin.socket.name)
-        if self.manager.plugins.get(resource) is plugin:
+        last = self.manager.plugins.get(resource)
+        if last is plugin or self.by_resource:
             self.manager.healthy[resource] = set()
             await self._tell()
 

@@ -34,6 +34,8 @@ LIST_SECONDS: Final = 2.0
 """Longest wait after a registration for kubelet to fetch the device list."""
 UNWATCHED_SECONDS: Final = 30.0
 """Time without a stream of devices after which kubelet has dropped the registration."""
+OUTLIVED_SECONDS: Final = 2 * STOP_SECONDS
+"""Time in which the streams of another plugin end, whose socket is gone."""
 _DIGITS: Final = 8
 """Random hexadecimal digits in the name of a socket."""
 # kubelet names every available device in a question, so it may be as long as the list it was sent.
@@ -60,6 +62,8 @@ class Endpoint:
         self._directory = directory
         self._server: grpc.aio.Server | None = None
         self._stopping: asyncio.Task[None] | None = None
+        self._beside_another = False
+        self._alone_since: float | None = None
         domain = full_name.partition("/")[0]
         of_domain = "" if domain == DEFAULT_NAMES.domain else f"{domain}-"
         self._prefix = f"gpushare-{of_domain}{resource.split('.')[0]}"
@@ -74,17 +78,27 @@ class Endpoint:
         for suffix in ("", "-" + "[0-9a-f]" * _DIGITS):
             yield from self._directory.glob(f"{self._prefix}{suffix}.sock")
 
-    @property
     def dropped(self) -> bool:
-        """Kubelet runs, but has not watched the devices for long: it has none until told again.
+        """Kubelet runs, and has dropped the registration: it has no devices until told again.
 
-        Where another plugin serves the resource, kubelet has the devices of that one.
+        It has not watched them for long, or another plugin has ended meanwhile: before 1.37 it
+        takes the end of any plugin of a resource for that of the last one that registered. Where
+        another plugin serves the resource, kubelet has the devices of that one.
         """
-        return (
-            self._servicer.unwatched_seconds >= UNWATCHED_SECONDS
-            and connect_error(self._directory / KUBELET_SOCKET) is None
-            and all(each == self.socket or not is_served(each) for each in self._of_resource())
-        )
+        if not self._alone():
+            self._alone_since = None
+            return False
+        now = asyncio.get_running_loop().time()
+        if self._alone_since is None:
+            self._alone_since = now
+        outlived = self._beside_another and now - self._alone_since >= OUTLIVED_SECONDS
+        unwatched = self._servicer.unwatched_seconds >= UNWATCHED_SECONDS
+        kubelet = self._directory / KUBELET_SOCKET
+        return (outlived or unwatched) and connect_error(kubelet) is None
+
+    def _alone(self) -> bool:
+        """No other plugin serves the resource."""
+        return all(each == self.socket or not is_served(each) for each in self._of_resource())
 
     async def start(self) -> None:
         """Serve a socket and register it; what fails or is cancelled leaves nothing served.
@@ -100,6 +114,7 @@ class Endpoint:
         try:
             await to_its_end(server.start())  # half a start cannot be stopped
             self._servicer.begin()
+            self._beside_another, self._alone_since = not self._alone(), None
             await self._register()
             await self._servicer.listed(LIST_SECONDS)
         except BaseException:

@@ -138,10 +138,10 @@ class Registrar:
 
 
 def _is_lost(endpoint: Endpoint) -> bool:
-    """Its socket was removed, or kubelet has dropped it, as after an error of the stream."""
+    """Its socket was removed, or kubelet has dropped it."""
     if not endpoint.socket.exists():
         return True
-    if endpoint.dropped:
-        log.warning("kubelet does not watch the devices", resource=endpoint.resource)
+    if endpoint.dropped():
+        log.warning("kubelet has dropped the registration", resource=endpoint.resource)
         return True
     return False

@@ -32,6 +32,8 @@ class _Waiting:
         self.pod = pod
         self.given: dict[str, dict[Resource, tuple[str, ...]]] = {}
         self.given_at = 0
+        self.unlisted = False
+        self.listed = False
         self.passed_over = False
 
     def next_step(self, served: Collection[Resource]) -> ExpectedContainer | None:
@@ -48,10 +50,11 @@ class _Waiting:
     ) -> dict[str, dict[Resource, tuple[str, ...]]]:
         """What was given, is not another pod's, and may be missing from kubelet's list.
 
-        Kubelet lists late, and most kubelets do not list init containers.
+        Kubelet lists late, most kubelets do not list init containers, and one that starts lists
+        no pods at first.
         """
         pod = (self.pod.namespace, self.pod.name)
-        late = self.given_at > requested_at
+        late = self.unlisted or self.given_at > requested_at
         names = {step.container for step in self.pod.steps if step.init or late}
         return {
             container: {
@@ -114,6 +117,16 @@ class AdmissionQueue:
         self._active = None
         for waiting in self._waiting.values():
             waiting.passed_over = False
+            waiting.unlisted, waiting.listed = bool(waiting.given), False
+            waiting.given_at = 0  # what its checkpoint lacks by now is lost
+
+    @property
+    def unlisted(self) -> bool:
+        """A pod was given devices before kubelet restarted, and kubelet has not listed it since.
+
+        It calls again only for devices that its checkpoint lacks.
+        """
+        return any(waiting.unlisted for waiting in self._waiting.values())
 
     def turn(self, resource: Resource, amount: int) -> Turn | None:
         """The container that kubelet's call is for; ``None`` when no known pod requests this."""
@@ -160,7 +173,7 @@ class AdmissionQueue:
         """Apply kubelet's allocations, requested at a turn of the holdings.
 
         Later allocations, and those of init containers, are removed only if kubelet's contradict
-        them.
+        them. A pod that kubelet listed with devices, and lists no more, has ended.
         """
         reported: dict[tuple[str, str], dict[str, Mapping[Resource, tuple[str, ...]]]] = {}
         for held in listed:
@@ -172,9 +185,14 @@ class AdmissionQueue:
             for resource, ids in row.items()
             for one in ids
         }
-        for waiting in self._waiting.values():
+        for uid, waiting in self._waiting.items():
             pod = (waiting.pod.namespace, waiting.pod.name)
             given = reported.get(pod, {})
+            if waiting.listed and not given:
+                self.turn_away(uid)
+                continue
+            waiting.listed |= bool(given) and waiting.given_at > 0
+            waiting.unlisted &= pod not in reported
             kept = waiting.still_given(owner, requested_at=requested_at)
             waiting.given = kept | {
                 container: kept.get(container, {}) | dict(row) for container, row in given.items()

@@ -5,7 +5,7 @@ gives the same ids after every restart. Order of GPUs is by index, order of ids 
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import Final
 
@@ -64,16 +64,22 @@ class DeviceTable(msgspec.Struct, frozen=True):
         return Counter(owner[one] for one in ids if one in owner)
 
     def pick(
-        self, gpus: GpuAmounts, *, among: frozenset[str], first: Sequence[str]
+        self,
+        gpus: GpuAmounts,
+        *,
+        among: frozenset[str],
+        first: Sequence[str],
+        last: Container[str] = (),
     ) -> tuple[str, ...]:
         """The ``first`` ids and then the lowest of ``among``, on each GPU as many as requested.
 
-        Shorter where a GPU has too few.
+        Those of ``last`` only where the others are too few; shorter where a GPU has too few.
         """
         chosen = list(first)
         taken = self.per_device(first)
         for gpu, amount in sorted(gpus.items()):
-            free = (one for one in self.ids.get(gpu, ()) if one in among and one not in first)
+            free = [one for one in self.ids.get(gpu, ()) if one in among and one not in first]
+            free.sort(key=last.__contains__)
             chosen += [one for one, _ in zip(free, range(amount - taken[gpu]), strict=False)]
         return tuple(chosen)
 

@@ -248,7 +248,9 @@ class AllocationMatcher:
         table, among = self.tables[question.resource], self._free(turn, question)
         own = [one for one in self._own(turn, question) if table.owner.get(one) in gpus]
         first = question.required or own[: question.amount]
-        ids = table.pick(gpus, among=among, first=first)
+        # kubelet offers devices again where a list of its allocations met the call for them
+        last = self.holdings.taken(question.resource)
+        ids = table.pick(gpus, among=among, first=first, last=last)
         self._answered = _Answered(turn, question.resource, frozenset(ids))
         return ids
 
