@@ -61,12 +61,17 @@ class Readiness:
         """Why no GPU may be given away now; empty when one may. Waits a moment for that."""
         if obstacle := self.obstacle() or self._stood_still():
             return obstacle
-        while one := next((one for one in self._followed if not one.confirmed), None):
-            try:
-                await asyncio.wait_for(one.wait_for_confirmation(), CONFIRM_SECONDS)
-            except TimeoutError:
-                return f"the API server has not confirmed {one.name} since the watch failed"
+        try:
+            async with asyncio.timeout(CONFIRM_SECONDS):
+                while one := self._first_unconfirmed():
+                    await one.wait_for_confirmation()
+        except TimeoutError:
+            name = one.name if one else ""
+            return f"the API server has not confirmed {name} since the watch failed"
         return self.obstacle()
+
+    def _first_unconfirmed(self) -> Informer[Any] | None:
+        return next((one for one in self._followed if not one.confirmed), None)
 
     async def list_after_standstill(self) -> None:
         """List again where this process did nothing for :data:`STILL_SECONDS`; works for ever."""
