@@ -148,25 +148,6 @@ def test_what_a_restarted_kubelet_lists_without_devices_is_lost() -> None:
     assert name(made, 2) == "a/c0"
 
 
-def test_a_pod_that_has_ended_is_not_requested_again() -> None:
-    """Kubelet lists it no more, and reports its end late: the next pod of its size is meant."""
-    made = queue(expected("a", {"gpu-mem": 2}), expected("b", {"gpu-mem": 2}, created=1))
-    give(made, 2, at=1)
-    listed = Held("default", "a", {"c0": {MEM: ("a-c0-gpu-mem",)}})
-    made.sync_from_kubelet([listed], requested_at=0)
-    made.sync_from_kubelet([Held("default", "a", {})], requested_at=1)
-    assert [pod.name for pod in made.unserved()] == ["b"]
-    assert name(made, 2) == "b/c0"
-
-
-def test_devices_of_a_pod_that_had_the_name_before_are_not_the_new_pods() -> None:
-    """After a forced deletion kubelet lists the old pod for a moment, then calls for the new."""
-    made = queue(expected("a", {"gpu-mem": 2}))
-    made.sync_from_kubelet([Held("default", "a", {"c0": {MEM: ("x", "y")}})], requested_at=0)
-    made.sync_from_kubelet([], requested_at=0)
-    assert name(made, 2) == "a/c0"
-
-
 def test_an_answer_from_the_middle_of_a_container_keeps_its_other_resource() -> None:
     """Kubelet has noted the memory and not yet the compute: the compute is not requested again."""
     both = {"gpu-mem": 3, "gpu-core.percentage": 2}

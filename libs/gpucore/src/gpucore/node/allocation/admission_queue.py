@@ -33,7 +33,6 @@ class _Waiting:
         self.given: dict[str, dict[Resource, tuple[str, ...]]] = {}
         self.given_at = 0
         self.unlisted = False
-        self.listed = False
         self.passed_over = False
 
     def next_step(self, served: Collection[Resource]) -> ExpectedContainer | None:
@@ -117,7 +116,7 @@ class AdmissionQueue:
         self._active = None
         for waiting in self._waiting.values():
             waiting.passed_over = False
-            waiting.unlisted, waiting.listed = bool(waiting.given), False
+            waiting.unlisted = bool(waiting.given)
             waiting.given_at = 0  # what its checkpoint lacks by now is lost
 
     @property
@@ -173,7 +172,7 @@ class AdmissionQueue:
         """Apply kubelet's allocations, requested at a turn of the holdings.
 
         Later allocations, and those of init containers, are removed only if kubelet's contradict
-        them. A pod that kubelet listed with devices, and lists no more, has ended.
+        them.
         """
         reported: dict[tuple[str, str], dict[str, Mapping[Resource, tuple[str, ...]]]] = {}
         for held in listed:
@@ -185,13 +184,9 @@ class AdmissionQueue:
             for resource, ids in row.items()
             for one in ids
         }
-        for uid, waiting in self._waiting.items():
+        for waiting in self._waiting.values():
             pod = (waiting.pod.namespace, waiting.pod.name)
             given = reported.get(pod, {})
-            if waiting.listed and not given:
-                self.turn_away(uid)
-                continue
-            waiting.listed |= bool(given) and waiting.given_at > 0
             waiting.unlisted &= pod not in reported
             kept = waiting.still_given(owner, requested_at=requested_at)
             waiting.given = kept | {
