@@ -79,34 +79,6 @@ async def test_a_kubelet_that_starts_lists_no_pods_and_they_keep_their_ids_all_t
         assert stage.gpus_of("new") == {0}
 
 
-@pytest.mark.parametrize("lost", [False, True], ids=["", "without its checkpoint"])
-async def test_a_pod_without_containers_yet_keeps_its_gpu_when_kubelet_restarts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, lost: bool
-) -> None:
-    """The first list of a kubelet that starts has no pods.
-
-    It calls for the next pod of the same size, and without its checkpoint for both.
-    """
-    async with Stage(tmp_path, reconcile_seconds=30) as stage:
-        await stage.offered(30)
-        # The plugin reads kubelet's list where this test does it, and before calls of kubelet.
-        monkeypatch.setattr("gpudeviceplugin.kubelet.reconciler.SETTLE_SECONDS", 3600)
-        stage.kubelet.unstartable["pulling"] = "the image is being pulled"
-        stage.create("pulling", {"gpu-mem": 4}, annotations=planned(1, 4))
-        await stage.kubelet.wait_for(lambda: stage.kubelet.devices("pulling"))
-        assert stage.plugin is not None
-        stage.plugin.state._recent.clear()  # it was a while ago
-        await stage.kubelet.stop()
-        if lost:
-            stage.kubelet.manager.checkpoint.unlink()
-        stage.create("next", {"gpu-mem": 4}, annotations=planned(0, 4))
-        await stage.kubelet.start(
-            after_offered="aliyun.com/gpu-mem", listing=stage.plugin._reconciler.look
-        )
-        await stage.admitted("next")
-        assert (stage.gpus_of("pulling"), stage.gpus_of("next")) == ({1}, {0})
-
-
 async def test_a_removed_plugin_socket_is_made_again(tmp_path: Path) -> None:
     """The plugin registers again after its socket was removed from kubelet's directory."""
     async with Stage(tmp_path) as stage:

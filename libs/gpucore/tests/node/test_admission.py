@@ -127,27 +127,6 @@ def test_an_answer_that_is_older_than_a_grant_takes_nothing_back() -> None:
     assert name(made, 1) == "a/c0"
 
 
-def test_a_kubelet_that_lists_no_pods_yet_has_lost_none_of_their_devices() -> None:
-    """It starts: it calls for b, and for a, whose devices are in its checkpoint, no more."""
-    made = queue(expected("a", {"gpu-mem": 2}), expected("b", {"gpu-mem": 2}, created=1))
-    give(made, 2, at=1)
-    made.kubelet_restarted()
-    made.sync_from_kubelet([], requested_at=1)
-    assert name(made, 2) == "b/c0"
-    assert made.unlisted
-    made.sync_from_kubelet([Held("default", "a", {"c0": {MEM: ("x", "y")}})], requested_at=1)
-    assert not made.unlisted
-
-
-def test_what_a_restarted_kubelet_lists_without_devices_is_lost() -> None:
-    """It ended before it wrote the grant down, however short a time ago that was."""
-    made = queue(expected("a", {"gpu-mem": 2}), expected("b", {"gpu-mem": 2}, created=1))
-    give(made, 2, at=5)
-    made.kubelet_restarted()
-    made.sync_from_kubelet([Held("default", "a", {})], requested_at=4)
-    assert name(made, 2) == "a/c0"
-
-
 def test_an_answer_from_the_middle_of_a_container_keeps_its_other_resource() -> None:
     """Kubelet has noted the memory and not yet the compute: the compute is not requested again."""
     both = {"gpu-mem": 3, "gpu-core.percentage": 2}

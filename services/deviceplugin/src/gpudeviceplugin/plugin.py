@@ -161,7 +161,6 @@ class Plugin:
         self.state.deliver = self._cdi.deliver
         self.state.on_held = self._held
         self.state.on_status = self._started
-        self.state.read_again = self._reconciler.read_again
         self.state.on_unknown_pod = self._pods.retry_now
         self._health.on_verdicts = self._judged
         self._keeper.on_unresponsive = self._unresponsive

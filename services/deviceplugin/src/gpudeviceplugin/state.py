@@ -67,7 +67,6 @@ class NodeState:
         deliver: writes the file of a CDI device; raises OSError.
         stop_sweep: is awaited before each grant, and after each prepared claim.
         on_held: is called with every account of kubelet, and again with other GPUs.
-        read_again: reads kubelet's allocations, as far as kubelet answers.
         on_unknown_pod: is called when kubelet admits a pod that is not known here.
         outlook_changed: set with ``inventory_changed``, for another Node object and for
             :attr:`serving`: the devices offered and the data published may differ.
@@ -105,7 +104,6 @@ class NodeState:
         self.stop_sweep: Callable[[], Awaitable[None]] = wait_for_nothing
         self.on_held: Callable[[list[Held]], None] = ignore
         self.on_status: Callable[[Pod, bytes], None] = ignore
-        self.read_again: Callable[[], Awaitable[None]] = wait_for_nothing
         self.on_unknown_pod: Callable[[], None] = ignore
         self.serving = False
         self.forgotten: set[PodUid] = set()
@@ -204,7 +202,6 @@ class NodeState:
     def kubelet_restarted(self) -> None:
         """Reserve the devices of running pods until kubelet has reported its allocations."""
         self.matcher.queue.kubelet_restarted()
-        self._recent.clear()
         self._suspicious = True
         self.matcher.reserve(self._allocated(self._running()))
         self.grant_made.fire()  # look at once

@@ -147,13 +147,6 @@ class Reconciler:
             held = await self._kubelet.list()
             return self._state.sync_from_kubelet(held, requested_at=requested_at)
 
-    async def read_again(self) -> None:
-        """As :meth:`read`, where kubelet answers."""
-        try:
-            await self.read()
-        except PodResourcesError as error:
-            log.warning("cannot read kubelet's allocations", why=str(error))
-
     async def _correct(self, correction: Correction) -> bool:
         """Send the patch; false where it failed."""
         path = f"/api/v1/namespaces/{correction.namespace}/pods/{correction.name}"

@@ -2,8 +2,7 @@
 
 The only I/O in an RPC is a small file in memory: Allocate writes the CDI file of a grant that had
 none yet. Two calls may wait, for a bounded time: GetPreferredAllocation for a pod that the watch
-has yet to deliver, and after a restart of kubelet for its list of allocations; PreStartContainer
-for the driver's memory limit of the pod.
+has yet to deliver, and PreStartContainer for the driver's memory limit of the pod.
 """
 
 import asyncio
@@ -181,8 +180,6 @@ class Servicer:
         return response
 
     async def _advise(self, question: PreferenceRequest) -> tuple[str, ...] | AllocationError:
-        if self._state.matcher.queue.unlisted:
-            await self._state.read_again()
         arrivals = self._state.pods_changed
         deadline = asyncio.get_running_loop().time() + self._patience_seconds
         seen = arrivals.count

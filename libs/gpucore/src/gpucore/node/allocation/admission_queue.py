@@ -32,7 +32,6 @@ class _Waiting:
         self.pod = pod
         self.given: dict[str, dict[Resource, tuple[str, ...]]] = {}
         self.given_at = 0
-        self.unlisted = False
         self.passed_over = False
 
     def next_step(self, served: Collection[Resource]) -> ExpectedContainer | None:
@@ -49,11 +48,10 @@ class _Waiting:
     ) -> dict[str, dict[Resource, tuple[str, ...]]]:
         """What was given, is not another pod's, and may be missing from kubelet's list.
 
-        Kubelet lists late, most kubelets do not list init containers, and one that starts lists
-        no pods at first.
+        Kubelet lists late, and most kubelets do not list init containers.
         """
         pod = (self.pod.namespace, self.pod.name)
-        late = self.unlisted or self.given_at > requested_at
+        late = self.given_at > requested_at
         names = {step.container for step in self.pod.steps if step.init or late}
         return {
             container: {
@@ -116,16 +114,6 @@ class AdmissionQueue:
         self._active = None
         for waiting in self._waiting.values():
             waiting.passed_over = False
-            waiting.unlisted = bool(waiting.given)
-            waiting.given_at = 0  # what its checkpoint lacks by now is lost
-
-    @property
-    def unlisted(self) -> bool:
-        """A pod was given devices before kubelet restarted, and kubelet has not listed it since.
-
-        It calls again only for devices that its checkpoint lacks.
-        """
-        return any(waiting.unlisted for waiting in self._waiting.values())
 
     def turn(self, resource: Resource, amount: int) -> Turn | None:
         """The container that kubelet's call is for; ``None`` when no known pod requests this."""
@@ -187,7 +175,6 @@ class AdmissionQueue:
         for waiting in self._waiting.values():
             pod = (waiting.pod.namespace, waiting.pod.name)
             given = reported.get(pod, {})
-            waiting.unlisted &= pod not in reported
             kept = waiting.still_given(owner, requested_at=requested_at)
             waiting.given = kept | {
                 container: kept.get(container, {}) | dict(row) for container, row in given.items()
