@@ -222,7 +222,7 @@ def test_the_clusters_own_namespace_is_exempt() -> None:
     item["spec"]["containers"].append(choosing())
     assert judged(item, namespace="kube-system") == AdmissionAnswer()
     for namespace, refused in (("kube-system", False), ("default", True)):
-        found = review_debug_containers(a_pod(item), namespace=namespace, names=DEFAULT_NAMES)
+        found = review_debug_containers(a_pod(item), None, namespace=namespace, names=DEFAULT_NAMES)
         assert bool(found.refusal) is refused
 
 
@@ -233,7 +233,7 @@ def test_a_debug_container_may_set_limits_where_there_is_no_share(
     """The variables of MPS belong to whoever runs it; only a share is widened by them."""
     item = pod("p", amount) if amount else pod("p")
     item = on(item, ephemeralContainers=[choosing("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE")])
-    found = review_debug_containers(a_pod(item), namespace="default", names=DEFAULT_NAMES)
+    found = review_debug_containers(a_pod(item), None, namespace="default", names=DEFAULT_NAMES)
     assert bool(found.refusal) is refused
 
 

@@ -230,7 +230,7 @@ async def test_where_it_is_enabled_a_pod_gets_what_its_workload_used(
     enabled = {"kubeconfig": tmp_path / "kubeconfig", "sizing_namespace": RELEASE}
     async with webhook(cluster, tmp_path, sizing=True, **enabled) as extender:
         await started(extender)
-        sizer = extender.service._sizing._sizer
+        sizer = extender.service._webhook._sizing._sizer
         await until("the histories are read", lambda: sizer._known.of(KEY, time.monotonic())[1])
         await until("the namespaces are listed", sizer._namespaces.known)
         response = await review(extender, replica(), "team")
