@@ -176,17 +176,12 @@ def _state(pod: Pod, allocation: Allocation | None) -> PodState:
     if pod.finished:
         return PodState.FINISHED
     if pod.node:
-        return PodState.PLACED if allocation and _is_known(allocation) else PodState.PENDING
+        return PodState.PLACED if allocation and allocation.placement.gpus else PodState.PENDING
     return PodState.GATED if pod.gated else PodState.UNDECIDED
 
 
-def _is_known(allocation: Allocation) -> bool:
-    placement = allocation.placement
-    return bool(placement.mem or placement.core or placement.group)
-
-
 def _where(allocation: Allocation | None, unit: MemoryUnit | None) -> str:
-    if allocation is None or not _is_known(allocation):
+    if allocation is None or not allocation.placement.gpus:
         return ""
     return placement_sentence(allocation.placement, unit)
 
