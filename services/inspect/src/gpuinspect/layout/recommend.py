@@ -48,7 +48,8 @@ def _row(found: Recommendation, *, namespaces: bool, wide: bool) -> list[str]:
     row = [key.namespace] if namespaces else []
     row += [f"{key.kind.lower()}/{one_line(key.name)}", one_line(key.container) or ALL]
     row += [size_text(found.current)]
-    row += [_gib(each) for each in (found.median_bytes, found.p95_bytes, found.peak_bytes)]
+    used = (found.median_bytes, found.p95_bytes, found.peak_bytes)
+    row += [f"{amount / GIB_BYTES:.1f}" for amount in used]
     row += [NONE if found.size is None else size_text(found.size)]
     row += [NONE if found.advice is SizingAdvice.NONE else str(found.advice)]
     row += [str(found.confidence)]
@@ -66,10 +67,6 @@ def _row(found: Recommendation, *, namespaces: bool, wide: bool) -> list[str]:
 def size_text(size: ContainerSize) -> str:
     """Units of the request, and of the limit where it is higher: ``4`` or ``4 to 9``."""
     return f"{size.request} to {size.burst}" if size.burst else str(size.request)
-
-
-def _gib(amount: int) -> str:
-    return f"{amount / GIB_BYTES:.1f}"
 
 
 def sizes_effect(effect: SizesEffect, *, price: float, headers: bool = True) -> str:
