@@ -6,7 +6,7 @@ from typing import Final
 from gpucore.explain.sizing import sizing_sentence
 from gpucore.sizing.recommendation import Recommendation, SizingAdvice
 from gpucore.sizing.share_size import ContainerSize
-from gpucore.units import GIB_BYTES, counted
+from gpucore.units import GIB_BYTES, counted, listed
 from gpuinspect.cluster.usage_histories import HistorySource, ReadHistories
 from gpuinspect.queries.repacked import HOURS_A_MONTH, SizesEffect
 from gpuinspect.terminal.output import one_line, table
@@ -88,9 +88,10 @@ def notes(effect: SizesEffect) -> Iterator[str]:
     """What the figures do not show."""
     yield "a figure, not a plan: pods are not moved, and another order may need more GPUs"
     if effect.unplaced:
+        names = [one_line(name) for name in effect.unplaced]
         yield (
             f"{counted(len(effect.unplaced), 'running pod')} found no place when all were placed"
-            f" anew, so the GPUs of {_named(effect.unplaced)} are missing in a figure"
+            f" anew, so the GPUs of {listed(names, NAMED)} are missing in a figure"
         )
     if effect.overcommitted:
         yield (
@@ -105,12 +106,6 @@ def _gain(effect: SizesEffect, price: float) -> str:
     cost = f"; {effect.monthly(price):.2f} in a month of {HOURS_A_MONTH} hours" if price else ""
     more = len(effect.fitting) - effect.fitting_now
     return f"{freed}{cost}\nPending pods that would fit in addition: {more}\n"
-
-
-def _named(names: tuple[str, ...]) -> str:
-    rest = len(names) - NAMED
-    shown = ", ".join(one_line(name) for name in names[:NAMED])
-    return f"{shown} and {rest} more" if rest > 0 else shown
 
 
 def source_notes(histories: ReadHistories, window: str) -> list[str]:

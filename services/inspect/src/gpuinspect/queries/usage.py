@@ -62,21 +62,9 @@ class GroupUsage(msgspec.Struct, frozen=True):
 
     def plus(self, other: "GroupUsage") -> "GroupUsage":
         """Both groups as one, under the first name."""
-        return GroupUsage(
-            self.name,
-            self.pods + other.pods,
-            self.allocated + other.allocated,
-            self.gpus + other.gpus,
-            _sum(self.total, other.total),
-            _sum(self.limit, other.limit),
-            self.pending_pods + other.pending_pods,
-            self.pending + other.pending,
-            self.pending_gpus + other.pending_gpus,
-            _sum(self.used_bytes, other.used_bytes),
-            self.used_unknown + other.used_unknown,
-            self.allocated_unknown_unit + other.allocated_unknown_unit,
-            self.pending_unknown_unit + other.pending_unknown_unit,
-        )
+        figures = self.__struct_fields__[1:]
+        sums = (_sum(getattr(self, each), getattr(other, each)) for each in figures)
+        return GroupUsage(self.name, *sums)
 
 
 class UsageReport(msgspec.Struct, frozen=True):

@@ -200,13 +200,10 @@ def _print(found: VerifyRun, output: VerifyFormat, kubernetes: str, *, headers: 
 
 
 def _document(found: VerifyRun, kubernetes: str) -> VerifyReport:
-    from importlib.metadata import distributions  # noqa: PLC0415 - as `gpushare version`
+    from gpuinspect.commands.main import own_version  # noqa: PLC0415 - it imports this module
 
-    from gpuinspect.commands.main import DISTRIBUTIONS  # noqa: PLC0415 - as above
-
-    own = next(each for name in DISTRIBUTIONS for each in distributions(name=name))
     date = datetime.now(tz=UTC).date().isoformat()
-    return verify_report(found, version=own.version, kubernetes=kubernetes, date=date)
+    return verify_report(found, version=own_version(), kubernetes=kubernetes, date=date)
 
 
 def table(run: VerifyRun, *, headers: bool = True) -> str:
