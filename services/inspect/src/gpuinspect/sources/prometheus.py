@@ -93,7 +93,7 @@ def gpu_hours(
 def _query(
     pool: urllib3.PoolManager, url: str, query: str, seconds: float = TIMEOUT_SECONDS
 ) -> Mapping[str, float]:
-    found = ask(pool, url, {"query": query}, seconds=seconds)
+    found = read_series(pool, url, {"query": query}, seconds=seconds)
     figures = ((label, number(one.value)) for one in found for label in one.metric.values())
     return {name: figure for name, figure in figures if math.isfinite(figure)}
 
@@ -106,7 +106,7 @@ def number(value: tuple[float, str]) -> float:
         return math.nan
 
 
-def ask(
+def read_series(
     pool: urllib3.PoolManager,
     url: str,
     fields: Mapping[str, str],

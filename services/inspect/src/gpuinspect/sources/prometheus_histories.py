@@ -22,7 +22,7 @@ from gpucore.sizing.usage_history import (
     WorkloadKey,
 )
 from gpuinspect.errors import PrometheusError
-from gpuinspect.sources.prometheus import QUERY, QUERY_RANGE, Series, ask, number
+from gpuinspect.sources.prometheus import QUERY, QUERY_RANGE, Series, number, read_series
 
 MOST_PODS: Final = 20_000
 MOST_POINTS: Final = 1_000_000
@@ -151,7 +151,9 @@ class _Asking(NamedTuple):
 
     def _ask(self, fields: Mapping[str, str], path: str) -> list[Series]:
         timeout = {"timeout": f"{max(round(self.seconds), 1)}s"}
-        return ask(self.pool, self.url, {**fields, **timeout}, path=path, seconds=self.seconds)
+        return read_series(
+            self.pool, self.url, {**fields, **timeout}, path=path, seconds=self.seconds
+        )
 
 
 def _key(metric: Mapping[str, str]) -> _PodKey | None:

@@ -238,7 +238,7 @@ def allocation_of_claim(
 
 
 def node_of_claim(claim: ResourceClaim) -> NodeName | None:
-    """The node whose GPUs the claim holds; ``None`` where it holds none of gpushare."""
+    """The node whose GPUs the claim holds; ``None`` where it holds no GPU of gpushare."""
     pools = (each.pool for each in claim.shares if each.driver == CLAIM_DRIVER)
     return next((NodeName(pool) for pool in pools), None)
 
