@@ -343,7 +343,7 @@ def test_a_place_whose_gpu_is_not_healthy_is_taken_on_another_gpu_of_its_node() 
     book = ledger(share_node("a", make_gpus(8, 8, 8)))
     requested(book, member(0, 2, mem=6), "a")
     kept, other = reservations(book)
-    lost, stays = (able_nodes.gpus_of(one.placement)[0] for one in (kept, other))
+    lost, stays = (one.placement.gpus[0] for one in (kept, other))
     book.unhealthy_changed(NodeName("a"), frozenset(indexes(lost)))
     bound_to = take(book, member(0, 2, mem=6), kept).placement
     assert {lost, stays, *bound_to.mem} == {0, 1, 2}
@@ -353,10 +353,10 @@ def test_a_place_of_an_exclusive_gpu_ends_when_another_pod_has_a_share_of_it() -
     """The share was bound by another extender: the place is found anew on a free GPU."""
     book = ledger(linked_node("a", BRIDGED))
     requested(book, member(0, 2, gpus=1), "a")
-    taken_gpu = able_nodes.gpus_of(reservations(book)[0].placement)[0]
+    taken_gpu = reservations(book)[0].placement.gpus[0]
     book.pod_changed(pod("other", 1, node="a", annotations={NAMES.mem_idx: str(taken_gpu)}))
     requested(book, member(0, 2, gpus=1), "a")
-    places = {gpu for one in reservations(book) for gpu in able_nodes.gpus_of(one.placement)}
+    places = {gpu for one in reservations(book) for gpu in one.placement.gpus}
     assert (len(places), taken_gpu in places) == (2, False)
 
 

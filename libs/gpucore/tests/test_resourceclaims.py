@@ -47,7 +47,7 @@ def claim(*results: dict[str, Any]) -> bytes:
 
 def allocation(*results: dict[str, Any]) -> Allocation | None:
     """What such a claim holds on node ``n1``."""
-    return allocation_of_claim(decode_claim(claim(*results)), N1, CLAIM_DRIVER, INDEXES)
+    return allocation_of_claim(decode_claim(claim(*results)), N1, INDEXES)
 
 
 def test_a_share_of_one_gpu() -> None:
@@ -55,7 +55,7 @@ def test_a_share_of_one_gpu() -> None:
     decoded = decode_claim(claim(result("gpu-3", "7Gi", "10")))
     assert decoded.pods == (("u-p", "p"),)
     assert decoded.shares[0].share_id == "0d4e-1"
-    found = allocation_of_claim(decoded, N1, CLAIM_DRIVER, INDEXES)
+    found = allocation_of_claim(decoded, N1, INDEXES)
     assert found is not None
     assert (found.uid, found.namespace, found.name, found.unit) == ("u-c", "ns", "c", MIB)
     assert (found.placement.mem, found.placement.core) == ({3: 7168}, {3: 10})
@@ -112,7 +112,7 @@ def test_other_drivers_nodes_and_admin_access_hold_nothing() -> None:
 def test_a_claim_without_an_allocation_holds_nothing() -> None:
     """It waits for the scheduler."""
     decoded = decode_claim(b'{"metadata":{"name":"c","uid":"u"},"spec":{}}')
-    assert allocation_of_claim(decoded, N1, CLAIM_DRIVER, INDEXES) is None
+    assert allocation_of_claim(decoded, N1, INDEXES) is None
 
 
 @given(st.lists(st.integers(1, 20), min_size=1, max_size=6))

@@ -9,7 +9,7 @@ from gpucore.wire.names import DEFAULT_NAMES
 from gpuinspect.cluster.ledger import ledger_of
 from gpuinspect.cluster.snapshots import decode
 from gpuinspect.queries.gpumap import GpuCell, gpu_cells, grouped_cells, with_fits
-from gpuinspect.queries.shares import view_of_ledger
+from gpuinspect.queries.shares import cluster_view
 from gpuinspect.queries.views import natural
 
 
@@ -19,7 +19,7 @@ def cells_of(
     """The cells by ``NODE/INDEX``."""
     snapshot = decode(cluster.json().encode())
     ledger = ledger_of(snapshot, DEFAULT_NAMES)
-    view = view_of_ledger(ledger, snapshot.nodes)
+    view = cluster_view(snapshot, DEFAULT_NAMES)
     cells = gpu_cells(view, (in_use or {}).get)
     found = with_fits(cells, ledger, gib) if gib else cells
     return {f"{cell.node}/{cell.index}": cell for cell in found}

@@ -23,6 +23,7 @@ from gpukube.errors import (
     ConfigError,
     GoneError,
     InvalidReplyError,
+    ListMetadata,
     ThrottledError,
     UnreachableError,
 )
@@ -41,12 +42,8 @@ Five times kubectl's: 10,000 pods in pages of 500 take the API server of 1.37 tw
 """
 
 
-class _ListMetadata(msgspec.Struct):
-    continue_token: str | None = msgspec.field(name="continue", default=None)
-
-
 class _List(msgspec.Struct):
-    metadata: _ListMetadata
+    metadata: ListMetadata
 
 
 _BEGINNING: Final = re.compile(
@@ -246,7 +243,7 @@ def _continue(path: str, body: bytes) -> str:
     begun = _BEGINNING.match(body)
     try:
         if begun is not None:
-            return msgspec.json.decode(begun[1], type=_ListMetadata).continue_token or ""
+            return msgspec.json.decode(begun[1], type=ListMetadata).continue_token or ""
         return msgspec.json.decode(body, type=_List).metadata.continue_token or ""
     except (msgspec.MsgspecError, ValueError) as error:
         raise InvalidReplyError(f"GET {path}: not a list: {error}") from error

@@ -153,7 +153,9 @@ class _Details(msgspec.Struct):
     causes: list[_Cause] | None = None
 
 
-class _ListMeta(msgspec.Struct):
+class ListMetadata(msgspec.Struct):
+    """Where the next page of a list begins, also in an error that names a fresh place."""
+
     continue_token: str | None = msgspec.field(name="continue", default=None)
 
 
@@ -163,7 +165,7 @@ class _Status(msgspec.Struct):
     code: int | None = None
     message: str | None = None
     details: _Details | None = None
-    metadata: _ListMeta | None = None
+    metadata: ListMetadata | None = None
 
     @property
     def version_too_large(self) -> bool:

@@ -222,7 +222,7 @@ class ClaimHandler:
     def on_update(self, item: ResourceClaim, line: bytes) -> None:  # noqa: ARG002 - the protocol's
         before = self._ledger.allocation(item.uid)
         self._accounts.claim_changed(item)
-        after = node_of_claim(item, CLAIM_DRIVER)
+        after = node_of_claim(item)
         for node in {after, before and before.placement.node} - {None}:
             self._changed(NodeName(str(node)))
 

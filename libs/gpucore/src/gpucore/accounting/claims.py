@@ -68,9 +68,9 @@ class ClaimAccounts:
 
     def claim_changed(self, claim: ResourceClaim) -> None:
         """A ResourceClaim was added or changed; it may have been deallocated."""
-        node = node_of_claim(claim, CLAIM_DRIVER)
+        node = node_of_claim(claim)
         known = self._claims.get(claim.uid)
-        if node is None or (known is not None and node_of_claim(known, CLAIM_DRIVER) != node):
+        if node is None or (known is not None and node_of_claim(known) != node):
             self.claim_gone(claim.uid)
         if node is not None:
             self._claims[claim.uid] = claim
@@ -79,7 +79,7 @@ class ClaimAccounts:
 
     def claim_gone(self, uid: PodUid) -> None:
         known = self._claims.pop(uid, None)
-        node = None if known is None else node_of_claim(known, CLAIM_DRIVER)
+        node = None if known is None else node_of_claim(known)
         if node is not None:
             self._on[node].discard(uid)
             if not self._on[node]:
@@ -98,7 +98,7 @@ class ClaimAccounts:
     def _hold(self, claim: ResourceClaim, node: NodeName) -> None:
         info = self._ledger.node(node)
         gpus = info.inventory.gpus if info and info.inventory else ()
-        held = allocation_of_claim(claim, node, CLAIM_DRIVER, device_indexes(gpus))
+        held = allocation_of_claim(claim, node, device_indexes(gpus))
         if held is not None:  # no device plugin has to confirm what kube-scheduler allocated
             confirmed = msgspec.structs.replace(held, state=AllocationState.CONFIRMED)
             self._ledger.hold_claim(confirmed)

@@ -10,7 +10,7 @@ from gpucore.claims.objects import CLAIM, CLASS, TEMPLATE, MissingObject, may_be
 from gpucore.model import Allocation, PodRequest
 from gpucore.model.constraints import PodConstraints
 from gpucore.units import NodeName, PodUid
-from gpucore.wire.claim.claim_specs import ClaimSpec, DeviceChoice, DeviceClass
+from gpucore.wire.claim.claim_specs import ClaimSpec, DeviceClass
 from gpucore.wire.claim.pod_claims import PodClaim
 from gpucore.wire.pod.scheduler_events import SchedulerRecord
 from gpucore.wire.pod.spec import Pod
@@ -115,10 +115,8 @@ class ClaimObjects(msgspec.Struct, frozen=True):
         return made or self.specs.templates.get((namespace, claim.template))
 
     def _is_ours(self, spec: ClaimSpec) -> bool:
-        return any(self._may_be_ours(choice) for each in spec.requests for choice in each.choices)
-
-    def _may_be_ours(self, choice: DeviceChoice) -> bool:
-        return may_be_ours(choice, self.classes.get(choice.device_class))
+        choices = (choice for request in spec.requests for choice in request.choices)
+        return any(may_be_ours(each, self.classes.get(each.device_class)) for each in choices)
 
     def _unknown(self, pod: Pod, claims: Sequence[PodClaim]) -> bool:
         """A claim or a template is missing whose name is of ours."""

@@ -37,7 +37,7 @@ from gpucore.wire.claim.claim_specs import (
     DeviceClass,
 )
 from gpucore.wire.claim.devices import SliceDevice
-from gpucore.wire.claim.pod_claims import PodClaim, claims_of_pod
+from gpucore.wire.claim.pod_claims import claims_of_pod
 from gpucore.wire.claim.resource_claims import ResourceClaim, decode_claim
 from gpucore.wire.lists import page_of
 from gpucore.wire.pod.scheduler_events import scheduler_record
@@ -75,13 +75,14 @@ class FollowedClaims:
         """
         claims = claims_of_pod(raw)
         claimed = _claims(lists)
+        templates = ((pod.namespace, each.template) for each in claims if each.template)
         known = (self._ledger.allocation(each.uid) for each in claimed)
         held = [each for each in known if each is not None]
         followed = ((TEMPLATE, self._templates), (CLASS, self._classes))
         listed = {CLAIM, *(kind for kind, objects in followed if objects is not None)}
         objects = ClaimObjects(
             dict(self._classes or {}),
-            ClaimSpecs(_specs(claimed), self._template_specs(pod.namespace, claims)),
+            ClaimSpecs(_specs(claimed), self._known_templates(templates)),
             used_by(held),
             allocated_by_name(held),
             frozenset(listed),
@@ -142,11 +143,6 @@ class FollowedClaims:
 
     def _devices(self, name: NodeName) -> tuple[SliceDevice, ...]:
         return tuple(each for one in self._accounts.slices(name) for each in one.devices)
-
-    def _template_specs(
-        self, namespace: str, claims: Sequence[PodClaim]
-    ) -> Mapping[Key, ClaimSpec]:
-        return self._known_templates((namespace, each.template) for each in claims if each.template)
 
     def _known_templates(self, keys: Iterable[Key]) -> Mapping[Key, ClaimSpec]:
         known = self._templates or {}

@@ -10,7 +10,7 @@ from gpucore.explain.pod_states import Cluster, Explanation
 from gpucore.model import PodRequest
 from gpucore.scheduling.policy import score
 from gpucore.steps import Steps
-from gpucore.wire.documents import API_VERSION
+from gpucore.wire.documents import API_VERSION, Document
 from gpucore.wire.pod.gangs import gang_of
 
 
@@ -32,14 +32,12 @@ class ScoreDoc(msgspec.Struct, frozen=True, rename="camel"):
     score: int
 
 
-class PodExplanation(msgspec.Struct, frozen=True, rename="camel"):
+class PodExplanation(Document, frozen=True):
     """Why a pod waits, node by node, or where it is placed.
 
     ``refused`` has the refusing nodes in groups by reason, ``refusals`` one by one.
     """
 
-    api_version: str
-    kind: str
     namespace: str
     name: str
     uid: str

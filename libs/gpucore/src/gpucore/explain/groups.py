@@ -94,7 +94,7 @@ def _group(code: Code, alike: Sequence[_Ranked], node_infos: Mapping[NodeName, N
     nearest = with_unit(refusal, node_infos[name])
     return Group(
         code=code,
-        reason=headline(nearest) if code is not Code.NOT_SHARED else _sentence_of(code),
+        reason=headline(nearest) if code is not Code.NOT_SHARED else code.sentence.rstrip("."),
         nodes=tuple(sorted(name for *_, name, _ in alike)),
         largest=_largest(nearest),
         requested=_requested(nearest),
@@ -121,10 +121,6 @@ def _requested(refusal: FitError) -> int:
     if refusal.code not in _OF_COMPUTE or refusal.code is Code.PENDING_COMPUTE:
         return refusal.requested
     return max((gpu.requested for gpu in refusal.gpus if gpu.code is refusal.code), default=0)
-
-
-def _sentence_of(code: Code) -> str:
-    return code.sentence.rstrip(".")
 
 
 def _largest(refusal: FitError) -> int:
@@ -249,8 +245,5 @@ def _refusal_doc(refusal: FitError) -> RefusalDoc:
         code=refusal.code.value,
         text=sentence(refusal),
         unresolvable=refusal.unresolvable,
-        gpus=[
-            GpuRefusalDoc(gpu.index, gpu.code.value, gpu.free, gpu.total, gpu.requested)
-            for gpu in refusal.gpus
-        ],
+        gpus=msgspec.convert(refusal.gpus, list[GpuRefusalDoc], from_attributes=True),
     )

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from gpucore.wire.documents import API_VERSION
+from gpucore.wire.documents import API_VERSION, Document
 from gpucore.workload.pod_mix import PodKind, PodMix
 
 
@@ -22,14 +22,12 @@ class MixKindDoc(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True
     models: tuple[str, ...] = ()
 
 
-class MixDoc(msgspec.Struct, frozen=True, rename="camel"):
+class MixDoc(Document, frozen=True):
     """The kinds of pods that usually come, most frequent first, and how many pods were counted.
 
     Where the mix is not ``learned`` from these pods, a fixed guess is used.
     """
 
-    api_version: str
-    kind: str
     learned: bool
     pods: int
     kinds: tuple[MixKindDoc, ...] = ()

@@ -110,7 +110,7 @@ def request_sentence(pod_request: PodRequest, unit: MemoryUnit | None) -> str:
 def _placed(
     base: Explanation, allocation: Allocation, pod_request: PodRequest, node_info: NodeInfo
 ) -> Explanation:
-    known = allocation.placement.mem or allocation.placement.core or allocation.placement.group
+    known = bool(allocation.placement.gpus)
     return msgspec.structs.replace(
         base,
         state=PodState.PLACED if known else PodState.PENDING,

@@ -27,7 +27,7 @@ from gpucore.scheduling.fit import fit, free_gpus
 from gpucore.scheduling.grouping import BY_LINKS, Grouping
 from gpucore.simulate.endings import Step, for_gpus, for_share, smallest
 from gpucore.steps import Steps
-from gpucore.units import NodeName
+from gpucore.units import NodeName, listed
 
 NAMED: Final = 3
 """Pods or nodes that sentences name; the others are counted or left out."""
@@ -268,8 +268,7 @@ def _end_of(step: Step, cluster: Candidates) -> str:
     known = cluster.node_infos[step.node].allocations
     allocations = (known[uid] for uid in step.uids)
     names = sorted(f"{allocation.namespace}/{allocation.name}" for allocation in allocations)
-    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
-    return f"{', '.join(names[:NAMED])}{more} {'ends' if len(names) == 1 else 'end'}"
+    return f"{listed(names, NAMED)} {'ends' if len(names) == 1 else 'end'}"
 
 
 def _remedies(refusals: Refusals) -> Iterator[str]:

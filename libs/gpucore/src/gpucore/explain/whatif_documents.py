@@ -12,7 +12,7 @@ from gpucore.explain.groups import GroupDoc, RefusalDoc, group_doc, refusal_docs
 from gpucore.explain.sentences import placement_sentence
 from gpucore.scheduling.cluster_policy import ClusterPolicy
 from gpucore.steps import Steps
-from gpucore.wire.documents import API_VERSION
+from gpucore.wire.documents import API_VERSION, Document
 
 
 class WhatIfPodDoc(msgspec.Struct, frozen=True, rename="camel"):
@@ -38,11 +38,9 @@ class WhatIfPodDoc(msgspec.Struct, frozen=True, rename="camel"):
     scheduler: str
 
 
-class WhatIfDoc(msgspec.Struct, frozen=True, rename="camel"):
+class WhatIfDoc(Document, frozen=True):
     """Where pods would be placed if they were created now, in this order."""
 
-    api_version: str
-    kind: str
     requested: int
     fits: int
     items: list[WhatIfPodDoc]
@@ -59,7 +57,10 @@ def what_if_document(
     items: list[WhatIfPodDoc] = []
     for before, answer in zip((None, *answers), answers, strict=False):
         alike = before is not None and not answer.fits and before.groups is answer.groups
-        reasons = _reasons_of(items[-1]) if alike else (yield from _reasons(answer))
+        if alike:
+            reasons = items[-1].refused, items[-1].refusals
+        else:
+            reasons = yield from _reasons(answer)
         items.append(_pod(answer, reasons))
     return WhatIfDoc(
         api_version=API_VERSION,
@@ -80,11 +81,6 @@ _Reasons = tuple[list[GroupDoc], list[RefusalDoc]]
 def _reasons(answer: Answer) -> Steps[_Reasons]:
     refusals = yield from refusal_docs(answer.outcome.refusals.values())
     return [group_doc(group) for group in answer.groups], refusals
-
-
-def _reasons_of(item: WhatIfPodDoc) -> _Reasons:
-    """Equal pods that fit nowhere share their reasons: a list for each would fill the memory."""
-    return item.refused, item.refusals
 
 
 def _pod(answer: Answer, reasons: _Reasons) -> WhatIfPodDoc:

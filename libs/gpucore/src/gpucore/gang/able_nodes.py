@@ -12,7 +12,7 @@ from gpucore.model import Allocation, AllocationState, Placement, PodRequest
 from gpucore.scheduling.device_fit import per_device
 from gpucore.scheduling.filter import roomy_nodes
 from gpucore.scheduling.fit import fit, free_gpus, has_room, is_plain
-from gpucore.units import GpuIndex, NodeName, PodUid
+from gpucore.units import NodeName, PodUid
 from gpucore.wire.pod.gangs import Gang
 
 MOST_COMPARED: Final = 20_000
@@ -86,7 +86,7 @@ def _surely_stands(ledger: Ledger, kept: Allocation) -> bool:
     offered = node_info.free_gpus if kept.placement.group else node_info.max_allocatable_memory
     if offered < 0 or node_info.pending or node_info.pending_gpus:
         return False
-    return all(node_info.devices[index].healthy for index in gpus_of(kept.placement))
+    return all(node_info.devices[index].healthy for index in kept.placement.gpus)
 
 
 def stands(node_info: NodeInfo, kept: Allocation, pod_request: PodRequest) -> bool:
@@ -97,7 +97,7 @@ def stands(node_info: NodeInfo, kept: Allocation, pod_request: PodRequest) -> bo
 def _still_open(node_info: NodeInfo, kept: Allocation, pod_request: PodRequest) -> bool:
     """The GPUs of the place are as many and as free as the request needs."""
     placement, (mem, _) = kept.placement, per_device(pod_request)
-    gpus = [node_info.devices.get(index) for index in gpus_of(placement)]
+    gpus = [node_info.devices.get(index) for index in placement.gpus]
     alike = len(placement.group) == pod_request.gpus and len(gpus) == (
         pod_request.gpus or pod_request.gpu_count
     )
@@ -187,7 +187,7 @@ def shape_of_place(place: Allocation) -> PlaceShape:
     """The shape of a place that is reserved."""
     placement = place.placement
     mem, core = (max(part.values(), default=0) for part in (placement.mem, placement.core))
-    gpus = len(gpus_of(placement))
+    gpus = len(placement.gpus)
     return PlaceShape(len(placement.group), gpus, mem, core, place.exclusive)
 
 
@@ -213,8 +213,3 @@ def reserved_place(
         assume_time=now_ns,
         gang=gang.name,
     )
-
-
-def gpus_of(placement: Placement) -> tuple[GpuIndex, ...]:
-    """The GPUs of a placement, exclusive or shared."""
-    return placement.group or tuple(placement.mem or placement.core)

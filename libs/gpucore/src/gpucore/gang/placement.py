@@ -23,7 +23,6 @@ from gpucore.accounting.ledger import Ledger
 from gpucore.accounting.node_info import NodeInfo, common_unit
 from gpucore.gang.able_nodes import (
     able_nodes,
-    gpus_of,
     reserved_place,
     shape_of,
     shape_of_place,
@@ -129,7 +128,7 @@ def taken(
     node_info = without_reservations(ledger, [kept])[kept.placement.node]
 
     def choose(_: NodeInfo, free: Sequence[GpuIndex], count: int) -> tuple[GpuIndex, ...]:
-        gpus = tuple(gpu for gpu in gpus_of(kept.placement) if gpu in free)
+        gpus = tuple(gpu for gpu in kept.placement.gpus if gpu in free)
         return gpus if len(gpus) == count else tuple(free[:count])
 
     return place(node_info, pod_request, rules.policy, choose_group=choose)

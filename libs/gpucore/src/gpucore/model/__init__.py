@@ -187,6 +187,11 @@ class Placement(msgspec.Struct, frozen=True):
     containers: Mapping[int, GpuAmounts] = msgspec.field(default_factory=dict)
     group: tuple[GpuIndex, ...] = ()
 
+    @property
+    def gpus(self) -> tuple[GpuIndex, ...]:
+        """The GPUs that it names; exclusive ones in the order containers see them."""
+        return self.group or tuple(self.mem or self.core)
+
 
 class AllocationState(StrEnum):
     """Where an allocation is on its way; see :mod:`gpucore.accounting.ledger`."""

@@ -10,6 +10,7 @@ not looked at, and nothing is moved here.
 from collections.abc import Iterator, Mapping, Sequence
 from heapq import heapify, heappop, heappush
 from itertools import combinations, islice
+from operator import attrgetter
 from typing import Final
 
 import msgspec
@@ -114,16 +115,14 @@ def _candidates(node_info: NodeInfo, goal: Goal) -> Iterator[_Candidate]:
     gpus = usable_devices(node_info.devices.values(), goal.pod_request)
     if goal.gpus:
         gpus.sort(key=lambda device: (len(device.holders), device.used, device.index))
-        for chosen in combinations(sorted(gpus[: goal.gpus + SPARE], key=_index), goal.gpus):
+        for chosen in combinations(
+            sorted(gpus[: goal.gpus + SPARE], key=attrgetter("index")), goal.gpus
+        ):
             yield _of(node_info, chosen, [uid for device in chosen for uid in device.holders])
         return
     for device in gpus:
         if goal.units <= device.total:
             yield from _block(node_info, device, goal.units)
-
-
-def _index(device: DeviceInfo) -> GpuIndex:
-    return device.index
 
 
 def _block(node_info: NodeInfo, device: DeviceInfo, units: int) -> Iterator[_Candidate]:

@@ -9,6 +9,13 @@ API_VERSION: Final = "gpushare/v1"
 """The contract: within a version fields are added and nothing else."""
 
 
+class Document(msgspec.Struct, frozen=True, rename="camel"):
+    """What every document begins with."""
+
+    api_version: str
+    kind: str
+
+
 class OfNode(Protocol):
     """A document of one node."""
 

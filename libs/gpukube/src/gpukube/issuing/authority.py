@@ -4,7 +4,6 @@ Keys are ECDSA on P-256. Every certificate is limited to one use (server or clie
 of a server does not authenticate a client.
 """
 
-from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
 from typing import Final, Self
@@ -81,10 +80,11 @@ class Authority:
         subject = _common_name(name)
         builder = _builder(subject, subject, key.public_key(), now, AUTHORITY_VALID)
         usage = _key_usage(signs_certificates=True)
+        identifier = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
         certificate = (
             builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
             .add_extension(usage, critical=True)
-            .add_extension(_identifier(key), critical=False)
+            .add_extension(identifier, critical=False)
             .sign(key, hashes.SHA256())
         )
         return cls(_pair(certificate, key))
@@ -104,12 +104,13 @@ class Authority:
         valid = timedelta(days=request.valid_days)
         builder = _builder(subject, self._certificate.subject, key.public_key(), now, valid)
         signer = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
+        names = x509.SubjectAlternativeName([_general_name(name) for name in request.names])
         use = ExtendedKeyUsageOID.CLIENT_AUTH if request.client else ExtendedKeyUsageOID.SERVER_AUTH
         certificate = (
             builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
             .add_extension(_key_usage(signs_certificates=False), critical=True)
             .add_extension(x509.ExtendedKeyUsage([use]), critical=False)
-            .add_extension(_alternative_names(request.names), critical=False)
+            .add_extension(names, critical=False)
             .add_extension(signer, critical=False)
             .sign(self._key, hashes.SHA256())
         )
@@ -188,11 +189,6 @@ def _valid_later(certificate: x509.Certificate, now: datetime) -> bool:
     return certificate.not_valid_before_utc > now
 
 
-def _identifier(key: ec.EllipticCurvePrivateKey) -> x509.SubjectKeyIdentifier:
-    """Distinguishes the authority from the one before, which has the same name."""
-    return x509.SubjectKeyIdentifier.from_public_key(key.public_key())
-
-
 def _common_name(name: str) -> x509.Name:
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name[:64])])
 
@@ -227,10 +223,6 @@ def _key_usage(*, signs_certificates: bool) -> x509.KeyUsage:
         encipher_only=False,
         decipher_only=False,
     )
-
-
-def _alternative_names(names: Sequence[str]) -> x509.SubjectAlternativeName:
-    return x509.SubjectAlternativeName([_general_name(name) for name in names])
 
 
 def _general_name(name: str) -> x509.GeneralName:

@@ -54,10 +54,8 @@ class _File(msgspec.Struct, rename="kebab"):
         Raises:
             LookupError: there is none, or more than one.
         """
-        return _only(each.context for each in self.contexts if each.name == self._wanted(name))
-
-    def _wanted(self, name: str) -> str:
-        return name or self.current_context
+        wanted = name or self.current_context
+        return _only(each.context for each in self.contexts if each.name == wanted)
 
 
 class _Cluster(msgspec.Struct, forbid_unknown_fields=True, rename="kebab"):

@@ -9,6 +9,7 @@ from gpucore.model.links import TopologyError
 from gpucore.topology.static import StaticSets, decode_static
 from gpucore.wire.configmaps import decode_config_map
 from gpucore.wire.pod.spec import Pod
+from gpuinspect.cluster.rawpods import RawPodSpec, spec_of, status_of
 from gpuinspect.cluster.release import KUBE_SYSTEM, release_namespaces
 from gpuinspect.cluster.snapshots import Snapshot
 from gpukube.plugin_pods import COMPONENT
@@ -18,51 +19,6 @@ EXTENDER: Final = "extender"
 _READS_CONFIG_MAPS: Final = "unhealthy-configmaps"
 PROGRAMS: Final = frozenset({"scheduler", "extender"})
 """Values of the label :data:`COMPONENT` of their pods."""
-
-
-class _Mount(msgspec.Struct, rename="camel"):
-    name: str = ""
-    mount_path: str = ""
-
-
-class _Box(msgspec.Struct, rename="camel"):
-    name: str = ""
-    args: list[str] | None = None
-    command: list[str] | None = None
-    volume_mounts: list[_Mount] | None = None
-
-
-class _Source(msgspec.Struct):
-    name: str = ""
-
-
-class _Volume(msgspec.Struct, rename="camel"):
-    name: str = ""
-    config_map: _Source | None = None
-
-
-class _Spec(msgspec.Struct):
-    containers: list[_Box] | None = None
-    volumes: list[_Volume] | None = None
-
-
-class _Metadata(msgspec.Struct):
-    namespace: str = ""
-
-
-class _Condition(msgspec.Struct):
-    type: str = ""
-    status: str = ""
-
-
-class _Status(msgspec.Struct):
-    conditions: list[_Condition] | None = None
-
-
-class _Pod(msgspec.Struct):
-    metadata: _Metadata = msgspec.field(default_factory=_Metadata)
-    spec: _Spec | None = None
-    status: _Status | None = None
 
 
 def extenders(snapshot: Snapshot) -> list[tuple[Pod, msgspec.Raw]]:
@@ -88,12 +44,8 @@ def extender_namespaces(snapshot: Snapshot) -> frozenset[str]:
 
 def _order(each: tuple[Pod, msgspec.Raw]) -> tuple[bool, bool, str, str, str]:
     pod, raw = each
-    return (not _ready(raw), not pod.node, pod.creation, pod.namespace, pod.name)
-
-
-def _ready(raw: msgspec.Raw) -> bool:
-    status = msgspec.json.decode(raw, type=_Pod).status or _Status()
-    return any((one.type, one.status) == ("Ready", "True") for one in status.conditions or ())
+    ready = status_of(raw).by_type.get("Ready") == "True"
+    return (not ready, not pod.node, pod.creation, pod.namespace, pod.name)
 
 
 def _named_so(snapshot: Snapshot) -> Iterator[tuple[Pod, msgspec.Raw]]:
@@ -106,9 +58,7 @@ def _named_so(snapshot: Snapshot) -> Iterator[tuple[Pod, msgspec.Raw]]:
 
 def flags_of(raw: msgspec.Raw, container: str = EXTENDER) -> dict[str, str]:
     """Flags of a container; of a repeated one the last, as the program reads them."""
-    spec = msgspec.json.decode(raw, type=_Pod).spec or _Spec()
-    boxes = [box for box in spec.containers or () if box.name == container]
-    words = [word for box in boxes for word in (*(box.command or ()), *(box.args or ()))]
+    words = [word for box in spec_of(raw).named(container) for word in box.words]
     return dict(_flags(words))
 
 
@@ -137,30 +87,28 @@ class MountedSets(msgspec.Struct, frozen=True):
     source: str = "its configured sets cannot be read"
 
 
-def mounted_sets(snapshot: Snapshot, raw_pod: msgspec.Raw, path: str) -> MountedSets:
+def mounted_sets(snapshot: Snapshot, pod: Pod, raw: msgspec.Raw, path: str) -> MountedSets:
     """The sets in the file that the extender in a pod reads.
 
     Args:
         snapshot: the cluster, with the ConfigMaps of the extender's namespace.
         path: of the file in it.
     """
-    pod = msgspec.json.decode(raw_pod, type=_Pod)
     folder, _, key = path.rpartition("/")
-    name = _mounted(pod.spec or _Spec(), folder)
-    text = config_map(snapshot, pod.metadata.namespace, name).get(key) if name else None
+    name = _mounted(spec_of(raw), folder)
+    text = config_map(snapshot, pod.namespace, name).get(key) if name else None
     try:
         static = decode_static(text) if text is not None else None
     except TopologyError:
         static = None
     if static is None:
         return MountedSets()
-    return MountedSets(static, f"sets of ConfigMap {pod.metadata.namespace}/{name}")
+    return MountedSets(static, f"sets of ConfigMap {pod.namespace}/{name}")
 
 
-def _mounted(spec: _Spec, folder: str) -> str:
+def _mounted(spec: RawPodSpec, folder: str) -> str:
     """Name of the ConfigMap that is mounted at ``folder``; empty for none."""
-    boxes = [box for box in spec.containers or () if box.name == EXTENDER]
-    mounts = [mount for box in boxes for mount in box.volume_mounts or ()]
+    mounts = [mount for box in spec.named(EXTENDER) for mount in box.volume_mounts or ()]
     names = {mount.name for mount in mounts if mount.mount_path.rstrip("/") == folder}
     volumes = [volume for volume in spec.volumes or () if volume.name in names]
     return next((volume.config_map.name for volume in volumes if volume.config_map), "")

@@ -7,7 +7,6 @@ ConfigMap and the pods that exist.
 """
 
 from collections.abc import Iterator, Mapping
-from datetime import datetime
 from typing import Final
 
 import msgspec
@@ -31,6 +30,7 @@ from gpucore.workload.history import LearnedMix
 from gpucore.workload.mix_in_use import MixInUse, decode_mix
 from gpuinspect.cluster.claims import device_classes
 from gpuinspect.cluster.extenders import EXTENDER, config_map, extenders, flags_of
+from gpuinspect.cluster.rawpods import status_of
 from gpuinspect.cluster.snapshots import Snapshot
 
 _FLAG: Final = "mix-history"
@@ -38,27 +38,6 @@ UNPUBLISHED: Final = (
     "the mix of pods that the extender uses could not be read; it was learned from the pods that"
     " exist, so the extender may choose other GPUs by the policy fragmentation"
 )
-
-
-class _Running(msgspec.Struct, rename="camel"):
-    started_at: datetime | None = None
-
-
-class _State(msgspec.Struct):
-    running: _Running | None = None
-
-
-class _Container(msgspec.Struct):
-    name: str = ""
-    state: _State | None = None
-
-
-class _Status(msgspec.Struct, rename="camel"):
-    container_statuses: list[_Container] | None = None
-
-
-class _Pod(msgspec.Struct):
-    status: _Status | None = None
 
 
 class SavedMix(msgspec.Struct, frozen=True):
@@ -122,8 +101,7 @@ def _published(text: str | None, started: float) -> MixInUse | None:
 
 def _started(pod: Pod, raw: msgspec.Raw) -> float:
     """When its extender's container started, else when it was created, in Unix seconds."""
-    status = msgspec.json.decode(raw, type=_Pod).status or _Status()
-    for box in status.container_statuses or ():
+    for box in status_of(raw).container_statuses or ():
         running = box.state.running if box.name == EXTENDER and box.state else None
         if running is not None and running.started_at is not None:
             return running.started_at.timestamp()

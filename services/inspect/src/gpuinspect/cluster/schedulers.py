@@ -91,7 +91,7 @@ def _policy(snapshot: Snapshot, pod: Pod, raw: msgspec.Raw) -> ClusterPolicy:
     name = arguments.get("policy", DEFAULT_POLICY)
     topology = arguments.get("topology-policy", BY_LINKS.policy)
     path, source = arguments.get("topology-config"), f"set on pod {pod.namespace}/{pod.name}"
-    sets = mounted_sets(snapshot, raw, path) if path else None
+    sets = mounted_sets(snapshot, pod, raw, path) if path else None
     return ClusterPolicy(
         name=name if name in POLICY_NAMES else DEFAULT_POLICY,
         topology=topology if topology in TOPOLOGY_NAMES else BY_LINKS.policy,

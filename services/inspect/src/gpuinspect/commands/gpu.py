@@ -81,7 +81,7 @@ def _gpu_node(node: Node, ledger: Ledger, names: Names) -> GpuNode:
                 )
             )
     matrix = node_matrix(node, names)
-    (summary,) = view_of_nodes(ledger, [node], names, every_pod=False).nodes
+    (summary,) = view_of_nodes(ledger, [node], every_pod=False).nodes
     node_type = node.annotations.get(NODE_TYPE, "")
     return GpuNode(node.name, node_type, tuple(gpus), matrix, summary.pending_gpus)
 

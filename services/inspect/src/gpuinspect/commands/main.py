@@ -161,12 +161,16 @@ def _built(lazy: Lazy, name: str) -> Any:
 app = typer.Typer(cls=LazyGroup, no_args_is_help=True, **PLAIN)
 
 
-def version() -> None:
-    """Print the version of this command."""
+def own_version() -> str:
+    """The version of this command."""
     from importlib.metadata import distributions  # noqa: PLC0415 - a third of the start
 
-    found = next(each for name in DISTRIBUTIONS for each in distributions(name=name))
-    print(f"gpushare {found.version}")
+    return next(each for name in DISTRIBUTIONS for each in distributions(name=name)).version
+
+
+def version() -> None:
+    """Print the version of this command."""
+    print(f"gpushare {own_version()}")
 
 
 def _print_version(requested: bool) -> None:  # noqa: FBT001 - the signature is typer's

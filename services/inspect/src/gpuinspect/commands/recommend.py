@@ -170,7 +170,7 @@ def recommend(
         print_effect(effect, price, output, notes, headers=not no_headers)
         return
     print_sizes(shown, output, reader.names, everywhere=not where, headers=not no_headers)
-    if output not in {RecommendFormat.JSON, RecommendFormat.YAML}:
+    if not output.is_document:
         note_all(source_notes(source.histories, window))
     if not found:
         note(f"no workload of {_scope(where)} used a share in {window}; {READ_ALL}")

@@ -2,7 +2,6 @@
 
 import sys
 from collections.abc import Mapping, Sequence
-from enum import StrEnum
 
 import msgspec
 
@@ -10,7 +9,7 @@ from gpucore.sizing.evidence import SizingRules
 from gpucore.sizing.recommendation import Recommendation
 from gpucore.wire.names import Names
 from gpuinspect.cluster.usage_histories import ReadHistories
-from gpuinspect.commands.options.formats import Format, emit, names_only
+from gpuinspect.commands.options.formats import AnyFormat, emit, names_only
 from gpuinspect.commands.options.reading import note_all
 from gpuinspect.documents.recommend import recommendation_list, sizes_effect_doc
 from gpuinspect.layout import recommend as effect_layout
@@ -20,7 +19,7 @@ from gpuinspect.queries.claim_sizes import ClaimSize, MeasuredWorkload, object_n
 from gpuinspect.queries.repacked import SizesEffect
 
 
-class RecommendFormat(StrEnum):
+class RecommendFormat(AnyFormat):
     """Value of ``-o``: the formats of all commands, and one for kubectl."""
 
     TABLE = "table"
@@ -53,8 +52,8 @@ def print_effect(
 ) -> None:
     """Print what the sizes would free; notes go to stderr, or into the document."""
     notes = [*effect_layout.notes(effect), *gaps]
-    if output in {RecommendFormat.JSON, RecommendFormat.YAML}:
-        emit(sizes_effect_doc(effect, price=price, notes=notes), Format(output.value))
+    if output.is_document:
+        emit(sizes_effect_doc(effect, price=price, notes=notes), output)
         return
     if output is RecommendFormat.NAME:
         names_only("pod", (name.partition("/")[2] for name in effect.fitting))
@@ -67,11 +66,11 @@ def print_sizes(
     shown: Shown, output: RecommendFormat, names: Names, *, everywhere: bool, headers: bool
 ) -> None:
     """Print the recommendations in a format; gaps go to stderr, or into the document."""
-    if output in {RecommendFormat.JSON, RecommendFormat.YAML}:
+    if output.is_document:
         document = recommendation_list(
             shown.found, shown.histories, unit=shown.unit, rules=shown.rules, gaps=shown.gaps
         )
-        emit(document, Format(output.value))
+        emit(document, output)
         return
     if output is RecommendFormat.NAME:
         for kind, name in ((each.key.kind.lower(), each.key.name) for each in shown.found):

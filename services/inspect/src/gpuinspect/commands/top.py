@@ -14,7 +14,7 @@ from gpuinspect.cluster.collect import COUNTED
 from gpuinspect.cluster.scoped import NO_CLAIMS, gaps
 from gpuinspect.cluster.snapshots import Snapshot
 from gpuinspect.commands.options import answers
-from gpuinspect.commands.options.amounts import Interval
+from gpuinspect.commands.options.amounts import Count, Interval
 from gpuinspect.commands.options.formats import Format, NoHeaders, Output, emit, names_only
 from gpuinspect.commands.options.measuring import Prometheus, measured
 from gpuinspect.commands.options.reading import Reader, fail, note, note_all, reading
@@ -149,7 +149,7 @@ def top_gpu(
         bool, typer.Option("-w", "--watch", help="refresh in place until Ctrl-C")
     ] = False,
     interval: Interval = 2.0,
-    count: Annotated[int, typer.Option(help="number of updates; 0: until Ctrl-C", min=0)] = 0,
+    count: Count = 0,
     selector: Selector = "",
     output: Output = Format.TABLE,
     no_headers: NoHeaders = False,

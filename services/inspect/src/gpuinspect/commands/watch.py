@@ -11,7 +11,7 @@ import typer
 
 from gpuinspect.cluster.collect import COUNTED, live
 from gpuinspect.cluster.scoped import NO_CLAIMS, gaps
-from gpuinspect.commands.options.amounts import Interval
+from gpuinspect.commands.options.amounts import Count, Interval
 from gpuinspect.commands.options.namespaces import EveryNamespace, OwnNamespace, named_namespace
 from gpuinspect.commands.options.reading import Reader, fail, reading
 from gpuinspect.commands.options.refreshing import refresh_in_place, time_of_day
@@ -32,7 +32,7 @@ def watch(
     all_namespaces: EveryNamespace = False,
     selector: Selector = "",
     interval: Interval = 2.0,
-    count: Annotated[int, typer.Option(help="number of updates; 0: until Ctrl-C", min=0)] = 0,
+    count: Count = 0,
 ) -> None:
     """Show allocated GPU memory and refresh it; changed lines are marked with *."""
     if reader.source.snapshot is not None:

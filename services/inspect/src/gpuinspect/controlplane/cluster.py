@@ -111,14 +111,11 @@ def _steadily(state: Callable[[], str], *, seconds: float) -> None:
 
 def _pod(kube: BlockingClient, node: str) -> Mapping[str, Any] | None:
     """The mirror of the static pod; none while kubelet replaces it or the API server is away."""
+    path = f"/api/v1/namespaces/kube-system/pods/kube-scheduler-{node}"
     try:
-        return dict(json.loads(kube.get(f"/api/v1/namespaces/kube-system/pods/{_name(node)}")))
+        return dict(json.loads(kube.get(path)))
     except KubeError:
         return None
-
-
-def _name(node: str) -> str:
-    return f"kube-scheduler-{node}"
 
 
 def _state(pod: Mapping[str, Any] | None, config: str) -> str:

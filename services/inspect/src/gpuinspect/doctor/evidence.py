@@ -2,14 +2,14 @@
 
 from collections.abc import Iterator, Mapping
 from functools import cached_property
-from typing import Final, TypeVar
+from typing import Final
 
 import msgspec
 
 from gpucore.accounting.ledger import Ledger
 from gpucore.accounting.node_info import NodeInfo
 from gpucore.model import Allocation, PodRequest
-from gpucore.units import NodeName, PodUid
+from gpucore.units import NodeName
 from gpucore.wire.names import ENV_VISIBLE_DEVICES, LABEL_SHARE, LABEL_TOPOLOGY, Names
 from gpucore.wire.node.spec import Node
 from gpucore.wire.pod.spec import Pod
@@ -22,7 +22,6 @@ from gpuinspect.doctor.exempt import exempt_namespaces
 from gpuinspect.doctor.rawobjects import DoctorPodFacts, pod_facts
 from gpukube.plugin_pods import COMPONENT, PLUGIN, mounts_kubelet_sockets
 
-T = TypeVar("T")
 _ORIGINAL_LABEL: Final = "component"
 _ORIGINAL_PLUGIN: Final = "gpushare-device-plugin"
 _ORIGINAL_EXTENDER: Final = "gpushare-schd-extender"
@@ -93,17 +92,13 @@ class Evidence:
             if pod.uid in requesting or (pod.node in nodes and pod.namespace not in exempt)
         )
 
-    @cached_property
-    def _places(self) -> Mapping[PodUid, int]:
-        return {pod.uid: place for place, pod in enumerate(self.snapshot.pods)}
+    def raw(self, pod: Pod) -> msgspec.Raw:
+        """The raw object of ``pod``."""
+        return self.snapshot.raw_by_uid[pod.uid]
 
     def facts(self, pod: Pod) -> DoctorPodFacts:
-        """The raw object of ``pod``."""
-        return pod_facts(self.snapshot.all("Pod")[self._places[pod.uid]])
-
-    def decoded(self, pod: Pod, form: type[T]) -> T:
-        """The raw object of ``pod``, as far as ``form`` has its fields."""
-        return msgspec.json.decode(self.snapshot.all("Pod")[self._places[pod.uid]], type=form)
+        """What the checks read of the raw object of ``pod``."""
+        return pod_facts(self.raw(pod))
 
     @cached_property
     def plugins(self) -> tuple[Pod, ...]:
@@ -118,7 +113,7 @@ class Evidence:
 
     def serves_kubelet(self, pod: Pod) -> bool:
         """The pod can be a device plugin. Its labels do not show that: any tenant can set them."""
-        return mounts_kubelet_sockets(self.snapshot.all("Pod")[self._places[pod.uid]])
+        return mounts_kubelet_sockets(self.raw(pod))
 
     def _original_extenders(self) -> Iterator[Pod]:
         trusted = {*release_namespaces(self.snapshot), KUBE_SYSTEM}

@@ -8,6 +8,7 @@ import msgspec
 
 from gpucore.wire.pod.spec import Pod
 from gpuinspect.cluster.collect import ListRequest
+from gpuinspect.cluster.rawpods import NamedReference, RawPodSpec, spec_of
 from gpuinspect.doctor.checks import Checklist, Level
 from gpuinspect.doctor.evidence import Evidence, called
 from gpuinspect.doctor.rawobjects import NamedObject
@@ -30,21 +31,6 @@ _FIELD: Final = b"nominatedNodeName"
 _OF_SHARES: Final = b"requestsShares"
 
 
-class _Box(msgspec.Struct):
-    name: str = ""
-    image: str = ""
-    args: list[str] | None = None
-
-
-class _Spec(msgspec.Struct, rename="camel"):
-    containers: list[_Box] | None = None
-    service_account_name: str = "default"
-
-
-class _Pod(msgspec.Struct):
-    spec: _Spec | None = None
-
-
 class _Rule(msgspec.Struct, rename="camel"):
     api_groups: list[str] | None = None
     resources: list[str] | None = None
@@ -63,10 +49,6 @@ class _Role(msgspec.Struct):
     rules: list[_Rule] | None = None
 
 
-class _RoleRef(msgspec.Struct):
-    name: str = ""
-
-
 class _Subject(msgspec.Struct):
     kind: str = ""
     name: str = ""
@@ -74,7 +56,7 @@ class _Subject(msgspec.Struct):
 
 
 class _RoleBinding(msgspec.Struct, rename="camel"):
-    role_ref: _RoleRef
+    role_ref: NamedReference
     subjects: list[_Subject] | None = None
 
 
@@ -87,10 +69,10 @@ class _PolicyBinding(msgspec.Struct):
     spec: _PolicyBindingSpec
 
 
-def _nominating(evidence: Evidence) -> Iterator[tuple[Pod, _Spec]]:
+def _nominating(evidence: Evidence) -> Iterator[tuple[Pod, RawPodSpec]]:
     """Extenders that are started with nominations, and their specification."""
     for pod in evidence.extenders:
-        spec = evidence.decoded(pod, _Pod).spec or _Spec()
+        spec = spec_of(evidence.raw(pod))
         flags = [word for box in spec.containers or () for word in box.args or ()]
         chosen = [word for word in flags if word.startswith("--nominate=")]
         if chosen and chosen[-1] != "--nominate=off":

@@ -1,10 +1,12 @@
-"""Parts of Kubernetes objects that accounting never reads and the checks do."""
+"""Parts of Kubernetes objects that the checks read."""
 
 from collections.abc import Iterator
 
 import msgspec
 
 from gpucore.wire.names import ENV_VISIBLE_DEVICES, NO_DEVICES
+from gpucore.wire.objects import ObjectMetadata
+from gpuinspect.cluster.rawpods import RawContainer, RawPodSpec, spec_and_status
 
 
 class DoctorPodFacts(msgspec.Struct, frozen=True):
@@ -27,66 +29,16 @@ class DoctorPodFacts(msgspec.Struct, frozen=True):
     choosing_gpus: tuple[str, ...] = ()
 
 
-class _Security(msgspec.Struct):
-    privileged: bool | None = None
-
-
-class _Variable(msgspec.Struct, rename="camel"):
-    name: str = ""
-    value: str | None = None
-    value_from: dict[str, object] | None = None
-
-
-class _Container(msgspec.Struct, rename="camel"):
-    name: str = ""
-    env: list[_Variable] | None = None
-    security_context: _Security | None = None
-
-
-class _PodSpec(msgspec.Struct, rename="camel"):
-    containers: list[_Container] | None = None
-    init_containers: list[_Container] | None = None
-    ephemeral_containers: list[_Container] | None = None
-    runtime_class_name: str | None = None
-
-
-class _Condition(msgspec.Struct):
-    type: str = ""
-    status: str = ""
-
-
-class _ContainerStatus(msgspec.Struct, rename="camel"):
-    restart_count: int = 0
-
-
-class _PodStatus(msgspec.Struct, rename="camel"):
-    conditions: list[_Condition] | None = None
-    container_statuses: list[_ContainerStatus] | None = None
-
-
-class _Pod(msgspec.Struct):
-    spec: _PodSpec | None = None
-    status: _PodStatus | None = None
-
-
-class ObjectMeta(msgspec.Struct):
-    """Name of an object; ``namespace`` is empty for those of the cluster."""
-
-    name: str = ""
-    namespace: str = ""
-
-
 class NamedObject(msgspec.Struct):
     """The metadata of an object of any kind."""
 
-    metadata: ObjectMeta
+    metadata: ObjectMetadata
 
 
 def pod_facts(raw: msgspec.Raw) -> DoctorPodFacts:
     """The fields of a raw pod that the checks read."""
-    pod = msgspec.json.decode(raw, type=_Pod)
-    spec, status = pod.spec or _PodSpec(), pod.status or _PodStatus()
-    conditions = {each.type: each.status for each in status.conditions or ()}
+    spec, status = spec_and_status(raw)
+    conditions = status.by_type
     return DoctorPodFacts(
         privileged=any(_privileged(spec)),
         runtime_class=spec.runtime_class_name or "",
@@ -97,12 +49,12 @@ def pod_facts(raw: msgspec.Raw) -> DoctorPodFacts:
     )
 
 
-def _containers(spec: _PodSpec) -> Iterator[_Container]:
+def _containers(spec: RawPodSpec) -> Iterator[RawContainer]:
     for boxes in (spec.containers, spec.init_containers, spec.ephemeral_containers):
         yield from boxes or ()
 
 
-def _chooses_gpus(container: _Container) -> bool:
+def _chooses_gpus(container: RawContainer) -> bool:
     """An empty value chooses none."""
     return any(
         each.value_from is not None or each.value not in {*NO_DEVICES, "", None}
@@ -111,6 +63,6 @@ def _chooses_gpus(container: _Container) -> bool:
     )
 
 
-def _privileged(spec: _PodSpec) -> Iterator[bool]:
+def _privileged(spec: RawPodSpec) -> Iterator[bool]:
     for container in (*(spec.containers or ()), *(spec.init_containers or ())):
         yield bool(container.security_context and container.security_context.privileged)

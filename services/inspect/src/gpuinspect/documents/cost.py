@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from gpucore.wire.documents import API_VERSION
+from gpucore.wire.documents import API_VERSION, Document
 
 
 class CostDoc(msgspec.Struct, frozen=True, rename="camel"):
@@ -24,11 +24,9 @@ class CostTotal(msgspec.Struct, frozen=True, rename="camel"):
     cost: float
 
 
-class CostList(msgspec.Struct, frozen=True, rename="camel"):
+class CostList(Document, frozen=True):
     """The answer of ``gpushare cost -o json``; ``price`` is that of an hour of one GPU."""
 
-    api_version: str
-    kind: str
     since: str
     price: float
     items: list[CostDoc]

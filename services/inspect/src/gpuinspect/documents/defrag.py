@@ -6,7 +6,7 @@ from gpucore.defrag.planning import Eviction, EvictionPlan
 from gpucore.model import Placement
 from gpucore.simulate.defrag import MovePlan
 from gpucore.units import GpuIndex
-from gpucore.wire.documents import API_VERSION
+from gpucore.wire.documents import API_VERSION, Document
 from gpuinspect.defrag.report import conclusion
 from gpuinspect.defrag.run import RunReport
 
@@ -22,11 +22,9 @@ class MoveDoc(msgspec.Struct, frozen=True, rename="camel"):
     to_gpus: dict[str, int]
 
 
-class DefragPlan(msgspec.Struct, frozen=True, rename="camel"):
+class DefragPlan(Document, frozen=True):
     """The answer of ``gpushare defrag -o json``."""
 
-    api_version: str
-    kind: str
     node: str
     gpus: list[int]
     conclusion: str
@@ -48,11 +46,9 @@ class WaitingDoc(msgspec.Struct, frozen=True, rename="camel"):
     gpus: list[int]
 
 
-class EvictionPlanDoc(msgspec.Struct, frozen=True, rename="camel"):
+class EvictionPlanDoc(Document, frozen=True):
     """The answer of ``gpushare defrag -o json`` without a goal."""
 
-    api_version: str
-    kind: str
     applied: bool
     conclusion: str
     stopped: str

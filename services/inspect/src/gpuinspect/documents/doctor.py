@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from gpucore.wire.documents import API_VERSION
+from gpucore.wire.documents import API_VERSION, Document
 from gpuinspect.doctor.checks import CheckStatus, Result
 
 
@@ -18,11 +18,9 @@ class CheckDoc(msgspec.Struct, frozen=True):
     remedy: str
 
 
-class Examination(msgspec.Struct, frozen=True, rename="camel"):
+class Examination(Document, frozen=True):
     """The answer of ``gpushare doctor -o json``."""
 
-    api_version: str
-    kind: str
     healthy: bool
     items: list[CheckDoc]
 

@@ -1,14 +1,12 @@
 """JSON of the map of GPUs, which the dashboard serves at ``/api/v1/gpus``."""
 
-from collections.abc import Sequence
-
 import msgspec
 
-from gpucore.wire.documents import API_VERSION
+from gpucore.wire.documents import Document
 from gpuinspect.queries.gpumap import CellGroup
 
 
-class GpuMapDoc(msgspec.Struct, frozen=True, rename="camel"):
+class GpuMapDoc(Document, frozen=True):
     """Every GPU of the cluster in groups; memory is in GiB.
 
     ``taken`` is when the cluster was read, RFC 3339. ``error`` is why it cannot be read since then,
@@ -17,25 +15,8 @@ class GpuMapDoc(msgspec.Struct, frozen=True, rename="camel"):
     label.
     """
 
-    api_version: str
-    kind: str
     taken: str
     error: str
     group_by: str
     fit_gib: int = msgspec.field(name="fitGiB")
     groups: tuple[CellGroup, ...]
-
-
-def gpu_map_doc(
-    groups: Sequence[CellGroup], *, taken: str, error: str, group_by: str, fit_gib: int
-) -> GpuMapDoc:
-    """The document of these groups."""
-    return GpuMapDoc(
-        api_version=API_VERSION,
-        kind="GpuMap",
-        taken=taken,
-        error=error,
-        group_by=group_by,
-        fit_gib=fit_gib,
-        groups=tuple(groups),
-    )

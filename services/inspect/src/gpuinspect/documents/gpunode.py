@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from gpucore.wire.documents import API_VERSION
+from gpucore.wire.documents import API_VERSION, Document
 from gpuinspect.queries.views import GpuNode, GpuWithPods
 
 
@@ -24,11 +24,9 @@ class GpuNodeDoc(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True
     pending_gpu: int = 0
 
 
-class GpuNodeList(msgspec.Struct, frozen=True, rename="camel"):
+class GpuNodeList(Document, frozen=True):
     """The answer of ``kubectl inspect gpu -o json``; ``policy`` chooses GPUs by their links."""
 
-    api_version: str
-    kind: str
     items: list[GpuNodeDoc]
     policy: str
 

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from gpucore.wire.documents import API_VERSION
+from gpucore.wire.documents import API_VERSION, Document
 from gpucore.wire.pod.controllers import workload_of
 from gpuinspect.idle.outcomes import IdlePodOutcome, IdleRun
 from gpuinspect.queries.idle import IdleShare, IdleShares
@@ -37,7 +37,7 @@ class IdleShareDoc(msgspec.Struct, frozen=True, rename="camel"):
     used_bytes: int
 
 
-class IdleShareList(msgspec.Struct, frozen=True, rename="camel"):
+class IdleShareList(Document, frozen=True):
     """The answer of ``gpushare idle -o json``.
 
     ``namespace`` is empty for all namespaces; ``unit`` is that of ``units``; ``allowed`` is the
@@ -45,8 +45,6 @@ class IdleShareList(msgspec.Struct, frozen=True, rename="camel"):
     use is not known; ``gaps`` is what could not be read.
     """
 
-    api_version: str
-    kind: str
     namespace: str
     unit: str
     allowed: int
@@ -110,15 +108,13 @@ class IdlePodDoc(msgspec.Struct, frozen=True, rename="camel"):
     reason: str
 
 
-class IdleEvictionDoc(msgspec.Struct, frozen=True, rename="camel"):
+class IdleEvictionDoc(Document, frozen=True):
     """The answer of ``gpushare idle --evict`` and ``--dry-run``.
 
     ``applied`` is false for a dry run; ``stopped`` is why the run ended early, empty where it did
     not; ``gaps`` is what could not be read.
     """
 
-    api_version: str
-    kind: str
     namespace: str
     applied: bool
     stopped: str

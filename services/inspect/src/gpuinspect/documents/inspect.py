@@ -6,7 +6,7 @@ the ``unit`` of the document. Nodes, GPUs and pods are the structs that tables s
 
 import msgspec
 
-from gpucore.wire.documents import API_VERSION
+from gpucore.wire.documents import API_VERSION, Document
 from gpuinspect.queries.views import ClusterView, NodeSummary
 
 
@@ -17,14 +17,12 @@ class Amount(msgspec.Struct, frozen=True):
     total: int
 
 
-class NodeShareList(msgspec.Struct, frozen=True, rename="camel"):
+class NodeShareList(Document, frozen=True):
     """The answer of ``gpushare inspect -o json``.
 
     ``schedulable`` leaves out cordoned and unready nodes, and unhealthy GPUs.
     """
 
-    api_version: str
-    kind: str
     unit: str
     cluster: Amount
     schedulable: Amount

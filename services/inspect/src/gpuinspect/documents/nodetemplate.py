@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from gpucore.wire.documents import API_VERSION
+from gpucore.wire.documents import API_VERSION, Document
 from gpucore.wire.node.group_template import GroupTemplate, autoscaling_tags
 
 
@@ -16,15 +16,13 @@ class TaintDoc(msgspec.Struct, frozen=True, rename="camel"):
     effect: str
 
 
-class NodeTemplateDoc(msgspec.Struct, frozen=True, rename="camel"):
+class NodeTemplateDoc(Document, frozen=True):
     """The answer of ``gpushare node-template -o json``.
 
     ``tags`` are those of an Auto Scaling group; ``objects`` are Karpenter's, with ``--for
     karpenter`` only.
     """
 
-    api_version: str
-    kind: str
     node: str
     instance_type: str
     labels: dict[str, str]

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from gpucore.explain.documents import RequestDoc, request_doc
-from gpucore.wire.documents import API_VERSION
+from gpucore.wire.documents import API_VERSION, Document
 from gpuinspect.queries.scheduling_status import SchedulingStatus
 
 
@@ -24,14 +24,12 @@ class PendingPodDoc(msgspec.Struct, frozen=True, rename="camel"):
     request: RequestDoc
 
 
-class PendingPodList(msgspec.Struct, frozen=True, rename="camel"):
+class PendingPodList(Document, frozen=True):
     """The answer of ``gpushare pending -o json``.
 
     ``namespace`` is empty for all namespaces; ``gaps`` is what could not be read.
     """
 
-    api_version: str
-    kind: str
     namespace: str
     gaps: list[str]
     items: list[PendingPodDoc]

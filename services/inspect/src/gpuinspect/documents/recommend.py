@@ -12,7 +12,7 @@ from gpucore.explain.sizing import sizing_sentence
 from gpucore.sizing.evidence import SizingRules
 from gpucore.sizing.recommendation import Recommendation
 from gpucore.sizing.share_size import ContainerSize
-from gpucore.wire.documents import API_VERSION
+from gpucore.wire.documents import API_VERSION, Document
 from gpuinspect.cluster.usage_histories import ReadHistories
 from gpuinspect.queries.repacked import HOURS_A_MONTH, SizesEffect
 from gpuinspect.queries.workload_sizes import SizedWorkload, WorkloadSizes
@@ -57,7 +57,7 @@ class RecommendationDoc(msgspec.Struct, frozen=True, rename="camel"):
     sm_p95_percent: int | None
 
 
-class RecommendationList(msgspec.Struct, frozen=True, rename="camel"):
+class RecommendationList(Document, frozen=True):
     """The answer of ``gpushare recommend -o json``.
 
     ``gaps`` is what could not be read, and the units of nodes that count in different ones.
@@ -66,8 +66,6 @@ class RecommendationList(msgspec.Struct, frozen=True, rename="camel"):
     between two samples of Prometheus, and 0 for the other sources, which have every sample.
     """
 
-    api_version: str
-    kind: str
     unit: str
     percentile: float
     margin_percent: int
@@ -143,7 +141,7 @@ class SizedWorkloadDoc(msgspec.Struct, frozen=True, rename="camel"):
     waste: float = msgspec.field(name="wasteGiB")
 
 
-class WorkloadSizeList(msgspec.Struct, frozen=True, rename="camel"):
+class WorkloadSizeList(Document, frozen=True):
     """Used against requested memory of each workload, most waste first.
 
     ``unit`` is that of requests and limits. ``note`` is why there are no items, or what could not
@@ -152,8 +150,6 @@ class WorkloadSizeList(msgspec.Struct, frozen=True, rename="camel"):
     read has ended.
     """
 
-    api_version: str
-    kind: str
     unit: str
     note: str
     error: str
@@ -190,7 +186,7 @@ def _item(each: SizedWorkload) -> SizedWorkloadDoc:
     )
 
 
-class SizesEffectDoc(msgspec.Struct, frozen=True, rename="camel"):
+class SizesEffectDoc(Document, frozen=True):
     """The answer of ``gpushare recommend --whatif -o json``.
 
     ``gpusInUse`` is now, ``gpusSameSizes`` and ``gpusRecommended`` after all pods were placed anew.
@@ -199,8 +195,6 @@ class SizesEffectDoc(msgspec.Struct, frozen=True, rename="camel"):
     month of ``hoursPerMonth`` hours.
     """
 
-    api_version: str
-    kind: str
     gpus: int
     gpus_in_use: int
     gpus_same_sizes: int

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from gpucore.wire.documents import API_VERSION
+from gpucore.wire.documents import API_VERSION, Document
 from gpuinspect.queries.top import TopGpu, TopNode, TopPod
 
 
@@ -47,11 +47,9 @@ class TopNodeDoc(msgspec.Struct, frozen=True, omit_defaults=True):
     gpus: list[TopGpuDoc] | None = None
 
 
-class NodeGpuList(msgspec.Struct, frozen=True, rename="camel"):
+class NodeGpuList(Document, frozen=True):
     """The answer of ``gpushare top node -o json``."""
 
-    api_version: str
-    kind: str
     items: list[TopNodeDoc]
 
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from gpucore.wire.documents import API_VERSION
+from gpucore.wire.documents import API_VERSION, Document
 from gpuinspect.queries.usage import GroupUsage, UsageReport
 
 
@@ -33,14 +33,12 @@ class UsageDoc(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     used_unknown: int = 0
 
 
-class UsageList(msgspec.Struct, frozen=True, rename="camel"):
+class UsageList(Document, frozen=True):
     """The answer of ``gpushare usage -o json``.
 
     ``unit`` is empty where no node could be read; ``gaps`` is what could not be read.
     """
 
-    api_version: str
-    kind: str
     by: str
     unit: str
     gaps: list[str]

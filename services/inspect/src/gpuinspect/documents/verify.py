@@ -10,7 +10,7 @@ from xml.sax.saxutils import quoteattr
 
 import msgspec
 
-from gpucore.wire.documents import API_VERSION
+from gpucore.wire.documents import API_VERSION, Document
 from gpuinspect.terminal.output import plain
 from gpuinspect.verify.rows import RowOutcome
 from gpuinspect.verify.run import VerifyRun
@@ -47,11 +47,9 @@ class VerifiedGpu(msgspec.Struct, frozen=True, rename="camel"):
     rows: list[ProofDoc]
 
 
-class VerifyReport(msgspec.Struct, frozen=True, rename="camel"):
+class VerifyReport(Document, frozen=True):
     """The answer of ``gpushare verify -o json``."""
 
-    api_version: str
-    kind: str
     version: str
     kubernetes: str
     date: str
@@ -66,9 +64,13 @@ def verify_report(run: VerifyRun, *, version: str, kubernetes: str, date: str) -
     for each in run.outcomes:
         nodes.setdefault(each.target.node, len(nodes) + 1)
         gpus.setdefault(each.target.uuid, []).append(each)
-    hidden = tuple(nodes)
     items = [
-        _gpu(rows[0].target, nodes, run.described.get(uuid, {}), _rows(rows, hidden))
+        _gpu(
+            rows[0].target,
+            nodes,
+            run.described.get(uuid, {}),
+            [_proof(each.proof, nodes) for each in rows],
+        )
         for uuid, rows in gpus.items()
     ]
     return VerifyReport(
@@ -104,11 +106,6 @@ def _gpu(
         mode=target.mode,
         rows=rows,
     )
-
-
-def _rows(outcomes: Iterable[RowOutcome], nodes: Iterable[str]) -> list[ProofDoc]:
-    hidden = tuple(nodes)
-    return [_proof(each.proof, hidden) for each in outcomes]
 
 
 def _proof(proof: Proof, nodes: Iterable[str]) -> ProofDoc:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from gpucore.wire.documents import API_VERSION
+from gpucore.wire.documents import API_VERSION, Document
 from gpuinspect.queries.workloads import Alike, WorkloadRef
 
 
@@ -18,14 +18,12 @@ class AlikeDoc(msgspec.Struct, frozen=True, rename="camel"):
     helps: list[str]
 
 
-class WorkloadExplanation(msgspec.Struct, frozen=True, rename="camel"):
+class WorkloadExplanation(Document, frozen=True):
     """Where the pods of a workload stand, those that wait first.
 
     ``notCreated`` is why its controller could not create pods; ``gaps`` is what could not be read.
     """
 
-    api_version: str
-    kind: str
     workload: str
     namespace: str
     name: str

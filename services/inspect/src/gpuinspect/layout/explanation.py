@@ -10,8 +10,8 @@ from typing import Final
 from gpucore.explain.groups import Group, figures
 from gpucore.explain.pod_states import Explanation, PodState
 from gpucore.scheduling.cluster_policy import LEAST_EVALUATED
-from gpucore.units import counted
-from gpuinspect.queries.scheduling_status import SchedulingStatus, attempt
+from gpucore.units import counted, listed
+from gpuinspect.queries.scheduling_status import attempt
 from gpuinspect.queries.workloads import Alike, WorkloadRef
 from gpuinspect.terminal.output import align, align_rows, one_line, wrapped
 
@@ -95,10 +95,8 @@ def _group(group: Group, *, wide: bool) -> tuple[str, ...]:
     return (str(len(group.nodes)), str(group.code), figures(group), names)
 
 
-def _names(names: tuple[str, ...], *, wide: bool) -> str:
-    shown = names if wide else names[:SHOWN]
-    rest = len(names) - len(shown)
-    return ", ".join(shown) + (f" and {rest} more" if rest else "")
+def _names(names: Sequence[str], *, wide: bool, most: int = SHOWN) -> str:
+    return listed(names, len(names) if wide else most)
 
 
 SHOWN_PODS: Final = 5  # names of pods in a row; the rest are counted
@@ -141,16 +139,11 @@ def _workload_head(ref: WorkloadRef, groups: Sequence[Alike], not_created: str) 
 def _block(group: Alike, *, wide: bool, width: int | None) -> Iterator[str]:
     first = group.pods[0]
     yield wrapped(f"{counted(len(group.pods), 'pod')} {group.state.value}", width, indent=2)
-    yield wrapped(f"  Pods:      {_pod_names(group.pods, wide=wide)}", width, indent=13)
+    names = _names([each.pod.name for each in group.pods], wide=wide, most=SHOWN_PODS)
+    yield wrapped(f"  Pods:      {names}", width, indent=13)
     yield wrapped(f"  Requests:  {first.found.request_summary}", width, indent=13)
     if group.reason:
         yield wrapped(f"  Reason:    {one_line(group.reason)}", width, indent=13)
     if first.waits and first.found.helps:
         yield "  What would help:\n"
         yield from (wrapped(f"    - {each}", width, indent=6) for each in first.found.helps)
-
-
-def _pod_names(pods: Sequence[SchedulingStatus], *, wide: bool) -> str:
-    shown = pods if wide else pods[:SHOWN_PODS]
-    rest = len(pods) - len(shown)
-    return ", ".join(each.pod.name for each in shown) + (f" and {rest} more" if rest else "")

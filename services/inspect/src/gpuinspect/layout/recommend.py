@@ -6,7 +6,7 @@ from typing import Final
 from gpucore.explain.sizing import sizing_sentence
 from gpucore.sizing.recommendation import Recommendation, SizingAdvice
 from gpucore.sizing.share_size import ContainerSize
-from gpucore.units import GIB_BYTES, counted
+from gpucore.units import GIB_BYTES, counted, listed
 from gpuinspect.cluster.usage_histories import HistorySource, ReadHistories
 from gpuinspect.queries.repacked import HOURS_A_MONTH, SizesEffect
 from gpuinspect.terminal.output import one_line, table
@@ -48,7 +48,8 @@ def _row(found: Recommendation, *, namespaces: bool, wide: bool) -> list[str]:
     row = [key.namespace] if namespaces else []
     row += [f"{key.kind.lower()}/{one_line(key.name)}", one_line(key.container) or ALL]
     row += [size_text(found.current)]
-    row += [_gib(each) for each in (found.median_bytes, found.p95_bytes, found.peak_bytes)]
+    used = (found.median_bytes, found.p95_bytes, found.peak_bytes)
+    row += [f"{amount / GIB_BYTES:.1f}" for amount in used]
     row += [NONE if found.size is None else size_text(found.size)]
     row += [NONE if found.advice is SizingAdvice.NONE else str(found.advice)]
     row += [str(found.confidence)]
@@ -66,10 +67,6 @@ def _row(found: Recommendation, *, namespaces: bool, wide: bool) -> list[str]:
 def size_text(size: ContainerSize) -> str:
     """Units of the request, and of the limit where it is higher: ``4`` or ``4 to 9``."""
     return f"{size.request} to {size.burst}" if size.burst else str(size.request)
-
-
-def _gib(amount: int) -> str:
-    return f"{amount / GIB_BYTES:.1f}"
 
 
 def sizes_effect(effect: SizesEffect, *, price: float, headers: bool = True) -> str:
@@ -91,9 +88,10 @@ def notes(effect: SizesEffect) -> Iterator[str]:
     """What the figures do not show."""
     yield "a figure, not a plan: pods are not moved, and another order may need more GPUs"
     if effect.unplaced:
+        names = [one_line(name) for name in effect.unplaced]
         yield (
             f"{counted(len(effect.unplaced), 'running pod')} found no place when all were placed"
-            f" anew, so the GPUs of {_named(effect.unplaced)} are missing in a figure"
+            f" anew, so the GPUs of {listed(names, NAMED)} are missing in a figure"
         )
     if effect.overcommitted:
         yield (
@@ -108,12 +106,6 @@ def _gain(effect: SizesEffect, price: float) -> str:
     cost = f"; {effect.monthly(price):.2f} in a month of {HOURS_A_MONTH} hours" if price else ""
     more = len(effect.fitting) - effect.fitting_now
     return f"{freed}{cost}\nPending pods that would fit in addition: {more}\n"
-
-
-def _named(names: tuple[str, ...]) -> str:
-    rest = len(names) - NAMED
-    shown = ", ".join(one_line(name) for name in names[:NAMED])
-    return f"{shown} and {rest} more" if rest > 0 else shown
 
 
 def source_notes(histories: ReadHistories, window: str) -> list[str]:

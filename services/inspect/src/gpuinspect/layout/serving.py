@@ -6,17 +6,11 @@ from typing import Final
 from gpuinspect.serving.documents import InstanceDoc, ServingDoc
 from gpuinspect.terminal.output import align_rows, table
 
-_COLUMNS: Final = (
-    "NAME",
-    "TYPE",
-    "VERSION",
-    "DESIRED",
-    "AVAILABLE",
-    "ADDRESS",
-    "PORTS",
-    "GPU",
-    "GPU_MEMORY",
+_LISTED: Final = (
+    *("Name", "Type", "Version", "Desired", "Available"),
+    *("Address", "Ports", "GPU", "GPU memory"),
 )
+"""The fields of a served model that are columns of the list."""
 _INSTANCE_COLUMNS: Final = (
     *("  NAME", "STATUS", "READY"),
     *("RESTARTS", "NODE", "GPU_MEMORY(Allocated)"),
@@ -27,43 +21,32 @@ _NONE: Final = "N/A"
 
 def servings(found: Sequence[ServingDoc], *, namespaces: bool, headers: bool = True) -> str:
     """One line a served model; amounts are those of one pod."""
-    columns = ("NAMESPACE", *_COLUMNS) if namespaces else _COLUMNS
-    rows = (_row(each, namespaces=namespaces) for each in found)
+    shown = ("Namespace", *_LISTED) if namespaces else _LISTED
+    columns = [name.upper().replace(" ", "_") for name in shown]
+    rows = ([fields[name] for name in shown] for fields in map(_fields, found))
     return table(columns, rows, headers=headers)
 
 
 def serving(one: ServingDoc) -> str:
     """Everything of one served model, then its pods."""
-    fields = (
-        ("Name", one.name),
-        ("Namespace", one.namespace),
-        ("Type", one.type),
-        ("Version", one.version or _NONE),
-        ("Deployment", one.deployment),
-        ("Desired", str(one.desired)),
-        ("Available", _available(one)),
-        ("Address", one.address or _NONE),
-        ("Ports", ",".join(one.ports) or _NONE),
-        ("GPU", str(one.gpu_count)),
-        ("GPU memory", _memory(one)),
-    )
-    about = align_rows((f"{name}:", text) for name, text in fields)
+    about = align_rows((f"{name}:", text) for name, text in _fields(one).items())
     return f"{about}\nInstances:\n{table(_INSTANCE_COLUMNS, map(_instance, one.instances))}"
 
 
-def _row(one: ServingDoc, *, namespaces: bool) -> list[str]:
-    cells = [
-        one.name,
-        one.type,
-        one.version or _NONE,
-        str(one.desired),
-        _available(one),
-        one.address or _NONE,
-        ",".join(one.ports) or _NONE,
-        str(one.gpu_count),
-        _memory(one),
-    ]
-    return [one.namespace, *cells] if namespaces else cells
+def _fields(one: ServingDoc) -> dict[str, str]:
+    return {
+        "Name": one.name,
+        "Namespace": one.namespace,
+        "Type": one.type,
+        "Version": one.version or _NONE,
+        "Deployment": one.deployment,
+        "Desired": str(one.desired),
+        "Available": _available(one),
+        "Address": one.address or _NONE,
+        "Ports": ",".join(one.ports) or _NONE,
+        "GPU": str(one.gpu_count),
+        "GPU memory": _memory(one),
+    }
 
 
 def _available(one: ServingDoc) -> str:

@@ -221,10 +221,8 @@ def _node(node: NodeSummary, unit: str) -> Iterator[str]:
     if node.lost:
         yield f"{node.name}: {node.lost} {unit} are allocated on GPUs that the node no longer has"
     if node.pending:
-        yield (
-            f"{node.name}: {node.pending} {unit} PENDING, bound to the node, GPU unknown: the"
-            f" scheduler extender did not place {_pending(node)} (see 'gpushare doctor')"
-        )
+        pods = (f"{pod.namespace}/{pod.name}" for pod in node.pods if pod.pending)
+        yield _unplaced(node.name, f"{node.pending} {unit}", pods)
     yield from pending_gpus(node.name, node.pending_gpus)
     for pod in node.pods:
         yield from (f"{pod.namespace}/{pod.name}: {fault}" for fault in pod.faults)
@@ -233,12 +231,11 @@ def _node(node: NodeSummary, unit: str) -> Iterator[str]:
 def pending_gpus(node: str, pending: Mapping[str, int]) -> Iterator[str]:
     """A sentence about exclusive GPUs on unknown GPUs of a node; ``pending`` is by pod."""
     if pending:
-        gpus = counted(sum(pending.values()), "exclusive GPU")
-        yield (
-            f"{node}: {gpus} PENDING, bound to the node, GPU unknown: the scheduler extender did"
-            f" not place {', '.join(pending)} (see 'gpushare doctor')"
-        )
+        yield _unplaced(node, counted(sum(pending.values()), "exclusive GPU"), pending)
 
 
-def _pending(node: NodeSummary) -> str:
-    return ", ".join(f"{pod.namespace}/{pod.name}" for pod in node.pods if pod.pending)
+def _unplaced(node: str, amount: str, pods: Iterable[str]) -> str:
+    return (
+        f"{node}: {amount} PENDING, bound to the node, GPU unknown: the scheduler extender did"
+        f" not place {', '.join(pods)} (see 'gpushare doctor')"
+    )

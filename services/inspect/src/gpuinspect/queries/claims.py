@@ -28,7 +28,7 @@ from gpucore.wire.claim.pod_claims import claims_of_pod
 from gpucore.wire.claim.resource_slices import OtherDevice, decode_other_devices, decode_slice
 from gpucore.wire.constraints import pod_constraints
 from gpucore.wire.names import CLAIM_DRIVER
-from gpucore.wire.pod.scheduler_events import scheduler_record
+from gpucore.wire.pod.scheduler_events import SchedulerRecord, scheduler_record
 from gpucore.wire.pod.spec import Pod
 from gpuinspect.cluster.claims import claim_specs, device_classes
 from gpuinspect.cluster.scoped import is_partial
@@ -126,34 +126,35 @@ class PodClaims:
         ledger = self._ledger
         return exclusive_class(ledger.nodes().values(), self.classes, ledger.names.gpu)
 
-    def facts_of_extended(
+    def facts(self, pod: Pod, raw: msgspec.Raw) -> ClaimFacts | None:
+        """Claims and events of a pod; ``None`` where it uses no claim for GPUs of gpushare."""
+        claims = claims_of_pod(raw)
+        if not claims and pod.uid not in self._objects.used_by:
+            return None
+        constraints = pod_constraints(raw, self._ledger.names)
+        return self._objects.facts(pod, claims, constraints, self._scheduler_record(raw))
+
+    def facts_with_extended(
         self, pod: Pod, pod_request: PodRequest | None, raw: msgspec.Raw
     ) -> ClaimFacts | None:
-        """As the core's; ``None`` where the pod waits for no such claim."""
-        if pod_request is None or not awaits_claim(pod, pod_request) or not self._exclusive_class:
+        """As :meth:`facts`, or of the claim that its extended resource waits for."""
+        found = self.facts(pod, raw)
+        if found is not None or pod_request is None or not awaits_claim(pod, pod_request):
+            return found
+        if not self._exclusive_class:
             return None
-        known = self._snapshot.was_read("Event")
         return facts_of_extended(
             pod,
             pod_request,
             self.classes,
             device_class=self._exclusive_class,
             constraints=pod_constraints(raw, self._ledger.names),
-            scheduler_record=scheduler_record(raw, self._snapshot.events, complete=known),
+            scheduler_record=self._scheduler_record(raw),
         )
 
-    def facts(self, pod: Pod, raw: msgspec.Raw) -> ClaimFacts | None:
-        """Claims and events of a pod; ``None`` where it uses no claim for GPUs of gpushare."""
-        claims = claims_of_pod(raw)
-        if not claims and pod.uid not in self._objects.used_by:
-            return None
+    def _scheduler_record(self, raw: msgspec.Raw) -> SchedulerRecord:
         known = self._snapshot.was_read("Event")
-        return self._objects.facts(
-            pod,
-            claims,
-            pod_constraints(raw, self._ledger.names),
-            scheduler_record(raw, self._snapshot.events, complete=known),
-        )
+        return scheduler_record(raw, self._snapshot.events, complete=known)
 
 
 def _undecided(facts: ClaimFacts, node: str = "") -> Explanation:

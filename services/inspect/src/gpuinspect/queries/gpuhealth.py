@@ -6,6 +6,8 @@ from typing import Final
 import msgspec
 
 from gpucore.units import GpuIndex, NodeName
+from gpucore.wire.objects import ObjectMetadata
+from gpucore.wire.pod.scheduler_events import Event
 from gpuinspect.cluster.collect import ListRequest
 from gpuinspect.cluster.snapshots import Snapshot
 from gpuinspect.queries.views import ClusterView, GpuSummary, NodeSummary
@@ -46,21 +48,9 @@ class _Reference(msgspec.Struct):
     name: str = ""
 
 
-class _Metadata(msgspec.Struct):
-    namespace: str = ""
-
-
-class _Event(msgspec.Struct, rename="camel"):
-    reason: str = ""
-    message: str = ""
-    last_timestamp: str | None = None
-    event_time: str | None = None
-    metadata: _Metadata = msgspec.field(default_factory=_Metadata)
+class _Event(Event, frozen=True, rename="camel"):
+    metadata: ObjectMetadata = msgspec.field(default_factory=ObjectMetadata)
     involved_object: _Reference = msgspec.field(default_factory=_Reference)
-
-    @property
-    def when(self) -> str:
-        return self.last_timestamp or self.event_time or ""
 
 
 def unhealthy_gpus(snapshot: Snapshot, view: ClusterView) -> tuple[UnhealthyGpu, ...]:
@@ -74,7 +64,7 @@ def unhealthy_gpus(snapshot: Snapshot, view: ClusterView) -> tuple[UnhealthyGpu,
     )
 
 
-def _entry(node: NodeSummary, gpu: GpuSummary, events: "tuple[_Event, ...]") -> UnhealthyGpu:
+def _entry(node: NodeSummary, gpu: GpuSummary, events: tuple[_Event, ...]) -> UnhealthyGpu:
     about = [event for event in events if gpu.uuid and f"({gpu.uuid})" in event.message]
     last = max(about, key=lambda event: event.when, default=None)
     reason = last.message.partition(_CAUSE)[2] or last.message if last else UNKNOWN

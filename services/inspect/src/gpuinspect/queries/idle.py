@@ -208,13 +208,8 @@ def latest(times: Sequence[float]) -> float:
 
 
 def _rows(usage: NodeUsage | None) -> Mapping[tuple[str, str, int], PodMemoryUse]:
-    return dict(_each_row(usage)) if usage is not None else {}
-
-
-def _each_row(usage: NodeUsage) -> Iterator[tuple[tuple[str, str, int], PodMemoryUse]]:
-    for gpu in usage.gpus:
-        for row in gpu.pods:
-            yield (row.namespace, row.name, gpu.index), row
+    gpus = usage.gpus if usage is not None else ()
+    return {(row.namespace, row.name, gpu.index): row for gpu in gpus for row in gpu.pods}
 
 
 def _share(

@@ -8,7 +8,7 @@ import msgspec
 from gpucore.model import PodRequest
 from gpucore.model.constraints import PodConstraints
 from gpucore.scheduling.cluster_policy import ClusterPolicy
-from gpucore.simulate.repack import Repacked, gpus_in_use, overcommitted, repack
+from gpucore.simulate.repack import gpus_in_use, overcommitted, repack
 from gpucore.simulate.whatif import WhatIfPod
 from gpucore.sizing.recommendation import Recommendation
 from gpucore.sizing.usage_history import ALL_CONTAINERS, WorkloadKey
@@ -112,13 +112,9 @@ def sizes_effect(
         fitting_now=len(gangs.together(as_is.fitting)),
         fitting_same=len(gangs.together(same.fitting)),
         fitting=gangs.together(then.fitting),
-        unplaced=_unplaced(same, then),
+        unplaced=tuple(sorted({*same.unplaced, *then.unplaced})),
         overcommitted=overcommitted(after, then.placements, extra),
     )
-
-
-def _unplaced(same: Repacked, then: Repacked) -> tuple[str, ...]:
-    return tuple(sorted({*same.unplaced, *then.unplaced}))
 
 
 def _moves(pod: Pod, raw: bytes, names: Names) -> bool:

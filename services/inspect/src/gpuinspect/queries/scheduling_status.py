@@ -101,7 +101,7 @@ class SchedulingStatuses:
             if namespace not in {"", pod.namespace} or (only is not None and pod.uid not in only):
                 continue
             pod_request = pod_request_of(pod, self._names)
-            facts = self._facts(pod, pod_request, raw)
+            facts = self._claims.facts_with_extended(pod, pod_request, raw)
             if facts is not None:
                 yield self.of_pod_with_claims(facts, pod_request or NOTHING)
             elif pod_request is not None:
@@ -111,19 +111,12 @@ class SchedulingStatuses:
         """The core's explanation of one pod, with what was read of the cluster."""
         raw = self._snapshot.raw_by_uid[pod.uid]
         pod_request = pod_request_of(pod, self._names)
-        facts = self._facts(pod, pod_request, raw)
+        facts = self._claims.facts_with_extended(pod, pod_request, raw)
         if facts is not None:
             return self._explained_claims(facts)
         if pod_request is None or not is_partial(self._snapshot):
             return explain(self._snapshot, pod, self.cluster)
         return self.of_pod(pod, pod_request, raw).found
-
-    def _facts(
-        self, pod: Pod, pod_request: PodRequest | None, raw: msgspec.Raw
-    ) -> ClaimFacts | None:
-        """What is known of a pod with claims, or for which a claim has yet to be made."""
-        known = self._claims.facts(pod, raw)
-        return known or self._claims.facts_of_extended(pod, pod_request, raw)
 
     def of_pod_with_claims(self, facts: ClaimFacts, pod_request: PodRequest) -> SchedulingStatus:
         """The status of a pod with claims."""

@@ -38,27 +38,14 @@ def cluster_view(
         MissingObjectError: there is no node of a name.
         WireError, KubeError: as :func:`ledger_of`.
     """
-    return view_of_ledger(
-        ledger_of(snapshot, names), snapshot.nodes, only=only, every_pod=every_pod
-    )
-
-
-def view_of_ledger(
-    ledger: Ledger, nodes: Iterable[Node], *, only: Collection[str] = (), every_pod: bool = True
-) -> ClusterView:
-    """As :func:`cluster_view`, from an existing ledger.
-
-    Raises:
-        MissingObjectError: there is no node of a name.
-    """
-    known = list(nodes)
+    ledger, known = ledger_of(snapshot, names), list(snapshot.nodes)
     chosen = [each for each in known if _wanted(each, ledger, only)]
     for name in only:
         if all(each.name != name for each in chosen):
             others = similar_names(name, (each.name for each in known))
             raise MissingObjectError(f'nodes "{name}" not found{others}')
     chosen.sort(key=lambda each: each.name)
-    return view_of_nodes(ledger, chosen, ledger.names, every_pod=every_pod)
+    return view_of_nodes(ledger, chosen, every_pod=every_pod)
 
 
 def _wanted(node: Node, ledger: Ledger, only: Collection[str]) -> bool:
@@ -79,12 +66,10 @@ def view_of_gpus(ledger: Ledger, nodes: Iterable[Node]) -> ClusterView:
         for each in nodes
         if _wanted(each, ledger, ()) or (each.name in infos and infos[each.name].devices)
     )
-    return view_of_nodes(ledger, sorted(chosen, key=lambda each: each.name), ledger.names)
+    return view_of_nodes(ledger, sorted(chosen, key=lambda each: each.name))
 
 
-def view_of_nodes(
-    ledger: Ledger, nodes: Iterable[Node], names: Names, *, every_pod: bool = True
-) -> ClusterView:
+def view_of_nodes(ledger: Ledger, nodes: Iterable[Node], *, every_pod: bool = True) -> ClusterView:
     """These nodes with every amount in one unit: that of the nodes where all agree, else MiB."""
     node_infos = [(node, _node_info(ledger, node.name)) for node in nodes]
     units = {unit_of(node_info) for _, node_info in node_infos if node_info.devices}
@@ -93,6 +78,7 @@ def view_of_nodes(
         node.name: [each for each in node_info.allocations.values() if every_pod or _noted(each)]
         for node, node_info in node_infos
     }
+    names = ledger.names
     return ClusterView(
         tuple(_node(*pair, chosen[pair[0].name], unit=unit, names=names) for pair in node_infos),
         unit,

@@ -214,7 +214,7 @@ def _view(snapshot: Snapshot, names: Names) -> ClusterView:
     ledger = ledger_of(snapshot, names)
     infos = ledger.nodes()
     nodes = (node for node in snapshot.nodes if node.name in infos and infos[node.name].devices)
-    return view_of_nodes(ledger, sorted(nodes, key=lambda node: node.name), names)
+    return view_of_nodes(ledger, sorted(nodes, key=lambda node: node.name))
 
 
 def _pending(shown: ClusterView, namespace: str = "") -> Iterator[str]:

@@ -5,30 +5,18 @@ A Deployment's pods are owned by a ReplicaSet, which is named after it and the l
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable
 from itertools import groupby
 
 import msgspec
 
 from gpucore.explain.pod_states import PodState
 from gpucore.wire.pod.controllers import controller_of, workload_of
+from gpucore.wire.pod.scheduler_events import PodEvent
 from gpucore.wire.pod.spec import Pod
 from gpuinspect.cluster.snapshots import Snapshot
 from gpuinspect.errors import MissingObjectError
 from gpuinspect.queries.scheduling_status import SchedulingStatus
-
-
-class _Reference(msgspec.Struct):
-    name: str = ""
-    namespace: str = ""
-
-
-class _Event(msgspec.Struct, rename="camel"):
-    involved_object: _Reference = msgspec.field(default_factory=_Reference)
-    reason: str = ""
-    message: str = ""
-    last_timestamp: str | None = None
-    event_time: str | None = None
 
 
 class WorkloadRef(msgspec.Struct, frozen=True):
@@ -83,14 +71,14 @@ def _timed(name: str) -> str:
 
 def refused_pods(snapshot: Snapshot, ref: WorkloadRef) -> str:
     """Why the controller could not create a pod, by its last event; empty without one."""
-    events = (msgspec.json.decode(raw, type=_Event) for raw in snapshot.all("Event"))
-    found = [e for e in events if e.reason == "FailedCreate" and _about(e.involved_object, ref)]
-    found.sort(key=lambda event: event.last_timestamp or event.event_time or "")
+    events = (msgspec.json.decode(raw, type=PodEvent) for raw in snapshot.all("Event"))
+    found = [e for e in events if e.reason == "FailedCreate" and _about(e, ref)]
+    found.sort(key=lambda event: event.when)
     return found[-1].message if found else ""
 
 
-def _about(about: _Reference, ref: WorkloadRef) -> bool:
-    name = re.escape(ref.name)
+def _about(event: PodEvent, ref: WorkloadRef) -> bool:
+    about, name = event.involved_object, re.escape(ref.name)
     patterns = {"Deployment": rf"{name}-[a-z0-9]{{1,10}}", "CronJob": _timed(ref.name)}
     pattern = patterns.get(ref.kind, name)
     return about.namespace == ref.namespace and re.fullmatch(pattern, about.name) is not None
@@ -109,16 +97,9 @@ def alike(statuses: Iterable[SchedulingStatus]) -> tuple[Alike, ...]:
     ordered = sorted(statuses, key=lambda each: (*_kind(each), each.pod.name))
     groups = [
         Alike(PodState(state), reason, tuple(members))
-        for (state, reason), members in _grouped(ordered)
+        for (state, reason), members in groupby(ordered, _kind)
     ]
     return tuple(sorted(groups, key=lambda g: (not g.pods[0].waits, -len(g.pods), g.reason)))
-
-
-def _grouped(
-    ordered: Sequence[SchedulingStatus],
-) -> Iterator[tuple[tuple[str, str], list[SchedulingStatus]]]:
-    for key, members in groupby(ordered, _kind):
-        yield key, list(members)
 
 
 def _kind(status: SchedulingStatus) -> tuple[str, str]:

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from gpucore.wire.documents import API_VERSION
+from gpucore.wire.documents import API_VERSION, Document
 
 
 class InstanceDoc(msgspec.Struct, frozen=True, rename="camel"):
@@ -46,11 +46,9 @@ class ServingDoc(msgspec.Struct, frozen=True, rename="camel"):
     instances: list[InstanceDoc] = []
 
 
-class ServingList(msgspec.Struct, frozen=True, rename="camel"):
+class ServingList(Document, frozen=True):
     """The answer of ``gpushare serve list -o json``, and with instances of ``serve get``."""
 
-    api_version: str
-    kind: str
     items: list[ServingDoc]
 
 

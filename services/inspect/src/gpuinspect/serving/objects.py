@@ -28,6 +28,11 @@ class ServingObjectMeta(msgspec.Struct, frozen=True):
     namespace: str = ""
     labels: dict[str, str] = {}
 
+    @property
+    def key(self) -> tuple[str, str]:
+        """Namespace and name."""
+        return self.namespace, self.name
+
 
 class PodSpec(msgspec.Struct, frozen=True):
     """The specification of a pod template."""
@@ -145,9 +150,3 @@ class PodStatusObject(msgspec.Struct, frozen=True):
 
     metadata: ServingObjectMeta
     status: PodStatus = PodStatus()
-
-
-class Items(msgspec.Struct, frozen=True):
-    """One page of a list."""
-
-    items: list[msgspec.Raw] = []

@@ -3,7 +3,7 @@
 Found by labels alone, so what arena itself has deployed is listed too.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 import msgspec
@@ -18,10 +18,10 @@ from gpucore.wire.names import (
 from gpucore.wire.pod.allocations import allocation_of
 from gpucore.wire.pod.spec import decode_pod
 from gpucore.wire.quantity import amount
+from gpuinspect.cluster.collect import ListRequest, listed
 from gpuinspect.serving.documents import InstanceDoc, ServingDoc
 from gpuinspect.serving.objects import (
     Deployment,
-    Items,
     PodStatus,
     PodStatusObject,
     Selector,
@@ -61,11 +61,11 @@ def servings(
     selector = f"{LABEL_SERVING_NAME}={name}" if name else LABEL_SERVING_NAME
     scope = f"namespaces/{namespace}/" if namespace else ""
     services = {
-        (each.metadata.namespace, each.metadata.name): each
+        each.metadata.key: each
         for each in _listed(kube, f"/api/v1/{scope}services", selector, Service)
     }
     found = _listed(kube, f"/apis/apps/v1/{scope}deployments", selector, Deployment)
-    every = [_serving(each, services.get(_key(each)), names) for each in found]
+    every = [_serving(each, services.get(each.metadata.key), names) for each in found]
     if any(each.doc.available < each.doc.desired for each in every):
         pods = _listed(kube, f"/api/v1/{scope}pods", selector, PodStatusObject)
         every = [_with_waiting(each, pods) for each in every]
@@ -78,25 +78,21 @@ def instances(kube: "BlockingClient", names: Names, of: Serving) -> list[Instanc
     Raises:
         KubeError: as :func:`servings`.
     """
-    path = f"/api/v1/namespaces/{of.doc.namespace}/pods"
-    pods = [_instance(raw, names) for raw in _raws(kube, path, of.selector.text)]
+    wanted = _selected(f"/api/v1/namespaces/{of.doc.namespace}/pods", of.selector.text)
+    pods = [_instance(raw, names) for raw in listed(kube, wanted)]
     return sorted(pods, key=lambda each: each.name)
+
+
+def _selected(path: str, selector: str) -> ListRequest:
+    return ListRequest("", path, {"labelSelector": selector})
 
 
 def _listed(kube: "BlockingClient", path: str, selector: str, kind: type[T]) -> list[T]:
     try:
-        return [msgspec.json.decode(raw, type=kind) for raw in _raws(kube, path, selector)]
+        found = listed(kube, _selected(path, selector))
+        return [msgspec.json.decode(raw, type=kind) for raw in found]
     except msgspec.MsgspecError as error:
         raise InvalidReplyError(f"{path}: an object cannot be parsed: {error}") from error
-
-
-def _raws(kube: "BlockingClient", path: str, selector: str) -> Iterator[msgspec.Raw]:
-    for page in kube.pages(path, {"labelSelector": selector}):
-        yield from msgspec.json.decode(page, type=Items).items
-
-
-def _key(deployment: Deployment) -> tuple[str, str]:
-    return deployment.metadata.namespace, deployment.metadata.name
 
 
 def _serving(deployment: Deployment, service: Service | None, names: Names) -> Serving:

@@ -38,13 +38,16 @@ class GpuFigures(msgspec.Struct, frozen=True):
     utilization: Mapping[str, float]
 
 
-class _Sample(msgspec.Struct):
+class Series(msgspec.Struct):
+    """One series: its labels, and its value now or its values over a time."""
+
     metric: dict[str, str]
-    value: tuple[float, str]
+    value: tuple[float, str] = (0.0, "")
+    values: list[tuple[float, str]] = []
 
 
 class _Data(msgspec.Struct):
-    result: list[_Sample]
+    result: list[Series]
 
 
 class _Answer(msgspec.Struct):
@@ -90,24 +93,28 @@ def gpu_hours(
 def _query(
     pool: urllib3.PoolManager, url: str, query: str, seconds: float = TIMEOUT_SECONDS
 ) -> Mapping[str, float]:
-    body = reply(pool, url, {"query": query}, seconds=seconds)
+    found = read_series(pool, url, {"query": query}, seconds=seconds)
+    figures = ((label, number(one.value)) for one in found for label in one.metric.values())
+    return {name: figure for name, figure in figures if math.isfinite(figure)}
+
+
+def number(value: tuple[float, str]) -> float:
+    """The value of a sample; NaN for what is no number."""
     try:
-        samples = msgspec.json.decode(body, type=_Answer).data.result
-        figures = ((label, float(one.value[1])) for one in samples for label in one.metric.values())
-        return {uuid: figure for uuid, figure in figures if math.isfinite(figure)}
-    except (msgspec.MsgspecError, ValueError) as error:
-        raise PrometheusError(f"{url} is not a Prometheus server: {error}") from error
+        return float(value[1])
+    except ValueError:
+        return math.nan
 
 
-def reply(
+def read_series(
     pool: urllib3.PoolManager,
     url: str,
     fields: Mapping[str, str],
     *,
     path: str = QUERY,
     seconds: float = TIMEOUT_SECONDS,
-) -> bytes:
-    """The body of a reply.
+) -> list[Series]:
+    """The series of a reply.
 
     Args:
         fields: of the request, such as ``query``.
@@ -116,7 +123,7 @@ def reply(
 
     Raises:
         PrometheusError: there is no Prometheus at ``url``, or it refuses the query, or its reply is
-            too large or too slow.
+            too large, too slow or none of a Prometheus.
     """
     if not url.startswith(("http://", "https://")):
         raise PrometheusError(f"{url!r} is not the URL of a Prometheus: use http:// or https://")
@@ -130,7 +137,10 @@ def reply(
     if answer.status != 200:
         text = body[:_MAX_TEXT].decode(errors="replace")
         raise PrometheusError(f"Prometheus at {url} answers {answer.status}: {text}")
-    return body
+    try:
+        return msgspec.json.decode(body, type=_Answer).data.result
+    except (msgspec.MsgspecError, ValueError) as error:
+        raise PrometheusError(f"{url} is not a Prometheus server: {error}") from error
 
 
 def _read(answer: urllib3.BaseHTTPResponse, url: str, until: float) -> bytes:

@@ -7,7 +7,6 @@ each of their own samples, so what lies between two scrapes, or two points of th
 """
 
 import json
-import math
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
@@ -23,7 +22,7 @@ from gpucore.sizing.usage_history import (
     WorkloadKey,
 )
 from gpuinspect.errors import PrometheusError
-from gpuinspect.sources.prometheus import QUERY_RANGE, reply
+from gpuinspect.sources.prometheus import QUERY, QUERY_RANGE, Series, number, read_series
 
 MOST_PODS: Final = 20_000
 MOST_POINTS: Final = 1_000_000
@@ -73,20 +72,6 @@ class PrometheusHistories(msgspec.Struct, frozen=True):
 
     items: tuple[UsageHistory, ...]
     step_seconds: int = 0
-
-
-class _Series(msgspec.Struct):
-    metric: dict[str, str]
-    value: tuple[float, str] | None = None
-    values: list[tuple[float, str]] = []
-
-
-class _Data(msgspec.Struct):
-    result: list[_Series]
-
-
-class _Answer(msgspec.Struct):
-    data: _Data
 
 
 def prometheus_histories(
@@ -139,7 +124,7 @@ class _Asking(NamedTuple):
         found: dict[_PodKey, dict[tuple[str, str], float]] = {}
         for metric in FIGURES:
             query = f"max by ({_BY}, kind) (max_over_time({metric}{chosen}[{span}s]))"
-            for series in self._ask({"query": query, "time": str(end)}, "query"):
+            for series in self._ask({"query": query, "time": str(end)}, QUERY):
                 key, value = _key(series.metric), _number(series.value)
                 if key is not None and value is not None:
                     found.setdefault(key, {})[metric, series.metric.get("kind", "")] = value
@@ -164,13 +149,11 @@ class _Asking(NamedTuple):
                 found[key] = list(_samples(series.values))
         return found
 
-    def _ask(self, fields: Mapping[str, str], path: str) -> list[_Series]:
+    def _ask(self, fields: Mapping[str, str], path: str) -> list[Series]:
         timeout = {"timeout": f"{max(round(self.seconds), 1)}s"}
-        body = reply(self.pool, self.url, {**fields, **timeout}, path=path, seconds=self.seconds)
-        try:
-            return msgspec.json.decode(body, type=_Answer).data.result
-        except (msgspec.MsgspecError, ValueError) as error:
-            raise PrometheusError(f"{self.url} is not a Prometheus server: {error}") from error
+        return read_series(
+            self.pool, self.url, {**fields, **timeout}, path=path, seconds=self.seconds
+        )
 
 
 def _key(metric: Mapping[str, str]) -> _PodKey | None:
@@ -180,20 +163,17 @@ def _key(metric: Mapping[str, str]) -> _PodKey | None:
     return _PodKey(*names) if usable else None
 
 
-def _number(value: tuple[float, str] | None) -> float | None:
+def _number(value: tuple[float, str]) -> float | None:
     """A value from 0 on; ``None`` for others."""
-    try:
-        found = float(value[1]) if value else math.nan
-    except ValueError:
-        return None
+    found = number(value)
     return found if 0 <= found <= _MOST else None
 
 
 def _samples(values: Iterable[tuple[float, str]]) -> Iterator[tuple[float, int]]:
     for value in values:
-        number = _number(value)
-        if number is not None:
-            yield value[0], int(number)
+        found = _number(value)
+        if found is not None:
+            yield value[0], int(found)
 
 
 def _history(

@@ -31,15 +31,13 @@ def written() -> Iterator[None]:
         if error.errno not in {errno.EPIPE, *_UNWRITABLE} or error.filename is not None:
             raise
         _discard_the_rest()
-        sys.exit(1 if error.errno == errno.EPIPE else _sentence(error))
+        if error.errno == errno.EPIPE:
+            sys.exit(1)
+        sys.exit(f"error: cannot write the output: {error.strerror}")
 
 
 def _is_utf8(stream: io.TextIOWrapper) -> bool:
     return stream.encoding.lower().replace("_", "-") in {"utf-8", "utf8"}
-
-
-def _sentence(error: OSError) -> str:
-    return f"error: cannot write the output: {error.strerror}"
 
 
 def _discard_the_rest() -> None:

@@ -1,28 +1,10 @@
 """The image of the pods: that of the device plugin, which every GPU node has already."""
 
-import msgspec
-
 from gpucore.wire.pod.spec import Pod
+from gpuinspect.cluster.rawpods import spec_of
 from gpuinspect.cluster.release import own_plugins
 from gpuinspect.cluster.snapshots import Snapshot
 from gpuinspect.errors import InspectError
-
-
-class _Container(msgspec.Struct):
-    image: str = ""
-
-
-class _Secret(msgspec.Struct):
-    name: str = ""
-
-
-class _Spec(msgspec.Struct, rename="camel"):
-    containers: list[_Container] = []
-    image_pull_secrets: list[_Secret] | None = None
-
-
-class _Pod(msgspec.Struct):
-    spec: _Spec
 
 
 def plugin_pods(snapshot: Snapshot) -> dict[str, Pod]:
@@ -38,7 +20,7 @@ def image_on(snapshot: Snapshot, node: str) -> str:
     """
     for pod, raw in own_plugins(snapshot):
         if pod.node == node:
-            return msgspec.json.decode(raw, type=_Pod).spec.containers[0].image
+            return (spec_of(raw).containers or [])[0].image
     raise InspectError(
         f"node {node} has no pod of gpushare's device plugin, whose image the checks run:"
         " install the chart there, or name an image of this release with --image"
@@ -52,6 +34,6 @@ def pull_secrets_on(snapshot: Snapshot, node: str, namespace: str) -> tuple[str,
     """
     for pod, raw in own_plugins(snapshot):
         if (pod.node, pod.namespace) == (node, namespace):
-            found = msgspec.json.decode(raw, type=_Pod).spec.image_pull_secrets or ()
+            found = spec_of(raw).image_pull_secrets or ()
             return tuple(each.name for each in found if each.name)
     return ()

@@ -5,7 +5,6 @@ The device plugin publishes its annotation as metrics, and the dashboard shows i
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from gpucore.wire.errors import WireError
@@ -16,10 +15,11 @@ from gpucore.wire.node.spec import Node
 from gpucore.wire.pod.spec import Pod, decode_pod
 from gpucore.wire.verified import VerifiedNode, decode_verified, encode_verified
 from gpuinspect.cluster.snapshots import Snapshot
+from gpuinspect.eviction.requests import record as post_event
 from gpuinspect.verify.image import plugin_pods
 from gpuinspect.verify.rows import RowOutcome
 from gpukube.errors import KubeError
-from gpukube.events import EventSource, ObjectReference, event_body, event_path
+from gpukube.events import EventSource, ObjectReference
 from gpuprobe.checks.verdicts import ProofVerdict
 
 if TYPE_CHECKING:  # the import takes a while
@@ -52,9 +52,7 @@ def record(
             node_object = nodes.get(each.target.node)
             uid = node_object.uid if node_object else ""
             about = ObjectReference("Node", each.target.node, "", uid)
-            with suppress(KubeError):
-                body = event_body(about, "Warning", VERIFY_FAILED, message(each), SOURCE)
-                kube.post(event_path(about), body)
+            post_event(kube, about, VERIFY_FAILED, message(each), source=SOURCE, type_="Warning")
     return errors
 
 

@@ -7,9 +7,8 @@ takes. In multi-user mode nobody waits.
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-import msgspec
-
 from gpucore.wire.names import Names
+from gpuinspect.cluster.rawpods import RawContainer, RawPodSpec, spec_of
 from gpuinspect.cluster.release import own_plugins
 from gpuinspect.cluster.snapshots import Snapshot
 from gpuinspect.verify.objects import USER
@@ -22,32 +21,6 @@ MULTI_USER_VARIABLE: Final = "mps_multi_user"
 SHOWN: Final = 3
 """Users that a sentence names: a GPU may have pods of many."""
 _TRUE: Final = frozenset({"true", "t", "yes", "y", "on", "1"})
-
-
-class _Security(msgspec.Struct, rename="camel"):
-    run_as_user: int | None = None
-
-
-class _Variable(msgspec.Struct):
-    name: str = ""
-    value: str = ""
-
-
-class _Container(msgspec.Struct, rename="camel"):
-    args: list[str] | None = None
-    command: list[str] | None = None
-    env: list[_Variable] | None = None
-    security_context: _Security | None = None
-
-
-class _Spec(msgspec.Struct, rename="camel"):
-    containers: list[_Container] = []
-    host_users: bool | None = None
-    security_context: _Security | None = None
-
-
-class _Pod(msgspec.Struct):
-    spec: _Spec = msgspec.field(default_factory=_Spec)
 
 
 def waits_for(snapshot: Snapshot, names: Names, target: ProofTarget) -> str:
@@ -68,22 +41,17 @@ def multi_user(snapshot: Snapshot, node: str) -> bool:
     """Whether the device plugin of a node starts its MPS daemons in multi-user mode."""
     for pod, raw in own_plugins(snapshot):
         if pod.node == node:
-            containers = msgspec.json.decode(raw, type=_Pod).spec.containers
-            return any(_is_multi_user(each) for each in containers)
+            return any(map(_is_multi_user, spec_of(raw).containers or ()))
     return False
 
 
-def _is_multi_user(container: _Container) -> bool:
-    words = [*(container.command or ()), *(container.args or ())]
-    flags = [MULTI_USER_FLAGS[word] for word in words if word in MULTI_USER_FLAGS]
+def _is_multi_user(container: RawContainer) -> bool:
+    flags = [MULTI_USER_FLAGS[word] for word in container.words if word in MULTI_USER_FLAGS]
     if flags:
         return flags[-1]
-    found = [each.value for each in container.env or () if _is_variable(each)]
+    variables = (each for each in container.env or () if each.name.lower() == MULTI_USER_VARIABLE)
+    found = [each.value or "" for each in variables]
     return bool(found) and found[-1].lower() in _TRUE
-
-
-def _is_variable(variable: _Variable) -> bool:
-    return variable.name.lower() == MULTI_USER_VARIABLE
 
 
 def _users(snapshot: Snapshot, names: Names, target: ProofTarget) -> Iterator[str]:
@@ -92,13 +60,13 @@ def _users(snapshot: Snapshot, names: Names, target: ProofTarget) -> Iterator[st
     holders = device.holders if device is not None else {}
     for pod, raw in snapshot.raw_pods():
         if pod.uid in holders:
-            yield from _users_of(msgspec.json.decode(raw, type=_Pod).spec)
+            yield from _users_of(spec_of(raw))
 
 
-def _users_of(spec: _Spec) -> Iterable[str]:
+def _users_of(spec: RawPodSpec) -> Iterable[str]:
     """The users of a pod's containers: in a user namespace an id is another user on the node."""
     inside = spec.host_users is False
-    for container in spec.containers:
+    for container in spec.containers or ():
         for context in (container.security_context, spec.security_context):
             if context is not None and context.run_as_user is not None:
                 yield _named(context.run_as_user) + (" of a user namespace" if inside else "")

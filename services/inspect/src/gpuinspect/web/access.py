@@ -10,7 +10,7 @@ import hashlib
 import secrets
 import time
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Final
 from urllib.parse import parse_qs
 
 from starlette.concurrency import run_in_threadpool
@@ -21,6 +21,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from gpuinspect.errors import sentence
 from gpuinspect.web.pages.frame import page
 from gpuinspect.web.rendering import View
+from gpuinspect.web.tokens import TokenReviewer
 from gpukube.errors import KubeError
 
 COOKIE: Final = "gpushare_session"
@@ -34,14 +35,6 @@ _OPEN: Final = ("/healthz", "/readyz", "/freshz", "/static/")
 _PROGRAMS: Final = ("/events", "/api/")
 """Paths of programs, which get status 401 in place of a redirect to the form."""
 _BODY_LIMIT_BYTES: Final = 16 << 10  # bytes of a login form; tokens take a few
-
-
-class Reviewer(Protocol):
-    """Checks a token with the API server."""
-
-    def may_look(self, token: str) -> bool:
-        """The token is valid and its user may list pods of all namespaces."""
-        ...
 
 
 class Expiring:
@@ -71,7 +64,7 @@ class AuthMiddleware:
     """Forwards requests with a valid token or session; redirects others to the login page."""
 
     def __init__(
-        self, app: ASGIApp, reviewer: Reviewer, clock: Callable[[], float] = time.monotonic
+        self, app: ASGIApp, reviewer: TokenReviewer, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._app = app
         self._reviewer = reviewer

@@ -17,7 +17,7 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from gpuinspect.web.access import AuthMiddleware, Reviewer, session_of
+from gpuinspect.web.access import AuthMiddleware, session_of
 from gpuinspect.web.feed import Feed
 from gpuinspect.web.frames import Frame
 from gpuinspect.web.hosts import LocalHosts
@@ -34,6 +34,7 @@ from gpuinspect.web.pages.frame import content, page, sentence
 from gpuinspect.web.readapi import api_routes, failed, marks_places
 from gpuinspect.web.rendering import View
 from gpuinspect.web.streams import EventStreams
+from gpuinspect.web.tokens import TokenReviewer
 from gpuinspect.web.turns import PageTurns
 
 HEADERS: Final = {
@@ -58,7 +59,7 @@ Render = Callable[[Frame, Mapping[str, str]], View | None]
 
 def make_app(
     feed: Feed,
-    reviewer: Reviewer | None = None,
+    reviewer: TokenReviewer | None = None,
     *,
     local_only: bool = False,
     beside: Sequence[Job] = (),

@@ -8,7 +8,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from gpuinspect.documents.gpumap import GpuMapDoc, gpu_map_doc
+from gpucore.wire.documents import API_VERSION
+from gpuinspect.documents.gpumap import GpuMapDoc
 from gpuinspect.documents.recommend import WorkloadSizeList, workload_size_list
 from gpuinspect.queries.gpumap import GROUPS
 from gpuinspect.web.feed import Feed
@@ -82,12 +83,8 @@ def _gpus(frame: Frame, query: Mapping[str, str]) -> GpuMapDoc:
     nodes = {node.name for node in frame.view.nodes}
     groups = frame.groups(choices.grouping, nodes, choices.gib)
     taken = frame.taken.strftime("%Y-%m-%dT%H:%M:%SZ")
-    return gpu_map_doc(
-        groups,
-        taken=taken,
-        error=frame.error,
-        group_by=choices.grouping,
-        fit_gib=choices.gib,
+    return GpuMapDoc(
+        API_VERSION, "GpuMap", taken, frame.error, choices.grouping, choices.gib, groups
     )
 
 

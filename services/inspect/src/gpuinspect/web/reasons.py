@@ -50,8 +50,7 @@ class PendingReasons:
     def of(self, pod: Pod, pod_request: PodRequest, candidates: Candidates) -> Explanation:
         """Why a pod is pending; undecided where too many different pods were explained before."""
         raw = self._snapshot.raw_by_uid[pod.uid]
-        known = self._claims.facts(pod, raw)
-        facts = known or self._claims.facts_of_extended(pod, pod_request, raw)
+        facts = self._claims.facts_with_extended(pod, pod_request, raw)
         with self._lock:  # viewers in other threads wait for the explanation
             if facts is not None:
                 return self._claims.explain(facts, candidates)

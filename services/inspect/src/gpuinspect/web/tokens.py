@@ -1,11 +1,13 @@
 """Verifies a user's token with the API server."""
 
-from collections.abc import Mapping
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from gpukube.errors import InvalidReplyError
+
+if TYPE_CHECKING:  # the import takes a while
+    from gpukube.blocking import BlockingClient
 
 TOKEN_REVIEWS: Final = "/apis/authentication.k8s.io/v1/tokenreviews"  # noqa: S105 - a path
 ACCESS_REVIEWS: Final = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
@@ -28,18 +30,10 @@ class _Review(msgspec.Struct):
     status: _Status = msgspec.field(default_factory=_Status)
 
 
-class Reviews(Protocol):
-    """The part of the API server that answers reviews."""
-
-    def post(self, path: str, body: Mapping[str, Any]) -> bytes:
-        """The answer to a review that is posted to ``path``; a review is not stored."""
-        ...
-
-
 class TokenReviewer:
     """Checks that a token is valid and its user may list the pods of all namespaces."""
 
-    def __init__(self, kube: Reviews) -> None:
+    def __init__(self, kube: "BlockingClient") -> None:
         self._kube = kube
 
     def may_look(self, token: str) -> bool:

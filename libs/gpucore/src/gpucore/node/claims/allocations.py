@@ -7,7 +7,6 @@ from gpucore.node.claims.prepared import PreparedClaim
 from gpucore.units import NodeName, PodUid
 from gpucore.wire.claim.devices import device_indexes
 from gpucore.wire.claim.resource_claims import ResourceClaim, allocation_of_claim
-from gpucore.wire.names import CLAIM_DRIVER
 
 
 def allocations(
@@ -16,7 +15,7 @@ def allocations(
     """The allocations of these claims on the GPUs of the node."""
     indexes = device_indexes(gpus)
     claims = map(_claim, prepared)
-    found = (allocation_of_claim(each, node, CLAIM_DRIVER, indexes) for each in claims)
+    found = (allocation_of_claim(each, node, indexes) for each in claims)
     return [each for each in found if each is not None]
 
 

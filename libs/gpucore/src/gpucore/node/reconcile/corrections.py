@@ -96,7 +96,7 @@ def _correction(pod: Pod, holding: Held, given: CorrectionInput) -> Correction |
     if pod_request is None or allocation is None:
         return None
     actual = actual_placement(pod, pod_request, holding, given.tables)
-    if actual is None and _only_inits_ask(pod_request) and pod.phase == "Running":
+    if actual is None and not any(pod_request.containers) and pod.phase == "Running":
         actual = _as_planned(
             allocation
         )  # kubelet lists no init containers, but it admitted the pod
@@ -109,10 +109,6 @@ def _correction(pod: Pod, holding: Held, given: CorrectionInput) -> Correction |
         return None
     reason, message = _event(allocation, actual)
     return Correction(pod.uid, pod.namespace, pod.name, changed, reason, message)
-
-
-def _only_inits_ask(pod_request: PodRequest) -> bool:
-    return not any(pod_request.containers)
 
 
 def _as_planned(allocation: Allocation) -> Placement | None:
@@ -136,7 +132,7 @@ def _wanted(
             inventory=given.inventory,
             assume_time=allocation.assume_time or given.now_ns,
             assigned=True,
-            exclusive=allocation.exclusive and _planned(allocation.placement),
+            exclusive=allocation.exclusive and bool(allocation.placement.gpus),
         )
     )
     if not _same_place(allocation.placement, actual):  # an older map would be believed before ours
@@ -212,11 +208,6 @@ def _in_planned_order(actual: Placement, planned: Placement, pod_request: PodReq
         row = actual.group[len(group) : len(group) + count]
         group += sorted(row, key=lambda gpu: (order.get(gpu, len(order)), gpu))
     return msgspec.structs.replace(actual, group=tuple(group))
-
-
-def _planned(placement: Placement) -> bool:
-    """A scheduler chose the GPU; where none did, none can have kept it exclusive."""
-    return bool(placement.mem or placement.core or placement.group)
 
 
 def _same_place(planned: Placement, actual: Placement) -> bool:

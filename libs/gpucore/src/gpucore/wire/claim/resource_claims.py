@@ -24,6 +24,7 @@ from gpucore.wire.claim.devices import (
     UNHEALTHY,
 )
 from gpucore.wire.errors import WireError, decoded
+from gpucore.wire.names import CLAIM_DRIVER
 from gpucore.wire.objects import ObjectMetadata
 from gpucore.wire.quantity import Quantity, amount
 from gpucore.wire.tolerations import TolerationObject, toleration_of
@@ -203,7 +204,7 @@ def _consumed(result: _Result, name: str) -> int | None:
 
 
 def allocation_of_claim(
-    claim: ResourceClaim, node: NodeName, driver: str, indexes: Mapping[str, GpuIndex]
+    claim: ResourceClaim, node: NodeName, indexes: Mapping[str, GpuIndex]
 ) -> Allocation | None:
     """What ``claim`` holds of the GPUs of ``node``; ``None`` where it holds nothing there.
 
@@ -214,7 +215,7 @@ def allocation_of_claim(
     Args:
         indexes: the node's GPUs by the names of their devices.
     """
-    mine = [each for each in claim.shares if each.driver == driver and each.pool == node]
+    mine = [each for each in claim.shares if each.driver == CLAIM_DRIVER and each.pool == node]
     if not mine:
         return None
     shares = [each for each in mine if not each.exclusive]
@@ -236,9 +237,9 @@ def allocation_of_claim(
     )
 
 
-def node_of_claim(claim: ResourceClaim, driver: str) -> NodeName | None:
-    """The node whose GPUs the claim holds; ``None`` where it holds none of this driver."""
-    pools = (each.pool for each in claim.shares if each.driver == driver)
+def node_of_claim(claim: ResourceClaim) -> NodeName | None:
+    """The node whose GPUs the claim holds; ``None`` where it holds no GPU of gpushare."""
+    pools = (each.pool for each in claim.shares if each.driver == CLAIM_DRIVER)
     return next((NodeName(pool) for pool in pools), None)
 
 

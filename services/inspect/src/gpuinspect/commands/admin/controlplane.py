@@ -5,14 +5,17 @@ other; without ``--apply`` they only show what they would change.
 """
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Final
 
+import msgspec
 import typer
 
 from gpuinspect.cluster.collect import ClusterSource
 from gpuinspect.commands.options.amounts import seconds_option
-from gpuinspect.commands.options.reading import Context, Kubeconfig, Timeout, fail, note
+from gpuinspect.commands.options.reading import Reader, connecting, fail, note
 from gpuinspect.controlplane import plan as plans
 from gpuinspect.controlplane.cluster import offered, wait_running
 from gpuinspect.controlplane.files import Files, carry_out
@@ -81,7 +84,9 @@ class _Node:
         wait_running(self.kube, self._name, config, seconds=self._wait_seconds)
 
 
+@connecting
 def install_scheduler(
+    reader: Reader,
     *,
     apply: Apply = False,
     namespace: Annotated[
@@ -90,45 +95,39 @@ def install_scheduler(
     root: Root = Path("/"),
     node: Node = None,
     wait: Wait = 180.0,
-    kubeconfig: Kubeconfig = None,
-    context: Context = None,
-    request_timeout: Timeout = 30.0,
 ) -> None:
     """Configure this control-plane node's kube-scheduler to call the extender."""
-    try:
-        here = _here(root, node, wait, (kubeconfig, context, request_timeout))
+    with _here(reader.source, root, node, wait) as here:
         found = here.files.found()
         plan = plans.install(found, offered(here.kube, namespace))
         here.finish(found, plan, apply=apply)
-    except FAILURES as error:
-        fail(error)
 
 
+@connecting
 def uninstall_scheduler(
+    reader: Reader,
     *,
     apply: Apply = False,
     root: Root = Path("/"),
     node: Node = None,
     wait: Wait = 180.0,
-    kubeconfig: Kubeconfig = None,
-    context: Context = None,
-    request_timeout: Timeout = 30.0,
 ) -> None:
     """Restore the original manifest of this control-plane node's kube-scheduler, byte for byte."""
-    try:
-        here = _here(root, node, wait, (kubeconfig, context, request_timeout))
+    with _here(reader.source, root, node, wait) as here:
         found = here.files.found()
         here.finish(found, plans.uninstall(found), apply=apply)
+
+
+@contextmanager
+def _here(
+    source: ClusterSource, root: Path, node: str | None, wait_seconds: float
+) -> Iterator[_Node]:
+    """Kubeadm's own kubeconfig is the default, as for other tools on such a node."""
+    try:
+        files = Files(root)
+        if source.kubeconfig is None and source.context is None:
+            source = msgspec.structs.replace(source, kubeconfig=files.admin())
+        kube = source.connect()
+        yield _Node(files, kube, node or files.hostname(), wait_seconds=wait_seconds)
     except FAILURES as error:
         fail(error)
-
-
-def _here(
-    root: Path, node: str | None, wait_seconds: float, access: tuple[Path | None, str | None, float]
-) -> _Node:
-    """Kubeadm's own kubeconfig is the default, as for other tools on such a node."""
-    files = Files(root)
-    kubeconfig, context, timeout = access
-    path = kubeconfig or (files.admin() if context is None else None)
-    kube = ClusterSource(path, context, None, timeout).connect()
-    return _Node(files, kube, node or files.hostname(), wait_seconds=wait_seconds)

@@ -4,7 +4,6 @@ import sys
 from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Final
 
 import msgspec
@@ -13,7 +12,7 @@ import typer
 from gpuinspect.commands.options.answers import namespaces as complete_namespaces
 from gpuinspect.commands.options.answers import nodes as complete_nodes
 from gpuinspect.commands.options.answers import some_of
-from gpuinspect.commands.options.formats import Format, NoHeaders, emit, names_only
+from gpuinspect.commands.options.formats import AnyFormat, NoHeaders, emit, names_only
 from gpuinspect.commands.options.kinds import node_name
 from gpuinspect.commands.options.reading import Reader, command_errors, note, reading
 from gpuinspect.documents.verify import VerifyReport, holds, junit, verify_report
@@ -33,7 +32,7 @@ INTERRUPTED: Final = 130
 """Exit code after Ctrl-C."""
 
 
-class VerifyFormat(StrEnum):
+class VerifyFormat(AnyFormat):
     """Value of ``-o``: the formats of all commands, and one for CI systems."""
 
     TABLE = "table"
@@ -190,8 +189,8 @@ def _progress(target: ProofTarget, proof: Proof) -> None:
 def _print(found: VerifyRun, output: VerifyFormat, kubernetes: str, *, headers: bool) -> None:
     if output is VerifyFormat.JUNIT:
         sys.stdout.write(junit(found))
-    elif output in {VerifyFormat.JSON, VerifyFormat.YAML}:
-        emit(_document(found, kubernetes), Format(output.value))
+    elif output.is_document:
+        emit(_document(found, kubernetes), output)
     elif output is VerifyFormat.NAME:
         failed = (each for each in found.outcomes if each.proof.verdict is ProofVerdict.FAIL)
         names_only("row", (each.proof.row for each in failed))
@@ -201,13 +200,10 @@ def _print(found: VerifyRun, output: VerifyFormat, kubernetes: str, *, headers: 
 
 
 def _document(found: VerifyRun, kubernetes: str) -> VerifyReport:
-    from importlib.metadata import distributions  # noqa: PLC0415 - as `gpushare version`
+    from gpuinspect.commands.main import own_version  # noqa: PLC0415 - it imports this module
 
-    from gpuinspect.commands.main import DISTRIBUTIONS  # noqa: PLC0415 - as above
-
-    own = next(each for name in DISTRIBUTIONS for each in distributions(name=name))
     date = datetime.now(tz=UTC).date().isoformat()
-    return verify_report(found, version=own.version, kubernetes=kubernetes, date=date)
+    return verify_report(found, version=own_version(), kubernetes=kubernetes, date=date)
 
 
 def table(run: VerifyRun, *, headers: bool = True) -> str:

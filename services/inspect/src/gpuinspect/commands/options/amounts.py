@@ -33,6 +33,7 @@ def price_option(text: str) -> Any:
 
 
 Interval = Annotated[float, seconds_option("seconds between two updates")]
+Count = Annotated[int, typer.Option(help="number of updates; 0: until Ctrl-C", min=0)]
 Price = Annotated[float, price_option("price of an hour of one GPU, in any currency")]
 
 

@@ -11,7 +11,16 @@ import typer
 from gpuinspect.terminal.output import plain, plain_json
 
 
-class Format(StrEnum):
+class AnyFormat(StrEnum):
+    """What the output formats of all commands have in common."""
+
+    @property
+    def is_document(self) -> bool:
+        """Whether the output is the command's document."""
+        return self in {"json", "yaml"}
+
+
+class Format(AnyFormat):
     """Value of ``-o`` and ``--output``."""
 
     TABLE = "table"
@@ -19,11 +28,6 @@ class Format(StrEnum):
     JSON = "json"
     YAML = "yaml"
     NAME = "name"
-
-    @property
-    def is_document(self) -> bool:
-        """Whether the output is the command's document."""
-        return self in {Format.JSON, Format.YAML}
 
 
 Output = Annotated[Format, typer.Option("-o", "--output", help="output format")]
@@ -35,9 +39,9 @@ def names_only(kind: str, names: Iterable[str]) -> None:
     sys.stdout.writelines(f"{kind}/{plain(name)}\n" for name in names)
 
 
-def emit(document: Any, form: Format) -> None:
+def emit(document: Any, form: AnyFormat) -> None:
     """Print ``document``, a value msgspec can encode, as YAML, else as JSON."""
-    if form is Format.YAML:
+    if form == Format.YAML:
         import yaml  # noqa: PLC0415 - its import takes as long as all the rest, and few commands
         # need it
 

@@ -4,6 +4,7 @@
 is what they serve.
 """
 
+import inspect
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -17,18 +18,6 @@ from gpuinspect.serving.request import CONTEXT_MIB, Rule, ServerKind, ServingReq
 SCHEDULER: Final = "gpushare-scheduler"
 PULL: Final = "IfNotPresent"
 SHELL: Final = "sh"
-_DEFAULTS: Final[dict[str, Any]] = {
-    "replicas": 1,
-    "schedulerName": SCHEDULER,
-    "imagePullPolicy": PULL,
-    "shell": SHELL,
-    "rule": str(Rule.SHARE),
-    "contextMiB": CONTEXT_MIB,
-    "processes": 1,
-    "enabled": True,
-}
-"""Defaults of flags where they are not empty; they are the chart's. A flag that is not on the
-command line is never above a file."""
 PLACES: Final[Mapping[str, tuple[str, ...]]] = {
     "model_name": ("modelName",),
     "model_path": ("modelPath",),
@@ -254,44 +243,29 @@ def request(
     Raises:
         FlagError: a text or a file cannot be read.
     """
-    fraction = {"rule": str(memory_rule), "contextMiB": context_memory, "processes": processes}
-    given = {
-        "modelName": model_name,
-        "modelPath": model_path,
-        "modelConfigFile": model_config_file,
-        "gpuMemory": gpumemory,
-        "gpuCore": gpucore,
-        "gpuCount": gpus,
-        "memoryFraction": _chosen(fraction),
-        "image": image,
-        "command": command,
-        "replicas": replicas,
+    flags = locals()
+    given: dict[str, Any] = {
         "extraArgs": [*arguments, *words("--extend-command", extend_command)],
-        "port": port,
-        "restApiPort": restful_port,
-        "metrics": _chosen({"port": metrics_port, "enabled": allow_metrics}),
-        "versionPolicy": version_policy,
-        "monitoringConfigFile": monitoring_config_file,
-        "shell": shell,
         "envs": pairs("--env", env),
         "labels": pairs("--label", label),
         "annotations": pairs("--annotation", annotation),
         "nodeSelector": pairs("--selector", selector),
         "tolerations": tolerations("--toleration", toleration),
-        "imagePullPolicy": image_pull_policy,
         "imagePullSecrets": [{"name": secret} for secret in image_pull_secret],
-        "cpu": cpu,
-        "memory": memory,
-        "servingVersion": version,
-        "schedulerName": scheduler,
-        "runtimeClassName": runtime_class,
     }
-    return ServingRequest(server, name, overlaid(_file(values), _chosen(given)))
+    given = {key: value for key, value in given.items() if value}
+    for flag, place in PLACES.items():
+        value = flags[flag]
+        if value != default_of(flag):
+            for key in reversed(place):
+                value = {key: value}
+            given = overlaid(given, value)
+    return ServingRequest(server, name, overlaid(_file(values), given))
 
 
-def _chosen(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Without what a flag at its default gives."""
-    return {k: v for k, v in given.items() if v != _DEFAULTS.get(k, type(v)())}
+def default_of(flag: str) -> Any:
+    """The value of a flag that is not on the command line: the chart's own."""
+    return inspect.signature(request).parameters[flag].default
 
 
 def _file(path: Path | None) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from gpuinspect.commands.serving.flags import PLACES, request
+from gpuinspect.commands.serving.flags import PLACES, default_of, request
 from gpuinspect.commands.serving.upkeep import upkeep
 from gpuinspect.commands.serving.volumes import volumes
 from gpuinspect.errors import FlagError
@@ -104,9 +104,8 @@ def serving_request(
         RefusedError: gpushare does not support the request.
     """
     found = request(server, **_own(request, flags))
-    known = inspect.signature(request).parameters
     for name in PLACES.keys() & set(given):
-        if flags[name] == known[name].default:
+        if flags[name] == default_of(name):
             found = found.without(PLACES[name])
     for further in FURTHER:
         found = found.over(further(**_own(further, flags)))

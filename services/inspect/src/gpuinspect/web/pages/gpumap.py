@@ -151,7 +151,8 @@ def _boxes(
         else:
             cells = [_gpu_cell(gpu, choices, paint) for gpu in group.gpus]
         name = group.name or f"without {_label(choices)}"
-        yield CellBox(name, choice, _facts(group.gpus), cells, choices.group == choice)
+        facts = f"{counted(len(group.gpus), 'GPU')}, {_amounts(group.gpus)[0]}"
+        yield CellBox(name, choice, facts, cells, choices.group == choice)
 
 
 def _label(choices: Choices) -> str:
@@ -214,10 +215,6 @@ def _fits(gpus: Sequence[GpuCell], gib: int) -> list[str]:
         return []
     fits = any(gpu.fits for gpu in gpus)
     return [f"{gib} GiB {'fit' if fits else 'do not fit'}"]
-
-
-def _facts(gpus: Sequence[GpuCell]) -> str:
-    return f"{counted(len(gpus), 'GPU')}, {_amounts(gpus)[0]}"
 
 
 def _fitting(gpus: Sequence[GpuCell], gib: int) -> str:

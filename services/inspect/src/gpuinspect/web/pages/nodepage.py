@@ -1,7 +1,6 @@
 """One node: its GPUs, their pods, and the links between them."""
 
 from gpucore.accounting.node_infos import node_matrix
-from gpucore.model.links import Matrix
 from gpucore.units import MemoryUnit
 from gpucore.wire.names import Names
 from gpucore.wire.node.matrices import shown
@@ -82,11 +81,7 @@ def _matrix(found: Node, names: Names) -> Table | None:
     if matrix is None or len(matrix.gpus) < 2:
         return None
     rows = (
-        (f"GPU{a}", *("X" if a == b else _link(matrix, a, b) for b in matrix.gpus))
+        (f"GPU{a}", *("X" if a == b else shown(matrix, a, b) for b in matrix.gpus))
         for a in matrix.gpus
     )
     return table(("", *(f"GPU{gpu}" for gpu in matrix.gpus)), rows, caption="Links between GPUs")
-
-
-def _link(matrix: Matrix, a: int, b: int) -> str:
-    return shown(matrix, a, b)
