@@ -13,6 +13,7 @@ from gpucore.explain.claims import requested
 from gpucore.explain.sentences import unit_words
 from gpucore.units import MemoryUnit, counted, listed
 from gpucore.wire.names import Names
+from gpucore.wire.objects import ObjectMetadata
 from gpucore.wire.pod.spec import Pod
 from gpucore.wire.quantity import amount
 from gpucore.wire.whole_requests import pod_request_of
@@ -311,16 +312,12 @@ def _merged(parts: Iterable[GroupUsage]) -> tuple[GroupUsage, ...]:
     return tuple(found[name] for name in sorted(found))
 
 
-class _Metadata(msgspec.Struct):
-    namespace: str = ""
-
-
 class _Spec(msgspec.Struct):
     hard: Mapping[str, str] | None = None
 
 
 class _Quota(msgspec.Struct):
-    metadata: _Metadata
+    metadata: ObjectMetadata
     spec: _Spec | None = None
 
 
