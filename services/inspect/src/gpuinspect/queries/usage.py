@@ -5,7 +5,7 @@ the unit; amounts are then those that the pods request.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -64,7 +64,7 @@ class GroupUsage(msgspec.Struct, frozen=True):
     def plus(self, other: "GroupUsage") -> "GroupUsage":
         """Both groups as one, under the first name."""
         figures = self.__struct_fields__[1:]
-        sums = (_sum(getattr(self, each), getattr(other, each)) for each in figures)
+        sums: list[Any] = [_sum(getattr(self, f), getattr(other, f)) for f in figures]
         return GroupUsage(self.name, *sums)
 
 
