@@ -175,11 +175,7 @@ class GroupPlaces:
         self, view: GroupView, cycle: GroupCycle, mine: GroupMember, names: frozenset[NodeName]
     ) -> Allocation | Refused:
         """A new plan for all pods that were not called yet."""
-        kept = {
-            uid: one
-            for uid, one in view.reserved.items()
-            if uid in cycle.answered and uid != mine.uid
-        }
+        kept = _answered(view, cycle, mine)
         released = self._released(view, cycle, mine)
         found = self._planned(view, cycle, released, mine, names) if released else None
         if released and isinstance(found, dict) and mine.uid in found:
@@ -264,11 +260,7 @@ class GroupPlaces:
 
         Where the others go is a guess, until their own binds say it.
         """
-        kept = {
-            uid: one
-            for uid, one in view.reserved.items()
-            if uid in cycle.answered and uid != mine.uid
-        }
+        kept = _answered(view, cycle, mine)
         alone = msgspec.structs.replace(view, needed=1)
         first = self.plan(alone, kept, [_on_offered(mine, {node})], lambda _: {node})
         if not isinstance(first, dict):
@@ -299,6 +291,12 @@ class GroupPlaces:
         found = msgspec.structs.replace(place, uid=reservation_uid(view.gang, member.uid))
         self._state.reserve(found)
         return found
+
+
+def _answered(view: GroupView, cycle: GroupCycle, mine: GroupMember) -> dict[PodUid, Allocation]:
+    """The reserved places of the other pods that were called in this cycle."""
+    reserved = view.reserved.items()
+    return {uid: one for uid, one in reserved if uid in cycle.answered and uid != mine.uid}
 
 
 def _in_vain(cycle: GroupCycle, kept: Places) -> bool:

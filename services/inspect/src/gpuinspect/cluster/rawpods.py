@@ -85,7 +85,7 @@ class Running(msgspec.Struct, rename="camel"):
     started_at: datetime | None = None
 
 
-class ContainerState(msgspec.Struct):
+class RawContainerState(msgspec.Struct):
     """Where a container is in its life."""
 
     running: Running | None = None
@@ -95,7 +95,7 @@ class RawContainerStatus(msgspec.Struct, rename="camel"):
     """How a container fares."""
 
     name: str = ""
-    state: ContainerState | None = None
+    state: RawContainerState | None = None
     restart_count: int = 0
 
 

@@ -8,6 +8,7 @@ from typing import Final
 
 import msgspec
 
+from gpucore.wire.objects import ObjectMetadata
 from gpucore.wire.pod.spec import Pod
 from gpuinspect.cluster.snapshots import Snapshot
 from gpukube.plugin_pods import COMPONENT, PLUGIN, plugin_addresses, plugin_namespace
@@ -51,14 +52,10 @@ class OwnWebhook(msgspec.Struct, rename="camel"):
     failure_policy: str | None = None
 
 
-class _Metadata(msgspec.Struct):
-    name: str = ""
-
-
 class OwnWebhooks(msgspec.Struct):
     """A webhook configuration of the chart."""
 
-    metadata: _Metadata = msgspec.field(default_factory=_Metadata)
+    metadata: ObjectMetadata = msgspec.field(default_factory=ObjectMetadata)
     webhooks: list[OwnWebhook] | None = None
 
 

@@ -184,16 +184,7 @@ def _distinct(words: Iterable[str]) -> str:
 def _gpu(gpu: GpuSummary | None) -> str:
     if gpu is None:
         return "-"
-    marks = [
-        word
-        for word, holds in (
-            ("unhealthy", not gpu.healthy),
-            ("exclusive", gpu.exclusive),
-            ("over-full", gpu.used > gpu.total),
-        )
-        if holds
-    ]
-    return f"{gpu.used}/{gpu.total}" + (f"({','.join(marks)})" if marks else "")
+    return f"{gpu.used}/{gpu.total}" + (f"({','.join(gpu.marks)})" if gpu.marks else "")
 
 
 def notes(view: ClusterView) -> Iterator[str]:

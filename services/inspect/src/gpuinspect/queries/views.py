@@ -41,6 +41,16 @@ class GpuSummary(msgspec.Struct, frozen=True, rename="camel"):
     healthy: bool
     mode: str
 
+    @property
+    def marks(self) -> list[str]:
+        """What is unusual about it, in words."""
+        marks = (
+            ("unhealthy", not self.healthy),
+            ("exclusive", self.exclusive),
+            ("over-full", self.used > self.total),
+        )
+        return [word for word, holds in marks if holds]
+
 
 class PodSummary(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """What one pod holds on its node.

@@ -127,6 +127,11 @@ class RowRunner:
             prefix=names.prefix,
         )
 
+    def _answers_of(self, name: str) -> list[dict[str, Any]]:
+        """What a pod has reported at its end."""
+        self._site.ended(name)
+        return parsed(self._site.log(name))
+
     def _share(self) -> Sequence[Proof]:
         units = self.target.share
         allocated = units * self.target.unit_mib
@@ -134,8 +139,7 @@ class RowRunner:
         inner = memory.steps(allocated, most_mib=most, spare_mib=self._spare)
         name = self._pods.start("share", share.steps(inner), units)
         item = self._pods.confirmed(name)
-        self._site.ended(name)
-        answers = parsed(self._site.log(name))
+        answers = self._answers_of(name)
         asked = self._asked(item, units)
         proofs = [share.share_proof(asked, answers), share.accounting_proof(asked, answers)]
         self.described = share.described(answers)
@@ -156,8 +160,7 @@ class RowRunner:
             units,
             outside=processes.outside_steps(allocated, spare_mib=self._spare),
         )
-        self._site.ended(name)
-        figures = processes.figures(allocated, parsed(self._site.log(name)))
+        figures = processes.figures(allocated, self._answers_of(name))
         return [processes.proof(figures, self.target.mode)]
 
     def _neighbour(self) -> Sequence[Proof]:
@@ -227,8 +230,7 @@ class RowRunner:
         notes = {MEMORY_LIMIT: str(2 * units)}
         work = burst.steps(limit, most_mib=self.target.usable_mib)
         name = self._pods.start("burst", work, units, annotations=notes)
-        self._site.ended(name)
-        return [burst.proof(burst.figures(allocated, limit, parsed(self._site.log(name))))]
+        return [burst.proof(burst.figures(allocated, limit, self._answers_of(name)))]
 
     def _compute(self) -> Sequence[Proof]:
         if "mps" not in self.target.mode:
@@ -256,8 +258,7 @@ class RowRunner:
         """The answers of a pod with a share of compute that does one thing and ends."""
         steps = compute.limited_steps(dict(step))
         name = self._pods.start("compute", steps, self.target.units(SHARE_MIB), core=percent)
-        self._site.ended(name)
-        answers = parsed(self._site.log(name))
+        answers = self._answers_of(name)
         self._pods.clear()
         if len(answers) < len(steps):
             raise MissingAnswerError(f"the container with {percent} % reported too little")
@@ -269,8 +270,7 @@ class RowRunner:
         processors, units = self._processors(), self.target.units(SHARE_MIB)
         core = 100 if "mps" in self.target.mode else 0  # of memory alone, MPS limits compute too
         sizing = self._pods.start("overhead", overhead.calibrating(processors), units, core=core)
-        self._site.ended(sizing)
-        work = overhead.working(processors, parsed(self._site.log(sizing)))
+        work = overhead.working(processors, self._answers_of(sizing))
         self._pods.clear()
         holder = self._pods.start("overhead", [*work, STAY], units, core=core)
         self._answers(holder, len(work))
@@ -278,8 +278,7 @@ class RowRunner:
             bare = self._pods.without_share("overhead", work)
         except PodRefusedError as error:
             return [skipped("overhead", f"the pod without a share is refused: {error}")]
-        self._site.ended(bare)
-        without = parsed(self._site.log(bare))
+        without = self._answers_of(bare)
         if why := overhead.refusal(without):
             return [skipped("overhead", f"a pod without a share cannot do the work: {why}")]
         share_answers = parsed(self._site.log(holder))[: len(work)]

@@ -49,16 +49,7 @@ def gpu(node: NodeSummary, shown: GpuSummary, unit: MemoryUnit, in_use: float | 
         in_use: its memory in use in GiB; ``None`` where it is unknown.
     """
     holders = [(place, pod) for place, pod in enumerate(node.pods) if shown.index in pod.gpus]
-    marks = [
-        word
-        for word, holds in (
-            ("unhealthy", not shown.healthy),
-            ("exclusive", shown.exclusive),
-            ("over-full", shown.used > shown.total),
-            (shown.mode, shown.mode != "none"),
-        )
-        if holds
-    ]
+    marks = [*shown.marks, *([shown.mode] if shown.mode != "none" else [])]
     label = f"GPU{shown.index} {gib(shown.used, unit)}/{gib(shown.total, unit)}"
     segments, used = list(_segments(shown, holders, unit)), ""
     if in_use is not None:
