@@ -1,10 +1,13 @@
 """Restarts of kubelet and of the plugin: stable ids, undisturbed pods, nothing lost."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
 from fakecluster.objects import planned
 from stage import Stage
+
+from gpukube.testing.waiting import WAIT_SECONDS
 
 pytestmark = pytest.mark.slow
 
@@ -68,8 +71,9 @@ async def test_a_kubelet_that_starts_lists_no_pods_and_they_keep_their_ids_all_t
             lambda: stage.annotations("old")["ALIYUN_COM_GPU_MEM_ASSIGNED"] == "true"
         )
         assert stage.plugin is not None
-        while not await stage.plugin._reconciler.look():
-            pass  # the watch has yet to bring the annotations
+        async with asyncio.timeout(WAIT_SECONDS):
+            while not await stage.plugin._reconciler.look():  # noqa: ASYNC110 - another watch
+                await asyncio.sleep(0.01)
         await stage.kubelet.stop()
         await stage.kubelet.start(
             after_offered="aliyun.com/gpu-mem", listing=stage.plugin._reconciler.look

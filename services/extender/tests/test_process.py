@@ -16,7 +16,7 @@ import aiohttp
 import pytest
 from objects import node, pod
 from pydantic_settings import CliApp
-from running import WAIT_SECONDS, Running
+from running import WAIT_SECONDS, Running, until
 
 from gpuextender.settings import ExtenderSettings
 from gpukube.testing.apiserver import FakeApiServer
@@ -145,6 +145,20 @@ async def test_settings_that_make_no_sense_exit_two() -> None:
         _, stderr = await asyncio.wait_for(process.communicate(), START_SECONDS)
     assert process.returncode == 2
     assert "log_level" in stderr.decode()
+
+
+@pytest.mark.parametrize("flags", [(), ("--webhook-only=true", "--webhook-port=0")])
+async def test_the_list_that_is_requested_before_imports_is_the_one_that_is_used(
+    cluster: FakeApiServer, tmp_path: Path, flags: tuple[str, ...]
+) -> None:
+    """The extender requests all pods, the webhook alone those without a node; each once."""
+    (tmp_path / "kubeconfig").write_text(cluster.kubeconfig())
+    arguments = ("--kubeconfig", str(tmp_path / "kubeconfig"), "--host", "127.0.0.1", "--port", "0")
+    async with command(*arguments, *flags):
+        await until(
+            "both are followed", lambda: cluster.watching("nodes") and cluster.watching("pods")
+        )
+    assert (cluster.lists("nodes"), cluster.lists("pods")) == (1, 1)
 
 
 @pytest.mark.parametrize(("text", "port"), [("12345", 12345), ("none", 39999), (None, 39999)])

@@ -61,12 +61,13 @@ class Readiness:
         """Why no GPU may be given away now; empty when one may. Waits a moment for that."""
         if obstacle := self.obstacle() or self._stood_still():
             return obstacle
+        name = ""
         try:
             async with asyncio.timeout(CONFIRM_SECONDS):
                 while one := self._first_unconfirmed():
+                    name = one.name
                     await one.wait_for_confirmation()
         except TimeoutError:
-            name = one.name if one else ""
             return f"the API server has not confirmed {name} since the watch failed"
         return self.obstacle()
 
