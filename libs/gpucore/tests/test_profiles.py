@@ -8,6 +8,7 @@ from gpucore.model import Inventory
 from gpucore.scheduling.cluster_policy import (
     BurstSwitch,
     ExpectedProfile,
+    ReviewedPods,
     SchedulerProfiles,
     burst_pays,
     expected_profile,
@@ -33,6 +34,20 @@ def test_a_burst_begins_above_the_number_and_ends_at_a_quarter_of_it() -> None:
         *(False, False, True, True, True),
         *(False, False, False, True, False),
     ]
+
+
+def test_a_reviewed_pod_counts_until_the_watch_shows_one() -> None:
+    """Pods that came before the first review count for none of them."""
+    reviewed = ReviewedPods()
+    assert reviewed.count(shown=7, now=0.0) == 0
+    for now in (0.0, 0.1, 0.2):
+        reviewed.add(now)
+    assert reviewed.count(shown=7, now=0.3) == 3
+    assert reviewed.count(shown=9, now=0.3) == 1
+    assert reviewed.count(shown=20, now=0.3) == 0
+    reviewed.add(0.4)
+    assert reviewed.count(shown=20, now=0.9) == 1
+    assert reviewed.count(shown=20, now=1.0) == 0
 
 
 @pytest.mark.parametrize(

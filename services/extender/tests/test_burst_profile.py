@@ -44,8 +44,17 @@ class Cluster:
         self.state.pod_changed(a_pod(item))
 
     def chosen(self, item: Object | None = None, hook: AdmissionWebhook | None = None) -> str:
-        """The scheduler that a new pod gets from the webhook; empty for none."""
-        request = {"uid": "r", "namespace": "default", "object": item or pod("new", 2)}
+        """The scheduler that a new pod would get from the webhook; empty for none."""
+        return self._review(item, hook, dryRun=True)
+
+    def created(self, item: Object | None = None) -> str:
+        """The scheduler that a new pod gets from the webhook, before the watch brings it."""
+        return self._review(item)
+
+    def _review(
+        self, item: Object | None, hook: AdmissionWebhook | None = None, **more: bool
+    ) -> str:
+        request = {"uid": "r", "namespace": "default", "object": item or pod("new", 2), **more}
         body = json.dumps({"request": request}).encode()
         response = (hook or self.hook).review(body)["response"]
         changes = json.loads(base64.b64decode(response.get("patch", "W10=")))
@@ -79,6 +88,41 @@ def test_new_pods_get_the_burst_profile_while_many_pods_wait() -> None:
     assert cluster.chosen() == EXACT
     cluster.waiting(range(6))
     assert cluster.chosen() == EXACT
+
+
+def test_pods_that_the_watch_has_not_shown_yet_count() -> None:
+    """A burst begins with its tenth pod, also where the watch is late; none counts twice."""
+    cluster = Cluster()
+    assert [cluster.created() for _ in range(10)] == [EXACT] * 9 + [BURST]
+    cluster = Cluster()
+    for number in range(4):
+        assert cluster.created() == EXACT
+        cluster.waiting([number])
+    assert [cluster.created() for _ in range(6)] == [EXACT] * 5 + [BURST]
+
+
+def test_pods_that_the_watch_never_shows_count_for_half_a_second(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As those that a quota refuses after the webhook."""
+    cluster, now = Cluster(), [100.0]
+    monkeypatch.setattr("gpuextender.webhook.monotonic", lambda: now[0])
+    assert [cluster.created() for _ in range(10)][-1] == BURST
+    now[0] = 100.4
+    assert cluster.chosen() == BURST
+    now[0] = 100.6
+    assert cluster.chosen() == EXACT
+
+
+def test_trials_and_pods_with_scheduling_gates_are_no_burst() -> None:
+    """No scheduler tries them: ``--dry-run=server`` stores nothing."""
+    cluster = Cluster()
+    gated = pod("gated", 2)
+    gated["spec"]["schedulingGates"] = [{"name": "example.com/later"}]
+    for _ in range(20):
+        assert cluster.chosen() == EXACT
+        assert cluster.created(gated) == EXACT
+    assert cluster.created() == EXACT
 
 
 def test_pods_that_fit_nowhere_are_no_burst() -> None:

@@ -132,6 +132,10 @@ class State:
         """Number of these that wait for their first try by one of these schedulers."""
         return self._pending.queued(schedulers)
 
+    def shown(self) -> int:
+        """Number of pods that request something of ours and that came without a node so far."""
+        return self._pending.shown
+
     def waiting_requests(self) -> Iterable[PodRequest]:
         """Their requests."""
         return (

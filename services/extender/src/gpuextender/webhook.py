@@ -14,6 +14,7 @@ webhook, and from Kubernetes 1.30 on by the admission policy.
 import asyncio
 import base64
 from collections.abc import Callable, Collection, Iterable, Mapping
+from time import monotonic
 from typing import Any, Final
 
 import msgspec
@@ -27,9 +28,11 @@ from gpucore.model import PodRequest
 from gpucore.scheduling.cluster_policy import (
     UNSET_NAMES,
     BurstSwitch,
+    ReviewedPods,
     SchedulerProfiles,
     burst_pays,
 )
+from gpucore.scheduling.pending_pods import awaits_first_try
 from gpucore.units import MIB
 from gpucore.wire.errors import WireError, decoded, has_more_values
 from gpucore.wire.names import Names
@@ -93,7 +96,7 @@ class SchedulerChoice:
         self, state: State, profiles: SchedulerProfiles, known: Callable[[], bool]
     ) -> None:
         self._state, self.profiles, self._known = state, profiles, known
-        self._switch = BurstSwitch(profiles)
+        self._switch, self._reviewed = BurstSwitch(profiles), ReviewedPods()
 
     def scheduler(self, pod: Pod) -> str:
         """Name of the profile for a pod that names no scheduler; empty for none.
@@ -103,9 +106,15 @@ class SchedulerChoice:
         if not self.profiles.switches or gang_of(pod) is not None or not self._known():
             return self.profiles.exact
         queued = self._state.queued(self.profiles.names)
+        queued += self._reviewed.count(self._state.shown(), monotonic())
         if not self._switch.on(queued) or not burst_pays(self._state.ledger.nodes().values()):
             return self.profiles.exact
         return self.profiles.burst
+
+    def given(self, pod: Pod) -> None:
+        """The pod is about to be created, for this scheduler to try."""
+        if awaits_first_try(pod):
+            self._reviewed.add(monotonic())
 
 
 def review_pod(
@@ -287,6 +296,7 @@ class _Request(msgspec.Struct, rename="camel"):
     uid: str
     namespace: str = ""
     sub_resource: str = ""
+    dry_run: bool = False
     object: msgspec.Raw = NOTHING
     old_object: msgspec.Raw = NOTHING
 
@@ -394,6 +404,8 @@ class AdmissionWebhook:
             names=names,
             choice=self._choice,
         )
+        if answer.scheduler and not request.dry_run:
+            self._choice.given(pod)
         if claims is None:
             return self._with_size(pod, request, answer)
         return review_claims(pod, request.object, answer, claims)

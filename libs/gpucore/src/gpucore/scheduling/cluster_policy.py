@@ -7,6 +7,7 @@ burst profile into new pods while more than a number of pods wait in the queue, 
 quarter of that number, so that a queue of about that length does not alternate.
 """
 
+from collections import deque
 from collections.abc import Iterable, Mapping
 from itertools import islice
 from types import MappingProxyType
@@ -25,6 +26,8 @@ BURST_PERCENTAGE: Final = 1
 UNSET_NAMES: Final = frozenset({"", "default-scheduler"})
 """``spec.schedulerName`` of a pod that names no scheduler: the API server fills in the default."""
 END_PART: Final = 4
+LAG_SECONDS: Final = 0.5
+"""Within this time the watch shows a pod that was reviewed, also where the processors are busy."""
 BURST_SUFFIX: Final = "-burst"
 """The chart appends it to the scheduler's name."""
 DEFAULT_POLICY: Final = "binpack"
@@ -101,6 +104,34 @@ class BurstSwitch:
             return False
         self._on = queued > (self._profiles.end if self._on else self._profiles.pods)
         return self._on
+
+
+class ReviewedPods:
+    """Pods that were reviewed a moment ago and that the watch has not shown yet.
+
+    In a burst they are as many as those in the queue. A pod that another admission refuses is never
+    shown, and a trial is never stored, so each counts for :data:`LAG_SECONDS` at most.
+    """
+
+    def __init__(self) -> None:
+        self._times = deque[float]()
+        self._shown = 0
+
+    def add(self, now: float) -> None:
+        """A pod was reviewed, at this time in seconds of a steady clock."""
+        self._times.append(now)
+
+    def count(self, shown: int, now: float) -> int:
+        """Number of pods.
+
+        Args:
+            shown: number of pods that the watch has shown so far.
+        """
+        fresh, self._shown = shown - self._shown, shown
+        while self._times and (fresh > 0 or self._times[0] < now - LAG_SECONDS):
+            self._times.popleft()
+            fresh -= 1
+        return len(self._times)
 
 
 class ExpectedProfile(msgspec.Struct, frozen=True):

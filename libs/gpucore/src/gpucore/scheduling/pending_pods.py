@@ -38,12 +38,16 @@ class PendingPods:
     """Pods without a node: by name as the watch has them, by UID as a scheduler's request had them.
 
     A request may come before the watch event of its pod.
+
+    Attributes:
+        shown: number of pods that the watch has shown so far.
     """
 
     def __init__(self) -> None:
         self._waiting: dict[tuple[str, str], UnscheduledPod] = {}
         self._seen: OrderedDict[PodUid, UnscheduledPod] = OrderedDict()
         self._queued = Counter[str]()
+        self.shown = 0
 
     def __len__(self) -> int:
         """Number of pods that the watch has."""
@@ -88,6 +92,7 @@ class PendingPods:
         """The watch brought this pod."""
         key = pending.pod.namespace, pending.pod.name
         self._seen.pop(pending.pod.uid, None)
+        self.shown += not self._watched(pending.pod)
         self._count(self._waiting.get(key), -1)
         self._waiting[key] = pending
         self._count(pending, 1)
