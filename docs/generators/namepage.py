@@ -76,6 +76,8 @@ SECTIONS: Final[Mapping[str, Mapping[str, str]]] = {
         "SIZING_MAX": "annotation, also of a namespace: most units of a resized pod; above its "
         "request it allows the webhook to raise it",
         "SIZING_EXACT": "annotation: `true` keeps the request as it is",
+        "MIRROR_POD": "annotation, read only: kubelet admits no such pod, and the device plugin "
+        "expects no call for it; from Kubernetes 1.30 on a user gives it to no pod with a share",
         "LABEL_REQUIRE_WHOLE": f"label: `{names.REQUIRE_WHOLE_DEVICE}` makes the GPU of a share "
         "exclusive; read at bind, a later change has no effect",
         "GANG": "label: name of the gang",

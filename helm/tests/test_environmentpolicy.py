@@ -106,6 +106,15 @@ def test_other_variables_pass(policy: Policy, item: Object) -> None:
     assert made(policy, item) == ""
 
 
+def test_only_kubelets_create_mirror_pods_with_a_share(policy: Policy) -> None:
+    """No kubelet starts that of a tenant, which would keep GPU memory from others."""
+    mirror = {"name": "p", "annotations": {names.MIRROR_POD: "x"}}
+    assert "only the kubelet of a node" in made(policy, pod(SHARE) | {"metadata": mirror})
+    assert made(policy, pod({}) | {"metadata": mirror}) == ""
+    kubelet = request("system:node:n1", verb="CREATE")
+    assert policy.refuses(kubelet, None, pod(SHARE) | {"metadata": mirror}) == ""
+
+
 def test_a_debug_container_chooses_no_gpu_either(policy: Policy) -> None:
     """An ephemeral container is checked; what the pod had before is not judged again."""
     admission_request = request(TENANT, resource="pods")

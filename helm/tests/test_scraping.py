@@ -27,10 +27,18 @@ def relabelled(job: Mapping[str, Any], found: Mapping[str, str]) -> dict[str, st
     return labels
 
 
-def scraped(container: str, port: str, *, phase: str = "Running") -> set[tuple[str, str, str]]:
+def discovers(job: Mapping[str, Any], namespace: str) -> bool:
+    """Whether a job looks for pods in a namespace; without names it looks in all."""
+    names = [each.get("namespaces", {}).get("names") for each in job["kubernetes_sd_configs"]]
+    return any(each is None or namespace in each for each in names)
+
+
+def scraped(
+    container: str, port: str, *, phase: str = "Running", namespace: str = "gpushare"
+) -> set[tuple[str, str, str]]:
     """Job, pod and node of each target that the example makes of a port of a pod."""
     found = {
-        f"{META}namespace": "gpushare",
+        f"{META}namespace": namespace,
         f"{META}pod_name": "pod-1",
         f"{META}pod_phase": phase,
         f"{META}pod_node_name": "gpu-1",
@@ -39,7 +47,8 @@ def scraped(container: str, port: str, *, phase: str = "Running") -> set[tuple[s
         f"{META}pod_container_port_name": port,
     }
     jobs = yaml.safe_load(EXAMPLE.read_text())["scrape_configs"]
-    targets = [labels for job in jobs if (labels := relabelled(job, found))]
+    here = [job for job in jobs if discovers(job, namespace)]
+    targets = [labels for job in here if (labels := relabelled(job, found))]
     return {(each["job"], each["pod"], each.get("node", "")) for each in targets}
 
 
@@ -65,3 +74,12 @@ def test_pods_that_have_not_ended_are_scraped_under_the_jobs_of_the_rules(
 def test_no_other_port_is_scraped() -> None:
     """Such as that of the dashboard."""
     assert scraped("dashboard", "http") == set()
+
+
+@pytest.mark.parametrize(
+    ("container", "port"),
+    [("extender", "metrics"), ("device-plugin", "metrics"), ("kube-scheduler", "https")],
+)
+def test_no_pod_of_a_tenant_is_a_target(container: str, port: str) -> None:
+    """A pod with our labels that never answers would fire GpushareExtenderDown."""
+    assert scraped(container, port, namespace="team-a") == set()

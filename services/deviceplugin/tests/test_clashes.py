@@ -7,6 +7,8 @@ from fakecluster.objects import planned
 from fakedriver import FakeDriver, t4
 from stage import Stage
 
+from gpucore.wire.names import MIRROR_POD
+
 pytestmark = pytest.mark.slow
 
 
@@ -127,6 +129,22 @@ async def test_a_pod_that_kubelet_turns_away_unseen_leaves_no_ghost(tmp_path: Pa
             annotated = stage.annotations(name)["ALIYUN_COM_GPU_MEM_IDX"]
             assert {int(annotated)} == stage.gpus_of(name)
         assert stage.annotations("a")["ALIYUN_COM_GPU_MEM_ASSIGNED"] == "false"
+
+
+async def test_a_mirror_pod_of_a_tenant_takes_no_call_that_is_for_another_pod(
+    tmp_path: Path,
+) -> None:
+    """Kubelet never admits it: a demand that no GPU meets refuses no pod of others."""
+    hostile = {MIRROR_POD: "x", "gpushare/memory-limit": "9"}
+    async with Stage(tmp_path) as stage:
+        await stage.offered(30)
+        stage.create("ghost", {"gpu-mem": 3}, annotations=hostile, namespace="tenant")
+        stage.create("a", {"gpu-mem": 3}, annotations=planned(1, 3))
+        await stage.kubelet.wait_for(
+            lambda: stage.kubelet.admitted("a") or "a" in stage.kubelet.rejected
+        )
+        assert stage.kubelet.rejected == {}
+        assert stage.gpus_of("a") == {1}
 
 
 async def test_two_containers_share_a_gpu_each_with_its_own_amount(tmp_path: Path) -> None:

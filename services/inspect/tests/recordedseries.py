@@ -6,6 +6,8 @@ from typing import Any
 import msgspec
 from fakeprometheus import result_of
 
+from gpuinspect.sources.prometheus import PLUGINS
+
 GIB = 1 << 30
 DAY = 86400
 
@@ -86,7 +88,8 @@ class RecordedSeries:
 
     @staticmethod
     def _is_chosen(pod: RecordedPod, query: str) -> bool:
-        return "{" not in query or f'{{exported_namespace="{pod.namespace}"}}' in query
+        named = f'exported_namespace="{pod.namespace}"' in query
+        return PLUGINS in query and (named or "exported_namespace=" not in query)
 
 
 def _matrix(pod: RecordedPod, of_sm: bool, end: int) -> dict[str, Any]:

@@ -108,7 +108,7 @@ def test_only_the_namespace_is_asked_for(run: Run, nodes: FakeCluster) -> None:
     assert [item["namespace"] for item in found["items"]] == ["team"]
     queries = [fields["query"] for _, fields in series.asked]
     assert len(queries) == 5
-    assert all('{exported_namespace="team"}' in query for query in queries)
+    assert all('exported_namespace="team"}' in query for query in queries)
     assert len(recommended(run, nodes, series, "-A")["items"]) == 2
 
 
@@ -117,7 +117,7 @@ def test_a_quote_in_the_namespace_does_not_end_the_selector(run: Run, nodes: Fak
     series = RecordedSeries()
     with serving({}, respond=series.respond) as url:
         run("recommend", "--prometheus", url, "-n", 'a"} or up{a="', on=nodes)
-    assert '{exported_namespace="a\\"} or up{a=\\""}' in series.asked[0][1]["query"]
+    assert 'exported_namespace="a\\"} or up{a=\\""}' in series.asked[0][1]["query"]
 
 
 def test_the_samples_of_all_pods_are_bounded(

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.slow
 
 EVERY = 1800
 """Seconds between two scrapes, so that a week has few."""
-PLUGIN = {"job": "gpushare", "namespace": "gpushare", "pod": "plugin-a", "node": "n"}
+PLUGIN = {"job": "gpushare-device-plugin", "namespace": "gpushare", "pod": "plugin-a", "node": "n"}
 """Labels of the target, which change when the plugin's pod is another."""
 
 

@@ -8,7 +8,7 @@ from nodepods import expected, make_pod, plan
 from gpucore.node.allocation.device_ids import Resource
 from gpucore.node.allocation.reading import expected_of
 from gpucore.wire import names as wire_names
-from gpucore.wire.names import DEFAULT_NAMES
+from gpucore.wire.names import DEFAULT_NAMES, MIRROR_POD
 from gpucore.wire.pod.spec import Container
 
 
@@ -60,6 +60,11 @@ def test_a_running_pod_no_longer_waits() -> None:
     """Only a Pending pod can still be admitted."""
     assert expected("p", {"gpu-mem": 1}).waiting
     assert not expected("p", {"gpu-mem": 1}, phase="Running").waiting
+
+
+def test_a_mirror_pod_does_not_wait() -> None:
+    """Kubelet admits static pods from its files, and any user may create what looks like one."""
+    assert not expected("a", {"gpu-mem": 2}, annotations={MIRROR_POD: ""}).waiting
 
 
 def test_a_pod_without_gpus_is_not_expected() -> None:

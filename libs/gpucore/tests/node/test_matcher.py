@@ -359,6 +359,38 @@ def test_a_refusal_names_other_pods_for_the_log_of_the_node_only() -> None:
     assert answer.pods == ("default/secret",)
 
 
+TOO_LARGE = {"gpu-mem": 3, "gpu-core.percentage": 150}
+"""Kubelet takes the resources of a container in any order, and its calls end where it has too few.
+A node may have more of it on several GPUs: then kubelet calls, and the plugin refuses."""
+
+
+def test_a_pod_that_no_node_can_run_takes_no_call_of_another_pod() -> None:
+    """Kubelet rejected it unseen, which the watch has yet to deliver: the call is for b."""
+    hostile = expected("a", TOO_LARGE, annotations={wire_names.MEMORY_LIMIT: "9"})
+    planned = expected("b", {"gpu-mem": 3}, annotations=plan(1))
+    kubelet = Kubelet(matcher(machine(15, 15), hostile, planned))
+    assert make_gpus(kubelet.take(3)) == {1: 3}
+
+
+def test_a_pod_that_no_node_can_run_is_not_waited_for_and_refused_at_what_is_too_much() -> None:
+    """A wait for another pod of this amount would hold up kubelet at each such pod."""
+    state = matcher(machine(15, 15), expected("a", TOO_LARGE))
+    kubelet = Kubelet(state)
+    assert isinstance(state.prefer(kubelet.question(MEM, 3)), tuple)
+    assert make_gpus(kubelet.take(3)) == {0: 3}
+    assert "150" in denied(kubelet.take(150, CORE), AllocationErrorCode.NO_GPU_FITS)
+
+
+def test_a_pod_gets_devices_where_its_call_was_taken_by_one_that_no_node_can_run() -> None:
+    """Kubelet called for a before it rejected it: b is not refused for what a demands."""
+    hostile = expected("a", TOO_LARGE, annotations={wire_names.MEMORY_LIMIT: "9"})
+    planned = expected("b", {"gpu-mem": 3}, annotations=plan(1))
+    kubelet = Kubelet(matcher(machine(15, 15), hostile, planned))
+    kubelet.take(3)
+    kubelet.used[MEM].clear()  # a was rejected
+    assert isinstance(kubelet.take(3), Granted)
+
+
 def test_a_pod_that_was_refused_at_allocate_is_not_meant_again() -> None:
     """Kubelet took the last units without a question, and goes on with the next pod."""
     demand = {wire_names.ISOLATION: "mps"}

@@ -14,6 +14,7 @@ import grpc.aio
 from google.protobuf.descriptor import ServiceDescriptor
 
 from fakekubelet.devices import AdmissionError, DeviceManager, Ids, Plugin
+from gpucore.wire.names import MIRROR_POD
 from gpudeviceplugin.proto import deviceplugin_pb2 as api
 from gpudeviceplugin.proto import podresources_pb2 as truth
 from gpudeviceplugin.rpc import caller, handler
@@ -250,6 +251,8 @@ class FakeKubelet:
         meta = pod["metadata"]
         if meta["uid"] in self._seen or pod["status"]["phase"] in {"Succeeded", "Failed"}:
             return
+        if MIRROR_POD in meta["annotations"]:
+            return  # it admits the static pods of its files
         self._seen.add(meta["uid"])
         if pod["status"]["phase"] == "Running":
             return  # after a restart: "container detected running, nothing to do"

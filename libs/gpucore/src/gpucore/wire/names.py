@@ -159,6 +159,7 @@ UNHEALTHY_NAMESPACE: Final = "kube-system"
 UNHEALTHY_PREFIX: Final = "unhealthy-gpu-"
 UNHEALTHY_KEY: Final = "gpus"
 MANAGED_BY: Final = "app.kubernetes.io/managed-by"
+MIRROR_POD: Final = "kubernetes.io/config.mirror"  # on what shows a static pod; any user may set it
 PLUGIN: Final = "gpushare-device-plugin"
 
 DEVICE_ID_SEPARATOR: Final = "-_-"

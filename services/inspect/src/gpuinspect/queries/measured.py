@@ -111,8 +111,9 @@ def no_series(scope: str, window: str) -> str:
     """
     return (
         f"Prometheus has no series gpushare_recorded_bytes of {scope} in {window}: it must scrape"
-        " the device plugins (chart value monitoring.enabled), which record pods with"
-        " devicePlugin.record.enabled; without a URL of Prometheus, the plugins are read directly"
+        " the device plugins as job gpushare-device-plugin (chart value monitoring.enabled), which"
+        " record pods with devicePlugin.record.enabled; without a URL of Prometheus, the plugins"
+        " are read directly"
     )
 
 

@@ -1,4 +1,9 @@
-"""Current figures of GPUs from Prometheus, by GPU UUID, through its HTTP API."""
+"""Current figures of GPUs from Prometheus, by GPU UUID, through its HTTP API.
+
+Prometheus may scrape pods of tenants too, which can export any series and any label but those of
+their target. So series of the device plugins are chosen by their job, which is that of the chart's
+rules, and series of recording rules by having no instance.
+"""
 
 import math
 import time
@@ -11,16 +16,19 @@ from urllib3.exceptions import HTTPError
 
 from gpuinspect.errors import PrometheusError
 
-USED_BYTES: Final = "max by (uuid) (gpushare_gpu_used_bytes)"
+PLUGINS: Final = 'job="gpushare-device-plugin"'
+USED_BYTES: Final = f"max by (uuid) (gpushare_gpu_used_bytes{{{PLUGINS}}})"
 UTILIZATION: Final = "max by (UUID) (DCGM_FI_DEV_GPU_UTIL)"
 """NVIDIA's dcgm-exporter publishes it; our device plugin does not measure it."""
 POD_USED_BYTES: Final = (
     "sum by (pod) (label_join("
-    "max by (gpu, exported_namespace, exported_pod) (gpushare_pod_used_bytes),"
+    f"max by (gpu, exported_namespace, exported_pod) (gpushare_pod_used_bytes{{{PLUGINS}}}),"
     ' "pod", "/", "exported_namespace", "exported_pod"))'
 )
 """Largest value of several scrapes for each GPU of a pod, summed over the pod's GPUs."""
-GPU_HOURS: Final = "sum by (exported_namespace) (sum_over_time({series}[{since}])) / 60"
+GPU_HOURS: Final = (
+    'sum by (exported_namespace) (sum_over_time({series}{{instance=""}}[{since}])) / 60'
+)
 """The recording rules are evaluated once a minute."""
 TIMEOUT_SECONDS: Final = 10.0
 MOST_BYTES: Final = 64 * 1024 * 1024

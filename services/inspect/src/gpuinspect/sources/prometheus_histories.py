@@ -22,7 +22,14 @@ from gpucore.sizing.usage_history import (
     WorkloadKey,
 )
 from gpuinspect.errors import PrometheusError
-from gpuinspect.sources.prometheus import QUERY, QUERY_RANGE, Series, number, read_series
+from gpuinspect.sources.prometheus import (
+    PLUGINS,
+    QUERY,
+    QUERY_RANGE,
+    Series,
+    number,
+    read_series,
+)
 
 MOST_PODS: Final = 20_000
 MOST_POINTS: Final = 1_000_000
@@ -88,7 +95,8 @@ def prometheus_histories(
             than :data:`MOST_PODS`.
     """
     span, end = round(days * _DAY), int(time.time())
-    chosen = "{exported_namespace=" + json.dumps(namespace) + "}" if namespace else ""
+    within = f",exported_namespace={json.dumps(namespace)}" if namespace else ""
+    chosen = f"{{{PLUGINS}{within}}}"
     with urllib3.PoolManager(timeout=seconds, retries=False) as pool:
         asking = _Asking(pool, url, seconds)
         figures = asking.figures(chosen, span, end)

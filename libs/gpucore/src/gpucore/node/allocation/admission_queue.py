@@ -9,7 +9,7 @@ A wrong guess is possible only between equal amounts (kubelet rejected a pod bef
 devices); kubelet's allocations, passed to :meth:`AdmissionQueue.sync_from_kubelet`, correct it.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from gpucore.node.allocation.device_ids import DeviceTable, Resource
@@ -115,15 +115,23 @@ class AdmissionQueue:
         for waiting in self._waiting.values():
             waiting.passed_over = False
 
-    def turn(self, resource: Resource, amount: int) -> Turn | None:
-        """The container that kubelet's call is for; ``None`` when no known pod requests this."""
+    def turn(
+        self,
+        resource: Resource,
+        amount: int,
+        may_run: Callable[[Expected], bool] = lambda _: True,
+    ) -> Turn | None:
+        """The container that kubelet's call is for; ``None`` when no known pod requests this.
+
+        Args:
+            may_run: false for pods that the call is not taken for.
+        """
         active = self._waiting.get(self._active) if self._active else None
-        found = active and self._matching(active, resource, amount)
-        if found:
-            return found
-        for waiting in self._waiting.values():
-            found = None if waiting.passed_over else self._matching(waiting, resource, amount)
-            if found:
+        first = () if active is None else (active,)
+        rest = (each for each in self._waiting.values() if not each.passed_over)
+        for waiting in (*first, *rest):
+            found = self._matching(waiting, resource, amount)
+            if found and may_run(waiting.pod):
                 return found
         return None
 

@@ -87,6 +87,10 @@ class AllocationMatcher:
     def equip(self, inventory: Inventory, *, oversell: int = 1) -> None:
         """The node has these GPUs from now on; unhealthy ones give nothing."""
         self.tables = {each: device_table(inventory, each, oversell=oversell) for each in Resource}
+        self._sizes = {
+            each: sorted(map(len, table.ids.values()), reverse=True)
+            for each, table in self.tables.items()
+        }
         self.single = frozenset(gpu.index for gpu in inventory.gpus if gpu.mig)
         self.closed = frozenset(gpu.index for gpu in inventory.gpus if not gpu.healthy)
         self.isolations = {gpu.index: gpu.isolation for gpu in inventory.gpus}
@@ -141,9 +145,16 @@ class AllocationMatcher:
         }
 
     def prefer(self, question: PreferenceRequest) -> tuple[str, ...] | AllocationError | None:
-        """Ids that kubelet should take; ``None`` when no known pod requests this (yet)."""
-        turn = self.queue.turn(question.resource, question.amount)
-        return None if turn is None else self._advise(turn, question)
+        """Ids that kubelet should take; ``None`` when no known pod requests this (yet).
+
+        Kubelet rejects a pod that requests more than the node has, often before it calls: such a
+        pod takes no call from a later one. A call that no other pod requests is answered at once.
+        """
+        turn = self.queue.turn(question.resource, question.amount, self._may_run)
+        if turn is not None:
+            return self._advise(turn, question)
+        hopeless = self.queue.turn(question.resource, question.amount)
+        return None if hopeless is None else self.adopt(question)
 
     def adopt(self, question: PreferenceRequest) -> tuple[str, ...] | AllocationError:
         """As :meth:`prefer`, for a container that restarts, else for an unknown pod: best fit.
@@ -315,7 +326,23 @@ class AllocationMatcher:
             turn = answered.turn
             if turn is None or turn.pod.uid in self.queue or turn.pod in self.restarting:
                 return turn
-        return self.queue.turn(resource, len(ids))
+        return self.queue.turn(resource, len(ids), self._may_run)
+
+    def _may_run(self, pod: Expected) -> bool:
+        """No container requests more than the node has on as many GPUs as the pod may use.
+
+        What is too much is counted in devices, so kubelet or this plugin rejects the pod in any
+        case.
+        """
+        most = {
+            resource: sum(sizes if resource is Resource.GPU else sizes[: pod.gpu_count])
+            for resource, sizes in self._sizes.items()
+        }
+        return all(
+            resource.requested(step.request) <= amount
+            for step in pod.steps
+            for resource, amount in most.items()
+        )
 
     def _restart(self, resource: Resource, amount: int) -> Turn | None:
         """A container that restarts, as far as kubelet has lost its record of its devices."""

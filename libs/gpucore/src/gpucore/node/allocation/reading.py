@@ -8,7 +8,7 @@ from gpucore.node.allocation.device_ids import Resource
 from gpucore.node.allocation.expected import Expected, ExpectedContainer
 from gpucore.units import MIB, GpuIndex
 from gpucore.wire.errors import WireError
-from gpucore.wire.names import Names
+from gpucore.wire.names import MIRROR_POD, Names
 from gpucore.wire.pod.allocations import allocation_of
 from gpucore.wire.pod.placements import split_evenly
 from gpucore.wire.pod.requests import container_request, kai_limit
@@ -20,7 +20,10 @@ Kept = Mapping[Resource, Counter[GpuIndex]]
 
 
 def expected_of(pod: Pod, names: Names) -> Expected | None:
-    """The expected calls for ``pod``; ``None`` without a GPU request or a readable amount."""
+    """The expected calls for ``pod``; ``None`` without a GPU request or a readable amount.
+
+    Kubelet admits no mirror pod, but the static pod of a file on its node, if there is one.
+    """
     try:
         pod_request = pod_request_of(pod, names)
         steps = _steps(pod, names)
@@ -37,7 +40,7 @@ def expected_of(pod: Pod, names: Names) -> Expected | None:
         gpu_count=pod_request.gpu_count,
         pod_request=pod_request,
         steps=steps,
-        waiting=pod.phase == "Pending",
+        waiting=pod.phase == "Pending" and MIRROR_POD not in pod.annotations,
         bursts=bool(pod_request.burst or kai_limit(pod, MIB, names)),
         alone=allocation.exclusive if allocation else pod_request.whole_device,
     )
