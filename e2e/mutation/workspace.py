@@ -79,6 +79,8 @@ class Workspace:
                 f"-m={markers}",
                 "-p",
                 "no:cacheprovider",
+                "-p",
+                "no:unraisableexception",  # of a test that mutmut or a mutant ended early
             ],
         }
         # Strings of JSON are strings of TOML.
