@@ -276,6 +276,17 @@ def test_a_gpu_that_is_full_below_the_limit_proves_no_limit(
     assert "not measurable: the GPU was full (0 MiB free)" in found["seen"]
 
 
+def test_processes_that_leave_the_end_of_the_gpu_to_others_prove_no_limit(
+    serve: Serve, verify: Verify
+) -> None:
+    """Without isolation, on a GPU that others nearly fill, they stay below the share unlimited."""
+    server = serve("none")
+    server.gpu_mib = 4096
+    found = verify.rows(server, "--only", "processes")["processes"]
+    assert found["verdict"] == "skip", found
+    assert "left the last 768 MiB of the GPU to others" in found["seen"]
+
+
 @pytest.mark.parametrize("mode", ["driver", "mps"])
 def test_without_a_cuda_driver_in_the_pods_the_next_step_is_the_runtime(
     mode: str, serve: Serve, verify: Verify
