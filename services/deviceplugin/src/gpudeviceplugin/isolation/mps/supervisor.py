@@ -26,6 +26,7 @@ from gpudeviceplugin.isolation.mps.errors import (
     ControlError,
     MpsError,
     NoDaemonError,
+    ProgramError,
 )
 from gpudeviceplugin.isolation.mps.folders import Folders, trim_logs
 from gpudeviceplugin.isolation.mps.phase import MpsDaemonPhase
@@ -162,14 +163,15 @@ class Supervisor:
         """Look at it again and again. Raises ControlError when it does not respond.
 
         A daemon that reads from another client runs, and is never ended: any pod with its pipes can
-        be that client, and the end of the daemon is the end of the pods beside it.
+        be that client, and the end of the daemon is the end of the pods beside it. Nor is one that
+        nothing is known about, because the control program does not run.
         """
         ours = self._program.flags is not None
         starts, seconds = ours, self._timing.start if ours else self._timing.patience
         while True:
             try:
                 await self._respond(seconds, starts=starts)
-            except BusyError as error:
+            except (BusyError, ProgramError) as error:
                 self._fail(error)
             else:
                 self._enter(MpsDaemonPhase.SERVING, "")
@@ -188,9 +190,10 @@ class Supervisor:
 
         Raises:
             BusyError: one attempt at least met another client: the daemon runs.
+            ProgramError: in one attempt at least the control program did not run.
             ControlError: no attempt had an answer.
         """
-        busy: BusyError | None = None
+        spared: BusyError | ProgramError | None = None
         while True:
             allowed = min(max(seconds, self._timing.poll), self._timing.answer)
             begin = time.monotonic()
@@ -199,9 +202,9 @@ class Supervisor:
             except ControlError as error:
                 seconds -= min(time.monotonic() - begin, allowed)
                 absent = isinstance(error, NoDaemonError)
-                busy = error if isinstance(error, BusyError) else busy
+                spared = error if isinstance(error, BusyError | ProgramError) else spared
                 if (absent and not starts) or round(seconds, 3) <= 0:
-                    raise (busy if busy and not absent else error) from None
+                    raise (spared if spared and not absent else error) from None
                 await asyncio.sleep(self._timing.poll)
                 seconds -= self._timing.poll
             else:
