@@ -90,6 +90,7 @@ class Supervisor:
         phase: new pods may rely on it while SERVING.
         why: the reason why it does not serve, as text.
         starts: how often it was started.
+        before_start: is called before each start of a daemon of the plugin; raises MpsError.
     """
 
     def __init__(
@@ -104,6 +105,7 @@ class Supervisor:
         self.why = "its MPS daemon has not responded yet"
         self.starts = 0
         self.on_change: Callable[[MpsDaemonPhase, MpsDaemonPhase], None] = ignore
+        self.before_start: Callable[[], None] = ignore
 
     async def run(self) -> None:
         """Keep it alive until cancelled; then stop it before returning."""
@@ -132,6 +134,7 @@ class Supervisor:
             grace=self._timing.grace,
         )
         try:
+            self.before_start()
             await daemon.start()
             await self._until_ended(daemon)
         except MpsError as error:
