@@ -180,6 +180,16 @@ def test_a_verdict_follows_from_the_figures(number: int) -> None:
     assert proof.row in ROWS
 
 
+@pytest.mark.parametrize("check", ["memory", "processes"])
+def test_a_node_with_the_label_is_not_told_to_have_it(check: str) -> None:
+    """A GPU is in mode none as well where its driver cannot have the mode, or a limit is off."""
+    proofs = {
+        "memory": case(memory.proof, FILLED, "none", reached_mib=6144, refusal=""),
+        "processes": case(processes.proof, TOGETHER, "none", sum_mib=8000),
+    }
+    assert "where it has that label, read its events GpuIsolation" in proofs[check].next_step
+
+
 @pytest.mark.parametrize("free", [7424, 8000, 16384, 143771])
 def test_three_processes_stay_within_what_is_free_with_their_contexts(free: int) -> None:
     """Where no limit holds each takes what it asks for, and its CUDA context beside that."""

@@ -6,6 +6,7 @@ from typing import Final
 from gpuprobe.checks import answers as reading
 from gpuprobe.checks.answers import outcome, value
 from gpuprobe.checks.memory import (
+    ISOLATE,
     LIMITED,
     MARGIN_MIB,
     STEP_MIB,
@@ -117,7 +118,7 @@ def _left_alone(found: Figures) -> str:
 
 def _next(mode: str) -> str:
     if mode == "none":
-        return "enable isolation: label the node gpushare/isolation=driver or =mps"
+        return ISOLATE
     if mode == "mps":
         return (
             "isolation by the driver (r615 or later) limits the pod: gpushare/isolation=driver+mps"
