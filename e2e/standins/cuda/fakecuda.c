@@ -185,6 +185,8 @@ int cuMemFree_v2(uint64_t address) {
 int cuMemGetInfo_v2(size_t *available, size_t *total) {
     *total = node_played() ? node_limit(current) : limit();
     *available = *total > held ? *total - held : 0;
+    if (node_played() && node_free(current) < *available)
+        *available = node_free(current); /* others hold the rest of the GPU */
     return OK;
 }
 

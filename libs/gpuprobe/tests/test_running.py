@@ -63,6 +63,18 @@ def test_a_plan_answers_each_step_and_goes_on_after_a_refusal(env: dict[str, str
     assert found[0]["from"] <= found[0]["to"] <= found[1]["from"]
 
 
+def test_a_plan_ends_in_a_container_with_another_gpu(env: dict[str, str]) -> None:
+    """What follows may crash those that use the GPU; with the expected one it goes on."""
+    steps = ({"do": "expect", "uuid": UUID}, {"do": "fill", "mib": 4})
+    expected, held = run(env, *steps)
+    assert (expected["ok"], held["ok"]) == ({}, {"held_mib": 4})
+    other = UUID.replace("84bc", "95cd")
+    (found,) = run(env | {"FAKECUDA_GPU_0": other}, *steps)
+    assert found["error"]["name"] == f"{other}, not {UUID}"
+    (none,) = run(env | {"FAKECUDA_NONE": "1"}, *steps)
+    assert none["error"]["name"] == "CUDA_ERROR_NO_DEVICE"
+
+
 def test_a_process_leaves_what_it_is_told_to_leave(env: dict[str, str]) -> None:
     """Where no limit holds, memory that is free may be needed by others at once."""
     (found,) = run(env, EXHAUST | {"spare_mib": 100})

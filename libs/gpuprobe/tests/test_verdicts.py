@@ -39,6 +39,7 @@ TOGETHER = {
     "second_mib": 1500,
     "outside_mib": 0,
     "sum_mib": 3548,
+    "refused": True,
 }
 QUIET = {
     "before_per_s": 100.0,
@@ -118,6 +119,8 @@ CASES = [
     (case(processes.proof, TOGETHER, "driver+mps", sum_mib=8000), FAIL, "8000 MiB"),
     (case(processes.proof, TOGETHER, "mps", sum_mib=8000), KNOWN, "8000 MiB"),
     (case(processes.proof, TOGETHER, "none", sum_mib=8000), KNOWN, "8000 MiB"),
+    (case(processes.proof, TOGETHER, "none", refused=False), SKIP, "last 768 MiB of the GPU"),
+    (case(processes.proof, TOGETHER, "none", sum_mib=8000, refused=False), KNOWN, "8000 MiB"),
     (case(processes.proof, TOGETHER, "driver", fork_mib=0), FAIL, "fork 0"),
     (case(neighbour.proof, QUIET, "driver"), PASS, "90% of its speed and intact"),
     (case(neighbour.proof, QUIET, "driver", greedy_per_s=59.0), FAIL, "kept 59%"),
@@ -175,6 +178,16 @@ def test_a_verdict_follows_from_the_figures(number: int) -> None:
     assert words in proof.seen
     assert bool(proof.next_step) == (verdict in {FAIL, KNOWN})
     assert proof.row in ROWS
+
+
+@pytest.mark.parametrize("check", ["memory", "processes"])
+def test_a_node_with_the_label_is_not_told_to_have_it(check: str) -> None:
+    """A GPU is in mode none as well where its driver cannot have the mode, or a limit is off."""
+    proofs = {
+        "memory": case(memory.proof, FILLED, "none", reached_mib=6144, refusal=""),
+        "processes": case(processes.proof, TOGETHER, "none", sum_mib=8000),
+    }
+    assert "where it has that label, read its events GpuIsolation" in proofs[check].next_step
 
 
 @pytest.mark.parametrize("free", [7424, 8000, 16384, 143771])
@@ -239,10 +252,13 @@ def test_work_that_was_refused_leaves_no_figure() -> None:
     assert overhead.refusal(answered(1, 1)) == ""
 
 
+STOPPED: dict[str, Any] = {"ok": {"held_mib": 1500, "refusal": ""}}
+
+
 def taken(*answers: dict[str, Any], outside: dict[str, Any] | None = None) -> list[dict[str, Any]]:
     """The answers of the row ``processes``; the second program's are given."""
     held = {"ok": {"held_mib": 2048}}
-    entered = outside or {"ok": {"held_mib": 0}}
+    entered = outside or {"ok": {"held_mib": 0, "refusal": OUT_OF_MEMORY}}
     return [
         {"do": "child", "name": processes.FIRST, "ok": {"answers": [{"ok": {}}, held]}},
         {"do": "child", "name": processes.SECOND, "ok": {"answers": list(answers)}},
@@ -263,13 +279,22 @@ def test_a_process_without_memory_for_its_context_has_reached_nothing() -> None:
     assert processes.proof(found, "driver").verdict is PASS
 
 
+def test_processes_that_stopped_by_themselves_show_no_limit() -> None:
+    """Without isolation each leaves the end of the GPU to others: nothing held it there."""
+    left = {"ok": {"held_mib": 0, "refusal": ""}}
+    found = processes.figures(4096, taken(STOPPED, outside=left))
+    assert processes.proof(found, "none").verdict is SKIP
+    stopped_by_limit = processes.figures(4096, taken(STOPPED))
+    assert processes.proof(stopped_by_limit, "driver").verdict is PASS
+
+
 @pytest.mark.parametrize(
     ("answers", "words"),
     [
         (taken(refused("ended")), "ended without an answer"),
         (taken({"ok": {}}, refused("ended")), "ended without an answer"),
         (taken(refused("CUDA_ERROR_NO_DEVICE", "cuInit")), "cuInit: CUDA_ERROR_NO_DEVICE"),
-        (taken({"ok": {"held_mib": 0}}, outside=refused("CUDA_ERROR_X", "cuInit")), "CUDA_ERROR_X"),
+        (taken(STOPPED, outside=refused("CUDA_ERROR_X", "cuInit")), "CUDA_ERROR_X"),
     ],
 )
 def test_a_process_that_failed_otherwise_shows_no_limit(

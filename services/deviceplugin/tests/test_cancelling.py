@@ -53,6 +53,19 @@ async def test_a_start_that_is_cancelled_at_any_step_leaves_no_process(tmp_path:
     await starting.result().communicate()
 
 
+async def test_a_node_without_a_free_process_id_starts_no_program(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Before Python 3.12 a thread waits for each program, and fails to start with another error."""
+
+    async def start(*_: str, **__: Any) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", start)
+    with pytest.raises(OSError, match="can't start new thread"):
+        await spawn("true")
+
+
 class DeafKubelet(FakeKubelet):
     """Never answers a registration."""
 

@@ -6,7 +6,12 @@ from pathlib import Path
 import pytest
 
 from gpudeviceplugin.isolation.mps.control import Control, environment
-from gpudeviceplugin.isolation.mps.errors import BusyError, ControlError, NoDaemonError
+from gpudeviceplugin.isolation.mps.errors import (
+    BusyError,
+    ControlError,
+    NoDaemonError,
+    ProgramError,
+)
 from gpudeviceplugin.isolation.mps.folders import Folders
 
 FOLDERS = Folders(Path("/mps/pipe"), Path("/mps/log"))
@@ -68,6 +73,15 @@ async def test_only_a_busy_daemon_may_answer_later(
     assert failure.type is kind
 
 
+@pytest.mark.parametrize("end", ["kill -KILL $$", "exec /none", "printf 'loading: no' && exit 127"])
+async def test_a_program_that_did_not_run_shows_nothing_about_the_daemon(
+    tmp_path: Path, end: str
+) -> None:
+    """It was killed for want of memory, or its libraries could not be loaded."""
+    with pytest.raises(ProgramError):
+        await control(tmp_path, end).send("ps", seconds=SECONDS)
+
+
 async def test_a_command_without_an_answer_leaves_no_process(tmp_path: Path) -> None:
     """It is killed and reaped when its time is over."""
     pid = tmp_path / "pid"
@@ -79,7 +93,7 @@ async def test_a_command_without_an_answer_leaves_no_process(tmp_path: Path) -> 
 
 async def test_a_program_that_is_missing_is_named() -> None:
     """The message has the error text of the operating system."""
-    with pytest.raises(ControlError, match=r"^cannot run /none: No such file or directory$"):
+    with pytest.raises(ProgramError, match=r"^cannot run /none: No such file or directory$"):
         await Control("/none", FOLDERS).send("ps", seconds=SECONDS)
 
 

@@ -137,6 +137,23 @@ async def test_a_pod_that_is_being_deleted_may_have_lost_its_cgroup(world: World
     assert world.events == []
 
 
+async def test_a_pod_that_ended_by_itself_may_have_lost_its_cgroup(world: World) -> None:
+    """Kubelet removes it, and reports the end later, as long as the API server does not answer.
+
+    A cgroup in which a process runs cannot be removed.
+    """
+    world.pod("a", gpu0=3)
+    await world.limits.look()
+    world.cgroup("a").rmdir()
+    for _ in range(2):
+        assert await world.limits.look() == {Finding.PENDING}
+    assert world.limits.holds(FIRST)
+    assert world.events == []
+    assert metric("a") is None
+    world.cgroup("a").mkdir()
+    assert await world.limits.look() == {Finding.HOLDS}
+
+
 async def test_a_pod_that_has_ended_needs_no_limit_though_its_successor_has_its_name(
     world: World,
 ) -> None:

@@ -2,16 +2,20 @@
 
 import asyncio
 import os
+import shutil
 import socket
 import stat
+import tempfile
 from pathlib import Path
 
 import pytest
-from mpsstage import CURT, PROGRAM, SECONDS, UUID, leftover, mps_stage
+from mpsstage import CURT, PROGRAM, QUICK, SECONDS, UUID, leftover, mps_stage
 
+from gpucore.node.isolation.mps_grant import MpsPlace
 from gpudeviceplugin.isolation.mps import supervisor
 from gpudeviceplugin.isolation.mps.daemon import Daemon
 from gpudeviceplugin.isolation.mps.errors import ControlError, FolderError
+from gpudeviceplugin.isolation.mps.fleet import Fleet
 from gpudeviceplugin.isolation.mps.folders import (
     LOG_BYTES,
     Folders,
@@ -132,6 +136,31 @@ async def test_a_place_that_cannot_be_made_is_a_reason_not_a_crash() -> None:
         stage.folders.pipe.parent.write_text("")
         stage.run()
         assert f"cannot make {stage.folders.pipe.parent}" in await stage.failure()
+
+
+async def test_a_gpu_serves_once_the_shared_memory_of_its_daemon_is_there() -> None:
+    """Containers have it mounted: a place that could not be made at first is made later."""
+    top = Path(tempfile.mkdtemp(prefix="mps"))
+    root, serves = top / "root", asyncio.Event()
+    root.touch()
+    fleet = Fleet(MpsPlace(str(root)), control=str(PROGRAM), multi_user=False, timing=QUICK)
+
+    def changed(_: str, __: MpsDaemonPhase, after: MpsDaemonPhase, ___: str) -> None:
+        if after is MpsDaemonPhase.FAILED:
+            root.unlink(missing_ok=True)
+        else:
+            serves.set()
+
+    fleet.on_change = changed
+    fleet.want([UUID])
+    running = asyncio.create_task(fleet.run())
+    async with asyncio.timeout(SECONDS):
+        await serves.wait()
+    there = stat.S_IMODE((root / "shm").stat().st_mode) if (root / "shm").exists() else 0
+    running.cancel()
+    await asyncio.wait({running})
+    shutil.rmtree(top)
+    assert there == 0o1777
 
 
 async def test_a_deaf_daemon_is_killed_in_the_end() -> None:

@@ -336,6 +336,21 @@ async def test_a_driver_that_does_not_close_its_connection_holds_nothing_up(
     driver.let_go.set()
 
 
+async def test_a_node_without_a_free_process_id_ends_no_question(
+    driver: Driver, patient: PatientDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The plugin would end with an error that is none of the driver's, and its MPS daemons too."""
+    driver.let_go.clear()
+    first = asyncio.create_task(probe(patient, FIRST))
+    await until("GPU 0 is asked", lambda: driver.at_once)
+    monkeypatch.setattr(threading.Thread, "start", Mock(side_effect=RuntimeError("no thread")))
+    second = asyncio.create_task(patient.probes([SECOND]))
+    await asyncio.sleep(0)
+    driver.let_go.set()
+    await asyncio.wait({first, second})
+    assert list(second.result()) == [SECOND]
+
+
 async def test_questions_about_one_gpu_are_put_one_after_the_other(
     driver: Driver, patient: PatientDriver
 ) -> None:

@@ -14,6 +14,7 @@ from gpudeviceplugin.isolation.mps.errors import (
     ControlError,
     MpsError,
     NoDaemonError,
+    ProgramError,
 )
 from gpudeviceplugin.isolation.mps.fleet import Fleet
 from gpudeviceplugin.isolation.mps.folders import Folders
@@ -96,7 +97,7 @@ class Attempts:
         if not self._answers:
             raise asyncio.CancelledError
         answer = self._answers.pop(0)
-        if isinstance(answer, BusyError | NoDaemonError):
+        if isinstance(answer, BusyError | NoDaemonError | ProgramError):
             raise answer
         if isinstance(answer, ControlError):
             self._clock.now += seconds + (STILL if answer is LATE else 0)
@@ -105,6 +106,7 @@ class Attempts:
 
 
 BUSY, SILENT, GONE = BusyError("busy"), ControlError("no response"), NoDaemonError("no daemon")
+NOT_RUN = ProgramError("cannot run it: Resource temporarily unavailable")
 LATE, STILL = ControlError("no response"), 100.0
 """An attempt during which the plugin stood still for so many seconds, and missed the answer."""
 
@@ -133,6 +135,18 @@ async def test_a_daemon_that_is_silent_for_its_patience_or_gone_is_replaced(
     made = Attempts(monkeypatch, "", *answers)
     with pytest.raises(ControlError, match=r"no response|no daemon"):
         await made.supervisor._watch()
+
+
+async def test_a_node_on_which_no_program_can_start_ends_no_daemon(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A tenant that takes all process ids would else end the pods of every GPU with a daemon."""
+    made = Attempts(monkeypatch, "", *[NOT_RUN] * 200, SILENT, NOT_RUN, *[SILENT] * 4, "")
+    with pytest.raises(asyncio.CancelledError):
+        await made.supervisor._watch()
+    serving, failed = MpsDaemonPhase.SERVING, MpsDaemonPhase.FAILED
+    assert made.phases == [serving, failed, serving]
+    assert made.left == []
 
 
 async def test_time_in_which_the_plugin_stood_still_is_no_silence_of_the_daemon(

@@ -13,6 +13,7 @@ from gpudeviceplugin.isolation.mps.daemon import GRACE_SECONDS
 from gpudeviceplugin.isolation.mps.errors import (
     BusyError,
     ControlError,
+    FolderError,
     MpsError,
     NoDaemonError,
 )
@@ -334,6 +335,28 @@ async def test_a_daemon_that_cannot_be_started_is_stopped_and_tried_again(world:
     assert world.supervisor.why == "its MPS daemon fails: cannot run mps"
     assert not [effect for _, effect in done if "answer" in effect]
     assert await world.end() == []
+
+
+async def test_a_daemon_is_not_started_before_its_place_is_made(world: World) -> None:
+    """It is made before each start: a disk that was full has room later."""
+    faults = [FolderError("cannot make /mps: No space left on device")]
+
+    def place() -> None:
+        world.note("place")
+        if faults:
+            raise faults.pop()
+
+    world.supervisor.before_start = place
+    done = [effect for at, effect in await world.until(8.5)]
+    assert [effect for effect in done if "stop" not in effect] == [
+        "place",
+        "starting to failed",
+        "place",
+        "start",
+        "answer",
+        "failed to serving",
+    ]
+    await world.end()
 
 
 async def test_a_stop_is_carried_to_its_end_when_it_is_cancelled_again(world: World) -> None:

@@ -153,7 +153,7 @@ def test_two_that_share_do_work_of_one_size(serve: Serve, verify: Verify) -> Non
 
     def note(pod: dict[str, Any]) -> None:
         if pod["metadata"]["name"].startswith("sharing"):
-            plans.extend(json.loads(pod["spec"]["containers"][0]["command"][-1]))
+            plans.append(json.loads(pod["spec"]["containers"][0]["command"][-1])[-1])
 
     server.before = note
     assert verdicts(verify.rows(server, "--only", "sharing")) == {"sharing": "pass"}
@@ -264,6 +264,20 @@ def test_a_fault_turns_its_row_red(fault: str, serve: Serve, verify: Verify) -> 
     assert found["nextStep"]
 
 
+@pytest.mark.parametrize("row", ["neighbour", "sharing"])
+def test_pods_on_another_gpu_neither_load_nor_crash_it(
+    row: str, serve: Serve, verify: Verify
+) -> None:
+    """Pods of others may be there: these pods end before they work, and state what they see."""
+    server = serve("driver")
+    _wrong_cdi(server)
+    found = verify.rows(server, "--only", row)[row]
+    assert found["verdict"] == "fail", found
+    assert found["seen"].startswith("GPU of the container: <GPU>, not <GPU>")
+    (log,) = server.folder.glob(f"{row}-*.log")
+    assert [json.loads(line)["do"] for line in log.read_text().splitlines()] == ["expect"]
+
+
 @pytest.mark.parametrize("row", ["memory", "processes", "burst"])
 def test_a_gpu_that_is_full_below_the_limit_proves_no_limit(
     row: str, serve: Serve, verify: Verify
@@ -274,6 +288,17 @@ def test_a_gpu_that_is_full_below_the_limit_proves_no_limit(
     found = verify.rows(server, "--only", row)[row]
     assert found["verdict"] == "skip", found
     assert "not measurable: the GPU was full (0 MiB free)" in found["seen"]
+
+
+def test_processes_that_leave_the_end_of_the_gpu_to_others_prove_no_limit(
+    serve: Serve, verify: Verify
+) -> None:
+    """Without isolation, on a GPU that others nearly fill, they stay below the share unlimited."""
+    server = serve("none")
+    server.gpu_mib = 4096
+    found = verify.rows(server, "--only", "processes")["processes"]
+    assert found["verdict"] == "skip", found
+    assert "left the last 768 MiB of the GPU to others" in found["seen"]
 
 
 @pytest.mark.parametrize("mode", ["driver", "mps"])

@@ -12,7 +12,7 @@ from gpucore.units import GpuIndex, NodeName
 from gpucore.wire.names import DEFAULT_NAMES
 from gpuinspect.cluster import snapshots
 from gpuinspect.cluster.snapshots import Snapshot
-from gpuinspect.verify.placing import FILLERS, GpuPods
+from gpuinspect.verify.placing import FILLERS, PLACES, GpuPods
 from gpuinspect.verify.site import PodFailedError, waiting_reason
 from gpuinspect.verify.targets import ProofTarget, device_now, target_now, targets
 
@@ -131,11 +131,24 @@ def test_a_gpu_that_the_plugin_corrected_is_named(tmp_path: Path) -> None:
 
 
 def test_a_gpu_of_others_is_named_and_no_fault_of_the_share(tmp_path: Path) -> None:
-    """Pods came or went between the look and the bind."""
+    """Pods came or went between each look and its bind."""
     cluster = read(tmp_path, FakeCluster().node("n1", gpus=[Gpu(16), Gpu(16)]))
-    row = pods(OnePodSite({IDX: "1"}), target_of(cluster), cluster)
+    site = OnePodSite({IDX: "1"})
+    row = pods(site, target_of(cluster), cluster)
     with pytest.raises(PodFailedError, match="on GPU 1, not on GPU 0"):
         row.start("share", (), 4)
+    assert len(site.created) == len(site.deleted) == PLACES
+
+
+def test_a_pod_that_another_pod_led_elsewhere_is_placed_again(tmp_path: Path) -> None:
+    """A pod that came between the look and the bind is no fault of the GPU."""
+    cluster = read(tmp_path, FakeCluster().node("n1", gpus=[Gpu(16), Gpu(16)]))
+    site = OnePodSite({IDX: "1"}, {IDX: "0"})
+    row = pods(site, target_of(cluster), cluster)
+    assert row.start("share", (), 4) == "share-2"
+    assert site.deleted == ["share-1"]
+    row.clear()
+    assert site.deleted == ["share-1", "share-2"]
 
 
 def test_a_gpu_that_became_unhealthy_is_named(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from typing import Any, Final, TextIO
 from gpuprobe import container
 from gpuprobe.children import ChildProgram, forked, started
 from gpuprobe.driver import CudaDevice, CudaError, load
-from gpuprobe.names import ENDED, FOLDER, OUTSIDE, READY
+from gpuprobe.names import ENDED, EXPECT, FOLDER, OUTSIDE, READY
 from gpuprobe.worker import CudaWorker
 
 Answer = dict[str, Any]
@@ -41,12 +41,17 @@ def serve(commands: Iterable[str], replies: TextIO) -> int:
 
 
 def run(plan: list[Step], replies: TextIO) -> None:
-    """Run the steps in order, with a line for each; a refused step does not end the plan."""
+    """Run the steps in order, with a line for each; a refused step does not end the plan.
+
+    But for ``expect``: what follows it may disturb only those that use the expected GPU.
+    """
     with ExitStack() as stack:
         steps = PlanSteps(stack)
         for step in plan:
             for reply in steps.replies(step):
                 say(reply, replies)
+                if step["do"] == EXPECT and "error" in reply:
+                    return
 
 
 def run_from_outside(plan: list[Step], name: str) -> None:
@@ -94,6 +99,21 @@ class PlanSteps:
     def do_environment(self) -> Answer:
         """What the container was given, without opening a GPU."""
         return container.described(os.environ)
+
+    def do_expect(self, uuid: str) -> Answer:
+        """Whether the container has this GPU, by a process of its own: this one may have to fork.
+
+        Raises:
+            CudaError: it has another one, or none.
+        """
+        child = started()
+        found = child.finish()
+        child.end()
+        if "error" in found:
+            raise CudaError(**found["error"])
+        if (seen := found["ok"]["uuid"]) != uuid:
+            raise CudaError("GPU of the container", -1, f"{seen}, not {uuid}")
+        return {}
 
     def do_child(self, name: str, steps: list[Step], how: str = "exec", kill: str = "") -> Answer:
         """Run commands in a child, which stays with what it holds until ``leave``.

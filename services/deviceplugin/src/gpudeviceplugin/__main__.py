@@ -23,6 +23,7 @@ from gpudeviceplugin.legacy_flags import IGNORED, translated
 from gpudeviceplugin.plugin import Plugin
 from gpudeviceplugin.settings import DevicePluginSettings
 from gpudeviceplugin.stacks import show_on_sigquit
+from gpudeviceplugin.threads import ThreadPool
 from gpukube.errors import ConfigError
 from gpukube.logs import configure_logs
 
@@ -35,8 +36,9 @@ log = structlog.get_logger()
 
 async def serve(settings: DevicePluginSettings, driver: Driver) -> None:
     """Run until SIGTERM or SIGINT."""
-    plugin = await Plugin.make(settings, driver)
     loop = asyncio.get_running_loop()
+    loop.set_default_executor(ThreadPool(name="asyncio"))
+    plugin = await Plugin.make(settings, driver)
     ended = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, ended.set)

@@ -5,6 +5,7 @@ work that is protected must be bounded.
 """
 
 import asyncio
+import errno
 from collections.abc import Coroutine
 from contextlib import suppress
 from typing import Any
@@ -18,14 +19,21 @@ async def spawn(*command: str, **how: Any) -> asyncio.subprocess.Process:
     the program is awaited, killed and reaped.
 
     Raises:
-        OSError: there is no such program.
+        OSError: there is no such program, or the node has no free process id.
     """
-    starting = asyncio.create_task(asyncio.create_subprocess_exec(*command, **how))
+    starting = asyncio.create_task(_started(command, how))
     try:
         return await asyncio.shield(starting)
     except asyncio.CancelledError:
         await to_its_end(_discard(starting))
         raise
+
+
+async def _started(command: tuple[str, ...], how: dict[str, Any]) -> asyncio.subprocess.Process:
+    try:
+        return await asyncio.create_subprocess_exec(*command, **how)
+    except RuntimeError as error:  # before Python 3.12 a thread waits for each program
+        raise OSError(errno.EAGAIN, str(error)) from error
 
 
 async def _discard(starting: asyncio.Task[asyncio.subprocess.Process]) -> None:

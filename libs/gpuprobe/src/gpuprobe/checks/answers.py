@@ -4,8 +4,8 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from gpuprobe.checks.verdicts import Answer
-from gpuprobe.names import ENDED
+from gpuprobe.checks.verdicts import Answer, Step
+from gpuprobe.names import ENDED, EXPECT
 
 
 class MissingAnswerError(Exception):
@@ -39,6 +39,18 @@ def first(answers: Iterable[Answer], do: str, *, name: str = "") -> Answer:
         if answer.get("do") == do and (not name or answer.get("name") == name):
             return value(answer)
     raise MissingAnswerError(f"the container ended before the step {name or do}")
+
+
+def expecting(uuid: str) -> Step:
+    """The first step of a plan that must disturb nobody on other GPUs."""
+    return {"do": EXPECT, "uuid": uuid}
+
+
+def check_gpu(answers: Iterable[Answer]) -> None:
+    """Raise MissingAnswerError where a plan ended because its container has another GPU."""
+    for answer in answers:
+        if answer.get("do") == EXPECT:
+            value(answer)
 
 
 def value(answer: Answer) -> Answer:

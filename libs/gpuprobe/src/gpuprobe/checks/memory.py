@@ -21,6 +21,11 @@ FULL_MIB: Final = 512
 """Less is free of a GPU whose own end refused memory: a limit leaves what no pod holds."""
 LIMITED: Final = frozenset({"mps", "driver", "driver+mps"})
 """Isolation modes that promise a limit of memory."""
+ISOLATE: Final = (
+    "enable isolation: label the node gpushare/isolation=driver or =mps; where it has that label,"
+    " read its events GpuIsolation and the alert GpushareLimitNotInForce"
+)
+"""The next step in mode ``none``, which a GPU also has while the mode of its node cannot hold."""
 
 
 def spare_mib(mode: str) -> int:
@@ -129,7 +134,7 @@ def _next(mode: str, *, too_little: bool) -> str:
     if too_little:
         return "look for other users of the GPU, and for memory that the driver reserves"
     if mode == "none":
-        return "enable isolation: label the node gpushare/isolation=driver or =mps"
+        return ISOLATE
     if mode == "mps":
         return "check that the MPS daemon of the GPU runs: gpushare doctor, alert GpushareMpsDown"
     return "read the events GpuLimitNotInForce of the pod and the node (docs/isolation.md)"

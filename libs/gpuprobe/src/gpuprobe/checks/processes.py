@@ -6,6 +6,7 @@ from typing import Final
 from gpuprobe.checks import answers as reading
 from gpuprobe.checks.answers import outcome, value
 from gpuprobe.checks.memory import (
+    ISOLATE,
     LIMITED,
     MARGIN_MIB,
     STEP_MIB,
@@ -66,7 +67,19 @@ def figures(allocated_mib: int, answers: Sequence[Answer]) -> Figures:
         "outside_mib": _reached(outside),
     }
     free = free_figure(answer.get("ok", {}) for answer in (*second, *outside))
-    return {"allocated_mib": allocated_mib, **reached, "sum_mib": sum(reached.values()), **free}
+    return {
+        "allocated_mib": allocated_mib,
+        **reached,
+        "sum_mib": sum(reached.values()),
+        "refused": _refused(second) or _refused(outside),
+        **free,
+    }
+
+
+def _refused(answers: Sequence[Answer]) -> bool:
+    """Memory ran out for a process, which did not stop by itself."""
+    answer = answers[-1]
+    return bool(outcome(answer) == OUT_OF_MEMORY or value(answer)["refusal"])
 
 
 def _reached(answers: Sequence[Answer]) -> int:
@@ -79,7 +92,7 @@ def proof(found: Figures, mode: str) -> Proof:
     """The row ``processes``."""
     allocated, together = found["allocated_mib"], found["sum_mib"]
     per_process, holds = mode == "mps", together <= allocated and found["fork_mib"] > 0
-    if holds and (why := full_gpu(found)):
+    if holds and (why := full_gpu(found) or _left_alone(found)):
         return skipped("processes", why)
     expected = f"at most {allocated} MiB in all processes of the pod together"
     if per_process:
@@ -96,9 +109,16 @@ def proof(found: Figures, mode: str) -> Proof:
     )
 
 
+def _left_alone(found: Figures) -> str:
+    """Why processes that were refused nothing show no limit; empty where one was refused."""
+    if found["refused"]:
+        return ""
+    return f"not measurable: the processes left the last {MARGIN_MIB} MiB of the GPU to others"
+
+
 def _next(mode: str) -> str:
     if mode == "none":
-        return "enable isolation: label the node gpushare/isolation=driver or =mps"
+        return ISOLATE
     if mode == "mps":
         return (
             "isolation by the driver (r615 or later) limits the pod: gpushare/isolation=driver+mps"

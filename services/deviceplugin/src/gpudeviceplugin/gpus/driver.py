@@ -8,7 +8,7 @@ that one hanging GPU cannot use up the threads of the others.
 import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import wait
 from contextlib import AsyncExitStack
 from typing import Final, Generic, TypeVar
 
@@ -25,6 +25,7 @@ from gpudeviceplugin.gpus.devices import (
     node_hardware,
 )
 from gpudeviceplugin.gpus.links import GpuLinks
+from gpudeviceplugin.threads import ThreadPool
 
 T = TypeVar("T")
 THREADS: Final = 770
@@ -53,7 +54,7 @@ class PatientDriver:
 
     def __init__(self, driver: Driver) -> None:
         self._driver = driver
-        self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="driver")
+        self._pool = ThreadPool(THREADS, name="driver")
         self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._hanging: set[str] = set()
         self._gpus: dict[str, str] = {}

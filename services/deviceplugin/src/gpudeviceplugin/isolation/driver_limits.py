@@ -219,7 +219,7 @@ class DriverLimits:
     async def _keep(self, gpu: Gpu, key: _Key, wanted: MemoryLimit) -> Finding:
         pod = self._state.pods.get(key.pod)
         cgroup = self._tree.of_pod(key.pod)
-        if pod is None or (not cgroup and (pod.terminating or pod.phase != "Running")):
+        if pod is None or (not cgroup and self._runs_nothing(key, pod)):
             return Finding.PENDING
         if not cgroup:
             return await self._broken(gpu, pod, "its cgroup was not found on the node")
@@ -236,6 +236,13 @@ class DriverLimits:
             return await self._broken(gpu, pod, _words(change.before, change.target))
         await self._changes.report(gpu, pod, change)
         return Finding.HOLDS
+
+    def _runs_nothing(self, key: _Key, pod: Pod) -> bool:
+        """The pod without a cgroup has no process; kubelet may report its end much later.
+
+        No cgroup with a process in it can be removed.
+        """
+        return pod.terminating or pod.phase != "Running" or key in self._confirmed
 
     async def _set(
         self, gpu: Gpu, cgroup: str, wanted: MemoryLimit, known: _Confirmed | None

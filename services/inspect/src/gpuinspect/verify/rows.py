@@ -29,10 +29,10 @@ from gpuprobe.checks import (
     sharing,
     starts,
 )
-from gpuprobe.checks.answers import MissingAnswerError, first, parsed
+from gpuprobe.checks.answers import MissingAnswerError, check_gpu, expecting, first, parsed
 from gpuprobe.checks.rates import stints
 from gpuprobe.checks.share import RequestedShare
-from gpuprobe.checks.verdicts import Proof, ended_early, skipped
+from gpuprobe.checks.verdicts import Proof, Step, ended_early, skipped
 
 WATCH_SECONDS: Final = 90.0
 BURN_SECONDS: Final = 1.5
@@ -130,7 +130,13 @@ class RowRunner:
     def _answers_of(self, name: str) -> list[dict[str, Any]]:
         """What a pod has reported at its end."""
         self._site.ended(name)
-        return parsed(self._site.log(name))
+        answers = parsed(self._site.log(name))
+        check_gpu(answers)
+        return answers
+
+    def _only_here(self, steps: Sequence[Step]) -> list[Step]:
+        """The steps, which only a container with the GPU of the target does."""
+        return [expecting(self.target.uuid), *steps]
 
     def _share(self) -> Sequence[Proof]:
         units = self.target.share
@@ -167,17 +173,18 @@ class RowRunner:
         units = self.target.units(SHARE_MIB)
         if not self.target.empty or self.target.free < 2 * units:
             return [skipped("neighbour", _EMPTY), skipped("health", _EMPTY)]
-        one = self._pods.start("neighbour", neighbour.watching(WATCH_SECONDS), units)
+        work = self._only_here(neighbour.watching(WATCH_SECONDS))
+        one = self._pods.start("neighbour", work, units)
         self._reports(one, BEFORE)
         if self._has_others():
             return [skipped("neighbour", _EMPTY), skipped("health", _EMPTY)]
         most = self.target.usable_mib - units * self.target.unit_mib
-        work = neighbour.offending(most, spare_mib=self._spare)
+        work = self._only_here(neighbour.offending(most, spare_mib=self._spare))
         other = self._pods.start("offender", work, units)
-        self._site.ended(other)
+        offender = self._answers_of(other)
         so_far = len(stints(parsed(self._site.log(one))))
         self._reports(one, so_far + 1)
-        figures = neighbour.figures(parsed(self._site.log(one)), parsed(self._site.log(other)))
+        figures = neighbour.figures(parsed(self._site.log(one)), offender)
         device = device_now(self._read(), self._names, self.target)
         healthy = device is not None and device.healthy
         return [
@@ -199,18 +206,19 @@ class RowRunner:
             return failed or len(stints(answers)) >= count
 
         self._site.wait(reported, f"pod {name} reports its work")
+        check_gpu(parsed(self._site.log(name)))
 
     def _sharing(self) -> Sequence[Proof]:
         units = self.target.units(SHARE_MIB)
         if not self.target.empty or self.target.free < 2 * units:
             return [skipped("sharing", _EMPTY)]
-        one = self._pods.start("sharing", sharing.serving(WATCH_SECONDS), units)
+        work = self._only_here(sharing.serving(WATCH_SECONDS))
+        one = self._pods.start("sharing", work, units)
         self._reports(one, BEFORE)
         rounds = sharing.rounds_of(parsed(self._site.log(one)))
-        other = self._pods.start("sharing", sharing.serving(sharing.SECONDS, rounds=rounds), units)
-        self._site.ended(other)
-        answers = [parsed(self._site.log(name)) for name in (one, other)]
-        return [sharing.proof(sharing.figures(*answers))]
+        work = self._only_here(sharing.serving(sharing.SECONDS, rounds=rounds))
+        other = self._answers_of(self._pods.start("sharing", work, units))
+        return [sharing.proof(sharing.figures(parsed(self._site.log(one)), other))]
 
     def _answers(self, name: str, count: int) -> None:
         """Wait for a number of answers."""

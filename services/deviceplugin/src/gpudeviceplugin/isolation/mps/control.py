@@ -11,7 +11,12 @@ from collections.abc import Mapping
 from typing import Final
 
 from gpudeviceplugin.cancelling import spawn
-from gpudeviceplugin.isolation.mps.errors import BusyError, ControlError, NoDaemonError
+from gpudeviceplugin.isolation.mps.errors import (
+    BusyError,
+    ControlError,
+    NoDaemonError,
+    ProgramError,
+)
 from gpudeviceplugin.isolation.mps.folders import Folders
 
 _OURS: Final = ("CUDA_MPS_", "CUDA_VISIBLE_DEVICES")
@@ -36,6 +41,8 @@ NO_DAEMON: Final = "Cannot find MPS control daemon process"
 it does not know, and of those beside them, and looks for a daemon to send commands to."""
 _BUSY: Final = "Cannot send command to MPS control daemon process"
 """What it prints, if anything, while the daemon reads from another client."""
+_NOT_RUN: Final = 126
+"""Exit statuses from here on are those of the dynamic loader and of a shell without the program."""
 
 
 class Control:
@@ -51,6 +58,7 @@ class Control:
         Raises:
             NoDaemonError: there is no daemon.
             BusyError: it reads from another client; NVIDIA's daemon reads from one at a time.
+            ProgramError: the program did not run, as on a node without free process ids or memory.
             ControlError: it refuses, or takes longer than ``seconds``.
         """
         try:
@@ -62,7 +70,7 @@ class Control:
                 env=self._env,
             )
         except OSError as error:
-            raise ControlError(f"cannot run {self._program}: {error.strerror}") from error
+            raise ProgramError(f"cannot run {self._program}: {error.strerror}") from error
         try:
             async with asyncio.timeout(seconds):
                 output, _ = await process.communicate(f"{command}\n".encode())
@@ -73,13 +81,15 @@ class Control:
                 process.kill()
                 await process.wait()
         text = output.decode(errors="replace").strip()
-        if process.returncode:
-            raise _kind(text)(f"{command} failed: {text[-200:] or process.returncode}")
+        if status := process.returncode:
+            raise _kind(status, text)(f"{command} failed: {text[-200:] or status}")
         return text
 
 
-def _kind(text: str) -> type[ControlError]:
-    """Of an error whose text the program printed."""
+def _kind(status: int, text: str) -> type[ControlError]:
+    """Of an error with this exit status, whose text the program printed."""
+    if status < 0 or status >= _NOT_RUN:
+        return ProgramError
     if NO_DAEMON in text:
         return NoDaemonError
     return BusyError if _BUSY in text or not text else ControlError

@@ -17,5 +17,9 @@ class BusyError(ControlError):
     """The MPS control daemon runs, and reads the commands of another client."""
 
 
+class ProgramError(ControlError):
+    """The control program did not run, which shows nothing about the MPS control daemon."""
+
+
 class FolderError(MpsError):
     """The directories of the MPS daemon cannot be used."""

@@ -11,7 +11,6 @@ import structlog
 
 from gpucore.node.isolation.mps_grant import SHM, MpsPlace
 from gpudeviceplugin import telemetry
-from gpudeviceplugin.isolation.mps.errors import FolderError
 from gpudeviceplugin.isolation.mps.folders import Folders, lay_out, open_to_all, sweep
 from gpudeviceplugin.isolation.mps.phase import MpsDaemonPhase
 from gpudeviceplugin.isolation.mps.supervisor import Program, Supervisor, Timing
@@ -98,21 +97,17 @@ class Fleet:
             self.on_change(uuid, before, after, made.why)
 
         made.on_change = changed
+        made.before_start = self._lay_out
         return made
 
     async def _keep(self, uuid: str, supervisor: Supervisor) -> None:
         async with self._turns[uuid]:  # its predecessor may still be stopping
-            self._lay_out()
             await supervisor.run()
 
     def _lay_out(self) -> None:
-        if self._place.pipe:
-            return
-        try:
-            lay_out(Path(self._place.root), self._volume)
-            open_to_all(self._shm)
-        except FolderError as error:  # each daemon reports the same as its own failure
-            log.error("cannot set up the MPS directories", why=str(error))  # noqa: TRY400 - the sentence is enough
+        """Make what all daemons share. Raises FolderError."""
+        lay_out(Path(self._place.root), self._volume)
+        open_to_all(self._shm)
 
     @property
     def _shm(self) -> Path:

@@ -26,6 +26,7 @@ from gpudeviceplugin.isolation.mps.errors import (
     ControlError,
     MpsError,
     NoDaemonError,
+    ProgramError,
 )
 from gpudeviceplugin.isolation.mps.folders import Folders, trim_logs
 from gpudeviceplugin.isolation.mps.phase import MpsDaemonPhase
@@ -89,6 +90,7 @@ class Supervisor:
         phase: new pods may rely on it while SERVING.
         why: the reason why it does not serve, as text.
         starts: how often it was started.
+        before_start: is called before each start of a daemon of the plugin; raises MpsError.
     """
 
     def __init__(
@@ -103,6 +105,7 @@ class Supervisor:
         self.why = "its MPS daemon has not responded yet"
         self.starts = 0
         self.on_change: Callable[[MpsDaemonPhase, MpsDaemonPhase], None] = ignore
+        self.before_start: Callable[[], None] = ignore
 
     async def run(self) -> None:
         """Keep it alive until cancelled; then stop it before returning."""
@@ -131,6 +134,7 @@ class Supervisor:
             grace=self._timing.grace,
         )
         try:
+            self.before_start()
             await daemon.start()
             await self._until_ended(daemon)
         except MpsError as error:
@@ -162,14 +166,15 @@ class Supervisor:
         """Look at it again and again. Raises ControlError when it does not respond.
 
         A daemon that reads from another client runs, and is never ended: any pod with its pipes can
-        be that client, and the end of the daemon is the end of the pods beside it.
+        be that client, and the end of the daemon is the end of the pods beside it. Nor is one that
+        nothing is known about, because the control program does not run.
         """
         ours = self._program.flags is not None
         starts, seconds = ours, self._timing.start if ours else self._timing.patience
         while True:
             try:
                 await self._respond(seconds, starts=starts)
-            except BusyError as error:
+            except (BusyError, ProgramError) as error:
                 self._fail(error)
             else:
                 self._enter(MpsDaemonPhase.SERVING, "")
@@ -188,9 +193,10 @@ class Supervisor:
 
         Raises:
             BusyError: one attempt at least met another client: the daemon runs.
+            ProgramError: in one attempt at least the control program did not run.
             ControlError: no attempt had an answer.
         """
-        busy: BusyError | None = None
+        spared: BusyError | ProgramError | None = None
         while True:
             allowed = min(max(seconds, self._timing.poll), self._timing.answer)
             begin = time.monotonic()
@@ -199,9 +205,9 @@ class Supervisor:
             except ControlError as error:
                 seconds -= min(time.monotonic() - begin, allowed)
                 absent = isinstance(error, NoDaemonError)
-                busy = error if isinstance(error, BusyError) else busy
+                spared = error if isinstance(error, BusyError | ProgramError) else spared
                 if (absent and not starts) or round(seconds, 3) <= 0:
-                    raise (busy if busy and not absent else error) from None
+                    raise (spared if spared and not absent else error) from None
                 await asyncio.sleep(self._timing.poll)
                 seconds -= self._timing.poll
             else:
