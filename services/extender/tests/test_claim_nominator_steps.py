@@ -454,6 +454,21 @@ async def test_rounds_follow_each_other_while_pods_wait(clock: FakeClock) -> Non
     assert bench.asked - asked == 4
 
 
+async def test_rounds_that_events_wake_are_not_repeated(clock: FakeClock) -> None:
+    """Each wakes one round; afterwards there is one a second, as before."""
+    bench = Bench("a")
+    bench.comes("large", 17)
+    task = asyncio.create_task(bench.nominator.run())
+    for _ in range(20):
+        bench.nominator.node_changed(NodeName("a"))
+        await asyncio.sleep(LOOK_SECONDS / 50)
+    asked = bench.asked
+    await asyncio.sleep(3.5 * LOOK_SECONDS)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    assert bench.asked - asked <= 4
+
+
 async def test_a_deleted_node_is_nominated_to_nobody() -> None:
     """Its slices may stay for a moment."""
     bench = Bench("a", "b")
