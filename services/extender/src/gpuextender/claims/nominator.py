@@ -187,6 +187,7 @@ class ClaimNominator:
         await self._adopt()
         slices, nowhere = TimeSlices(), set[int]()
         for pod in self._pods.in_order():
+            await slices.yield_to_loop()  # thousands of pods may fit nowhere
             kind = self._due(pod)
             if kind is None or id(kind) in nowhere or len(self._reserved) >= self._limit:
                 continue
