@@ -17,6 +17,7 @@ from gpucore.wire.claim.resource_claims import decode_claim
 from gpucore.wire.claim.resource_slices import decode_slice
 from gpuextender.claims.nominator import KEPT_SECONDS, LOOK_SECONDS, NEVER
 from gpukube.errors import StatusError
+from gpukube.server import time_slices
 from gpukube.testing.clock import FakeClock
 
 REFUSED = StatusError("PATCH", status=422, message="nominated meanwhile")
@@ -452,6 +453,42 @@ async def test_rounds_follow_each_other_while_pods_wait(clock: FakeClock) -> Non
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
     assert bench.asked - asked == 4
+
+
+async def test_requests_are_served_while_a_round_looks_at_many_pods(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Between any two pods once a time slice is used up, also where no node has changed."""
+    bench, served = Bench("a"), []
+    for number in range(20):
+        bench.comes(f"large-{number}", 17)
+    await bench.round()
+
+    async def serve() -> None:
+        while True:
+            served.append(None)
+            await asyncio.sleep(0)
+
+    monkeypatch.setattr(time_slices, "SECONDS", 0.0)
+    requests = asyncio.create_task(serve())
+    await bench.nominator.round()
+    requests.cancel()
+    assert len(served) >= 20
+
+
+async def test_rounds_that_events_wake_are_not_repeated(clock: FakeClock) -> None:
+    """Each wakes one round; afterwards there is one a second, as before."""
+    bench = Bench("a")
+    bench.comes("large", 17)
+    task = asyncio.create_task(bench.nominator.run())
+    for _ in range(20):
+        bench.nominator.node_changed(NodeName("a"))
+        await asyncio.sleep(LOOK_SECONDS / 50)
+    asked = bench.asked
+    await asyncio.sleep(3.5 * LOOK_SECONDS)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    assert bench.asked - asked <= 4
 
 
 async def test_a_deleted_node_is_nominated_to_nobody() -> None:

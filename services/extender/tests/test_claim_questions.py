@@ -10,6 +10,10 @@ import pytest
 from claimside import kind, node_object, resource_slice
 from running import Running, until
 
+from gpucore.model import Allocation, AllocationState, Placement
+from gpucore.units import GIB, GpuIndex, NodeName, PodUid
+from gpucore.wire.constraints import decode_pod
+from gpuextender.clock import unix_ns
 from gpukube.testing.apiserver import FakeApiServer
 
 pytestmark = pytest.mark.slow
@@ -122,6 +126,36 @@ async def test_a_pending_claim_is_explained(extender: Running) -> None:
     assert [(gpu["free"], gpu["requested"]) for gpu in refusal["gpus"]] == [(7, 8)]
     assert any("request at most 7 GiB" in each for each in found["helps"])
     assert any("team/runs has ended" in each for each in found["helps"])
+
+
+async def test_what_is_reserved_for_a_nominated_pod_is_free_for_it(
+    cluster: FakeApiServer, extender: Running
+) -> None:
+    """GPU memory and CPU that its own nomination takes until its claim is allocated."""
+    four = kind("ResourceClaimTemplate", "four", {"spec": capacity("4Gi")})
+    four["metadata"]["namespace"] = "team"
+    await cluster.put("resourceclaimtemplates", four)
+    templates = extender.service._for_claims.templates.items
+    await until("the template is known", lambda: ("team", "four") in templates)
+    await knows_requests(extender)
+    main = {"name": "main", "resources": {"requests": {"cpu": "5"}}}
+    by_template = [{"name": "gpu", "resourceClaimTemplateName": "four"}]
+    small = pod("small", containers=[main], resourceClaims=by_template)
+    await cluster.put("pods", small)
+    placement = Placement(NodeName("n1"), {GpuIndex(0): 4})
+    reserved = Allocation(
+        uid=PodUid("u-small"),
+        namespace="team",
+        name="small",
+        state=AllocationState.RESERVED,
+        placement=placement,
+        unit=GIB,
+        assume_time=unix_ns(),
+    )
+    extender.state.reserve(reserved, decode_pod(json.dumps(small).encode()))
+    code, found = await explained(extender, "small")
+    assert (code, found["state"], found["fits"]) == (200, "Fits", ["n1"])
+    assert extender.state.ledger.allocation("u-small") is reserved
 
 
 async def test_a_template_with_a_negative_capacity_hides_no_other(

@@ -17,6 +17,7 @@ from gpucore.claims.share_template import (
     encode_contents,
     template_name,
 )
+from gpucore.units import NodeName
 from gpucore.wire.names import CLAIM_TEMPLATE
 from gpucore.wire.pod.spec import Pod, decode_pod
 from gpuextender import metrics
@@ -513,6 +514,43 @@ async def test_the_limit_lets_the_next_template_in_once_a_pod_ends(
         await asyncio.sleep(1)
         assert len(server.items) == MAX_PER_NAMESPACE + 1
     assert clock.seconds - begin < SWEEP_SECONDS
+
+
+def running_with_claim(name: str, gib: int) -> Pod:
+    """A converted pod that has a node and its claim."""
+    waits = sized(name, gib)
+    return msgspec.structs.replace(waits, node=NodeName("n1"), claims=(f"{name}-gpu",))
+
+
+async def test_pods_that_run_keep_no_size_from_others(
+    server: TemplateServer, templates: ClaimTemplates
+) -> None:
+    """Their claims are made, so that the limit counts pods without claims only."""
+    sizes = range(1, 2 * MAX_EXISTING)
+    for gib in sizes:
+        templates.on_update(sized(f"p{gib}", gib), b"")
+        await templates.create_due()
+        templates.on_update(running_with_claim(f"p{gib}", gib), b"")
+        if gib % MAX_PER_NAMESPACE == 0:
+            await templates.sweep()
+            await templates.sweep()
+    templates.on_update(sized("next", 1000), b"")
+    await templates.create_due()
+    assert ("team", name_of(1000)) in server.items
+
+
+@pytest.mark.parametrize("missing", ["node", "claim"])
+async def test_a_pod_without_a_node_or_without_its_claim_needs_its_template(
+    server: TemplateServer, templates: ClaimTemplates, missing: str
+) -> None:
+    """Kubernetes makes a claim that was deleted again until the pod is scheduled."""
+    lacks = {"node": {"node": NodeName("")}, "claim": {"claims": ()}}[missing]
+    waits = msgspec.structs.replace(running_with_claim("a", 7), **lacks)
+    templates.on_update(waits, b"")
+    await templates.create_due()
+    await templates.sweep()
+    await templates.sweep()
+    assert set(server.items) == {("team", name_of(7))}
 
 
 async def test_failures_are_tried_again_after_growing_pauses(

@@ -55,6 +55,22 @@ def test_a_pod_with_a_claim_has_its_gpu(run: Run, shared: FakeCluster) -> None:
     assert "the order of the node's ResourceSlice" in text
 
 
+@pytest.mark.parametrize("index", [0, 7])
+@pytest.mark.parametrize("phase", ["Pending", "Running"])
+def test_a_pod_whose_node_does_not_offer_the_gpu_of_its_claim_has_a_remedy(
+    run: Run, shared: FakeCluster, index: int, phase: str
+) -> None:
+    """The node changed to devices after the allocation, or lost the GPU: it prepares no claim."""
+    shared.node("n2", gpus=[Gpu(15)])
+    shared.pod("b", node="n2", phase=phase)
+    shared.add(claim("b-gpu", allocated("n2", index, "9Gi"), pods=["b"]))
+    helps = explained(run, shared, "b").partition("What would help:")[2]
+    assert ("claim b-gpu has a GPU that the ResourceSlice of node n2 does not list" in helps) is (
+        phase == "Pending"
+    )
+    assert "does not list" not in explained(run, shared, "a")
+
+
 def test_a_pending_claim_has_figures_for_each_gpu(run: Run, shared: FakeCluster) -> None:
     """What is free, what is unhealthy, and what would help, the smallest step first."""
     text = explained(run, waits(shared, request("8Gi")))

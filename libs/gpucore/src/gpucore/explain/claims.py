@@ -91,11 +91,15 @@ def _holding(
     known = [each for each in held if each.placement.mem or each.placement.group]
     infos = {each.placement.node: nodes[each.placement.node].node_info for each in known}
     words = [f"{_held_words(each, infos)} (claim {each.name})" for each in known]
+    offered = any(node.devices for node in nodes.values())
+    starts = offered and base.pod.phase == "Pending"
+    lost = [each for each in held if starts and _is_lost(each, nodes[each.placement.node])]
     return msgspec.structs.replace(
         base,
         state=PodState.PLACED if known else PodState.PENDING,
         where="; ".join(words),
         why=FIRST_FIT if known else "",
+        helps=tuple(map(_lost_words, lost)),
         neighbours=tuple(
             line for each in known for line in neighbours(each, infos[each.placement.node], user_of)
         ),
@@ -108,6 +112,22 @@ def _held_words(held: Allocation, infos: Mapping[NodeName, NodeInfo]) -> str:
     counted = {i: info.shape.counted(mem, held.unit) for i, mem in held.placement.mem.items()}
     placement = msgspec.structs.replace(held.placement, mem=counted)
     return placement_sentence(placement, unit_of(info))
+
+
+def _is_lost(held: Allocation, node: ClaimNode) -> bool:
+    """The node offers a GPU of the claim to no claims any more."""
+    missing = any(index not in node.devices for index in held.placement.gpus)
+    return bool(held.pending or held.pending_gpus) or missing
+
+
+def _lost_words(held: Allocation) -> str:
+    """What to do where the node may refuse to prepare the claim."""
+    node = held.placement.node
+    lists = f"claim {held.name} has a GPU that the ResourceSlice of node {node} does not list"
+    return (
+        f"{lists}, as after a change of its label gpushare/api or the loss of a GPU: delete the pod"
+        " if its containers do not start"
+    )
 
 
 def user_of(held: Allocation) -> str:

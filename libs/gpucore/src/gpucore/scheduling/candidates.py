@@ -82,12 +82,15 @@ class Candidates(msgspec.Struct, frozen=True):
         return None if self.refusal_of(node_info, node, pod) else self.filled(node_info)
 
 
-def candidates_of(ledger: NodeInfos, known: CandidateNodes, *, copies: bool) -> Steps[Candidates]:
+def candidates_of(
+    ledger: NodeInfos, known: CandidateNodes, *, copies: bool, without: PodUid | None = None
+) -> Steps[Candidates]:
     """Every node of the cluster, by name.
 
     Args:
         known: the nodes of the same cluster with the requests of their pods.
         copies: take a copy of each node's allocations, where the ledger may change meanwhile.
+        without: a pod whose allocation and requests do not count; with ``copies`` only.
     """
     node_infos: dict[NodeName, NodeInfo] = {}
     nodes: dict[NodeName, CandidateNode] = {}
@@ -98,6 +101,10 @@ def candidates_of(ledger: NodeInfos, known: CandidateNodes, *, copies: bool) -> 
             continue
         node_infos[name] = node_info.copy() if copies else node_info
         nodes[name] = node.copy() if copies else node
+        if without is not None and without in node_infos[name].allocations:
+            node_infos[name].drop(without)
+            requested = known.requests(name, (without,))
+            nodes[name] = node.plus(requested[without], pods=-1) if requested else nodes[name]
         yield
     for number, (uid, pod) in enumerate(list(known.counted())):
         requests[uid] = pod.requests

@@ -11,6 +11,7 @@ A nomination is a hint: where it comes late, or the node does not fit, kube-sche
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import suppress
 from itertools import chain
 from time import monotonic
 from typing import Any, Final
@@ -164,13 +165,14 @@ class ClaimNominator:
 
     async def run(self) -> None:
         """Nominate for ever; call it once all collections are listed."""
+        pause = NEVER
         while True:
-            await self.woken.wait()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(None if pause == NEVER else pause):
+                    await self.woken.wait()
             self.woken.clear()
             begin = self._now()
             pause = await self.round()
-            if pause < NEVER:
-                asyncio.get_running_loop().call_later(pause, self.woken.set)
             await asyncio.sleep(PAUSE_TIMES * (self._now() - begin))
 
     async def round(self) -> float:
@@ -185,6 +187,7 @@ class ClaimNominator:
         await self._adopt()
         slices, nowhere = TimeSlices(), set[int]()
         for pod in self._pods.in_order():
+            await slices.yield_to_loop()  # thousands of pods may fit nowhere
             kind = self._due(pod)
             if kind is None or id(kind) in nowhere or len(self._reserved) >= self._limit:
                 continue

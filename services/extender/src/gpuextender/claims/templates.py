@@ -1,4 +1,4 @@
-"""Creates the ResourceClaimTemplates that converted pods name, and deletes those without a pod.
+"""Creates the ResourceClaimTemplates that converted pods wait for, and deletes the others.
 
 Admission has no side effects, so the webhook only names a template. Its contents are in an
 annotation of the pod, which a tenant may write: it gives that namespace templates of a fixed shape,
@@ -41,11 +41,11 @@ from gpukube.errors import (
 API: Final = "/apis/resource.k8s.io/v1"
 ALL: Final = f"{API}/resourceclaimtemplates"
 MAX_PER_NAMESPACE: Final = 32
-"""Number of templates that the pods of one namespace get; further pods wait."""
+"""Number of templates for pods of one namespace that have no claims yet; further pods wait."""
 MAX_EXISTING: Final = 4 * MAX_PER_NAMESPACE
 """Number of templates in one namespace, those that no pod needs any more included."""
 SWEEP_SECONDS: Final = 300.0
-"""A template without a pod is deleted by the second sweep that finds it so."""
+"""A template for which no pod waits is deleted by the second sweep that finds it so."""
 PAGE: Final = "500"
 
 Key = tuple[str, str]
@@ -104,7 +104,7 @@ class ClaimTemplates:
 
     def on_update(self, item: Pod, line: bytes) -> None:  # noqa: ARG002 - the protocol's
         text = item.annotations.get(CLAIM_TEMPLATE)
-        if text is None or item.finished or not item.namespace:
+        if text is None or item.finished or not item.namespace or _has_claims(item):
             self._drop(item.uid)
             return
         try:
@@ -262,6 +262,11 @@ class ClaimTemplates:
             token = page.metadata.continue_token or ""
             if not token:
                 return found
+
+
+def _has_claims(pod: Pod) -> bool:
+    """Kubernetes has made the pod's claims; before the pod has a node it makes a lost one again."""
+    return bool(pod.node) and len(pod.claims) > len(pod.named_claims)
 
 
 def _page(body: bytes) -> _List:
