@@ -56,6 +56,7 @@ def of(name: str, labels: str, more: str = "") -> str:
 READY = of("gpushare_extender_ready", EXTENDER)
 READY_TOO = of("gpushare_extender_ready", STANDBY)
 UP = of("up", EXTENDER)
+EXTENDER_STARTED = of("process_start_time_seconds", EXTENDER)
 UP_TOO = of("up", STANDBY)
 WEBHOOK_READY = of("gpushare_extender_ready", WEBHOOK)
 WEBHOOK_UP = of("up", WEBHOOK)
@@ -104,6 +105,7 @@ HEALTHY: Mapping[str, str] = {
     WORKING_SET: always(200),
     of("container_spec_memory_limit_bytes", BOX): always(1000),
     UP: always(1),
+    EXTENDER_STARTED: always(0),
     UP_TOO: always(1),
     BOUND: always(2),
     WAITING: always(0),
@@ -184,6 +186,14 @@ CASES: Mapping[str, Case] = {
         {**_RELEASE, "client": "kube-scheduler", "severity": "warning"},
     ),
     "GpushareMemoryNearLimit": Case({WORKING_SET: always(950)}, {**_POD, "container": "extender"}),
+    "GpushareRestarts": Case(
+        # Ready for minutes after each start: no alert of readiness fires.
+        {
+            EXTENDER_STARTED: "0x60 3660x3 _ 3960x3 _ 4260x3 _ 4560x3",
+            READY: "1x60 1x3 _ 1x3 _ 1x3 _ 1x3",
+        },
+        {**_POD, "job": "gpushare-extender"},
+    ),
     "GpushareGpuOverfull": Case({OVERFULL: always(1)}, {**_NODE, "gpu": "0"}),
     "GpushareUnitsOnUnknownGpu": Case({PENDING: always(4)}, _NODE),
     "GpushareSharesUnconfirmed": Case({BOUND: always(2), binds("bound"): always(30)}, _RELEASE),
@@ -388,6 +398,9 @@ STILL_WELL: Mapping[str, Mapping[str, str]] = {
         units("free"): always(0),
     },
     "one of two extenders has just started": {READY: "1x77 0x2"},
+    "an extender was upgraded, and its node restarted": {
+        EXTENDER_STARTED: "0x60 3660x9 _x2 4320x8"
+    },
     "one of two webhooks does not run": {
         of("up", WEBHOOK.replace("webhook-0", "webhook-1")): always(0)
     },
