@@ -82,3 +82,13 @@ def test_without_a_ready_extender_no_pod_can_be_placed(run: Run) -> None:
     lines = run("explain", "pod", "w", on=cluster).out.splitlines()
     assert lines[lines.index("What would help:") + 1] == f"  - {reason}"
     assert reason in run("pending", on=cluster).out
+
+
+def test_a_pod_of_a_node_that_does_not_exist_is_told_apart(run: Run) -> None:
+    """There are no figures of its GPU, but a step that helps."""
+    cluster = sound()
+    cluster.items.remove(item(cluster, "n1"))
+    text = run("explain", "pod", "p", on=cluster).out
+    assert "free" not in text
+    last = "What would help:\n  - node n1 does not exist: delete the pod, and create it again\n"
+    assert text.endswith(last)

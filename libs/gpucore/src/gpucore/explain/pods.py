@@ -123,9 +123,9 @@ def _placed(
         why=placement_reason(allocation, pod_request, node_info, base.policy)
         if known and node_info.present and not lost
         else "",
-        neighbours=tuple(neighbours(allocation, node_info, _named)),
+        neighbours=tuple(neighbours(allocation, node_info, _named)) if node_info.present else (),
         faults=allocation.faults,
-        helps=tuple(_placed_helps(base.pod, allocation, lost, cluster.nodes.nodes)),
+        helps=tuple(_placed_helps(base.pod, allocation, lost, node_info, cluster.nodes.nodes)),
     )
 
 
@@ -133,12 +133,15 @@ def _placed_helps(
     pod: Pod,
     allocation: Allocation,
     lost: Sequence[GpuIndex],
+    node_info: NodeInfo,
     nodes: Mapping[NodeName, CandidateNode],
 ) -> Iterator[str]:
     """What to do about a pod that is bound to a node."""
     name = allocation.placement.node
     if not allocation.placement.gpus:
         yield _CHANGED if allocation.faults else _UNPLACED
+    if not node_info.present:
+        yield f"node {name} does not exist: delete the pod, and create it again"
     if lost:
         yield f"{name} no longer has {gpus_named(lost)}: delete the pod, and create it again"
     node = nodes.get(name)
