@@ -55,6 +55,8 @@ def of(name: str, labels: str, more: str = "") -> str:
 
 READY = of("gpushare_extender_ready", EXTENDER)
 READY_TOO = of("gpushare_extender_ready", STANDBY)
+UP = of("up", EXTENDER)
+EXTENDER_STARTED = of("process_start_time_seconds", EXTENDER)
 UP_TOO = of("up", STANDBY)
 WEBHOOK_READY = of("gpushare_extender_ready", WEBHOOK)
 WEBHOOK_UP = of("up", WEBHOOK)
@@ -80,6 +82,7 @@ XID_79 = of("gpushare_gpu_xid_total", PLUGIN, 'gpu="GPU-a",xid="79"')
 HEALTHY_GPU = of("gpushare_gpu_healthy", GPU)
 UNRESPONSIVE = of("gpushare_plugin_unresponsive_gpus", PLUGIN)
 GPU_UNITS = of("gpushare_gpu_units", GPU)
+DRIVER_GPUS = of("gpushare_plugin_driver_gpus", PLUGIN)
 MPS = of("gpushare_mps_serving", PLUGIN, 'uuid="GPU-a"')
 DAY = 86_400
 
@@ -101,7 +104,8 @@ HEALTHY: Mapping[str, str] = {
     CLIENT_EXPIRY: always(300 * DAY),
     WORKING_SET: always(200),
     of("container_spec_memory_limit_bytes", BOX): always(1000),
-    of("up", EXTENDER): always(1),
+    UP: always(1),
+    EXTENDER_STARTED: always(0),
     UP_TOO: always(1),
     BOUND: always(2),
     WAITING: always(0),
@@ -119,6 +123,7 @@ HEALTHY: Mapping[str, str] = {
     HEALTHY_GPU: always(1),
     UNRESPONSIVE: always(0),
     GPU_UNITS: always(15),
+    DRIVER_GPUS: always(8),
     of("gpushare_gpu_xid_total", PLUGIN, 'gpu="GPU-a",xid="31"'): growing(1),
     of("gpushare_plugin_registrations_total", PLUGIN, 'resource="mem",outcome="failed"'): always(1),
     of("gpushare_plugin_refusals_total", PLUGIN, 'resource="mem",code="Unhealthy"'): always(1),
@@ -174,13 +179,21 @@ CASES: Mapping[str, Case] = {
     "GpushareWebhookDown": Case({WEBHOOK_READY: SILENT, WEBHOOK_UP: always(0)}, _RELEASE),
     "GpushareCertificateExpires": Case(
         {EXPIRY: always(13 * DAY)},
-        {**_POD, "job": "gpushare-extender", "folder": "/etc/gpushare/tls"},
+        {**_POD, "job": "gpushare-extender", "folder": "/etc/gpushare/tls", "severity": "warning"},
     ),
     "GpushareClientCertificateExpires": Case(
         {CLIENT_EXPIRY: always(13 * DAY)},
-        {"namespace": "gpu-system", "client": "kube-scheduler"},
+        {**_RELEASE, "client": "kube-scheduler", "severity": "warning"},
     ),
     "GpushareMemoryNearLimit": Case({WORKING_SET: always(950)}, {**_POD, "container": "extender"}),
+    "GpushareRestarts": Case(
+        # Ready for minutes after each start: no alert of readiness fires.
+        {
+            EXTENDER_STARTED: "0x60 3660x3 _ 3960x3 _ 4260x3 _ 4560x3",
+            READY: "1x60 1x3 _ 1x3 _ 1x3 _ 1x3",
+        },
+        {**_POD, "job": "gpushare-extender"},
+    ),
     "GpushareGpuOverfull": Case({OVERFULL: always(1)}, {**_NODE, "gpu": "0"}),
     "GpushareUnitsOnUnknownGpu": Case({PENDING: always(4)}, _NODE),
     "GpushareSharesUnconfirmed": Case({BOUND: always(2), binds("bound"): always(30)}, _RELEASE),
@@ -197,6 +210,7 @@ CASES: Mapping[str, Case] = {
     ),
     "GpushareGpuUnhealthy": Case({HEALTHY_GPU: always(0)}, {**_NODE, "gpu": "0", "uuid": "GPU-a"}),
     "GpushareGpuNotResponding": Case({UNRESPONSIVE: always(2)}, _NODE),
+    "GpushareGpuMissing": Case({DRIVER_GPUS: "8x70 _x3 7x6"}, _NODE),
     "GpushareGpuErrors": Case(
         # A counter that begins with its first event has no increase yet.
         {XID_79: "_x75 1x4"},
@@ -252,6 +266,19 @@ CASES: Mapping[str, Case] = {
 """One for each alert, by its name."""
 
 FURTHER: Mapping[str, Case] = {
+    "certificates have expired": Case(
+        {EXPIRY: always(60), CLIENT_EXPIRY: always(60)},
+        also={
+            "GpushareCertificateExpires": {
+                **CASES["GpushareCertificateExpires"].labels,
+                "severity": "critical",
+            },
+            "GpushareClientCertificateExpires": {
+                **CASES["GpushareClientCertificateExpires"].labels,
+                "severity": "critical",
+            },
+        },
+    ),
     "the claim of a pod cannot be prepared, and kubelet repeats its call": Case(
         {
             of("gpushare_plugin_claim_failures_total", PLUGIN, 'step="prepare"'): growing(4),
@@ -287,7 +314,7 @@ FURTHER: Mapping[str, Case] = {
         {READY: SILENT}, also={"GpushareLeaderWithoutExtender": _POD}
     ),
     "no extender of another release runs": Case(
-        {elsewhere(of("up", EXTENDER)): always(0)},
+        {elsewhere(UP): always(0)},
         also={
             "GpushareExtenderDown": _OTHER,
             "GpushareExtenderNotReady": {**_POD, **_OTHER, "job": "gpushare-extender"},
@@ -371,6 +398,9 @@ STILL_WELL: Mapping[str, Mapping[str, str]] = {
         units("free"): always(0),
     },
     "one of two extenders has just started": {READY: "1x77 0x2"},
+    "an extender was upgraded, and its node restarted": {
+        EXTENDER_STARTED: "0x60 3660x9 _x2 4320x8"
+    },
     "one of two webhooks does not run": {
         of("up", WEBHOOK.replace("webhook-0", "webhook-1")): always(0)
     },
@@ -398,6 +428,8 @@ STILL_WELL: Mapping[str, Mapping[str, str]] = {
     "a pod used more than its share at one scrape": {
         of("gpushare_pod_over_bytes", PLUGIN, f'gpu="0",{TENANT}'): "_x79 1000 stale",
     },
+    "a device plugin starts, and has not listed its GPUs": {DRIVER_GPUS: "8x70 0x10"},
+    "a driver has listed more GPUs than before": {DRIVER_GPUS: "4x70 8x10"},
     "a GPU was away for a moment": {HEALTHY_GPU: "1x79 0"},
     "a GPU responds a minute after its plugin started": {UNRESPONSIVE: "0x73 1x4 0x10"},
     "a swap of two pods was corrected": {DISAGREEMENTS: "0x77 1x2"},

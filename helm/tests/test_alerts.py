@@ -10,7 +10,21 @@ from typing import Any
 import pytest
 import typer
 import yaml
-from alertcases import CASES, FURTHER, HEALTHY, MINUTES, SILENT, STILL_WELL
+from alertcases import (
+    CASES,
+    EXPIRY,
+    FURTHER,
+    HEALTHY,
+    MINUTES,
+    READY,
+    SILENT,
+    STILL_WELL,
+    UP,
+    WEBHOOK_READY,
+    WEBHOOK_UP,
+    always,
+    elsewhere,
+)
 from charting import CHART, render
 from typer.core import TyperGroup
 from typer.main import get_command
@@ -20,6 +34,11 @@ from gpuinspect.commands.main import app
 RULES = CHART / "alerts" / "gpushare.yaml"
 RUNBOOKS = CHART.parents[1] / "docs" / "runbooks"
 TOLD = {"summary", "description", "runbook_url", "dashboard_url"}
+SEVERITIES = {
+    "critical",
+    "warning",
+    "{{ if gt $value 0.0 }}warning{{ else }}critical{{ end }}",  # of a certificate by its expiry
+}
 SECTIONS = ["Meaning", "Impact", "Diagnosis", "Mitigation"]
 
 
@@ -66,10 +85,10 @@ def promtool(program: Path, *words: str | Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def run_blocks(program: Path, folder: Path, *blocks: Any) -> None:
+def run_blocks(program: Path, folder: Path, *blocks: Any, rule_file: Path = RULES) -> None:
     """Have promtool try these."""
     file = folder / "test.yaml"
-    content = {"rule_files": [str(RULES)], "evaluation_interval": "1m", "tests": blocks}
+    content = {"rule_files": [str(rule_file)], "evaluation_interval": "1m", "tests": blocks}
     file.write_text(json.dumps(content))
     promtool(program, "test", "rules", file)
 
@@ -94,6 +113,64 @@ def test_nothing_fires_while_all_is_well(promtool_path: Path, tmp_path: Path) ->
 
 
 @pytest.mark.slow
+def test_an_expired_certificate_is_described_as_expired(
+    promtool_path: Path, tmp_path: Path
+) -> None:
+    """Since when, as a positive duration; before that, when it expires."""
+    case, alert = CASES["GpushareCertificateExpires"], ALERTS["GpushareCertificateExpires"]
+    place = "The certificate in /etc/gpushare/tls of gpu-system/scheduler-0"
+    minutes = {
+        MINUTES - 10: ("critical", "A certificate has expired", f"{place} expired 10m 0s ago."),
+        MINUTES + 10: (
+            "warning",
+            "A certificate expires within two weeks",
+            f"{place} expires in 10m 0s.",
+        ),
+    }
+    for end, (severity, summary, description) in minutes.items():
+        tried = block(f"ends at minute {end}", {EXPIRY: always(end * 60)}, {})
+        links = {key: alert["annotations"][key] for key in ("runbook_url", "dashboard_url")}
+        tried["alert_rule_test"] = [
+            {
+                "eval_time": f"{MINUTES}m",
+                "alertname": "GpushareCertificateExpires",
+                "exp_alerts": [
+                    {
+                        "exp_labels": {**case.labels, "severity": severity},
+                        "exp_annotations": {
+                            "summary": summary,
+                            "description": description,
+                            **links,
+                        },
+                    }
+                ],
+            }
+        ]
+        del tried["promql_expr_test"]
+        run_blocks(promtool_path, tmp_path, tried)
+
+
+@pytest.mark.slow
+def test_a_release_without_a_target_is_not_hidden_by_another(
+    promtool_path: Path, tmp_path: Path
+) -> None:
+    """The targets of a release in another namespace are no targets of this one."""
+    values = {"monitoring": {"enabled": True}}
+    (resource,) = render(values=values).of("PrometheusRule")
+    rules_file = tmp_path / "rules.yaml"
+    rules_file.write_text(json.dumps(resource["spec"]))
+    silent = dict.fromkeys(HEALTHY, SILENT)
+    elsewhere_up = (elsewhere(each) for each in (READY, UP, WEBHOOK_READY, WEBHOOK_UP))
+    tried = block("no pods", {**silent, **dict.fromkeys(elsewhere_up, always(1))}, {})
+    labels = {"severity": "critical", "alertstate": "firing", "namespace": "gpu-system"}
+    tried["promql_expr_test"][0]["exp_samples"] = [
+        {"labels": _series({"alertname": name, **labels}), "value": 1}
+        for name in ("GpushareExtenderDown", "GpushareWebhookDown")
+    ]
+    run_blocks(promtool_path, tmp_path, tried, rule_file=rules_file)
+
+
+@pytest.mark.slow
 def test_every_alert_is_silent_without_any_target_but_those_for_that(
     promtool_path: Path, tmp_path: Path
 ) -> None:
@@ -113,7 +190,11 @@ def test_promtool_accepts_what_the_chart_installs(promtool_path: Path, tmp_path:
     promtool(promtool_path, "check", "rules", tmp_path / "rules.yaml")
     (resource,) = rendered.of("PrometheusRule")
     unlinked = re.sub(r"\n +dashboard_url: .*", "", RULES.read_text())
-    assert resource["spec"] == yaml.safe_load(text) == yaml.safe_load(unlinked)
+    missing = 'label_replace(vector(0), "namespace", "gpu-system", "", "") unless on () up{\\1,'
+    own = re.sub(
+        r"vector\(0\) unless on \(\) up\{([^}]*)", missing + 'namespace="gpu-system"', unlinked
+    )
+    assert resource["spec"] == yaml.safe_load(text) == yaml.safe_load(own)
 
 
 def test_each_alert_has_a_case_and_each_case_an_alert() -> None:
@@ -126,7 +207,7 @@ def test_each_alert_has_a_case_and_each_case_an_alert() -> None:
 def test_an_alert_has_all_its_fields(name: str) -> None:
     """Severity, what is wrong, what it means, where to read on; labels it speaks of are there."""
     rule, case = ALERTS[name], CASES[name]
-    assert rule["labels"]["severity"] in {"critical", "warning"}
+    assert rule["labels"]["severity"] in SEVERITIES
     assert set(rule["annotations"]) == TOLD
     assert rule["annotations"]["runbook_url"] == f"docs/runbooks/{name}.md"
     spoken = set(re.findall(r"\$labels\.(\w+)", json.dumps(rule["annotations"])))

@@ -16,12 +16,16 @@ tlsConfig:
 {{- end -}}
 
 {{/* The file of alert rules, with the URLs of runbooks and dashboard from the values. The rule that
-fires where no webhook is scraped is left out where there is none. */}}
+fires where no webhook is scraped is left out where there is none. The part of a rule that fires
+without a target is limited to this release: the targets of another one would silence it. */}}
 {{- define "gpushare.alerts" -}}
 {{- $file := .Files.Get "alerts/gpushare.yaml" -}}
 {{- if not .Values.webhook.enabled -}}
 {{- $file = regexReplaceAll " +- alert: GpushareWebhookDown\n( {8}.*\n)+" $file "" -}}
 {{- end -}}
+{{- $own := printf "namespace=%q" .Release.Namespace -}}
+{{- $missing := printf "label_replace(vector(0), \"namespace\", %q, \"\", \"\") unless on ()" .Release.Namespace -}}
+{{- $file = regexReplaceAll "vector\\(0\\) unless on \\(\\) up\\{([^}]*)\\}" $file (printf "%s up{${1},%s}" $missing $own) -}}
 {{- $page := .Values.monitoring.alerts.runbookUrl | replace "$" "$$" | replace "{alert}" "${1}" -}}
 {{- $text := regexReplaceAll "docs/runbooks/(\\w+)\\.md" $file $page -}}
 {{- $url := .Values.monitoring.alerts.dashboardUrl | trimSuffix "/" | replace "$" "$$" -}}

@@ -16,6 +16,7 @@ import pytest
 from gpukube.server import listening
 from gpukube.server.connections import ConnectionGate, Limits
 from gpukube.server.listening import HEAD_BYTES, Listener, bound
+from gpukube.testing.certificates import make_certificate
 from gpukube.testing.clock import FakeClock
 from gpukube.testing.waiting import until
 
@@ -400,3 +401,36 @@ def without(monkeypatch: pytest.MonkeyPatch, family: int, code: int) -> None:
         return make(of, *args, **kwargs)
 
     monkeypatch.setattr(listening.socket, "socket", refusing)
+
+
+async def test_a_client_certificate_that_is_refused_is_logged_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The client sees only the end of the connection; the log has the reason."""
+    for name in ("server", "client"):
+        make_certificate(tmp_path / name, name)
+    files = [
+        (tmp_path / name / "tls.crt", tmp_path / name / "tls.key") for name in ("server", "client")
+    ]
+    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    server.load_cert_chain(*files[0])
+    server.load_verify_locations(files[0][0])
+    server.verify_mode = ssl.CERT_REQUIRED
+    client = ssl.create_default_context(cafile=files[0][0])
+    client.load_cert_chain(*files[1])
+    async with served(Limits(connections=9), server) as (port, gate):
+        for _ in range(2):
+            await asyncio.to_thread(_until_refused, port, client)
+        await until("both are forgotten", lambda: len(gate) == 0)
+    assert caplog.messages == ["client certificate from 127.0.0.1 refused: self-signed certificate"]
+
+
+def _until_refused(port: int, context: ssl.SSLContext) -> None:
+    """Connect, and read until the server ends it: in the handshake, or after it with TLS 1.3."""
+    plain = socket.create_connection(("127.0.0.1", port))
+    with (
+        suppress(OSError),
+        plain,
+        context.wrap_socket(plain, server_hostname="127.0.0.1") as connection,
+    ):
+        assert connection.recv(1) == b""

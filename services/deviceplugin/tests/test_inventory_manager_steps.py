@@ -284,6 +284,22 @@ async def test_a_gpu_that_never_responded_is_reported_once(world: World, logs: l
     assert (unresponsive(), told) == (0, [(1, "no memory")])
 
 
+async def test_a_gpu_that_the_driver_no_longer_lists_is_missing_from_its_metric(
+    world: World,
+) -> None:
+    """One that does not respond is listed, and counts."""
+    machine = hardware_of(FakeDriver(FIRST, SECOND))
+    counts = list[float | None]()
+    for answer in (
+        machine,
+        replace(machine, gpus=(FIRST,), silent={1: "it is lost"}, links={}),
+        replace(machine, gpus=(FIRST,), links={}),
+    ):
+        world.take(answer)
+        counts.append(REGISTRY.get_sample_value("gpushare_plugin_driver_gpus"))
+    assert counts == [2, 2, 1]
+
+
 def unresponsive() -> float | None:
     """GPUs of which nothing is known."""
     return REGISTRY.get_sample_value("gpushare_plugin_unresponsive_gpus")

@@ -22,6 +22,7 @@ from gpucore.scheduling.cluster_policy import SchedulerProfiles
 from gpucore.units import GIB
 from gpucore.wire.names import DEFAULT_NAMES
 from gpucore.wire.pod.spec import decode_pod
+from gpuextender import metrics
 from gpuextender.health import Readiness
 from gpuextender.webhook import AdmissionWebhook, SchedulerChoice, review_pod
 from gpukube.testing.apiserver import FakeApiServer
@@ -63,6 +64,16 @@ async def test_a_pod_of_ours_gets_our_scheduler(cluster: FakeApiServer, tmp_path
         response = await review(extender, other)
         assert (response["allowed"], response.get("patch")) == (True, None)
         assert "volcano" in response["warnings"][0]
+
+
+async def test_the_duration_of_reviews_is_measured() -> None:
+    """Reviews that are answered with an error count too."""
+    health = Readiness([Known()], stale_after=60)
+    hook = AdmissionWebhook(state_of(a_node("n", 15)), health, profiles=SchedulerProfiles())
+    name = "gpushare_extender_review_seconds_count"
+    before = metrics.REGISTRY.get_sample_value(name) or 0
+    assert (await hook.admit(b"{}")).status == 400
+    assert metrics.REGISTRY.get_sample_value(name) == before + 1
 
 
 def test_pods_that_are_not_ours_pass_untouched() -> None:

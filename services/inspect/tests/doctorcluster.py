@@ -98,6 +98,7 @@ def sound() -> FakeCluster:
         cluster.items[-1]["status"]["nodeInfo"] = versions
         plugin(cluster, f"plugin-{name}", name)
         stack_pod(cluster, f"scheduler-{name}", "scheduler", "extender", name)
+    stack_pod(cluster, "webhook-n1", "webhook", "webhook", "n1")
     cluster.pod("p", 3, node="n1", index=0, annotations=CONFIRMED)
     data = {"config.yaml": CONFIGURATION}
     cluster.add(

@@ -83,6 +83,8 @@ FAULTS: list[tuple[str, Break]] = [
         lambda c: item(c, "plugin-n1")["spec"].update(runtimeClassName="missing"),
     ),
     ("webhook-trusted", lambda c: rewrite(c, "gpushare", "Cg==", "")),
+    ("webhook-ready", lambda c: rewrite(c, "webhook-n1", '"True"', '"False"')),
+    ("webhook-ready", lambda c: c.items.remove(item(c, "webhook-n1"))),
     ("webhook-lenient", lambda c: rewrite(c, "gpushare", "Ignore", "Fail")),
     ("scheduler-configured", lambda c: rewrite(c, "s", "bindVerb: bind", "weight: 1")),
     ("scheduler-configured", lambda c: c.items.remove(item(c, "s")) or unhealthy_map(c, "n2")),
@@ -137,6 +139,7 @@ FAULTS: list[tuple[str, Break]] = [
     ("no-gpu-overfull", lambda c: c.pod("x", 13, node="n1", index=0, annotations=CONFIRMED)),
     ("claims-confirmed", lambda c: c.pod("x", 1, node="n1", index=0)),
     ("nodes-exist", lambda c: c.pod("x", 1, node="gone", index=0, annotations=CONFIRMED)),
+    ("pods-end", lambda c: (leave(c, "p"), unready(c, "n1"))),
     ("claims-published", lambda c: rewrite(c, "n3-gpu.gpushare.io", '"n3"', '"n9"')),
     ("claims-class", lambda c: rewrite(c, "shares", "gpu.gpushare.io", "gpu.nvidia.com")),
     ("claims-kubelet", lambda c: rewrite(c, "n3", "v1.37.1", "v1.35.0")),
@@ -245,7 +248,8 @@ def test_warnings_end_with_exit_code_0(run: Run) -> None:
 
 DO_PLUGIN = (
     "      do: kubectl describe the pod: image, runtime class, NVML; where there is none the "
-    "DaemonSet, whose events have the reason: Pod Security, taints"
+    "DaemonSet, whose events have the reason: Pod Security, taints; where the node is not ready, "
+    "see to it first"
 )
 
 
@@ -257,6 +261,11 @@ def phase(cluster: FakeCluster, name: str, **status: Any) -> None:
 def leave(cluster: FakeCluster, name: str) -> None:
     """Deletion of a pod was requested."""
     item(cluster, name)["metadata"]["deletionTimestamp"] = "2026-01-02T03:04:05Z"
+
+
+def unready(cluster: FakeCluster, name: str) -> None:
+    """The node's kubelet does not report."""
+    phase(cluster, name, conditions=[{"type": "Ready", "status": "Unknown"}])
 
 
 def second_plugin(cluster: FakeCluster) -> None:
@@ -324,6 +333,29 @@ def test_only_an_init_container_or_a_sidecar_requests(run: Run, restart: str) ->
     cluster.pod("side", node="n1", index=1, spec=spec, annotations=confirmed)
     found = verdicts(run, cluster)
     assert {name: c["findings"] for name, c in found.items() if c["result"] != "ok"} == {}
+
+
+def test_a_node_without_power_is_named_as_the_reason(run: Run) -> None:
+    """Its pods are not ready either: a further replica of the extender is there already."""
+    cluster = sound()
+    unready(cluster, "n1")
+    for name in ("plugin-n1", "scheduler-n1"):
+        unready(cluster, name)
+    found = verdicts(run, cluster)
+    (plugin_finding,) = found["plugin-runs"]["findings"]
+    assert plugin_finding == "gpushare/plugin-n1 on n1 is not ready, as its node is not"
+    (replica_finding,) = found["extender-replicas"]["findings"]
+    only = "only gpushare/scheduler-n2 is ready; not ready: gpushare/scheduler-n1"
+    assert replica_finding == only
+
+
+def test_restarts_come_with_the_reason_that_no_log_has(run: Run) -> None:
+    """The kernel leaves no line in the log of a container that it ends for its memory."""
+    cluster = sound()
+    ended = {"terminated": {"reason": "OOMKilled", "exitCode": 137}}
+    phase(cluster, "scheduler-n1", containerStatuses=[{"restartCount": 9, "lastState": ended}])
+    (finding,) = verdicts(run, cluster)["few-restarts"]["findings"]
+    assert finding == "gpushare/scheduler-n1 has restarted 9 times (OOMKilled)"
 
 
 def test_pods_that_other_schedulers_placed_are_named(run: Run) -> None:

@@ -347,7 +347,7 @@ FOUND: list[tuple[str, Change, list[str]]] = [
     (
         "extender-replicas",
         lambda c: rewrite(c, "scheduler-n2", '"True"', '"False"'),
-        ["only gpushare/scheduler-n1 is ready"],
+        ["only gpushare/scheduler-n1 is ready; not ready: gpushare/scheduler-n2"],
     ),
     (
         "scheduler-configured",

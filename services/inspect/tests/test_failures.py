@@ -12,6 +12,9 @@ import yaml
 from drawncluster import FakeCluster
 from invoking import Run
 
+from gpuinspect.cluster.current_context import CurrentContext
+from gpuinspect.diagnosis import diagnosed
+from gpukube.errors import UnreachableError
 from gpukube.testing.certificates import make_certificate
 
 pytestmark = pytest.mark.slow
@@ -282,6 +285,32 @@ def test_an_untrusted_certificate(run: Run, written: Callable[..., Path], tls_po
     server = f"https://127.0.0.1:{tls_port}"
     what, step = "the certificate of the API server is not trusted", "certificate-authority-data"
     check(run, written(server), what=what, step=step, server=server, words="inspect")
+
+
+@pytest.mark.parametrize(
+    ("reason", "what", "step"),
+    [
+        ("certificate has expired (_ssl.c:1006)", "is not valid now", "kubeadm certs"),
+        (
+            "certificate is not yet valid (_ssl.c:1006)",
+            "is not valid now",
+            "compare the clocks",
+        ),
+        (
+            "IP address mismatch, certificate is not valid for '10.0.0.1'. (_ssl.c:1006)",
+            "is for other addresses",
+            "tls-server-name",
+        ),
+        ("Hostname mismatch, certificate is not valid for 'x'.", "is for other", "tls-server-name"),
+        ("unable to get local issuer certificate", "is not trusted", "authority-data"),
+    ],
+)
+def test_each_fault_of_a_certificate_has_its_own_step(reason: str, what: str, step: str) -> None:
+    """Another authority in the kubeconfig helps against no expired certificate."""
+    text = f"GET /: [SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: {reason}"
+    found = diagnosed(UnreachableError(text), CurrentContext(files=(), context=""))
+    assert what in found.what
+    assert step in found.step
 
 
 @pytest.mark.parametrize(

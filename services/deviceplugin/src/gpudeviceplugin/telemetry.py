@@ -50,6 +50,10 @@ UNRESPONSIVE = Gauge(
     "GPUs of the node that have not responded to the driver since the plugin started; they have no "
     "other metrics",
 )
+DRIVER_GPUS = Gauge(
+    "gpushare_plugin_driver_gpus",
+    "GPUs that the driver lists, those that do not respond included; 0 until it has listed them",
+)
 GPU_UNITS = Gauge("gpushare_gpu_units", "GPU memory units of the GPU", ["gpu", "uuid"])
 GPU_ALLOCATED = Gauge(
     "gpushare_gpu_allocated_units", "GPU memory units allocated on the GPU", ["gpu", "uuid"]

@@ -127,6 +127,12 @@ ADMISSIONS: Final = Counter(
     ("result",),
     registry=REGISTRY,
 )
+REVIEW_SECONDS: Final = Histogram(
+    "gpushare_extender_review_seconds",
+    "Duration of reviews by the admission webhook in seconds.",
+    buckets=_SECONDS,
+    registry=REGISTRY,
+)
 SIZING_READS: Final = Counter(
     "gpushare_extender_sizing_reads",
     "Reads of the device plugins' usage histories by the webhook, by result.",

@@ -353,11 +353,12 @@ class AdmissionWebhook:
         return await self._in_turn(body, self._claims)
 
     async def _in_turn(self, body: bytes, claims: ClaimRequests | None) -> HttpReply:
-        if len(body) < LARGE_BYTES:
-            return self._reply(body, claims)
-        async with self._large:
-            await asyncio.sleep(0)
-            return self._reply(body, claims)
+        with metrics.REVIEW_SECONDS.time():
+            if len(body) < LARGE_BYTES:
+                return self._reply(body, claims)
+            async with self._large:
+                await asyncio.sleep(0)
+                return self._reply(body, claims)
 
     def _reply(self, body: bytes, claims: ClaimRequests | None) -> HttpReply:
         try:

@@ -48,6 +48,16 @@ _UNREACHABLE: Final = (
         "check the port; write http:// in the kubeconfig if the server is meant to have no TLS",
     ),
     (
+        r"certificate has expired|certificate is not yet valid",
+        "the certificate of the API server is not valid now",
+        "compare the clocks of both machines; run 'kubeadm certs check-expiration' on the server",
+    ),
+    (
+        r"(IP address|Hostname) mismatch",
+        "the certificate of the API server is for other addresses",
+        "use an address that the certificate names, or set tls-server-name in the kubeconfig",
+    ),
+    (
         r"CERTIFICATE_VERIFY_FAILED|certificate verify failed",
         "the certificate of the API server is not trusted",
         "check certificate-authority-data in the kubeconfig, and that no proxy replaces it",

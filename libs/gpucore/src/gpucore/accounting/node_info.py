@@ -101,6 +101,13 @@ class NodeInfo:
         return tuple(sorted(i for i, device in self._devices.items() if device.overfull))
 
     @property
+    def lost_gpus(self) -> frozenset[GpuIndex]:
+        """GPUs that pods have and that the node no longer publishes."""
+        if self.inventory is None:
+            return frozenset()
+        return frozenset(i for i, device in self._devices.items() if device.gpu is None)
+
+    @property
     def max_allocatable_memory(self) -> int:
         """The largest one-GPU share of memory that fits now; -1 where none is offered."""
         self._reckon()

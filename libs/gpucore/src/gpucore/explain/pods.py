@@ -4,6 +4,7 @@ The same code decides as in the scheduler extender, so the reasons are the reaso
 kube-scheduler that are not evaluated are named, and the scheduler's message is quoted.
 """
 
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -26,7 +27,7 @@ from gpucore.explain.suggestions import NAMED, suggest
 from gpucore.gang.placement import place_gang
 from gpucore.gang.values import GangPlacement, Shortage
 from gpucore.model import Allocation, FitError, Placement, PodRequest
-from gpucore.model.constraints import PodConstraints
+from gpucore.model.constraints import CandidateNode, PodConstraints
 from gpucore.scheduling.candidates import Candidates, PodRequirements
 from gpucore.scheduling.cluster_policy import ClusterPolicy
 from gpucore.scheduling.device_fit import exclusive_devices
@@ -45,6 +46,10 @@ _UNPLACED: Final = (
 _CHANGED: Final = (
     "the annotations that name its GPU were changed: create the pod again, and restrict write"
     " access to annotations (see 'gpushare doctor')"
+)
+_UNCONFIRMED: Final = (
+    "{node} is not ready, so that its kubelet does not confirm the end of the containers: the pod"
+    " ends when the node is ready again; if the machine is certainly off, delete its Node object"
 )
 _RULES: Final = {
     "binpack": "the fullest GPU that fits, the lowest index among equals",
@@ -70,9 +75,7 @@ def explain_pod(facts: PodFacts, cluster: Cluster) -> Steps[Explanation]:
         return base
     allocation = cluster.ledger.allocation(pod.uid)
     if allocation is not None:
-        return _placed(
-            base, allocation, pod_request, cluster.ledger.nodes()[allocation.placement.node]
-        )
+        return _placed(base, allocation, pod_request, cluster)
     found = yield from _waiting(base, facts, pod_request, cluster)
     return _never_scheduled(found, facts)
 
@@ -108,20 +111,42 @@ def request_sentence(pod_request: PodRequest, unit: MemoryUnit | None) -> str:
 
 
 def _placed(
-    base: Explanation, allocation: Allocation, pod_request: PodRequest, node_info: NodeInfo
+    base: Explanation, allocation: Allocation, pod_request: PodRequest, cluster: Cluster
 ) -> Explanation:
+    node_info = cluster.ledger.nodes()[allocation.placement.node]
     known = bool(allocation.placement.gpus)
+    lost = sorted(node_info.lost_gpus.intersection(allocation.placement.gpus))
     return msgspec.structs.replace(
         base,
         state=PodState.PLACED if known else PodState.PENDING,
         where=placement_sentence(allocation.placement, allocation.unit or unit_of(node_info)),
         why=placement_reason(allocation, pod_request, node_info, base.policy)
-        if known and node_info.present
+        if known and node_info.present and not lost
         else "",
-        neighbours=tuple(neighbours(allocation, node_info, _named)),
+        neighbours=tuple(neighbours(allocation, node_info, _named)) if node_info.present else (),
         faults=allocation.faults,
-        helps=() if known else (_CHANGED if allocation.faults else _UNPLACED,),
+        helps=tuple(_placed_helps(base.pod, allocation, lost, node_info, cluster.nodes.nodes)),
     )
+
+
+def _placed_helps(
+    pod: Pod,
+    allocation: Allocation,
+    lost: Sequence[GpuIndex],
+    node_info: NodeInfo,
+    nodes: Mapping[NodeName, CandidateNode],
+) -> Iterator[str]:
+    """What to do about a pod that is bound to a node."""
+    name = allocation.placement.node
+    if not allocation.placement.gpus:
+        yield _CHANGED if allocation.faults else _UNPLACED
+    if not node_info.present:
+        yield f"node {name} does not exist: delete the pod, and create it again"
+    if lost:
+        yield f"{name} no longer has {gpus_named(lost)}: delete the pod, and create it again"
+    node = nodes.get(name)
+    if pod.terminating and node is not None and not node.ready:
+        yield _UNCONFIRMED.format(node=name)
 
 
 def placement_reason(

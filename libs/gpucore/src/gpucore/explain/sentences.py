@@ -213,6 +213,9 @@ def neighbours(
     for index, device in sorted(node_info.devices.items()):
         if held.uid not in device.holders:
             continue
+        if index in node_info.lost_gpus:
+            yield f"GPU {index}: the node no longer has it"
+            continue
         others = sorted(
             f"{name_of(node_info.allocations[uid])} ({hold.mem})"
             for uid, hold in device.holders.items()

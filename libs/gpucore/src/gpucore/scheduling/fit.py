@@ -6,6 +6,7 @@
 from collections.abc import Sequence
 from typing import Final
 
+from gpucore.accounting.device_info import DeviceInfo
 from gpucore.accounting.node_info import NodeInfo
 from gpucore.kubescheduler.node_fit import constraint_refusals
 from gpucore.model import (
@@ -120,7 +121,8 @@ def _final(
 def _unfit_shares(node_info: NodeInfo, pod_request: PodRequest) -> FitError | None:
     devices = node_info.devices.values()
     if len(fitting_devices(devices, pod_request)) < pod_request.gpu_count:
-        refusals = [r for c in devices if (r := device_fit_error(c, pod_request))]
+        present = _present_devices(node_info)
+        refusals = [r for c in present if (r := device_fit_error(c, pod_request))]
         return _refused(node_info, pod_request, refusals, per_device(pod_request)[0])
     reserved = node_info.reserved_units()
     free = max(node_info.free_units() - reserved, 0)
@@ -129,6 +131,11 @@ def _unfit_shares(node_info: NodeInfo, pod_request: PodRequest) -> FitError | No
         or _pending_gpus(node_info, pod_request)
         or _pending_compute(node_info, pod_request)
     )
+
+
+def _present_devices(node_info: NodeInfo) -> list[DeviceInfo]:
+    """The GPUs of the node, without those that it lost while pods still have them."""
+    return [device for device in node_info.devices.values() if device.gpu is not None]
 
 
 def _too_little(
@@ -169,7 +176,8 @@ def _refused(
     codes = {refusal.code for refusal in refusals}
     code = next((code for code in _TELLING if code in codes), Code.INSUFFICIENT_GPUS)
     curable = sum(refusal.code in CURABLE for refusal in refusals)
-    fitting = len(node_info.devices) - len(refusals)
+    present = len(_present_devices(node_info))
+    fitting = present - len(refusals)
     in_gpus = code in COUNTING
     return FitError(
         node_info.name,
@@ -178,7 +186,7 @@ def _refused(
         unit=node_info.unit,
         requested=pod_request.gpu_count if in_gpus else requested,
         free=fitting,
-        total=len(node_info.devices) if in_gpus else pod_request.gpu_count,
+        total=present if in_gpus else pod_request.gpu_count,
         unresolvable=fitting + curable < pod_request.gpu_count,
     )
 
@@ -187,7 +195,7 @@ def _unfit_gpus(node_info: NodeInfo, pod_request: PodRequest) -> FitError | None
     free = free_gpus(node_info, pod_request)
     if free >= pod_request.gpus:
         return None
-    devices = node_info.devices.values()
+    devices = _present_devices(node_info)
     refusals = [r for c in devices if (r := exclusive_fit_error(c, pod_request))]
     healthy = sum(gpu.healthy for gpu in devices)
     usable = len(usable_devices(devices, pod_request))

@@ -107,6 +107,7 @@ class Listener:
         self._loop = asyncio.get_running_loop()
         self._beginning: set[asyncio.Task[None]] = set()
         self._sweeping: asyncio.Task[None] | None = None
+        self._report_refusals: dict[str, float] = {}
 
     def start(self) -> None:
         """Begin to accept."""
@@ -165,7 +166,17 @@ class Listener:
         except OSError as error:  # ssl.SSLError and TimeoutError among them
             self._gate.forget(connection)
             sock.close()
-            log.debug("connection from %s failed: %s", connection.peer[0], error)
+            self._log_failure(connection.peer[0], error)
+
+    def _log_failure(self, address: str, error: OSError) -> None:
+        """A certificate of a client that is not accepted, once a minute by its fault."""
+        if not isinstance(error, ssl.SSLCertVerificationError):
+            log.debug("connection from %s failed: %s", address, error)
+            return
+        fault, now = error.verify_message, self._loop.time()
+        if now >= self._report_refusals.get(fault, now):
+            self._report_refusals[fault] = now + REPORT_SECONDS
+            log.warning("client certificate from %s refused: %s", address, fault)
 
     def _pause(self, listening: socket.socket, error: OSError) -> None:
         """Without file descriptors the socket stays readable: look again in a moment."""

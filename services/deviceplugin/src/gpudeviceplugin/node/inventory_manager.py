@@ -117,6 +117,7 @@ class InventoryManager:
         self.trouble = error
 
     def _take(self, answer: NodeHardware) -> None:
+        telemetry.DRIVER_GPUS.set(len(answer.gpus) + len(answer.silent))
         machine = with_known(answer, self._machine)
         self._mention_unknown_reserve(answer)
         self._mention_shared_memory(answer)

@@ -34,6 +34,14 @@ def extenders(snapshot: Snapshot) -> list[tuple[Pod, msgspec.Raw]]:
     return sorted(found, key=_order)
 
 
+def extenders_down(snapshot: Snapshot) -> tuple[str, ...]:
+    """The extenders' pods, where there are some and none is ready."""
+    found = extenders(snapshot)
+    if any(status_of(raw).by_type.get("Ready") == "True" for _, raw in found):
+        return ()
+    return tuple(f"{pod.namespace}/{pod.name}" for pod, _ in found)
+
+
 def extender_namespaces(snapshot: Snapshot) -> frozenset[str]:
     """Where the configurations of schedulers are read: beside the extenders, and kube-system."""
     trusted = release_namespaces(snapshot)

@@ -85,10 +85,17 @@ class Running(msgspec.Struct, rename="camel"):
     started_at: datetime | None = None
 
 
+class Terminated(msgspec.Struct):
+    """How a container ended."""
+
+    reason: str = ""
+
+
 class RawContainerState(msgspec.Struct):
     """Where a container is in its life."""
 
     running: Running | None = None
+    terminated: Terminated | None = None
 
 
 class RawContainerStatus(msgspec.Struct, rename="camel"):
@@ -97,6 +104,7 @@ class RawContainerStatus(msgspec.Struct, rename="camel"):
     name: str = ""
     state: RawContainerState | None = None
     restart_count: int = 0
+    last_state: RawContainerState | None = None
 
 
 class RawPodStatus(msgspec.Struct, rename="camel"):

@@ -35,6 +35,7 @@ from gpuinspect.cluster.extenders import (
     EXTENDER,
     extender_namespaces,
     extenders,
+    extenders_down,
     flags_of,
     mounted_sets,
     reads_config_maps,
@@ -256,10 +257,23 @@ class Schedulers(msgspec.Struct, frozen=True):
     Attributes:
         names: of these schedulers; empty unknown.
         steered: our webhook names the scheduler of new pods that name none; ``None`` unknown.
+        down: the pods of the extender, where none of them is ready.
     """
 
     names: frozenset[str] = frozenset()
     steered: bool | None = None
+    down: tuple[str, ...] = ()
+
+    def keeps_waiting(self, scheduler: str) -> str:
+        """Why a pod that names ``scheduler`` waits wherever it fits; empty for no such reason."""
+        if unseen := self.misses(scheduler):
+            return unseen
+        if not self.down:
+            return ""
+        return (
+            f"no extender is ready ({', '.join(self.down)}): until one is, no pod that requests "
+            "GPUs is placed; see 'gpushare doctor'"
+        )
 
     def misses(self, scheduler: str, *, new: bool = False) -> str:
         """Why none of them sees a pod that names ``scheduler``; empty where one may.
@@ -281,4 +295,4 @@ class Schedulers(msgspec.Struct, frozen=True):
 
 def schedulers_of(snapshot: Snapshot, names: Names) -> Schedulers:
     """The schedulers of a snapshot."""
-    return Schedulers(scheduler_names(snapshot, names), steered(snapshot))
+    return Schedulers(scheduler_names(snapshot, names), steered(snapshot), extenders_down(snapshot))

@@ -46,12 +46,10 @@ def _faults(evidence: Evidence) -> Iterator[str]:
 )
 def _lost(evidence: Evidence) -> Iterator[str]:
     for name, node_info in evidence.node_infos.items():
-        for index, device in node_info.devices.items():
-            if node_info.inventory is not None and device.gpu is None:
-                holders = ", ".join(
-                    sorted(called(node_info.allocations[uid]) for uid in device.holders)
-                )
-                yield f"{name} has no GPU {index}, but {holders} on it"
+        for index in sorted(node_info.lost_gpus):
+            holders = node_info.devices[index].holders
+            pods = ", ".join(sorted(called(node_info.allocations[uid]) for uid in holders))
+            yield f"{name} has no GPU {index}, but {pods} on it"
 
 
 @check(
@@ -113,3 +111,17 @@ def _vanished(evidence: Evidence) -> Iterator[str]:
         if not node_info.present:
             pods = ", ".join(sorted(map(called, node_info.allocations.values())))
             yield f"{name} does not exist, but {pods} on it"
+
+
+@check(
+    "pods-end",
+    Level.WARN,
+    "no pod with GPUs is terminating on a node that is not ready",
+    do="it ends when the node is ready again; if the machine is certainly off, delete its Node "
+    "object: Kubernetes then deletes the pods, and their controllers create others",
+)
+def _unconfirmed_ends(evidence: Evidence) -> Iterator[str]:
+    unready = {node.name for node in evidence.snapshot.nodes if not node.ready}
+    for pod, _ in evidence.pod_requests:
+        if pod.terminating and pod.node in unready:
+            yield f"{called(pod)} is terminating on {pod.node}, which is not ready"

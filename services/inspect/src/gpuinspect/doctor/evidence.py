@@ -22,6 +22,7 @@ from gpuinspect.doctor.exempt import exempt_namespaces
 from gpuinspect.doctor.rawobjects import DoctorPodFacts, pod_facts
 from gpukube.plugin_pods import COMPONENT, PLUGIN, mounts_kubelet_sockets
 
+_WEBHOOK: Final = "webhook"
 _ORIGINAL_LABEL: Final = "component"
 _ORIGINAL_PLUGIN: Final = "gpushare-device-plugin"
 _ORIGINAL_EXTENDER: Final = "gpushare-schd-extender"
@@ -110,6 +111,13 @@ class Evidence:
     def extenders(self) -> tuple[Pod, ...]:
         """Pods with the scheduler extender in them, of gpushare or of the original."""
         return (*(pod for pod, _ in extenders(self.snapshot)), *self._original_extenders())
+
+    @cached_property
+    def webhooks(self) -> tuple[Pod, ...]:
+        """Pods of the webhook, in the namespace of the release."""
+        trusted = release_namespaces(self.snapshot)
+        found = (pod for pod in self.snapshot.pods if pod.labels.get(COMPONENT) == _WEBHOOK)
+        return tuple(pod for pod in found if pod.namespace in trusted and not pod.finished)
 
     def serves_kubelet(self, pod: Pod) -> bool:
         """The pod can be a device plugin. Its labels do not show that: any tenant can set them."""

@@ -53,7 +53,8 @@ def _published(evidence: Evidence) -> Iterator[str]:
     "inventory-readable",
     Level.FAIL,
     "inventories of nodes can be parsed",
-    do="restart the node's device plugin, which writes the annotation again",
+    do="restart the node's device plugin, which writes the annotation again; on a node with MPS "
+    "that ends the pods that use it",
 )
 def _readable(evidence: Evidence) -> Iterator[str]:
     for node in evidence.snapshot.nodes:
@@ -68,7 +69,8 @@ def _readable(evidence: Evidence) -> Iterator[str]:
     "inventory-agrees",
     Level.FAIL,
     "inventory and kubelet agree on the amount of memory",
-    do="restart the node's device plugin, so that it registers again",
+    do="restart the node's device plugin, so that it registers again; on a node with MPS that ends "
+    "the pods that use it",
 )
 def _total_agrees(evidence: Evidence) -> Iterator[str]:
     for node, node_info in _explicit(evidence):
@@ -155,7 +157,8 @@ def _healthy(evidence: Evidence) -> Iterator[str]:
     "no-promise-beyond-memory",
     Level.FAIL,
     "no GPU advertises more than its memory",
-    do="restart the node's device plugin; report a bug if this remains",
+    do="restart the node's device plugin (on a node with MPS that ends the pods that use it); "
+    "report a bug if this remains",
 )
 def _promises(evidence: Evidence) -> Iterator[str]:
     for node, node_info in _explicit(evidence):

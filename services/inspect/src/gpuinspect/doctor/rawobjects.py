@@ -6,7 +6,7 @@ import msgspec
 
 from gpucore.wire.names import ENV_VISIBLE_DEVICES, NO_DEVICES
 from gpucore.wire.objects import ObjectMetadata
-from gpuinspect.cluster.rawpods import RawContainer, RawPodSpec, spec_and_status
+from gpuinspect.cluster.rawpods import RawContainer, RawPodSpec, RawPodStatus, spec_and_status
 
 
 class DoctorPodFacts(msgspec.Struct, frozen=True):
@@ -18,6 +18,7 @@ class DoctorPodFacts(msgspec.Struct, frozen=True):
         ready: condition Ready is True.
         looked_at: a scheduler has set the condition PodScheduled.
         restarts: of all containers.
+        last_ends: why containers ended before, such as ``OOMKilled``; empty unknown.
         choosing_gpus: names of the containers whose environment chooses GPUs.
     """
 
@@ -26,6 +27,7 @@ class DoctorPodFacts(msgspec.Struct, frozen=True):
     ready: bool = False
     looked_at: bool = False
     restarts: int = 0
+    last_ends: str = ""
     choosing_gpus: tuple[str, ...] = ()
 
 
@@ -45,8 +47,16 @@ def pod_facts(raw: msgspec.Raw) -> DoctorPodFacts:
         ready=conditions.get("Ready") == "True",
         looked_at="PodScheduled" in conditions,
         restarts=sum(each.restart_count for each in status.container_statuses or ()),
+        last_ends=", ".join(sorted(_last_ends(status))),
         choosing_gpus=tuple(box.name for box in _containers(spec) if _chooses_gpus(box)),
     )
+
+
+def _last_ends(status: RawPodStatus) -> set[str]:
+    """Why containers ended, where the reason is more than that they did."""
+    ends = (each.last_state for each in status.container_statuses or ())
+    reasons = {end.terminated.reason for end in ends if end and end.terminated}
+    return reasons - {"", "Error", "Completed"}
 
 
 def _containers(spec: RawPodSpec) -> Iterator[RawContainer]:

@@ -30,7 +30,8 @@ _VERSION: Final = "app.kubernetes.io/version"
     Level.FAIL,
     "a ready device plugin runs on every labelled node",
     do="kubectl describe the pod: image, runtime class, NVML; where there is none the DaemonSet, "
-    "whose events have the reason: Pod Security, taints",
+    "whose events have the reason: Pod Security, taints; where the node is not ready, see to it "
+    "first",
 )
 def _plugin(evidence: Evidence) -> Iterator[str]:
     pods = {pod.node: pod for pod in evidence.plugins}
@@ -40,7 +41,8 @@ def _plugin(evidence: Evidence) -> Iterator[str]:
         if pod is None:
             yield f"{node.name} has no pod of the plugin"
         elif node.name not in ready:
-            yield f"{called(pod)} on {node.name} is not ready"
+            why = "" if node.ready else ", as its node is not"
+            yield f"{called(pod)} on {node.name} is not ready{why}"
 
 
 @check(
@@ -89,25 +91,30 @@ def _extender(evidence: Evidence) -> Iterator[str]:
     "extender-replicas",
     Level.WARN,
     "a second scheduler extender is ready",
-    do="set scheduler.replicas to 2",
+    do="kubectl describe the pod that is not ready; where there is one pod only, set "
+    "scheduler.replicas to 2",
 )
 def _replicas(evidence: Evidence) -> Iterator[str]:
     ready = [pod for pod in evidence.extenders if evidence.facts(pod).ready]
     if len(ready) == 1:
-        yield f"only {called(ready[0])} is ready"
+        others = [called(pod) for pod in evidence.extenders if pod not in ready]
+        not_ready = f"; not ready: {', '.join(others)}" if others else ""
+        yield f"only {called(ready[0])} is ready{not_ready}"
 
 
 @check(
     "few-restarts",
     Level.WARN,
     "gpushare pods do not restart repeatedly",
-    do="read the log of the previous container: kubectl logs --previous",
+    do="read the log of the previous container: kubectl logs --previous; for OOMKilled raise "
+    "resources.limits.memory of the component",
 )
 def _restarts(evidence: Evidence) -> Iterator[str]:
-    for pod in (*evidence.plugins, *evidence.extenders):
+    for pod in (*evidence.plugins, *evidence.extenders, *evidence.webhooks):
         restarts = evidence.facts(pod).restarts
         if restarts > RESTARTS:
-            yield f"{called(pod)} has restarted {restarts} times"
+            ends = evidence.facts(pod).last_ends
+            yield f"{called(pod)} has restarted {restarts} times" + (f" ({ends})" if ends else "")
 
 
 @check(
@@ -150,6 +157,23 @@ def _webhook(evidence: Evidence) -> Iterator[str]:
         for hook in found.webhooks or ():
             if not hook.client_config.ca_bundle:
                 yield f"{found.metadata.name}: {hook.name} has no caBundle"
+
+
+@check(
+    "webhook-ready",
+    Level.FAIL,
+    "a pod of the webhook is ready",
+    do="kubectl describe its pod, or the Deployment where there is none; until one is ready, pods "
+    "that name no scheduler get none, or cannot be created with failurePolicy Fail",
+    needs=("MutatingWebhookConfiguration",),
+)
+def _webhook_ready(evidence: Evidence) -> Iterator[str]:
+    if not any(True for _ in own_webhooks(evidence.snapshot)):
+        return
+    if not evidence.webhooks:
+        yield "the webhook is configured, and no pod of it was found"
+    elif not any(evidence.facts(pod).ready for pod in evidence.webhooks):
+        yield from (f"{called(pod)} is not ready" for pod in evidence.webhooks)
 
 
 @check(

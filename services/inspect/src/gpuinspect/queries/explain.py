@@ -88,7 +88,7 @@ def _facts(snapshot: Snapshot, pod: Pod, ledger: Ledger, schedulers: Schedulers)
         scheduler_record=scheduler_record(
             raw, snapshot.events, complete=snapshot.was_read("Event")
         ),
-        unseen=schedulers.misses(pod.scheduler_name),
+        unseen=schedulers.keeps_waiting(pod.scheduler_name),
         members=_members(snapshot.pods, pod, pod_request, ledger),
     )
 

@@ -135,7 +135,7 @@ class SchedulingStatuses:
         found = self._partly(pod, pod_request, raw, seen)
         if found.state in WAITING and not is_partial(self._snapshot):
             found = self._explained(pod, pod_request, raw)
-        unseen = "" if pod.node else self._schedulers.misses(pod.scheduler_name)
+        unseen = "" if pod.node else self._schedulers.keeps_waiting(pod.scheduler_name)
         reason = _reason(found, pod, seen, unseen)
         return SchedulingStatus(pod, pod_request, found.state, reason, found)
 
