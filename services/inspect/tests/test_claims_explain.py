@@ -303,6 +303,14 @@ def test_pending_lists_pods_with_claims(run: Run, shared: FakeCluster) -> None:
     assert not [line for line in found.out.splitlines() if " a " in f" {line} "]
 
 
+def test_pending_claims_that_fit_wait_for_their_scheduler(run: Run, shared: FakeCluster) -> None:
+    """A node takes the claim: why others refuse it is not what the pod waits for."""
+    shared.node("other", gpus=[Gpu(15)])
+    waits(shared, request("4Gi"))
+    (row,) = json.loads(run("pending", "-o", "json", on=shared).out)["items"]
+    assert "no scheduler has recorded an attempt" in row["reason"]
+
+
 def test_the_document_of_a_claim(run: Run, shared: FakeCluster) -> None:
     """The same fields as for a pod of the device plugin."""
     waits(shared, request("8Gi"))

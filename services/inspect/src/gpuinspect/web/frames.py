@@ -8,6 +8,7 @@ from typing import Final
 import msgspec
 
 from gpucore.accounting.ledger import Ledger
+from gpucore.claims.facts import ClaimFacts
 from gpucore.claims.objects import CLAIM, CLASS, TEMPLATE
 from gpucore.explain.claims import explain_claims
 from gpucore.explain.pod_states import Cluster, Explanation
@@ -225,10 +226,24 @@ class Frame:
 
     def explain(self, pod: Pod) -> Explanation:
         """Why a pod is pending, or where it is placed."""
-        facts = self._claims.facts(pod, self.snapshot.raw_by_uid[pod.uid])
+        facts = self._facts(pod)
         if facts is not None:
             return explain_claims(facts, self._claims.nodes, self.candidates)
         return explain(self.snapshot, pod, self._cluster, self._schedulers)
+
+    def unseen(self, pod: Pod) -> str:
+        """Why no scheduler that calls the extender sees a pending pod; empty where one may.
+
+        Empty with claims as well: these are allocated by any kube-scheduler.
+        """
+        misses = self._schedulers.misses(pod.scheduler_name)
+        return misses if misses and self._facts(pod) is None else ""
+
+    def _facts(self, pod: Pod) -> ClaimFacts | None:
+        """Of a pod with claims, or whose extended resource waits for one."""
+        pod_request = pod_request_of(pod, self.ledger.names)
+        raw = self.snapshot.raw_by_uid[pod.uid]
+        return self._claims.facts_with_extended(pod, pod_request, raw)
 
     @cached_property
     def beside(self) -> tuple[object, ...]:
