@@ -1,6 +1,6 @@
 """The cluster at one moment, with the values that the pages show."""
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import cached_property
 from typing import Final
@@ -180,13 +180,17 @@ class Frame:
     def amounts(self) -> Mapping[str, Amounts]:
         """Memory allocated and in use, in GiB, by node and for the cluster."""
         nodes: dict[str, Amounts] = {node.name: self._amounts(node) for node in self.view.nodes}
-        used = [each.used for each in nodes.values() if each.used is not None]
         allocated = in_gib(self.view.used, self.view.unit)
-        return {CLUSTER: Amounts(allocated, sum(used) if used else None), **nodes}
+        return {CLUSTER: self._with_use(allocated, [cell.in_use for cell in self.cells]), **nodes}
 
     def _amounts(self, node: NodeSummary) -> Amounts:
-        known = [used for each in node.gpus if (used := self.in_use(each.uuid)) is not None]
-        return Amounts(in_gib(node.used, self.view.unit), sum(known) if known else None)
+        allocated = in_gib(node.used, self.view.unit)
+        return self._with_use(allocated, [self.in_use(gpu.uuid) for gpu in node.gpus])
+
+    @staticmethod
+    def _with_use(allocated: float, gpus: Sequence[float | None]) -> Amounts:
+        known = [used for used in gpus if used is not None]
+        return Amounts(allocated, sum(known) if known else None, len(known) < len(gpus))
 
     def in_use(self, uuid: str) -> float | None:
         """Memory of a GPU in use, in GiB; ``None`` where it is unknown."""
