@@ -119,7 +119,7 @@ def test_what_whole_gpus_wait_for() -> None:
         holding(book, pod(name, gpus=1), gpu)
     assert words(book, pod("p", gpus=3)) == [
         "it fits n once default/a ends",
-        "n is 1 free GPU short; 'gpushare defrag --gpus 3' finds pods to move",
+        "n is 1 free GPU short; 'gpushare defrag --gpus 3' shows whether pods can be moved",
         "GPUs 0, 3 (score 200) can be had now, on n",
     ]
     assert words(book, pod("p", gpus=4))[0] == "it fits n once default/a, default/b end"

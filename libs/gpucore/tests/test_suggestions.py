@@ -7,7 +7,7 @@ from corebuilders import assumed, ledger, make_gpus, pod, pod_request, share_nod
 from msgspec.structs import replace
 
 from gpucore.explain.suggestions import suggest
-from gpucore.model import Code, FitError
+from gpucore.model import Code, FitError, Inventory
 from gpucore.model.constraints import CandidateNode, PodConstraints, Resources, Taint
 from gpucore.scheduling.candidates import Candidates, PodRequirements
 from gpucore.steps import complete
@@ -135,6 +135,53 @@ def test_a_request_of_several_gpus_is_offered_where_a_node_has_them() -> None:
         "or spread the pod over GPUs with the label aliyun.com/gpu-count "
         "(the prefix is that of the resources)"
     )
+
+
+@pytest.mark.parametrize(
+    ("nodes", "units"),
+    [
+        ([make_gpus(39), make_gpus(8, 8, 8, 8)], 60),
+        ([make_gpus(39, 8, 8)], 60),
+        ([make_gpus(15, 15)], 29),
+        ([make_gpus(39, 39), make_gpus(15, 15, 15)], 53),
+    ],
+    ids=["of two nodes", "of two sizes", "odd number of units", "too few of a size"],
+)
+def test_a_share_is_spread_only_where_a_node_has_gpus_for_equal_parts(
+    nodes: list[Inventory], units: int
+) -> None:
+    """The label is no advice where no number of GPUs of one node takes equal parts."""
+    book = ledger(*(share_node(f"n{i}", each) for i, each in enumerate(nodes)))
+    waiting = PodRequirements(pod_request(pod("p", units)))
+    cluster = Candidates(book.nodes(), {name: node(name) for name in book.nodes()})
+    found = complete(suggest(waiting, cluster, refusals(cluster, waiting)))
+    assert found[0] == "no GPU is that large: check the unit (GiB or MiB)"
+
+
+def test_a_smaller_share_of_one_gpu_is_no_share_of_several() -> None:
+    """With the label that spreads the pod the amount would be divided, and here be refused."""
+    book = ledger(share_node("n", make_gpus(15, 15)))
+    assumed(book, "n", pod("x", 15))
+    assumed(book, "n", pod("y", 8))
+    spread = pod("p", 24, labels={"aliyun.com/gpu-count": "2"})
+    waiting = PodRequirements(pod_request(spread))
+    cluster = Candidates(book.nodes(), {NodeName("n"): node("n")})
+    (found,) = complete(suggest(waiting, cluster, refusals(cluster, waiting)))
+    assert found == (
+        "a share of 7 GiB without the label aliyun.com/gpu-count "
+        "(the prefix is that of the resources) fits now, on n"
+    )
+
+
+def test_gpus_of_a_stopped_device_plugin_are_not_advised() -> None:
+    """The node takes no pod until its device plugin is back, however few GPUs the pod requests."""
+    stopped = replace(make_gpus(15, 15), serving=False)
+    book = ledger(share_node("n", stopped, whole=True))
+    waiting = PodRequirements(pod_request(pod("p", gpus=3)))
+    cluster = Candidates(book.nodes(), {NodeName("n"): node("n")})
+    assert complete(suggest(waiting, cluster, refusals(cluster, waiting))) == [
+        Code.PLUGIN_AWAY.remedy
+    ]
 
 
 def test_without_a_certain_step_the_catalogue_answers() -> None:

@@ -260,7 +260,32 @@ def test_exclusive_gpus_need_an_untouched_one(run: Run, shared: FakeCluster) -> 
     """A claim without an amount takes all memory."""
     text = explained(run, waits(shared, request()))
     assert "all memory of one GPU" in text
-    assert "InsufficientMemory" in text
+    assert "InsufficientGpus" in text
+
+
+def test_a_whole_gpu_is_not_compared_with_the_memory_of_another(
+    run: Run, cluster: FakeCluster
+) -> None:
+    """GPUs of 8 and 15 GiB, both shared: neither 8 GiB nor less of them is what the pod needs."""
+    cluster.add(device_class()).node("n1", resources=NOTHING)
+    cluster.add(resource_slice("n1", [device(0, 8), device(1, 15)]))
+    for index, memory in enumerate(("3Gi", "5Gi")):
+        cluster.pod(f"h{index}", node="n1", spec=uses(f"c{index}"))
+        cluster.add(claim(f"c{index}", allocated("n1", index, memory), pods=[f"h{index}"]))
+    waits(cluster, request())
+    found = json.loads(run("explain", "pod", "w", "-n", "default", "-o", "json", on=cluster).out)
+    assert found["refusals"][0]["text"].endswith(
+        "requested 1, 0 of 2 GPUs are free: GPU 0 has 5 of 8 free, GPU 1 has 10 of 15 free"
+    )
+    assert not [each for each in found["helps"] if "request at most" in each]
+
+
+def test_less_memory_of_all_gpus_is_no_advice(run: Run, cluster: FakeCluster) -> None:
+    """A claim of all GPUs that have 20 GiB is one of more GPUs where it requests less."""
+    cluster.add(device_class()).node("n1", resources=NOTHING)
+    cluster.add(resource_slice("n1", [device(0, 8, taint="NoSchedule"), device(1, 15)]))
+    text = explained(run, waits(cluster, request("20Gi", allocationMode="All")))
+    assert "request at most" not in text
 
 
 def test_claims_of_other_drivers_are_not_ours(run: Run, shared: FakeCluster) -> None:
@@ -317,6 +342,14 @@ def test_pending_lists_pods_with_claims(run: Run, shared: FakeCluster) -> None:
     assert "8 GiB of one GPU" in row
     assert "1 node: largest free block 6 GiB, requested 8" in row
     assert not [line for line in found.out.splitlines() if " a " in f" {line} "]
+
+
+def test_pending_claims_that_fit_wait_for_their_scheduler(run: Run, shared: FakeCluster) -> None:
+    """A node takes the claim: why others refuse it is not what the pod waits for."""
+    shared.node("other", gpus=[Gpu(15)])
+    waits(shared, request("4Gi"))
+    (row,) = json.loads(run("pending", "-o", "json", on=shared).out)["items"]
+    assert "no scheduler has recorded an attempt" in row["reason"]
 
 
 def test_the_document_of_a_claim(run: Run, shared: FakeCluster) -> None:

@@ -15,7 +15,7 @@ from claimobjects import (
     template,
     uses,
 )
-from drawncluster import FakeCluster
+from drawncluster import FakeCluster, Gpu
 from invoking import Run
 
 from gpucore.wire.names import LABEL_PLACEMENT, LABEL_REQUIRE_WHOLE, REQUIRE_WHOLE_DEVICE
@@ -273,6 +273,22 @@ def test_exclusive_gpus_fit_a_node_that_offers_claims(
     outcome = run("whatif", "-f", str(manifest), on=shared)
     assert outcome.code == 0, outcome.out
     assert "n2" in outcome.out
+
+
+def test_exclusive_gpus_beside_device_plugins_are_not_taken_from_claims(
+    run: Run, shared: FakeCluster, manifest: Path
+) -> None:
+    """Where a device plugin offers exclusive GPUs too, the extender places the pods, on these."""
+    manifest.write_text(EXCLUSIVE)
+    exclusive = device_class("gpushare-exclusive")
+    exclusive["spec"]["extendedResourceName"] = "aliyun.com/gpu"
+    shared.add(exclusive).node("n2", resources=NOTHING)
+    shared.add(resource_slice("n2", [device(0, 15), device(1, 15)]))
+    shared.node("n3", gpus=[Gpu(15)], resources={"aliyun.com/gpu": "1"})
+    shared.pod("pair", phase="Pending", limits={"aliyun.com/gpu": "2"})
+    assert run("whatif", "-f", str(manifest), on=shared).code == 1
+    found = run("explain", "pod", "pair", "-n", "default", "-o", "json", on=shared)
+    assert json.loads(found.out)["fits"] == []
 
 
 def test_whatif_predicts_the_order_that_device_plugins_publish(

@@ -14,6 +14,7 @@ from gpuinspect.cluster.snapshots import Snapshot, decode
 from gpuinspect.queries.memory_in_use import MemoryInUse
 from gpuinspect.web.app import _versions, make_app
 from gpuinspect.web.feed import PAUSE, Feed, pause
+from gpuinspect.web.pages import whatifpage
 from gpukube.errors import InvalidReplyError
 
 pytestmark = pytest.mark.slow
@@ -191,6 +192,17 @@ def test_what_if_page(browser: TestClient) -> None:
     assert 'value="9"' in text
     added = browser.get("/whatif", params={"mem": "9", "replicas": "3", "add": "1", "like": "n1"})
     assert "3 of 3 pods fit" in added.text
+
+
+def test_any_node_can_be_copied(browser: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also one beyond the names that the form suggests; it stays in the form."""
+    monkeypatch.setattr(whatifpage, "SUGGESTED", 1)
+    assert 'name="like" list="like" value="n1"' in browser.get("/whatif").text
+    text = browser.get("/whatif", params={"mem": "1", "add": "1", "like": "n2"}).text
+    assert '<option value="n2">' not in text
+    assert 'name="like" list="like" value="n2"' in text
+    unknown = browser.get("/whatif", params={"mem": "1", "add": "1", "like": "none"}).text
+    assert "nodes &#34;none&#34; not found" in unknown
 
 
 @pytest.mark.parametrize("query", [{"mem": "x"}, {"mem": "-1"}, {"mem": "9" * 50}, {"add": "1"}])

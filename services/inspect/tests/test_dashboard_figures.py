@@ -231,8 +231,8 @@ def test_memory_in_use_is_beside_what_is_allocated(opened: Open) -> None:
     assert "3.5 GiB" in text
     assert "GPU1 6/15, 3.5 in use" in text
     assert 'class="used"' in text
-    assert "In use (dashed line) now 3.5 GiB, at most 3.5" in text
-    assert "In use (dashed line) now 3.5 GiB" in browser.get("/nodes/n1").text
+    assert "In use (dashed line) now at least 3.5 GiB, highest 3.5" in text
+    assert "In use (dashed line) now at least 3.5 GiB" in browser.get("/nodes/n1").text
     assert "3.0" in browser.get("/usage").text
 
 
@@ -241,6 +241,8 @@ def test_memory_in_use_of_some_gpus_is_a_lower_bound(opened: Open) -> None:
     browser = opened(lambda: Figures(gpus={"GPU-n1-0": 2.5 * GIB}))
     text = browser.get("/", params={"by": "pool"}).text
     assert "<dd>at least 2.5 GiB</dd>" in text
+    assert "In use (dashed line) now at least 2.5 GiB" in text
+    assert "In use (dashed line) now at least 2.5 GiB" in browser.get("/nodes/n1").text
     assert "at least 2.5" in browser.get("/usage", params={"by": "node"}).text
     every = {"GPU-n1-0": 2.5 * GIB, "GPU-n1-1": 0.0, "GPU-n2-0": 0.0}
     assert "<dd>2.5 GiB</dd>" in opened(lambda: Figures(gpus=every)).get("/").text

@@ -129,3 +129,39 @@ def test_a_pod_whose_claims_fit_has_what_its_scheduler_did() -> None:
     spec = {"schedulerName": "none", **uses(template_name="t")}
     frame = frame_of(cluster.pod("p", phase="Pending", spec=spec))
     assert reasons(frame) == [UNSEEN.format("none")]
+
+
+def test_the_page_of_a_pod_agrees_with_the_list_where_its_exclusive_gpus_become_a_claim() -> None:
+    """kube-scheduler makes a claim for ``aliyun.com/gpu``; both judge nodes that offer claims."""
+    exclusive = device_class("gpushare-exclusive")
+    exclusive["spec"]["extendedResourceName"] = "aliyun.com/gpu"
+    cluster = FakeCluster().add(exclusive).node("n", resources={"pods": "9"})
+    cluster.add(resource_slice("n", [device(0, 15)]))
+    cluster.pod("p", phase="Pending", limits={"aliyun.com/gpu": "1"})
+    frame = frame_of(cluster)
+    ((pod, pod_request),) = frame.waiting
+    assert frame.explain(pod) == frame.reason(pod, pod_request)
+    assert frame.explain(pod).fits == ("n",)
+
+
+CONFIGURATION = """
+kind: KubeSchedulerConfiguration
+profiles: [{schedulerName: gpushare-scheduler}]
+extenders: [{filterVerb: filter, managedResources: [{name: aliyun.com/gpu-mem}]}]
+"""
+
+
+@pytest.mark.parametrize("units", [4, 40])
+def test_a_pod_of_another_scheduler_has_that_as_its_reason(units: int) -> None:
+    """As in ``gpushare pending``, whether GPUs are free or not: such a pod waits in any case."""
+    metadata = {"name": "s", "namespace": "kube-system"}
+    cluster = FakeCluster().node("a", gpus=[Gpu(15)])
+    data = {"config.yaml": CONFIGURATION}
+    cluster.add({"kind": "ConfigMap", "metadata": metadata, "data": data})
+    spec = {"schedulerName": "default-scheduler"}
+    cluster.pod("p", units, phase="Pending", spec=spec, status={"conditions": [CONDITION]})
+    (reason,) = reasons(frame_of(cluster))
+    assert reason == (
+        "no scheduler that calls the extender has the name default-scheduler: "
+        "set spec.schedulerName to gpushare-scheduler"
+    )

@@ -11,6 +11,10 @@ from test_defrag_apply import owned
 WHOLE = {"aliyun.com/gpu-mem": "30", "aliyun.com/gpu-count": "2", "aliyun.com/gpu": "2"}
 """Resources of a node with two GPUs of 15 that offers shares and exclusive GPUs."""
 
+ONE = {"aliyun.com/gpu-mem": "15", "aliyun.com/gpu-count": "1", "pods": "110"}
+LIMITS = {"limits": {"aliyun.com/gpu-mem": "6"}}
+BOX = {"name": "c"}
+
 
 @pytest.fixture
 def scattered(cluster: FakeCluster) -> FakeCluster:
@@ -40,6 +44,32 @@ def test_two_whole_gpus_are_on_one_node(run: Run, scattered: FakeCluster) -> Non
     assert (document["node"], document["gpus"]) == ("n1", [0, 1])
     assert {move["name"] for move in document["moves"]} == {"a", "b", "c"}
     assert {move["toNode"] for move in document["moves"]} == {"n2"}
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"nodeSelector": {"zone": "a"}},
+        {"containers": [{**BOX, "resources": {**LIMITS, "requests": {"cpu": "3"}}}]},
+        {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]},
+    ],
+    ids=["node selector", "cpu", "not evaluated"],
+)
+def test_no_pod_is_moved_where_the_scheduler_would_not_place_it(
+    run: Run, cluster: FakeCluster, spec: dict[str, Any]
+) -> None:
+    """Only n2 has free GPU memory; a pod that may not go there would stay pending."""
+    for name, zone, cpu in (("n1", "a", "8"), ("n2", "b", "2")):
+        cluster.node(name, gpus=[Gpu(15)], labels={"zone": zone}, resources=ONE | {"cpu": cpu})
+    cluster.pod("p", 6, node="n1", index=0)
+    cluster.pod("q", 6, node="n2", index=0)
+    moved = run("defrag", "--units", "12", on=cluster)
+    assert "moving 1 pod frees 12 GiB on GPU 0 of node n1" in moved.out
+    cluster.items[-2]["spec"] |= spec
+    cluster.items[-1]["metadata"]["annotations"] |= {"gpushare/defrag": "never"}
+    outcome = run("defrag", "--units", "12", on=cluster)
+    assert (outcome.code, outcome.out) == (1, "")
+    assert outcome.err.endswith("error: moving pods cannot free 12 GiB on one GPU\n")
 
 
 def test_a_block_of_units(run: Run, scattered: FakeCluster) -> None:

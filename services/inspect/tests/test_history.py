@@ -95,8 +95,23 @@ def test_a_chart_shows_memory_in_use() -> None:
     assert drawn is not None
     assert drawn.used == ["0.00,75.00 100.00,87.50"]
     assert drawn.summary == (
-        "Allocated (solid line) now 6 GiB, at most 8. In use (dashed line) now 2.0 GiB, at most 4.0"
+        "Allocated (solid line) now 6 GiB, at most 8. In use (dashed line) now 2.0 GiB, highest 4.0"
     )
+
+
+def test_a_chart_states_where_only_a_part_of_the_gpus_is_measured() -> None:
+    """A device plugin that restarts takes its GPUs' use from the line: no memory was freed."""
+    history = History()
+    history.add(0, {CLUSTER: Amounts(8.0, 4.0)})
+    history.add(STEP_SECONDS, {CLUSTER: Amounts(8.0, 1.0, partial=True)})
+    drawn = chart(history.of(CLUSTER), 16)
+    assert drawn is not None
+    assert drawn.summary.endswith(
+        "In use (dashed line) now at least 1.0 GiB, highest 4.0. Where the use of some GPUs was"
+        " unknown, the dashed line is the use of the others"
+    )
+    history.add(2 * STEP_SECONDS, {CLUSTER: Amounts(8.0, 4.0)})
+    assert [point.amounts.partial for point in history.of(CLUSTER)] == [False, True, False]
 
 
 def test_one_point_is_no_chart() -> None:

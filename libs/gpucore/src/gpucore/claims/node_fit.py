@@ -202,6 +202,8 @@ def _of_need(node: ClaimNode, need: Need, gpus: list[DeviceFitError]) -> FitErro
     codes = {gpu.code for gpu in gpus}
     code = next(each for each in _NEAREST if each in codes)
     choice = need.ways[0].choice
+    if choice.memory_mib is None and code is Code.INSUFFICIENT_MEMORY:
+        return _too_few(node, need.count, gpus, total=len(gpus))
     unit, first = unit_of(node.node_info), next(iter(node.devices.values()))
     mib = memory_of(choice, first) if choice.memory_mib is None else choice.memory_mib
     return FitError(
@@ -228,25 +230,33 @@ def _failed(need: Need, node: ClaimNode) -> str:
 
 def _together(node: ClaimNode, needs: Sequence[Need], devices: list[Device]) -> FitError:
     """Each need fits alone: constraints keep them apart, or there are too few GPUs."""
-    name, unit = node.node_info.name, unit_of(node.node_info)
+    name = node.node_info.name
     wanted_gpus = sum(need.count for need in needs)
     loose = [msgspec.structs.replace(need, constraints=(), aligned=()) for need in needs]
     if _Search(loose).fits(devices):
         return FitError(name, Code.DEVICE_CONSTRAINT, detail=_constraints(needs), total=wanted_gpus)
     need, way = needs[0], needs[0].ways[0]
+    unit = unit_of(node.node_info)
     gpus = [why for each in devices if (why := misfit(each, way, unit)) is not None]
-    free = len(devices) - len(gpus)
     alone = _of_need(node, need, gpus) if gpus and len(needs) == 1 else None
     if alone and way.choice.memory_mib is not None and alone.code in _AMOUNTS:
+        free = len(devices) - len(gpus)
         return msgspec.structs.replace(alone, free=free, total=need.count, unresolvable=False)
+    return _too_few(node, wanted_gpus, gpus, total=len(devices))
+
+
+def _too_few(
+    node: ClaimNode, count: int, gpus: Sequence[DeviceFitError], *, total: int
+) -> FitError:
+    """Fewer GPUs are free than the claims request, of whatever size they are."""
     return FitError(
-        name,
+        node.node_info.name,
         Code.INSUFFICIENT_GPUS,
-        gpus=tuple(gpus),
+        gpus=tuple(sorted(gpus, key=lambda gpu: gpu.index)),
         unit=node.node_info.unit,
-        requested=wanted_gpus,
-        free=free,
-        total=len(devices),
+        requested=count,
+        free=total - len(gpus),
+        total=total,
     )
 
 

@@ -251,6 +251,9 @@ def _less(rules: ClaimRules, node: ClaimNode) -> tuple[int, str]:
     best: tuple[int, str] = (0, "")
     unit = unit_of(node.node_info)
     for need, device in _single(rules, node):
+        choice = need.ways[0].choice
+        if choice.memory_mib is None or choice.count == ALL:  # it requests all memory, or all GPUs
+            continue
         smallest = _with_memory(need, device.device.step_mib)
         free = device.free_mib // unit.mib
         if device.device.shared and not misfit(device, smallest.ways[0], MIB) and free:

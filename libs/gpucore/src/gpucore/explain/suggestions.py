@@ -20,9 +20,14 @@ from gpucore.explain.sentences import (
     unit_words,
     with_unit,
 )
-from gpucore.model import Code, ContainerRequest, FitError, IsolationMode, PodRequest
+from gpucore.model import CORE_PER_GPU, Code, ContainerRequest, FitError, PodRequest
 from gpucore.scheduling.candidates import Candidates, PodRequirements
-from gpucore.scheduling.device_fit import exclusive_devices, per_device, usable_devices
+from gpucore.scheduling.device_fit import (
+    exclusive_devices,
+    isolates,
+    per_device,
+    usable_devices,
+)
 from gpucore.scheduling.fit import fit, free_gpus
 from gpucore.scheduling.grouping import BY_LINKS, Grouping
 from gpucore.simulate.endings import Step, for_gpus, for_share, smallest
@@ -33,6 +38,7 @@ NAMED: Final = 3
 """Pods or nodes that sentences name; the others are counted or left out."""
 
 _UNOFFERED: Final = frozenset({Code.NOT_SHARED, Code.NODE_UNKNOWN})
+_COUNT_LABEL: Final = "aliyun.com/gpu-count (the prefix is that of the resources)"
 _ONE_GPU: Final = PodRequest((ContainerRequest(gpus=1),), gpus=1)
 Refusals = Mapping[NodeName, FitError | None]
 
@@ -119,7 +125,9 @@ def _room(
     node_infos: dict[NodeName, NodeInfo] = {}
     rooms: dict[NodeName, int] = {}
     for name in refusals:
-        if cluster.only_resources_block(name, pod):
+        inventory = cluster.node_infos[name].inventory
+        stopped = inventory is not None and not inventory.serving  # its device plugin
+        if not stopped and cluster.only_resources_block(name, pod):
             node_infos[name] = cluster.filled(cluster.node_infos[name])
             rooms[name] = node_infos[name].max_allocatable_memory
         yield
@@ -166,20 +174,27 @@ def _too_large(
     largest = max((node_info.shape.largest_gpu for node_info in node_infos.values()), default=0)
     if not 0 < largest < mem:
         return []
-    hint, most = "", 0
-    wide = msgspec.structs.replace(pod_request, gpu_count=2)
+    hint, possible = "", False
     for name, node_info in node_infos.items():
         refusal = refusals[name]
         if not hint and refusal is not None and refusal.code is Code.TOO_LARGE:
             hint = amount_hint(with_unit(refusal, node_info))
-        most = max(most, _capacity(node_info, wide))
+        possible = possible or _divides(node_info, pod_request)
         yield
-    spread = (
-        ", or spread the pod over GPUs with the label aliyun.com/gpu-count (the prefix is that of"
-        " the resources)"
+    spread = f", or spread the pod over GPUs with the label {_COUNT_LABEL}"
+    return [f"no GPU is that large: check the unit (GiB or MiB){hint or spread * possible}"]
+
+
+def _divides(node_info: NodeInfo, pod_request: PodRequest) -> bool:
+    """Equal parts of the request would fit several empty GPUs of the node."""
+    several = msgspec.structs.replace(pod_request, gpu_count=2)
+    gpus = usable_devices(node_info.devices.values(), several)
+    able = (gpu.total for gpu in gpus if gpu.gpu and isolates(gpu.gpu.isolation, several))
+    mem, core = pod_request.mem, pod_request.core
+    return any(
+        mem <= total * count and core <= CORE_PER_GPU * count and not (mem % count or core % count)
+        for count, total in enumerate(sorted(able, reverse=True), 1)
     )
-    possible = not hint and pod_request.isolation is IsolationMode.NONE and mem <= largest * most
-    return [f"no GPU is that large: check the unit (GiB or MiB){spread if possible else hint}"]
 
 
 def _smaller_share(
@@ -194,7 +209,8 @@ def _smaller_share(
         )
         if cluster.refusal(name, PodRequirements(less, pod.constraints)) is None:
             unit = unit_words(unit_of(cluster.node_infos[name]))
-            yield f"a share of {room} {unit} fits now, on {name}"
+            several = f" without the label {_COUNT_LABEL}" if pod.pod_request.gpu_count > 1 else ""
+            yield f"a share of {room} {unit}{several} fits now, on {name}"
             return
 
 
@@ -237,7 +253,7 @@ def _short_of(pod_request: PodRequest, roomy: NodeInfo) -> Iterator[str]:
     wanted, missing = pod_request.gpus, pod_request.gpus - free_gpus(roomy, pod_request)
     if missing > 0:
         short = f"{roomy.name} is {missing} free GPU{'s' if missing > 1 else ''} short"
-        yield f"{short}; 'gpushare defrag --gpus {wanted}' finds pods to move"
+        yield f"{short}; 'gpushare defrag --gpus {wanted}' shows whether pods can be moved"
 
 
 def _fewer(

@@ -3,11 +3,11 @@
 Candidates are tried from the fewest pods up; the first whose pods all find another place is the
 answer. The goal is reserved first and the core then places the pods like new ones, largest first,
 so a returned plan can be carried out; a plan that needs another order may be missed. After the
-moves a pod that requests the goal fits on the named GPUs. Rules of the scheduler besides GPUs are
-not looked at, and nothing is moved here.
+moves a pod that requests the goal fits on the named GPUs. Nothing is moved here, and no pod with
+constraints that are not evaluated.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from heapq import heapify, heappop, heappush
 from itertools import combinations, islice
 from operator import attrgetter
@@ -25,9 +25,10 @@ from gpucore.model import (
     Placement,
     PodRequest,
 )
+from gpucore.model.constraints import UNCONSTRAINED, CandidateNode, PodConstraints
 from gpucore.scheduling.device_fit import device_fit_error, exclusive_fit_error, usable_devices
 from gpucore.scheduling.fit import fit
-from gpucore.simulate.whatif import SimulatedCluster, WhatIfPod
+from gpucore.simulate.whatif import NO_NODES, SimulatedCluster, WhatIfPod
 from gpucore.units import GpuIndex, NodeName, PodUid
 
 TRIES: Final = 200
@@ -83,8 +84,18 @@ class _Candidate(msgspec.Struct, frozen=True, order=True):
     first: bool = True
 
 
+def unconstrained(_: PodUid) -> PodConstraints:
+    """Of pods that require nothing besides GPUs."""
+    return UNCONSTRAINED
+
+
 def defragment(
-    node_infos: Mapping[NodeName, NodeInfo], pod_requests: Mapping[PodUid, PodRequest], goal: Goal
+    node_infos: Mapping[NodeName, NodeInfo],
+    pod_requests: Mapping[PodUid, PodRequest],
+    goal: Goal,
+    *,
+    nodes: Mapping[NodeName, CandidateNode] = NO_NODES,
+    constraints_of: Callable[[PodUid], PodConstraints] = unconstrained,
 ) -> MovePlan | None:
     """The plan with the fewest moves, or ``None`` where none was found.
 
@@ -92,15 +103,17 @@ def defragment(
         node_infos: state of the nodes that take new pods, which is not changed.
         pod_requests: the request of each pod that may be moved; other pods are not moved.
         goal: the wanted capacity.
+        nodes: the input of kube-scheduler's own rules; a node without one fits everything.
+        constraints_of: what each of these pods requires besides GPUs.
     """
     queue = [c for node_info in node_infos.values() for c in _candidates(node_info, goal)]
     heapify(queue)
-    simulated = SimulatedCluster(node_infos)
+    simulated = SimulatedCluster(node_infos, nodes=nodes)
     for _ in range(TRIES):
         if not queue:
             return None
         candidate = heappop(queue)
-        moves = _moves(simulated, pod_requests, candidate, goal)
+        moves = _moves(simulated, pod_requests, constraints_of, candidate, goal)
         if moves is not None:
             return MovePlan(candidate.node, candidate.gpus, moves)
         for other in _alternatives(node_infos[candidate.node], candidate, goal):
@@ -163,16 +176,20 @@ def _of(node_info: NodeInfo, gpus: Sequence[DeviceInfo], uids: list[PodUid]) -> 
 def _moves(
     simulated: SimulatedCluster,
     pod_requests: Mapping[PodUid, PodRequest],
+    constraints_of: Callable[[PodUid], PodConstraints],
     candidate: _Candidate,
     goal: Goal,
 ) -> tuple[Move, ...] | None:
     """The new placement of each pod once the goal is reserved; ``None`` where one does not fit."""
     if not all(uid in pod_requests for uid in candidate.uids):
         return None
-    node_info, later = simulated.node_infos[candidate.node].copy(), simulated.branch()
-    leaving = [node_info.allocations[uid] for uid in candidate.uids]
-    for uid in candidate.uids:
-        node_info.drop(uid)
+    constraints = {uid: constraints_of(uid) for uid in candidate.uids}
+    if any(each.unsupported for each in constraints.values()):
+        return None
+    held, later = simulated.node_infos[candidate.node].allocations, simulated.branch()
+    leaving = [held[uid] for uid in candidate.uids]
+    later.end(candidate.node, {uid: each.requests for uid, each in constraints.items()})
+    node_info = later.node_infos[candidate.node].copy()
     node_info.put(_reservation(candidate, goal))
     leaving.sort(
         key=lambda allocation: (
@@ -183,8 +200,8 @@ def _moves(
     )
     later.change(node_info)
     outcomes = [
-        later.grant(WhatIfPod(allocation.uid, pod_requests[allocation.uid]))
-        for allocation in leaving
+        later.grant(WhatIfPod(uid, pod_requests[uid], constraints[uid]))
+        for uid in (allocation.uid for allocation in leaving)
     ]
     moves = [
         Move(allocation, outcome.placement)

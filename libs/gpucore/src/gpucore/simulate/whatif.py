@@ -14,7 +14,12 @@ from typing import Final
 
 import msgspec
 
-from gpucore.accounting.claim_offers import ClaimOffers, DeviceMap, Key
+from gpucore.accounting.claim_offers import (
+    ClaimOffers,
+    DeviceMap,
+    Key,
+    only_claims_exclusive,
+)
 from gpucore.accounting.node_info import NodeInfo
 from gpucore.claims.node_fit import ClaimNode, ClaimRules, first_fit, refusal
 from gpucore.kubescheduler.node_fit import avoided, constraint_refusals
@@ -121,6 +126,8 @@ class SimulatedCluster:
     ) -> None:
         self._node_infos = dict(node_infos)
         self._kinds = kinds
+        if offers.extended_class and not only_claims_exclusive(node_infos.values()):
+            offers = msgspec.structs.replace(offers, extended_class="")  # the extender decides
         self._offers = offers
         self._nominations = nominations
         self._devices: dict[NodeName, DeviceMap] = dict(offers.devices)

@@ -203,6 +203,8 @@ def _reason_of_claims(found: Explanation) -> str:
         return found.where or found.state.value
     if found.state is PodState.WAITING and not found.groups:
         return found.helps[0] if found.helps else found.state.value
+    if found.state is PodState.FITS:
+        return fitting_reason(found, found.pod, found.scheduler_record)
     if found.state is PodState.GATED or (found.helps and found.helps[0].startswith("create ")):
         return found.helps[0]
     return refusals(found) or found.scheduler_record.last_message or _unseen(found.pod)

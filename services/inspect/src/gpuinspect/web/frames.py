@@ -1,6 +1,6 @@
 """The cluster at one moment, with the values that the pages show."""
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import cached_property
 from typing import Final
@@ -8,6 +8,7 @@ from typing import Final
 import msgspec
 
 from gpucore.accounting.ledger import Ledger
+from gpucore.claims.facts import ClaimFacts
 from gpucore.claims.objects import CLAIM, CLASS, TEMPLATE
 from gpucore.explain.claims import explain_claims
 from gpucore.explain.pod_states import Cluster, Explanation
@@ -179,13 +180,17 @@ class Frame:
     def amounts(self) -> Mapping[str, Amounts]:
         """Memory allocated and in use, in GiB, by node and for the cluster."""
         nodes: dict[str, Amounts] = {node.name: self._amounts(node) for node in self.view.nodes}
-        used = [each.used for each in nodes.values() if each.used is not None]
         allocated = in_gib(self.view.used, self.view.unit)
-        return {CLUSTER: Amounts(allocated, sum(used) if used else None), **nodes}
+        return {CLUSTER: self._with_use(allocated, [cell.in_use for cell in self.cells]), **nodes}
 
     def _amounts(self, node: NodeSummary) -> Amounts:
-        known = [used for each in node.gpus if (used := self.in_use(each.uuid)) is not None]
-        return Amounts(in_gib(node.used, self.view.unit), sum(known) if known else None)
+        allocated = in_gib(node.used, self.view.unit)
+        return self._with_use(allocated, [self.in_use(gpu.uuid) for gpu in node.gpus])
+
+    @staticmethod
+    def _with_use(allocated: float, gpus: Sequence[float | None]) -> Amounts:
+        known = [used for used in gpus if used is not None]
+        return Amounts(allocated, sum(known) if known else None, len(known) < len(gpus))
 
     def in_use(self, uuid: str) -> float | None:
         """Memory of a GPU in use, in GiB; ``None`` where it is unknown."""
@@ -225,10 +230,24 @@ class Frame:
 
     def explain(self, pod: Pod) -> Explanation:
         """Why a pod is pending, or where it is placed."""
-        facts = self._claims.facts(pod, self.snapshot.raw_by_uid[pod.uid])
+        facts = self._facts(pod)
         if facts is not None:
             return explain_claims(facts, self._claims.nodes, self.candidates)
         return explain(self.snapshot, pod, self._cluster, self._schedulers)
+
+    def unseen(self, pod: Pod) -> str:
+        """Why no scheduler that calls the extender sees a pending pod; empty where one may.
+
+        Empty with claims as well: these are allocated by any kube-scheduler.
+        """
+        misses = self._schedulers.misses(pod.scheduler_name)
+        return misses if misses and self._facts(pod) is None else ""
+
+    def _facts(self, pod: Pod) -> ClaimFacts | None:
+        """Of a pod with claims, or whose extended resource waits for one."""
+        pod_request = pod_request_of(pod, self.ledger.names)
+        raw = self.snapshot.raw_by_uid[pod.uid]
+        return self._claims.facts_with_extended(pod, pod_request, raw)
 
     @cached_property
     def beside(self) -> tuple[object, ...]:

@@ -1,8 +1,8 @@
 """Memory allocated and in use over the last hours, in the memory of the dashboard.
 
 One value a slot of two minutes, for the cluster and for each node; the newest value of a slot
-counts. The size is bounded: :data:`MOST` nodes, :data:`SLOTS` slots, two 4-byte floats each, so at
-most 15 MB. Nodes that are gone are dropped.
+counts. The size is bounded: :data:`MOST` nodes, :data:`SLOTS` slots, nine bytes each, so at most
+17 MB. Nodes that are gone are dropped.
 """
 
 import math
@@ -20,10 +20,16 @@ CLUSTER: Final = ""
 
 
 class Amounts(msgspec.Struct, frozen=True):
-    """Memory at one moment, in GiB; ``used`` is ``None`` where there is no figure."""
+    """Memory at one moment, in GiB.
+
+    Attributes:
+        used: ``None`` where there is no figure.
+        partial: ``used`` is that of a part of the GPUs; of the others it is unknown.
+    """
 
     allocated: float
     used: float | None = None
+    partial: bool = False
 
 
 class Point(msgspec.Struct, frozen=True):
@@ -43,15 +49,19 @@ class _Series:
     def __init__(self) -> None:
         self.allocated = array("f", [math.nan]) * SLOTS
         self.used = array("f", [math.nan]) * SLOTS
+        self.partial = bytearray(SLOTS)
 
     def put(self, slot: int, amounts: Amounts | None) -> None:
         unknown = amounts is None or amounts.used is None
         self.allocated[slot % SLOTS] = math.nan if amounts is None else amounts.allocated
         self.used[slot % SLOTS] = math.nan if unknown else amounts.used  # type: ignore[union-attr,assignment]
+        self.partial[slot % SLOTS] = amounts is not None and amounts.partial
 
     def at(self, slot: int) -> Amounts | None:
         allocated, used = self.allocated[slot % SLOTS], self.used[slot % SLOTS]
-        return None if math.isnan(allocated) else Amounts(allocated, _number(used))
+        if math.isnan(allocated):
+            return None
+        return Amounts(allocated, _number(used), bool(self.partial[slot % SLOTS]))
 
 
 class History:

@@ -12,9 +12,11 @@ from gpucore.defrag.pods import DefragState, fixed_reason, left_alone
 from gpucore.explain.sentences import memory_words, placement_sentence
 from gpucore.simulate.defrag import Goal, Move, MovePlan, defragment
 from gpucore.units import MemoryUnit, counted
+from gpucore.wire.constraints import pod_constraints
 from gpucore.wire.names import Names
 from gpucore.wire.pod.controllers import controller_of
 from gpucore.wire.whole_requests import pod_request_of
+from gpuinspect.cluster.candidates import candidates
 from gpuinspect.cluster.collect import COUNTED
 from gpuinspect.cluster.ledger import ledger_of
 from gpuinspect.cluster.scoped import NO_CLAIMS, gaps
@@ -152,7 +154,13 @@ def _free(reader: Reader, goal: Goal, selector: str, output: Format, *, no_heade
         if pod.node and not fixed_reason(pod, controller_of(raw))
     )
     requests = ((pod.uid, pod_request_of(pod, reader.names)) for pod in movable)
-    plan = defragment(node_infos, {uid: d for uid, d in requests if d is not None}, goal)
+    plan = defragment(
+        node_infos,
+        {uid: d for uid, d in requests if d is not None},
+        goal,
+        nodes=candidates(snapshot, ledger).nodes,
+        constraints_of=lambda uid: pod_constraints(snapshot.raw_by_uid[uid], reader.names),
+    )
     note_all((*left_alone(node_infos.values()), *gaps(snapshot, NO_CLAIMS)))
     if plan is None:
         fail(_impossible(goal, node_infos.values(), selector, reader.names))

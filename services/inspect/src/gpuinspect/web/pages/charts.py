@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from gpuinspect.web.history import STEP_SECONDS, Point
+from gpuinspect.web.history import STEP_SECONDS, Amounts, Point
 
 _GAP: Final = 3 * STEP_SECONDS
 """Seconds without a point after which a line is interrupted."""
@@ -77,8 +77,15 @@ def _summary(points: Sequence[Point]) -> str:
     most = max(each.allocated for each in amounts)
     text = f"Allocated (solid line) now {amounts[-1].allocated:.10g} GiB, at most {most:.10g}"
     known = [each.used for each in amounts if each.used is not None]
-    last = amounts[-1].used
     if not known:
         return f"{text}. Memory in use is unknown"
-    now = "unknown" if last is None else f"{last:.1f} GiB"
-    return f"{text}. In use (dashed line) now {now}, at most {max(known):.1f}"
+    partial = any(each.partial and each.used is not None for each in amounts)
+    note = ". Where the use of some GPUs was unknown, the dashed line is the use of the others"
+    text = f"{text}. In use (dashed line) now {in_use(amounts[-1])}, highest {max(known):.1f}"
+    return text + note * partial
+
+
+def in_use(amounts: Amounts) -> str:
+    """Memory in use, in words."""
+    least = "at least " if amounts.partial else ""
+    return "unknown" if amounts.used is None else f"{least}{amounts.used:.1f} GiB"

@@ -12,7 +12,7 @@ from gpuinspect.web.frames import Frame
 from gpuinspect.web.history import CLUSTER
 from gpuinspect.web.pages import bars
 from gpuinspect.web.pages.bars import gib
-from gpuinspect.web.pages.charts import chart
+from gpuinspect.web.pages.charts import chart, in_use
 from gpuinspect.web.pages.choices import MOST_GIB, ORDERS, SHOWS, UNNAMED, Choices, choices_of
 from gpuinspect.web.pages.gpumap import gpu_map, gpu_title
 from gpuinspect.web.rendering import Cell, Link, View
@@ -124,19 +124,13 @@ def _totals(frame: Frame) -> Sequence[tuple[str, Cell]]:
                 f" ({percent(view.used, view.total)}%)"
             ),
         ),
-        ("Memory in use", _in_use(frame)),
+        ("Memory in use", in_use(frame.amounts[CLUSTER])),
         ("Nodes and GPUs", f"{counted(len(view.nodes), 'node')}, {counted(gpus, 'GPU')}"),
         ("Pending pods", Link(len(frame.waiting), "/pods")),
         ("Unhealthy GPUs", Link(len(frame.unhealthy), "/health")),
         ("Free", f"{free:.1f} GPUs"),
         ("Fragmented", f"{lost:.1f} GPUs ({share}% of free)"),
     )
-
-
-def _in_use(frame: Frame) -> str:
-    used = frame.amounts[CLUSTER].used
-    least = "at least " if any(cell.in_use is None for cell in frame.cells) else ""
-    return "unknown" if used is None else f"{least}{used:.1f} GiB"
 
 
 def _models(node: NodeSummary) -> str:

@@ -37,6 +37,8 @@ def _short(frame: Frame, pod: Pod, found: Explanation) -> str:
     """The reason of ``pod``; ``found`` may be the explanation of an equal one."""
     if pod.node:
         return unplaced_reason(found)
+    if not found.gates and (unseen := frame.unseen(pod)):
+        return unseen
     if found.state is PodState.FITS:
         raw = frame.snapshot.raw_by_uid[pod.uid]
         return fitting_reason(found, pod, scheduler_record(raw, frame.snapshot.events))

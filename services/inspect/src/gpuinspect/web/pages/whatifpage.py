@@ -19,6 +19,7 @@ from gpuinspect.web.limits import most_pods
 from gpuinspect.web.rendering import Table, View, table
 
 MOST: Final = 100  # pods and nodes of one simulation
+SUGGESTED: Final = 1000  # names of nodes; any other can be entered
 NOTHING_REQUESTED: Final = "The pods request nothing: enter memory, compute or exclusive GPUs."
 Values = dict[str, Any]
 _FIELDS: Final = (
@@ -37,8 +38,8 @@ def whatif(frame: Frame, query: Mapping[str, str]) -> View:
         "fields": [
             _field(query, name, text.format(unit), low, high) for name, text, low, high in _FIELDS
         ],
-        "nodes": [node.name for node in frame.view.nodes[:1000]],
-        "like": query.get("like", ""),
+        "nodes": [node.name for node in frame.view.nodes[:SUGGESTED]],
+        "like": _like(frame, query),
         "refused": "",
         "answers": None,
     }
@@ -57,7 +58,7 @@ def _result(frame: Frame, query: Mapping[str, str]) -> Values:
     nodes = len(frame.view.nodes) + amounts["add"]
     pods = min(amounts["replicas"], most_pods(nodes))
     wanted = WorkloadPods(_pod(amounts, frame.ledger), pods)
-    added = Addition(amounts["add"], query.get("like", "") if amounts["add"] else "")
+    added = Addition(amounts["add"], _like(frame, query) if amounts["add"] else "")
     try:
         answers = whatif_answers(
             frame.snapshot,
@@ -77,6 +78,11 @@ def _result(frame: Frame, query: Mapping[str, str]) -> Values:
         "reasons": sorted({reason for answer in answers for reason in answer.likely}),
         "answers": _answers(answers),
     }
+
+
+def _like(frame: Frame, query: Mapping[str, str]) -> str:
+    """The node to copy: the first where none is named."""
+    return query.get("like") or next((node.name for node in frame.view.nodes), "")
 
 
 def _amount(text: str, low: int, high: int) -> int:
