@@ -8,14 +8,18 @@ full of links to what stands there in the repository.
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 ROOT: Final = Path(__file__).resolve().parents[2]
+TIMED_OUT: Final = 124
+"""Exit status of a run that was ended, as of timeout(1)."""
 _LEFT_OUT: Final = {".git", ".venv", "build"}
 
 
@@ -88,26 +92,27 @@ class Workspace:
         return "\n".join(["[tool.mutmut]", *lines, ""])
 
     def run_mutmut(self, *, jobs: int, timeout_s: float) -> int:
-        """Run mutmut, its progress on a terminal, else without its spinner; the exit status."""
+        """Run mutmut, its progress on a terminal, else without its spinner; the exit status.
+
+        It is :data:`TIMED_OUT` where mutmut took longer; whatever it started is ended.
+        """
         command = [sys.executable, "-m", "mutmut", "run", f"--max-children={jobs}"]
         output = None if sys.stdout.isatty() else subprocess.PIPE
+        status = TIMED_OUT
         printed: bytes | None = None
-        try:
-            done = subprocess.run(
-                command,
-                cwd=self._work,
-                env=_environment(),
-                check=False,
-                timeout=timeout_s,
-                stdout=output,
-            )
-            printed = done.stdout
-        except subprocess.TimeoutExpired as error:
-            printed = error.stdout
-            raise
-        finally:
-            print(settled((printed or b"").decode(errors="replace")), end="")
-        return done.returncode
+        with subprocess.Popen(
+            command, cwd=self._work, env=_environment(), stdout=output, process_group=0
+        ) as process:
+            try:
+                printed, _ = process.communicate(timeout=timeout_s)
+                status = process.returncode
+            except subprocess.TimeoutExpired as error:
+                printed = error.stdout
+            finally:
+                with suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+        print(settled((printed or b"").decode(errors="replace")), end="")
+        return status
 
     def results(self) -> str:
         """What mutmut reports of each mutant, a line each."""

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from host.waiting import until
 from mutation import changes, scores, workspace
 from mutation.workspace import PACKAGES, Workspace, settled
 
@@ -61,3 +62,24 @@ def test_output_to_a_file_has_no_spinner(
     monkeypatch.setattr(workspace, "ROOT", tmp_path)
     status = Workspace(tmp_path, PACKAGES["extender"]).run_mutmut(jobs=1, timeout_s=60)
     assert (status, capsys.readouterr().out) == (3, "- a\n")
+
+
+def test_a_run_that_takes_too_long_ends_with_all_that_it_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """What mutmut left running would go on in a folder that is removed."""
+    module = tmp_path / "work"
+    (module / "mutmut").mkdir(parents=True)
+    (module / "mutmut" / "__init__.py").touch()
+    (module / "mutmut" / "__main__.py").write_text(
+        "import subprocess, pathlib\n"
+        "child = subprocess.Popen(['sleep', '600'])\n"
+        "pathlib.Path('child').write_text(str(child.pid))\n"
+        "print('half', flush=True)\n"
+        "child.wait()\n"
+    )
+    monkeypatch.setattr(workspace, "ROOT", tmp_path)
+    status = Workspace(tmp_path, PACKAGES["extender"]).run_mutmut(jobs=1, timeout_s=3)
+    child = Path("/proc", (module / "child").read_text(), "cmdline")
+    until("the child is gone", lambda: not child.exists() or not child.read_bytes(), seconds=30)
+    assert (status, capfd.readouterr().out) == (workspace.TIMED_OUT, "half\n")
