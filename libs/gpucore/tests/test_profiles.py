@@ -6,6 +6,7 @@ from corebuilders import ledger, make_gpus, share_node
 from gpucore.accounting.node_info import NodeInfo
 from gpucore.model import Inventory
 from gpucore.scheduling.cluster_policy import (
+    MOST_REVIEWED,
     BurstSwitch,
     ExpectedProfile,
     ReviewedPods,
@@ -48,6 +49,14 @@ def test_a_reviewed_pod_counts_until_the_watch_shows_one() -> None:
     reviewed.add(0.4)
     assert reviewed.count(shown=20, now=0.9) == 1
     assert reviewed.count(shown=20, now=1.0) == 0
+
+
+def test_reviewed_pods_are_bounded() -> None:
+    """Also while nothing counts them, as where only pods of gangs are created."""
+    reviewed = ReviewedPods()
+    for _ in range(MOST_REVIEWED + 5):
+        reviewed.add(0.0)
+    assert reviewed.count(shown=0, now=0.0) == MOST_REVIEWED
 
 
 @pytest.mark.parametrize(

@@ -113,7 +113,7 @@ class SchedulerChoice:
 
     def given(self, pod: Pod) -> None:
         """The pod is about to be created, for this scheduler to try."""
-        if awaits_first_try(pod):
+        if self.profiles.switches and awaits_first_try(pod):
             self._reviewed.add(monotonic())
 
 

@@ -28,6 +28,8 @@ UNSET_NAMES: Final = frozenset({"", "default-scheduler"})
 END_PART: Final = 4
 LAG_SECONDS: Final = 0.5
 """Within this time the watch shows a pod that was reviewed, also where the processors are busy."""
+MOST_REVIEWED: Final = 10_000
+"""Pods that are counted of those that were reviewed and not shown."""
 BURST_SUFFIX: Final = "-burst"
 """The chart appends it to the scheduler's name."""
 DEFAULT_POLICY: Final = "binpack"
@@ -114,7 +116,7 @@ class ReviewedPods:
     """
 
     def __init__(self) -> None:
-        self._times = deque[float]()
+        self._times = deque[float](maxlen=MOST_REVIEWED)
         self._shown = 0
 
     def add(self, now: float) -> None:
