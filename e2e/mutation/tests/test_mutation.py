@@ -51,14 +51,19 @@ def test_a_spinner_leaves_its_last_state() -> None:
     assert settled("\r| tests\r/ tests\ndone\r\n\r- 1/2\r- 2/2") == "/ tests\ndone\n- 2/2"
 
 
+def fake_mutmut(folder: Path, script: str) -> None:
+    """A package of that name, which runs ``script``."""
+    package = folder / "mutmut"
+    package.mkdir(parents=True)
+    (package / "__init__.py").touch()
+    (package / "__main__.py").write_text(script)
+
+
 def test_output_to_a_file_has_no_spinner(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Each state of it would be a line of the log."""
-    module = tmp_path / "work"
-    (module / "mutmut").mkdir(parents=True)
-    (module / "mutmut" / "__init__.py").touch()
-    (module / "mutmut" / "__main__.py").write_text(r"print('\r| a\r/ a\r- a'); raise SystemExit(3)")
+    fake_mutmut(tmp_path / "work", r"print('\r| a\r/ a\r- a'); raise SystemExit(3)")
     monkeypatch.setattr(workspace, "ROOT", tmp_path)
     status = Workspace(tmp_path, PACKAGES["extender"]).run_mutmut(jobs=1, timeout_s=60)
     assert (status, capsys.readouterr().out) == (3, "- a\n")
@@ -68,18 +73,16 @@ def test_a_run_that_takes_too_long_ends_with_all_that_it_started(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """What mutmut left running would go on in a folder that is removed."""
-    module = tmp_path / "work"
-    (module / "mutmut").mkdir(parents=True)
-    (module / "mutmut" / "__init__.py").touch()
-    (module / "mutmut" / "__main__.py").write_text(
+    fake_mutmut(
+        tmp_path / "work",
         "import subprocess, pathlib\n"
         "child = subprocess.Popen(['sleep', '600'])\n"
         "pathlib.Path('child').write_text(str(child.pid))\n"
         "print('half', flush=True)\n"
-        "child.wait()\n"
+        "child.wait()\n",
     )
     monkeypatch.setattr(workspace, "ROOT", tmp_path)
     status = Workspace(tmp_path, PACKAGES["extender"]).run_mutmut(jobs=1, timeout_s=3)
-    child = Path("/proc", (module / "child").read_text(), "cmdline")
+    child = Path("/proc", (tmp_path / "work" / "child").read_text(), "cmdline")
     until("the child is gone", lambda: not child.exists() or not child.read_bytes(), seconds=30)
     assert (status, capfd.readouterr().out) == (workspace.TIMED_OUT, "half\n")

@@ -113,6 +113,13 @@ def device_class(name: str = "gpushare", *expressions: str) -> dict[str, Any]:
     }
 
 
+def exclusive_class() -> dict[str, Any]:
+    """The class by which kube-scheduler makes claims for exclusive GPUs."""
+    made = device_class("gpushare-exclusive")
+    made["spec"]["extendedResourceName"] = "aliyun.com/gpu"
+    return made
+
+
 def uses(claim_name: str = "", *, template_name: str = "") -> dict[str, Any]:
     """The specification of a pod that uses a claim."""
     named = {"resourceClaimName": claim_name} if claim_name else {}

@@ -9,6 +9,7 @@ from claimobjects import (
     claim,
     device,
     device_class,
+    exclusive_class,
     request,
     resource_slice,
     template,
@@ -386,11 +387,9 @@ def test_a_pending_pod_with_an_extended_resource_waits_for_a_claim(
 ) -> None:
     """Its own scheduler allocates it, so no other has to be named; usage counts it once."""
     cluster.node("n1", resources={"pods": "9"}).add(resource_slice("n1", [device(0, 15)]))
-    exclusive = device_class("gpushare-exclusive")
-    exclusive["spec"]["extendedResourceName"] = "aliyun.com/gpu"
     metadata = {"name": "s", "namespace": "kube-system"}
     data = {"config.yaml": CONFIGURATION}
-    cluster.add(exclusive).add({"kind": "ConfigMap", "metadata": metadata, "data": data})
+    cluster.add(exclusive_class()).add({"kind": "ConfigMap", "metadata": metadata, "data": data})
     spec = {"schedulerName": "default-scheduler"}
     for name, count in (("one", "1"), ("two", "2")):
         cluster.pod(name, phase="Pending", limits={"aliyun.com/gpu": count}, spec=spec)

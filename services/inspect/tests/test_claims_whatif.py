@@ -10,6 +10,7 @@ from claimobjects import (
     claim,
     device,
     device_class,
+    exclusive_class,
     request,
     resource_slice,
     template,
@@ -263,9 +264,7 @@ def test_exclusive_gpus_fit_a_node_that_offers_claims(
 ) -> None:
     """The class with the extended resource serves them: one GPU is in use, so two do not fit."""
     manifest.write_text(EXCLUSIVE)
-    exclusive = device_class("gpushare-exclusive")
-    exclusive["spec"]["extendedResourceName"] = "aliyun.com/gpu"
-    shared.add(exclusive)
+    shared.add(exclusive_class())
     outcome = run("whatif", "-f", str(manifest), on=shared)
     assert outcome.code == 1
     shared.node("n2", resources=NOTHING)
@@ -280,9 +279,7 @@ def test_exclusive_gpus_beside_device_plugins_are_not_taken_from_claims(
 ) -> None:
     """Where a device plugin offers exclusive GPUs too, the extender places the pods, on these."""
     manifest.write_text(EXCLUSIVE)
-    exclusive = device_class("gpushare-exclusive")
-    exclusive["spec"]["extendedResourceName"] = "aliyun.com/gpu"
-    shared.add(exclusive).node("n2", resources=NOTHING)
+    shared.add(exclusive_class()).node("n2", resources=NOTHING)
     shared.add(resource_slice("n2", [device(0, 15), device(1, 15)]))
     shared.node("n3", gpus=[Gpu(15)], resources={"aliyun.com/gpu": "1"})
     shared.pod("pair", phase="Pending", limits={"aliyun.com/gpu": "2"})

@@ -6,7 +6,15 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from claimobjects import device, device_class, request, resource_slice, template, uses
+from claimobjects import (
+    device,
+    device_class,
+    exclusive_class,
+    request,
+    resource_slice,
+    template,
+    uses,
+)
 from drawncluster import FakeCluster, Gpu
 
 from gpucore.explain.pod_states import PodState
@@ -133,9 +141,7 @@ def test_a_pod_whose_claims_fit_has_what_its_scheduler_did() -> None:
 
 def test_the_page_of_a_pod_agrees_with_the_list_where_its_exclusive_gpus_become_a_claim() -> None:
     """kube-scheduler makes a claim for ``aliyun.com/gpu``; both judge nodes that offer claims."""
-    exclusive = device_class("gpushare-exclusive")
-    exclusive["spec"]["extendedResourceName"] = "aliyun.com/gpu"
-    cluster = FakeCluster().add(exclusive).node("n", resources={"pods": "9"})
+    cluster = FakeCluster().add(exclusive_class()).node("n", resources={"pods": "9"})
     cluster.add(resource_slice("n", [device(0, 15)]))
     cluster.pod("p", phase="Pending", limits={"aliyun.com/gpu": "1"})
     frame = frame_of(cluster)
